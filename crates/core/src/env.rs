@@ -1,0 +1,186 @@
+//! Environments, always vectorised: a single one is a batch of one.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::{End, FrameShape, Obs, Seed};
+
+/// A batch of environments that are stepped together.
+///
+/// Rows reset themselves: after a row ends, `step` already shows the first observation of its next episode,
+/// and the last real observation of the old one comes in [`Step::last`]. An episode is fully determined by
+/// the seed given to `reset`, the row, and the number of episodes that row has finished.
+pub trait Env: Send {
+    /// What does not change while the environments live.
+    fn spec(&self) -> &EnvSpec;
+
+    /// Starts every row anew.
+    fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError>;
+
+    /// One control step. `actions` is `[B, action_width]`; a refused call changes nothing.
+    fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError>;
+
+    /// Says which frames will be looked at, so that no others are drawn.
+    fn watch(&mut self, watch: Watch);
+}
+
+/// What a batch of environments is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EnvSpec {
+    /// The id users write, such as `PickCube-v1`.
+    pub id: Arc<str>,
+    /// Rows in the batch.
+    pub num_envs: usize,
+    /// Numbers per state row.
+    pub state_width: usize,
+    /// What an action is.
+    pub actions: ActionSpace,
+    /// Cameras and the size each renders at.
+    pub cameras: Vec<(Arc<str>, FrameShape)>,
+    /// Steps after which an episode is truncated.
+    pub max_episode_steps: Option<usize>,
+    /// Control steps per second of simulated time, for videos and pacing.
+    pub control_hz: f64,
+}
+
+/// What an action is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ActionSpace {
+    /// One of `n` choices, written as the number `0..n` in an action row of width 1.
+    Discrete {
+        /// How many choices.
+        n: usize,
+    },
+    /// Real numbers between bounds, one per dimension.
+    Continuous {
+        /// Smallest values.
+        low: Vec<f32>,
+        /// Largest values.
+        high: Vec<f32>,
+    },
+}
+
+impl ActionSpace {
+    /// Numbers per action row.
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Discrete { .. } => 1,
+            Self::Continuous { low, .. } => low.len(),
+        }
+    }
+
+    /// Checks a whole batch before anything moves: right length, finite, and a real choice.
+    pub fn check(&self, num_envs: usize, actions: &[f32]) -> Result<(), EnvError> {
+        let (width, expected) = (self.width(), num_envs * self.width());
+        if actions.len() != expected {
+            return Err(EnvError::ActionLength { num_envs, width, expected, got: actions.len() });
+        }
+        for (at, &value) in actions.iter().enumerate() {
+            let (row, dim) = (at / width, at % width);
+            let possible = match self {
+                Self::Discrete { n } => value.fract() == 0.0 && value >= 0.0 && value < *n as f32,
+                Self::Continuous { .. } => value.is_finite(),
+            };
+            if !possible {
+                return Err(EnvError::ActionValue { row, dim, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which frames will be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Watch {
+    /// None: observations carry no cameras.
+    #[default]
+    Nothing,
+    /// Only the last real observation of each episode.
+    Ends,
+    /// Every observation.
+    Everything,
+}
+
+/// What one step did, for every row.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// What the policy sees next (for an ended row: the first observation of its next episode).
+    pub obs: Obs,
+    /// The environment's own reward, `[B]`.
+    pub reward: Vec<f32>,
+    /// Whether and how each row's episode ended, `[B]`.
+    pub end: Vec<End>,
+    /// Whether the task is solved at this moment by the environment's own truth, `[B]`.
+    pub success: Vec<bool>,
+    /// For each ended row, the last real observation of its old episode (a batch of one).
+    pub last: Vec<(usize, Obs)>,
+    /// Other truths by name, such as `is_grasped`.
+    pub facts: Facts,
+}
+
+/// Named truths of a step, one number per row.
+pub type Facts = Vec<(Arc<str>, Vec<f32>)>;
+
+/// Why an environment refused or broke.
+#[derive(Debug, Error)]
+pub enum EnvError {
+    /// A batch of actions of the wrong length.
+    #[error("{num_envs} environments with {width} action values each need {expected} values, got {got}")]
+    ActionLength {
+        /// Rows.
+        num_envs: usize,
+        /// Values per row.
+        width: usize,
+        /// Their product.
+        expected: usize,
+        /// Values given.
+        got: usize,
+    },
+    /// An action value that means nothing.
+    #[error("action value {value} in dimension {dim} of environment {row} is no possible action")]
+    ActionValue {
+        /// Environment.
+        row: usize,
+        /// Dimension of its action.
+        dim: usize,
+        /// What was given.
+        value: f32,
+    },
+    /// `step` before `reset`.
+    #[error("the environments were stepped before they were reset")]
+    NotReset,
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Setting(String),
+    /// Whatever runs the environment failed.
+    #[error("the environment failed: {0}")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_are_checked_before_anything_moves() {
+        let reach = ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] };
+        assert!(
+            reach.check(2, &[0.0, 3.0, -1.0, 0.5]).is_ok(),
+            "out of bounds is clipped by the env, not refused"
+        );
+        let error = reach.check(2, &[0.0; 3]).unwrap_err();
+        assert_eq!(error.to_string(), "2 environments with 2 action values each need 4 values, got 3");
+        let error = reach.check(2, &[0.0, 0.0, f32::NAN, 0.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "action value NaN in dimension 0 of environment 1 is no possible action"
+        );
+
+        let push = ActionSpace::Discrete { n: 2 };
+        assert!(push.check(3, &[0.0, 1.0, 1.0]).is_ok());
+        for wrong in [2.0, -1.0, 0.5, f32::NAN] {
+            assert!(push.check(1, &[wrong]).is_err(), "{wrong}");
+        }
+    }
+}
