@@ -1,0 +1,47 @@
+//! The environments that come with plaudit.
+//!
+//! Everything here implements [`plaudit_core::Env`]: a batch of rows that are stepped together and reset
+//! themselves. There is one engine for all of them (the private `batch` module): it counts steps and
+//! episodes, truncates, resets, and spreads rows over threads. A task only knows how to start, step, and
+//! show itself.
+//!
+//! * [classic control](EnvId::CartPoleV1), step for step as in Gymnasium 1.x: cheap truths for testing
+//!   learners.
+//!
+//! An episode is fully determined by the seed, the number of its row and the number of episodes that row has
+//! finished. Threads do not matter, and neither does how rows are split over batches: a batch of 4 rows
+//! that begins at [`first_row`](EnvSettings::first_row) 4 is the second half of a batch of 8.
+//!
+//! ```
+//! use plaudit_core::{Policy, Seed};
+//! use plaudit_env::{EnvSettings, RandomPolicy, make};
+//!
+//! let mut env = make(&EnvSettings::new("CartPole-v1".parse()?, 8))?;
+//! let mut policy = RandomPolicy::new(env.spec().actions.clone());
+//! let seed = Seed::new(1234);
+//! let mut obs = env.reset(seed.purpose("env"))?;
+//! for t in 0..100 {
+//!     let actions = policy.act(&obs, seed.purpose("policy").index(t))?.actions;
+//!     obs = env.step(&actions)?.obs;
+//! }
+//! assert_eq!((obs.batch(), obs.state_width()), (8, 4));
+//!
+//! let typo = "CartPol-v1".parse::<plaudit_env::EnvId>().unwrap_err();
+//! assert_eq!(typo.to_string(), "there is no environment `CartPol-v1`; did you mean `CartPole-v1`?");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What this crate is not: it trains nothing, records nothing and links no tensors.
+
+mod batch;
+mod classic;
+mod id;
+mod make;
+mod memory;
+mod random_policy;
+mod settings;
+
+pub use id::EnvId;
+pub use make::make;
+pub use random_policy::RandomPolicy;
+pub use settings::{EnvSettings, SettingsError};

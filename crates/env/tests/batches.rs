@@ -1,0 +1,100 @@
+//! A row is the same row in any batch, on any number of threads.
+
+use plaudit_core::{Env, Obs, Policy, Seed, Step};
+use plaudit_env::{EnvId, EnvSettings, RandomPolicy, make};
+use proptest::prelude::*;
+
+/// Everything row `row` of the whole went through, as bits.
+type Story = Vec<Vec<u32>>;
+
+/// Runs rows `first..first + rows` for `steps`, with actions that depend only on the row's own number.
+fn run(id: EnvId, first: usize, rows: usize, steps: u64) -> Vec<Story> {
+    let settings = EnvSettings { first_row: first as u64, ..EnvSettings::new(id, rows) };
+    let mut env = make(&settings).unwrap();
+    let mut policy = RandomPolicy::new(env.spec().actions.clone());
+    let mut stories = vec![Story::new(); rows];
+    let obs = env.reset(Seed::new(5)).unwrap();
+    note_obs(&mut stories, &obs);
+    let whole = Obs::from_state(first + rows, vec![0.0; first + rows]).unwrap();
+    for t in 0..steps {
+        let actions = policy.act(&whole, Seed::new(6).index(t)).unwrap().actions;
+        let step = env.step(&actions[first * env.spec().actions.width()..]).unwrap();
+        note_step(&mut stories, &step);
+    }
+    stories
+}
+
+fn note_obs(stories: &mut [Story], obs: &Obs) {
+    for (row, story) in stories.iter_mut().enumerate() {
+        story.push(obs.row(row).state.iter().map(|value| value.to_bits()).collect());
+    }
+}
+
+fn note_step(stories: &mut [Story], step: &Step) {
+    note_obs(stories, &step.obs);
+    for (row, story) in stories.iter_mut().enumerate() {
+        let told = [step.reward[row].to_bits(), step.end[row] as u32, u32::from(step.success[row])];
+        story.push(told.to_vec());
+    }
+    for (row, last) in &step.last {
+        stories[*row].push(last.state.iter().map(|value| value.to_bits()).collect());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_split_is_the_whole(which in 0usize..EnvId::ALL.len(), left in 1usize..6, right in 1usize..6) {
+        let id = EnvId::ALL[which];
+        let whole = run(id, 0, left + right, 60);
+        prop_assert_eq!(&whole[..left], &run(id, 0, left, 60)[..]);
+        prop_assert_eq!(&whole[left..], &run(id, left, right, 60)[..]);
+    }
+}
+
+#[test]
+fn threads_do_not_matter() {
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(EnvId::CartPoleV1, 0, 5000, 40))
+    };
+    assert!(with(1) == with(3));
+}
+
+#[test]
+fn a_reset_starts_the_same_story_again() {
+    let mut env = make(&EnvSettings::new(EnvId::PendulumV1, 3)).unwrap();
+    let first = env.reset(Seed::new(1)).unwrap();
+    env.step(&[0.5; 3]).unwrap();
+    assert_eq!(env.reset(Seed::new(1)).unwrap(), first);
+    assert_ne!(env.reset(Seed::new(2)).unwrap(), first);
+}
+
+#[test]
+fn resets_are_spread_as_gymnasium_spreads_them() {
+    let check = |id, bounds: &[(f32, f32)]| {
+        let obs = make(&EnvSettings::new(id, 2000)).unwrap().reset(Seed::new(3)).unwrap();
+        for (at, (low, high)) in bounds.iter().enumerate() {
+            let values: Vec<f32> = (0..2000).map(|row| obs.row(row).state[at]).collect();
+            let (least, most) =
+                (values.iter().fold(9.0f32, |a, b| a.min(*b)), values.iter().fold(-9.0f32, |a, b| a.max(*b)));
+            let edge = (high - low) * 0.01;
+            assert!(
+                *low <= least && least < low + edge && high - edge < most && most <= *high,
+                "{id} {at}: {least} {most}"
+            );
+        }
+    };
+    check(EnvId::CartPoleV1, &[(-0.05, 0.05); 4]);
+    check(EnvId::PendulumV1, &[(-1.0, 1.0); 3]);
+    check(EnvId::MountainCarContinuousV0, &[(-0.6, -0.4), (0.0, 1e-9)][..1]);
+}
+
+#[test]
+fn impossible_batches_are_refused_before_they_are_built() {
+    let refused = |id, num_envs| make(&EnvSettings::new(id, num_envs)).err().unwrap().to_string();
+    assert_eq!(refused(EnvId::AcrobotV1, 0), "num_envs is 0; a batch has at least one environment");
+    let words = refused(EnvId::CartPoleV1, 1 << 45);
+    assert!(words.starts_with("35184372088832 environments of about"), "{words}");
+}
