@@ -1,6 +1,7 @@
 //! A row is the same row in any batch, on any number of threads.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{Env, Obs, Policy, Seed, Step};
+use plaudit_core::{Obs, Policy, Seed, Step};
 use plaudit_env::{EnvId, EnvSettings, RandomPolicy, make};
 use proptest::prelude::*;
 
@@ -77,18 +78,16 @@ fn resets_are_spread_as_gymnasium_spreads_them() {
         let obs = make(&EnvSettings::new(id, 2000)).unwrap().reset(Seed::new(3)).unwrap();
         for (at, (low, high)) in bounds.iter().enumerate() {
             let values: Vec<f32> = (0..2000).map(|row| obs.row(row).state[at]).collect();
-            let (least, most) =
-                (values.iter().fold(9.0f32, |a, b| a.min(*b)), values.iter().fold(-9.0f32, |a, b| a.max(*b)));
+            let least = values.iter().copied().fold(f32::INFINITY, f32::min);
+            let most = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let edge = (high - low) * 0.01;
-            assert!(
-                *low <= least && least < low + edge && high - edge < most && most <= *high,
-                "{id} {at}: {least} {most}"
-            );
+            assert!((*low..low + edge).contains(&least), "{id} {at}: {least}");
+            assert!((high - edge..=*high).contains(&most), "{id} {at}: {most}");
         }
     };
     check(EnvId::CartPoleV1, &[(-0.05, 0.05); 4]);
     check(EnvId::PendulumV1, &[(-1.0, 1.0); 3]);
-    check(EnvId::MountainCarContinuousV0, &[(-0.6, -0.4), (0.0, 1e-9)][..1]);
+    check(EnvId::MountainCarContinuousV0, &[(-0.6, -0.4)]);
 }
 
 #[test]
