@@ -1,0 +1,77 @@
+//! The run directory, both sides: what a run writes, and what people see of it.
+//!
+//! A run tells about itself by emitting [`Event`](plaudit_core::Event)s, and does not care who listens. Here are the
+//! listeners:
+//!
+//! ```text
+//!                      ┌─► Recorder ─► RunDir: events.jsonl, metrics.log, tensorboard/, images/
+//!   a run ─► events ───┤                  │
+//!                      └─► Terminal       └─► EventLog ─► Summary ─► reports
+//!                          (LiveView)                         └────► LiveView
+//! ```
+//!
+//! - [`RunDir`] is the place: `logs/20260801-12:34:56-reward_training/`, one directory per run, never shared.
+//! - [`Recorder`] writes every event there the moment it happens. A run that is killed loses at most the line in
+//!   flight; a disk that is full loses events, says so, and never stops the run.
+//! - [`EventLog`] and [`Summary`] read it back, while the run goes on or years later. The log is the one record:
+//!   whatever is shown of a run can be shown again from it.
+//! - [`LiveView`] is what a person sees: a state fed with events, and the lines that show it at a width and a time.
+//!   It is pure, so its look is tested like any function. [`Terminal`] draws it in place, or writes plain lines
+//!   where nobody watches.
+//!
+//! This crate links nothing that trains, prints nothing by itself (output goes to the `Write` it is given), and reads
+//! no flags and no environment variables: what to write, where, and in which colours is the caller's choice.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use plaudit_core::{Emit, EndReason, Event};
+//! use plaudit_view::{Both, LiveView, Recorder, RunDir, Status, Summary, Terminal};
+//!
+//! # let root = tempfile::tempdir()?;
+//! # let root = root.path();
+//! let run = RunDir::create(root, "reward_training", SystemTime::now())?;
+//! run.write_config("seed: 42\n")?;
+//!
+//! // The run emits; the recorder and the terminal listen.
+//! let mut listeners = Both(Recorder::open(&run)?, Terminal::plain(Vec::new()));
+//! let (name, job, unit) = ("reward_training".into(), "train".into(), "updates".into());
+//! listeners.emit(Event::Started { name, job, unit, step: 0, steps: Some(2) });
+//! for step in 1..=2 {
+//!     listeners.emit(Event::Metrics { step, values: vec![("train/loss".into(), 1.0 / step as f64)] });
+//! }
+//! listeners.emit(Event::Ended { step: 2, reason: EndReason::Done });
+//! assert!(listeners.0.trouble().is_none());
+//!
+//! // Later, or elsewhere.
+//! let summary = Summary::read(&RunDir::open(run.path())?)?;
+//! assert_eq!(summary.status, Status::Done);
+//! assert_eq!(summary.curves["train/loss"].last(), Some(0.5));
+//! for line in LiveView::of(&summary).render(Default::default(), 80, false) {
+//!     println!("{line}");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod append;
+mod atomic;
+pub mod format;
+mod line;
+mod live_view;
+mod log;
+mod metric_table;
+mod metrics_log;
+mod paint;
+mod recorder;
+mod run_dir;
+mod summary;
+pub mod tensorboard;
+mod terminal;
+
+pub use atomic::write_atomically;
+pub use line::{Entry, Stamp};
+pub use live_view::LiveView;
+pub use log::{EventLog, LogError};
+pub use recorder::{Both, Recorder, Repair, Trouble};
+pub use run_dir::{RunDir, RunError};
+pub use summary::{Curve, Point, Status, Summary};
+pub use terminal::{Size, Terminal};
