@@ -1,0 +1,53 @@
+//! Keeping count of episodes as steps go by.
+
+use plaudit_core::{End, Step};
+
+/// A finished episode of one environment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Episode {
+    /// The environment.
+    pub row: usize,
+    /// Steps taken.
+    pub length: u64,
+    /// Sum of the environment's own rewards.
+    pub env_return: f64,
+    /// Whether the task was solved at any step, by the environment's truth.
+    pub success_once: bool,
+    /// Whether the task was solved at the last step.
+    pub success_at_end: bool,
+    /// How it ended.
+    pub end: End,
+}
+
+/// The unfinished episode of each environment.
+#[derive(Debug, Clone)]
+pub struct Episodes {
+    rows: Vec<Episode>,
+}
+
+impl Episodes {
+    /// All environments at the start of an episode.
+    pub fn new(num_envs: usize) -> Self {
+        Self { rows: (0..num_envs).map(fresh).collect() }
+    }
+
+    /// Takes note of a step and returns the episodes it finished.
+    pub fn step(&mut self, step: &Step) -> Vec<Episode> {
+        let mut finished = Vec::new();
+        for (row, episode) in self.rows.iter_mut().enumerate() {
+            episode.length += 1;
+            episode.env_return += f64::from(step.reward[row]);
+            episode.success_at_end = step.success[row];
+            episode.success_once |= step.success[row];
+            episode.end = step.end[row];
+            if episode.end.is_end() {
+                finished.push(std::mem::replace(episode, fresh(row)));
+            }
+        }
+        finished
+    }
+}
+
+fn fresh(row: usize) -> Episode {
+    Episode { row, length: 0, env_return: 0.0, success_once: false, success_at_end: false, end: End::No }
+}

@@ -1,0 +1,39 @@
+//! Reinforcement learning: a policy acts in environments, what happens becomes segments, and segments teach.
+//!
+//! This crate knows environments, policies and rewards only through the traits of `plaudit-core`. Today it
+//! steps ([`Rollout`]) and keeps count of episodes ([`Episodes`]); learners come as one file each.
+//!
+//! ```
+//! # use plaudit_core::*;
+//! # struct Still(EnvSpec);
+//! # impl Env for Still {
+//! #     fn spec(&self) -> &EnvSpec { &self.0 }
+//! #     fn reset(&mut self, _: Seed) -> Result<Obs, EnvError> { Ok(Obs::from_state(1, vec![0.0]).unwrap()) }
+//! #     fn step(&mut self, _: &[f32]) -> Result<Step, EnvError> {
+//! #         Ok(Step { obs: Obs::from_state(1, vec![0.0]).unwrap(), reward: vec![1.0], end: vec![End::No],
+//! #                   success: vec![false], last: vec![], facts: vec![] })
+//! #     }
+//! #     fn watch(&mut self, _: Watch) {}
+//! # }
+//! # struct Zero;
+//! # impl Policy for Zero {
+//! #     fn act(&mut self, _: &Obs, _: Seed) -> Result<Decision, PolicyError> {
+//! #         Ok(Decision { actions: vec![0.0], ..Decision::default() })
+//! #     }
+//! # }
+//! # let spec = EnvSpec { id: "still".into(), num_envs: 1, state_width: 1, max_episode_steps: None,
+//! #     actions: ActionSpace::Discrete { n: 1 }, cameras: vec![], control_hz: 1.0 };
+//! # let (mut env, mut policy) = (Still(spec), Zero);
+//! use plaudit_rl::Rollout;
+//!
+//! let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(1), 0)?;
+//! let segment = rollout.segment(5)?;
+//! assert_eq!(EnvReward.label(&segment)?.total, [1.0; 5]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod episodes;
+mod rollout;
+
+pub use episodes::{Episode, Episodes};
+pub use rollout::{Rollout, RolloutError};

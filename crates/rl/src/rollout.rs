@@ -1,0 +1,242 @@
+//! Stepping environments with a policy, and keeping what a reward needs.
+
+use std::collections::VecDeque;
+
+use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, StepRow};
+use thiserror::Error;
+
+use crate::{Episode, Episodes};
+
+/// A policy acting in environments, cut into segments wherever the caller likes.
+///
+/// The numbers drawn depend on the seed and the count of steps alone, so that cutting differently, or going
+/// on after a pause, changes nothing.
+pub struct Rollout<'a> {
+    env: &'a mut dyn Env,
+    policy: &'a mut dyn Policy,
+    seed: Seed,
+    steps: u64,
+    obs: Obs,
+    /// The newest observations before `obs`, oldest first, at most as many as asked for.
+    context: VecDeque<Obs>,
+    context_limit: usize,
+    /// How many of them belong to the episode each row is in.
+    context_rows: Vec<usize>,
+    episodes: Episodes,
+    finished: Vec<Episode>,
+}
+
+impl<'a> Rollout<'a> {
+    /// Resets the environments. `context` is what the reward asks for (`Reward::context`).
+    pub fn start(
+        env: &'a mut dyn Env,
+        policy: &'a mut dyn Policy,
+        seed: Seed,
+        context: usize,
+    ) -> Result<Self, RolloutError> {
+        let obs = env.reset(seed.purpose("reset"))?;
+        let num_envs = obs.batch();
+        Ok(Self {
+            env,
+            policy,
+            seed: seed.purpose("policy"),
+            steps: 0,
+            obs,
+            context: VecDeque::new(),
+            context_limit: context,
+            context_rows: vec![0; num_envs],
+            episodes: Episodes::new(num_envs),
+            finished: Vec::new(),
+        })
+    }
+
+    /// The next `steps` steps.
+    pub fn segment(&mut self, steps: usize) -> Result<Segment, RolloutError> {
+        let context = self.context.iter().cloned().collect();
+        let mut segment = Segment::continuing(self.obs.clone(), context, self.context_rows.clone());
+        for _ in 0..steps {
+            self.step(&mut segment)?;
+        }
+        Ok(segment)
+    }
+
+    /// Episodes that ended since this was last asked, in the order they ended.
+    pub fn take_finished(&mut self) -> Vec<Episode> {
+        std::mem::take(&mut self.finished)
+    }
+
+    fn step(&mut self, segment: &mut Segment) -> Result<(), RolloutError> {
+        let decision = self.policy.act(&self.obs, self.seed.index(self.steps))?;
+        let step = self.env.step(&decision.actions)?;
+        self.steps += 1;
+        self.finished.extend(self.episodes.step(&step));
+        let seen = std::mem::replace(&mut self.obs, step.obs.clone());
+        self.remember(seen, &step.end.iter().map(|end| end.is_end()).collect::<Vec<_>>());
+        let row = StepRow {
+            actions: decision.actions,
+            env_reward: step.reward,
+            end: step.end,
+            success: step.success,
+        };
+        segment.push(row, step.obs, step.last)?;
+        Ok(())
+    }
+
+    fn remember(&mut self, seen: Obs, ended: &[bool]) {
+        self.context.push_back(seen);
+        while self.context.len() > self.context_limit {
+            self.context.pop_front();
+        }
+        for (rows, &ended) in self.context_rows.iter_mut().zip(ended) {
+            *rows = if ended { 0 } else { (*rows + 1).min(self.context_limit) };
+        }
+    }
+}
+
+/// Why a rollout stopped.
+#[derive(Debug, Error)]
+pub enum RolloutError {
+    /// The environments.
+    #[error(transparent)]
+    Env(#[from] EnvError),
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// What the environments returned does not fit together.
+    #[error("the environments returned a step that does not fit together: {0}")]
+    Segment(#[from] SegmentError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, Step, Watch};
+    use proptest::prelude::*;
+
+    /// Each row counts its steps and ends after `row + 2` of them; the state is that count.
+    struct Counting {
+        spec: EnvSpec,
+        counts: Vec<usize>,
+    }
+
+    impl Counting {
+        fn new(num_envs: usize) -> Self {
+            let spec = EnvSpec {
+                id: "counting".into(),
+                num_envs,
+                state_width: 1,
+                actions: ActionSpace::Discrete { n: 1000 },
+                cameras: vec![],
+                max_episode_steps: None,
+                control_hz: 1.0,
+            };
+            Self { spec, counts: vec![0; num_envs] }
+        }
+
+        fn obs(&self) -> Obs {
+            Obs::from_state(self.counts.len(), self.counts.iter().map(|&n| n as f32).collect()).unwrap()
+        }
+    }
+
+    impl Env for Counting {
+        fn spec(&self) -> &EnvSpec {
+            &self.spec
+        }
+
+        fn reset(&mut self, _: Seed) -> Result<Obs, EnvError> {
+            self.counts.fill(0);
+            Ok(self.obs())
+        }
+
+        fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+            let (mut end, mut last) = (Vec::new(), Vec::new());
+            for (row, count) in self.counts.iter_mut().enumerate() {
+                *count += 1;
+                let done = *count == row + 2;
+                end.push(if done { End::Terminated } else { End::No });
+                if done {
+                    last.push((row, Obs::from_state(1, vec![*count as f32]).unwrap()));
+                    *count = 0;
+                }
+            }
+            let success = end.iter().map(|end| end.is_end()).collect();
+            Ok(Step { obs: self.obs(), reward: actions.to_vec(), end, success, last, facts: vec![] })
+        }
+
+        fn watch(&mut self, _: Watch) {}
+    }
+
+    /// Acts by chance, from the step's own seed.
+    struct Chance;
+
+    impl Policy for Chance {
+        fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
+            let actions =
+                (0..obs.batch()).map(|row| seed.index(row as u64).rng().below(1000) as f32).collect();
+            Ok(Decision { actions, ..Decision::default() })
+        }
+    }
+
+    #[test]
+    fn outcomes_are_real_and_episodes_are_counted() {
+        let (mut env, mut policy) = (Counting::new(2), Chance);
+        let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(3), 0).unwrap();
+        let segment = rollout.segment(6).unwrap();
+        assert_eq!(
+            (0..6).map(|t| segment.outcome(t, 0).state[0]).collect::<Vec<_>>(),
+            [1., 2., 1., 2., 1., 2.]
+        );
+        assert_eq!(
+            (0..6).map(|t| segment.outcome(t, 1).state[0]).collect::<Vec<_>>(),
+            [1., 2., 3., 1., 2., 3.]
+        );
+        let finished = rollout.take_finished();
+        assert_eq!(
+            finished.iter().map(|e| (e.row, e.length)).collect::<Vec<_>>(),
+            [(0, 2), (1, 3), (0, 2), (0, 2), (1, 3)]
+        );
+        assert!(finished.iter().all(|e| e.success_once && e.success_at_end));
+        let paid: f64 = finished.iter().map(|e| e.env_return).sum();
+        assert_eq!(paid, segment.env_reward.iter().map(|&r| f64::from(r)).sum::<f64>());
+    }
+
+    proptest! {
+        /// Where a rollout is cut changes neither its steps nor what a window before a step can see.
+        #[test]
+        fn cutting_changes_nothing(cuts in proptest::collection::vec(1usize..5, 1..6), window in 1usize..4) {
+            let total: usize = cuts.iter().sum();
+            let (mut env, mut policy) = (Counting::new(3), Chance);
+            let whole = Rollout::start(&mut env, &mut policy, Seed::new(9), window).unwrap().segment(total).unwrap();
+            let (mut env, mut policy) = (Counting::new(3), Chance);
+            let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(9), window).unwrap();
+            let mut done = 0;
+            for steps in cuts {
+                let part = rollout.segment(steps).unwrap();
+                for t in 0..steps {
+                    prop_assert_eq!(&part.actions[t], &whole.actions[done + t]);
+                    for b in 0..3 {
+                        prop_assert_eq!(part.outcome(t, b).state, whole.outcome(done + t, b).state);
+                        prop_assert_eq!(seen_before(&part, t, b, window), seen_before(&whole, done + t, b, window));
+                    }
+                }
+                done += steps;
+            }
+        }
+    }
+
+    /// The states of the last `window` observations of row `b`'s episode before and including step `t`.
+    fn seen_before(segment: &Segment, t: usize, b: usize, window: usize) -> Vec<f32> {
+        let mut states = Vec::new();
+        for at in (0..=t).rev() {
+            states.push(segment.obs[at].row(b).state[0]);
+            if at > 0 && segment.end[segment.at(at - 1, b)].is_end() {
+                states.truncate(window);
+                return states;
+            }
+        }
+        let newest = segment.context.iter().rev().take(segment.context_rows[b]);
+        states.extend(newest.map(|obs| obs.row(b).state[0]));
+        states.truncate(window);
+        states
+    }
+}
