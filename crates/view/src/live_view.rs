@@ -6,7 +6,7 @@ use plaudit_core::{EndReason, Event};
 
 use crate::format;
 use crate::metric_table::MetricTable;
-use crate::paint::{Ink, Row};
+use crate::paint::{Ink, Row, wrap};
 use crate::summary::{Status, Summary};
 
 /// Lines do not grow wider than this; longer ones are hard to read.
@@ -140,8 +140,8 @@ impl LiveView {
         let width = width.min(WIDEST);
         let mut rows = vec![self.title(at, width)];
         rows.extend(self.bar(width));
-        rows.push(self.facts(at));
-        rows.extend(self.error());
+        rows.push(self.facts(at, width));
+        rows.extend(self.error(width));
         let footer = self.footer();
         let room = height.saturating_sub(rows.len() + footer.len() + 1);
         rows.extend(self.metric_rows(width, room));
@@ -190,13 +190,15 @@ impl LiveView {
         Some(row.add(Ink::Strong, format!("  {percent}")))
     }
 
-    /// `  630 of 1,000 updates · 12.4 updates/s · 29s left`
-    fn facts(&self, at: Duration) -> Row {
-        let mut row = Row::default().add(Ink::Plain, "  ").add(Ink::Plain, self.extent());
-        for fact in self.tempo(at) {
-            row = row.add(Ink::Faint, " · ").add(Ink::Plain, fact);
-        }
-        row
+    /// `  630 of 1,000 updates · 12.4 updates/s · 29s left`; where that is too wide, the rate goes first.
+    fn facts(&self, at: Duration, width: usize) -> Row {
+        let row = |tempo: &[String]| {
+            let row = Row::default().add(Ink::Plain, "  ").add(Ink::Plain, self.extent());
+            tempo.iter().fold(row, |row, fact| row.add(Ink::Faint, " · ").add(Ink::Plain, fact))
+        };
+        let tempo = self.tempo(at);
+        let without = |gone: usize| row(&tempo[gone.min(tempo.len())..]);
+        (0..tempo.len()).map(without).find(|row| row.width() <= width).unwrap_or_else(|| row(&[]))
     }
 
     /// `630 of 1,000 updates`, or `1,000 updates` when that is all of them.
@@ -241,9 +243,10 @@ impl LiveView {
     }
 
     /// What went wrong, by its first lines.
-    fn error(&self) -> Vec<Row> {
+    fn error(&self, width: usize) -> Vec<Row> {
         let Phase::Over(EndReason::Failed { error }, _) = &self.phase else { return Vec::new() };
-        error.lines().take(5).map(|line| Row::default().add(Ink::Plain, "  ").add(Ink::Bad, line)).collect()
+        let lines = wrap(error, width.saturating_sub(2)).into_iter().take(8);
+        lines.map(|line| Row::default().add(Ink::Plain, "  ").add(Ink::Bad, line)).collect()
     }
 
     fn metric_rows(&self, width: usize, room: usize) -> Vec<Row> {
@@ -276,7 +279,8 @@ impl LiveView {
         let metrics = self.metrics.last_values().into_iter().take(6);
         let metrics = metrics.map(|(name, value)| format!("{name} {}", format::number(value)));
         let parts = facts.into_iter().chain(metrics).collect::<Vec<_>>().join(" · ");
-        let error = self.error().iter().map(|row| format!("\n{}", row.paint(false))).collect::<String>();
+        let error =
+            self.error(WIDEST).iter().map(|row| format!("\n{}", row.paint(false))).collect::<String>();
         Row::default().add(Ink::Plain, parts).paint(false) + &error
     }
 }

@@ -1,4 +1,4 @@
-//! Metrics as a small table: name, value, trend, and a sparkline of the last values.
+//! Metrics as a small table: name, value, where it is going lately, and how it went since the start.
 
 use std::collections::VecDeque;
 
@@ -8,31 +8,25 @@ use unicode_width::UnicodeWidthStr;
 use crate::format;
 use crate::paint::{Ink, Row, keep_end};
 
-/// Values kept of each metric, and the longest sparkline.
-const KEPT: usize = 32;
 const LONGEST_SPARK: usize = 24;
 const SHORTEST_SPARK: usize = 8;
 /// A sparkline is worth drawing only where names keep this much room.
 const ROOM_FOR_NAMES: usize = 24;
 /// Values that decide the trend.
-const TREND: usize = 12;
+const RECENT: usize = 12;
 
-/// The last values of every metric, in order of appearance.
+/// Every metric, in order of appearance.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricTable {
-    tracks: IndexMap<String, VecDeque<f64>>,
+    tracks: IndexMap<String, Track>,
 }
 
 impl MetricTable {
     pub(crate) fn add(&mut self, name: &str, value: f64) {
-        let track = match self.tracks.get_mut(name) {
-            Some(track) => track,
-            None => self.tracks.entry(name.to_owned()).or_default(),
-        };
-        if track.len() == KEPT {
-            track.pop_front();
+        match self.tracks.get_mut(name) {
+            Some(track) => track.add(value),
+            None => self.tracks.entry(name.to_owned()).or_default().add(value),
         }
-        track.push_back(value);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -41,27 +35,69 @@ impl MetricTable {
 
     /// Names and last values, those that matter most first.
     pub(crate) fn last_values(&self) -> Vec<(&str, f64)> {
-        self.ranked().into_iter().filter_map(|(name, track)| Some((name, *track.back()?))).collect()
+        self.ranked().into_iter().map(|(name, track)| (name, track.last())).collect()
     }
 
     /// The table: at most `limit` rows, each at most `width` wide.
     pub(crate) fn rows(&self, width: usize, limit: usize) -> Vec<Row> {
         let mut shown = self.ranked();
         shown.truncate(limit);
-        let values: Vec<String> = shown.iter().map(|(_, track)| last_value(track)).collect();
-        let layout = Layout::of(width, &shown, &values);
-        shown.iter().zip(&values).map(|((name, track), value)| layout.row(name, track, value)).collect()
+        let layout = Layout::of(width, &shown);
+        shown.iter().map(|(name, track)| layout.row(name, track)).collect()
     }
 
-    fn ranked(&self) -> Vec<(&str, &VecDeque<f64>)> {
+    fn ranked(&self) -> Vec<(&str, &Track)> {
         let mut tracks: Vec<_> = self.tracks.iter().map(|(name, track)| (name.as_str(), track)).collect();
         tracks.sort_by_key(|(name, _)| rank(name));
         tracks
     }
 }
 
-fn last_value(track: &VecDeque<f64>) -> String {
-    track.back().map(|value| format::number(*value)).unwrap_or_default()
+/// What is kept of a metric: its last values, and its whole curve in few points.
+#[derive(Debug, Clone, Default)]
+struct Track {
+    recent: VecDeque<f64>,
+    /// Means of `1 << doublings` values each; the last point may still miss some of them.
+    curve: Vec<f64>,
+    doublings: u32,
+    /// Values in the last point.
+    filled: u64,
+}
+
+impl Track {
+    const LONGEST: usize = 4 * LONGEST_SPARK;
+
+    fn add(&mut self, value: f64) {
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(value);
+        match self.curve.last_mut() {
+            Some(point) if self.filled < 1 << self.doublings => {
+                self.filled += 1;
+                *point += (value - *point) / self.filled as f64;
+            }
+            _ => self.start_point(value),
+        }
+    }
+
+    /// Adds a point; a curve that is full first halves its points.
+    fn start_point(&mut self, value: f64) {
+        if self.curve.len() == Self::LONGEST {
+            self.curve = self.curve.chunks(2).map(mean).collect();
+            self.doublings += 1;
+        }
+        self.curve.push(value);
+        self.filled = 1;
+    }
+
+    fn last(&self) -> f64 {
+        self.recent.back().copied().unwrap_or(f64::NAN)
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// What people look at first comes first; how long things took comes last.
@@ -81,27 +117,32 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(width: usize, shown: &[(&str, &VecDeque<f64>)], values: &[String]) -> Self {
+    fn of(width: usize, shown: &[(&str, &Track)]) -> Self {
         let name = shown.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
-        let value = values.iter().map(|value| value.width()).max().unwrap_or(0).max(8);
-        let room = width.saturating_sub(value + "    ".len() + " ↗".len().min(3));
-        if room < ROOM_FOR_NAMES + 2 + SHORTEST_SPARK {
-            return Self { name: name.min(room), value, spark: 0 };
+        let value =
+            shown.iter().map(|(_, track)| format::number(track.last()).len()).max().unwrap_or(0).max(8);
+        let room = width.saturating_sub("  ".len() + "  ".len() + value + " →  ".chars().count());
+        if room < ROOM_FOR_NAMES + SHORTEST_SPARK {
+            return Self { name: name.min(room + 2), value, spark: 0 };
         }
-        let name = name.min(room - 2 - SHORTEST_SPARK);
-        Self { name, value, spark: (room - 2 - name).min(LONGEST_SPARK) }
+        let name = name.min(room - SHORTEST_SPARK);
+        Self { name, value, spark: (room - name).min(LONGEST_SPARK) }
     }
 
-    fn row(&self, name: &str, track: &VecDeque<f64>, value: &str) -> Row {
-        let name = keep_end(name, self.name);
-        let (group, own) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
+    fn row(&self, name: &str, track: &Track) -> Row {
+        let shown = keep_end(name, self.name);
+        let (group, own) = shown.split_at(shown.rfind('/').map_or(0, |slash| slash + 1));
         let row = Row::default().add(Ink::Plain, "  ").add(Ink::Faint, group).add(Ink::Plain, own);
-        let row = row.pad_to(2 + self.name + 2 + self.value - value.width().min(self.value));
-        let broken = track.back().is_some_and(|value| !value.is_finite());
-        let row = row.add(if broken { Ink::Bad } else { Ink::Strong }, value);
-        let trend = Trend::of(track);
-        let row = row.add(trend.ink(&name), format!(" {}", trend.arrow()));
-        row.add(Ink::Accent, format!("  {}", sparkline(track, self.spark)))
+        let value = format::number(track.last());
+        let row = row.pad_to(2 + self.name + 2 + self.value - value.len());
+        let row = row.add(if track.last().is_finite() { Ink::Strong } else { Ink::Bad }, value);
+        let trend = Trend::of(&track.recent);
+        let row = row.add(trend.ink(name), format!(" {}", trend.arrow()));
+        if self.spark == 0 {
+            row
+        } else {
+            row.add(Ink::Accent, format!("  {}", sparkline(&track.curve, self.spark)))
+        }
     }
 }
 
@@ -116,13 +157,12 @@ enum Trend {
 
 impl Trend {
     /// Compares the last third of the recent values with the first third; what is small beside their spread is noise.
-    fn of(track: &VecDeque<f64>) -> Self {
-        let recent: Vec<f64> = track.iter().rev().take(TREND).rev().copied().collect();
+    fn of(recent: &VecDeque<f64>) -> Self {
+        let recent: Vec<f64> = recent.iter().copied().collect();
         if recent.len() < 3 || recent.iter().any(|value| !value.is_finite()) {
             return Self::Unknown;
         }
         let third = recent.len() / 3;
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let moved = mean(&recent[recent.len() - third..]) - mean(&recent[..third]);
         let (low, high) =
             recent.iter().fold((f64::MAX, f64::MIN), |(low, high), &v| (low.min(v), high.max(v)));
@@ -159,21 +199,22 @@ impl Trend {
     }
 }
 
-/// The last values as bars, the lowest and the highest of them at the ends of the scale; `×` is not finite.
-fn sparkline(track: &VecDeque<f64>, width: usize) -> String {
+/// A curve as at most `width` bars, its lowest and its highest at the ends of the scale; `×` is not finite.
+fn sparkline(curve: &[f64], width: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let shown = || track.iter().skip(track.len().saturating_sub(width));
-    let finite = || shown().copied().filter(|value| value.is_finite());
-    let low = finite().fold(f64::MAX, f64::min);
-    let high = finite().fold(f64::MIN, f64::max);
+    let cells = width.min(curve.len());
+    let cell = |n: usize| mean(&curve[n * curve.len() / cells..(n + 1) * curve.len() / cells]);
+    let shown: Vec<f64> = (0..cells).map(cell).collect();
+    let finite = || shown.iter().copied().filter(|value| value.is_finite());
+    let (low, high) = (finite().fold(f64::MAX, f64::min), finite().fold(f64::MIN, f64::max));
     // Halves, so that the widest range a double has does not overflow.
     let height = |value: f64| (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
-    let bar = |&value: &f64| match () {
+    let bar = |value: &f64| match () {
         () if !value.is_finite() => '×',
         () if high <= low => BARS[2],
-        () => BARS[((height(value) * 7.0).round() as usize).min(7)],
+        () => BARS[((height(*value) * 7.0).round() as usize).min(7)],
     };
-    shown().map(bar).collect()
+    shown.iter().map(bar).collect()
 }
 
 #[cfg(test)]
@@ -186,12 +227,22 @@ mod tests {
 
     #[test]
     fn sparklines_span_their_range() {
-        assert_eq!(sparkline(&track(&[0.0, 1.0, 2.0, 3.5, 7.0]), 8), "▁▂▃▅█");
-        assert_eq!(sparkline(&track(&[0.0, 1.0, 2.0, 3.5, 7.0]), 2), "▁█");
-        assert_eq!(sparkline(&track(&[5.0, 5.0]), 8), "▃▃");
-        assert_eq!(sparkline(&track(&[0.0, f64::NAN, 1.0]), 8), "▁×█");
-        assert_eq!(sparkline(&track(&[f64::MIN, f64::MAX]), 8), "▁█");
-        assert_eq!(sparkline(&track(&[f64::NAN]), 8), "×");
+        assert_eq!(sparkline(&[0.0, 1.0, 2.0, 3.5, 7.0], 8), "▁▂▃▅█");
+        assert_eq!(sparkline(&[0.0, 0.0, 2.0, 2.0, 4.0, 4.0], 3), "▁▅█");
+        assert_eq!(sparkline(&[5.0, 5.0], 8), "▃▃");
+        assert_eq!(sparkline(&[0.0, f64::NAN, 1.0], 8), "▁×█");
+        assert_eq!(sparkline(&[f64::MIN, f64::MAX], 8), "▁█");
+        assert_eq!(sparkline(&[f64::NAN], 8), "×");
+        assert_eq!(sparkline(&[], 8), "");
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_whole_curve() {
+        let mut long = Track::default();
+        (0..100_000).for_each(|value| long.add(f64::from(value)));
+        assert!(long.curve.len() <= Track::LONGEST && long.curve.is_sorted());
+        assert_eq!(long.last(), 99_999.0);
+        assert_eq!(sparkline(&long.curve, 8), "▁▂▃▄▅▆▇█");
     }
 
     #[test]

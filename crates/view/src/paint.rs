@@ -80,6 +80,41 @@ impl Row {
     }
 }
 
+/// A text as lines of at most `width` columns, broken between words where that is possible.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ').flat_map(|word| pieces(word, width)) {
+            if !line.is_empty() && line.width() + 1 + word.width() > width {
+                lines.push(std::mem::take(&mut line));
+            } else if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(&word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// A word that is too long for any line, such as a path, in pieces that are not.
+fn pieces(word: &str, width: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut used = 0;
+    for c in word.chars() {
+        let columns = c.width().unwrap_or(0);
+        if used + columns > width {
+            pieces.push(String::new());
+            used = 0;
+        }
+        used += columns;
+        pieces.last_mut().into_iter().for_each(|piece| piece.push(c));
+    }
+    pieces
+}
+
 /// The start of a text, with `…` where it was cut.
 pub(crate) fn keep_start(text: &str, width: usize) -> String {
     if text.width() <= width {
@@ -121,6 +156,14 @@ mod tests {
         assert_eq!(keep_end("成功率", 5), "…功率");
         assert_eq!(keep_start("success", 0), "");
         assert_eq!(keep_end("success", 1), "…");
+    }
+
+    #[test]
+    fn long_texts_break_between_words() {
+        assert_eq!(wrap("lower the learning rate", 12), ["lower the", "learning", "rate"]);
+        assert_eq!(wrap("see logs/very/long/path now", 10), ["see", "logs/very/", "long/path", "now"]);
+        assert_eq!(wrap("one\n\ntwo", 12), ["one", "", "two"]);
+        assert!(wrap("", 12).is_empty());
     }
 
     #[test]

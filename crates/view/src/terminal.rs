@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plaudit_core::{Emit, Event, Level};
 
 use crate::live_view::LiveView;
-use crate::paint::{Ink, Row};
+use crate::paint::{Ink, Row, wrap};
 
 /// A terminal is redrawn at most this often.
 const FRAME: Duration = Duration::from_millis(100);
@@ -142,17 +142,16 @@ impl<W: Write> Terminal<W> {
 
     /// Notices stay: they are written above the picture, which moves down.
     fn notice(&mut self, level: Level, text: &str, at: Duration) -> io::Result<()> {
-        let lines = notice_rows(level, text).into_iter().map(|row| row.paint(self.colour) + "\n");
-        let lines = lines.collect::<String>();
-        if let Mode::Live { size, standing, last } = &mut self.mode {
-            let erase = up(standing, size().width) + "\x1b[J";
-            self.out.write_all((erase + &lines).as_bytes())?;
-            standing.clear();
-            let drawn_before = last.is_some();
-            return if drawn_before { self.draw(at, true) } else { self.out.flush() };
-        }
-        self.out.write_all(lines.as_bytes())?;
-        self.out.flush()
+        let Mode::Live { size, standing, last } = &mut self.mode else {
+            self.out.write_all(notice_lines(level, text, usize::MAX, self.colour).as_bytes())?;
+            return self.out.flush();
+        };
+        let width = size().width;
+        let frame = up(standing, width) + "\x1b[J" + &notice_lines(level, text, width, self.colour);
+        standing.clear();
+        let redraw = last.is_some();
+        self.out.write_all(frame.as_bytes())?;
+        if redraw { self.draw(at, true) } else { self.out.flush() }
     }
 
     /// A line of metrics, unless the last one is recent.
@@ -202,15 +201,17 @@ fn up(standing: &[usize], width: usize) -> String {
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r") }
 }
 
-fn notice_rows(level: Level, text: &str) -> Vec<Row> {
+/// `warning: …`, with what does not fit on the first line below it.
+fn notice_lines(level: Level, text: &str, width: usize, colour: bool) -> String {
     let (ink, mark) = match level {
         Level::Info => (Ink::Accent, "info"),
         Level::Warning => (Ink::Warn, "warning"),
     };
-    let rest = " ".repeat(mark.len() + 2);
-    let mut lines = text.lines();
-    let first = lines.next().unwrap_or_default();
-    let first = Row::default().add(ink, mark).add(Ink::Plain, ": ").add(Ink::Plain, first);
-    let others = lines.map(|line| Row::default().add(Ink::Plain, &rest).add(Ink::Plain, line));
-    std::iter::once(first).chain(others).collect()
+    let indent = mark.len() + 2;
+    let lines = wrap(text, width.saturating_sub(indent)).into_iter().enumerate();
+    let row = |(n, line): (usize, String)| match n {
+        0 => Row::default().add(ink, mark).add(Ink::Plain, ": ").add(Ink::Plain, line),
+        _ => Row::default().pad_to(indent).add(Ink::Plain, line),
+    };
+    lines.map(|line| row(line).paint(colour) + "\n").collect()
 }
