@@ -41,6 +41,8 @@ fn pretend(out: &mut dyn Emit, until: u64, fails: bool) {
         }
         if step % 100 == 0 {
             out.emit(Event::Saved { step, path: format!("checkpoints/global_step_{step}") });
+            let png = include_bytes!("../tests/fixtures/two_pixels.png").into();
+            out.emit(Event::Image { step, name: "eval/camera".into(), height: 1, width: 2, png });
             out.emit(Event::Histogram { step, name: "scores".into(), values: scores(step) });
         }
     }

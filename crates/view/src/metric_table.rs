@@ -207,11 +207,12 @@ fn sparkline(curve: &[f64], width: usize) -> String {
     let shown: Vec<f64> = (0..cells).map(cell).collect();
     let finite = || shown.iter().copied().filter(|value| value.is_finite());
     let (low, high) = (finite().fold(f64::MAX, f64::min), finite().fold(f64::MIN, f64::max));
+    let flat = high <= low || high / 2.0 - low / 2.0 < 1e-9 * low.abs().max(high.abs()); // but for rounding
     // Halves, so that the widest range a double has does not overflow.
     let height = |value: f64| (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0);
     let bar = |value: &f64| match () {
         () if !value.is_finite() => '×',
-        () if high <= low => BARS[2],
+        () if flat => BARS[2],
         () => BARS[((height(*value) * 7.0).round() as usize).min(7)],
     };
     shown.iter().map(bar).collect()
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(sparkline(&[0.0, 1.0, 2.0, 3.5, 7.0], 8), "▁▂▃▅█");
         assert_eq!(sparkline(&[0.0, 0.0, 2.0, 2.0, 4.0, 4.0], 3), "▁▅█");
         assert_eq!(sparkline(&[5.0, 5.0], 8), "▃▃");
+        assert_eq!(sparkline(&[0.1 + 0.2, 0.3], 8), "▃▃");
         assert_eq!(sparkline(&[0.0, f64::NAN, 1.0], 8), "▁×█");
         assert_eq!(sparkline(&[f64::MIN, f64::MAX], 8), "▁█");
         assert_eq!(sparkline(&[f64::NAN], 8), "×");

@@ -240,6 +240,7 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "choose a log path that you may write to"
         }
+        io::ErrorKind::InvalidFilename => "choose a shorter name",
         io::ErrorKind::NotFound => "check that the path is still there",
         _ => "check the disk and the path",
     }
@@ -316,6 +317,13 @@ mod tests {
             RunDir::open(&root.path().join("nothing")),
             "ROOT/nothing holds no run (it has no events.jsonl); give the directory of a run, such as logs/20260801-12:34:56-reward_training",
         );
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let error = RunDir::create(root.path(), &"x".repeat(300), noon()).unwrap_err();
+        assert!(error.to_string().ends_with("choose a shorter name"), "{error}");
     }
 
     /// `/proc` refuses new directories to everyone, even to root.

@@ -10,9 +10,8 @@ use plaudit_core::{Emit, Event};
 use plaudit_view::tensorboard::EventFile;
 use plaudit_view::{Recorder, RunDir, Stamp};
 
-/// Only the header matters: 2 x 1, RGB.
-const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x01\x08\x02\0\0\0\
-    \x7b\x40\xe8\xdd\0\0\0\x0fIDAT\x78\x9c\x63\xf8\xcf\xc0\xc0\xf0\xff\x3f\0\x08\0\x01\xff";
+/// 2 x 1, RGB.
+const PNG: &[u8] = include_bytes!("fixtures/two_pixels.png");
 
 fn metrics(step: u64, values: &[(&str, f64)]) -> Event {
     Event::Metrics { step, values: values.iter().map(|(name, value)| ((*name).into(), *value)).collect() }
@@ -73,7 +72,7 @@ fn tensorboard_reads_what_a_run_wrote_and_resumed() {
     let loss = r#""train/loss": [[100, 0.75], [300, 0.5], [301, "nan"]]"#;
     let expected = [
         r#"{"script": {"histograms": {"scores": [[301, 3.0, 0.0, 30.0]]}, "#,
-        r#""images": {"eval/camera": [[302, 1, 2, 56]]}, "#,
+        r#""images": {"eval/camera": [[302, 1, 2, 72]]}, "#,
         r#""scalars": {"env/success_once": [[300, 0.0]], "#,
         loss,
         r#"}, "text": {"config": [[0, "gr\u00f6\u00dfe: 3\n"]]}}, "#,
