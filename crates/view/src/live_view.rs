@@ -34,6 +34,8 @@ pub struct LiveView {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
+    /// Nothing was heard yet.
+    Waiting,
     Running,
     /// It ended, at this time.
     Over(EndReason, Duration),
@@ -54,7 +56,7 @@ impl Default for LiveView {
             metrics: MetricTable::default(),
             most_metrics: METRICS,
             saved: None,
-            phase: Phase::Running,
+            phase: Phase::Waiting,
         }
     }
 }
@@ -107,6 +109,7 @@ impl LiveView {
                     began: at,
                     pace: Pace::starting(*step, at),
                     most_metrics: self.most_metrics,
+                    phase: Phase::Running,
                     ..Self::default()
                 };
             }
@@ -127,6 +130,15 @@ impl LiveView {
     fn reach(&mut self, step: u64, at: Duration) {
         self.step = self.step.max(step);
         self.pace.reach(step, at);
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Running;
+        }
+    }
+
+    /// Whether time changes what is seen: the run has started and has not ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.phase == Phase::Running
     }
 
     /// The lines that show the run at time `at`, none wider than `width`.
@@ -162,7 +174,7 @@ impl LiveView {
     fn mark(&self, at: Duration) -> (Ink, &'static str) {
         const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         match &self.phase {
-            Phase::Running => (Ink::Accent, SPINNER[(at.as_millis() / 100 % 10) as usize]),
+            Phase::Waiting | Phase::Running => (Ink::Accent, SPINNER[(at.as_millis() / 100 % 10) as usize]),
             Phase::Unfinished(_) => (Ink::Warn, "…"),
             Phase::Over(EndReason::Done, _) => (Ink::Good, "✓"),
             Phase::Over(EndReason::Interrupted, _) => (Ink::Warn, "■"),
@@ -183,7 +195,7 @@ impl LiveView {
         }
         let rest = "─".repeat(cells - halves.div_ceil(2));
         let ink = match &self.phase {
-            Phase::Running => Ink::Accent,
+            Phase::Waiting | Phase::Running => Ink::Accent,
             _ => self.mark(Duration::ZERO).0,
         };
         let row = Row::default().add(Ink::Plain, "  ").add(ink, filled).add(Ink::Faint, rest);
@@ -213,7 +225,7 @@ impl LiveView {
     /// How fast it goes and how long it will take, or how it went.
     fn tempo(&self, at: Duration) -> Vec<String> {
         let ending = match &self.phase {
-            Phase::Running => {
+            Phase::Waiting | Phase::Running => {
                 let rate = self.pace.rate().map(|rate| format::rate(rate, &self.unit));
                 let left = self.time_left(at).map(|left| format!("{} left", format::duration(left)));
                 return rate.into_iter().chain(left).collect();
@@ -236,7 +248,7 @@ impl LiveView {
 
     fn elapsed(&self, at: Duration) -> Duration {
         match self.phase {
-            Phase::Running => at,
+            Phase::Waiting | Phase::Running => at,
             Phase::Over(_, end) | Phase::Unfinished(end) => end,
         }
         .saturating_sub(self.began)

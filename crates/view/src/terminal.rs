@@ -123,7 +123,8 @@ impl<W: Write> Terminal<W> {
     /// Draws the frame over the one that stands, unless that is recent.
     fn draw(&mut self, at: Duration, now: bool) -> io::Result<()> {
         let Mode::Live { size, standing, last } = &mut self.mode else { return Ok(()) };
-        if !now && last.is_some_and(|last| at < last + FRAME) {
+        let recent = last.is_some_and(|last| at < last + FRAME);
+        if !now && (recent || !self.view.is_running()) {
             return Ok(());
         }
         let size = size();

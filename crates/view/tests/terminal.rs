@@ -75,10 +75,13 @@ fn screen(output: &[u8]) -> Vec<String> {
 fn notices_stay_above_and_the_last_picture_stays() {
     let mut terminal = live(40, 24);
     let mut view = LiveView::default();
+    terminal.tick_at(secs(0.0)); // nothing to see yet
     for (at, event) in run() {
         terminal.hear_at(&event, secs(at));
         view.hear(&event, secs(at));
     }
+    terminal.tick_at(secs(30.0)); // nothing more to see
+    terminal.hear_at(&Event::Progress { step: 20 }, secs(31.0));
     let mut expected = vec![
         "warning: 3 episodes have no label and".to_owned(),
         "         were left out of training".to_owned(),
