@@ -29,6 +29,30 @@ pub fn parse_yaml(source_name: &str, text: &str) -> Result<Node> {
     })
 }
 
+/// Reads text that `oc.create` was given; a lone word becomes a key without a value, as in OmegaConf.
+pub(crate) fn parse_created(text: &str, origin: &Origin) -> Result<Node> {
+    let source: Arc<str> = "oc.create".into();
+    let mut node = match Reader::new(&source, text).root() {
+        Ok(None) => Node::empty_map(origin.clone()),
+        Ok(Some(node)) => node,
+        Err(error) => return Err(ComposeError::at(error.kind().clone(), origin)),
+    };
+    node.origin = origin.clone();
+    node.value = match node.value {
+        Value::Null => Value::Map(Map::new()),
+        Value::Str(word) => {
+            let entry = Node::new(Value::Null, origin.clone());
+            Value::Map(Map::from_iter([(Key::Str(word), entry)]))
+        }
+        container @ (Value::List(_) | Value::Map(_)) => container,
+        other => {
+            let kind = ErrorKind::NotAMapping { found: other.kind().to_owned() };
+            return Err(ComposeError::at(kind, origin));
+        }
+    };
+    Ok(node)
+}
+
 struct Reader<'t> {
     parser: Parser<'t, granit_parser::StrInput<'t>>,
     source: Arc<str>,
@@ -73,8 +97,21 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn document(mut self) -> Result<Node> {
+    fn document(self) -> Result<Node> {
         let start = Origin { source: self.source.clone(), line: 1, column: 1 };
+        match self.root()? {
+            None => Ok(Node::empty_map(start)),
+            Some(node) if node.is_null() => Ok(Node::empty_map(start)),
+            Some(node) if node.is_container() => Ok(node),
+            Some(node) => {
+                let kind = ErrorKind::NotAMapping { found: node.kind().to_owned() };
+                Err(ComposeError::at(kind, &node.origin))
+            }
+        }
+    }
+
+    /// The one document of the text, whatever it is.
+    fn root(mut self) -> Result<Option<Node>> {
         let mut root: Option<Node> = None;
         loop {
             let (event, span) = self.next()?;
@@ -89,15 +126,7 @@ impl<'t> Reader<'t> {
                 event => root = Some(self.node(event, span, 0)?),
             }
         }
-        match root {
-            None => Ok(Node::empty_map(start)),
-            Some(node) if node.is_null() => Ok(Node::empty_map(start)),
-            Some(node) if node.is_container() => Ok(node),
-            Some(node) => {
-                let kind = ErrorKind::NotAMapping { found: node.kind().to_owned() };
-                Err(ComposeError::at(kind, &node.origin))
-            }
-        }
+        Ok(root)
     }
 
     /// Reads the node that an event starts.
