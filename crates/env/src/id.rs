@@ -21,16 +21,22 @@ pub enum EnvId {
     AcrobotV1,
     /// Drive a weak car out of a valley. Success: it is at the flag.
     MountainCarContinuousV0,
+    /// Grasp a cube and bring it to a goal in the air. Success: it is there and the robot stands still.
+    PickCubeV1,
+    /// The same, with a second camera that sees the scene from the side.
+    PickCube3ViewV1,
 }
 
 impl EnvId {
     /// All there are, in the order to show them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::CartPoleV0,
         Self::CartPoleV1,
         Self::PendulumV1,
         Self::AcrobotV1,
         Self::MountainCarContinuousV0,
+        Self::PickCubeV1,
+        Self::PickCube3ViewV1,
     ];
 
     /// The id as users write it.
@@ -41,6 +47,8 @@ impl EnvId {
             Self::PendulumV1 => "Pendulum-v1",
             Self::AcrobotV1 => "Acrobot-v1",
             Self::MountainCarContinuousV0 => "MountainCarContinuous-v0",
+            Self::PickCubeV1 => "PickCube-v1",
+            Self::PickCube3ViewV1 => "PickCube3View-v1",
         }
     }
 
@@ -50,6 +58,7 @@ impl EnvId {
             Self::CartPoleV0 | Self::PendulumV1 => 200,
             Self::CartPoleV1 | Self::AcrobotV1 => 500,
             Self::MountainCarContinuousV0 => 999,
+            Self::PickCubeV1 | Self::PickCube3ViewV1 => 50,
         }
     }
 }
@@ -106,6 +115,7 @@ mod tests {
         assert_eq!(meant("pendulum"), "Pendulum-v1");
         assert_eq!(meant("MountainCar-v0"), "MountainCarContinuous-v0");
         assert_eq!(meant("acrobot-v1"), "Acrobot-v1");
+        assert_eq!(meant("PickCube"), "PickCube-v1");
         let error = serde_json::from_str::<EnvId>("\"Cartpole-v1\"").unwrap_err().to_string();
         assert!(error.contains("did you mean `CartPole-v1`?"), "{error}");
     }

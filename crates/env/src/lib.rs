@@ -5,8 +5,10 @@
 //! episodes, truncates, resets, and spreads rows over threads. A task only knows how to start, step, and
 //! show itself.
 //!
-//! * [classic control](EnvId::CartPoleV1), step for step as in Gymnasium 1.x: cheap truths for testing
+//! * [Classic control](EnvId::CartPoleV1), step for step as in Gymnasium 1.x: cheap truths for testing
 //!   learners.
+//! * [PickCube](EnvId::PickCubeV1), the task of ManiSkill on a simulator of our own: a Panda arm as a Rapier
+//!   multibody, cameras drawn by a software rasteriser, and an [expert](PickCubeExpert) that solves it.
 //!
 //! An episode is fully determined by the seed, the number of its row and the number of episodes that row has
 //! finished. Threads do not matter, and neither does how rows are split over batches: a batch of 4 rows
@@ -38,10 +40,15 @@ mod classic;
 mod id;
 mod make;
 mod memory;
+mod panda;
+mod pick_cube;
 mod random_policy;
+mod render;
 mod settings;
 
 pub use id::EnvId;
 pub use make::make;
+pub use panda::ControlMode;
+pub use pick_cube::{CameraName, CameraSettings, ObsMode, PickCubeExpert, PickCubeSettings, RewardMode};
 pub use random_policy::RandomPolicy;
 pub use settings::{EnvSettings, SettingsError};

@@ -1,9 +1,12 @@
 //! From settings to a batch of environments: the one `match` over what there is.
 
-use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec};
+use std::sync::Arc;
+
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FrameShape, Watch};
 
 use crate::batch::{Batch, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
+use crate::pick_cube::{self, ObsMode, PickCube};
 use crate::{EnvId, EnvSettings, memory};
 
 /// Builds the environments that `settings` ask for, or says why they cannot be.
@@ -14,33 +17,53 @@ pub fn make(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
         EnvId::PendulumV1 => classic::<Pendulum>(settings),
         EnvId::AcrobotV1 => classic::<Acrobot>(settings),
         EnvId::MountainCarContinuousV0 => classic::<MountainCarContinuous>(settings),
+        EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => pick_cube(settings),
     }
 }
 
 fn classic<T: ClassicTask + 'static>(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
-    batch(settings, T::STATE_WIDTH, T::actions(), T::CONTROL_HZ, T::default)
+    let spec = spec(settings, T::STATE_WIDTH, T::actions(), T::CONTROL_HZ);
+    Ok(Box::new(batch(settings, spec, size_of::<T>() as u64, T::default)?))
 }
 
-/// A batch of what `task` makes, if it fits in memory.
-fn batch<T: Task + 'static>(
-    settings: &EnvSettings,
-    state_width: usize,
-    actions: ActionSpace,
-    control_hz: f64,
-    task: impl FnMut() -> T,
-) -> Result<Box<dyn Env>, EnvError> {
-    // A row, and what one step hands out for it.
-    let handed_out = (state_width + actions.width() + 2) * size_of::<f32>();
-    memory::check(settings.num_envs, (size_of::<T>() + 128 + handed_out) as u64)?;
-    let limit = settings.episode_limit();
-    let spec = EnvSpec {
+fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
+    let own = settings.pick_cube.clone().unwrap_or_default();
+    let cameras = own.cameras_of(settings.id);
+    let mut spec =
+        spec(settings, own.obs_mode.state_width(), own.control_mode.actions(), pick_cube::CONTROL_HZ);
+    spec.cameras =
+        cameras.iter().map(|c| (c.name.as_str().into(), FrameShape::rgb(c.height, c.width))).collect();
+    let pictures = own.obs_mode == ObsMode::Rgb;
+    let setup = Arc::new(pick_cube::Setup { settings: own, cameras });
+    let mut env = batch(settings, spec, pick_cube::BYTES, || PickCube::new(setup.clone()))?;
+    if pictures {
+        env.watch(Watch::Everything);
+    }
+    Ok(Box::new(env))
+}
+
+fn spec(settings: &EnvSettings, state_width: usize, actions: ActionSpace, control_hz: f64) -> EnvSpec {
+    EnvSpec {
         id: settings.id.as_str().into(),
         num_envs: settings.num_envs,
         state_width,
         actions,
         cameras: Vec::new(),
-        max_episode_steps: Some(limit),
+        max_episode_steps: Some(settings.episode_limit()),
         control_hz,
-    };
-    Ok(Box::new(Batch::new(spec, settings.first_row, limit, settings.ignore_terminations, task)))
+    }
+}
+
+/// A batch of what `task` makes, if it fits in memory. A task itself takes about `task_bytes`.
+fn batch<T: Task>(
+    settings: &EnvSettings,
+    spec: EnvSpec,
+    task_bytes: u64,
+    task: impl FnMut() -> T,
+) -> Result<Batch<T>, EnvError> {
+    // A row, and what one step hands out for it.
+    let numbers = (spec.state_width + spec.actions.width() + 32) * size_of::<f32>();
+    let pixels: usize = spec.cameras.iter().map(|(_, shape)| shape.bytes()).sum();
+    memory::check(settings.num_envs, task_bytes + (numbers + pixels) as u64)?;
+    Ok(Batch::new(spec, settings.first_row, settings.episode_limit(), settings.ignore_terminations, task))
 }

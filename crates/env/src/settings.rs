@@ -4,7 +4,7 @@ use plaudit_core::EnvError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::EnvId;
+use crate::{EnvId, PickCubeSettings};
 
 /// What to build a batch of environments from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,12 +24,22 @@ pub struct EnvSettings {
     /// Let every episode run to its time limit: terminations are not reported and reset nothing.
     #[serde(default)]
     pub ignore_terminations: bool,
+    /// What only PickCube lets one choose.
+    #[serde(default)]
+    pub pick_cube: Option<PickCubeSettings>,
 }
 
 impl EnvSettings {
     /// `num_envs` rows of `id`, and the defaults for the rest.
     pub fn new(id: EnvId, num_envs: usize) -> Self {
-        Self { id, num_envs, first_row: 0, max_episode_steps: None, ignore_terminations: false }
+        Self {
+            id,
+            num_envs,
+            first_row: 0,
+            max_episode_steps: None,
+            ignore_terminations: false,
+            pick_cube: None,
+        }
     }
 
     /// The time limit these settings come to.
@@ -48,7 +58,11 @@ impl EnvSettings {
         if self.first_row.checked_add(self.num_envs as u64).is_none() {
             return Err(SettingsError::RowNumbers { first_row: self.first_row, num_envs: self.num_envs });
         }
-        Ok(())
+        match (&self.pick_cube, self.id) {
+            (Some(settings), EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => settings.check(),
+            (Some(_), id) => Err(SettingsError::NotPickCube { id }),
+            (None, _) => Ok(()),
+        }
     }
 }
 
@@ -76,6 +90,28 @@ pub enum SettingsError {
         first_row: u64,
         /// How many.
         num_envs: usize,
+    },
+    /// Settings of PickCube for something else.
+    #[error("`pick_cube` settings were given, but the environment is `{id}`; leave them out")]
+    NotPickCube {
+        /// The environment.
+        id: EnvId,
+    },
+    /// A camera that shows nothing, or too much.
+    #[error("camera `{name}` cannot be {width} x {height} pixels; each side has 1 to 4096")]
+    CameraSize {
+        /// The camera.
+        name: &'static str,
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// The same camera twice.
+    #[error("camera `{name}` is listed twice")]
+    CameraTwice {
+        /// The camera.
+        name: &'static str,
     },
     /// More environments than fit in memory.
     #[error(

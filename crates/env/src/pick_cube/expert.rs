@@ -1,0 +1,141 @@
+//! A script that solves PickCube from its full state, or fails as often as it is told to.
+
+use glam::{DQuat, DVec3};
+use plaudit_core::{Decision, Obs, Policy, PolicyError, Rng, Seed};
+
+use crate::panda::kinematics::{JOINTS, REST, reach};
+use crate::panda::{Arm, ControlMode, Pose};
+
+use super::ObsMode;
+
+/// Reaches, grasps, lifts and places by inverse kinematics.
+///
+/// It has no memory: what it does depends on the state alone, so it can take over in the middle of an
+/// episode, and any number of batches can share it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PickCubeExpert {
+    mode: ControlMode,
+    noise: f64,
+}
+
+/// The hand comes down when it is this near above the cube, and from this height.
+const ABOVE: f64 = 0.006;
+const HOVER: f64 = 0.07;
+/// The tool is at the cube when it is this near.
+const AT_CUBE: f64 = 0.012;
+/// Drives cover about half of what they are asked for in a step: ask for more.
+const GAIN: f64 = 2.0;
+
+impl PickCubeExpert {
+    /// For environments with this control mode.
+    pub fn new(mode: ControlMode) -> Self {
+        Self { mode, noise: 0.0 }
+    }
+
+    /// Adds normal noise of this standard deviation to every action (1 is as large as actions get). About
+    /// half of the episodes fail at 0.2, and nearly all at 0.5.
+    #[must_use]
+    pub fn with_noise(self, noise: f64) -> Self {
+        Self { noise, ..self }
+    }
+
+    fn act_row(&self, state: &[f32], rng: &mut Rng, actions: &mut Vec<f32>) {
+        let view = View::of(state);
+        let can_turn = self.mode != ControlMode::PdEeDeltaPos;
+        let grip = if can_turn { view.grip() } else { view.tool.rotation };
+        let (target, open) = view.aim(grip);
+        let start = actions.len();
+        match self.mode {
+            ControlMode::PdJointDeltaPos => {
+                let way = reach(&view.angles, target, 10);
+                let turn: [f64; JOINTS] =
+                    std::array::from_fn(|joint| GAIN * (way[joint] - view.angles[joint]));
+                let largest = turn.iter().fold(0.1, |most: f64, turn| most.max(turn.abs()));
+                actions.extend(turn.map(|turn| (turn / largest) as f32));
+            }
+            ControlMode::PdJointPos => {
+                actions.extend(reach(&view.angles, target, 10).map(|angle| angle as f32))
+            }
+            ControlMode::PdEeDeltaPos => actions.extend(unit(GAIN * (target.position - view.tool.position))),
+            ControlMode::PdEeDeltaPose => {
+                actions.extend(unit(GAIN * (target.position - view.tool.position)));
+                let turn = (target.rotation * view.tool.rotation.conjugate()).to_scaled_axis();
+                actions.extend(unit(-GAIN * turn));
+            }
+        }
+        actions.push(if open { 1.0 } else { -1.0 });
+        if self.noise > 0.0 {
+            let scale = if self.mode == ControlMode::PdJointPos { 0.1 * self.noise } else { self.noise };
+            actions[start..].iter_mut().for_each(|action| *action += (scale * rng.normal()) as f32);
+        }
+    }
+}
+
+impl Policy for PickCubeExpert {
+    fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
+        let (width, full) = (obs.state_width(), ObsMode::State.state_width());
+        if width != full {
+            return Err(PolicyError::Observation {
+                expected: format!("PickCube's full state of {full} numbers"),
+                got: format!("{width} numbers"),
+            });
+        }
+        let mut actions = Vec::with_capacity(obs.batch() * self.mode.actions().width());
+        for row in 0..obs.batch() {
+            self.act_row(obs.row(row).state, &mut seed.index(row as u64).rng(), &mut actions);
+        }
+        Ok(Decision { actions, ..Decision::default() })
+    }
+}
+
+/// What the state says.
+struct View {
+    angles: [f64; JOINTS],
+    is_grasped: bool,
+    tool: Pose,
+    goal: DVec3,
+    cube: Pose,
+}
+
+impl View {
+    fn of(state: &[f32]) -> Self {
+        let at = |k: usize| f64::from(state[k]);
+        let vector = |k: usize| DVec3::new(at(k), at(k + 1), at(k + 2));
+        let turn = |k: usize| DQuat::from_xyzw(at(k + 1), at(k + 2), at(k + 3), at(k)).normalize();
+        Self {
+            angles: std::array::from_fn(at),
+            is_grasped: at(18) > 0.5,
+            tool: Pose::new(vector(19), turn(22)),
+            goal: vector(26),
+            cube: Pose::new(vector(29), turn(32)),
+        }
+    }
+
+    /// Where the tool should go now to hold the cube in `grip`, and whether the hand should be open.
+    fn aim(&self, grip: DQuat) -> (Pose, bool) {
+        let cube = self.cube.position;
+        if self.is_grasped {
+            return (Pose::new(self.goal - (cube - self.tool.position), self.tool.rotation), false);
+        }
+        let aside =
+            (self.tool.position - cube).truncate().length() + 0.03 * self.tool.rotation.angle_between(grip);
+        // A funnel: the nearer the hand is to being above the cube, the deeper it may go.
+        let height = (4.0 * (aside - ABOVE)).clamp(0.0, HOVER);
+        let arrived = self.tool.position.distance(cube) < AT_CUBE;
+        (Pose::new(cube + DVec3::Z * height, grip), !arrived)
+    }
+
+    /// The hand pointing down, with its fingers on two faces of the cube: those it need turn least for.
+    fn grip(&self) -> DQuat {
+        let side = self.cube.rotation * DVec3::X;
+        let quarter = std::f64::consts::FRAC_PI_2;
+        let yaw = side.y.atan2(side.x);
+        let yaw = yaw - quarter * (yaw / quarter).round();
+        DQuat::from_rotation_z(yaw) * Arm::at(&REST).tool.rotation
+    }
+}
+
+/// Metres or radians as an action.
+fn unit(way: DVec3) -> [f32; 3] {
+    (way / 0.1).clamp(DVec3::NEG_ONE, DVec3::ONE).as_vec3().to_array()
+}

@@ -1,0 +1,179 @@
+//! PickCube: grasp a red cube on the table and bring it to a goal in the air.
+//!
+//! Task, numbers and names are ManiSkill's; the physics is Rapier and the pictures are our own, so episodes
+//! are alike but not equal. Control runs at 20 Hz, an episode takes 50 steps.
+
+mod expert;
+mod reward;
+mod scene;
+mod settings;
+
+use std::sync::Arc;
+
+use glam::{DQuat, DVec3};
+use plaudit_core::Rng;
+
+use crate::batch::{MAX_FACTS, Moment, Task};
+use crate::panda::kinematics::{JOINTS, REST};
+use crate::panda::tabletop::{CUBE_HALF, Reading, Tabletop};
+use crate::panda::{Arm, Pose};
+use reward::Truth;
+use scene::{GOAL_RADIUS, Scene};
+
+pub use expert::PickCubeExpert;
+pub use settings::{CameraName, CameraSettings, ObsMode, PickCubeSettings, RewardMode};
+
+/// Control steps per second.
+pub(crate) const CONTROL_HZ: f64 = 20.0;
+/// Cube and goal lie within this of the middle, in x and y.
+const SPREAD: f64 = 0.1;
+/// How much higher than the cube a goal may be.
+const GOAL_HEIGHT: f64 = 0.3;
+/// The arm starts at rest, give or take.
+const START_NOISE: f64 = 0.02;
+/// A joint slower than this stands still.
+const STILL: f64 = 0.2;
+/// A rough upper bound on the physics of one environment, for asking whether a batch fits in memory.
+pub(crate) const BYTES: u64 = 160 << 10;
+
+impl ObsMode {
+    /// Numbers in the state vector.
+    pub(crate) fn state_width(self) -> usize {
+        match self {
+            Self::State => 42,
+            Self::Rgb => 29,
+        }
+    }
+}
+
+/// What all rows of a batch have in common.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) settings: PickCubeSettings,
+    pub(crate) cameras: Vec<CameraSettings>,
+}
+
+/// One table with a robot and a cube.
+pub(crate) struct PickCube {
+    setup: Arc<Setup>,
+    table: Tabletop,
+    reading: Reading,
+    arm: Arm,
+    goal: DVec3,
+    /// What the step before paid, for relative rewards.
+    paid: f64,
+}
+
+impl PickCube {
+    pub(crate) fn new(setup: Arc<Setup>) -> Self {
+        let cube = Pose::new(DVec3::new(0.0, 0.0, CUBE_HALF), DQuat::IDENTITY);
+        let table = Tabletop::new(&REST, cube);
+        let reading = table.read();
+        Self { setup, table, reading, arm: Arm::at(&REST), goal: DVec3::ZERO, paid: 0.0 }
+    }
+
+    fn read(&mut self) {
+        self.reading = self.table.read();
+        self.arm = Arm::at(&self.angles());
+    }
+
+    fn angles(&self) -> [f64; JOINTS] {
+        std::array::from_fn(|joint| self.reading.qpos[joint])
+    }
+
+    fn truth(&self) -> Truth {
+        let speeds = &self.reading.qvel[..JOINTS];
+        let cube_to_goal = self.reading.cube.position.distance(self.goal);
+        Truth {
+            tool_to_cube: self.reading.cube.position.distance(self.arm.tool.position),
+            cube_to_goal,
+            arm_speed: speeds.iter().map(|speed| speed * speed).sum::<f64>().sqrt(),
+            is_grasped: self.reading.is_grasped,
+            is_obj_placed: cube_to_goal <= GOAL_RADIUS,
+            is_robot_static: speeds.iter().all(|speed| speed.abs() <= STILL),
+        }
+    }
+}
+
+impl Task for PickCube {
+    const ROWS_PER_THREAD: usize = 1;
+    const FACTS: &[&str] = &["is_grasped", "is_obj_placed", "is_robot_static"];
+    const INSTRUCTION: Option<&str> = Some("pick up the red cube and move it to the green goal");
+
+    fn reset(&mut self, rng: &mut Rng) {
+        let cube = DVec3::new(rng.uniform(-SPREAD, SPREAD), rng.uniform(-SPREAD, SPREAD), CUBE_HALF);
+        let yaw = rng.uniform(0.0, std::f64::consts::TAU);
+        self.goal = DVec3::new(
+            rng.uniform(-SPREAD, SPREAD),
+            rng.uniform(-SPREAD, SPREAD),
+            CUBE_HALF + rng.uniform(0.0, GOAL_HEIGHT),
+        );
+        let angles = REST.map(|angle| angle + START_NOISE * rng.normal());
+        self.table = Tabletop::new(&angles, Pose::new(cube, upright(yaw)));
+        self.paid = 0.0;
+        self.read();
+    }
+
+    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+        let settings = &self.setup.settings;
+        let command = settings.control_mode.command(action, &self.angles());
+        self.table.step(&command);
+        self.read();
+        let truth = self.truth();
+        let reward = truth.reward(self.setup.settings.reward_mode);
+        let paid = std::mem::replace(&mut self.paid, reward);
+        let mut facts = [0.0; MAX_FACTS];
+        let truths = [truth.is_grasped, truth.is_obj_placed, truth.is_robot_static];
+        for (fact, truth) in facts.iter_mut().zip(truths) {
+            *fact = f32::from(u8::from(truth));
+        }
+        Moment {
+            reward: if self.setup.settings.use_rel_reward { reward - paid } else { reward },
+            terminated: truth.success(),
+            success: truth.success(),
+            facts,
+        }
+    }
+
+    fn observe(&self, state: &mut [f32]) {
+        let (tool, cube) = (self.arm.tool, self.reading.cube);
+        let rest = [f64::from(self.reading.is_grasped)];
+        let values = (self.reading.qpos.into_iter().chain(self.reading.qvel).chain(rest))
+            .chain(pose_numbers(tool))
+            .chain(self.goal.to_array())
+            // What follows is only seen in full states: `state` ends before it otherwise.
+            .chain(pose_numbers(cube))
+            .chain((cube.position - tool.position).to_array())
+            .chain((self.goal - cube.position).to_array());
+        for (out, value) in state.iter_mut().zip(values) {
+            *out = value as f32;
+        }
+    }
+
+    fn draw(&self, camera: usize, frame: &mut [u8]) {
+        let CameraSettings { name, width, height } = self.setup.cameras[camera];
+        let show_goal = self.setup.settings.show_goal || name == CameraName::RenderCamera;
+        let scene = Scene {
+            arm: self.arm,
+            fingers: [self.reading.qpos[JOINTS], self.reading.qpos[JOINTS + 1]],
+            cube: self.reading.cube,
+            goal: show_goal.then_some(self.goal),
+        };
+        scene.draw(name, (height, width), frame);
+    }
+}
+
+/// A turn about the vertical, in the sign ManiSkill gives it: the larger number is positive.
+fn upright(yaw: f64) -> DQuat {
+    let turn = DQuat::from_rotation_z(yaw);
+    if turn.w.abs() > turn.z.abs() && turn.w < 0.0 || turn.z.abs() >= turn.w.abs() && turn.z < 0.0 {
+        return -turn;
+    }
+    turn
+}
+
+/// A position, then a quaternion with its real part first.
+fn pose_numbers(pose: Pose) -> [f64; 7] {
+    let (p, q) = (pose.position, pose.rotation);
+    [p.x, p.y, p.z, q.w, q.x, q.y, q.z]
+}

@@ -1,0 +1,15 @@
+//! A small software rasteriser: what a camera sees of a few hundred triangles, on any machine, always the
+//! same to the byte.
+//!
+//! A [`Model`] is tessellated once; each picture places its parts by [`Placement`]s, draws a shadow map and a
+//! depth buffer, and then shades every pixel once.
+
+mod camera;
+mod canvas;
+mod light;
+mod mesh;
+mod wood;
+
+pub(crate) use camera::Camera;
+pub(crate) use canvas::{Canvas, Placement};
+pub(crate) use mesh::{Model, Part, Shape, Skin};
