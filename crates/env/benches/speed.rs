@@ -1,0 +1,113 @@
+//! How fast the environments are, per second of processor time, and what they take in memory.
+//!
+//! `cargo bench -p plaudit-env --bench speed`
+#![allow(clippy::print_stdout)] // a bench reports by printing
+
+use std::time::Instant;
+
+use plaudit_core::{Env, Policy, Seed, Watch};
+use plaudit_env::{ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, RandomPolicy, make};
+
+type Anything = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> Anything {
+    for id in [EnvId::CartPoleV1, EnvId::PendulumV1, EnvId::AcrobotV1, EnvId::MountainCarContinuousV0] {
+        for num_envs in [64, 1024, 4096, 16384] {
+            let alone = with_threads(1, || classic(id, num_envs))?;
+            let all = with_threads(0, || classic(id, num_envs))?;
+            println!("{id} x {num_envs}: {:.1} M steps/s on one thread, {:.1} on all", alone / 1e6, all / 1e6);
+        }
+    }
+    with_threads(1, || {
+        for mode in [ControlMode::PdJointDeltaPos, ControlMode::PdEeDeltaPose] {
+            println!("PickCube state, {mode:?}: {:.0} steps/core-s", tables(mode)?);
+        }
+        for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1] {
+            println!("{id} pictures, 128 x 128: {:.0} frames/core-s", pictures(id)?);
+        }
+        Ok(())
+    })?;
+    memory()
+}
+
+/// Runs `work` on so many threads; 0 is all there are.
+fn with_threads<T: Send>(
+    threads: usize,
+    work: impl FnOnce() -> Result<T, Box<dyn std::error::Error>> + Send,
+) -> Result<T, Box<dyn std::error::Error>> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    pool.install(|| work().map_err(|error| error.to_string())).map_err(Into::into)
+}
+
+/// Steps per second of real time.
+fn classic(id: EnvId, num_envs: usize) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut env = make(&EnvSettings::new(id, num_envs))?;
+    let obs = env.reset(Seed::new(1))?;
+    let actions = RandomPolicy::new(env.spec().actions.clone()).act(&obs, Seed::new(2))?.actions;
+    let (rounds, start) = (2_000_000 / num_envs, Instant::now());
+    for _ in 0..rounds {
+        env.step(&actions)?;
+    }
+    Ok((rounds * num_envs) as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Control steps per second of processor time, resets included, while the expert grasps.
+fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> {
+    let own = PickCubeSettings { control_mode, ..PickCubeSettings::default() };
+    let settings = EnvSettings { pick_cube: Some(own), ..EnvSettings::new(EnvId::PickCubeV1, 16) };
+    let mut env = make(&settings)?;
+    let mut expert = PickCubeExpert::new(control_mode);
+    let mut obs = env.reset(Seed::new(1))?;
+    let mut spent = 0.0;
+    for _ in 0..300 {
+        let actions = expert.act(&obs, Seed::new(0))?.actions;
+        let start = processor_secs();
+        obs = env.step(&actions)?.obs;
+        spent += processor_secs() - start;
+    }
+    Ok(300.0 * 16.0 / spent)
+}
+
+/// Pictures per second of processor time, the physics not counted.
+fn pictures(id: EnvId) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut spent = [0.0; 2];
+    let mut frames = 0;
+    for (pass, watch) in [Watch::Nothing, Watch::Everything].into_iter().enumerate() {
+        let mut env: Box<dyn Env> = make(&EnvSettings::new(id, 16))?;
+        env.watch(watch);
+        env.reset(Seed::new(1))?;
+        let start = processor_secs();
+        for _ in 0..100 {
+            frames += 16 * env.step(&[0.1; 16 * 8])?.obs.cameras.len();
+        }
+        spent[pass] = processor_secs() - start;
+    }
+    Ok(frames as f64 / (spent[1] - spent[0]))
+}
+
+fn memory() -> Anything {
+    let before = resident_bytes();
+    let mut env = make(&EnvSettings::new(EnvId::PickCubeV1, 400))?;
+    env.reset(Seed::new(1))?;
+    for _ in 0..60 {
+        env.step(&[-0.2; 400 * 8])?;
+    }
+    let each = (resident_bytes() - before) / 400.0;
+    println!("PickCube: {:.0} KiB of memory per environment", each / 1024.0);
+    Ok(())
+}
+
+/// Processor time of this thread where Linux tells it, else the time of day.
+fn processor_secs() -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let told = told.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    told.map_or_else(
+        || std::time::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_secs_f64()),
+        |nanos| nanos * 1e-9,
+    )
+}
+
+fn resident_bytes() -> f64 {
+    let told = std::fs::read_to_string("/proc/self/statm").ok();
+    told.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok()).map_or(0.0, |pages| pages * 4096.0)
+}
