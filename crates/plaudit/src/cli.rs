@@ -1,0 +1,60 @@
+//! The words of the command line.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{completions, config, eval};
+
+/// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
+#[derive(Debug, Parser)]
+#[command(name = "plaudit", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  plaudit config list                             recipes that come with plaudit
+  plaudit config show maniskill_ppo_mlp           what a recipe resolves to
+  plaudit eval cartpole_random                    a run: episodes, metrics, TensorBoard files
+
+Exit codes: 0 done, 1 failed or stopped before the end, 2 wrong use.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How much to say.
+    #[command(flatten)]
+    pub volume: Volume,
+}
+
+/// The commands, one file each.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show, list and document configurations
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Let a policy act and judge it by the environment's truth
+    Eval(eval::Command),
+    /// Print completions for a shell
+    Completions(completions::Command),
+}
+
+/// How much to say.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Volume {
+    /// Say only what went wrong
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say everything, such as every key of a config that has no effect
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// Which config, and what to change in it: the same words on every command.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// A recipe's name or a YAML file, then overrides: `key=value`, `+key=value`, `++key=value`, `~key`
+    #[arg(value_name = "CONFIG|KEY=VALUE")]
+    pub words: Vec<String>,
+    /// Look for the config in this directory
+    #[arg(long, value_name = "DIR")]
+    pub config_path: Option<String>,
+    /// The config's name; every other word is then an override
+    #[arg(long, value_name = "NAME")]
+    pub config_name: Option<String>,
+}

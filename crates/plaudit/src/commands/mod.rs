@@ -1,0 +1,5 @@
+//! What the commands do, one file each.
+
+pub mod completions;
+pub mod config;
+pub mod eval;

@@ -1,0 +1,426 @@
+//! One declaration per block of the configuration, from which three things follow: the type **as written**
+//! (every key optional, unknown keys refused), the type **as resolved** (defaults filled in), and the table
+//! in docs/config.md. So a key, its type, its default and its meaning can never drift apart.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use indexmap::IndexMap;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// A value of the configuration: how it is written and what it becomes.
+pub trait Setting: Sized + Serialize {
+    /// The type as written.
+    type Written: DeserializeOwned + fmt::Debug + Clone + PartialEq;
+
+    /// What the written value means.
+    fn resolve(written: Self::Written) -> Self;
+
+    /// How documentation speaks of it.
+    fn kind() -> Kind;
+}
+
+/// What documentation says of a type.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// A plain value: `number`, `text`, …
+    Plain(String),
+    /// A choice among words, each with its meaning.
+    Choice(Vec<(&'static str, String)>),
+    /// A block of its own.
+    Block(BlockDoc),
+}
+
+/// The documentation of a block.
+#[derive(Debug, Clone)]
+pub struct BlockDoc {
+    /// Name of the resolved type, which tells equal blocks apart from equal-looking ones.
+    pub name: &'static str,
+    /// What the block is for.
+    pub about: String,
+    /// Its keys, in order.
+    pub fields: Vec<FieldDoc>,
+}
+
+/// The documentation of a key.
+#[derive(Debug, Clone)]
+pub struct FieldDoc {
+    /// The key.
+    pub name: &'static str,
+    /// Its meaning.
+    pub about: String,
+    /// Its type.
+    pub kind: Kind,
+}
+
+macro_rules! plain {
+    ($($type:ty: $name:literal),* $(,)?) => {$(
+        impl Setting for $type {
+            type Written = Self;
+            fn resolve(written: Self) -> Self { written }
+            fn kind() -> Kind { Kind::Plain($name.into()) }
+        }
+    )*};
+}
+
+plain! {
+    bool: "true or false",
+    u32: "whole number",
+    u64: "whole number",
+    i64: "whole number, may be negative",
+    usize: "whole number",
+    f32: "number",
+    f64: "number",
+    String: "text",
+    serde_json::Value: "anything",
+}
+
+impl<T: Setting> Setting for Option<T> {
+    type Written = T::Written;
+    fn resolve(written: Self::Written) -> Self {
+        Some(T::resolve(written))
+    }
+    fn kind() -> Kind {
+        T::kind()
+    }
+}
+
+impl<T: Setting> Setting for Vec<T> {
+    type Written = Vec<T::Written>;
+    fn resolve(written: Self::Written) -> Self {
+        written.into_iter().map(T::resolve).collect()
+    }
+    fn kind() -> Kind {
+        match T::kind() {
+            Kind::Plain(name) => Kind::Plain(format!("list of {name}")),
+            Kind::Choice(words) => Kind::Plain(format!("list of {}", quoted(&words))),
+            block => block,
+        }
+    }
+}
+
+impl<T: Setting, const N: usize> Setting for [T; N]
+where
+    [T::Written; N]: DeserializeOwned,
+    [T; N]: Serialize,
+{
+    type Written = [T::Written; N];
+    fn resolve(written: Self::Written) -> Self {
+        written.map(T::resolve)
+    }
+    fn kind() -> Kind {
+        match T::kind() {
+            Kind::Plain(name) => Kind::Plain(format!("list of {N} × {name}")),
+            other => other,
+        }
+    }
+}
+
+impl<T: Setting> Setting for IndexMap<String, T> {
+    type Written = IndexMap<String, T::Written>;
+    fn resolve(written: Self::Written) -> Self {
+        written.into_iter().map(|(name, value)| (name, T::resolve(value))).collect()
+    }
+    fn kind() -> Kind {
+        match T::kind() {
+            Kind::Plain(name) => Kind::Plain(format!("names, each with {name}")),
+            other => other,
+        }
+    }
+}
+
+fn quoted(words: &[(&str, String)]) -> String {
+    words.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Declares a block: `Name as NameWritten { /// meaning \n key: Type = default, … }`.
+macro_rules! block {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident as $written:ident {
+            $( $(#[doc = $doc:literal])+ $field:ident : $kind:ty = $default:expr ),* $(,)?
+        }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+        pub struct $name { $( $(#[doc = $doc])+ pub $field: $kind, )* }
+
+        #[doc = concat!("[`", stringify!($name), "`] as a user writes it.")]
+        #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $written {
+            $( $(#[doc = $doc])+ pub $field: Option<<$kind as $crate::config::block::Setting>::Written>, )*
+        }
+
+        impl $crate::config::block::Setting for $name {
+            type Written = $written;
+            fn resolve(written: $written) -> Self {
+                Self { $( $field: match written.$field {
+                    Some(given) => <$kind as $crate::config::block::Setting>::resolve(given),
+                    None => $default,
+                }, )* }
+            }
+            fn kind() -> $crate::config::block::Kind {
+                use $crate::config::block::{BlockDoc, FieldDoc, Kind, paragraph};
+                Kind::Block(BlockDoc {
+                    name: stringify!($name),
+                    about: paragraph(&[$($about),*]),
+                    fields: vec![ $( FieldDoc {
+                        name: stringify!($field),
+                        about: paragraph(&[$($doc),+]),
+                        kind: <$kind as $crate::config::block::Setting>::kind(),
+                    }, )* ],
+                })
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                <Self as $crate::config::block::Setting>::resolve($written::default())
+            }
+        }
+    };
+}
+pub(crate) use block;
+
+/// Declares a choice: `Name { /// meaning \n Variant = "word" | "older word", … }`.
+macro_rules! choice {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)? }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $( $(#[doc = $doc])+ $variant, )* }
+
+        impl $name {
+            /// The word users write.
+            pub fn word(self) -> &'static str {
+                match self { $( Self::$variant => $word, )* }
+            }
+
+            fn from_word(word: &str) -> Option<Self> {
+                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                $crate::config::block::read_word(deserializer, &[$($word),*], Self::from_word)
+            }
+        }
+
+        impl $crate::config::block::Setting for $name {
+            type Written = Self;
+            fn resolve(written: Self) -> Self { written }
+            fn kind() -> $crate::config::block::Kind {
+                use $crate::config::block::{Kind, paragraph};
+                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
+            }
+        }
+    };
+}
+pub(crate) use choice;
+
+/// Reads one of some words; a number counts as its digits, since people write `precision: 32`.
+pub fn read_word<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    words: &'static [&'static str],
+    from_word: fn(&str) -> Option<T>,
+) -> Result<T, D::Error> {
+    struct Word<T>(&'static [&'static str], fn(&str) -> Option<T>);
+
+    impl<T> Visitor<'_> for Word<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            let words: Vec<_> = self.0.iter().map(|word| format!("`{word}`")).collect();
+            write!(f, "{}", words.join(" or "))
+        }
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
+            (self.1)(word).ok_or_else(|| E::unknown_variant(word, self.0))
+        }
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+        fn visit_i128<E: de::Error>(self, number: i128) -> Result<T, E> {
+            self.visit_str(&number.to_string())
+        }
+    }
+
+    deserializer.deserialize_any(Word(words, from_word))
+}
+
+/// Joins the lines of a doc comment into one paragraph.
+pub fn paragraph(lines: &[&str]) -> String {
+    lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
+}
+
+/// Something a person still has to fill in: RLinf's files say `TARGET_EE_POSE` or `ROBOT_IP` there.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Fill<T> {
+    /// Filled in.
+    Given(T),
+    /// Still the capital letters it was shipped with.
+    Blank(String),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fill<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Filled<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Filled<T> {
+            type Value = Fill<T>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list of numbers")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                let blank = text.starts_with(char::is_uppercase) && text == text.to_uppercase();
+                if blank {
+                    Ok(Fill::Blank(text.into()))
+                } else {
+                    Err(E::invalid_value(Unexpected::Str(text), &self))
+                }
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(SeqAccessDeserializer::new(items)).map(Fill::Given)
+            }
+        }
+
+        deserializer.deserialize_any(Filled(PhantomData))
+    }
+}
+
+impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq> Setting for Fill<T> {
+    type Written = Self;
+    fn resolve(written: Self) -> Self {
+        written
+    }
+    fn kind() -> Kind {
+        T::kind()
+    }
+}
+
+/// One word or text, or a list of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum OneOrMore<T> {
+    /// One.
+    One(T),
+    /// Several.
+    More(Vec<T>),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = OneOrMore<T>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("text or a list of texts")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                T::deserialize(text.into_deserializer()).map(OneOrMore::One)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(items)).map(OneOrMore::More)
+            }
+        }
+
+        deserializer.deserialize_any(Either(PhantomData))
+    }
+}
+
+impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq> Setting for OneOrMore<T> {
+    type Written = Self;
+    fn resolve(written: Self) -> Self {
+        written
+    }
+    fn kind() -> Kind {
+        match T::kind() {
+            Kind::Plain(name) => Kind::Plain(format!("{name}, or a list")),
+            other => other,
+        }
+    }
+}
+
+/// Free-form settings that are handed on as they are, such as keyword arguments of a Python simulator.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Free(pub BTreeMap<String, serde_json::Value>);
+
+impl Setting for Free {
+    type Written = Self;
+    fn resolve(written: Self) -> Self {
+        written
+    }
+    fn kind() -> Kind {
+        Kind::Plain("names and values, handed on as they are".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    choice! {
+        /// A test choice.
+        Colour {
+            /// Like blood.
+            Red = "red" | "rot",
+            /// A number.
+            Many = "32",
+        }
+    }
+
+    block! {
+        /// A test block.
+        Paint as PaintWritten {
+            /// Which one.
+            colour: Colour = Colour::Red,
+            /// How much.
+            litres: f64 = 1.5,
+            /// Who asked.
+            by: Option<String> = None,
+        }
+    }
+
+    #[test]
+    fn what_is_not_written_takes_its_default() {
+        let written: PaintWritten = serde_json::from_str(r#"{"litres": 2, "by": null}"#).unwrap();
+        let paint = Paint::resolve(written);
+        assert_eq!(paint, Paint { colour: Colour::Red, litres: 2.0, by: None });
+        assert_eq!(serde_json::to_string(&paint).unwrap(), r#"{"colour":"red","litres":2.0,"by":null}"#);
+    }
+
+    #[test]
+    fn unknown_keys_and_words_are_refused_and_older_words_are_not() {
+        assert!(serde_json::from_str::<PaintWritten>(r#"{"litre": 2}"#).is_err());
+        assert!(serde_json::from_str::<Colour>(r#""green""#).is_err());
+        assert_eq!(serde_json::from_str::<Colour>(r#""rot""#).unwrap(), Colour::Red);
+        assert_eq!(serde_json::from_str::<Colour>("32").unwrap(), Colour::Many);
+    }
+
+    #[test]
+    fn documentation_comes_from_the_declaration() {
+        let Kind::Block(doc) = Paint::kind() else { panic!("a block") };
+        assert_eq!(doc.about, "A test block.");
+        assert_eq!(doc.fields[1].about, "How much.");
+        assert!(
+            matches!(&doc.fields[0].kind, Kind::Choice(words) if words[0] == ("red", "Like blood.".into()))
+        );
+    }
+}

@@ -1,0 +1,199 @@
+//! `actor` and `rollout`: the network that acts or is trained, and its optimiser.
+
+use super::reward::{Arch, Precision};
+use crate::config::block::{block, choice};
+
+choice! {
+    /// What network is trained or acts.
+    ModelType {
+        /// A policy on state vectors.
+        Mlp = "mlp_policy",
+        /// A policy on images and state.
+        Cnn = "cnn_policy",
+        /// Chance: every action equally likely.
+        Random = "random",
+        /// An image reward model.
+        Resnet = "resnet",
+        /// A vision-language judge.
+        Qwen3Vl = "qwen3_vl",
+        /// A model of RLinf's that plaudit does not have.
+        Foreign = "foreign",
+    }
+}
+
+choice! {
+    /// What an action of a manipulation policy means.
+    PolicySetup {
+        /// Changes of joint angles, and the gripper: 8 numbers.
+        PandaQpos = "panda-qpos",
+        /// Changes of the tool's position, and the gripper: 4 numbers.
+        PandaEeDpos = "panda-ee-dpos",
+        /// Changes of the tool's pose, and the gripper: 7 numbers.
+        PandaEeDpose = "panda-ee-dpose" | "panda-ee-target-dpose",
+        /// Any other robot: as the environment says.
+        Other = "other",
+    }
+}
+
+block! {
+    /// The network that is trained, and how.
+    Actor as ActorWritten {
+        /// The network.
+        model: ModelSettings = ModelSettings::default(),
+        /// How it is optimised.
+        optim: Optim = Optim::default(),
+        /// How the critics are optimised. Not set: as the policy.
+        critic_optim: Option<Optim> = None,
+        /// Samples per step of the optimiser.
+        global_batch_size: u64 = 64,
+        /// Samples that go through the network at once.
+        micro_batch_size: u64 = 32,
+        /// Samples that go through the network at once in evaluation. Not set: as `micro_batch_size`.
+        eval_batch_size: Option<u64> = None,
+        /// Seed of weights and batches.
+        seed: u64 = 42,
+        /// Do not wait for new weights to arrive (asynchronous training).
+        sync_weight_no_wait: bool = false,
+    }
+}
+
+block! {
+    /// The network that acts during rollouts; what is not said here is as in `actor.model`.
+    Rollout as RolloutWritten {
+        /// The network.
+        model: Option<RolloutModel> = None,
+        /// Keep next observations, as replay needs them.
+        collect_transitions: bool = false,
+        /// Keep what the policy thought at each step, as PPO needs it.
+        collect_prev_infos: bool = true,
+    }
+}
+
+block! {
+    /// What the acting network may have of its own.
+    RolloutModel as RolloutModelWritten {
+        /// Weights.
+        model_path: Option<String> = None,
+        /// Precision of its arithmetic.
+        precision: Option<Precision> = None,
+        /// Critics.
+        num_q_heads: Option<u64> = None,
+    }
+}
+
+block! {
+    /// A network.
+    ModelSettings as ModelSettingsWritten {
+        /// What network.
+        model_type: ModelType = ModelType::Mlp,
+        /// The name RLinf has for a model that plaudit does not have.
+        foreign: Option<String> = None,
+        /// Weights to start from: a file, or a folder of a Hugging Face model.
+        model_path: Option<String> = None,
+        /// Weights loaded after the network is made.
+        ckpt_path: Option<String> = None,
+        /// Precision of its arithmetic.
+        precision: Precision = Precision::Fp32,
+
+        /// Policies: what an action means.
+        policy_setup: PolicySetup = PolicySetup::PandaQpos,
+        /// Policies: numbers in a state. Not set: as the environment says.
+        obs_dim: Option<u64> = None,
+        /// Policies on images: numbers in the state beside the images. Not set: as the environment says.
+        state_dim: Option<u64> = None,
+        /// Policies: numbers in an action. Not set: as the environment says.
+        action_dim: Option<u64> = None,
+        /// Policies: actions decided at once.
+        num_action_chunks: u64 = 1,
+        /// Policies: a value head (PPO).
+        add_value_head: bool = false,
+        /// Policies: critics (SAC).
+        add_q_head: bool = false,
+        /// Policies: how many critics.
+        num_q_heads: u64 = 2,
+        /// Policies: the standard deviation depends on the state.
+        state_dependent_std: bool = false,
+        /// Policies on images: the trunk, `resnet`.
+        backbone: String = "resnet".into(),
+        /// Policies on images: cameras beside the main one.
+        image_num: u64 = 1,
+        /// Policies on images: the pretrained trunk.
+        encoder_config: Encoder = Encoder::default(),
+
+        /// Image reward model: the trunk.
+        arch: Arch = Arch::Resnet18,
+        /// Image reward model: start from ImageNet weights (needs `model_path`; nothing is downloaded).
+        pretrained: bool = false,
+        /// Image reward model: width of the head's hidden layer. Not set: a plain linear head.
+        hidden_dim: Option<u64> = Some(256),
+        /// Image reward model: share of hidden units left out in training.
+        dropout: f64 = 0.1,
+        /// Images: channels, height, width.
+        image_size: [u64; 3] = [3, 128, 128],
+        /// Images: subtract ImageNet's mean and divide by its deviation.
+        normalize: bool = true,
+        /// Images: the cameras, main view first. Empty: the main view alone.
+        image_keys: Vec<String> = Vec::new(),
+
+        /// Vision-language judge: train low-rank adapters and leave the model frozen.
+        is_lora: bool = false,
+        /// Vision-language judge: rank of the adapters.
+        lora_rank: u64 = 32,
+        /// Vision-language judge: scale of the adapters. Not set: as the rank.
+        lora_alpha: Option<f64> = None,
+        /// Vision-language judge: leave the vision part frozen.
+        freeze_vit: bool = false,
+    }
+}
+
+block! {
+    /// The pretrained trunk of a policy on images.
+    Encoder as EncoderWritten {
+        /// File name inside `model_path`.
+        ckpt_name: Option<String> = None,
+        /// The file itself, wherever it is.
+        ckpt_path: Option<String> = None,
+    }
+}
+
+choice! {
+    /// How the learning rate moves.
+    LrSchedule {
+        /// It stays, after warm-up.
+        Constant = "constant" | "torch_constant",
+        /// It falls along a half cosine, after warm-up.
+        Cosine = "cosine" | "torch_cosine" | "openpi_cosine" | "ref_warmup_cosine",
+        /// It falls in a straight line, after warm-up.
+        Linear = "linear",
+    }
+}
+
+block! {
+    /// How a network is optimised: AdamW.
+    Optim as OptimWritten {
+        /// Learning rate.
+        lr: f64 = 3e-4,
+        /// Learning rate of the value head or the critics. Not set: as `lr`.
+        value_lr: Option<f64> = None,
+        /// How fast the mean of gradients forgets.
+        adam_beta1: f64 = 0.9,
+        /// How fast the mean of squared gradients forgets.
+        adam_beta2: f64 = 0.999,
+        /// Keeps the division finite.
+        adam_eps: f64 = 1e-8,
+        /// How strongly weights are pulled to zero.
+        weight_decay: f64 = 0.01,
+        /// Longest gradient.
+        clip_grad: f64 = 1.0,
+        /// How the learning rate moves.
+        lr_scheduler: LrSchedule = LrSchedule::Constant,
+        /// Steps over which it rises to `lr`.
+        lr_warmup_steps: i64 = 0,
+        /// The same as a share of all steps, used when `lr_warmup_steps` is negative.
+        lr_warmup_steps_ratio: f64 = 0.0,
+        /// Where a falling learning rate ends.
+        min_lr: f64 = 0.0,
+        /// Steps over which it falls. Not set: the length of the run.
+        total_training_steps: Option<i64> = None,
+    }
+}

@@ -1,0 +1,53 @@
+//! `data_collection`: keeping episodes while environments run.
+
+use crate::config::block::{OneOrMore, block, choice};
+
+choice! {
+    /// How collected episodes are written.
+    ExportFormat {
+        /// One Python pickle per episode, as RLinf's scripts read them.
+        Pickle = "pickle",
+        /// A LeRobot v3 dataset with images inside parquet files.
+        Lerobot = "lerobot" | "lerobot_dataset",
+        /// One `.npy` dictionary per episode, in a folder for successes and one for failures.
+        Npy = "npy",
+        /// Trajectories as RLinf's replay buffers keep them, to be loaded as demonstrations.
+        ReplayBuffer = "replay_buffer",
+        /// plaudit's own episode store.
+        Store = "store",
+        /// One pickle of frames per episode, in `success/` and `failure/`.
+        Frames = "frames",
+    }
+}
+
+block! {
+    /// Keeps episodes while environments run.
+    Collection as CollectionWritten {
+        /// Whether to collect.
+        enabled: bool = false,
+        /// Where episodes go. Not set: `data/` in the run directory.
+        save_dir: Option<String> = None,
+        /// How episodes are written: one format or several.
+        export_format: OneOrMore<ExportFormat> = OneOrMore::One(ExportFormat::Pickle),
+        /// Keep successful episodes only, whether they end by success or by the clock.
+        only_success: bool = false,
+        /// The robot named in LeRobot metadata.
+        robot_type: String = "panda".into(),
+        /// Frames per second named in LeRobot metadata.
+        fps: f64 = 10.0,
+        /// Close a LeRobot shard every so many episodes. 0: only at the end.
+        finalize_interval: u64 = 100,
+        /// Add to what is already in `save_dir`.
+        resume: bool = false,
+        /// Stop keeping successes at this many. Not set: no limit.
+        target_success: Option<u64> = None,
+        /// Stop keeping failures at this many. Not set: no limit.
+        target_failure: Option<u64> = None,
+        /// Where `.npy` successes go. Not set: `positive/` in `save_dir`.
+        positive_dir: Option<String> = None,
+        /// Where `.npy` failures go. Not set: `negative/` in `save_dir`.
+        negative_dir: Option<String> = None,
+        /// The cameras to keep in `.npy` episodes. Empty: all.
+        image_keys: Vec<String> = Vec::new(),
+    }
+}

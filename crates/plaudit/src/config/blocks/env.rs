@@ -1,0 +1,231 @@
+//! `env`: the environments a policy acts in, for training and for evaluation.
+
+use indexmap::IndexMap;
+
+use super::collection::Collection;
+use super::robot::RobotSettings;
+use crate::config::block::{Free, block, choice};
+
+block! {
+    /// The environments, for training and for evaluation.
+    Envs as EnvsWritten {
+        /// Environments to learn in.
+        train: EnvSettings = EnvSettings::default(),
+        /// Environments to be judged in.
+        eval: EnvSettings = EnvSettings::default(),
+    }
+}
+
+choice! {
+    /// Who runs the environment.
+    EnvType {
+        /// A ManiSkill task: embedded here for PickCube, otherwise through your Python.
+        Maniskill = "maniskill",
+        /// A task that is built in, such as classic control.
+        Embedded = "embedded",
+        /// Any Gymnasium environment, through your Python.
+        Gymnasium = "gymnasium",
+        /// A robot arm.
+        Realworld = "realworld",
+        /// A simulator of RLinf's that plaudit does not run.
+        Foreign = "foreign",
+    }
+}
+
+choice! {
+    /// What a policy sees.
+    ObsMode {
+        /// State vectors alone.
+        State = "state" | "state_dict",
+        /// Camera images (and a state vector).
+        Rgb = "rgb" | "rgb+state" | "state+rgb" | "image" | "sensor_data" | "rgbd",
+    }
+}
+
+choice! {
+    /// What the environment pays.
+    EnvRewardMode {
+        /// The task's own reward.
+        Raw = "raw" | "default",
+        /// 1 at success, otherwise 0.
+        OnlySuccess = "only_success",
+        /// 1 at success, -1 at failure, otherwise 0.
+        Sparse = "sparse",
+        /// The dense reward of the task, scaled to at most 1.
+        NormalizedDense = "normalized_dense",
+    }
+}
+
+choice! {
+    /// When camera images for the reward model are drawn.
+    RewardRender {
+        /// Never.
+        Never = "never" | "none",
+        /// At every step.
+        Always = "always",
+        /// At the last step of each episode.
+        Terminal = "terminal" | "episode_end",
+    }
+}
+
+choice! {
+    /// Keys a person presses to judge the robot.
+    KeyboardLabels {
+        /// `c` success, `a` failure, `b` neither.
+        SingleStage = "single_stage",
+        /// `a`, `b`, `c` for three stages, `q` for a penalty.
+        MultiStage = "multi_stage",
+        /// Marks where an episode starts and ends.
+        StartEnd = "start_end",
+        /// Stops and starts evaluation.
+        EvalControl = "eval_control",
+        /// Switches between policies.
+        PolicySwitch = "rlt_policy_switch",
+    }
+}
+
+block! {
+    /// One batch of environments.
+    EnvSettings as EnvSettingsWritten {
+        /// Who runs the environment.
+        env_type: EnvType = EnvType::Maniskill,
+        /// The name RLinf has for a simulator that plaudit does not run.
+        foreign: Option<String> = None,
+        /// How many environments. Not set: 1.
+        total_num_envs: Option<usize> = None,
+        /// The task and its construction.
+        init_params: InitParams = InitParams::default(),
+        /// Steps after which an episode is truncated. Not set: never.
+        max_episode_steps: Option<u64> = None,
+        /// Steps of each environment in one rollout.
+        max_steps_per_rollout_epoch: u64 = 50,
+        /// Rollouts gathered before an update.
+        rollout_epoch: u64 = 1,
+        /// Start the next episode at once when one ends.
+        auto_reset: bool = false,
+        /// Go on after success until the clock runs out.
+        ignore_terminations: bool = false,
+        /// What the environment pays.
+        reward_mode: EnvRewardMode = EnvRewardMode::Raw,
+        /// Pay the change of the reward instead of the reward.
+        use_rel_reward: bool = false,
+        /// Factor on the environment's own reward.
+        reward_coef: f64 = 1.0,
+        /// How observations are arranged; `simple` is the only way here.
+        wrap_obs_mode: String = "simple".into(),
+        /// With images, still give the policy the full state vector.
+        use_full_state: bool = false,
+        /// When images for the reward model are drawn. Not set: whenever the reward needs them.
+        reward_render_mode: Option<RewardRender> = None,
+        /// Start every evaluation from the same set of states.
+        use_fixed_reset_state_ids: bool = false,
+        /// Environments that share a start state.
+        group_size: u64 = 1,
+        /// Seed of resets.
+        seed: u64 = 0,
+        /// Whether these environments are for judging only.
+        is_eval: bool = false,
+        /// Keep videos.
+        video_cfg: VideoSettings = VideoSettings::default(),
+        /// Keep episodes.
+        data_collection: Collection = Collection::default(),
+        /// Python interpreter for simulators that run in Python.
+        python: String = "python3".into(),
+        /// Robot: the camera a policy sees as its main view.
+        main_image_key: Option<String> = None,
+        /// Robot: drive the robot with a SpaceMouse.
+        use_spacemouse: bool = true,
+        /// Robot: drive the robot with a GELLO arm.
+        use_gello: bool = false,
+        /// Robot: where the GELLO arm is plugged in.
+        gello_port: Option<String> = None,
+        /// Robot: leave the gripper closed and out of the action.
+        no_gripper: bool = true,
+        /// Robot: express poses and actions relative to where the episode started.
+        use_relative_frame: bool = true,
+        /// Robot: keys a person presses to judge the robot.
+        keyboard_reward_wrapper: Option<KeyboardLabels> = None,
+        /// Robot: the robot and its task.
+        override_cfg: RobotSettings = RobotSettings::default(),
+    }
+}
+
+block! {
+    /// The task and its construction; what plaudit has no name for goes to the simulator as it is.
+    InitParams as InitParamsWritten {
+        /// The task: `PickCube-v1`, `CartPole-v1`, …
+        id: Option<String> = None,
+        /// How many environments; `total_num_envs` says the same.
+        num_envs: Option<usize> = None,
+        /// What a policy sees.
+        obs_mode: ObsMode = ObsMode::State,
+        /// What an action means, such as `pd_joint_delta_pos`. Not set: as the policy's `policy_setup` says.
+        control_mode: Option<String> = None,
+        /// Where a simulator runs; the embedded one runs on the CPU whatever is said here.
+        sim_backend: Option<String> = None,
+        /// Clock rates of the simulation.
+        sim_config: SimConfig = SimConfig::default(),
+        /// Steps after which an episode is truncated; `max_episode_steps` of the environment decides.
+        max_episode_steps: Option<u64> = None,
+        /// Camera sizes and shading.
+        sensor_configs: SensorConfigs = SensorConfigs::default(),
+        /// What a render shows: `rgb_array`, `all`, …
+        render_mode: Option<String> = None,
+        /// Further arguments for the simulator.
+        other: Free = Free::default(),
+    }
+}
+
+block! {
+    /// Clock rates of the simulation.
+    SimConfig as SimConfigWritten {
+        /// Physics steps per second.
+        sim_freq: u64 = 100,
+        /// Actions per second.
+        control_freq: u64 = 20,
+        /// Further arguments for the simulator.
+        other: Free = Free::default(),
+    }
+}
+
+block! {
+    /// Camera sizes and shading.
+    SensorConfigs as SensorConfigsWritten {
+        /// How a simulator shades: `default`, `minimal`, `rt`, …
+        shader_pack: Option<String> = None,
+        /// Width of every camera, in pixels. Not set: 128.
+        width: Option<usize> = None,
+        /// Height of every camera, in pixels. Not set: 128.
+        height: Option<usize> = None,
+        /// Sizes of single cameras by name.
+        cameras: IndexMap<String, CameraSize> = IndexMap::new(),
+    }
+}
+
+block! {
+    /// The size of one camera.
+    CameraSize as CameraSizeWritten {
+        /// Pixels across.
+        width: Option<usize> = None,
+        /// Pixels down.
+        height: Option<usize> = None,
+        /// Further arguments for the simulator.
+        other: Free = Free::default(),
+    }
+}
+
+block! {
+    /// Videos of episodes.
+    VideoSettings as VideoSettingsWritten {
+        /// Whether to keep videos.
+        save_video: bool = false,
+        /// Write reward and success into the picture.
+        info_on_video: bool = true,
+        /// Further step information to write into the picture.
+        extra_info_on_video: Vec<String> = Vec::new(),
+        /// Where videos go. Not set: `video/` in the run directory.
+        video_base_dir: Option<String> = None,
+        /// Frames per second. Not set: the control rate.
+        fps: Option<f64> = None,
+    }
+}

@@ -1,0 +1,256 @@
+//! `reward`: what a policy is paid, and the model that judges.
+
+use indexmap::IndexMap;
+
+use crate::config::block::{Free, block, choice};
+
+choice! {
+    /// When the learned reward is asked.
+    RewardMode {
+        /// At every step.
+        PerStep = "per_step",
+        /// At the last step of each episode; every other step is paid 0.
+        Terminal = "terminal",
+        /// On windows of past frames.
+        HistoryBuffer = "history_buffer",
+    }
+}
+
+choice! {
+    /// How the learned reward and the environment's are joined.
+    CombineMode {
+        /// The learned reward alone, times `reward_weight`.
+        Replace = "replace",
+        /// The environment's, plus the learned times `reward_weight`.
+        Add = "add",
+        /// `env_reward_weight` times the environment's plus `reward_weight` times the learned.
+        Weighted = "weighted",
+    }
+}
+
+choice! {
+    /// Who runs the reward model.
+    WorkerType {
+        /// This process.
+        Local = "local" | "default",
+        /// A server that speaks the OpenAI chat protocol.
+        Api = "api",
+    }
+}
+
+choice! {
+    /// What kind of model judges.
+    RewardModelType {
+        /// An image success classifier.
+        Resnet = "resnet",
+        /// A vision-language model on the current frame.
+        Vlm = "vlm",
+        /// A vision-language model on a window of frames.
+        BufferedVlm = "buffered_vlm",
+    }
+}
+
+choice! {
+    /// The trunk of an image reward model, and with it the kind of head.
+    Arch {
+        /// 18 layers: the default.
+        Resnet18 = "resnet18",
+        /// 34 layers.
+        Resnet34 = "resnet34",
+        /// 50 layers.
+        Resnet50 = "resnet50",
+        /// 101 layers.
+        Resnet101 = "resnet101",
+        /// 152 layers.
+        Resnet152 = "resnet152",
+        /// 10 layers with group norm and average pooling.
+        Resnet10 = "resnet10",
+        /// 10 layers with group norm and learned spatial pooling.
+        Resnet10Spatial = "resnet10_spatial",
+    }
+}
+
+choice! {
+    /// What a score becomes.
+    RewardType {
+        /// `success_reward` above the threshold, otherwise `fail_reward`.
+        Binary = "binary",
+        /// The probability above the threshold, otherwise 0.
+        Continuous = "continuous",
+    }
+}
+
+choice! {
+    /// Precision of arithmetic.
+    Precision {
+        /// 32 bits.
+        Fp32 = "fp32" | "32" | "32-true" | "float32",
+        /// 16 bits with the range of 32.
+        Bf16 = "bf16" | "bf16-mixed" | "bfloat16" | "bf16-true",
+        /// 16 bits.
+        Fp16 = "fp16" | "16" | "16-mixed" | "float16" | "16-true",
+    }
+}
+
+block! {
+    /// What a policy is paid.
+    RewardSettings as RewardSettingsWritten {
+        /// Pay by a learned reward.
+        use_reward_model: bool = false,
+        /// Who runs the reward model.
+        worker_type: WorkerType = WorkerType::Local,
+        /// When it is asked.
+        reward_mode: RewardMode = RewardMode::PerStep,
+        /// Scores at or below this count as no success. Not set: the checkpoint's own threshold, else 0.5.
+        reward_threshold: Option<f64> = None,
+        /// What a score becomes.
+        reward_type: RewardType = RewardType::Continuous,
+        /// Paid above the threshold (with `reward_type: binary`).
+        success_reward: f64 = 1.0,
+        /// Paid at or below the threshold (with `reward_type: binary`).
+        fail_reward: f64 = 0.0,
+        /// How the learned reward and the environment's are joined.
+        combine_mode: CombineMode = CombineMode::Weighted,
+        /// Factor on the learned reward.
+        reward_weight: f64 = 1.0,
+        /// Factor on the environment's reward (with `combine_mode: weighted`).
+        env_reward_weight: f64 = 0.0,
+        /// Log the raw probabilities as well.
+        use_reward_prob: bool = false,
+        /// Give a window's reward to every step in it, not to the last alone.
+        history_reward_assign: bool = false,
+        /// On a robot: the model alone decides about success.
+        standalone_realworld: bool = false,
+        /// The model that judges.
+        model: RewardModelSettings = RewardModelSettings::default(),
+        /// The server, with `worker_type: api`.
+        api: Api = Api::default(),
+    }
+}
+
+block! {
+    /// The model that judges.
+    RewardModelSettings as RewardModelSettingsWritten {
+        /// What kind of model.
+        model_type: RewardModelType = RewardModelType::Resnet,
+        /// Its weights: a file, a `best_model` folder, or a Hugging Face folder.
+        model_path: Option<String> = None,
+        /// Precision of its arithmetic.
+        precision: Precision = Precision::Fp32,
+        /// The trunk of an image classifier.
+        arch: Arch = Arch::Resnet18,
+        /// Start from ImageNet weights; a trained `model_path` makes it moot.
+        pretrained: bool = false,
+        /// Width of the head's hidden layer. Not set: a plain linear head.
+        hidden_dim: Option<u64> = Some(256),
+        /// Share of hidden units left out in training; no effect while judging.
+        dropout: f64 = 0.0,
+        /// Channels, height, width.
+        image_size: [u64; 3] = [3, 128, 128],
+        /// Subtract ImageNet's mean and divide by its deviation.
+        normalize: bool = true,
+        /// The cameras it looks at. Empty: the main view.
+        image_keys: Vec<String> = Vec::new(),
+        /// Older classifier: blocks of the spatial pooling.
+        num_spatial_blocks: u64 = 8,
+        /// Older classifier: pretrained trunk.
+        pretrained_encoder_path: Option<String> = None,
+        /// Older classifier: pool before averaging. Not set: as the checkpoint says.
+        use_pretrain: Option<bool> = None,
+        /// Older classifier: leave the trunk as it is.
+        freeze_encoder: bool = true,
+        /// Keep judged images here, in `resnet_success/` and `resnet_fail/`.
+        debug_save_dir: Option<String> = None,
+
+        /// Judge: low-rank adapters for the model.
+        lora_path: Option<String> = None,
+        /// Judge: paid on top when the environment says success. Truth leaks into the reward.
+        gt_success_bonus: f64 = 0.0,
+        /// Judge: how frames become a prompt.
+        input_builder_name: Option<String> = None,
+        /// Judge: settings of the prompt.
+        input_builder_params: InputBuilder = InputBuilder::default(),
+        /// Judge: how an answer becomes a reward.
+        reward_parser_name: Option<String> = None,
+        /// Judge: what each answer pays.
+        reward_parser_params: RewardParser = RewardParser::default(),
+        /// Judge: windows of past frames by name.
+        history_buffers: IndexMap<String, HistoryBuffer> = IndexMap::new(),
+        /// Judge: paid at steps without a full window.
+        interval_reward: f64 = 0.0,
+        /// Judge: windows judged at once. 0: all.
+        infer_micro_batch_size: u64 = 0,
+        /// Judge: longest answer.
+        max_new_tokens: u64 = 32,
+        /// Judge: draw the answer instead of taking the likeliest.
+        do_sample: bool = true,
+        /// Judge: how freely the answer is drawn.
+        temperature: f64 = 0.0,
+        /// Judge: settings of the image and video processors.
+        subprocessor_kwargs: IndexMap<String, Free> = IndexMap::new(),
+    }
+}
+
+block! {
+    /// How frames become a prompt.
+    InputBuilder as InputBuilderWritten {
+        /// The task in words, where the environment names none.
+        default_task_description: Option<String> = None,
+        /// The cameras, each one video.
+        video_keys: Vec<String> = vec!["main_images".into(), "extra_view_images".into()],
+        /// The cameras, each one image (single-frame judge).
+        image_keys: Vec<String> = vec!["main_images".into()],
+        /// Words before the prompt.
+        system_prompt: Option<String> = None,
+        /// Wrap the prompt in the model's chat format.
+        use_chat_template: bool = true,
+    }
+}
+
+block! {
+    /// What each answer pays.
+    RewardParser as RewardParserWritten {
+        /// For `positive`.
+        positive_reward: f64 = 1.0,
+        /// For `negative`.
+        negative_reward: f64 = -0.2,
+        /// For `unclear`.
+        unclear_reward: f64 = 0.0,
+        /// For anything else.
+        invalid_reward: f64 = 0.0,
+        /// Log what was answered.
+        debug_print: bool = false,
+        /// Log every so many calls.
+        debug_print_every: u64 = 10,
+        /// Answers to log each time.
+        debug_sample_texts: u64 = 2,
+    }
+}
+
+block! {
+    /// A window of past frames.
+    HistoryBuffer as HistoryBufferWritten {
+        /// Frames in a full window.
+        history_size: u64 = 5,
+        /// Frames needed before the first window.
+        min_history_size: u64 = 0,
+        /// Steps between windows. Not set: as `history_size`.
+        input_interval: Option<u64> = None,
+        /// What is kept of each step: the cameras.
+        history_keys: Vec<String> = Vec::new(),
+        /// Judge what is left when an episode ends between windows.
+        input_on_done: bool = false,
+    }
+}
+
+block! {
+    /// A server that speaks the OpenAI chat protocol.
+    Api as ApiWritten {
+        /// Its address, without `/v1`.
+        api_base: Option<String> = None,
+        /// The model's name there. Not set: the last part of `model_path`.
+        model: Option<String> = None,
+        /// Sent along with every request.
+        sampling_params: Free = Free::default(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `env.*.override_cfg`: a Franka arm and its task.
+
+use indexmap::IndexMap;
+
+use crate::config::block::{Fill, block};
+
+/// x, y, z in metres, then roll, pitch, yaw in radians.
+pub type Pose = [f64; 6];
+
+block! {
+    /// A Franka arm and its task.
+    RobotSettings as RobotSettingsWritten {
+        /// Address of the controller. Not set: from the cluster's hardware.
+        robot_ip: Option<String> = None,
+        /// Serial numbers of the cameras, main view first.
+        camera_serials: Option<Vec<String>> = None,
+        /// Names for cameras by serial number. Not set: `wrist_1`, `wrist_2`, …
+        camera_names: IndexMap<String, String> = IndexMap::new(),
+        /// What the cameras are.
+        camera_type: Option<String> = None,
+        /// Part of each camera's picture to keep: top, left, bottom, right in 0..1.
+        camera_crop_regions: IndexMap<String, [f64; 4]> = IndexMap::new(),
+        /// Show the cameras in a window.
+        enable_camera_player: bool = true,
+        /// What the gripper is.
+        gripper_type: Option<String> = None,
+        /// How the gripper is reached.
+        gripper_connection: Option<String> = None,
+        /// No hardware: made-up observations, for trying a setup.
+        is_dummy: bool = false,
+        /// Pay by distance to the target as well.
+        use_dense_reward: bool = false,
+        /// Factor on the reward by distance.
+        dense_reward_scale: f64 = 1.0,
+        /// Success needs the right angles as well as the right place.
+        check_orientation_success: bool = false,
+        /// Factor on the task's reward.
+        reward_scale: f64 = 1.0,
+        /// Paid on top at success.
+        success_bonus: f64 = 0.0,
+        /// Actions per second.
+        step_frequency: f64 = 10.0,
+        /// Where the tool must go: x, y, z, roll, pitch, yaw.
+        target_ee_pose: Fill<Pose> = Fill::Given([0.5, 0.0, 0.1, -3.14, 0.0, 0.0]),
+        /// Where the tool starts. Not set: above the target.
+        reset_ee_pose: Option<Fill<Pose>> = None,
+        /// Joint angles of a full reset.
+        joint_reset_qpos: Vec<f64> = vec![0.0, 0.0, 0.0, -1.9, 0.0, 2.0, 0.0],
+        /// Steps after which the arm's own clock runs out.
+        max_num_steps: u64 = 100,
+        /// How near counts as there: metres for x, y, z, radians for the angles.
+        reward_threshold: Option<Pose> = None,
+        /// Size of a full action: metres, radians, gripper.
+        action_scale: Option<[f64; 3]> = None,
+        /// Start each episode from a random place near the start pose.
+        enable_random_reset: bool = false,
+        /// Half width of the random start in x and y, metres.
+        random_xy_range: f64 = 0.0,
+        /// How far below the start pose a random start may be, metres.
+        random_z_range_low: f64 = 0.0,
+        /// How far above the start pose a random start may be, metres.
+        random_z_range_high: f64 = 0.0,
+        /// Half width of the random start in yaw, radians.
+        random_rz_range: f64 = 0.0,
+        /// Half width of the safety box in x, metres. Not set: as `clip_xy_range`.
+        clip_x_range: Option<f64> = None,
+        /// Half width of the safety box in y, metres. Not set: as `clip_xy_range`.
+        clip_y_range: Option<f64> = None,
+        /// Half width of the safety box in x and y, metres.
+        clip_xy_range: Option<f64> = None,
+        /// Bottom of the safety box below the target, metres.
+        clip_z_range_low: Option<f64> = None,
+        /// Top of the safety box above the target, metres.
+        clip_z_range_high: Option<f64> = None,
+        /// Half width of the safety window in yaw, radians.
+        clip_rz_range: Option<f64> = None,
+        /// Lowest pose the tool may be sent to.
+        ee_pose_limit_min: Option<Pose> = None,
+        /// Highest pose the tool may be sent to.
+        ee_pose_limit_max: Option<Pose> = None,
+        /// Stiffness and damping while moving.
+        compliance_param: IndexMap<String, f64> = IndexMap::new(),
+        /// Stiffness and damping while resetting.
+        precision_param: IndexMap<String, f64> = IndexMap::new(),
+        /// How far a gripper action must go to count.
+        binary_gripper_threshold: f64 = 0.5,
+        /// Charge for opening and closing.
+        enable_gripper_penalty: bool = true,
+        /// What opening or closing costs.
+        gripper_penalty: f64 = 0.1,
+        /// Where the arm's videos go.
+        save_video_path: Option<String> = None,
+        /// Resets between full joint resets.
+        joint_reset_cycle: u64 = 20_000,
+        /// The task in words.
+        task_description: String = String::new(),
+        /// Steps the tool must stay at the target before the episode counts as a success.
+        success_hold_steps: u64 = 1,
+        /// What is at the end of the arm.
+        end_effector_type: String = "franka_gripper".into(),
+        /// Episodes end by a person's key alone.
+        manual_episode_control_only: bool = false,
+    }
+}

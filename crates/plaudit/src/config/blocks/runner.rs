@@ -1,0 +1,107 @@
+//! `runner`: how long, how often, where to.
+
+use crate::config::block::{block, choice};
+
+choice! {
+    /// What kind of work a config describes.
+    TaskType {
+        /// Reinforcement learning, collection or evaluation with environments.
+        Embodied = "embodied",
+        /// Evaluation alone.
+        EmbodiedEval = "embodied_eval",
+        /// Supervised training: of an image reward model, or of a vision-language judge.
+        Sft = "sft",
+    }
+}
+
+block! {
+    /// How long a run lasts, how often it validates and saves, and where it writes.
+    Runner as RunnerWritten {
+        /// What kind of work this config describes.
+        task_type: TaskType = TaskType::Embodied,
+        /// Where logs go and under which name.
+        logger: Logger = Logger::default(),
+        /// Epochs to train; one epoch of reinforcement learning is one rollout with its updates. -1: no limit.
+        max_epochs: i64 = -1,
+        /// Steps to train; the smaller of this and `max_epochs` ends the run. -1: no limit.
+        max_steps: i64 = -1,
+        /// Evaluate the policy and do not train.
+        only_eval: bool = false,
+        /// Validate every so many steps. -1: never.
+        val_check_interval: i64 = -1,
+        /// Save every so many steps; a multiple of `val_check_interval` when both are set. -1: only at the end.
+        save_interval: i64 = -1,
+        /// A checkpoint folder (`…/checkpoints/global_step_100`) to go on from.
+        resume_dir: Option<String> = None,
+        /// Weights to start from, without the rest of a run's state.
+        ckpt_path: Option<String> = None,
+        /// Stop when validation no longer improves.
+        early_stop: EarlyStop = EarlyStop::default(),
+        /// Send new weights to the environments' side every so many updates (asynchronous training).
+        weight_sync_interval: u64 = 1,
+        /// Robot: episodes to collect on the robot.
+        num_data_episodes: u64 = 20,
+        /// Robot: whether collected episodes carry the task in words.
+        record_task_description: bool = false,
+        /// Robot: success frames to label by hand before collection stops.
+        num_success_frames: u64 = 50,
+        /// Robot: failure frames to label by hand before collection stops.
+        num_fail_frames: u64 = 150,
+        /// Robot: share of labelled frames kept for validation.
+        val_split: f64 = 0.2,
+        /// Robot: failures kept per success in the training part. 0: keep all.
+        fail_success_ratio: f64 = 2.0,
+        /// Robot: seed of the split.
+        random_seed: u64 = 42,
+    }
+}
+
+choice! {
+    /// Where metrics go besides the run directory.
+    LoggerBackend {
+        /// Event files that TensorBoard reads.
+        Tensorboard = "tensorboard",
+        /// Not written here: run `wandb sync` on the TensorBoard files.
+        Wandb = "wandb",
+        /// Not written here: run `swanlab convert` on the TensorBoard files.
+        Swanlab = "swanlab",
+    }
+}
+
+block! {
+    /// Where logs go and under which name.
+    Logger as LoggerWritten {
+        /// The run directory. Not set: `logs/<time>-<experiment_name>`.
+        log_path: Option<String> = None,
+        /// Groups runs in loggers that know projects.
+        project_name: String = "plaudit".into(),
+        /// Names the run.
+        experiment_name: Option<String> = None,
+        /// Where metrics go besides the run directory.
+        logger_backends: Vec<LoggerBackend> = vec![LoggerBackend::Tensorboard],
+    }
+}
+
+choice! {
+    /// The number that early stopping watches.
+    Monitor {
+        /// Validation loss; lower is better.
+        ValLoss = "val_loss",
+        /// Validation accuracy; higher is better.
+        ValAccuracy = "val_accuracy",
+    }
+}
+
+block! {
+    /// Stops training when validation no longer improves.
+    EarlyStop as EarlyStopWritten {
+        /// Whether to stop early.
+        enabled: bool = false,
+        /// Validations without improvement before stopping.
+        patience: u64 = 5,
+        /// The least change that counts as improvement.
+        min_delta: f64 = 0.001,
+        /// The number to watch.
+        monitor: Monitor = Monitor::ValLoss,
+    }
+}

@@ -1,0 +1,105 @@
+//! Moving values about in a composed tree before it is read into types. Origins travel with the values.
+
+use plaudit_compose::{Key, Map, Node, Value};
+
+/// The node at a dotted path.
+pub fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
+    path.split('.').try_fold(root, |node, key| match &node.value {
+        Value::Map(map) => map.get(&Key::Str(key.into())),
+        _ => None,
+    })
+}
+
+/// The node at a dotted path, to be changed.
+pub fn get_mut<'a>(root: &'a mut Node, path: &str) -> Option<&'a mut Node> {
+    path.split('.').try_fold(root, |node, key| match &mut node.value {
+        Value::Map(map) => map.get_mut(&Key::Str(key.into())),
+        _ => None,
+    })
+}
+
+/// Whether something other than null stands at a dotted path.
+pub fn is_set(root: &Node, path: &str) -> bool {
+    get(root, path).is_some_and(|node| !matches!(node.value, Value::Null))
+}
+
+/// The text at a dotted path.
+pub fn text<'a>(root: &'a Node, path: &str) -> Option<&'a str> {
+    match &get(root, path)?.value {
+        Value::Str(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Takes the node at a dotted path out of the tree.
+pub fn take(root: &mut Node, path: &str) -> Option<Node> {
+    let (parent, key) = match path.rsplit_once('.') {
+        Some((parent, key)) => (get_mut(root, parent)?, key),
+        None => (root, path),
+    };
+    match &mut parent.value {
+        Value::Map(map) => map.shift_remove(&Key::Str(key.into())),
+        _ => None,
+    }
+}
+
+/// Puts a node at a dotted path, making the blocks on the way. A block put onto a block is merged into it,
+/// and what was there stays; anything else that is already set stays as it is and the new node is dropped.
+pub fn put(root: &mut Node, path: &str, node: Node) {
+    let (key, rest) = match path.split_once('.') {
+        Some((key, rest)) => (key, Some(rest)),
+        None => (path, None),
+    };
+    if !matches!(root.value, Value::Map(_)) {
+        root.value = Value::Map(Map::new());
+    }
+    let Value::Map(map) = &mut root.value else { return };
+    let origin = node.origin.clone();
+    let slot = map.entry(Key::Str(key.into())).or_insert_with(|| Node { value: Value::Null, origin });
+    match rest {
+        Some(rest) => put(slot, rest, node),
+        None => join(slot, node),
+    }
+}
+
+fn join(slot: &mut Node, node: Node) {
+    match (&mut slot.value, node.value) {
+        (Value::Null, value) => *slot = Node { value, origin: node.origin },
+        (Value::Map(old), Value::Map(new)) => {
+            for (key, value) in new {
+                match old.get_mut(&key) {
+                    Some(present) => join(present, value),
+                    None => {
+                        old.insert(key, value);
+                    }
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A value that stands where `like` stands.
+pub fn beside(like: &Node, value: Value) -> Node {
+    Node { value, origin: like.origin.clone() }
+}
+
+/// Every dotted path that a pattern with `*` for one whole key matches in the tree.
+pub fn matching(root: &Node, pattern: &str) -> Vec<String> {
+    let mut found = vec![(String::new(), root)];
+    for part in pattern.split('.') {
+        let mut next = Vec::new();
+        for (path, node) in found {
+            let Value::Map(map) = &node.value else { continue };
+            for (key, child) in map {
+                let Key::Str(key) = key else { continue };
+                if part == "*" || part == key {
+                    let joined = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                    next.push((joined, child));
+                }
+            }
+        }
+        found = next;
+    }
+    found.into_iter().map(|(path, _)| path).collect()
+}

@@ -1,0 +1,181 @@
+//! Parts of a config that belong to something plaudit does not run: RLinf's vision-language-action models,
+//! its other simulators, its other learners. They are kept by name, so that the rest of the config can be
+//! read, checked and shown; a command that would need them refuses.
+
+use plaudit_compose::{ComposeError, ErrorKind, Key, Node, Value, from_node};
+
+use super::ConfigWritten;
+use super::block::{Kind, Setting};
+use super::blocks::actor::ModelSettings;
+use super::blocks::algorithm::Algorithm;
+use super::blocks::env::{CameraSize, EnvSettings, InitParams, SensorConfigs, SimConfig};
+use super::blocks::robot::RobotSettings;
+use super::edit::{beside, get, get_mut, matching, put, take, text};
+
+/// Something plaudit does not run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// Where it was named.
+    pub path: String,
+    /// What it is called.
+    pub name: String,
+}
+
+/// Robots whose settings plaudit knows.
+const FRANKA_TASKS: &[&str] =
+    &["FrankaEnv-v1", "PegInsertionEnv-v1", "FrankaBinRelocationEnv-v1", "BottleEnv-v1", "DexpnpEnv-v1"];
+
+/// Work that is not plaudit's at all, such as training language models to reason, is said at once.
+pub fn refuse_other_work(tree: &Node) -> Result<(), ComposeError> {
+    let Some(task) = text(tree, "runner.task_type") else { return Ok(()) };
+    let (Some(node), false) = (get(tree, "runner.task_type"), OUR_WORK.contains(&task)) else {
+        return Ok(());
+    };
+    let message = format!("`{task}` is not something plaudit does; it knows {}", OUR_WORK.join(", "));
+    let hint = "`plaudit config show --composed` prints any config, whatever it is for";
+    Err(ComposeError::at(ErrorKind::Invalid { message }, &node.origin)
+        .or_key("runner.task_type")
+        .or_hint(hint))
+}
+
+const OUR_WORK: &[&str] = &["embodied", "embodied_eval", "sft"];
+
+/// Reads a config that plaudit cannot run anyway, leaving out what it cannot read. Each key left out is
+/// reported like the foreign thing it belongs to.
+pub fn read_what_can_be(
+    tree: &mut Node,
+    mut error: ComposeError,
+    found: &mut Vec<Foreign>,
+) -> Result<ConfigWritten, ComposeError> {
+    loop {
+        let Some(key) = error.key().map(|key| key.split('[').next().unwrap_or(key).to_string()) else {
+            return Err(error);
+        };
+        if take(tree, &key).is_none() {
+            return Err(error);
+        }
+        found.push(Foreign { path: key, name: "not understood".into() });
+        match from_node(tree) {
+            Ok(written) => return Ok(written),
+            Err(next) => error = next,
+        }
+    }
+}
+
+/// Names what is foreign as such, and hands free-form settings on.
+pub fn set_apart(tree: &mut Node) -> Vec<Foreign> {
+    let mut found = Vec::new();
+    for path in matching(tree, "env.*") {
+        let type_path = format!("{path}.env_type");
+        let known = ["maniskill", "embedded", "gymnasium", "realworld"];
+        found.extend(keep_by_name::<EnvSettings>(tree, &path, &type_path, &known));
+        foreign_robot(tree, &path, &mut found);
+        hand_on_simulator_settings(tree, &path);
+    }
+    let models = ["mlp_policy", "cnn_policy", "random", "resnet", "qwen3_vl"];
+    found.extend(keep_by_name::<ModelSettings>(tree, "actor.model", "actor.model.model_type", &models));
+    let learners = ["actor_critic", "ppo", "embodied_ppo", "embodied_sac", "sac", "rlpd"];
+    found.extend(keep_by_name::<Algorithm>(tree, "algorithm", "algorithm.loss_type", &learners));
+    foreign_word(tree, "algorithm.adv_type", &["gae", "embodied_sac", "sac"]);
+    foreign_word(tree, "data.dataset_name", &["vlm_trend_reward_sft", "simple_vlm_trend_reward_sft"]);
+    policy_setup(tree);
+    found
+}
+
+/// If the word at `type_path` is none of `known`, renames it to `foreign`, keeps the name beside it, and drops
+/// the keys of the block that only that foreign thing understands.
+fn keep_by_name<B: Setting>(
+    tree: &mut Node,
+    block: &str,
+    type_path: &str,
+    known: &[&str],
+) -> Option<Foreign> {
+    let name = text(tree, type_path).filter(|name| !known.contains(name) && *name != "foreign")?.to_string();
+    let word = beside(get(tree, type_path)?, Value::Str(name.clone()));
+    get_mut(tree, type_path)?.value = Value::Str("foreign".into());
+    put(tree, &format!("{block}.foreign"), word);
+    keep_known_keys::<B>(get_mut(tree, block)?);
+    Some(Foreign { path: type_path.into(), name })
+}
+
+/// A robot other than a Franka has settings of its own.
+fn foreign_robot(tree: &mut Node, path: &str, found: &mut Vec<Foreign>) {
+    let Some(id) = text(tree, &format!("{path}.init_params.id")).map(String::from) else { return };
+    let real = text(tree, &format!("{path}.env_type")) == Some("realworld");
+    if real && !FRANKA_TASKS.contains(&id.as_str()) {
+        for key in ["override_cfg", "override_cfgs"] {
+            take(tree, &format!("{path}.{key}"));
+        }
+        if let Some(block) = get_mut(tree, path) {
+            keep_known_keys::<EnvSettings>(block);
+        }
+        found.push(Foreign { path: format!("{path}.init_params.id"), name: id });
+    }
+    if let Some(robot) = get_mut(tree, &format!("{path}.override_cfg")).filter(|_| !real) {
+        keep_known_keys::<RobotSettings>(robot);
+    }
+}
+
+fn keep_known_keys<B: Setting>(block: &mut Node) {
+    let known = keys_of::<B>();
+    if let Value::Map(map) = &mut block.value {
+        map.retain(|key, value| {
+            // A foreign block may use a name of ours for something of another shape.
+            matches!(key, Key::Str(name) if known.contains(&name.as_str())) && !value.is_missing()
+        });
+    }
+}
+
+fn keys_of<B: Setting>() -> Vec<&'static str> {
+    match B::kind() {
+        Kind::Block(doc) => doc.fields.iter().map(|field| field.name).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A word with no block of its own.
+fn foreign_word(tree: &mut Node, path: &str, known: &[&str]) {
+    if text(tree, path).is_some_and(|word| !known.contains(&word)) {
+        if let Some(node) = get_mut(tree, path) {
+            node.value = Value::Str("foreign".into());
+        }
+    }
+}
+
+/// Policies for other robots name setups of their own.
+fn policy_setup(tree: &mut Node) {
+    let known = ["panda-qpos", "panda-ee-dpos", "panda-ee-dpose", "panda-ee-target-dpose", "other"];
+    if text(tree, "actor.model.policy_setup").is_some_and(|word| !known.contains(&word)) {
+        if let Some(node) = get_mut(tree, "actor.model.policy_setup") {
+            node.value = Value::Str("other".into());
+        }
+    }
+}
+
+/// Keyword arguments for a simulator go to it as they are; cameras by name go under `cameras`.
+fn hand_on_simulator_settings(tree: &mut Node, env: &str) {
+    let init = format!("{env}.init_params");
+    hand_on::<InitParams>(tree, &init, "other");
+    hand_on::<SimConfig>(tree, &format!("{init}.sim_config"), "other");
+    hand_on::<SensorConfigs>(tree, &format!("{init}.sensor_configs"), "cameras");
+    for camera in matching(tree, &format!("{init}.sensor_configs.cameras.*")) {
+        hand_on::<CameraSize>(tree, &camera, "other");
+    }
+}
+
+fn hand_on<B: Setting>(tree: &mut Node, block: &str, into: &str) {
+    let known = keys_of::<B>();
+    let Some(Value::Map(map)) = get(tree, block).map(|node| &node.value) else { return };
+    let unknown: Vec<String> = map
+        .keys()
+        .filter_map(|key| match key {
+            Key::Str(name) if !known.contains(&name.as_str()) => Some(name.clone()),
+            _ => None,
+        })
+        .collect();
+    for name in unknown {
+        if let Some(node) = take(tree, &format!("{block}.{name}")) {
+            put(tree, &format!("{block}.{into}.{name}"), node);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Older and misplaced spellings, all of them, in one place. Each is read as today's spelling and mentioned
+//! once. Where both are written, today's spelling wins.
+
+use plaudit_compose::{Map, Node, Value};
+
+use super::edit::{beside, get, get_mut, is_set, matching, put, take, text};
+
+/// A key that is read as another; `*` stands for one key and means the same key on both sides.
+const RENAMED: &[(&str, &str)] = &[
+    // Fragments of the reward block that guides print without it.
+    ("reward_mode", "reward.reward_mode"),
+    ("success_reward", "reward.success_reward"),
+    ("fail_reward", "reward.fail_reward"),
+    ("reward_threshold", "reward.reward_threshold"),
+    ("combine_mode", "reward.combine_mode"),
+    ("model", "reward.model"),
+    // The reward block of earlier guides.
+    ("reward.reward_model", "reward.model"),
+    ("reward.resnet", "reward.model"),
+    ("reward.reward_model_type", "reward.model.model_type"),
+    ("reward.mode", "reward.combine_mode"),
+    ("reward.checkpoint_path", "reward.model.model_path"),
+    ("reward.model_path", "reward.model.model_path"),
+    ("reward.debug_save_dir", "reward.model.debug_save_dir"),
+    ("reward.gt_success_bonus", "reward.model.gt_success_bonus"),
+    ("reward.model.checkpoint_path", "reward.model.model_path"),
+    ("reward.model.threshold", "reward.reward_threshold"),
+    ("reward.model.reward_threshold", "reward.reward_threshold"),
+    ("reward.model.reward_type", "reward.reward_type"),
+    ("reward.model.freeze_backbone", "reward.model.freeze_encoder"),
+    ("reward.model.use_chat_template", "reward.model.input_builder_params.use_chat_template"),
+    // Collection.
+    ("reward.data_collection.max_positive_trajectories", "reward.data_collection.target_success"),
+    ("reward.data_collection.max_negative_trajectories", "reward.data_collection.target_failure"),
+    ("reward.data_collection", "env.train.data_collection"),
+    ("reward.collect_data", "env.train.data_collection.enabled"),
+    ("reward_data_collection", "env.train.data_collection"),
+    // Training a reward model from inside a reinforcement learning config.
+    ("reward_training.data_path", "data.data_path"),
+    ("reward_training.epochs", "runner.max_epochs"),
+    ("reward_training.micro_batch_size", "actor.micro_batch_size"),
+    ("reward_training.global_batch_size", "actor.global_batch_size"),
+    ("reward_training.lr", "actor.optim.lr"),
+    ("reward_training.save_dir", "runner.logger.log_path"),
+    // Policies and learners.
+    ("actor.model.model_name", "actor.model.model_type"),
+    ("actor.model.extra_config.pretrained_ckpt_path", "actor.model.encoder_config.ckpt_path"),
+    ("actor.enable_drq", "algorithm.enable_drq"),
+    ("actor.optim.warmup_style", "actor.optim.lr_scheduler"),
+    ("actor.optim.critic_lr", "actor.optim.value_lr"),
+    ("algorithm.alpha_type", "algorithm.entropy_tuning.alpha_type"),
+    ("algorithm.initial_alpha", "algorithm.entropy_tuning.initial_alpha"),
+    ("algorithm.target_entropy", "algorithm.entropy_tuning.target_entropy"),
+    ("algorithm.alpha_lr", "algorithm.entropy_tuning.optim.lr"),
+    ("algorithm.rollout_epoch", "env.train.rollout_epoch"),
+    ("algorithm.eval_rollout_epoch", "env.eval.rollout_epoch"),
+    // Environments.
+    ("env.*.simulator_type", "env.*.env_type"),
+    ("env.*.num_envs", "env.*.total_num_envs"),
+    ("env.*.gym_id", "env.*.init_params.id"),
+    ("env.*.obs_mode", "env.*.init_params.obs_mode"),
+    // Runs and data.
+    ("runner.eval_policy_path", "runner.ckpt_path"),
+    ("runner.experiment_name", "runner.logger.experiment_name"),
+    ("data.eval_data_paths", "data.val_data_paths"),
+];
+
+/// A word that is read as another, at a path.
+const REWORDED: &[(&str, &str, &str)] = &[
+    ("reward.model.model_type", "resnet_reward", "resnet"),
+    ("reward.model.model_type", "history_vlm", "buffered_vlm"),
+    ("reward.model.input_builder_name", "qwentrend_input_builder", "vlm_trend_reward_input_builder"),
+    ("reward.model.input_builder_name", "history_vlm_input_builder", "buffered_vlm_input_builder"),
+    ("reward.model.reward_parser_name", "qwentrend_reward_parser", "vlm_trend_reward_parser"),
+    ("data.dataset_name", "qwentrend_progress_sft", "vlm_trend_reward_sft"),
+    ("actor.model.model_type", "resnet_reward", "resnet"),
+];
+
+/// Environment variables that were renamed: looked up under the other name when unset.
+pub const RENAMED_VARIABLES: &[(&str, &str)] = &[("DUALVIEW_SFT_DATA_ROOT", "VLM_TREND_REWARD_DATA_ROOT")];
+
+/// One older spelling that was found: what was written and what it is read as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Older {
+    /// As written.
+    pub written: String,
+    /// As read.
+    pub read_as: String,
+}
+
+/// Brings a tree up to date and tells what was old in it.
+pub fn modernise(tree: &mut Node) -> Vec<Older> {
+    let mut found = Vec::new();
+    before_renaming(tree, &mut found);
+    for &(old, new) in RENAMED {
+        rename(tree, old, new, &mut found);
+    }
+    for &(path, old, new) in REWORDED {
+        if text(tree, path) == Some(old) {
+            reword(tree, path, old, new, &mut found);
+        }
+    }
+    after_renaming(tree, &mut found);
+    found
+}
+
+fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<Older>) {
+    for path in matching(tree, old) {
+        if !is_set(tree, &path) && !new.contains("data_collection") {
+            take(tree, &path); // `total_num_envs: null` and the like say nothing
+            continue;
+        }
+        let star = old.split('.').zip(path.split('.')).find(|(part, _)| *part == "*").map(|(_, key)| key);
+        let target = star.map_or_else(|| new.to_string(), |key| new.replace('*', key));
+        if let Some(node) = take(tree, &path) {
+            put(tree, &target, node);
+            found.push(Older { written: path, read_as: target });
+        }
+    }
+}
+
+fn reword(tree: &mut Node, path: &str, old: &str, new: &str, found: &mut Vec<Older>) {
+    if let Some(node) = get_mut(tree, path) {
+        node.value = Value::Str(new.into());
+        found.push(Older { written: format!("{path}: {old}"), read_as: format!("{path}: {new}") });
+    }
+}
+
+/// What must be known before blocks change their names: which generation of a block this is.
+fn before_renaming(tree: &mut Node, found: &mut Vec<Older>) {
+    for (block, arch) in [("reward.reward_model", "resnet10_spatial"), ("reward.resnet", "resnet10")] {
+        imply(tree, block, &format!("{block}.arch"), Value::Str(arch.into()));
+    }
+    imply(tree, "reward.data_collection", "reward.data_collection.export_format", Value::Str("npy".into()));
+    imply(
+        tree,
+        "reward_data_collection",
+        "reward_data_collection.export_format",
+        Value::Str("frames".into()),
+    );
+    soft_reward(tree, found);
+    reward_training(tree, found);
+    acting_model(tree);
+    for env in matching(tree, "env.*") {
+        groups_of_envs(tree, &env, found);
+    }
+}
+
+/// Sets `path` where `because` is written and `path` is not.
+fn imply(tree: &mut Node, because: &str, path: &str, value: Value) {
+    if is_set(tree, path) {
+        return;
+    }
+    if let Some(reason) = get(tree, because).filter(|node| !node.is_null()) {
+        let node = beside(reason, value);
+        put(tree, path, node);
+    }
+}
+
+/// `use_soft_reward` chose between probabilities and zeros and ones.
+fn soft_reward(tree: &mut Node, found: &mut Vec<Older>) {
+    for block in ["reward.resnet", "reward.model", "reward"] {
+        let path = format!("{block}.use_soft_reward");
+        let Some(node) = take(tree, &path) else { continue };
+        let word = if matches!(node.value, Value::Bool(true)) { "continuous" } else { "binary" };
+        put(tree, "reward.reward_type", beside(&node, Value::Str(word.into())));
+        found.push(Older { written: path, read_as: format!("reward.reward_type: {word}") });
+    }
+}
+
+/// `reward_training` made a reinforcement learning config into one that trains a reward model.
+fn reward_training(tree: &mut Node, found: &mut Vec<Older>) {
+    let enabled = take(tree, "reward_training.enabled");
+    take(tree, "reward_training.only");
+    if let Some(Node { value: Value::Bool(false), .. }) = enabled {
+        take(tree, "reward_training");
+    } else if let Some(block) = get(tree, "reward_training").cloned() {
+        put(tree, "runner.task_type", beside(&block, Value::Str("sft".into())));
+        put(tree, "actor.model.model_type", beside(&block, Value::Str("resnet".into())));
+        put(tree, "actor.model.arch", beside(&block, Value::Str("resnet10".into())));
+        found.push(Older { written: "reward_training".into(), read_as: "runner.task_type: sft".into() });
+    }
+}
+
+/// A config that only evaluates names its network under `rollout`.
+fn acting_model(tree: &mut Node) {
+    if get(tree, "actor.model.model_type").is_none() && is_set(tree, "rollout.model.model_type") {
+        if let Some(model) = take(tree, "rollout.model") {
+            put(tree, "actor.model", model);
+        }
+    }
+}
+
+/// Environments used to be counted in groups.
+fn groups_of_envs(tree: &mut Node, env: &str, found: &mut Vec<Older>) {
+    let number = |path: &str| get(tree, &format!("{env}.{path}")).and_then(Node::as_int);
+    let (Some(groups), size) = (number("num_group"), number("group_size").unwrap_or(1)) else { return };
+    let (old, new) = (format!("{env}.num_group"), format!("{env}.total_num_envs"));
+    if let Some(node) = take(tree, &old) {
+        put(tree, &new, beside(&node, Value::Int(groups.saturating_mul(size))));
+        found.push(Older { written: old, read_as: new });
+    }
+}
+
+/// What can only be said once everything stands where it belongs.
+fn after_renaming(tree: &mut Node, found: &mut Vec<Older>) {
+    if get(tree, "reward_training").and_then(Node::as_map).is_some_and(Map::is_empty) {
+        take(tree, "reward_training");
+    }
+    // Rewards for success and failure only mean something to a reward of two values.
+    for key in ["reward.success_reward", "reward.fail_reward"] {
+        imply(tree, key, "reward.reward_type", Value::Str("binary".into()));
+    }
+    spread_collection(tree, found);
+    fixed_alpha(tree, found);
+    for path in matching(tree, "env.*.init_params.control_mode") {
+        if text(tree, &path) == Some("None") {
+            take(tree, &path);
+        }
+    }
+}
+
+/// `env.data_collection` means every batch of environments the config has.
+fn spread_collection(tree: &mut Node, found: &mut Vec<Older>) {
+    let Some(block) = take(tree, "env.data_collection") else { return };
+    let mut targets: Vec<_> =
+        ["env.train", "env.eval"].into_iter().filter(|path| get(tree, path).is_some()).collect();
+    if targets.is_empty() {
+        targets.push("env.train");
+    }
+    for target in targets {
+        let path = format!("{target}.data_collection");
+        put(tree, &path, block.clone());
+        found.push(Older { written: "env.data_collection".into(), read_as: path });
+    }
+}
+
+/// `auto_entropy_tuning: False` is a temperature that does not change.
+fn fixed_alpha(tree: &mut Node, found: &mut Vec<Older>) {
+    let Some(node) = take(tree, "algorithm.auto_entropy_tuning") else { return };
+    if matches!(node.value, Value::Bool(false)) {
+        let path = "algorithm.entropy_tuning.alpha_type";
+        take(tree, path);
+        put(tree, path, beside(&node, Value::Str("fixed_alpha".into())));
+        let written = "algorithm.auto_entropy_tuning: false".into();
+        found.push(Older { written, read_as: format!("{path}: fixed_alpha") });
+    }
+}

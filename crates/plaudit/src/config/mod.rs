@@ -1,0 +1,159 @@
+//! From the YAML a user brings to a configuration that commands can rely on.
+//!
+//! ```text
+//! files and overrides ──compose──► tree ──legacy, foreign, unused──► tree in today's words
+//!                     ──blocks───► ConfigWritten ──resolve, check──► Config
+//! ```
+//!
+//! The first arrow is Hydra's work and lives in `plaudit-compose`; values keep the place they were written.
+//! The second brings older spellings up to date and takes out what has no meaning here, telling the user
+//! once. The third refuses unknown keys and wrong types; the last fills in defaults and refuses values that
+//! cannot go together. Nothing is opened or started on the way: a config that resolves can still name a
+//! checkpoint that does not exist, which the command that needs it will say.
+
+pub mod block;
+pub mod blocks;
+mod check;
+pub mod docs;
+mod edit;
+mod foreign;
+mod legacy;
+pub mod recipes;
+mod show;
+pub mod sources;
+mod unused;
+pub mod yaml;
+
+use plaudit_compose::{ComposeError, Composition, Node, Request, compose, from_node};
+
+use self::block::{Setting, block};
+use self::blocks::actor::{Actor, Rollout};
+use self::blocks::algorithm::Algorithm;
+use self::blocks::cluster::Cluster;
+use self::blocks::data::Data;
+use self::blocks::env::Envs;
+use self::blocks::reward::RewardSettings;
+use self::blocks::runner::Runner;
+use self::sources::Disk;
+
+block! {
+    /// Everything a run is told.
+    Config as ConfigWritten {
+        /// How long, how often, where to.
+        runner: Runner = Runner::default(),
+        /// Which machine does what.
+        cluster: Cluster = Cluster::default(),
+        /// The environments.
+        env: Envs = Envs::default(),
+        /// What a policy is paid, and the model that judges.
+        reward: RewardSettings = RewardSettings::default(),
+        /// How a policy learns.
+        algorithm: Algorithm = Algorithm::default(),
+        /// The network that is trained, and its optimiser.
+        actor: Actor = Actor::default(),
+        /// The network that acts.
+        rollout: Rollout = Rollout::default(),
+        /// What reward models are trained on.
+        data: Data = Data::default(),
+    }
+}
+
+/// What a config is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Reinforcement learning, evaluation or collection.
+    Rl,
+    /// Training an image reward model.
+    RewardTraining,
+    /// Tuning a vision-language judge.
+    JudgeTuning,
+}
+
+/// Something to tell the user once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// What to tell.
+    pub text: String,
+}
+
+/// A configuration, ready to be used or shown.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// As resolved.
+    pub config: Config,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The name it goes by: the recipe's or the file's.
+    pub name: String,
+    /// What to tell the user, in order.
+    pub notices: Vec<Notice>,
+    /// As written, in today's words, with places.
+    written: Node,
+}
+
+/// Composes a config and interpolates it, and does no more: any YAML of any project will do.
+pub fn composed(disk: &Disk, request: &Request) -> Result<(Composition, Node), ComposeError> {
+    let composition = compose(disk, request)?;
+    let tree = composition.resolve(disk)?;
+    Ok((composition, tree))
+}
+
+/// Composes, reads and checks a config.
+pub fn load(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
+    let (composition, tree) = composed(disk, request)?;
+    let loaded = read(tree, &request.config_name).map_err(|error| error.with_texts(&composition.texts))?;
+    Ok(loaded.preceded_by(disk.notices()))
+}
+
+/// Reads and checks a tree that is composed already.
+pub fn read(mut tree: Node, name: &str) -> Result<Loaded, ComposeError> {
+    foreign::refuse_other_work(&tree)?;
+    let older = legacy::modernise(&mut tree);
+    let mut foreign = foreign::set_apart(&mut tree);
+    let unused = unused::prune(&mut tree);
+    let written: ConfigWritten = match from_node(&tree) {
+        Ok(written) => written,
+        Err(error) if foreign.is_empty() => return Err(error),
+        Err(error) => foreign::read_what_can_be(&mut tree, error, &mut foreign)?,
+    };
+    let mut config = Config::resolve(written);
+    let purpose = check::purpose(&config, &tree)?;
+    let mut notices = introduction(&older, &foreign, &unused);
+    notices.extend(check::check(&mut config, &tree)?);
+    Ok(Loaded { config, purpose, name: name.into(), notices, written: tree })
+}
+
+impl Loaded {
+    /// The whole configuration as a tree, with the place of each value, or `default`.
+    pub fn as_tree(&self) -> Node {
+        show::as_tree(&self.config, &self.written)
+    }
+
+    fn preceded_by(mut self, mut notices: Vec<Notice>) -> Self {
+        notices.append(&mut self.notices);
+        self.notices = notices;
+        self
+    }
+}
+
+/// At most one notice for each way a config can differ from today's words.
+fn introduction(
+    older: &[legacy::Older],
+    foreign: &[foreign::Foreign],
+    unused: &[unused::Unused],
+) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    if !older.is_empty() {
+        let list: Vec<_> = older.iter().map(|old| format!("  {} → {}", old.written, old.read_as)).collect();
+        notices.push(Notice { text: format!("older spellings, read as today's:\n{}", list.join("\n")) });
+    }
+    if !foreign.is_empty() {
+        let list: Vec<_> = foreign.iter().map(|thing| format!("  {}: {}", thing.path, thing.name)).collect();
+        let text = format!("plaudit does not run these; they are kept by name only:\n{}", list.join("\n"));
+        notices.push(Notice { text });
+    }
+    if !unused.is_empty() {
+        notices.push(Notice { text: unused::tell(unused) });
+    }
+    notices
+}

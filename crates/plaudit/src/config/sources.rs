@@ -1,0 +1,126 @@
+//! Where configs come from: files, the recipes inside the binary, and environment variables.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use plaudit_compose::{CivilTime, Sources};
+
+use super::legacy::RENAMED_VARIABLES;
+use super::{Notice, recipes};
+
+/// No honest config is larger; a file that is, is not read into memory to find out.
+const LARGEST_FILE: u64 = 16 << 20;
+
+/// The machine as it is, with the recipes as one more directory (`recipe:`).
+#[derive(Debug, Default)]
+pub struct Disk {
+    config_dir: PathBuf,
+    notices: RefCell<Vec<Notice>>,
+}
+
+impl Disk {
+    /// Sources for a config that lies in `config_dir`.
+    pub fn for_config_in(config_dir: impl Into<PathBuf>) -> Self {
+        Self { config_dir: config_dir.into(), notices: RefCell::default() }
+    }
+
+    /// What the user should know about where values came from.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.notices.borrow().clone()
+    }
+
+    fn say_once(&self, text: String) {
+        let notice = Notice { text };
+        let mut notices = self.notices.borrow_mut();
+        if !notices.contains(&notice) {
+            notices.push(notice);
+        }
+    }
+
+    /// Variables that RLinf's start scripts set from their own place; here, from the config's.
+    fn set_by_launchers(&self, name: &str) -> Option<PathBuf> {
+        let inside = match name {
+            "EMBODIED_PATH" => "examples/embodiment",
+            "REWARD_PATH" => "examples/reward",
+            "SFT_PATH" => "examples/sft",
+            "REPO_PATH" => "",
+            _ => return None,
+        };
+        let checkout = self.config_dir.ancestors().find(|dir| dir.join("examples/embodiment").is_dir());
+        match checkout {
+            Some(root) => Some(root.join(inside)),
+            None if self.config_dir.ends_with("config") => self.config_dir.parent().map(Path::to_path_buf),
+            None if name == "EMBODIED_PATH" && recipes::is_inside(&self.config_dir.to_string_lossy()) => {
+                Some(".".into())
+            }
+            None => Some(self.config_dir.clone()),
+        }
+    }
+}
+
+impl Sources for Disk {
+    fn read(&self, path: &str) -> Result<String, String> {
+        if let Some(text) = recipes::text(path) {
+            return Ok(text.into());
+        }
+        let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+        if size > LARGEST_FILE {
+            return Err(format!("it has {size} bytes; a config has at most {LARGEST_FILE}"));
+        }
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|error| {
+            format!("byte {} is not UTF-8; save the file as UTF-8", error.utf8_error().valid_up_to())
+        })
+    }
+
+    fn is_file(&self, path: &str) -> bool {
+        recipes::text(path).is_some() || Path::new(path).is_file()
+    }
+
+    fn is_dir(&self, path: &str) -> bool {
+        recipes::is_dir(path) || Path::new(path).is_dir()
+    }
+
+    fn list(&self, path: &str) -> Vec<String> {
+        if recipes::is_inside(path) {
+            return recipes::list(path);
+        }
+        let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+        let mut names: Vec<_> =
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        if let Ok(value) = std::env::var(name) {
+            return Some(value);
+        }
+        for &(old, new) in RENAMED_VARIABLES {
+            let other = if name == old { new } else { old };
+            if name == old || name == new {
+                if let Ok(value) = std::env::var(other) {
+                    self.say_once(format!("{name} is not set; its other name {other} is, and is used"));
+                    return Some(value);
+                }
+            }
+        }
+        let guess = self.set_by_launchers(name)?.to_string_lossy().into_owned();
+        self.say_once(format!("{name} is not set; {guess} is used, as RLinf's start scripts would"));
+        Some(guess)
+    }
+
+    fn now(&self) -> CivilTime {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CivilTime::from_unix(since.as_secs() as i64 + local_offset_secs(), since.subsec_micros())
+    }
+
+    fn cwd(&self) -> String {
+        std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
+fn local_offset_secs() -> i64 {
+    i64::from(jiff::Zoned::now().offset().seconds())
+}

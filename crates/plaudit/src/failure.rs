@@ -1,0 +1,141 @@
+//! How a command can fail, and what a person then reads.
+
+use std::fmt;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use plaudit_compose::ComposeError;
+use thiserror::Error;
+
+/// Why a command did not do what it was asked.
+#[derive(Debug, Error, Diagnostic)]
+pub enum Failure {
+    /// The config is wrong: exit code 2.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Config(#[from] Box<ConfigProblem>),
+    /// The command was used wrongly: exit code 2.
+    #[error("{message}")]
+    Use {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        #[help]
+        help: Option<String>,
+    },
+    /// The work failed: exit code 1.
+    #[error("{message}")]
+    Work {
+        /// What failed.
+        message: String,
+        /// What to do.
+        #[help]
+        help: Option<String>,
+    },
+    /// The user stopped it, and everything is saved: exit code 1, and nothing more to say.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Failure {
+    /// The command was used wrongly.
+    pub fn use_of(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
+        Self::Use { message: message.to_string(), help: help.into() }
+    }
+
+    /// The work failed.
+    pub fn work(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
+        Self::Work { message: message.to_string(), help: help.into() }
+    }
+
+    /// What the shell is told.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Use { .. } => 2,
+            Self::Work { .. } | Self::Stopped => 1,
+        }
+    }
+}
+
+impl From<ComposeError> for Failure {
+    fn from(error: ComposeError) -> Self {
+        Self::Config(Box::new(ConfigProblem::new(error)))
+    }
+}
+
+/// A problem in a config, with the line it is on.
+#[derive(Debug)]
+pub struct ConfigProblem {
+    error: ComposeError,
+    source: Option<NamedSource<String>>,
+}
+
+impl ConfigProblem {
+    fn new(error: ComposeError) -> Self {
+        let source = error
+            .origin()
+            .zip(error.text())
+            .map(|(origin, text)| NamedSource::new(&*origin.source, text.to_string()));
+        Self { error, source }
+    }
+}
+
+impl fmt::Display for ConfigProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without a snippet the place must be in the sentence.
+        if let (None, Some(origin)) = (&self.source, self.error.origin()) {
+            write!(f, "{origin}: ")?;
+        }
+        if let Some(key) = self.error.key() {
+            write!(f, "{key}: ")?;
+        }
+        write!(f, "{}", self.error.kind())
+    }
+}
+
+impl std::error::Error for ConfigProblem {}
+
+impl Diagnostic for ConfigProblem {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.error.hint().map(|hint| Box::new(hint) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.source.as_ref().map(|source| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let (origin, text) = (self.error.origin()?, self.error.text()?);
+        let (start, length) = span(text, origin.line, origin.column)?;
+        Some(Box::new(std::iter::once(LabeledSpan::underline((start, length)))))
+    }
+}
+
+/// Bytes from the place to the end of what stands there, on that line.
+fn span(text: &str, line: usize, column: usize) -> Option<(usize, usize)> {
+    let mut start = 0;
+    for (number, content) in text.split_inclusive('\n').enumerate() {
+        if number + 1 == line {
+            let content = content.trim_end();
+            let skip =
+                content.char_indices().nth(column.saturating_sub(1)).map_or(content.len(), |(at, _)| at);
+            let rest = &content[skip..];
+            let end = rest.find(" #").unwrap_or(rest.len());
+            return Some((start + skip, rest[..end].trim_end().len().max(1)));
+        }
+        start += content.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_covers_the_value_and_not_the_comment() {
+        let text = "a: 1\nbé: two words # why\n";
+        let (start, length) = span(text, 2, 5).unwrap();
+        assert_eq!(&text[start..start + length], "two words");
+        assert!(span(text, 9, 1).is_none());
+    }
+}

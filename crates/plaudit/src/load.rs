@@ -1,0 +1,63 @@
+//! From the words of a command to the config they ask for.
+
+use std::path::Path;
+
+use plaudit_compose::Request;
+
+use crate::cli::ConfigArgs;
+use crate::config::recipes;
+use crate::config::sources::Disk;
+use crate::failure::Failure;
+
+/// A config that was asked for, and where to read it from.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which config, with which overrides.
+    pub request: Request,
+    /// Where files and variables come from.
+    pub disk: Disk,
+}
+
+impl Asked {
+    /// Finds out which config is meant: a recipe's name, a file, or a name in a directory.
+    pub fn from_args(args: &ConfigArgs) -> Result<Self, Failure> {
+        let (name, overrides) = match (&args.config_name, args.words.split_first()) {
+            (Some(name), _) => (name.as_str(), &args.words[..]),
+            (None, Some((first, rest))) if !looks_like_override(first) => (first.as_str(), rest),
+            _ => {
+                let help = "name a recipe (see `plaudit config list`) or a YAML file first, then overrides";
+                return Err(Failure::use_of("which config?", help.to_string()));
+            }
+        };
+        let (directory, name) = place(args.config_path.as_deref(), name);
+        let disk = Disk::for_config_in(&directory);
+        let request = Request {
+            config_dir: directory,
+            config_name: name,
+            overrides: overrides.to_vec(),
+            search_path: vec![recipes::DIRECTORY.into()],
+            job_name: String::new(),
+        };
+        Ok(Self { request, disk })
+    }
+}
+
+/// `a=b`, `+a=b`, `~a`: no config is called like that, unless a file is.
+fn looks_like_override(word: &str) -> bool {
+    (word.contains('=') || word.starts_with(['+', '~'])) && !Path::new(word).is_file()
+}
+
+/// The directory and the name. A name that is a file on disk, or looks like one, is that file.
+fn place(config_path: Option<&str>, name: &str) -> (String, String) {
+    if let Some(directory) = config_path {
+        return (directory.into(), name.into());
+    }
+    let path = Path::new(name);
+    let is_path = name.ends_with(".yaml") || name.ends_with(".yml") || name.contains('/');
+    if !is_path && !path.is_file() {
+        return (recipes::DIRECTORY.into(), name.into());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = path.file_name().map_or_else(|| name.into(), |file| file.to_string_lossy().into_owned());
+    (parent.to_string_lossy().into_owned(), file)
+}

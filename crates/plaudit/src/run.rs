@@ -1,0 +1,221 @@
+//! A run from its first to its last moment: its directory, its listeners, its state, and Ctrl-C.
+
+use std::io::Stderr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_view::{Recorder, RunDir, Terminal, write_atomically};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cli::Volume;
+use crate::config::{Loaded, yaml};
+use crate::failure::Failure;
+use crate::say;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the user asked to stop. Loops look after every step.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// The first Ctrl-C asks, the second insists.
+fn listen_for_interrupts() {
+    // A handler that is there already (a second run in one process) does the same.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
+        }
+        say::aside("\nfinishing this step, then saving (Ctrl-C again stops at once)");
+    });
+}
+
+/// A run that is going on.
+pub struct Run {
+    directory: RunDir,
+    recorder: Recorder,
+    terminal: Option<Terminal<Stderr>>,
+    job: &'static str,
+}
+
+impl Run {
+    /// Makes the run directory, or opens the one that `runner.resume_dir` names, and says so.
+    pub fn start(
+        loaded: &Loaded,
+        job: &'static str,
+        unit: &str,
+        steps: u64,
+        volume: Volume,
+    ) -> Result<Self, Failure> {
+        let directory = directory(loaded)?;
+        let recorder = Recorder::open(&directory).map_err(|error| Failure::work(error, None))?;
+        let terminal = (!volume.quiet).then(|| Terminal::on(std::io::stderr(), say::colour()));
+        let repair = recorder.repair().map(ToString::to_string);
+        let mut run = Self { directory, recorder, terminal, job };
+        listen_for_interrupts();
+        let name = run_name(loaded);
+        run.emit(Event::Started {
+            name,
+            job: job.into(),
+            unit: unit.into(),
+            step: run.saved_step()?,
+            steps: Some(steps),
+        });
+        if let Some(text) = repair {
+            run.emit(Event::Notice { level: Level::Warning, text });
+        }
+        let text = yaml::to_yaml(&loaded.as_tree(), false);
+        run.emit(Event::Text { step: 0, name: "config".into(), text: format!("```yaml\n{text}```") });
+        Ok(run)
+    }
+
+    /// What was saved last, if the run is resumed.
+    pub fn restore<S: DeserializeOwned>(&self) -> Result<Option<S>, Failure> {
+        Ok(self.read_state()?.map(|saved: Saved<S>| saved.state))
+    }
+
+    /// Makes the state safe on disk. A kill from now on costs only what comes after.
+    pub fn save<S: Serialize>(&mut self, step: u64, state: &S) -> Result<(), Failure> {
+        let json = serde_json::to_vec(&Saved { step, state }).map_err(|error| Failure::work(error, None))?;
+        let path = self.state_path();
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent)
+                .map_err(|error| Failure::work(format!("cannot make {}: {error}", parent.display()), None))?;
+        }
+        write_atomically(&path, &json).map_err(|error| Failure::work(error, None))?;
+        let relative = path.strip_prefix(self.directory.path()).unwrap_or(&path).display().to_string();
+        self.emit(Event::Saved { step, path: relative });
+        Ok(())
+    }
+
+    /// Ends the run and tells how it ended: where to look, or how to go on.
+    pub fn finish<T>(
+        mut self,
+        outcome: Result<(T, EndReason), Failure>,
+        command: &str,
+    ) -> Result<T, Failure> {
+        let reason = match &outcome {
+            Ok((_, reason)) => reason.clone(),
+            Err(error) => EndReason::Failed { error: error.to_string() },
+        };
+        let step = self.saved_step()?;
+        self.emit(Event::Ended { step, reason: reason.clone() });
+        if let Some(trouble) = self.recorder.trouble() {
+            say::aside(&format!("warning: {trouble}"));
+        }
+        let (result, _) = outcome?;
+        let path = self.directory.path().display();
+        if reason == EndReason::Interrupted {
+            say::aside(&format!(
+                "saved in {path}\nto go on: {} runner.resume_dir={path}",
+                without_resume(command)
+            ));
+            return Err(Failure::Stopped);
+        }
+        if self.terminal.is_some() {
+            say::aside(&format!("run directory: {path}"));
+        }
+        Ok(result)
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.directory.checkpoints().join(format!("{}.json", self.job))
+    }
+
+    fn saved_step(&self) -> Result<u64, Failure> {
+        Ok(self.read_state::<serde::de::IgnoredAny>()?.map_or(0, |saved| saved.step))
+    }
+
+    fn read_state<S: DeserializeOwned>(&self) -> Result<Option<Saved<S>>, Failure> {
+        let path = self.state_path();
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(Failure::work(format!("cannot read {}: {error}", path.display()), None));
+            }
+        };
+        let help = "it was written by another version or another command; start a new run".to_string();
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            Failure::work(format!("{} is no state of this command: {error}", path.display()), help)
+        })
+    }
+}
+
+impl Emit for Run {
+    fn emit(&mut self, event: Event) {
+        self.recorder.emit(event.clone());
+        if let Some(terminal) = &mut self.terminal {
+            terminal.emit(event);
+        }
+    }
+}
+
+/// What a state file holds.
+#[derive(Serialize, serde::Deserialize)]
+struct Saved<S> {
+    step: u64,
+    state: S,
+}
+
+fn run_name(loaded: &Loaded) -> String {
+    loaded.config.runner.logger.experiment_name.clone().unwrap_or_else(|| loaded.name.clone())
+}
+
+fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
+    let config = yaml::to_yaml(&loaded.as_tree(), false);
+    let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
+    if let Some(path) = &loaded.config.runner.resume_dir {
+        let run = RunDir::open(Path::new(path)).map_err(|error| failed(&error))?;
+        same_config(&run, &config)?;
+        return Ok(run);
+    }
+    let run = match &loaded.config.runner.logger.log_path {
+        Some(path) => RunDir::at(Path::new(path)),
+        None => RunDir::create(Path::new("logs"), &run_name(loaded), SystemTime::now()),
+    }
+    .map_err(|error| failed(&error))?;
+    run.write_config(&config).map_err(|error| failed(&error))?;
+    Ok(run)
+}
+
+/// A run goes on with the config it began with; only its length may change.
+fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
+    let path = run.config();
+    let before = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::work(format!("cannot read {}: {error}", path.display()), None))?;
+    let may_change = |line: &&str| {
+        !["resume_dir:", "rollout_epoch:", "max_epochs:", "max_steps:"]
+            .iter()
+            .any(|key| line.trim().starts_with(key))
+    };
+    let (mut old, mut new) = (before.lines().filter(may_change), config.lines().filter(may_change));
+    loop {
+        match (old.next(), new.next()) {
+            (None, None) => return Ok(()),
+            (old, new) if old == new => {}
+            (old, new) => {
+                let (old, new) = (old.unwrap_or("nothing").trim(), new.unwrap_or("nothing").trim());
+                let message = format!(
+                    "{} was run with another config: `{old}` there, `{new}` now",
+                    run.path().display()
+                );
+                return Err(Failure::use_of(
+                    message,
+                    "resume with the same config, or start a new run".to_string(),
+                ));
+            }
+        }
+    }
+}
+
+fn without_resume(command: &str) -> String {
+    command
+        .split_whitespace()
+        .filter(|word| !word.starts_with("runner.resume_dir="))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
