@@ -67,7 +67,9 @@ pub enum Value {
 pub type Map = IndexMap<Key, Node>;
 
 /// OmegaConf lets keys be more than strings, and they print differently.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+///
+/// As in Python, `1`, `true` and `1.0` are the same key: the first one written stays, the last value counts.
+#[derive(Debug, Clone)]
 pub enum Key {
     /// The common case.
     Str(String),
@@ -77,6 +79,55 @@ pub enum Key {
     Bool(bool),
     /// A real number, kept by its bits so that keys can be compared.
     Float(u64),
+}
+
+/// What decides whether two keys are the same.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Identity<'k> {
+    Text(&'k str),
+    Whole(i128),
+    Real(u64),
+}
+
+impl Key {
+    fn identity(&self) -> Identity<'_> {
+        match self {
+            Key::Str(text) => Identity::Text(text),
+            Key::Int(number) => Identity::Whole(*number),
+            Key::Bool(flag) => Identity::Whole(i128::from(*flag)),
+            Key::Float(bits) => {
+                let number = f64::from_bits(*bits);
+                let whole = number.fract() == 0.0 && number.abs() < 1e18;
+                if whole { Identity::Whole(number as i128) } else { Identity::Real(*bits) }
+            }
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Key {}
+
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.identity().cmp(&other.identity())
+    }
 }
 
 impl From<&str> for Key {

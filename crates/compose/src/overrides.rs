@@ -317,7 +317,7 @@ impl<'t> Parser<'t> {
             let error = self.error(&format!("one of the functions {}", CASTS.join(", ")));
             return Err(error.maybe_hint(did_you_mean(name, CASTS)));
         }
-        let start = self.origin();
+        let start = self.at;
         self.at += name_length;
         self.eat(Token::Open);
         let argument = self.argument()?;
@@ -327,9 +327,9 @@ impl<'t> Parser<'t> {
         if !self.eat(Token::Close) {
             return Err(self.error("`)`"));
         }
-        cast(name, &argument).map_err(|reason| {
-            let kind = ErrorKind::OverrideFailed { text: self.text.to_owned(), reason };
-            ComposeError::at(kind, &start)
+        cast(name, &argument).ok_or_else(|| {
+            self.at = start;
+            self.error(&format!("something that {name}() takes, found {}", python::repr(&argument.value)))
         })
     }
 
@@ -417,23 +417,20 @@ fn trimmed<'w, 't>(tokens: &'w [(Kind, &'t str)]) -> &'w [(Kind, &'t str)] {
 }
 
 /// `int`, `float`, `bool` and `str` as Hydra casts, element by element for lists and mappings.
-fn cast(name: &str, node: &Node) -> Result<Value, String> {
-    let each = |item: &Node| Ok(Node::new(cast(name, item)?, item.origin.clone()));
+fn cast(name: &str, node: &Node) -> Option<Value> {
+    let each = |item: &Node| Some(Node::new(cast(name, item)?, item.origin.clone()));
     match &node.value {
-        Value::List(items) => Ok(Value::List(items.iter().map(each).collect::<Result<_, String>>()?)),
+        Value::List(items) => Some(Value::List(items.iter().map(each).collect::<Option<_>>()?)),
         Value::Map(map) => {
-            let entries = map.iter().map(|(key, item)| Ok((key.clone(), each(item)?)));
-            Ok(Value::Map(entries.collect::<Result<_, String>>()?))
+            let entries = map.iter().map(|(key, item)| Some((key.clone(), each(item)?)));
+            Some(Value::Map(entries.collect::<Option<_>>()?))
         }
-        scalar => {
-            let cast = match name {
-                "int" => cast_int(scalar),
-                "float" => cast_float(scalar),
-                "bool" => cast_bool(scalar),
-                _ => cast_str(scalar),
-            };
-            cast.ok_or_else(|| format!("cannot make {name} of {}", python::repr(scalar)))
-        }
+        scalar => match name {
+            "int" => cast_int(scalar),
+            "float" => cast_float(scalar),
+            "bool" => cast_bool(scalar),
+            _ => cast_str(scalar),
+        },
     }
 }
 
