@@ -1,6 +1,6 @@
 //! How fast the environments are, per second of processor time, and what they take in memory.
 //!
-//! `cargo bench -p plaudit-env --bench speed`
+//! `cargo bench -p plaudit-env --bench speed [-- classic state pictures memory]`
 #![allow(clippy::print_stdout)] // a bench reports by printing
 
 use std::time::Instant;
@@ -11,23 +11,43 @@ use plaudit_env::{ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSetti
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> Anything {
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let want = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
+    if want("classic") {
+        report_classic()?;
+    }
+    if want("state") {
+        for mode in [ControlMode::PdJointDeltaPos, ControlMode::PdEeDeltaPose] {
+            let speed = with_threads(1, || tables(mode))?;
+            println!("PickCube state, {mode:?}: {speed:.0} steps/core-s");
+        }
+    }
+    if want("pictures") {
+        for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1] {
+            let speed = with_threads(1, || pictures(id))?;
+            println!("{id} pictures, 128 x 128: {speed:.0} frames/core-s");
+        }
+    }
+    if want("memory") {
+        memory()?;
+    }
+    Ok(())
+}
+
+fn report_classic() -> Anything {
     for id in [EnvId::CartPoleV1, EnvId::PendulumV1, EnvId::AcrobotV1, EnvId::MountainCarContinuousV0] {
         for num_envs in [64, 1024, 4096, 16384] {
             let alone = with_threads(1, || classic(id, num_envs))?;
             let all = with_threads(0, || classic(id, num_envs))?;
-            println!("{id} x {num_envs}: {:.1} M steps/s on one thread, {:.1} on all", alone / 1e6, all / 1e6);
+            println!(
+                "{id} x {num_envs}: {:.1} M steps/s on one thread, {:.1} on all",
+                alone / 1e6,
+                all / 1e6
+            );
         }
     }
-    with_threads(1, || {
-        for mode in [ControlMode::PdJointDeltaPos, ControlMode::PdEeDeltaPose] {
-            println!("PickCube state, {mode:?}: {:.0} steps/core-s", tables(mode)?);
-        }
-        for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1] {
-            println!("{id} pictures, 128 x 128: {:.0} frames/core-s", pictures(id)?);
-        }
-        Ok(())
-    })?;
-    memory()
+    Ok(())
 }
 
 /// Runs `work` on so many threads; 0 is all there are.
@@ -109,5 +129,6 @@ fn processor_secs() -> f64 {
 
 fn resident_bytes() -> f64 {
     let told = std::fs::read_to_string("/proc/self/statm").ok();
-    told.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok()).map_or(0.0, |pages| pages * 4096.0)
+    told.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
+        .map_or(0.0, |pages| pages * 4096.0)
 }

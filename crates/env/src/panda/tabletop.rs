@@ -158,10 +158,14 @@ impl Tabletop {
 }
 
 /// Contacts as stiff as a 10 ms step allows: the default lets the fingers sink 6 mm into a light cube.
+///
+/// The four iterations are sweeps over the constraints of one step. Rapier's usual four small steps of one
+/// sweep each cost three times as much, since each assembles the arm's mass matrix anew, and hold no better:
+/// over 20 grasps of 10 s the cube creeps 0.19 mm with them and 0.04 mm with these.
 fn tune(parameters: &mut IntegrationParameters) {
     parameters.dt = STEP_SECS;
-    parameters.num_solver_iterations = 4;
-    parameters.num_internal_pgs_iterations = 1;
+    parameters.num_solver_iterations = 1;
+    parameters.num_internal_pgs_iterations = 4;
     parameters.contact_softness = SpringCoefficients::new(120.0, 2.0);
     parameters.length_unit = 0.1;
     parameters.friction_model = FrictionModel::Coulomb;

@@ -23,6 +23,8 @@ const WALL: Vec3 = Vec3::new(0.55, 0.58, 0.62);
 pub(crate) struct Canvas {
     width: usize,
     height: usize,
+    /// Pixels per unit of slope.
+    scale: f32,
     /// One over the depth of what is seen; 0 is infinitely far.
     depth: Vec<f32>,
     /// The visible triangle of each pixel, a number in `seen`.
@@ -33,14 +35,19 @@ pub(crate) struct Canvas {
     view: Vec<Vec3>,
 }
 
-/// A triangle that may be visible, with what shading needs to know.
+/// A triangle that is visible, with what shading needs to know.
 #[derive(Debug, Clone, Copy)]
 struct Facet {
-    mesh: u16,
-    /// The normal as a linear function of the point: at the first corner, and per metre of world.
-    origin: Vec3,
-    edges: [Vec3; 2],
-    normals: [Vec3; 3],
+    skin: Skin,
+    to_key: Slope,
+    to_top: Slope,
+}
+
+/// A number that changes linearly over a triangle, as a function of the place in the world.
+#[derive(Debug, Clone, Copy)]
+struct Slope {
+    at_origin: f32,
+    per_metre: Vec3,
 }
 
 /// A corner on the screen: column, row, one over depth.
@@ -57,16 +64,18 @@ impl Canvas {
         frame: &mut [u8],
     ) {
         self.clear(height, width);
-        for (number, mesh) in model.meshes.iter().enumerate() {
+        self.scale = height as f32 / 2.0 / camera.half_height;
+        for mesh in &model.meshes {
             if let Some(place) = &places[mesh.part.frame] {
-                self.place(mesh, place);
+                self.world.clear();
+                self.world.extend(mesh.points.iter().map(|point| place.transform_point3(*point)));
                 if casts_shadow(mesh.part.skin) {
                     self.draw_shadow(mesh);
                 }
-                self.draw_mesh(number as u16, mesh, place, camera);
+                self.draw_mesh(mesh, place, camera);
             }
         }
-        self.shade(model, camera, frame);
+        self.shade(camera, frame);
     }
 
     fn clear(&mut self, height: usize, width: usize) {
@@ -80,127 +89,164 @@ impl Canvas {
         self.seen.clear();
     }
 
-    fn place(&mut self, mesh: &Mesh, place: &Affine3A) {
-        self.world.clear();
-        self.world.extend(mesh.points.iter().map(|point| place.transform_point3(*point)));
-    }
-
     fn draw_shadow(&mut self, mesh: &Mesh) {
         self.view.clear();
         self.view.extend(self.world.iter().map(|point| to_shadow(*point)));
         for triangle in &mesh.triangles {
             let [a, b, c] = triangle.corners.map(|corner| self.view[corner as usize]);
             // Faces that look at the light hide what is below them; the others are hidden themselves.
-            if (b - a).truncate().perp_dot((c - a).truncate()) > 0.0 {
-                fill([a, b, c], SHADOW_SIZE, SHADOW_SIZE, |at, height| {
-                    self.shadow[at] = self.shadow[at].max(height);
+            if turn(a, b, c) > 0.0 {
+                fill([a, b, c], SHADOW_SIZE, SHADOW_SIZE, |at, start, step, count| {
+                    let mut height = start;
+                    for pixel in &mut self.shadow[at..at + count] {
+                        *pixel = pixel.max(height);
+                        height += step;
+                    }
                 });
             }
         }
     }
 
-    fn draw_mesh(&mut self, number: u16, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
+    fn draw_mesh(&mut self, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
         let view = camera.view();
-        let scale = self.height as f32 / 2.0 / camera.half_height;
-        if !self.may_show(view * (place.transform_point3(mesh.centre) - camera.eye), mesh.radius, scale) {
+        let centre = view * (place.transform_point3(mesh.centre) - camera.eye);
+        if !self.may_show(centre, mesh.radius) {
             return;
         }
+        let all_in_front = centre.z - mesh.radius > NEAR;
+        let world = self.world.iter().map(|point| view * (*point - camera.eye));
         self.view.clear();
-        self.view.extend(self.world.iter().map(|point| view * (*point - camera.eye)));
+        if all_in_front {
+            let (scale, middle) = (self.scale, self.middle());
+            self.view.extend(world.map(|point| project(point, scale, middle)));
+        } else {
+            self.view.extend(world);
+        }
         for triangle in &mesh.triangles {
             let corners = triangle.corners.map(|corner| corner as usize);
-            let [a, b, c] = corners.map(|corner| self.view[corner]);
-            // In view coordinates (right, up, forward: left-handed) a front face has this sign.
-            if (b - a).cross(c - a).dot(a) <= 0.0 || a.z.max(b.z).max(c.z) <= NEAR {
-                continue;
-            }
-            let facet = self.seen.len() as u16;
-            if self.paint([a, b, c], scale, facet) {
-                let [p, q, r] = corners.map(|corner| self.world[corner]);
-                let normals = corners.map(|corner| place.transform_vector3(mesh.normals[corner]));
-                self.seen.push(Facet { mesh: number, origin: p, edges: [q - p, r - p], normals });
+            let points = corners.map(|corner| self.view[corner]);
+            let seen = if all_in_front { self.paint(points) } else { self.paint_clipped(points) };
+            if seen {
+                let facet = Facet::new(
+                    mesh.part.skin,
+                    corners.map(|corner| self.world[corner]),
+                    corners.map(|corner| place.transform_vector3(mesh.normals[corner])),
+                );
+                self.seen.push(facet);
             }
         }
     }
 
+    fn middle(&self) -> [f32; 2] {
+        [self.width as f32 / 2.0, self.height as f32 / 2.0]
+    }
+
     /// Whether a ball at `centre` (in view coordinates) can be on the picture at all.
-    fn may_show(&self, centre: Vec3, radius: f32, scale: f32) -> bool {
-        let half = [self.width as f32 / 2.0 / scale, self.height as f32 / 2.0 / scale];
+    fn may_show(&self, centre: Vec3, radius: f32) -> bool {
+        let half = self.middle().map(|pixels| pixels / self.scale);
         let outside =
             |along: f32, half: f32| (along.abs() - half * centre.z) / (1.0 + half * half).sqrt() > radius;
         centre.z + radius > NEAR && !outside(centre.x, half[0]) && !outside(centre.y, half[1])
     }
 
-    /// Fills a triangle given in view coordinates; says whether any pixel became it.
-    fn paint(&mut self, corners: [Vec3; 3], scale: f32, facet: u16) -> bool {
+    /// Fills a triangle given in view coordinates, of which some may be behind the camera.
+    fn paint_clipped(&mut self, corners: [Vec3; 3]) -> bool {
         let (polygon, count) = clip(corners);
-        let (middle_x, middle_y) = (self.width as f32 / 2.0, self.height as f32 / 2.0);
-        let screen = polygon.map(|p| {
-            let depth = 1.0 / p.z;
-            Corner::new(middle_x + p.x * depth * scale, middle_y - p.y * depth * scale, depth)
-        });
-        let (width, height) = (self.width, self.height);
-        let (depths, visible) = (&mut self.depth, &mut self.visible);
+        let screen = polygon.map(|point| project(point, self.scale, self.middle()));
         let mut any = false;
         for k in 2..count {
-            fill([screen[0], screen[k - 1], screen[k]], width, height, |at, depth| {
-                if depth > depths[at] {
-                    depths[at] = depth;
-                    visible[at] = facet;
-                    any = true;
-                }
-            });
+            any |= self.paint([screen[0], screen[k - 1], screen[k]]);
         }
         any
     }
 
-    fn shade(&self, model: &Model, camera: &Camera, frame: &mut [u8]) {
-        let step = 2.0 * camera.half_height / self.height as f32;
-        let (half_width, half_height) = (self.width as f32 / 2.0, self.height as f32 / 2.0);
-        for (row, line) in frame.chunks_exact_mut(self.width * 3).enumerate() {
-            let up = (half_height - row as f32 - 0.5) * step;
-            let left = camera.forward + camera.up * up;
+    /// Fills a triangle on the screen, if it faces the camera; says whether any pixel became it.
+    fn paint(&mut self, [a, b, c]: [Corner; 3]) -> bool {
+        // Rows count downwards, so that front faces turn the other way than in the world.
+        if turn(a, b, c) >= 0.0 {
+            return false;
+        }
+        let facet = self.seen.len() as u16;
+        let mut any = false;
+        fill([a, b, c], self.width, self.height, |at, start, step, count| {
+            let pixels = self.depth[at..at + count].iter_mut().zip(&mut self.visible[at..at + count]);
+            let mut depth = start;
+            for (nearest, visible) in pixels {
+                if depth > *nearest {
+                    (*nearest, *visible) = (depth, facet);
+                    any = true;
+                }
+                depth += step;
+            }
+        });
+        any
+    }
+
+    fn shade(&self, camera: &Camera, frame: &mut [u8]) {
+        let step = 1.0 / self.scale;
+        let [half_width, half_height] = self.middle();
+        let pixels = self.visible.chunks_exact(self.width).zip(self.depth.chunks_exact(self.width));
+        for (row, (line, (visible, depth))) in frame.chunks_exact_mut(self.width * 3).zip(pixels).enumerate()
+        {
+            let left = camera.forward + camera.up * ((half_height - row as f32 - 0.5) * step);
             for (column, pixel) in line.chunks_exact_mut(3).enumerate() {
                 let ray = left + camera.right * ((column as f32 + 0.5 - half_width) * step);
-                let at = row * self.width + column;
-                let colour = match self.seen.get(self.visible[at] as usize) {
-                    Some(facet) => {
-                        let point = camera.eye + ray / self.depth[at];
-                        self.colour(facet, model.meshes[facet.mesh as usize].part.skin, point)
-                    }
+                let colour = match self.seen.get(visible[column] as usize) {
+                    Some(facet) => facet.colour(camera.eye + ray * (1.0 / depth[column]), &self.shadow),
                     None => background(camera.eye, ray),
                 };
                 let bytes = (colour * 255.0 + 0.5).min(Vec3::splat(255.0));
-                pixel.copy_from_slice(&[bytes.x as u8, bytes.y as u8, bytes.z as u8]);
+                pixel.copy_from_slice(&[bytes.x as i32 as u8, bytes.y as i32 as u8, bytes.z as i32 as u8]);
             }
-        }
-    }
-
-    fn colour(&self, facet: &Facet, skin: Skin, point: Vec3) -> Vec3 {
-        let normal = facet.normal(point);
-        let shadow = || if normal.dot(KEY) > 0.0 { shadow_at(&self.shadow, point) } else { 1.0 };
-        match skin {
-            Skin::Plain(colour) => colour * brightness(normal, shadow()),
-            Skin::Wood => WOOD * grain(point.x, point.y) * brightness(normal, shadow()),
-            Skin::Marker(colour) => colour * (0.6 + 0.4 * brightness(normal, 0.0)),
         }
     }
 }
 
 impl Facet {
-    /// The smooth normal at `point`: the corners' normals, weighted.
-    fn normal(&self, point: Vec3) -> Vec3 {
-        let [first, second, third] = self.normals;
-        if first == second && second == third {
-            return first;
-        }
-        let [u, v] = self.edges;
-        let way = point - self.origin;
-        let (uu, uv, vv, wu, wv) = (u.dot(u), u.dot(v), v.dot(v), way.dot(u), way.dot(v));
-        let scale = 1.0 / (uu * vv - uv * uv);
-        let (s, t) = ((wu * vv - wv * uv) * scale, (wv * uu - wu * uv) * scale);
-        (first + (second - first) * s + (third - first) * t).normalize_or(first)
+    /// Light is computed at the corners and spread between them.
+    fn new(skin: Skin, points: [Vec3; 3], normals: [Vec3; 3]) -> Self {
+        let slope = |towards: Vec3| {
+            let [first, second, third] = normals.map(|normal| normal.dot(towards));
+            if first == second && second == third {
+                return Slope { at_origin: first, per_metre: Vec3::ZERO };
+            }
+            let (u, v) = (points[1] - points[0], points[2] - points[0]);
+            let (uu, uv, vv) = (u.dot(u), u.dot(v), v.dot(v));
+            let scale = 1.0 / (uu * vv - uv * uv).max(1e-20);
+            let along_u = (u * vv - v * uv) * scale;
+            let along_v = (v * uu - u * uv) * scale;
+            let per_metre = along_u * (second - first) + along_v * (third - first);
+            Slope { at_origin: first - per_metre.dot(points[0]), per_metre }
+        };
+        Self { skin, to_key: slope(KEY), to_top: slope(Vec3::Z) }
     }
+
+    fn colour(&self, point: Vec3, shadows: &[f32]) -> Vec3 {
+        let (to_key, to_top) = (self.to_key.at(point), self.to_top.at(point));
+        let lit = || brightness(to_key, to_top, if to_key > 0.0 { shadow_at(shadows, point) } else { 1.0 });
+        match self.skin {
+            Skin::Plain(colour) => colour * lit(),
+            Skin::Wood => WOOD * (grain(point.x, point.y) * lit()),
+            Skin::Marker(colour) => colour * (0.6 + 0.4 * brightness(to_key, to_top, 0.0)),
+        }
+    }
+}
+
+impl Slope {
+    fn at(&self, point: Vec3) -> f32 {
+        self.at_origin + self.per_metre.dot(point)
+    }
+}
+
+/// From view coordinates to the screen.
+fn project(point: Vec3, scale: f32, [middle_x, middle_y]: [f32; 2]) -> Corner {
+    let depth = 1.0 / point.z;
+    Corner::new(middle_x + point.x * (depth * scale), middle_y - point.y * (depth * scale), depth)
+}
+
+/// Twice the area of a triangle on the plane, negative if its corners go round the other way.
+fn turn(a: Vec3, b: Vec3, c: Vec3) -> f32 {
+    (b.x - a.x) * (c.y - a.y) - (c.x - a.x) * (b.y - a.y)
 }
 
 fn casts_shadow(skin: Skin) -> bool {
@@ -240,11 +286,12 @@ fn clip(corners: [Vec3; 3]) -> ([Vec3; 4], usize) {
     (polygon, count)
 }
 
-/// Calls `put` with every pixel whose middle lies in the triangle, and the third coordinate there.
+/// Calls `put` with every run of pixels whose middles lie in the triangle: where it begins, the third
+/// coordinate there, how that changes per pixel, and how many pixels there are.
 ///
 /// Neighbouring triangles compute their common edge from the same two corners in the same order, so that
 /// no pixel falls between them.
-fn fill(corners: [Corner; 3], width: usize, height: usize, mut put: impl FnMut(usize, f32)) {
+fn fill(corners: [Corner; 3], width: usize, height: usize, mut put: impl FnMut(usize, f32, f32, usize)) {
     let [mut top, mut middle, mut bottom] = corners;
     if middle.y < top.y {
         std::mem::swap(&mut top, &mut middle);
@@ -255,8 +302,7 @@ fn fill(corners: [Corner; 3], width: usize, height: usize, mut put: impl FnMut(u
     if bottom.y < middle.y {
         std::mem::swap(&mut middle, &mut bottom);
     }
-    let first = (top.y - 0.5).ceil().max(0.0);
-    let last = (bottom.y - 0.5).ceil().min(height as f32);
+    let (first, last) = (first_pixel(top.y, height), first_pixel(bottom.y, height));
     if first >= last {
         return;
     }
@@ -268,18 +314,27 @@ fn fill(corners: [Corner; 3], width: usize, height: usize, mut put: impl FnMut(u
     }
     let per_column = (u.z * v.y - v.z * u.y) / area;
     let per_row = (v.z * u.x - u.z * v.x) / area;
-    let edge = |from: Corner, to: Corner, y: f32| from.x + (to.x - from.x) * ((y - from.y) / (to.y - from.y));
-    for row in first as usize..last as usize {
+    let edge = |from: Corner, to: Corner| (from, (to.x - from.x) / (to.y - from.y));
+    let (long, upper, lower) = (edge(top, bottom), edge(top, middle), edge(middle, bottom));
+    let at = |(from, slope): (Corner, f32), y: f32| from.x + slope * (y - from.y);
+    for row in first..last {
         let y = row as f32 + 0.5;
-        let long = edge(top, bottom, y);
-        let short = if y < middle.y { edge(top, middle, y) } else { edge(middle, bottom, y) };
-        let left = (long.min(short) - 0.5).ceil().max(0.0) as usize;
-        let right = (long.max(short) - 0.5).ceil().clamp(0.0, width as f32) as usize;
-        let start = top.z + per_row * (y - top.y) + per_column * (0.5 - top.x);
-        for column in left..right {
-            put(row * width + column, start + per_column * column as f32);
+        let (long, short) = (at(long, y), at(if y < middle.y { upper } else { lower }, y));
+        let left = first_pixel(long.min(short), width);
+        let right = first_pixel(long.max(short), width);
+        if left < right {
+            let start = top.z + per_row * (y - top.y) + per_column * (left as f32 + 0.5 - top.x);
+            put(row * width + left, start, per_column, right - left);
         }
     }
+}
+
+/// The first of `count` pixels whose middle is not before `edge`.
+fn first_pixel(edge: f32, count: usize) -> usize {
+    let from = (edge - 0.5).clamp(0.0, count as f32);
+    // Rounded up by hand: without SSE 4 `ceil` is a function call.
+    let down = from as i32;
+    down as usize + usize::from(down as f32 != from)
 }
 
 #[cfg(test)]
@@ -293,18 +348,19 @@ mod tests {
         let (a, b, c, d) = (corner(1.3, 0.2), corner(8.9, 1.1), corner(9.6, 9.7), corner(0.4, 7.5));
         let mut count = [0; 100];
         for triangle in [[a, b, c], [a, c, d]] {
-            fill(triangle, 10, 10, |at, z| {
-                count[at] += 1;
-                let (x, y) = ((at % 10) as f32 + 0.5, (at / 10) as f32 + 0.5);
-                assert!((z - (x + 2.0 * y)).abs() < 1e-4);
+            fill(triangle, 10, 10, |at, start, step, pixels| {
+                for k in 0..pixels {
+                    count[at + k] += 1;
+                    let (x, y) = (((at + k) % 10) as f32 + 0.5, (at / 10) as f32 + 0.5);
+                    assert!((start + step * k as f32 - (x + 2.0 * y)).abs() < 1e-4);
+                }
             });
         }
         assert!(count.iter().all(|n| *n <= 1));
         assert_eq!(count[55], 1);
         assert!(count.iter().sum::<i32>() > 50);
-        fill([corner(-50.0, -50.0), corner(90.0, -20.0), corner(0.0, 400.0)], 10, 10, |at, _| {
-            assert!(at < 100)
-        });
+        let huge = [corner(-50.0, -50.0), corner(90.0, -20.0), corner(0.0, 400.0)];
+        fill(huge, 10, 10, |at, _, _, pixels| assert!(at % 10 + pixels <= 10 && at < 100));
     }
 
     #[test]
