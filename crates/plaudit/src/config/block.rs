@@ -373,6 +373,7 @@ impl Setting for Free {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub)] // the macros declare public types
 mod tests {
     use super::*;
 

@@ -4,13 +4,14 @@ use plaudit_compose::{ComposeError, ErrorKind, Node, Origin};
 
 use super::block::Fill;
 use super::blocks::actor::{ModelType, PolicySetup};
+use super::blocks::algorithm::LossType;
 use super::blocks::env::{EnvSettings, EnvType};
 use super::blocks::runner::{LoggerBackend, TaskType};
 use super::{Config, Notice, Purpose, edit};
 
 /// Completes what follows from other keys, refuses what cannot be, and says what deserves a word.
-pub fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, ComposeError> {
-    derive(config);
+pub(crate) fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, ComposeError> {
+    derive(config, tree);
     let checker = Checker { tree };
     checker.ranges(config)?;
     checker.batches(config)?;
@@ -18,7 +19,7 @@ pub fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, ComposeErr
 }
 
 /// What a config is for, as far as it says.
-pub fn purpose(config: &Config, tree: &Node) -> Result<Purpose, ComposeError> {
+pub(crate) fn purpose(config: &Config, tree: &Node) -> Result<Purpose, ComposeError> {
     match (config.runner.task_type, config.actor.model.model_type) {
         (TaskType::Embodied | TaskType::EmbodiedEval, _) => Ok(Purpose::Rl),
         (TaskType::Sft, ModelType::Resnet) => Ok(Purpose::RewardTraining),
@@ -32,7 +33,12 @@ pub fn purpose(config: &Config, tree: &Node) -> Result<Purpose, ComposeError> {
 }
 
 /// Values that follow from other keys.
-fn derive(config: &mut Config) {
+fn derive(config: &mut Config, tree: &Node) {
+    // RLinf's SAC is Adam without decay; only PPO and supervised training decay by default.
+    let decay = &mut config.actor.optim.weight_decay;
+    if config.algorithm.loss_type == LossType::Sac && edit::get(tree, "actor.optim.weight_decay").is_none() {
+        *decay = 0.0;
+    }
     let control = match config.actor.model.policy_setup {
         PolicySetup::PandaQpos => Some("pd_joint_delta_pos"),
         PolicySetup::PandaEeDpos => Some("pd_ee_delta_pos"),

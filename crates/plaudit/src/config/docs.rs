@@ -34,6 +34,11 @@ RLinf's guides of different ages say different things. These are the decisions h
 | `checkpoint_path` under `reward` or `reward.model` | both work, and mean `reward.model.model_path`; a `best_model` folder is accepted |
 | which info marks success | `success`, then `success_once` of the episode |
 | ResNet-10 configs (`reward.reward_model`, `reward.resnet`) | read as `reward.model` with `arch: resnet10_spatial` and `arch: resnet10` |
+| `fail_success_ratio: 0` | in `data` and `runner` it keeps every failure; RLinf's preprocessing script keeps none |
+| `hidden_dim: null` | a head without a hidden layer, as `hidden_dim: 0` |
+| `weight_decay` not written | 0.01, as RLinf's AdamW; 0 for SAC, whose Adam has none |
+| `${runner.logger.log_path}` where nothing sets it | the run directory, as RLinf's start scripts set it |
+| a key on the command line that the file does not write | accepted if it is in the tables below; `+` is not needed |
 | `enable_drq`, `warmup_style`, `normalize_advantages`, `clip_ratio_c` | take effect, wherever they stand |
 
 ## Keys

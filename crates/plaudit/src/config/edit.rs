@@ -1,9 +1,9 @@
 //! Moving values about in a composed tree before it is read into types. Origins travel with the values.
 
-use plaudit_compose::{Key, Map, Node, Value};
+use plaudit_compose::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 
 /// The node at a dotted path.
-pub fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
+pub(crate) fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
     path.split('.').try_fold(root, |node, key| match &node.value {
         Value::Map(map) => map.get(&Key::Str(key.into())),
         _ => None,
@@ -11,7 +11,7 @@ pub fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
 }
 
 /// The node at a dotted path, to be changed.
-pub fn get_mut<'a>(root: &'a mut Node, path: &str) -> Option<&'a mut Node> {
+pub(crate) fn get_mut<'a>(root: &'a mut Node, path: &str) -> Option<&'a mut Node> {
     path.split('.').try_fold(root, |node, key| match &mut node.value {
         Value::Map(map) => map.get_mut(&Key::Str(key.into())),
         _ => None,
@@ -19,12 +19,12 @@ pub fn get_mut<'a>(root: &'a mut Node, path: &str) -> Option<&'a mut Node> {
 }
 
 /// Whether something other than null stands at a dotted path.
-pub fn is_set(root: &Node, path: &str) -> bool {
+pub(crate) fn is_set(root: &Node, path: &str) -> bool {
     get(root, path).is_some_and(|node| !matches!(node.value, Value::Null))
 }
 
 /// The text at a dotted path.
-pub fn text<'a>(root: &'a Node, path: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(root: &'a Node, path: &str) -> Option<&'a str> {
     match &get(root, path)?.value {
         Value::Str(text) => Some(text),
         _ => None,
@@ -32,7 +32,7 @@ pub fn text<'a>(root: &'a Node, path: &str) -> Option<&'a str> {
 }
 
 /// Takes the node at a dotted path out of the tree.
-pub fn take(root: &mut Node, path: &str) -> Option<Node> {
+pub(crate) fn take(root: &mut Node, path: &str) -> Option<Node> {
     let (parent, key) = match path.rsplit_once('.') {
         Some((parent, key)) => (get_mut(root, parent)?, key),
         None => (root, path),
@@ -43,9 +43,9 @@ pub fn take(root: &mut Node, path: &str) -> Option<Node> {
     }
 }
 
-/// Puts a node at a dotted path, making the blocks on the way. A block put onto a block is merged into it,
-/// and what was there stays; anything else that is already set stays as it is and the new node is dropped.
-pub fn put(root: &mut Node, path: &str, node: Node) {
+/// Puts a node at a dotted path, making the blocks on the way. A block put onto a block is merged into it.
+/// What was there stays, unless the new value was given on the command line and the old one was not.
+pub(crate) fn put(root: &mut Node, path: &str, node: Node) {
     let (key, rest) = match path.split_once('.') {
         Some((key, rest)) => (key, Some(rest)),
         None => (path, None),
@@ -75,17 +75,24 @@ fn join(slot: &mut Node, node: Node) {
                 }
             }
         }
+        (_, value) if from_command_line(&node.origin) && !from_command_line(&slot.origin) => {
+            *slot = Node { value, origin: node.origin };
+        }
         _ => {}
     }
 }
 
+fn from_command_line(origin: &Origin) -> bool {
+    &*origin.source == COMMAND_LINE
+}
+
 /// A value that stands where `like` stands.
-pub fn beside(like: &Node, value: Value) -> Node {
+pub(crate) fn beside(like: &Node, value: Value) -> Node {
     Node { value, origin: like.origin.clone() }
 }
 
 /// Every dotted path that a pattern with `*` for one whole key matches in the tree.
-pub fn matching(root: &Node, pattern: &str) -> Vec<String> {
+pub(crate) fn matching(root: &Node, pattern: &str) -> Vec<String> {
     let mut found = vec![(String::new(), root)];
     for part in pattern.split('.') {
         let mut next = Vec::new();

@@ -14,7 +14,7 @@ use super::edit::{beside, get, get_mut, matching, put, take, text};
 
 /// Something plaudit does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
+pub(crate) struct Foreign {
     /// Where it was named.
     pub path: String,
     /// What it is called.
@@ -26,7 +26,7 @@ const FRANKA_TASKS: &[&str] =
     &["FrankaEnv-v1", "PegInsertionEnv-v1", "FrankaBinRelocationEnv-v1", "BottleEnv-v1", "DexpnpEnv-v1"];
 
 /// Work that is not plaudit's at all, such as training language models to reason, is said at once.
-pub fn refuse_other_work(tree: &Node) -> Result<(), ComposeError> {
+pub(crate) fn refuse_other_work(tree: &Node) -> Result<(), ComposeError> {
     let Some(task) = text(tree, "runner.task_type") else { return Ok(()) };
     let (Some(node), false) = (get(tree, "runner.task_type"), OUR_WORK.contains(&task)) else {
         return Ok(());
@@ -42,7 +42,7 @@ const OUR_WORK: &[&str] = &["embodied", "embodied_eval", "sft"];
 
 /// Reads a config that plaudit cannot run anyway, leaving out what it cannot read. Each key left out is
 /// reported like the foreign thing it belongs to.
-pub fn read_what_can_be(
+pub(crate) fn read_what_can_be(
     tree: &mut Node,
     mut error: ComposeError,
     found: &mut Vec<Foreign>,
@@ -63,7 +63,7 @@ pub fn read_what_can_be(
 }
 
 /// Names what is foreign as such, and hands free-form settings on.
-pub fn set_apart(tree: &mut Node) -> Vec<Foreign> {
+pub(crate) fn set_apart(tree: &mut Node) -> Vec<Foreign> {
     let mut found = Vec::new();
     for path in matching(tree, "env.*") {
         let type_path = format!("{path}.env_type");
@@ -135,20 +135,20 @@ fn keys_of<B: Setting>() -> Vec<&'static str> {
 
 /// A word with no block of its own.
 fn foreign_word(tree: &mut Node, path: &str, known: &[&str]) {
-    if text(tree, path).is_some_and(|word| !known.contains(&word)) {
-        if let Some(node) = get_mut(tree, path) {
-            node.value = Value::Str("foreign".into());
-        }
+    if text(tree, path).is_some_and(|word| !known.contains(&word))
+        && let Some(node) = get_mut(tree, path)
+    {
+        node.value = Value::Str("foreign".into());
     }
 }
 
 /// Policies for other robots name setups of their own.
 fn policy_setup(tree: &mut Node) {
     let known = ["panda-qpos", "panda-ee-dpos", "panda-ee-dpose", "panda-ee-target-dpose", "other"];
-    if text(tree, "actor.model.policy_setup").is_some_and(|word| !known.contains(&word)) {
-        if let Some(node) = get_mut(tree, "actor.model.policy_setup") {
-            node.value = Value::Str("other".into());
-        }
+    if text(tree, "actor.model.policy_setup").is_some_and(|word| !known.contains(&word))
+        && let Some(node) = get_mut(tree, "actor.model.policy_setup")
+    {
+        node.value = Value::Str("other".into());
     }
 }
 

@@ -1,5 +1,5 @@
 //! Older and misplaced spellings, all of them, in one place. Each is read as today's spelling and mentioned
-//! once. Where both are written, today's spelling wins.
+//! once. Where both are written, the command line wins over files, and otherwise today's spelling.
 
 use plaudit_compose::{Map, Node, Value};
 
@@ -77,11 +77,12 @@ const REWORDED: &[(&str, &str, &str)] = &[
 ];
 
 /// Environment variables that were renamed: looked up under the other name when unset.
-pub const RENAMED_VARIABLES: &[(&str, &str)] = &[("DUALVIEW_SFT_DATA_ROOT", "VLM_TREND_REWARD_DATA_ROOT")];
+pub(crate) const RENAMED_VARIABLES: &[(&str, &str)] =
+    &[("DUALVIEW_SFT_DATA_ROOT", "VLM_TREND_REWARD_DATA_ROOT")];
 
 /// One older spelling that was found: what was written and what it is read as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Older {
+pub(crate) struct Older {
     /// As written.
     pub written: String,
     /// As read.
@@ -89,7 +90,7 @@ pub struct Older {
 }
 
 /// Brings a tree up to date and tells what was old in it.
-pub fn modernise(tree: &mut Node) -> Vec<Older> {
+pub(crate) fn modernise(tree: &mut Node) -> Vec<Older> {
     let mut found = Vec::new();
     before_renaming(tree, &mut found);
     for &(old, new) in RENAMED {
@@ -102,6 +103,15 @@ pub fn modernise(tree: &mut Node) -> Vec<Older> {
     }
     after_renaming(tree, &mut found);
     found
+}
+
+/// Whether a dotted key is an older spelling, or lies in a block that is.
+pub(crate) fn is_older_key(key: &str) -> bool {
+    RENAMED.iter().any(|(old, _)| {
+        let mut parts = key.split('.');
+        old.contains('.')
+            && old.split('.').all(|part| parts.next().is_some_and(|key| part == "*" || part == key))
+    })
 }
 
 fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<Older>) {
@@ -131,7 +141,9 @@ fn before_renaming(tree: &mut Node, found: &mut Vec<Older>) {
     for (block, arch) in [("reward.reward_model", "resnet10_spatial"), ("reward.resnet", "resnet10")] {
         imply(tree, block, &format!("{block}.arch"), Value::Str(arch.into()));
     }
-    imply(tree, "reward.data_collection", "reward.data_collection.export_format", Value::Str("npy".into()));
+    for key in ["reward.data_collection", "reward.collect_data"] {
+        imply(tree, key, "reward.data_collection.export_format", Value::Str("npy".into()));
+    }
     imply(
         tree,
         "reward_data_collection",
@@ -139,6 +151,8 @@ fn before_renaming(tree: &mut Node, found: &mut Vec<Older>) {
         Value::Str("frames".into()),
     );
     soft_reward(tree, found);
+    imply(tree, "reward.resnet", "reward.reward_type", Value::Str("binary".into()));
+    plain_heads(tree);
     reward_training(tree, found);
     acting_model(tree);
     for env in matching(tree, "env.*") {
@@ -178,16 +192,27 @@ fn reward_training(tree: &mut Node, found: &mut Vec<Older>) {
         put(tree, "runner.task_type", beside(&block, Value::Str("sft".into())));
         put(tree, "actor.model.model_type", beside(&block, Value::Str("resnet".into())));
         put(tree, "actor.model.arch", beside(&block, Value::Str("resnet10".into())));
+        put(tree, "data.num_samples_per_episode", beside(&block, Value::Int(0)));
         found.push(Older { written: "reward_training".into(), read_as: "runner.task_type: sft".into() });
+    }
+}
+
+/// `hidden_dim: null` asks for a head without a hidden layer.
+fn plain_heads(tree: &mut Node) {
+    for path in ["actor.model.hidden_dim", "reward.model.hidden_dim"] {
+        if let Some(node) = get_mut(tree, path).filter(|node| node.is_null()) {
+            node.value = Value::Int(0);
+        }
     }
 }
 
 /// A config that only evaluates names its network under `rollout`.
 fn acting_model(tree: &mut Node) {
-    if get(tree, "actor.model.model_type").is_none() && is_set(tree, "rollout.model.model_type") {
-        if let Some(model) = take(tree, "rollout.model") {
-            put(tree, "actor.model", model);
-        }
+    if get(tree, "actor.model.model_type").is_none()
+        && is_set(tree, "rollout.model.model_type")
+        && let Some(model) = take(tree, "rollout.model")
+    {
+        put(tree, "actor.model", model);
     }
 }
 

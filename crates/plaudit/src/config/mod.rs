@@ -17,7 +17,9 @@ mod check;
 pub mod docs;
 mod edit;
 mod foreign;
+mod launch;
 mod legacy;
+mod overrides;
 pub mod recipes;
 mod show;
 pub mod sources;
@@ -100,7 +102,9 @@ pub fn composed(disk: &Disk, request: &Request) -> Result<(Composition, Node), C
 
 /// Composes, reads and checks a config.
 pub fn load(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
-    let (composition, tree) = composed(disk, request)?;
+    let mut composition = compose(disk, &overrides::open_known_keys(request))?;
+    launch::set_what_launchers_set(&mut composition.tree, disk, &request.config_name);
+    let tree = composition.resolve(disk)?;
     let loaded = read(tree, &request.config_name).map_err(|error| error.with_texts(&composition.texts))?;
     Ok(loaded.preceded_by(disk.notices()))
 }
@@ -120,7 +124,8 @@ pub fn read(mut tree: Node, name: &str) -> Result<Loaded, ComposeError> {
     let purpose = check::purpose(&config, &tree)?;
     let mut notices = introduction(&older, &foreign, &unused);
     notices.extend(check::check(&mut config, &tree)?);
-    Ok(Loaded { config, purpose, name: name.into(), notices, written: tree })
+    let name = name.trim_end_matches(".yaml").to_string();
+    Ok(Loaded { config, purpose, name, notices, written: tree })
 }
 
 impl Loaded {

@@ -12,7 +12,7 @@ use super::{Config, edit};
 
 /// The configuration with the place of each value. Blocks nobody wrote are left out, and so are keys that
 /// only matter to another algorithm, model or robot, unless they were written.
-pub fn as_tree(config: &Config, written: &Node) -> Node {
+pub(crate) fn as_tree(config: &Config, written: &Node) -> Node {
     let default = Origin::new("default", 0, 0);
     let values = serde_json::to_value(config).unwrap_or_default();
     let Kind::Block(doc) = Config::kind() else { return Node::empty_map(default) };

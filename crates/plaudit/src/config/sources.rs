@@ -38,23 +38,26 @@ impl Disk {
         }
     }
 
-    /// Variables that RLinf's start scripts set from their own place; here, from the config's.
+    /// Variables that RLinf's start scripts set to their own folder (`EMBODIED_PATH` is `examples/embodiment`);
+    /// here they follow from where the config lies.
     fn set_by_launchers(&self, name: &str) -> Option<PathBuf> {
-        let inside = match name {
-            "EMBODIED_PATH" => "examples/embodiment",
-            "REWARD_PATH" => "examples/reward",
-            "SFT_PATH" => "examples/sft",
-            "REPO_PATH" => "",
-            _ => return None,
+        let folder = match name.strip_suffix("_PATH")? {
+            "EMBODIED" => "embodiment".into(),
+            other => other.to_lowercase(),
         };
-        let checkout = self.config_dir.ancestors().find(|dir| dir.join("examples/embodiment").is_dir());
-        match checkout {
-            Some(root) => Some(root.join(inside)),
-            None if self.config_dir.ends_with("config") => self.config_dir.parent().map(Path::to_path_buf),
-            None if name == "EMBODIED_PATH" && recipes::is_inside(&self.config_dir.to_string_lossy()) => {
-                Some(".".into())
+        let checkout = self.config_dir.ancestors().find(|dir| dir.join("examples").is_dir());
+        match (checkout, folder.as_str()) {
+            (Some(root), "repo") => Some(root.into()),
+            (Some(root), folder) if root.join("examples").join(folder).is_dir() => {
+                Some(root.join("examples").join(folder))
             }
-            None => Some(self.config_dir.clone()),
+            // A config far from any checkout: only the folder it lies in can be meant.
+            (_, "embodiment" | "reward") => match self.config_dir.parent() {
+                _ if recipes::is_inside(&self.config_dir.to_string_lossy()) => Some(".".into()),
+                Some(parent) if self.config_dir.ends_with("config") => Some(parent.into()),
+                _ => Some(self.config_dir.clone()),
+            },
+            _ => None,
         }
     }
 }
@@ -99,11 +102,11 @@ impl Sources for Disk {
         }
         for &(old, new) in RENAMED_VARIABLES {
             let other = if name == old { new } else { old };
-            if name == old || name == new {
-                if let Ok(value) = std::env::var(other) {
-                    self.say_once(format!("{name} is not set; its other name {other} is, and is used"));
-                    return Some(value);
-                }
+            if (name == old || name == new)
+                && let Ok(value) = std::env::var(other)
+            {
+                self.say_once(format!("{name} is not set; its other name {other} is, and is used"));
+                return Some(value);
             }
         }
         let guess = self.set_by_launchers(name)?.to_string_lossy().into_owned();

@@ -9,7 +9,7 @@ const RLINF_KEYS: &str = include_str!("rlinf_keys.txt");
 
 /// A key that was taken out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unused {
+pub(crate) struct Unused {
     /// Its dotted path.
     pub path: String,
     /// Why it has no effect.
@@ -17,7 +17,7 @@ pub struct Unused {
 }
 
 /// Takes the keys out and tells which were there.
-pub fn prune(tree: &mut Node) -> Vec<Unused> {
+pub(crate) fn prune(tree: &mut Node) -> Vec<Unused> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
         let blocks = match paragraph.block {
@@ -71,7 +71,7 @@ fn drop_emptied(tree: &mut Node) {
 }
 
 /// All of them in one notice, those with the same reason on one line.
-pub fn tell(found: &[Unused]) -> String {
+pub(crate) fn tell(found: &[Unused]) -> String {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for key in found {
         match lines.iter_mut().find(|(reason, _)| *reason == key.reason) {

@@ -115,7 +115,7 @@ block! {
         state_dependent_std: bool = false,
         /// Policies on images: the trunk, `resnet`.
         backbone: String = "resnet".into(),
-        /// Policies on images: cameras beside the main one.
+        /// Policies on images: how many cameras, the main one counted.
         image_num: u64 = 1,
         /// Policies on images: the pretrained trunk.
         encoder_config: Encoder = Encoder::default(),
@@ -124,10 +124,16 @@ block! {
         arch: Arch = Arch::Resnet18,
         /// Image reward model: start from ImageNet weights (needs `model_path`; nothing is downloaded).
         pretrained: bool = false,
-        /// Image reward model: width of the head's hidden layer. Not set: a plain linear head.
-        hidden_dim: Option<u64> = Some(256),
+        /// Image reward model: width of the head's hidden layer. 0: a plain linear head.
+        hidden_dim: u64 = 256,
         /// Image reward model: share of hidden units left out in training.
         dropout: f64 = 0.1,
+        /// Image reward model: blocks of the spatial pooling (`resnet10_spatial`).
+        num_spatial_blocks: u64 = 8,
+        /// Image reward model: pretrained trunk (`resnet10`, `resnet10_spatial`).
+        pretrained_encoder_path: Option<String> = None,
+        /// Image reward model: leave the trunk as it is (`resnet10`, `resnet10_spatial`).
+        freeze_encoder: bool = true,
         /// Images: channels, height, width.
         image_size: [u64; 3] = [3, 128, 128],
         /// Images: subtract ImageNet's mean and divide by its deviation.

@@ -6,7 +6,7 @@ choice! {
     /// How collected episodes are written.
     ExportFormat {
         /// One Python pickle per episode, as RLinf's scripts read them.
-        Pickle = "pickle",
+        Pickle = "pickle" | "pickle_episode",
         /// A LeRobot v3 dataset with images inside parquet files.
         Lerobot = "lerobot" | "lerobot_dataset",
         /// One `.npy` dictionary per episode, in a folder for successes and one for failures.

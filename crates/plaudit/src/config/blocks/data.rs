@@ -21,7 +21,7 @@ block! {
         train_data_paths: Option<OneOrMore<String>> = None,
         /// Validation data.
         val_data_paths: Option<OneOrMore<String>> = None,
-        /// Episodes to make training and validation data from.
+        /// Episodes to make training and validation data from; used instead of the two above where it is set.
         data_path: Option<String> = None,
         /// Frames taken from each episode made into data. 0: all.
         num_samples_per_episode: u64 = 5,

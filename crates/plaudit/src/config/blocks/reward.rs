@@ -137,19 +137,19 @@ block! {
         model_path: Option<String> = None,
         /// Precision of its arithmetic.
         precision: Precision = Precision::Fp32,
-        /// The trunk of an image classifier.
+        /// Image classifier: the trunk.
         arch: Arch = Arch::Resnet18,
-        /// Start from ImageNet weights; a trained `model_path` makes it moot.
+        /// Image classifier: start from ImageNet weights; a trained `model_path` makes it moot.
         pretrained: bool = false,
-        /// Width of the head's hidden layer. Not set: a plain linear head.
-        hidden_dim: Option<u64> = Some(256),
-        /// Share of hidden units left out in training; no effect while judging.
+        /// Image classifier: width of the head's hidden layer. 0: a plain linear head.
+        hidden_dim: u64 = 256,
+        /// Image classifier: share of hidden units left out in training; no effect while judging.
         dropout: f64 = 0.0,
-        /// Channels, height, width.
+        /// Image classifier: channels, height, width.
         image_size: [u64; 3] = [3, 128, 128],
-        /// Subtract ImageNet's mean and divide by its deviation.
+        /// Image classifier: subtract ImageNet's mean and divide by its deviation.
         normalize: bool = true,
-        /// The cameras it looks at. Empty: the main view.
+        /// Image classifier: the cameras it looks at. Empty: the main view.
         image_keys: Vec<String> = Vec::new(),
         /// Older classifier: blocks of the spatial pooling.
         num_spatial_blocks: u64 = 8,
@@ -159,7 +159,7 @@ block! {
         use_pretrain: Option<bool> = None,
         /// Older classifier: leave the trunk as it is.
         freeze_encoder: bool = true,
-        /// Keep judged images here, in `resnet_success/` and `resnet_fail/`.
+        /// Image classifier: keep judged images here (or in `DEBUG_IMAGE_SAVE_DIR`), in `resnet_success/` and `resnet_fail/`.
         debug_save_dir: Option<String> = None,
 
         /// Judge: low-rank adapters for the model.

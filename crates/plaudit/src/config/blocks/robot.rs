@@ -7,6 +7,10 @@ use crate::config::block::{Fill, block};
 /// x, y, z in metres, then roll, pitch, yaw in radians.
 pub type Pose = [f64; 6];
 
+/// Tool pointing down, half a metre ahead: where an unset target is. RLinf writes 3.14 and means half a turn.
+#[allow(clippy::approx_constant)]
+const STRAIGHT_DOWN: Pose = [0.5, 0.0, 0.1, -3.14, 0.0, 0.0];
+
 block! {
     /// A Franka arm and its task.
     RobotSettings as RobotSettingsWritten {
@@ -41,7 +45,7 @@ block! {
         /// Actions per second.
         step_frequency: f64 = 10.0,
         /// Where the tool must go: x, y, z, roll, pitch, yaw.
-        target_ee_pose: Fill<Pose> = Fill::Given([0.5, 0.0, 0.1, -3.14, 0.0, 0.0]),
+        target_ee_pose: Fill<Pose> = Fill::Given(STRAIGHT_DOWN),
         /// Where the tool starts. Not set: above the target.
         reset_ee_pose: Option<Fill<Pose>> = None,
         /// Joint angles of a full reset.
