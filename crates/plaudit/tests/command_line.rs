@@ -222,7 +222,7 @@ fn a_stopped_evaluation_resumes_to_the_same_result() {
     let state = std::fs::read_to_string(run.join("checkpoints/eval.json")).unwrap();
     let state: serde_json::Value = serde_json::from_str(&state).unwrap();
     let done = state["step"].as_u64().unwrap();
-    assert!(done >= 1 && done < 4000, "{done}");
+    assert!((1..4000).contains(&done), "{done}");
 
     let more = format!("env.eval.rollout_epoch={}", done + 3);
     let resume = format!("runner.resume_dir={}", run.strip_prefix(directory.path()).unwrap().display());
