@@ -1,9 +1,9 @@
 //! Overrides applied to the composed tree. The tree is closed: new keys need a `+`.
 
-use crate::error::{ComposeError, ErrorKind, Result, did_you_mean};
+use crate::error::{ComposeError, ErrorKind, Result, nearest};
 use crate::interpolation::{Evaluator, Found, Selected};
-use crate::merge::{NewKeys, merge_at, node_at};
-use crate::node::{Key, Map, Node, Value, split_path};
+use crate::merge::{Merger, NewKeys, check_depth, node_at, shown};
+use crate::node::{Key, Map, Node, Value, join_path, split_path};
 use crate::overrides::{Action, Override};
 use crate::python;
 use crate::repository::check_interpolations;
@@ -135,6 +135,7 @@ fn update(tree: &mut Node, change: &Override, keys: NewKeys, sources: &dyn Sourc
     let Some(value) = change.value.clone() else { return fail(change, "it has no value") };
     check_interpolations(&value)?;
     let steps = split_path(&change.key);
+    check_depth(steps.len(), &value.origin)?;
     let Some((last, above)) = steps.split_last() else { return fail(change, "it has no key") };
     let mut path = Vec::with_capacity(steps.len());
     for step in above {
@@ -146,7 +147,7 @@ fn update(tree: &mut Node, change: &Override, keys: NewKeys, sources: &dyn Sourc
     };
     path.push(key);
     if value.is_container() && node_at(tree, &path).is_some_and(|node| node.is_container()) {
-        return merge_at(tree, &path, value, keys, sources);
+        return Merger::new(keys, sources).merge(tree, &path, value);
     }
     set(tree, &path, value, change, keys)
 }
@@ -192,8 +193,7 @@ fn set(tree: &mut Node, path: &[Key], value: Node, change: &Override, keys: NewK
 
 fn near_keys(map: &Map, above: &[Key], key: &Key, change: &Override) -> Option<String> {
     let known: Vec<String> = map.keys().map(Key::to_string).collect();
-    let near = crate::error::nearest(&key.to_string(), known.iter().map(String::as_str))?;
-    let path = crate::node::join_path(&crate::merge::shown(above), near);
-    let add = change.text.trim_start_matches('+');
-    did_you_mean(&path, [path.as_str()]).map(|hint| format!("{hint} To add a new key, write +{add}"))
+    let near = nearest(&key.to_string(), known.iter().map(String::as_str))?;
+    let path = join_path(&shown(above), near);
+    Some(format!("did you mean `{path}`? To add a new key, write +{}", change.text))
 }

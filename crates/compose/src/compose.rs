@@ -7,7 +7,7 @@ use crate::de::from_node;
 use crate::error::{ComposeError, ErrorKind, Result, Texts};
 use crate::hydra;
 use crate::interpolation::Evaluator;
-use crate::merge::{NewKeys, merge_at};
+use crate::merge::{Merger, NewKeys, check_depth};
 use crate::node::{COMMAND_LINE, Key, Map, Node, Origin, Value, split_path};
 use crate::overrides::{Override, parse_override};
 use crate::repository::Repository;
@@ -114,6 +114,7 @@ impl Composer<'_, '_> {
         let settings = tree.as_map_mut().and_then(|map| map.shift_remove(&Key::from("hydra")));
         for change in &expansion.changes {
             apply(&mut tree, change, self.sources)?;
+            check_depth(tree.depth(), &change.origin)?;
         }
         let hydra = hydra::settings(self.sources, self.request, &expansion, settings.as_ref(), &about_hydra);
         let ignored = hydra::ignored(settings.as_ref(), &about_hydra, &expansion);
@@ -137,6 +138,7 @@ impl Composer<'_, '_> {
     /// Merges the configs in order, each at its package.
     fn merge_steps(&mut self, steps: &[Step]) -> Result<Node> {
         let mut tree = Node::empty_map(Origin::new(self.request.config_name.as_str(), 1, 1));
+        let mut merger = Merger::new(NewKeys::Allowed, self.sources);
         for step in steps {
             let Some(config) = self.repository.load(&step.config_path)? else {
                 return Err(self.repository.missing(&step.config_path));
@@ -147,7 +149,8 @@ impl Composer<'_, '_> {
                 let kind = ErrorKind::SearchPath { reason };
                 return Err(ComposeError::at(kind, &config.tree.origin).or_key("hydra.searchpath"));
             }
-            merge_at(&mut tree, &[], placed, NewKeys::Allowed, self.sources)?;
+            merger.merge(&mut tree, &[], placed)?;
+            check_depth(tree.depth(), &config.tree.origin)?;
         }
         Ok(tree)
     }
@@ -160,6 +163,7 @@ fn place(config: Node, package: &str) -> Result<Node> {
     }
     let origin = config.origin.clone();
     let steps = split_path(package);
+    check_depth(steps.len(), &origin)?;
     if steps.iter().any(String::is_empty) {
         let reason = format!("`{package}` has an empty part");
         return Err(ComposeError::at(ErrorKind::BadPackage { reason }, &origin));

@@ -2,7 +2,7 @@
 
 use crate::apply::apply;
 use crate::compose::Request;
-use crate::merge::{NewKeys, merge_at};
+use crate::merge::{Merger, NewKeys};
 use crate::node::{Key, Map, Node, Origin, Value};
 use crate::overrides::{Action, Override};
 use crate::sources::Sources;
@@ -53,7 +53,8 @@ pub(crate) fn settings(
     let mut root = map(vec![("hydra", defaults)]);
     if let Some(written) = written {
         // What cannot be merged has no meaning here either.
-        let _ = merge_at(&mut root, &[Key::from("hydra")], written.clone(), NewKeys::Allowed, sources);
+        let mut merger = Merger::new(NewKeys::Allowed, sources);
+        let _ = merger.merge(&mut root, &[Key::from("hydra")], written.clone());
     }
     for change in overrides.iter().filter(|change| change.key.starts_with("hydra.")) {
         let forced = Override { action: Action::ForceAdd, ..change.clone() };

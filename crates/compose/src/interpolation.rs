@@ -12,11 +12,11 @@ use crate::node::{Key, Map, Node, Origin, Value, join_path, split_path};
 use crate::python;
 use crate::sources::Sources;
 
-/// The most values one resolution may produce.
-const MAX_NODES: usize = 200_000;
+/// The most values one resolution may produce, evaluations on the way included. Long text counts for more.
+const MAX_NODES: usize = 500_000;
 
-/// The longest chain of interpolations that is followed.
-const MAX_DEPTH: usize = 96;
+/// The longest chain of interpolations and containers that is followed.
+const MAX_DEPTH: usize = 160;
 
 /// A node of the tree, or one that a resolver made.
 #[derive(Debug, Clone)]
@@ -164,8 +164,9 @@ impl<'t> Evaluator<'t> {
         }
     }
 
-    fn count(&self, origin: &Origin) -> Result<()> {
-        self.produced.set(self.produced.get() + 1);
+    /// Keeps a tally, so that interpolations that multiply are stopped before they fill the memory.
+    fn count(&self, text_length: usize, origin: &Origin) -> Result<()> {
+        self.produced.set(self.produced.get() + 1 + text_length / 64);
         if self.produced.get() > MAX_NODES {
             return Err(ComposeError::at(ErrorKind::TooLarge { limit: MAX_NODES }, origin));
         }
@@ -177,7 +178,7 @@ impl<'t> Evaluator<'t> {
         let origin = place.node().origin.clone();
         match self.dereference(place)? {
             Found::Plain(value) => {
-                self.count(&origin)?;
+                self.count(text_length(&value), &origin)?;
                 Ok(Node::new(value, origin))
             }
             Found::Place(target) => self.expand_target(&target, &origin),
@@ -186,7 +187,7 @@ impl<'t> Evaluator<'t> {
 
     /// As `expand`, for a place that is no interpolation; the result carries the origin of the one who asked.
     fn expand_target(&self, target: &Rc<Place<'t>>, origin: &Origin) -> Result<Node> {
-        self.count(origin)?;
+        self.count(text_length(&target.node().value), origin)?;
         if !target.node().is_container() {
             return Ok(Node::new(target.node().value.clone(), origin.clone()));
         }
@@ -265,6 +266,7 @@ impl<'t> Evaluator<'t> {
                 Part::Text(text) => out.push_str(text),
                 Part::Interpolation(inner) => {
                     out.push_str(&as_text(&self.interpolate(inner, container, origin)?));
+                    self.count(out.len(), origin)?;
                 }
             }
         }
@@ -277,6 +279,7 @@ impl<'t> Evaluator<'t> {
         container: &Rc<Place<'t>>,
         origin: &Origin,
     ) -> Result<Found<'t>> {
+        self.count(0, origin)?;
         match interpolation {
             Interpolation::Node(pieces) => {
                 let path = self.names(pieces, "", container, origin)?;
@@ -469,6 +472,13 @@ impl<'t> Evaluator<'t> {
 
 fn located(kind: ErrorKind, place: &Place<'_>, path: &str) -> ComposeError {
     ComposeError::at(kind, &place.node().origin).or_key(path)
+}
+
+fn text_length(value: &Value) -> usize {
+    match value {
+        Value::Str(text) => text.len(),
+        _ => 0,
+    }
 }
 
 /// `str(...)` of a found thing.

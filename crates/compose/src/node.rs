@@ -293,6 +293,25 @@ impl Node {
         found
     }
 
+    /// How many collections are nested in each other at most.
+    pub(crate) fn depth(&self) -> usize {
+        match &self.value {
+            Value::Map(map) => 1 + map.values().map(Node::depth).max().unwrap_or(0),
+            Value::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// How many values there are, this one included; long text counts for more.
+    pub(crate) fn size(&self) -> usize {
+        match &self.value {
+            Value::Map(map) => 1 + map.values().map(Node::size).sum::<usize>(),
+            Value::List(items) => 1 + items.iter().map(Node::size).sum::<usize>(),
+            Value::Str(text) => 1 + text.len() / 64,
+            _ => 1,
+        }
+    }
+
     /// Whether two trees hold the same values, whatever their places. `nan` equals itself here.
     pub fn same_value(&self, other: &Node) -> bool {
         match (&self.value, &other.value) {

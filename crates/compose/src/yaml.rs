@@ -14,9 +14,10 @@ use crate::node::{Key, Map, Node, Origin, Value};
 use crate::scalar;
 
 /// The most nested collections that are read. OmegaConf itself gives up at a few hundred.
-const MAX_DEPTH: usize = 128;
+const MAX_DEPTH: usize = 100;
 
-/// The most values that aliases may expand to, so that a few lines cannot fill the memory.
+/// The most values that a file may hold once its aliases are expanded, so that a few lines cannot fill the
+/// memory. Long text counts for more than one.
 const MAX_NODES: usize = 200_000;
 
 /// Reads one YAML document. An empty text is an empty mapping; the document has to be a mapping or a list.
@@ -135,11 +136,12 @@ impl<'t> Reader<'t> {
         if depth > MAX_DEPTH {
             return Err(ComposeError::at(ErrorKind::TooDeep { limit: MAX_DEPTH }, &origin));
         }
-        self.count(1, &origin)?;
         let before = self.nodes;
+        self.count(1, &origin)?;
         let (node, anchor) = match event {
             Event::Alias(anchor) => return self.alias(anchor, &origin),
             Event::Scalar(text, style, anchor, tag) => {
+                self.count(text.len() / 64, &origin)?;
                 (self.scalar(&text, style, tag.as_deref(), origin)?, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
@@ -156,7 +158,9 @@ impl<'t> Reader<'t> {
             }
         };
         if anchor != 0 {
-            let size = self.nodes - before + 1;
+            // The copy kept for later counts too, or nested anchors would multiply in silence.
+            let size = self.nodes - before;
+            self.count(size, &node.origin)?;
             self.anchors.insert(anchor, (node.clone(), size));
         }
         Ok(node)
