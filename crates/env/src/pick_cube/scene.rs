@@ -8,7 +8,7 @@ use glam::{Affine3A, DQuat, DVec3, Quat, Vec3};
 use super::settings::CameraName;
 use crate::panda::tabletop::CUBE_HALF;
 use crate::panda::{Arm, Pose};
-use crate::render::{Camera, Canvas, Model, Part, Placement, Shape, Skin};
+use crate::render::{Camera, Canvas, Detail, Model, Part, Placement, Shape, Skin};
 
 /// How near the cube must come to the goal, and the radius of the ball that shows it.
 pub(crate) const GOAL_RADIUS: f64 = 0.025;
@@ -28,7 +28,10 @@ const DARK: Skin = Skin::Plain(Vec3::new(0.20, 0.20, 0.22));
 const RED: Skin = Skin::Plain(Vec3::new(0.92, 0.06, 0.05));
 const GREEN: Skin = Skin::Marker(Vec3::new(0.05, 0.85, 0.12));
 
-static MODEL: LazyLock<Model> = LazyLock::new(|| Model::new(&parts()));
+static COARSE: LazyLock<Model> = LazyLock::new(|| Model::new(&parts(), Detail::COARSE));
+static FINE: LazyLock<Model> = LazyLock::new(|| Model::new(&parts(), Detail::FINE));
+/// Rows from which on a picture is drawn finely.
+const FINE_FROM: usize = 224;
 
 thread_local! {
     /// One set of buffers per thread: they are far larger than an environment.
@@ -48,7 +51,8 @@ impl Scene {
     /// Draws what `camera` sees, in `(height, width)` RGB pixels.
     pub(crate) fn draw(&self, camera: CameraName, size: (usize, usize), frame: &mut [u8]) {
         let (places, camera) = (self.places(), self.camera(camera));
-        CANVAS.with_borrow_mut(|canvas| canvas.draw(&MODEL, &places, &camera, size, frame));
+        let model = if size.0 < FINE_FROM { &COARSE } else { &FINE };
+        CANVAS.with_borrow_mut(|canvas| canvas.draw(model, &places, &camera, size, frame));
     }
 
     fn places(&self) -> [Placement; FRAMES] {

@@ -3,7 +3,7 @@
 use glam::{Affine3A, Vec3};
 
 use super::camera::Camera;
-use super::light::{KEY, SHADOW_SIZE, brightness, shadow_at, to_shadow};
+use super::light::{KEY, SHADOW_SIZE, along_shadow, brightness, shadow_at, to_shadow};
 use super::mesh::{Mesh, Model, Skin};
 use super::wood::grain;
 
@@ -33,6 +33,15 @@ pub(crate) struct Canvas {
     shadow: Vec<f32>,
     world: Vec<Vec3>,
     view: Vec<Vec3>,
+    row: Row,
+}
+
+/// Where the pixels of one row are in the world and on the shadow map. Columns of numbers, so that the
+/// compiler computes several at once.
+#[derive(Debug, Default)]
+struct Row {
+    world: [Vec<f32>; 3],
+    shadow: [Vec<f32>; 3],
 }
 
 /// A triangle that is visible, with what shading needs to know.
@@ -182,24 +191,60 @@ impl Canvas {
         any
     }
 
-    fn shade(&self, camera: &Camera, frame: &mut [u8]) {
+    fn shade(&mut self, camera: &Camera, frame: &mut [u8]) {
         let step = 1.0 / self.scale;
         let [half_width, half_height] = self.middle();
-        let pixels = self.visible.chunks_exact(self.width).zip(self.depth.chunks_exact(self.width));
-        for (row, (line, (visible, depth))) in frame.chunks_exact_mut(self.width * 3).zip(pixels).enumerate()
-        {
-            let left = camera.forward + camera.up * ((half_height - row as f32 - 0.5) * step);
-            for (column, pixel) in line.chunks_exact_mut(3).enumerate() {
-                let ray = left + camera.right * ((column as f32 + 0.5 - half_width) * step);
-                let colour = match self.seen.get(visible[column] as usize) {
-                    Some(facet) => facet.colour(camera.eye + ray * (1.0 / depth[column]), &self.shadow),
-                    None => background(camera.eye, ray),
+        for (number, line) in frame.chunks_exact_mut(self.width * 3).enumerate() {
+            let up = camera.up * ((half_height - number as f32 - 0.5) * step);
+            let ray = Ray {
+                eye: camera.eye,
+                first: camera.forward + up + camera.right * ((0.5 - half_width) * step),
+                step: camera.right * step,
+            };
+            let pixels = number * self.width..(number + 1) * self.width;
+            self.row.locate(&ray, &self.depth[pixels.clone()]);
+            let pixels = self.visible[pixels].iter().zip(line.chunks_exact_mut(3)).enumerate();
+            for (column, (visible, pixel)) in pixels {
+                let colour = match self.seen.get(*visible as usize) {
+                    Some(facet) => {
+                        let [world, shadow] = self.row.at(column);
+                        facet.colour(world, shadow, &self.shadow)
+                    }
+                    None => background(ray.eye, ray.first + ray.step * column as f32),
                 };
                 let bytes = (colour * 255.0 + 0.5).min(Vec3::splat(255.0));
                 pixel.copy_from_slice(&[bytes.x as i32 as u8, bytes.y as i32 as u8, bytes.z as i32 as u8]);
             }
         }
     }
+}
+
+/// The rays through one row of pixels: from `eye` along `first`, `first + step`, …
+struct Ray {
+    eye: Vec3,
+    first: Vec3,
+    step: Vec3,
+}
+
+impl Row {
+    /// Finds the places of a row from their (inverse) depths.
+    fn locate(&mut self, ray: &Ray, depth: &[f32]) {
+        let ways = [along_shadow(ray.first), along_shadow(ray.step), to_shadow(ray.eye)];
+        for axis in 0..3 {
+            spread(&mut self.world[axis], depth, [ray.first, ray.step, ray.eye].map(|way| way[axis]));
+            spread(&mut self.shadow[axis], depth, ways.map(|way| way[axis]));
+        }
+    }
+
+    fn at(&self, column: usize) -> [Vec3; 2] {
+        [&self.world, &self.shadow].map(|[x, y, z]| Vec3::new(x[column], y[column], z[column]))
+    }
+}
+
+/// One coordinate of the points `eye + (first + column * step) / depth`.
+fn spread(out: &mut Vec<f32>, depth: &[f32], [first, step, eye]: [f32; 3]) {
+    out.clear();
+    out.extend(depth.iter().enumerate().map(|(column, depth)| eye + (first + column as f32 * step) / depth));
 }
 
 impl Facet {
@@ -221,9 +266,11 @@ impl Facet {
         Self { skin, to_key: slope(KEY), to_top: slope(Vec3::Z) }
     }
 
-    fn colour(&self, point: Vec3, shadows: &[f32]) -> Vec3 {
+    /// The colour at a place in the world, which is also a place on the shadow map.
+    #[inline]
+    fn colour(&self, point: Vec3, on_map: Vec3, shadows: &[f32]) -> Vec3 {
         let (to_key, to_top) = (self.to_key.at(point), self.to_top.at(point));
-        let lit = || brightness(to_key, to_top, if to_key > 0.0 { shadow_at(shadows, point) } else { 1.0 });
+        let lit = || brightness(to_key, to_top, if to_key > 0.0 { shadow_at(shadows, on_map) } else { 1.0 });
         match self.skin {
             Skin::Plain(colour) => colour * lit(),
             Skin::Wood => WOOD * (grain(point.x, point.y) * lit()),
@@ -339,7 +386,7 @@ fn first_pixel(edge: f32, count: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mesh::{Part, Shape};
+    use super::super::mesh::{Detail, Part, Shape};
     use super::*;
 
     #[test]
@@ -370,7 +417,7 @@ mod tests {
             shape: Shape::Capsule { from: Vec3::X * x, to: Vec3::X * x, radius: 0.2 },
             skin: Skin::Plain(colour),
         };
-        let model = Model::new(&[ball(1.0, 0, Vec3::X), ball(2.0, 1, Vec3::Y)]);
+        let model = Model::new(&[ball(1.0, 0, Vec3::X), ball(2.0, 1, Vec3::Y)], Detail::COARSE);
         let camera = Camera::look_at(Vec3::ZERO, Vec3::X, 1.0);
         let mut canvas = Canvas::default();
         let mut draw = |places: [Placement; 2]| {

@@ -20,15 +20,17 @@ const BIAS: f32 = 0.014;
 
 /// From the world to the shadow map: pixels, pixels, height towards the light.
 pub(super) fn to_shadow(point: Vec3) -> Vec3 {
+    const MIDDLE: f32 = SHADOW_SIZE as f32 / 2.0;
+    along_shadow(point - SHADOW_CENTRE) + Vec3::new(MIDDLE, MIDDLE, 0.0)
+}
+
+/// A way through the world as a way over the shadow map.
+pub(super) fn along_shadow(way: Vec3) -> Vec3 {
     // Orthonormal axes with the light's direction last, the first two scaled to pixels.
     const SCALE: f32 = SHADOW_SIZE as f32 / SHADOW_METRES;
-    const MIDDLE: f32 = SHADOW_SIZE as f32 / 2.0;
-    const HALF_ROOT: f32 = std::f32::consts::FRAC_1_SQRT_2;
-    const SIXTH_ROOT: f32 = 0.408_248_3;
-    let from = point - SHADOW_CENTRE;
-    let across = (from.y - from.x) * HALF_ROOT;
-    let along = (from.x + from.y + 2.0 * from.z) * -SIXTH_ROOT;
-    Vec3::new(across * SCALE + MIDDLE, along * SCALE + MIDDLE, from.dot(KEY))
+    const HALF_ROOT: f32 = std::f32::consts::FRAC_1_SQRT_2 * SCALE;
+    const SIXTH_ROOT: f32 = 0.408_248_3 * SCALE;
+    Vec3::new((way.y - way.x) * HALF_ROOT, (way.x + way.y + 2.0 * way.z) * -SIXTH_ROOT, way.dot(KEY))
 }
 
 /// How bright a surface is that looks at the key light and upwards by so much; `shadow` is how much of the
@@ -38,20 +40,23 @@ pub(super) fn brightness(to_key: f32, to_top: f32, shadow: f32) -> f32 {
     AMBIENT + KEY_STRENGTH * key + TOP_STRENGTH * to_top.max(0.0)
 }
 
-/// How much of a point is in shadow: the share of four neighbouring map pixels that are higher.
-pub(super) fn shadow_at(map: &[f32], point: Vec3) -> f32 {
-    let seen = to_shadow(point);
-    let (x, y) = (seen.x - 0.5, seen.y - 0.5);
+/// How much of a place on the shadow map is in shadow: the share of four neighbouring pixels that are
+/// higher than it.
+#[inline]
+pub(super) fn shadow_at(map: &[f32], place: Vec3) -> f32 {
+    let (x, y) = (place.x - 0.5, place.y - 0.5);
     let last = (SHADOW_SIZE - 2) as f32;
     if !(x >= 0.0 && y >= 0.0 && x < last && y < last) {
         return 0.0;
     }
-    let (column, row) = (x as i32 as usize, y as i32 as usize);
+    let (column, row) = (x as i32, y as i32);
     let (right, down) = (x - column as f32, y - row as f32);
-    let at = row * SHADOW_SIZE + column;
-    let dark = |height: f32| if height > seen.z + BIAS { 1.0 } else { 0.0 };
-    let [a, b, c, d] = [at, at + 1, at + SHADOW_SIZE, at + SHADOW_SIZE + 1].map(|k| dark(map[k]));
-    (a * (1.0 - right) + b * right) * (1.0 - down) + (c * (1.0 - right) + d * right) * down
+    let at = row as usize * SHADOW_SIZE + column as usize;
+    let (upper, lower) = (&map[at..at + 2], &map[at + SHADOW_SIZE..at + SHADOW_SIZE + 2]);
+    let dark = |height: f32| if height > place.z + BIAS { 1.0 } else { 0.0 };
+    let (a, b, c, d) = (dark(upper[0]), dark(upper[1]), dark(lower[0]), dark(lower[1]));
+    let (above, below) = (a + (b - a) * right, c + (d - c) * right);
+    above + (below - above) * down
 }
 
 #[cfg(test)]

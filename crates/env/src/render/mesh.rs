@@ -4,10 +4,21 @@ use std::f32::consts::{PI, TAU};
 
 use glam::{Affine3A, Vec3};
 
-/// Sides of a round shape.
-const SIDES: usize = 16;
-/// Rings of half a ball.
-const RINGS: usize = 4;
+/// How finely round shapes are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Detail {
+    /// Sides of a round shape.
+    sides: usize,
+    /// Rings of half a ball.
+    rings: usize,
+}
+
+impl Detail {
+    /// Enough for small pictures: light is spread between corners, and edges are a pixel anyway.
+    pub(crate) const COARSE: Self = Self { sides: 12, rings: 2 };
+    /// For pictures in which people would see the corners.
+    pub(crate) const FINE: Self = Self { sides: 32, rings: 8 };
+}
 
 /// A solid in the frame of the part it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,13 +76,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(parts: &[Part]) -> Self {
-        Self { meshes: parts.iter().map(Mesh::new).collect() }
+    pub(crate) fn new(parts: &[Part], detail: Detail) -> Self {
+        Self { meshes: parts.iter().map(|part| Mesh::new(part, detail)).collect() }
     }
 }
 
 impl Mesh {
-    fn new(part: &Part) -> Self {
+    fn new(part: &Part, detail: Detail) -> Self {
         let mut mesh = Self {
             part: *part,
             points: Vec::new(),
@@ -81,8 +92,8 @@ impl Mesh {
             radius: 0.0,
         };
         match part.shape {
-            Shape::Capsule { from, to, radius } => mesh.add_capsule(from, to, radius),
-            Shape::Cylinder { from, to, radius } => mesh.add_cylinder(from, to, radius),
+            Shape::Capsule { from, to, radius } => mesh.add_capsule(from, to, radius, detail),
+            Shape::Cylinder { from, to, radius } => mesh.add_cylinder(from, to, radius, detail.sides),
             Shape::Box { centre, half, tilt } => mesh.add_box(centre, half, tilt),
         }
         let low = mesh.points.iter().copied().fold(Vec3::INFINITY, Vec3::min);
@@ -107,53 +118,53 @@ impl Mesh {
         }
     }
 
-    fn add_capsule(&mut self, from: Vec3, to: Vec3, radius: f32) {
+    fn add_capsule(&mut self, from: Vec3, to: Vec3, radius: f32, Detail { sides, rings }: Detail) {
         let axes = Affine3A::from_mat3(along(to - from));
-        let rings: Vec<(Vec3, f32)> = (0..=RINGS)
-            .map(|ring| (from, (ring as f32 / RINGS as f32 - 1.0) * PI / 2.0))
-            .chain((0..=RINGS).map(|ring| (to, ring as f32 / RINGS as f32 * PI / 2.0)))
+        let circles: Vec<(Vec3, f32)> = (0..=rings)
+            .map(|ring| (from, (ring as f32 / rings as f32 - 1.0) * PI / 2.0))
+            .chain((0..=rings).map(|ring| (to, ring as f32 / rings as f32 * PI / 2.0)))
             .collect();
-        for (centre, latitude) in &rings {
-            for side in 0..SIDES {
-                let (sin, cos) = (side as f32 / SIDES as f32 * TAU).sin_cos();
+        for (centre, latitude) in &circles {
+            for side in 0..sides {
+                let (sin, cos) = (side as f32 / sides as f32 * TAU).sin_cos();
                 let normal = Vec3::new(cos * latitude.cos(), sin * latitude.cos(), latitude.sin());
                 let normal = axes.transform_vector3(normal);
                 self.add(*centre + normal * radius, normal);
             }
         }
-        self.stitch(0, rings.len());
+        self.stitch(sides, circles.len());
     }
 
-    fn add_cylinder(&mut self, from: Vec3, to: Vec3, radius: f32) {
+    fn add_cylinder(&mut self, from: Vec3, to: Vec3, radius: f32, sides: usize) {
         let axes = along(to - from);
         let outward = |side: usize| {
-            let (sin, cos) = (side as f32 / SIDES as f32 * TAU).sin_cos();
+            let (sin, cos) = (side as f32 / sides as f32 * TAU).sin_cos();
             axes * Vec3::new(cos, sin, 0.0)
         };
         for centre in [from, to] {
-            for side in 0..SIDES {
+            for side in 0..sides {
                 self.add(centre + outward(side) * radius, outward(side));
             }
         }
-        self.stitch(0, 2);
+        self.stitch(sides, 2);
         for (centre, normal) in [(from, -axes.z_axis), (to, axes.z_axis)] {
             let middle = self.add(centre, normal);
-            for side in 0..SIDES {
+            for side in 0..sides {
                 self.add(centre + outward(side) * radius, normal);
             }
-            for side in 0..SIDES as u16 {
-                let (a, b) = (middle + 1 + side, middle + 1 + (side + 1) % SIDES as u16);
+            for side in 0..sides as u16 {
+                let (a, b) = (middle + 1 + side, middle + 1 + (side + 1) % sides as u16);
                 let corners = if centre == to { [middle, a, b] } else { [middle, b, a] };
                 self.triangles.push(Triangle { corners });
             }
         }
     }
 
-    /// Joins `rings` rings of points, the first of which starts at `first`.
-    fn stitch(&mut self, first: usize, rings: usize) {
-        for ring in 0..rings - 1 {
-            for side in 0..SIDES {
-                let at = |ring: usize, side: usize| (first + ring * SIDES + side % SIDES) as u16;
+    /// Joins the first `circles` circles of `sides` points each.
+    fn stitch(&mut self, sides: usize, circles: usize) {
+        for ring in 0..circles - 1 {
+            for side in 0..sides {
+                let at = |ring: usize, side: usize| (ring * sides + side % sides) as u16;
                 self.quad(at(ring, side), at(ring, side + 1), at(ring + 1, side + 1), at(ring + 1, side));
             }
         }
@@ -195,7 +206,7 @@ mod tests {
             Shape::Box { centre: from, half: Vec3::new(0.1, 0.2, 0.3), tilt: 0.4 },
         ];
         for shape in shapes {
-            let mesh = Mesh::new(&Part { frame: 0, shape, skin: Skin::Wood });
+            let mesh = Mesh::new(&Part { frame: 0, shape, skin: Skin::Wood }, Detail::COARSE);
             assert!(!mesh.triangles.is_empty());
             for triangle in &mesh.triangles {
                 let [a, b, c] = triangle.corners.map(|corner| mesh.points[corner as usize]);

@@ -12,4 +12,4 @@ mod wood;
 
 pub(crate) use camera::Camera;
 pub(crate) use canvas::{Canvas, Placement};
-pub(crate) use mesh::{Model, Part, Shape, Skin};
+pub(crate) use mesh::{Detail, Model, Part, Shape, Skin};

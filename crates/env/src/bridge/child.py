@@ -1,0 +1,769 @@
+"""The Python side of plaudit's bridge: makes environments, steps them, shows the result in shared memory.
+
+It runs in the user's interpreter (3.8 or later) and needs numpy and gymnasium (0.29 or later), nothing else.
+Standard input is a socket and standard output a memory file when it starts; both are taken over before any
+other code runs, so that `print` and `input` of an environment cannot disturb them.
+
+    in    u32 length, JSON          settings; later the layout of the shared memory
+    in    b"r" or b"s", then watch  reset or step; watch is 0 (no pictures), 1 (of ended episodes) or 2 (all)
+    out   b"k"                      done: the answer lies in shared memory
+    out   b"j", u32 length, JSON    what the environments are like
+    out   b"e", u32 length, JSON    what went wrong
+"""
+
+import difflib
+import importlib
+import importlib.util
+import json
+import mmap
+import os
+import signal
+import struct
+import sys
+import traceback
+
+ENDS, EVERYTHING = 1, 2
+TERMINATED, TRUNCATED = 1, 2
+SUCCESS = ("success", "is_success", "episode.success", "episode.is_success")
+SMALLEST_PICTURE = 32  # sides in pixels; smaller arrays of bytes are more likely codes than pictures
+
+
+class Refused(Exception):
+    """Something the user can put right, said in words."""
+
+
+# ---------------------------------------------------------------------------------------------------- link
+
+
+class Link:
+    """The socket and the memory file."""
+
+    def __init__(self):
+        self.socket, self.memory = os.dup(0), os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        # A worker that an environment forks must not keep the socket open after we are gone.
+        os.register_at_fork(after_in_child=lambda: os.close(self.socket))
+
+    def read(self, count):
+        parts = b""
+        while len(parts) < count:
+            part = os.read(self.socket, count - len(parts))
+            if not part:
+                raise EOFError
+            parts += part
+        return parts
+
+    def read_json(self):
+        return json.loads(self.read(struct.unpack("<I", self.read(4))[0]).decode())
+
+    def send(self, mark, message):
+        body = json.dumps(message).encode()
+        rest = memoryview(mark + struct.pack("<I", len(body)) + body)
+        while rest:
+            rest = rest[os.write(self.socket, rest) :]
+
+    def map(self, layout):
+        """Arrays by name, from `{name: [dtype, shape, offset]}`."""
+        shared = mmap.mmap(self.memory, os.fstat(self.memory).st_size)
+        count = lambda shape: int(np.prod(shape, dtype=np.int64))
+        return {
+            name: np.frombuffer(shared, dtype, count(shape), offset).reshape(shape)
+            for name, (dtype, shape, offset) in layout.items()
+        }
+
+
+def die_with_parent():
+    """Asks Linux to end this process when plaudit ends, however it ends."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    except Exception:
+        pass  # the closed socket tells us too, at the next wait
+
+
+def explain_crashes():
+    """Lets a crash, and a hang that plaudit asks about, tell where Python was."""
+    import faulthandler
+
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+
+# --------------------------------------------------------------------------------- numbers and observations
+
+
+def array(value):
+    """A numpy array of anything array-like, torch tensors on any device included."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    return np.asarray(value)
+
+
+def dig(tree, path):
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+def find(info, path):
+    """What lies at `path` in nested dictionaries, or None."""
+    for key in path:
+        if not isinstance(info, dict) or key not in info:
+            return None
+        info = info[key]
+    return info
+
+
+class Leaf:
+    """One array of an observation."""
+
+    def __init__(self, path, shape, dtype, choices=None, name=None):
+        self.path, self.shape, self.dtype, self.choices = path, shape, dtype, choices
+        self.name = name or ".".join(map(str, path))
+
+    def width(self):
+        return sum(n for _, n in self.choices) if self.choices else int(np.prod(self.shape, dtype=np.int64))
+
+    def picture(self, smallest):
+        """Height, width, channels and whether channels come first; None if this is no picture."""
+        if self.shape is None or self.dtype != np.uint8:
+            return None
+        shape = self.shape + (1,) if len(self.shape) == 2 and smallest == 1 else self.shape
+        for first, order in ((False, (0, 1, 2)), (True, (1, 2, 0))):
+            if len(shape) == 3 and shape[order[2]] in (1, 3, 4):
+                height, width, channels = (shape[axis] for axis in order)
+                if min(height, width) >= smallest:
+                    return height, width, channels, first
+        return None
+
+
+def leaves_of_space(space, path=()):
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return [leaf for key, part in space.spaces.items() for leaf in leaves_of_space(part, path + (key,))]
+    if isinstance(space, spaces.Tuple):
+        return [leaf for at, part in enumerate(space.spaces) for leaf in leaves_of_space(part, path + (at,))]
+    if isinstance(space, spaces.Discrete):
+        return [Leaf(path, (), np.dtype(int), [(int(space.start), int(space.n))])]
+    if isinstance(space, spaces.MultiDiscrete):
+        starts = np.asarray(getattr(space, "start", np.zeros_like(space.nvec))).flatten()
+        return [Leaf(path, space.shape, space.dtype, list(zip(starts.tolist(), space.nvec.flatten().tolist())))]
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        return [Leaf(path, tuple(space.shape), space.dtype)]
+    return [] if isinstance(space, spaces.Text) else [Leaf(path, None, None)]
+
+
+def leaves_of_example(seen, path=()):
+    if isinstance(seen, dict):
+        return [leaf for key, part in seen.items() for leaf in leaves_of_example(part, path + (key,))]
+    return [Leaf(path, array(seen).shape, array(seen).dtype)]
+
+
+def leaves_of_maniskill(seen):
+    """Cameras under their own names; no camera matrices, depths or segmentations among the states."""
+    leaves = []
+    for leaf in leaves_of_example(seen):
+        if leaf.path[:1] == ("sensor_data",):
+            if leaf.path[2:] == ("rgb",):
+                leaves.append(Leaf(leaf.path, leaf.shape, leaf.dtype, name=leaf.path[1]))
+        elif leaf.path[:1] != ("sensor_param",):
+            leaves.append(leaf)
+    return leaves
+
+
+def choose(leaves, settings):
+    """The leaves that make the state, and the leaves that are cameras with their shapes."""
+
+    def named(wanted):
+        chosen = [leaf for leaf in leaves if leaf.name == wanted or leaf.name.startswith(wanted + ".")]
+        if not chosen:
+            there = ", ".join(repr(leaf.name) for leaf in leaves)
+            raise Refused("there is no observation named %r; there are %s" % (wanted, there))
+        return chosen
+
+    if settings["cameras"] is None:
+        cameras = [(leaf, leaf.picture(SMALLEST_PICTURE)) for leaf in leaves]
+        cameras = [(leaf, shape) for leaf, shape in cameras if shape]
+    else:
+        cameras = [(leaf, leaf.picture(1)) for wanted in settings["cameras"] for leaf in named(wanted)]
+    pictures = [leaf for leaf, _ in cameras]
+    if settings["state"] is None:
+        state = [leaf for leaf in leaves if leaf not in pictures]
+    else:
+        state = [leaf for wanted in settings["state"] for leaf in named(wanted)]
+    for leaf, shape in cameras:
+        if shape is None:
+            raise Refused(
+                "observation %r has shape %s and type %s; a camera has bytes (uint8) in height x width x "
+                "channels" % (leaf.name, leaf.shape, leaf.dtype)
+            )
+    for leaf in state:
+        if leaf.shape is None or leaf.dtype.kind not in "biuf":
+            raise Refused("observation %r is no array of numbers; name the ones to use in `state`" % leaf.name)
+    return state, cameras
+
+
+class Shown:
+    """Where observations are written: a state row and pictures for every environment."""
+
+    def __init__(self, state, cameras, columns, frames):
+        rows, at, self.numbers, self.pictures = len(columns), 0, [], []
+        for leaf in state:
+            part = columns[:, at : at + leaf.width()]
+            self.numbers.append((leaf, part if leaf.choices else part.reshape((rows,) + leaf.shape)))
+            at += leaf.width()
+        for (leaf, shape), part in zip(cameras, frames):
+            part = part.transpose(0, 3, 1, 2) if shape[3] else part
+            self.pictures.append((leaf, part.reshape((rows,) + leaf.shape)))
+
+    def put(self, seen, row, pictures):
+        """Writes one environment's observation."""
+        for leaf, target in self.numbers:
+            self.write(leaf, target[row], array(dig(seen, leaf.path)), leaf.shape)
+        if pictures:
+            for leaf, target in self.pictures:
+                self.write(leaf, target[row], array(dig(seen, leaf.path)), leaf.shape)
+
+    def put_all(self, seen, rows, pictures):
+        """Writes the rows of a whole batch of observations; `rows` is None for all of them."""
+        for leaf, target in self.numbers + self.pictures if pictures else self.numbers:
+            value = array(dig(seen, leaf.path))
+            expected = (len(target),) + leaf.shape
+            if rows is None:
+                self.write(leaf, target, value, expected)
+                continue
+            if value.shape != expected:
+                self.write(leaf, target, value, expected)  # refuses it
+            for row in rows:
+                self.write(leaf, target[row], value[row], leaf.shape)
+
+    @staticmethod
+    def write(leaf, target, value, expected):
+        if value.shape != expected:
+            what = "observation %r" % leaf.name if leaf.name else "the observation"
+            raise Refused("%s has shape %s, but should have %s" % (what, value.shape, expected))
+        if leaf.choices is None:
+            target[...] = value
+            return
+        target[...] = 0
+        flat = value.reshape(target.shape[:-1] + (-1,))
+        at = 0
+        for place, (start, n) in enumerate(leaf.choices):
+            np.put_along_axis(target[..., at : at + n], flat[..., place : place + 1].astype(np.int64) - start, 1, -1)
+            at += n
+
+
+# ------------------------------------------------------------------------------------------------- actions
+
+
+def action_code(space):
+    """What to tell about a space of actions, and how to read rows of float32 as its members."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return {"discrete": int(space.n)}, lambda rows: rows[:, 0].astype(np.int64) + int(space.start)
+    if isinstance(space, (spaces.MultiDiscrete, spaces.MultiBinary)):
+        sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
+        start = np.asarray(getattr(space, "start", 0))
+        total = int(np.prod(sizes.astype(object)))
+
+        def unravel(rows):
+            parts = np.unravel_index(rows[:, 0].astype(np.int64), sizes.flatten())
+            return (np.stack(parts, -1).reshape((-1,) + sizes.shape) + start).astype(space.dtype)
+
+        return {"discrete": total}, unravel
+    if isinstance(space, spaces.Box):
+        whole = np.issubdtype(space.dtype, np.integer)
+
+        def shape(rows):
+            rows = np.rint(rows) if whole else rows
+            return rows.reshape((-1,) + space.shape).astype(space.dtype)
+
+        bounds = [[float(x) if np.isfinite(x) else None for x in b.flatten()] for b in (space.low, space.high)]
+        return {"low": bounds[0], "high": bounds[1]}, shape
+    raise Refused("actions of %s cannot be written as one number or a row of numbers; wrap the environment" % space)
+
+
+# ---------------------------------------------------------------------------------------------- environments
+
+
+class Rows:
+    """Separate environments, stepped one after the other and reset with a seed for every episode."""
+
+    def __init__(self, envs, leaves, settings):
+        self.envs, self.settings, self.leaves = envs, settings, leaves
+        self.action_space = envs[0].action_space
+
+    def about(self):
+        return self.envs[0]
+
+    def example_frame(self):
+        self.envs[0].reset(seed=0)
+        return array(self.envs[0].render())
+
+    def join(self, board):
+        self.board = board
+
+    def reset(self, watch):
+        for row, env in enumerate(self.envs):
+            self.show(row, env.reset(seed=int(self.board.seeds[row]))[0], self.board.now, watch == EVERYTHING)
+
+    def step(self, actions, watch):
+        board, ignore = self.board, self.settings["ignore_terminations"]
+        for row, env in enumerate(self.envs):
+            seen, reward, terminated, truncated, info = env.step(actions[row])
+            ended = board.note(row, reward, terminated and not ignore, truncated, info)
+            if ended:
+                self.show(row, seen, board.last, watch != 0)
+                seen = env.reset(seed=board.next_seed(row))[0]
+            self.show(row, seen, board.now, watch == EVERYTHING)
+
+    def show(self, row, seen, shown, pictures):
+        shown.put(seen, row, pictures)
+        if pictures and self.settings["render"]:
+            self.board.frame(shown, row, self.envs[row].render())
+
+    def close(self):
+        for env in self.envs:
+            env.close()
+
+
+class Together:
+    """One batched environment. Subclasses know how its ended rows get to their next episode."""
+
+    def __init__(self, env, leaves, settings):
+        self.env, self.leaves, self.settings = env, leaves, settings
+        self.count = settings["num_envs"]
+
+    def about(self):
+        return self.env
+
+    def example_frame(self):
+        self.env.reset(seed=0)
+        return array(self.env.render()[0])
+
+    def join(self, board):
+        self.board = board
+
+    def reset(self, watch):
+        self.show(self.reset_all(), None, self.board.now, watch == EVERYTHING)
+
+    def step(self, actions, watch):
+        seen, reward, terminated, truncated, info = self.env.step(actions)
+        board, column = self.board, self.column
+        board.reward[:] = column(reward, "reward")
+        truncated = column(truncated, "truncated").astype(bool)
+        terminated = column(terminated, "terminated").astype(bool) & (not self.settings["ignore_terminations"])
+        board.end[:] = terminated * TERMINATED + truncated * TRUNCATED
+        board.success[:] = self.truth(info, board.success_paths, 0)
+        for path, facts in zip(board.fact_paths, board.facts):
+            facts[:] = self.truth(info, [path], np.nan)
+        ended = np.flatnonzero(board.end)
+        self.finish(seen, info, ended, watch)
+
+    def finish(self, seen, info, ended, watch):
+        """Shows what follows, after the ended rows have been reset by hand."""
+        if len(ended):
+            self.show(seen, ended, self.board.last, watch != 0)
+            seen = self.reset_some(ended, seen)
+        self.show(seen, None, self.board.now, watch == EVERYTHING)
+
+    def show(self, seen, rows, shown, pictures):
+        shown.put_all(seen, rows, pictures)
+        if pictures and self.settings["render"]:
+            frames = self.env.render()
+            for row in range(self.count) if rows is None else rows:
+                self.board.frame(shown, row, frames[row])
+
+    def column(self, value, what):
+        value = array(value)
+        if value.shape not in ((), (self.count,)):
+            raise Refused("%s has shape %s, but should have (%d,)" % (what, value.shape, self.count))
+        return value
+
+    def truth(self, info, paths, otherwise):
+        for path in paths:
+            value = find(info, path)
+            if value is not None:
+                return self.column(value, ".".join(path)).astype(np.float32)
+        return otherwise
+
+    def seed_list(self):
+        return [int(seed) for seed in self.board.seeds]
+
+    def close(self):
+        self.env.close()
+
+
+class MaskedVector(Together):
+    """A vector environment whose rows can be reset one by one (Gymnasium's automatic reset switched off)."""
+
+    def reset_all(self):
+        return self.env.reset(seed=self.seed_list())[0]
+
+    def reset_some(self, ended, seen):
+        mask = np.zeros(self.count, dtype=bool)
+        mask[ended] = True
+        seeds = [self.board.next_seed(row) if mask[row] else None for row in range(self.count)]
+        return self.env.reset(seed=seeds, options={"reset_mask": mask})[0]
+
+
+class SameStepVector(MaskedVector):
+    """A vector environment that resets ended rows within the step; the end is found in `info`."""
+
+    def finish(self, seen, info, ended, watch):
+        board = self.board
+        final_info = info.get("final_info")
+        final = info.get("final_obs", info.get("final_observation"))
+        for row in ended:
+            board.last.put(final[row], row, watch != 0)
+            told = final_info
+            if isinstance(final_info, np.ndarray):  # Gymnasium before 1.0: one dictionary per row
+                told, pick = final_info[row], lambda value: value
+            else:
+                pick = lambda value: array(value)[row]
+            board.note_truths(row, told, pick)
+            if watch != 0 and self.settings["render"]:
+                # The old episode's picture is gone; the one drawn next is better than none.
+                board.frame(board.last, row, self.env.render()[row])
+        self.show(seen, None, board.now, watch == EVERYTHING)
+
+
+class NextStepVector(MaskedVector):
+    """A vector environment that resets ended rows during their next step, which takes no action.
+
+    The end is told one step late, together with the reset: the episode gets a last step that changes nothing
+    and pays nothing. So each step still shows the next episode's first observation, and learning is right.
+    """
+
+    def reset_all(self):
+        self.waiting = np.zeros(self.count, dtype=np.uint8)
+        self.solved = np.zeros(self.count, dtype=bool)
+        return super().reset_all()
+
+    def finish(self, seen, info, ended, watch):
+        board = self.board
+        end, success = board.end.copy(), board.success.copy()
+        board.success[:] = np.where(self.waiting != 0, self.solved, success)
+        board.end[:] = self.waiting
+        self.waiting, self.solved = end, success
+        if len(ended):
+            self.show(seen, ended, board.last, watch != 0)
+        self.show(seen, None, board.now, watch == EVERYTHING)
+
+
+class ManiSkill(Together):
+    """A batch of ManiSkill environments on a GPU.
+
+    ManiSkill draws what is random for all rows of a reset from the first seed, so rows get an episode of
+    their own only if they are reset one by one.
+    """
+
+    def reset_all(self):
+        if not self.settings["seed_every_episode"]:
+            seen = self.env.reset(seed=self.seed_list())[0]
+            show_hidden(self.env, self.settings)
+            return seen
+        for row, seed in enumerate(self.seed_list()):
+            seen = self.reset_rows([row], [seed])
+        return seen
+
+    def reset_some(self, ended, seen):
+        if not self.settings["seed_every_episode"]:
+            return self.reset_rows(ended.tolist(), None)
+        for row in ended.tolist():
+            seen = self.reset_rows([row], [self.board.next_seed(row)])
+        return seen
+
+    def reset_rows(self, rows, seeds):
+        import torch
+
+        rows = torch.tensor(rows, device=self.env.unwrapped.device)
+        seen = self.env.reset(seed=seeds, options={"env_idx": rows})[0]
+        show_hidden(self.env, self.settings)
+        return seen
+
+
+class Unbatched:
+    """A ManiSkill environment with one row, as a plain Gymnasium environment."""
+
+    def __init__(self, env, settings):
+        self.env, self.settings, self.unwrapped = env, settings, env.unwrapped
+        self.action_space = getattr(env.unwrapped, "single_action_space", env.action_space)
+
+    def reset(self, seed=None):
+        seen, info = self.env.reset(seed=seed)
+        show_hidden(self.env, self.settings)
+        return first(seen), first(info)
+
+    def step(self, action):
+        return tuple(first(part) for part in self.env.step(action))
+
+    def render(self):
+        return first(self.env.render())
+
+    def close(self):
+        self.env.close()
+
+
+def first(tree):
+    """Row 0 of everything batched."""
+    if isinstance(tree, dict):
+        return {key: first(part) for key, part in tree.items()}
+    if hasattr(tree, "detach") or isinstance(tree, np.ndarray):
+        tree = array(tree)
+        return tree[0] if tree.ndim else tree[()]
+    return tree
+
+
+def show_hidden(env, settings):
+    """Shows cameras what ManiSkill hides from them, such as the goal."""
+    hidden = getattr(env.unwrapped, "_hidden_objects", None)
+    if settings["show_hidden"] and hidden:
+        for thing in hidden:
+            thing.show_visual()
+        hidden.clear()
+
+
+# ------------------------------------------------------------------------------------------------- making
+
+
+def make(settings):
+    for name in settings["import"]:
+        bring_in(name)
+    arguments = dict(settings["kwargs"])
+    if settings["max_episode_steps"] is not None:
+        arguments["max_episode_steps"] = settings["max_episode_steps"]
+    if settings["render"]:
+        arguments.setdefault("render_mode", "rgb_array")
+    build = {"rows": make_rows, "vector": make_vector, "async": make_vector, "maniskill": make_maniskill}
+    return build[settings["way"]](settings, arguments)
+
+
+def bring_in(name):
+    """Imports a module by its name, or by its path when the name ends in `.py`."""
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    stem = os.path.splitext(os.path.basename(name))[0]
+    spec = importlib.util.spec_from_file_location(stem, name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    spec.loader.exec_module(module)
+
+
+def make_rows(settings, arguments):
+    import gymnasium
+
+    envs = [gymnasium.make(settings["id"], **arguments) for _ in range(settings["num_envs"])]
+    return Rows(envs, leaves_of_space(envs[0].observation_space), settings)
+
+
+def make_vector(settings, arguments):
+    import gymnasium
+
+    mode, resets = {}, getattr(gymnasium.vector, "AutoresetMode", None)
+    if settings["way"] == "async":
+        mode = {"vectorization_mode": "async"}
+        if resets:
+            mode["vector_kwargs"] = {"autoreset_mode": resets.DISABLED}
+    env = gymnasium.make_vec(settings["id"], num_envs=settings["num_envs"], **mode, **arguments)
+    old = int(gymnasium.__version__.split(".")[0]) < 1
+    how = env.metadata.get("autoreset_mode", "SameStep" if old else "NextStep")
+    how = getattr(how, "value", how)
+    ways = {"Disabled": MaskedVector, "SameStep": SameStepVector, "NextStep": NextStepVector}
+    if how not in ways:
+        raise Refused("its vector environment says autoreset_mode %r; known are %s" % (how, ", ".join(ways)))
+    if settings["ignore_terminations"]:
+        raise Refused("a vector environment resets by itself, so terminations cannot be ignored; use `rows`")
+    batch = ways[how](env, leaves_of_space(env.single_observation_space), settings)
+    batch.action_space = env.single_action_space
+    return batch
+
+
+def make_maniskill(settings, arguments):
+    import gymnasium
+    import mani_skill.envs  # registers the tasks
+
+    count, backend = settings["num_envs"], str(arguments.get("sim_backend", "auto"))
+    if count == 1 or "cpu" in backend:  # a simulation on the CPU has one row
+        make_one = lambda: gymnasium.make(settings["id"], num_envs=1, **arguments)
+        envs = [Unbatched(make_one(), settings) for _ in range(count)]
+        for env in envs:
+            show_hidden(env, settings)
+        return Rows(envs, leaves_of_maniskill(envs[0].reset(seed=0)[0]), settings)
+    env = gymnasium.make(settings["id"], num_envs=count, **arguments)
+    show_hidden(env, settings)
+    batch = ManiSkill(env, leaves_of_maniskill(first(env.reset(seed=0)[0])), settings)
+    batch.action_space = env.unwrapped.single_action_space
+    return batch
+
+
+def time_limit(env):
+    """Steps after which the outermost clock truncates."""
+    while env is not None:
+        limit = getattr(env, "_max_episode_steps", None)
+        if isinstance(limit, int):
+            return limit
+        env = getattr(env, "env", None) or getattr(env, "envs", [None])[0]
+    return None
+
+
+def hello(batch, state, cameras, actions):
+    env = batch.about()
+    metadata = getattr(env.unwrapped, "metadata", None) or {}
+    spec = getattr(env.unwrapped, "spec", None)
+    limit = time_limit(env)
+    rate = getattr(env.unwrapped, "control_freq", None) or metadata.get("render_fps")
+    frames = [(leaf.name or "image", shape[:3]) for leaf, shape in cameras]
+    if batch.settings["render"]:
+        frame = batch.example_frame()
+        if frame.ndim != 3 or frame.dtype != np.uint8:
+            raise Refused("render() gives %s of %s, not a picture" % (frame.dtype, frame.shape))
+        frames.append((batch.settings["render"], frame.shape))
+    return {
+        "state_width": sum(leaf.width() for leaf in state),
+        "cameras": [dict(zip(("name", "height", "width", "channels"), (n,) + tuple(s))) for n, s in frames],
+        "actions": actions,
+        "max_episode_steps": limit if limit is not None else getattr(spec, "max_episode_steps", None),
+        "control_hz": float(rate) if rate else None,
+    }
+
+
+class Board:
+    """The arrays both sides see."""
+
+    def __init__(self, arrays, batch, state, cameras):
+        settings = batch.settings
+        frames = lambda prefix: [arrays["%s_camera_%d" % (prefix, k)] for k in range(settings["frames"])]
+        self.actions, self.seeds, self.reward = arrays["actions"], arrays["seeds"], arrays["reward"]
+        self.end, self.success, self.facts = arrays["end"], arrays["success"], arrays["facts"]
+        self.now = Shown(state, cameras, arrays["now_state"], frames("now"))
+        self.last = Shown(state, cameras, arrays["last_state"], frames("last"))
+        self.now.rendered, self.last.rendered = ((frames(which) or [None])[-1] for which in ("now", "last"))
+        self.seed_every_episode = settings["seed_every_episode"]
+        names = [settings["success"]] if settings["success"] else SUCCESS
+        self.success_paths = [name.split(".") for name in names]
+        self.fact_paths = [name.split(".") for name in settings["facts"]]
+
+    def next_seed(self, row):
+        return int(self.seeds[row]) if self.seed_every_episode else None
+
+    def note(self, row, reward, terminated, truncated, info):
+        """Writes what one environment's step did, and says whether its episode ended."""
+        self.reward[row] = float(reward)
+        end = (TERMINATED if terminated else 0) + (TRUNCATED if truncated else 0)
+        self.end[row] = end
+        self.success[row] = False
+        self.facts[:, row] = np.nan
+        if info:
+            self.note_truths(row, info, lambda value: value)
+        return end != 0
+
+    def note_truths(self, row, info, pick):
+        for path in self.success_paths:
+            value = find(info, path)
+            if value is not None:
+                self.success[row] = bool(pick(value))
+                break
+        for at, path in enumerate(self.fact_paths):
+            value = find(info, path)
+            if value is not None:
+                self.facts[at, row] = float(pick(value))
+
+    def frame(self, shown, row, picture):
+        target, picture = shown.rendered[row], array(picture)
+        if picture.shape != target.shape or picture.dtype != np.uint8:
+            raise Refused("render() gave %s of %s, before that %s" % (picture.dtype, picture.shape, target.shape))
+        target[...] = picture
+
+
+# --------------------------------------------------------------------------------------------------- errors
+
+
+def nearest(name):
+    """Registered ids that look like `name`."""
+    import gymnasium
+
+    name = name.split(":")[-1]
+    by_lower = {known.lower(): known for known in gymnasium.registry}
+    return [by_lower[known] for known in difflib.get_close_matches(name.lower(), by_lower, 3, 0.6)]
+
+
+def describe(error, settings):
+    told = {"kind": "raised", "error": ("%s: %s" % (type(error).__name__, error)).strip(), "traceback": ""}
+    if isinstance(error, Refused):
+        return dict(told, kind="refused", error=str(error))
+    told["traceback"] = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:]
+    own = ("numpy", "gymnasium", "mani_skill")
+    if isinstance(error, ModuleNotFoundError) and error.name in own:
+        return dict(told, kind="no_module", module=error.name, executable=sys.executable)
+    try:
+        import gymnasium
+
+        if isinstance(error, gymnasium.error.UnregisteredEnv):
+            return dict(told, kind="unknown_id", error=str(error), nearest=nearest(settings["id"]))
+    except Exception:
+        pass
+    return told
+
+
+# ----------------------------------------------------------------------------------------------------- loop
+
+
+def start(link, settings):
+    import gymnasium  # first of all, so that its absence is what is told
+
+    batch = make(settings)
+    state, cameras = choose(batch.leaves, settings)
+    actions, decode = action_code(batch.action_space)
+    about = hello(batch, state, cameras, actions)
+    settings["frames"] = len(about["cameras"])
+    link.send(b"j", about)
+    batch.join(Board(link.map(link.read_json()), batch, state, cameras))
+    os.write(link.socket, b"k")
+    return batch, decode
+
+
+def serve(link, settings, batch, decode):
+    actions, socket = batch.board.actions, link.socket
+    while True:
+        order = os.read(socket, 2)
+        if len(order) < 2:
+            break
+        try:
+            if order[0] == 115:  # b"s"
+                batch.step(decode(actions), order[1])
+            else:
+                batch.reset(order[1])
+            os.write(socket, b"k")
+        except Exception as error:
+            link.send(b"e", describe(error, settings))
+    batch.close()
+
+
+def main():
+    global np
+    link = Link()
+    die_with_parent()
+    explain_crashes()
+    settings = link.read_json()
+    try:
+        import numpy as np
+
+        batch, decode = start(link, settings)
+    except EOFError:
+        return
+    except Exception as error:
+        link.send(b"e", describe(error, settings))
+        return
+    try:
+        serve(link, settings, batch, decode)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+main()
