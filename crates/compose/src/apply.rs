@@ -74,31 +74,24 @@ fn delete(tree: &mut Node, change: &Override, sources: &dyn Sources) -> Result<(
     }
     // Hydra cuts at the last dot, and looks the parent up through interpolations.
     let (above, last) = change.key.rsplit_once('.').unwrap_or(("", &change.key));
-    let mut path = Vec::new();
-    if !above.is_empty() {
-        let Some(found) = container_path(tree, &split_path(above)) else {
-            return refuse("its parent is not a mapping of this file".to_owned());
-        };
-        path = found;
-    }
+    let Some(path) = container_path(tree, above, sources)? else {
+        return refuse("its parent is not a part of the configuration".to_owned());
+    };
     match node_at(tree, &path).map(|node| &mut node.value) {
         Some(Value::Map(map)) => {
-            map.shift_remove(&Key::Str(last.to_owned()));
+            map.shift_remove(&Key::from(last));
             Ok(())
         }
         _ => refuse("only keys of mappings can be deleted".to_owned()),
     }
 }
 
-/// The steps as keys, if each leads to a container.
-fn container_path(tree: &Node, steps: &[String]) -> Option<Vec<Key>> {
-    let mut node = tree;
-    let mut path = Vec::with_capacity(steps.len());
-    for step in steps {
-        path.push(step_key(node, step)?);
-        node = node.child(step).filter(|child| child.is_container())?;
-    }
-    Some(path)
+/// The keys that lead to what a path means, interpolations followed.
+fn container_path(tree: &Node, path: &str, sources: &dyn Sources) -> Result<Option<Vec<Key>>> {
+    Ok(match Evaluator::new(tree, sources, None).at_root(path)? {
+        Selected::Found(Found::Place(place)) => place.keys(),
+        _ => None,
+    })
 }
 
 fn step_key(container: &Node, step: &str) -> Option<Key> {

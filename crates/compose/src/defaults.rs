@@ -229,7 +229,7 @@ impl Entry {
 /// Reads a defaults list as it stands in a file.
 pub(crate) fn read_list(list: &Node) -> Result<Vec<Entry>> {
     let Some(items) = list.as_list() else {
-        return Err(bad(format!("`defaults` must be a list, found a {}", list.kind()), &list.origin));
+        return Err(bad(format!("`defaults` must be a list, found {}", list.value.a_kind()), &list.origin));
     };
     items.iter().map(read_entry).collect()
 }
@@ -249,7 +249,7 @@ fn read_entry(item: &Node) -> Result<Entry> {
         }
         Value::Map(_) => read_group(item),
         other => {
-            let reason = format!("an entry is a string or a `group: name`, found a {}", other.kind());
+            let reason = format!("an entry is a string or a `group: name`, found {}", other.a_kind());
             Err(bad(reason, &item.origin))
         }
     }
@@ -288,7 +288,7 @@ fn read_group(item: &Node) -> Result<Entry> {
 
 fn read_choice(value: &Node) -> Result<Choice> {
     let unsupported = |node: &Node| {
-        let reason = format!("a choice is a name, a list of names or null, found a {}", node.kind());
+        let reason = format!("a choice is a name, a list of names or null, found {}", node.value.a_kind());
         bad(reason, &node.origin)
     };
     match &value.value {

@@ -40,7 +40,7 @@ pub enum ErrorKind {
         message: String,
     },
     /// A configuration file holds something else than a mapping.
-    #[error("expected a mapping at the top of the file, found a {found}")]
+    #[error("expected a mapping at the top of the file, found {found}")]
     NotAMapping {
         /// What was there.
         found: String,
@@ -54,7 +54,7 @@ pub enum ErrorKind {
         first: Origin,
     },
     /// A key is neither text nor a number nor a boolean.
-    #[error("a {found} cannot be a key")]
+    #[error("{found} cannot be a key")]
     BadKey {
         /// What was used as a key.
         found: String,
@@ -259,7 +259,7 @@ pub enum ErrorKind {
         reason: String,
     },
     /// Two values that cannot be merged.
-    #[error("cannot merge a {new} into a {old}")]
+    #[error("cannot merge {new} into {old}")]
     Merge {
         /// The kind that was there.
         old: String,

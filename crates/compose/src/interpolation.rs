@@ -83,6 +83,18 @@ impl<'t> Place<'t> {
         Some(Rc::new(Place { node, parent: Some(self.clone()), step }))
     }
 
+    /// The keys from the root, unless a resolver made this node.
+    pub(crate) fn keys(&self) -> Option<Vec<Key>> {
+        let Some(parent) = &self.parent else { return Some(Vec::new()) };
+        let mut keys = parent.keys()?;
+        keys.push(match (&self.node, &parent.node().value) {
+            (NodeRef::Made(_), _) => return None,
+            (_, Value::List(_)) => Key::Int(self.step.parse().ok()?),
+            _ => Key::Str(self.step.clone()),
+        });
+        Some(keys)
+    }
+
     /// The dotted path from the root.
     pub(crate) fn path(&self) -> String {
         let Some(parent) = &self.parent else { return String::new() };

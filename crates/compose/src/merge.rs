@@ -51,7 +51,8 @@ impl<'s> Merger<'s> {
             }
             (Value::Map(_), Value::Map(entries)) => self.map(root, path, entries),
             (old, new_value) => {
-                let kind = ErrorKind::Merge { old: old.kind().to_owned(), new: new_value.kind().to_owned() };
+                let kind =
+                    ErrorKind::Merge { old: old.a_kind().to_owned(), new: new_value.a_kind().to_owned() };
                 Err(ComposeError::at(kind, &new.origin).or_key(shown(path)))
             }
         }

@@ -168,6 +168,19 @@ impl Value {
             Value::Map(_) => "mapping",
         }
     }
+
+    /// The kind with its article, for the middle of a sentence: `an integer`, `null`.
+    pub fn a_kind(&self) -> &'static str {
+        match self {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Int(_) => "an integer",
+            Value::Float(_) => "a float",
+            Value::Str(_) => "a string",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a mapping",
+        }
+    }
 }
 
 impl Node {

@@ -132,7 +132,7 @@ impl<'t> Call<'_, 't> {
     fn key(&self, arguments: &[Found<'t>]) -> Result<String> {
         match arguments.first().map(|argument| self.value(argument)) {
             Some(Value::Str(text)) => Ok(text),
-            Some(other) => self.fail(format!("takes a string first, got a {}", other.kind())),
+            Some(other) => self.fail(format!("takes a string first, got {}", other.a_kind())),
             None => self.fail("takes a string first, got nothing"),
         }
     }
@@ -181,7 +181,7 @@ impl<'t> Call<'_, 't> {
                     found => Ok(found),
                 }
             }
-            other => self.fail(format!("takes a string or null, got a {}", other.kind())),
+            other => self.fail(format!("takes a string or null, got {}", other.a_kind())),
         }
     }
 
@@ -192,7 +192,7 @@ impl<'t> Call<'_, 't> {
             Value::Null => return Ok(Found::Plain(Value::Null)),
             Value::Str(text) => yaml::parse_created(&text, self.origin)?,
             value @ (Value::Map(_) | Value::List(_)) => Node::new(value, self.origin.clone()),
-            other => return self.fail(format!("takes a mapping, a list or YAML, got a {}", other.kind())),
+            other => return self.fail(format!("takes a mapping, a list or YAML, got {}", other.a_kind())),
         };
         Ok(Found::Place(Place::made(node, self.container)))
     }
@@ -212,10 +212,10 @@ impl<'t> Call<'_, 't> {
         match self.lookup(&key, true)? {
             Selected::Found(Found::Place(place)) => match &place.node().value {
                 Value::Map(map) => Ok((key, map.keys().cloned().collect())),
-                other => self.fail(format!("takes the path of a mapping, `{key}` is a {}", other.kind())),
+                other => self.fail(format!("takes the path of a mapping, `{key}` is {}", other.a_kind())),
             },
             Selected::Found(Found::Plain(value)) => {
-                self.fail(format!("takes the path of a mapping, `{key}` is a {}", value.kind()))
+                self.fail(format!("takes the path of a mapping, `{key}` is {}", value.a_kind()))
             }
             _ => self.fail(format!("key not found: `{key}`")),
         }

@@ -44,7 +44,7 @@ fn primary(
 ) -> Result<Option<Node>> {
     let Some(config) = repository.load(&request.config_name)? else { return Ok(None) };
     if config.tree.as_map().is_none() {
-        let kind = ErrorKind::NotAMapping { found: config.tree.kind().to_owned() };
+        let kind = ErrorKind::NotAMapping { found: config.tree.value.a_kind().to_owned() };
         return Err(ComposeError::at(kind, &config.tree.origin));
     }
     let Some(origin) = config.tree.get("hydra.searchpath").map(|node| node.origin.clone()) else {
@@ -62,14 +62,14 @@ fn read(value: Node) -> Result<Vec<String>> {
         ComposeError::at(ErrorKind::SearchPath { reason }, origin).or_key("hydra.searchpath")
     };
     let Value::List(items) = value.value else {
-        return Err(refuse(format!("it must be a list, found a {}", value.value.kind()), &value.origin));
+        return Err(refuse(format!("it must be a list, found {}", value.value.a_kind()), &value.origin));
     };
     items.iter().map(|item| directory(item).map_err(|reason| refuse(reason, &item.origin))).collect()
 }
 
 fn directory(item: &Node) -> std::result::Result<String, String> {
     let Some(text) = item.as_str() else {
-        return Err(format!("it must be a list of strings, found a {}", item.kind()));
+        return Err(format!("it must be a list of strings, found {}", item.value.a_kind()));
     };
     match text.split_once("://") {
         None => Ok(text.to_owned()),

@@ -453,7 +453,7 @@ impl<'r, 's> Expander<'r, 's> {
             match value {
                 Value::Str(text) => Ok(text),
                 other => {
-                    let reason = format!("`{text}` gives a {}, and a name is needed", other.kind());
+                    let reason = format!("`{text}` gives {}, and a name is needed", other.a_kind());
                     Err(ComposeError::at(ErrorKind::BadDefaults { reason }, &origin))
                 }
             }

@@ -47,7 +47,7 @@ pub(crate) fn parse_created(text: &str, origin: &Origin) -> Result<Node> {
         }
         container @ (Value::List(_) | Value::Map(_)) => container,
         other => {
-            let kind = ErrorKind::NotAMapping { found: other.kind().to_owned() };
+            let kind = ErrorKind::NotAMapping { found: other.a_kind().to_owned() };
             return Err(ComposeError::at(kind, origin));
         }
     };
@@ -105,7 +105,7 @@ impl<'t> Reader<'t> {
             Some(node) if node.is_null() => Ok(Node::empty_map(start)),
             Some(node) if node.is_container() => Ok(node),
             Some(node) => {
-                let kind = ErrorKind::NotAMapping { found: node.kind().to_owned() };
+                let kind = ErrorKind::NotAMapping { found: node.value.a_kind().to_owned() };
                 Err(ComposeError::at(kind, &node.origin))
             }
         }
@@ -273,7 +273,7 @@ impl<'t> Reader<'t> {
 }
 
 fn bad_merge(node: &Node) -> ComposeError {
-    let message = format!("`<<` takes a mapping or a list of mappings, found a {}", node.kind());
+    let message = format!("`<<` takes a mapping or a list of mappings, found {}", node.value.a_kind());
     ComposeError::at(ErrorKind::Syntax { message }, &node.origin)
 }
 
@@ -298,7 +298,7 @@ fn key_of(node: Node) -> Result<Key> {
         Value::Bool(flag) => Ok(Key::Bool(flag)),
         Value::Float(number) => Ok(Key::Float(number.to_bits())),
         other => {
-            let kind = ErrorKind::BadKey { found: other.kind().to_owned() };
+            let kind = ErrorKind::BadKey { found: other.a_kind().to_owned() };
             Err(ComposeError::at(kind, &node.origin))
         }
     }

@@ -57,7 +57,7 @@ fn class(kind: &ErrorKind) -> &'static str {
         ErrorKind::UnknownResolver { .. } => "unknown-resolver",
         ErrorKind::InterpolationToMissing { .. } => "interpolation-to-missing",
         ErrorKind::InterpolationKey { .. } => "interpolation-key",
-        ErrorKind::BadKey { found } if found == "list" || found == "mapping" => "yaml",
+        ErrorKind::BadKey { found } if found == "a list" || found == "a mapping" => "yaml",
         ErrorKind::Syntax { .. } | ErrorKind::BadScalar { .. } | ErrorKind::DuplicateKey { .. } => "yaml",
         _ => "other",
     }
