@@ -32,6 +32,10 @@ pub enum Kind {
     Choice(Vec<(&'static str, String)>),
     /// A block of its own.
     Block(BlockDoc),
+    /// A list of such things.
+    List(Box<Kind>),
+    /// Such things by names of the user's choice.
+    Names(Box<Kind>),
 }
 
 /// The documentation of a block.
@@ -94,11 +98,7 @@ impl<T: Setting> Setting for Vec<T> {
         written.into_iter().map(T::resolve).collect()
     }
     fn kind() -> Kind {
-        match T::kind() {
-            Kind::Plain(name) => Kind::Plain(format!("list of {name}")),
-            Kind::Choice(words) => Kind::Plain(format!("list of {}", quoted(&words))),
-            block => block,
-        }
+        Kind::List(Box::new(T::kind()))
     }
 }
 
@@ -112,10 +112,7 @@ where
         written.map(T::resolve)
     }
     fn kind() -> Kind {
-        match T::kind() {
-            Kind::Plain(name) => Kind::Plain(format!("list of {N} × {name}")),
-            other => other,
-        }
+        Kind::Plain(format!("list of {N} numbers"))
     }
 }
 
@@ -125,15 +122,8 @@ impl<T: Setting> Setting for IndexMap<String, T> {
         written.into_iter().map(|(name, value)| (name, T::resolve(value))).collect()
     }
     fn kind() -> Kind {
-        match T::kind() {
-            Kind::Plain(name) => Kind::Plain(format!("names, each with {name}")),
-            other => other,
-        }
+        Kind::Names(Box::new(T::kind()))
     }
-}
-
-fn quoted(words: &[(&str, String)]) -> String {
-    words.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Declares a block: `Name as NameWritten { /// meaning \n key: Type = default, … }`.

@@ -64,26 +64,34 @@ fn section(page: &mut String, path: &str, block: &BlockDoc, defaults: &serde_jso
     }
     let _ = writeln!(page, "\n### `{path}`\n\n{}\n", block.about);
     let _ = writeln!(page, "| key | type | default | meaning |\n|---|---|---|---|");
-    let mut inner = Vec::new();
     for field in &block.fields {
         let name = field.name.trim_start_matches("r#");
-        let default = defaults.get(name).unwrap_or(&serde_json::Value::Null);
-        let shown = match (&field.kind, default) {
-            (Kind::Block(_), _) | (_, serde_json::Value::Null) => String::new(),
-            (_, value) => format!("`{value}`").replace('"', ""),
-        };
-        let _ = writeln!(
-            page,
-            "| `{name}` | {} | {shown} | {} |",
-            kind_text(&field.kind),
-            meaning(&field.about, &field.kind)
-        );
-        if let Kind::Block(block) = &field.kind {
-            inner.push((format!("{path}.{name}"), block, default));
+        let default = shown_default(&field.kind, &defaults[name]);
+        let (kind, about) = (kind_text(&field.kind), meaning(&field.about, &field.kind));
+        let _ = writeln!(page, "| `{name}` | {kind} | {default} | {about} |");
+    }
+    for field in &block.fields {
+        let name = field.name.trim_start_matches("r#");
+        if let Some((suffix, inner)) = block_inside(&field.kind) {
+            section(page, &format!("{path}.{name}{suffix}"), inner, &defaults[name]);
         }
     }
-    for (path, block, defaults) in inner {
-        section(page, &path, block, defaults);
+}
+
+/// The block a key holds, and how its place is written.
+fn block_inside(kind: &Kind) -> Option<(&'static str, &BlockDoc)> {
+    match kind {
+        Kind::Block(block) => Some(("", block)),
+        Kind::List(inner) => block_inside(inner).map(|(_, block)| ("[]", block)),
+        Kind::Names(inner) => block_inside(inner).map(|(_, block)| (".<name>", block)),
+        Kind::Plain(_) | Kind::Choice(_) => None,
+    }
+}
+
+fn shown_default(kind: &Kind, value: &serde_json::Value) -> String {
+    match (kind, value) {
+        (Kind::Block(_), _) | (_, serde_json::Value::Null) => String::new(),
+        (_, value) => format!("`{value}`").replace('"', ""),
     }
 }
 
@@ -94,6 +102,8 @@ fn kind_text(kind: &Kind) -> String {
             words.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         }
         Kind::Block(_) => "block, below".into(),
+        Kind::List(inner) => format!("list: {}", kind_text(inner)),
+        Kind::Names(inner) => format!("by name: {}", kind_text(inner)),
     }
 }
 

@@ -21,6 +21,7 @@ mod launch;
 mod legacy;
 mod overrides;
 pub mod recipes;
+mod reindent;
 mod show;
 pub mod sources;
 mod unused;
@@ -100,8 +101,16 @@ pub fn composed(disk: &Disk, request: &Request) -> Result<(Composition, Node), C
     Ok((composition, tree))
 }
 
-/// Composes, reads and checks a config.
+/// Composes, reads and checks a config. One that cannot be read because it lost its indentation is read with
+/// the indentation restored.
 pub fn load(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
+    load_as_written(disk, request).or_else(|error| match disk.restore_indentation(request) {
+        true => load_as_written(disk, request),
+        false => Err(error),
+    })
+}
+
+fn load_as_written(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
     let mut composition = compose(disk, &overrides::open_known_keys(request))?;
     launch::set_what_launchers_set(&mut composition.tree, disk, &request.config_name);
     let tree = composition.resolve(disk)?;

@@ -35,10 +35,16 @@ fn declared(block: &BlockDoc, key: &str) -> bool {
     let Some(field) = block.fields.iter().find(|field| field.name.trim_start_matches("r#") == name) else {
         return false;
     };
-    match (&field.kind, rest) {
-        (_, None) => true,
-        (Kind::Block(inner), Some(rest)) => declared(inner, rest),
-        (Kind::Plain(_) | Kind::Choice(_), Some(_)) => false,
+    rest.is_none_or(|rest| declared_inside(&field.kind, rest))
+}
+
+fn declared_inside(kind: &Kind, key: &str) -> bool {
+    match kind {
+        Kind::Block(inner) => declared(inner, key),
+        Kind::List(inner) | Kind::Names(inner) => {
+            key.split_once('.').is_none_or(|(_, rest)| declared_inside(inner, rest))
+        }
+        Kind::Plain(_) | Kind::Choice(_) => false,
     }
 }
 
@@ -55,6 +61,10 @@ mod tests {
         check("runner.logger.log_path=x", "++runner.logger.log_path=x");
         check("reward.collect_data=True", "++reward.collect_data=True");
         check("reward.reward_model.checkpoint_path=a=b", "++reward.reward_model.checkpoint_path=a=b");
+        check(
+            "reward.model.history_buffers.w.history_size=3",
+            "++reward.model.history_buffers.w.history_size=3",
+        );
         check("runner.no_such_key=1", "runner.no_such_key=1");
         check("+runner.max_steps=1", "+runner.max_steps=1");
         check("env@env.eval=other", "env@env.eval=other");

@@ -39,15 +39,7 @@ impl Show<'_> {
             }
             let value = &values[name];
             let node = match &field.kind {
-                Kind::Block(inner)
-                    if value.is_object()
-                        && inner
-                            .fields
-                            .iter()
-                            .all(|f| value.get(f.name.trim_start_matches("r#")).is_some()) =>
-                {
-                    self.block(inner, value, &path)
-                }
+                Kind::Block(inner) if value.is_object() => self.block(inner, value, &path),
                 _ => self.value(value, &path),
             };
             if self.says_something(&node, is_written) {

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plaudit_compose::{CivilTime, Sources};
+use plaudit_compose::{CivilTime, Request, Sources};
 
 use super::legacy::RENAMED_VARIABLES;
-use super::{Notice, recipes};
+use super::{Notice, recipes, reindent};
 
 /// No honest config is larger; a file that is, is not read into memory to find out.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -17,17 +17,35 @@ const LARGEST_FILE: u64 = 16 << 20;
 pub struct Disk {
     config_dir: PathBuf,
     notices: RefCell<Vec<Notice>>,
+    /// A file that is read as another text than it holds.
+    restored: RefCell<Option<(PathBuf, String)>>,
 }
 
 impl Disk {
     /// Sources for a config that lies in `config_dir`.
     pub fn for_config_in(config_dir: impl Into<PathBuf>) -> Self {
-        Self { config_dir: config_dir.into(), notices: RefCell::default() }
+        Self { config_dir: config_dir.into(), ..Self::default() }
     }
 
     /// What the user should know about where values came from.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.borrow().clone()
+    }
+
+    /// If the config lost its indentation, has it read with the indentation restored from now on.
+    pub fn restore_indentation(&self, request: &Request) -> bool {
+        let name = request.config_name.trim_end_matches(".yaml");
+        let path = Path::new(&request.config_dir).join(format!("{name}.yaml"));
+        let Some(text) = self.read(&path.to_string_lossy()).ok().and_then(|text| reindent::restore(&text))
+        else {
+            return false;
+        };
+        self.say_once(format!(
+            "{} has lost its indentation, as copied text does; each line was put where its key belongs",
+            path.display()
+        ));
+        self.restored.replace(Some((path, text)));
+        true
     }
 
     fn say_once(&self, text: String) {
@@ -66,6 +84,11 @@ impl Sources for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
         if let Some(text) = recipes::text(path) {
             return Ok(text.into());
+        }
+        if let Some((restored, text)) = &*self.restored.borrow()
+            && restored == Path::new(path)
+        {
+            return Ok(text.clone());
         }
         let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
         if size > LARGEST_FILE {

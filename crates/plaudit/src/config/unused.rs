@@ -37,6 +37,18 @@ pub(crate) fn prune(tree: &mut Node) -> Vec<Unused> {
     found
 }
 
+/// Whether a key of a block is one of them.
+pub(crate) fn is_known(block: &str, key: &str) -> bool {
+    let block = match block.split_once('.') {
+        Some(("env", rest)) => {
+            format!("env.*{}", rest.split_once('.').map_or(String::new(), |(_, rest)| format!(".{rest}")))
+        }
+        _ if block.is_empty() => ".".into(),
+        _ => block.to_string(),
+    };
+    paragraphs().iter().any(|paragraph| paragraph.block == block && paragraph.keys.contains(&key))
+}
+
 struct Paragraph {
     block: &'static str,
     reason: &'static str,
