@@ -4,6 +4,7 @@
 //! The event parser below is used directly rather than a serde layer, because typing needs to know whether a
 //! scalar was quoted, and merge keys and aliases need the position of each use.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,20 +21,58 @@ const MAX_DEPTH: usize = 100;
 /// memory. Long text counts for more than one.
 const MAX_NODES: usize = 200_000;
 
+/// The most lines of quoted text that are moved in, since each costs a new reading.
+const MAX_MOVED_LINES: usize = 200;
+
 /// Reads one YAML document. An empty text is an empty mapping; the document has to be a mapping or a list.
 pub fn parse_yaml(source_name: &str, text: &str) -> Result<Node> {
     let source: Arc<str> = source_name.into();
-    Reader::new(&source, text).document().map_err(|error| {
+    document(&source, text).map_err(|error| {
         let mut texts = crate::error::Texts::new();
         texts.insert(source.clone(), text.into());
         error.with_texts(&texts)
     })
 }
 
+fn document(source: &Arc<str>, text: &str) -> Result<Node> {
+    let start = Origin { source: source.clone(), line: 1, column: 1 };
+    match root(source, text)? {
+        None => Ok(Node::empty_map(start)),
+        Some(node) if node.is_null() => Ok(Node::empty_map(start)),
+        Some(node) if node.is_container() => Ok(node),
+        Some(node) => {
+            let kind = ErrorKind::NotAMapping { found: node.value.a_kind().to_owned() };
+            Err(ComposeError::at(kind, &node.origin))
+        }
+    }
+}
+
+/// The one document of the text, whatever it is.
+///
+/// PyYAML lets a quoted text go on at any column, YAML 1.2 does not. The blanks in front of such a line mean
+/// nothing, so the line is moved in and the text read again.
+fn root(source: &Arc<str>, text: &str) -> Result<Option<Node>> {
+    let mut text = Cow::Borrowed(text);
+    for _ in 0..MAX_MOVED_LINES {
+        let mut reader = Reader::new(source, &text);
+        let result = reader.root();
+        let Some(line) = reader.under_indented else { return result };
+        text = Cow::Owned(with_line_moved(&text, line));
+    }
+    Reader::new(source, &text).root()
+}
+
+/// The text with one line (counted from 1) moved in beyond any indentation that is read.
+fn with_line_moved(text: &str, line: usize) -> String {
+    let start = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let (before, after) = text.split_at(start);
+    format!("{before}{}{after}", " ".repeat(4 * MAX_DEPTH))
+}
+
 /// Reads text that `oc.create` was given; a lone word becomes a key without a value, as in OmegaConf.
 pub(crate) fn parse_created(text: &str, origin: &Origin) -> Result<Node> {
     let source: Arc<str> = "oc.create".into();
-    let mut node = match Reader::new(&source, text).root() {
+    let mut node = match root(&source, text) {
         Ok(None) => Node::empty_map(origin.clone()),
         Ok(Some(node)) => node,
         Err(error) => return Err(ComposeError::at(error.kind().clone(), origin)),
@@ -59,6 +98,8 @@ struct Reader<'t> {
     source: Arc<str>,
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
+    /// The line of a quoted text that starts too far left.
+    under_indented: Option<usize>,
 }
 
 /// A mapping under construction: `<<` entries are kept apart because they go first.
@@ -76,6 +117,7 @@ impl<'t> Reader<'t> {
             source: source.clone(),
             anchors: HashMap::new(),
             nodes: 0,
+            under_indented: None,
         }
     }
 
@@ -88,6 +130,9 @@ impl<'t> Reader<'t> {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
                 let origin = self.origin(error.marker());
+                if *error.kind() == ScanKind::InvalidQuotedScalarIndent {
+                    self.under_indented = Some(origin.line);
+                }
                 let kind = match error.kind() {
                     ScanKind::RecursionLimitExceeded => ErrorKind::TooDeep { limit: MAX_DEPTH },
                     _ => ErrorKind::Syntax { message: error.info() },
@@ -98,21 +143,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn document(self) -> Result<Node> {
-        let start = Origin { source: self.source.clone(), line: 1, column: 1 };
-        match self.root()? {
-            None => Ok(Node::empty_map(start)),
-            Some(node) if node.is_null() => Ok(Node::empty_map(start)),
-            Some(node) if node.is_container() => Ok(node),
-            Some(node) => {
-                let kind = ErrorKind::NotAMapping { found: node.value.a_kind().to_owned() };
-                Err(ComposeError::at(kind, &node.origin))
-            }
-        }
-    }
-
-    /// The one document of the text, whatever it is.
-    fn root(mut self) -> Result<Option<Node>> {
+    fn root(&mut self) -> Result<Option<Node>> {
         let mut root: Option<Node> = None;
         loop {
             let (event, span) = self.next()?;
