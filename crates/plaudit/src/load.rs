@@ -31,11 +31,13 @@ impl Asked {
         };
         let (directory, name) = place(args.config_path.as_deref(), name);
         let disk = Disk::for_config_in(&directory);
+        // A file whose defaults name RLinf's group files composes without RLinf: the recipes have them too.
+        let fallback = if recipes::is_inside(&directory) { vec![] } else { vec![recipes::DIRECTORY.into()] };
         let request = Request {
             config_dir: directory,
             config_name: name,
             overrides: overrides.to_vec(),
-            search_path: vec![recipes::DIRECTORY.into()],
+            search_path: fallback,
             job_name: String::new(),
         };
         Ok(Self { request, disk })

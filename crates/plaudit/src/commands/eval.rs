@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Policy, Seed, Watch};
+use plaudit_core::{Emit, EndReason, Env, Event, Policy, Seed};
 use plaudit_rl::{Episode, Rollout};
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +40,7 @@ impl Command {
         let loaded = config::load(&asked.disk, &asked.request)?;
         say::notices(&loaded.notices, volume);
         let mut env = build::env("env.eval", &loaded.config.env.eval)?;
-        let mut policy = build::policy(&loaded.config.actor.model, env.spec())?;
-        env.watch(Watch::Nothing);
+        let mut policy = build::policy(&loaded.config.actor.model, &loaded.config.env.eval, env.spec())?;
 
         let mut run = Run::start(&loaded, "eval", "rollouts", rollouts(&loaded), volume)?;
         let tally: Tally = run.restore()?.unwrap_or_default();
@@ -115,7 +114,8 @@ fn evaluate(
     while tally.rollouts < rollouts(loaded) {
         let began = Instant::now();
         let before = tally.sum_length;
-        play_once(env, policy, seed.index(tally.rollouts), |episode| tally.add(episode))?;
+        let start = if loaded.config.env.eval.use_fixed_reset_state_ids { 0 } else { tally.rollouts };
+        play_once(env, policy, seed.index(start), |episode| tally.add(episode))?;
         tally.rollouts += 1;
         let steps_per_second = (tally.sum_length - before) as f64 / began.elapsed().as_secs_f64();
         let mut values = tally.metrics();

@@ -72,7 +72,7 @@ pub(crate) fn set_apart(tree: &mut Node) -> Vec<Foreign> {
         foreign_robot(tree, &path, &mut found);
         hand_on_simulator_settings(tree, &path);
     }
-    let models = ["mlp_policy", "cnn_policy", "random", "resnet", "qwen3_vl"];
+    let models = ["mlp_policy", "cnn_policy", "random", "scripted", "resnet", "qwen3_vl"];
     found.extend(keep_by_name::<ModelSettings>(tree, "actor.model", "actor.model.model_type", &models));
     let learners = ["actor_critic", "ppo", "embodied_ppo", "embodied_sac", "sac", "rlpd"];
     found.extend(keep_by_name::<Algorithm>(tree, "algorithm", "algorithm.loss_type", &learners));

@@ -58,6 +58,8 @@ const RENAMED: &[(&str, &str)] = &[
     ("env.*.simulator_type", "env.*.env_type"),
     ("env.*.num_envs", "env.*.total_num_envs"),
     ("env.*.gym_id", "env.*.init_params.id"),
+    ("env.*.show_goal_site", "env.*.show_goal"),
+    ("env.*.data_collection.show_goal_site", "env.*.show_goal"),
     ("env.*.obs_mode", "env.*.init_params.obs_mode"),
     // Runs and data.
     ("runner.eval_policy_path", "runner.ckpt_path"),

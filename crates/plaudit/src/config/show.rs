@@ -115,6 +115,7 @@ impl Show<'_> {
                 .iter()
                 .any(|env| env.env_type == EnvType::Realworld),
             "Policies" => matches!(model, ModelType::Mlp | ModelType::Cnn),
+            "Scripted" => model == ModelType::Scripted,
             "Policies on images" => model == ModelType::Cnn,
             "Image reward model" => model == ModelType::Resnet,
             "Images" => matches!(model, ModelType::Cnn | ModelType::Resnet),

@@ -12,6 +12,8 @@ choice! {
         Cnn = "cnn_policy",
         /// Chance: every action equally likely.
         Random = "random",
+        /// A script that solves the task, or fails at it on demand.
+        Scripted = "scripted",
         /// An image reward model.
         Resnet = "resnet",
         /// A vision-language judge.
@@ -119,6 +121,9 @@ block! {
         image_num: u64 = 1,
         /// Policies on images: the pretrained trunk.
         encoder_config: Encoder = Encoder::default(),
+
+        /// Scripted: standard deviation of noise added to every action. PickCube: half the episodes fail at 0.2.
+        noise: f64 = 0.0,
 
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,

@@ -117,6 +117,8 @@ block! {
         use_full_state: bool = false,
         /// When images for the reward model are drawn. Not set: whenever the reward needs them.
         reward_render_mode: Option<RewardRender> = None,
+        /// Show the goal in camera images. ManiSkill hides it, which makes success invisible to an image model.
+        show_goal: bool = true,
         /// Start every evaluation from the same set of states.
         use_fixed_reset_state_ids: bool = false,
         /// Environments that share a start state.
