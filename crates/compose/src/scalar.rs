@@ -114,12 +114,6 @@ fn leading_dot_float(fraction: &str) -> bool {
     fraction.starts_with(|c: char| c.is_ascii_digit())
         && all(digits, is_digit_or_underscore)
         && exponent.is_none_or(|e| e.starts_with(['+', '-']) && all(unsigned(e), |b| b.is_ascii_digit()))
-        && (exponent.is_none() || !digits.ends_with('_') || true_for_pyyaml(digits))
-}
-
-/// PyYAML's rule lets underscores stand anywhere after the first digit, so it wins over OmegaConf's.
-fn true_for_pyyaml(digits: &str) -> bool {
-    digits.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// `1.`, `1.5`, `1_0.5e3` or `1:30.5`.

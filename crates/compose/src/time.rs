@@ -88,12 +88,13 @@ impl CivilTime {
         let mut out = String::new();
         let mut characters = pattern.chars();
         while let Some(character) = characters.next() {
-            match (character, character == '%') {
-                (_, false) => out.push(character),
-                (_, true) => match characters.next() {
-                    Some(directive) => out.push_str(&self.directive(directive)?),
-                    None => out.push('%'),
-                },
+            if character != '%' {
+                out.push(character);
+                continue;
+            }
+            match characters.next() {
+                Some(directive) => out.push_str(&self.directive(directive)?),
+                None => out.push('%'),
             }
         }
         Ok(out)
