@@ -71,6 +71,9 @@ fn classic(id: EnvId, num_envs: usize) -> Result<f64, Box<dyn std::error::Error>
     Ok((rounds * num_envs) as f64 / start.elapsed().as_secs_f64())
 }
 
+/// The best of so many rounds: other work on the machine only ever makes a round slower.
+const ROUNDS: usize = 10;
+
 /// Control steps per second of processor time, resets included, while the expert grasps.
 fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> {
     let own = PickCubeSettings { control_mode, ..PickCubeSettings::default() };
@@ -78,31 +81,38 @@ fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> 
     let mut env = make(&settings)?;
     let mut expert = PickCubeExpert::new(control_mode);
     let mut obs = env.reset(Seed::new(1))?;
-    let mut spent = 0.0;
-    for _ in 0..300 {
-        let actions = expert.act(&obs, Seed::new(0))?.actions;
-        let start = processor_secs();
-        obs = env.step(&actions)?.obs;
-        spent += processor_secs() - start;
+    let mut best = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let mut spent = 0.0;
+        for _ in 0..50 {
+            let actions = expert.act(&obs, Seed::new(0))?.actions;
+            let start = processor_secs();
+            obs = env.step(&actions)?.obs;
+            spent += processor_secs() - start;
+        }
+        best = best.min(spent);
     }
-    Ok(300.0 * 16.0 / spent)
+    Ok(50.0 * 16.0 / best)
 }
 
 /// Pictures per second of processor time, the physics not counted.
 fn pictures(id: EnvId) -> Result<f64, Box<dyn std::error::Error>> {
-    let mut spent = [0.0; 2];
+    let mut best = [f64::INFINITY; 2];
     let mut frames = 0;
     for (pass, watch) in [Watch::Nothing, Watch::Everything].into_iter().enumerate() {
         let mut env: Box<dyn Env> = make(&EnvSettings::new(id, 16))?;
         env.watch(watch);
         env.reset(Seed::new(1))?;
-        let start = processor_secs();
-        for _ in 0..100 {
-            frames += 16 * env.step(&[0.1; 16 * 8])?.obs.cameras.len();
+        for _ in 0..ROUNDS {
+            frames = 0;
+            let start = processor_secs();
+            for _ in 0..20 {
+                frames += 16 * env.step(&[0.1; 16 * 8])?.obs.cameras.len();
+            }
+            best[pass] = best[pass].min(processor_secs() - start);
         }
-        spent[pass] = processor_secs() - start;
     }
-    Ok(frames as f64 / (spent[1] - spent[0]))
+    Ok(frames as f64 / (best[1] - best[0]))
 }
 
 fn memory() -> Anything {

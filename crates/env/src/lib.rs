@@ -9,6 +9,7 @@
 //!   learners.
 //! * [PickCube](EnvId::PickCubeV1), the task of ManiSkill on a simulator of our own: a Panda arm as a Rapier
 //!   multibody, cameras drawn by a software rasteriser, and an [expert](PickCubeExpert) that solves it.
+//! * [Anything in Python](Bridge): what Gymnasium can make, and ManiSkill, in a process of its own.
 //!
 //! An episode is fully determined by the seed, the number of its row and the number of episodes that row has
 //! finished. Threads do not matter, and neither does how rows are split over batches: a batch of 4 rows
@@ -36,6 +37,7 @@
 //! What this crate is not: it trains nothing, records nothing and links no tensors.
 
 mod batch;
+mod bridge;
 mod classic;
 mod id;
 mod make;
@@ -46,6 +48,7 @@ mod random_policy;
 mod render;
 mod settings;
 
+pub use bridge::{Arguments, Bridge, BridgeError, BridgeSettings, During, Make, Seeding, Vectorization};
 pub use id::EnvId;
 pub use make::make;
 pub use panda::ControlMode;

@@ -65,12 +65,12 @@ class Link:
 
     def map(self, layout):
         """Arrays by name, from `{name: [dtype, shape, offset]}`."""
-        shared = mmap.mmap(self.memory, os.fstat(self.memory).st_size)
-        count = lambda shape: int(np.prod(shape, dtype=np.int64))
-        return {
-            name: np.frombuffer(shared, dtype, count(shape), offset).reshape(shape)
-            for name, (dtype, shape, offset) in layout.items()
-        }
+        shared = np.frombuffer(mmap.mmap(self.memory, os.fstat(self.memory).st_size), np.uint8)
+        arrays = {}
+        for name, (dtype, shape, offset) in layout.items():
+            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            arrays[name] = shared[offset : offset + size].view(dtype).reshape(shape)
+        return arrays
 
 
 def die_with_parent():
@@ -567,9 +567,9 @@ def make_vector(settings, arguments):
 
     mode, resets = {}, getattr(gymnasium.vector, "AutoresetMode", None)
     if settings["way"] == "async":
-        mode = {"vectorization_mode": "async"}
-        if resets:
-            mode["vector_kwargs"] = {"autoreset_mode": resets.DISABLED}
+        mode["vectorization_mode"] = "async"
+    if resets and (mode or gymnasium.spec(settings["id"]).vector_entry_point is None):
+        mode["vector_kwargs"] = {"autoreset_mode": resets.DISABLED}
     env = gymnasium.make_vec(settings["id"], num_envs=settings["num_envs"], **mode, **arguments)
     old = int(gymnasium.__version__.split(".")[0]) < 1
     how = env.metadata.get("autoreset_mode", "SameStep" if old else "NextStep")
@@ -657,13 +657,13 @@ class Board:
         self.reward[row] = float(reward)
         end = (TERMINATED if terminated else 0) + (TRUNCATED if truncated else 0)
         self.end[row] = end
-        self.success[row] = False
-        self.facts[:, row] = np.nan
-        if info:
-            self.note_truths(row, info, lambda value: value)
+        self.note_truths(row, info, lambda value: value)
         return end != 0
 
     def note_truths(self, row, info, pick):
+        self.success[row] = False
+        if self.fact_paths:
+            self.facts[:, row] = np.nan
         for path in self.success_paths:
             value = find(info, path)
             if value is not None:

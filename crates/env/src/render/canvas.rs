@@ -40,8 +40,12 @@ pub(crate) struct Canvas {
 /// compiler computes several at once.
 #[derive(Debug, Default)]
 struct Row {
+    /// How far along its ray each pixel's place is.
+    way: Vec<f32>,
     world: [Vec<f32>; 3],
     shadow: [Vec<f32>; 3],
+    /// Red, green, blue, red, …: 0 to 1 and sometimes beyond.
+    colours: Vec<f32>,
 }
 
 /// A triangle that is visible, with what shading needs to know.
@@ -201,19 +205,18 @@ impl Canvas {
                 first: camera.forward + up + camera.right * ((0.5 - half_width) * step),
                 step: camera.right * step,
             };
-            let pixels = number * self.width..(number + 1) * self.width;
-            self.row.locate(&ray, &self.depth[pixels.clone()]);
-            let pixels = self.visible[pixels].iter().zip(line.chunks_exact_mut(3)).enumerate();
-            for (column, (visible, pixel)) in pixels {
-                let colour = match self.seen.get(*visible as usize) {
-                    Some(facet) => {
-                        let [world, shadow] = self.row.at(column);
-                        facet.colour(world, shadow, &self.shadow)
-                    }
+            self.row.locate(&ray, &self.depth[number * self.width..][..self.width]);
+            self.row.colours.resize(line.len(), 0.0);
+            for column in 0..self.width {
+                let visible = self.visible[number * self.width + column];
+                let colour = match self.seen.get(visible as usize) {
+                    Some(facet) => facet.colour(self.row.at(column), &self.shadow),
                     None => background(ray.eye, ray.first + ray.step * column as f32),
                 };
-                let bytes = (colour * 255.0 + 0.5).min(Vec3::splat(255.0));
-                pixel.copy_from_slice(&[bytes.x as i32 as u8, bytes.y as i32 as u8, bytes.z as i32 as u8]);
+                self.row.colours[column * 3..column * 3 + 3].copy_from_slice(&colour.to_array());
+            }
+            for (byte, colour) in line.iter_mut().zip(&self.row.colours) {
+                *byte = round((colour * 255.0).min(255.0)) as u8;
             }
         }
     }
@@ -229,23 +232,36 @@ struct Ray {
 impl Row {
     /// Finds the places of a row from their (inverse) depths.
     fn locate(&mut self, ray: &Ray, depth: &[f32]) {
+        self.way.clear();
+        self.way.extend(depth.iter().map(|depth| 1.0 / depth));
         let ways = [along_shadow(ray.first), along_shadow(ray.step), to_shadow(ray.eye)];
         for axis in 0..3 {
-            spread(&mut self.world[axis], depth, [ray.first, ray.step, ray.eye].map(|way| way[axis]));
-            spread(&mut self.shadow[axis], depth, ways.map(|way| way[axis]));
+            spread(&mut self.world[axis], &self.way, [ray.first, ray.step, ray.eye].map(|way| way[axis]));
+            spread(&mut self.shadow[axis], &self.way, ways.map(|way| way[axis]));
         }
     }
 
+    /// A pixel's place in the world, and on the shadow map.
+    #[inline(always)]
     fn at(&self, column: usize) -> [Vec3; 2] {
         [&self.world, &self.shadow].map(|[x, y, z]| Vec3::new(x[column], y[column], z[column]))
     }
 }
 
-/// One coordinate of the points `eye + (first + column * step) / depth`.
-fn spread(out: &mut Vec<f32>, depth: &[f32], [first, step, eye]: [f32; 3]) {
+/// One coordinate of the points `eye + (first + column * step) * way`.
+fn spread(out: &mut Vec<f32>, way: &[f32], [first, step, eye]: [f32; 3]) {
     out.clear();
-    out.extend(depth.iter().enumerate().map(|(column, depth)| eye + (first + column as f32 * step) / depth));
+    out.extend(way.iter().enumerate().map(|(column, way)| eye + (first + column as f32 * step) * way));
 }
+
+/// The whole number nearest to `value`, which lies between 0 and four million.
+///
+/// At 2^23 the last bit of a float counts ones. A cast does the same, but also looks for what does not fit.
+fn round(value: f32) -> u32 {
+    (value + EIGHT_MILLION).to_bits() & 0x7f_ffff
+}
+
+const EIGHT_MILLION: f32 = 8_388_608.0;
 
 impl Facet {
     /// Light is computed at the corners and spread between them.
@@ -267,14 +283,19 @@ impl Facet {
     }
 
     /// The colour at a place in the world, which is also a place on the shadow map.
-    #[inline]
-    fn colour(&self, point: Vec3, on_map: Vec3, shadows: &[f32]) -> Vec3 {
-        let (to_key, to_top) = (self.to_key.at(point), self.to_top.at(point));
-        let lit = || brightness(to_key, to_top, if to_key > 0.0 { shadow_at(shadows, on_map) } else { 1.0 });
+    #[inline(always)]
+    fn colour(&self, [place, on_map]: [Vec3; 2], shadows: &[f32]) -> Vec3 {
+        let (to_key, to_top) = (self.to_key.at(place), self.to_top.at(place));
+        let shadow = match self.skin {
+            Skin::Marker(_) => 0.0,
+            _ if to_key <= 0.0 => 1.0,
+            _ => shadow_at(shadows, on_map),
+        };
+        let light = brightness(to_key, to_top, shadow);
         match self.skin {
-            Skin::Plain(colour) => colour * lit(),
-            Skin::Wood => WOOD * (grain(point.x, point.y) * lit()),
-            Skin::Marker(colour) => colour * (0.6 + 0.4 * brightness(to_key, to_top, 0.0)),
+            Skin::Plain(colour) => colour * light,
+            Skin::Wood => WOOD * (grain(place.x, place.y) * light),
+            Skin::Marker(colour) => colour * (0.6 + 0.4 * light),
         }
     }
 }
@@ -378,16 +399,26 @@ fn fill(corners: [Corner; 3], width: usize, height: usize, mut put: impl FnMut(u
 
 /// The first of `count` pixels whose middle is not before `edge`.
 fn first_pixel(edge: f32, count: usize) -> usize {
-    let from = (edge - 0.5).clamp(0.0, count as f32);
-    // Rounded up by hand: without SSE 4 `ceil` is a function call.
-    let down = from as i32;
-    down as usize + usize::from(down as f32 != from)
+    let from = (edge - 0.5).max(0.0).min(count as f32);
+    let near = round(from);
+    near as usize + usize::from((near as i32 as f32) < from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::mesh::{Detail, Part, Shape};
     use super::*;
+
+    #[test]
+    fn numbers_are_rounded() {
+        for (value, expected) in [(0.0, 0), (0.4, 0), (0.6, 1), (254.9, 255), (255.0, 255), (4095.7, 4096)] {
+            assert_eq!(round(value), expected);
+        }
+        for (edge, first) in [(-3.0, 0), (0.4, 0), (0.5, 0), (0.6, 1), (1.4, 1), (1.6, 2), (99.0, 10)] {
+            assert_eq!(first_pixel(edge, 10), first, "{edge}");
+        }
+        assert_eq!(first_pixel(f32::NAN, 10), 0);
+    }
 
     #[test]
     fn two_triangles_fill_a_square_without_gap_or_overlap() {

@@ -42,7 +42,7 @@ pub(super) fn brightness(to_key: f32, to_top: f32, shadow: f32) -> f32 {
 
 /// How much of a place on the shadow map is in shadow: the share of four neighbouring pixels that are
 /// higher than it.
-#[inline]
+#[inline(always)]
 pub(super) fn shadow_at(map: &[f32], place: Vec3) -> f32 {
     let (x, y) = (place.x - 0.5, place.y - 0.5);
     let last = (SHADOW_SIZE - 2) as f32;

@@ -1,0 +1,296 @@
+//! What can go wrong with environments in Python, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use plaudit_core::EnvError;
+use serde::Deserialize;
+use thiserror::Error;
+
+/// Why environments in Python could not be made, or broke.
+#[derive(Debug, Error)]
+pub enum BridgeError {
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Setting(String),
+    /// Not on this system.
+    #[error("environments in Python need Linux, for its shared memory; this is {0}")]
+    System(&'static str),
+    /// Nothing to run.
+    #[error("cannot run `{}`: {source}; set the Python interpreter to one that is there", python.display())]
+    Interpreter {
+        /// What was to be run.
+        python: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A Python without what is needed.
+    #[error(
+        "the Python at {executable} has no module `{module}`; install it there \
+         (`{executable} -m pip install {module}`), or choose another interpreter"
+    )]
+    NoModule {
+        /// What is missing.
+        module: String,
+        /// The interpreter that misses it.
+        executable: String,
+    },
+    /// An id that nothing registered.
+    #[error("Gymnasium has no `{id}`: {message}{}", did_you_mean(nearest))]
+    UnknownId {
+        /// What was asked for.
+        id: String,
+        /// What Gymnasium said.
+        message: String,
+        /// Registered ids that look like it.
+        nearest: Vec<String>,
+    },
+    /// Something that cannot be bridged, in words.
+    #[error("`{id}` {during}: {message}")]
+    Refused {
+        /// The environment.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// What is wrong.
+        message: String,
+    },
+    /// Python raised an exception.
+    #[error("`{id}` {during}: {error}\n{}", traceback.trim_end())]
+    Raised {
+        /// The environment.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// The exception's type and message.
+        error: String,
+        /// Where it came from.
+        traceback: String,
+    },
+    /// The process ended.
+    #[error("`{id}` {during}: its Python process {how}; reset starts it again{}", said(output))]
+    Died {
+        /// The environment.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// How it ended, such as `exited with status 1`.
+        how: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// The process did not answer in time and was ended.
+    #[error(
+        "`{id}` {during}: no answer within {secs} s, so its Python process was ended; raise the timeout, or \
+         reset to start it again{}",
+        said(output)
+    )]
+    TimedOut {
+        /// The environment.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// How long it was waited for.
+        secs: f64,
+        /// The end of what it printed, with the place where Python was.
+        output: String,
+    },
+    /// The process said what it could not mean.
+    #[error("`{id}` {during}: its Python process said nonsense ({message}) and was ended{}", said(output))]
+    Nonsense {
+        /// The environment.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// What cannot be.
+        message: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// More than fits in memory.
+    #[error("`{id}`: {message}")]
+    TooLarge {
+        /// The environment.
+        id: String,
+        /// What needs how much.
+        message: String,
+    },
+    /// A reward that is no number.
+    #[error(
+        "`{id}` paid {value} in environment {row}; a reward is a finite number, so the episode is no use"
+    )]
+    Reward {
+        /// The environment.
+        id: String,
+        /// The row.
+        row: usize,
+        /// What was paid.
+        value: f32,
+    },
+    /// A state that is no number.
+    #[error(
+        "`{id}` shows NaN in state value {at} of environment {row}; its simulation has probably diverged"
+    )]
+    State {
+        /// The environment.
+        id: String,
+        /// The row.
+        row: usize,
+        /// The place in its state vector.
+        at: usize,
+    },
+    /// A fresh process with other environments than before.
+    #[error("`{id}` came back with other spaces than before; what was learned of the old ones does not fit")]
+    Changed {
+        /// The environment.
+        id: String,
+    },
+    /// The process is gone since an earlier error.
+    #[error("the Python process of `{id}` is gone since an earlier error; reset starts it again")]
+    Gone {
+        /// The environment.
+        id: String,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl BridgeError {
+    /// Whether the process can go on after this error.
+    pub(super) fn is_survivable(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { during: During::Reset | During::Step, .. }
+                | Self::Raised { during: During::Reset | During::Step, .. }
+                | Self::Reward { .. }
+                | Self::State { .. }
+        )
+    }
+}
+
+impl From<BridgeError> for EnvError {
+    fn from(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Setting(words) => Self::Setting(words),
+            other => Self::Backend(Box::new(other)),
+        }
+    }
+}
+
+/// What environments in Python were doing when something went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum During {
+    /// Being imported and made.
+    Start,
+    /// Resetting.
+    Reset,
+    /// Stepping.
+    Step,
+}
+
+impl fmt::Display for During {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "could not be made",
+            Self::Reset => "failed in reset",
+            Self::Step => "failed in step",
+        })
+    }
+}
+
+/// What Python tells about an error.
+#[derive(Debug, Deserialize)]
+pub(super) struct Told {
+    kind: String,
+    error: String,
+    traceback: String,
+    #[serde(default)]
+    module: String,
+    #[serde(default)]
+    executable: String,
+    #[serde(default)]
+    nearest: Vec<String>,
+}
+
+impl Told {
+    /// The error this tells of.
+    pub(super) fn into_error(self, id: &str, during: During) -> BridgeError {
+        let id = id.to_owned();
+        match self.kind.as_str() {
+            "no_module" => BridgeError::NoModule { module: self.module, executable: self.executable },
+            "unknown_id" => BridgeError::UnknownId { id, message: self.error, nearest: self.nearest },
+            "refused" => BridgeError::Refused { id, during, message: self.error },
+            _ => BridgeError::Raised { id, during, error: self.error, traceback: self.traceback },
+        }
+    }
+}
+
+fn did_you_mean(nearest: &[String]) -> String {
+    match nearest {
+        [] => " (import the module that registers it)".into(),
+        names => format!(
+            " (did you mean {}?)",
+            names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// The last lines of an output, set apart.
+fn said(output: &str) -> String {
+    const LINES: usize = 30;
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    match lines.len() {
+        0 => String::new(),
+        count => format!("\nIt printed:\n{}", lines[count.saturating_sub(LINES)..].join("\n")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(json: &str, during: During) -> String {
+        serde_json::from_str::<Told>(json).unwrap().into_error("Door-v0", during).to_string()
+    }
+
+    #[test]
+    fn what_python_tells_is_shown_with_its_hint() {
+        assert_eq!(
+            told(
+                r#"{"kind": "no_module", "error": "", "traceback": "", "module": "gymnasium", "executable": "/opt/py"}"#,
+                During::Start
+            ),
+            "the Python at /opt/py has no module `gymnasium`; install it there (`/opt/py -m pip install \
+             gymnasium`), or choose another interpreter"
+        );
+        assert_eq!(
+            told(
+                r#"{"kind": "unknown_id", "error": "No registered env.", "traceback": "x", "nearest": ["Door-v1"]}"#,
+                During::Start
+            ),
+            "Gymnasium has no `Door-v0`: No registered env. (did you mean `Door-v1`?)"
+        );
+        assert_eq!(
+            told(
+                r#"{"kind": "raised", "error": "ValueError: boom", "traceback": "Traceback\n  x\n"}"#,
+                During::Step
+            ),
+            "`Door-v0` failed in step: ValueError: boom\nTraceback\n  x"
+        );
+    }
+
+    #[test]
+    fn only_the_end_of_a_long_output_is_shown() {
+        let output: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let shown = said(&output);
+        assert!(shown.starts_with("\nIt printed:\nline 70\n") && shown.ends_with("line 99"), "{shown}");
+        assert_eq!(said(" \n"), "");
+    }
+}

@@ -1,0 +1,156 @@
+//! Where everything lies in the memory that both sides share.
+
+use std::ops::Range;
+
+use plaudit_core::EnvSpec;
+use serde_json::{Map, Value, json};
+
+/// Every array starts on a cache line of its own.
+const ALIGN: usize = 64;
+
+/// One array in shared memory, by its place in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) offset: usize,
+    /// Bytes of one row.
+    pub(super) row: usize,
+    pub(super) rows: usize,
+}
+
+impl Region {
+    /// All of it.
+    pub(super) fn all(self) -> Range<usize> {
+        self.offset..self.offset + self.row * self.rows
+    }
+
+    /// Row `row` of it.
+    pub(super) fn row(self, row: usize) -> Range<usize> {
+        let start = self.offset + self.row * row;
+        start..start + self.row
+    }
+}
+
+/// What one moment of all rows shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Moment {
+    /// f32, `[B, state_width]`.
+    pub(super) state: Region,
+    /// u8, `[B, H, W, C]` each.
+    pub(super) cameras: Vec<Region>,
+}
+
+/// Where everything lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// f32, `[B, action_width]`.
+    pub(super) actions: Region,
+    /// u32, `[B]`: the seed of each row's next episode.
+    pub(super) seeds: Region,
+    /// f32, `[B]`.
+    pub(super) reward: Region,
+    /// u8, `[B]`: 1 for a termination, 2 for a truncation, 3 for both.
+    pub(super) end: Region,
+    /// u8, `[B]`.
+    pub(super) success: Region,
+    /// f32, `[facts, B]`.
+    pub(super) facts: Region,
+    /// What the policy sees next.
+    pub(super) now: Moment,
+    /// What ended rows saw last.
+    pub(super) last: Moment,
+    /// Bytes of all of it.
+    pub(super) bytes: usize,
+    /// The same for Python: `{name: [dtype, shape, offset]}`.
+    pub(super) told: Value,
+}
+
+impl Layout {
+    /// For environments like these, with so many `facts`.
+    pub(super) fn new(spec: &EnvSpec, facts: usize) -> Self {
+        let (b, mut plan) = (spec.num_envs, Plan::default());
+        let actions = plan.add("actions", "f4", &[b, spec.actions.width()]);
+        let seeds = plan.add("seeds", "u4", &[b]);
+        let reward = plan.add("reward", "f4", &[b]);
+        let end = plan.add("end", "u1", &[b]);
+        let success = plan.add("success", "u1", &[b]);
+        let facts = plan.add("facts", "f4", &[facts, b]);
+        let (now, last) = (plan.moment("now", spec), plan.moment("last", spec));
+        let (bytes, told) = (plan.bytes.max(1), Value::Object(plan.told));
+        Self { actions, seeds, reward, end, success, facts, now, last, bytes, told }
+    }
+
+    /// Bytes that one row of environments like these takes on both sides, to be asked before a layout is made.
+    pub(super) fn bytes_each(spec: &EnvSpec) -> u64 {
+        let pixels: u64 = spec.cameras.iter().map(|(_, shape)| shape.bytes() as u64).sum();
+        let numbers = (spec.state_width + spec.actions.width() + 16) as u64 * 4;
+        3 * (numbers + pixels)
+    }
+}
+
+#[derive(Default)]
+struct Plan {
+    bytes: usize,
+    told: Map<String, Value>,
+}
+
+impl Plan {
+    fn add(&mut self, name: &str, dtype: &str, shape: &[usize]) -> Region {
+        let size = if dtype == "u1" { 1 } else { 4 };
+        let offset = self.bytes.next_multiple_of(ALIGN);
+        let row = shape[1..].iter().product::<usize>() * size;
+        self.bytes = offset + row * shape[0];
+        self.told.insert(name.into(), json!([dtype, shape, offset]));
+        Region { offset, row, rows: shape[0] }
+    }
+
+    fn moment(&mut self, name: &str, spec: &EnvSpec) -> Moment {
+        let state = self.add(&format!("{name}_state"), "f4", &[spec.num_envs, spec.state_width]);
+        let camera = |(at, (_, shape)): (usize, &(_, plaudit_core::FrameShape))| {
+            let shape = [spec.num_envs, shape.height, shape.width, shape.channels];
+            self.add(&format!("{name}_camera_{at}"), "u1", &shape)
+        };
+        Moment { state, cameras: spec.cameras.iter().enumerate().map(camera).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plaudit_core::{ActionSpace, FrameShape};
+
+    use super::*;
+
+    #[test]
+    fn arrays_do_not_overlap_and_python_is_told_the_same() {
+        let spec = EnvSpec {
+            id: "Door-v0".into(),
+            num_envs: 3,
+            state_width: 5,
+            actions: ActionSpace::Discrete { n: 4 },
+            cameras: vec![("eye".into(), FrameShape::rgb(2, 7))],
+            max_episode_steps: None,
+            control_hz: 1.0,
+        };
+        let layout = Layout::new(&spec, 2);
+        let Layout { actions, seeds, reward, end, success, facts, now, last, .. } = &layout;
+        let all = [
+            actions,
+            seeds,
+            reward,
+            end,
+            success,
+            facts,
+            &now.state,
+            &now.cameras[0],
+            &last.state,
+            &last.cameras[0],
+        ];
+        for pair in all.windows(2) {
+            assert!(pair[0].all().end <= pair[1].all().start, "{pair:?}");
+            assert_eq!(pair[1].offset % ALIGN, 0);
+        }
+        assert_eq!(layout.last.cameras[0].all().end, layout.bytes);
+        assert_eq!(layout.now.cameras[0].row(2).len(), 2 * 7 * 3);
+        assert_eq!(layout.told["now_camera_0"], json!(["u1", [3, 2, 7, 3], now.cameras[0].offset]));
+        assert_eq!(layout.told["facts"], json!(["f4", [2, 3], facts.offset]));
+    }
+}

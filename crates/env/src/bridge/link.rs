@@ -1,0 +1,202 @@
+//! Messages to and from the Python process.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::Told;
+
+/// The largest message that is believed: far above any traceback or description.
+const MOST_BYTES: u32 = 16 << 20;
+/// How often a long wait looks whether the process is still there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The socket to the Python process.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: UnixStream,
+}
+
+/// What the process answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Done: the rest lies in shared memory.
+    Done,
+    /// A description, as JSON.
+    Description(Vec<u8>),
+    /// Something went wrong.
+    Error(Told),
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// The other side closed.
+    Closed,
+    /// It took too long.
+    TimedOut,
+    /// It said what it could not mean.
+    Nonsense(String),
+    /// The system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Silence {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                Self::Closed
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Self::TimedOut,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl Link {
+    /// Our end, where a write may take at most `write_timeout`.
+    pub(super) fn new(socket: UnixStream, write_timeout: Duration) -> io::Result<Self> {
+        socket.set_write_timeout(Some(write_timeout))?;
+        socket.set_read_timeout(Some(LOOK))?;
+        Ok(Self { socket })
+    }
+
+    /// From now on a write may take at most `limit`.
+    pub(super) fn limit_writes(&self, limit: Duration) -> io::Result<()> {
+        self.socket.set_write_timeout(Some(limit))
+    }
+
+    /// Sends bytes as they are.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Silence> {
+        Ok(self.socket.write_all(bytes)?)
+    }
+
+    /// Sends a message with its length before it.
+    pub(super) fn send_message(&mut self, body: &[u8]) -> Result<(), Silence> {
+        self.send(&(body.len() as u32).to_le_bytes())?;
+        self.send(body)
+    }
+
+    /// Sends JSON.
+    pub(super) fn send_json(&mut self, message: &Value) -> Result<(), Silence> {
+        self.send_message(message.to_string().as_bytes())
+    }
+
+    /// Waits for an answer as long as `limit` lasts and the process `lives`.
+    pub(super) fn answer(&mut self, limit: Duration, lives: impl FnMut() -> bool) -> Result<Answer, Silence> {
+        let mut wait = Wait { deadline: Instant::now() + limit, lives, gone: false };
+        let mut mark = [0];
+        wait.fill(&mut self.socket, &mut mark)?;
+        match mark[0] {
+            b'k' => Ok(Answer::Done),
+            b'j' => Ok(Answer::Description(self.body(&mut wait)?)),
+            b'e' => Ok(Answer::Error(parse(&self.body(&mut wait)?)?)),
+            other => Err(Silence::Nonsense(format!("an answer that starts with byte {other}"))),
+        }
+    }
+
+    fn body(&mut self, wait: &mut Wait<impl FnMut() -> bool>) -> Result<Vec<u8>, Silence> {
+        let mut length = [0; 4];
+        wait.fill(&mut self.socket, &mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length > MOST_BYTES {
+            return Err(Silence::Nonsense(format!("a message of {length} bytes")));
+        }
+        let mut body = vec![0; length as usize];
+        wait.fill(&mut self.socket, &mut body)?;
+        Ok(body)
+    }
+}
+
+/// Reads JSON of a known form.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Silence> {
+    serde_json::from_slice(body).map_err(|error| Silence::Nonsense(error.to_string()))
+}
+
+/// A wait with an end.
+struct Wait<F> {
+    deadline: Instant,
+    lives: F,
+    gone: bool,
+}
+
+impl<F: FnMut() -> bool> Wait<F> {
+    fn fill(&mut self, socket: &mut UnixStream, mut buffer: &mut [u8]) -> Result<(), Silence> {
+        while !buffer.is_empty() {
+            match socket.read(buffer) {
+                Ok(0) => return Err(Silence::Closed),
+                Ok(count) => buffer = &mut buffer[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.go_on(socket)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// After a slice of waiting: whether there is reason to wait on.
+    fn go_on(&mut self, socket: &UnixStream) -> Result<(), Silence> {
+        if self.gone {
+            return Err(Silence::Closed);
+        }
+        self.gone = !(self.lives)(); // what it said last is still read
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Silence::TimedOut);
+        }
+        Ok(socket.set_read_timeout(Some(left.min(LOOK)))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer_to(bytes: &[u8], limit_ms: u64) -> Result<Answer, Silence> {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(bytes).unwrap();
+        let mut link = Link::new(ours, Duration::from_secs(1)).unwrap();
+        link.answer(Duration::from_millis(limit_ms), || true)
+    }
+
+    #[test]
+    fn answers_are_read_whole() {
+        assert!(matches!(answer_to(b"k", 100), Ok(Answer::Done)));
+        let described = answer_to(b"j\x02\0\0\0{}", 100);
+        assert!(matches!(described, Ok(Answer::Description(body)) if body == b"{}"));
+        let told = br#"e00{"kind": "raised", "error": "E", "traceback": ""}"#;
+        let mut told = told.to_vec();
+        let length = (told.len() - 3) as u32;
+        told.splice(1..3, length.to_le_bytes());
+        assert!(matches!(answer_to(&told, 100), Ok(Answer::Error(_))));
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_it_is_allocated() {
+        let words = |bytes: &[u8]| match answer_to(bytes, 100) {
+            Err(Silence::Nonsense(words)) => words,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(b"j\xff\xff\xff\xff"), "a message of 4294967295 bytes");
+        assert_eq!(words(b"hello"), "an answer that starts with byte 104");
+        assert!(
+            words(b"e\x02\0\0\0[]").contains("missing field") || words(b"e\x02\0\0\0[]").contains("invalid")
+        );
+    }
+
+    #[test]
+    fn waits_end_with_the_clock_or_the_process() {
+        let started = Instant::now();
+        assert!(matches!(answer_to(b"j\x02\0", 300), Err(Silence::TimedOut)));
+        assert!(started.elapsed() < Duration::from_secs(3));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut link = Link::new(ours, Duration::from_secs(1)).unwrap();
+        let gone = link.answer(Duration::from_secs(9), || false);
+        assert!(matches!(gone, Err(Silence::Closed)), "a grandchild may hold the socket open");
+        drop(theirs);
+        assert!(matches!(link.answer(Duration::from_secs(9), || true), Err(Silence::Closed)));
+    }
+}

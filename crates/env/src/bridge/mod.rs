@@ -1,0 +1,47 @@
+//! Environments that run in Python: anything Gymnasium can make, and ManiSkill.
+//!
+//! A [`Bridge`] starts the user's own interpreter, has it make the environments, and steps them as a
+//! [`plaudit_core::Env`]. The simulator stays in a process of its own: if it crashes, training does not.
+//!
+//! ```no_run
+//! use plaudit_core::{Env, Seed};
+//! use plaudit_env::{Bridge, BridgeSettings};
+//!
+//! let settings = BridgeSettings {
+//!     python: "venv/bin/python".into(),
+//!     ..BridgeSettings::gymnasium("HalfCheetah-v5", 16)
+//! };
+//! let mut env = Bridge::start(settings)?;
+//! env.reset(Seed::new(1))?;
+//! let step = env.step(&[0.0; 16 * 6])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! How it works: the process starts with a socket as its standard input and a nameless memory file as its
+//! standard output, and takes both over at once, so what it prints later goes elsewhere and is kept. Over the
+//! socket it gets its program (`child.py`), then the settings. It answers what the environments are like;
+//! we check that, lay out the memory file, and both sides map it. From then on a step is two bytes to the
+//! process and one byte back. All numbers and pixels lie in the shared memory.
+
+#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
+mod env;
+mod error;
+mod hello;
+mod layout;
+#[cfg(target_os = "linux")]
+mod link;
+#[cfg(target_os = "linux")]
+mod output;
+#[cfg(target_os = "linux")]
+mod process;
+#[cfg(target_os = "linux")]
+mod reader;
+#[cfg(target_os = "linux")]
+mod running;
+mod settings;
+#[cfg(target_os = "linux")]
+mod shared;
+
+pub use env::Bridge;
+pub use error::{BridgeError, During};
+pub use settings::{Arguments, BridgeSettings, Make, Seeding, Vectorization};
