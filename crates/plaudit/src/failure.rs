@@ -3,7 +3,7 @@
 use std::fmt;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
-use plaudit_compose::ComposeError;
+use plaudit_compose::{ComposeError, ErrorKind};
 use thiserror::Error;
 
 /// Why a command did not do what it was asked.
@@ -105,7 +105,11 @@ impl Diagnostic for ConfigProblem {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let (origin, text) = (self.error.origin()?, self.error.text()?);
-        let (start, length) = span(text, origin.line, origin.column)?;
+        let place = match self.error.kind() {
+            ErrorKind::UnknownKey { key, .. } => span_of_key(text, origin.line, origin.column, key),
+            _ => None,
+        };
+        let (start, length) = place.or_else(|| span(text, origin.line, origin.column))?;
         Some(Box::new(std::iter::once(LabeledSpan::underline((start, length)))))
     }
 }
@@ -127,6 +131,14 @@ fn span(text: &str, line: usize, column: usize) -> Option<(usize, usize)> {
     None
 }
 
+/// Bytes of a key that stands before its value on the same line: the key is what is wrong, not the value.
+fn span_of_key(text: &str, line: usize, column: usize, key: &str) -> Option<(usize, usize)> {
+    let content = text.lines().nth(line.checked_sub(1)?)?;
+    let at = content.find(key).filter(|&at| at < column)?;
+    let (start, _) = span(text, line, 1)?;
+    Some((start + at, key.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +149,7 @@ mod tests {
         let (start, length) = span(text, 2, 5).unwrap();
         assert_eq!(&text[start..start + length], "two words");
         assert!(span(text, 9, 1).is_none());
+        let (start, length) = span_of_key(text, 2, 5, "bé").unwrap();
+        assert_eq!(&text[start..start + length], "bé");
     }
 }

@@ -3,7 +3,9 @@
 use std::io::Stderr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use plaudit_core::{Emit, EndReason, Event, Level};
 use plaudit_view::{Recorder, RunDir, Terminal, write_atomically};
@@ -29,15 +31,50 @@ fn listen_for_interrupts() {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
             std::process::exit(1);
         }
-        say::aside("\nfinishing this step, then saving (Ctrl-C again stops at once)");
     });
+}
+
+/// Keeps the terminal alive while a step takes long: the clock moves on, and Ctrl-C is answered at once.
+struct Ticker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    fn start(terminal: Arc<Mutex<Terminal<Stderr>>>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut answered = false;
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                let Ok(mut terminal) = terminal.lock() else { return };
+                if interrupted() && !std::mem::replace(&mut answered, true) {
+                    let text = "finishing this step, then saving (Ctrl-C again stops at once)".into();
+                    terminal.emit(Event::Notice { level: Level::Info, text });
+                }
+                terminal.tick();
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// A run that is going on.
 pub struct Run {
     directory: RunDir,
     recorder: Recorder,
-    terminal: Option<Terminal<Stderr>>,
+    terminal: Option<Arc<Mutex<Terminal<Stderr>>>>,
+    ticker: Option<Ticker>,
     job: &'static str,
 }
 
@@ -52,9 +89,11 @@ impl Run {
     ) -> Result<Self, Failure> {
         let directory = directory(loaded)?;
         let recorder = Recorder::open(&directory).map_err(|error| Failure::work(error, None))?;
-        let terminal = (!volume.quiet).then(|| Terminal::on(std::io::stderr(), say::colour()));
+        let terminal =
+            (!volume.quiet).then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), say::colour()))));
+        let ticker = terminal.clone().map(Ticker::start);
         let repair = recorder.repair().map(ToString::to_string);
-        let mut run = Self { directory, recorder, terminal, job };
+        let mut run = Self { directory, recorder, terminal, ticker, job };
         listen_for_interrupts();
         let name = run_name(loaded);
         run.emit(Event::Started {
@@ -102,6 +141,7 @@ impl Run {
             Err(error) => EndReason::Failed { error: error.to_string() },
         };
         let step = self.saved_step()?;
+        self.ticker = None; // nothing may be drawn after the last picture
         self.emit(Event::Ended { step, reason: reason.clone() });
         if let Some(trouble) = self.recorder.trouble() {
             say::aside(&format!("warning: {trouble}"));
@@ -148,7 +188,7 @@ impl Run {
 impl Emit for Run {
     fn emit(&mut self, event: Event) {
         self.recorder.emit(event.clone());
-        if let Some(terminal) = &mut self.terminal {
+        if let Some(mut terminal) = self.terminal.as_ref().and_then(|terminal| terminal.lock().ok()) {
             terminal.emit(event);
         }
     }

@@ -152,7 +152,12 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
             LoggerBackend::Swanlab => say("plaudit does not talk to swanlab itself: run `swanlab convert -t tensorboard --tb_logdir <run directory>/tensorboard` to send what TensorBoard files hold".into()),
         }
     }
-    for (path, env) in [("env.train", &config.env.train), ("env.eval", &config.env.eval)] {
+    let envs = [("env.train", &config.env.train), ("env.eval", &config.env.eval)];
+    let on_gpu = |env: &EnvSettings| env.init_params.sim_backend.as_deref() == Some("gpu");
+    if envs.iter().any(|(_, env)| env.env_type == EnvType::Maniskill && on_gpu(env)) {
+        say("sim_backend: gpu — the embedded simulator runs on the CPU".into());
+    }
+    for (path, env) in envs {
         if edit::get(tree, path).is_some() {
             env_notices(path, env, &mut say);
         }
@@ -167,9 +172,6 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
 }
 
 fn env_notices(path: &str, env: &EnvSettings, say: &mut impl FnMut(String)) {
-    if env.init_params.sim_backend.as_deref() == Some("gpu") && env.env_type == EnvType::Maniskill {
-        say(format!("{path}.init_params.sim_backend: gpu — the embedded simulator runs on the CPU"));
-    }
     if env.data_collection.enabled && env.data_collection.only_success && env.ignore_terminations {
         say(format!(
             "{path}: only_success with ignore_terminations keeps successful episodes that end by the clock (RLinf writes none of them)"
