@@ -94,7 +94,8 @@ pub(crate) struct Batch<T> {
 struct Outcome {
     moment: Moment,
     end: End,
-    last: Option<Obs>,
+    /// Boxed, since most steps end nothing.
+    last: Option<Box<Obs>>,
 }
 
 impl<T: Task> Batch<T> {
@@ -116,7 +117,7 @@ impl<T: Task> Batch<T> {
             let (moment, end) = row.step(action, limit, ignore);
             let mut last = None;
             if end.is_end() {
-                last = Some(look(spec, std::slice::from_ref(row), watch != Watch::Nothing)?);
+                last = Some(Box::new(look(spec, std::slice::from_ref(row), watch != Watch::Nothing)?));
                 row.episode += 1;
                 row.begin_episode();
             }
@@ -155,7 +156,8 @@ impl<T: Task> Env for Batch<T> {
         }
         let mut outcomes = self.advance(actions).map_err(broken)?;
         let obs = look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)?;
-        let last = outcomes.iter_mut().enumerate().filter_map(|(at, o)| Some((at, o.last.take()?))).collect();
+        let last =
+            outcomes.iter_mut().enumerate().filter_map(|(at, o)| Some((at, *o.last.take()?))).collect();
         Ok(Step {
             obs,
             reward: outcomes.iter().map(|o| o.moment.reward as f32).collect(),

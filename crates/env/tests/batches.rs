@@ -56,11 +56,13 @@ proptest! {
 
 #[test]
 fn threads_do_not_matter() {
-    let with = |threads| {
+    let with = |threads, id, rows, steps| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| run(EnvId::CartPoleV1, 0, 5000, 40))
+        pool.install(|| run(id, 0, rows, steps))
     };
-    assert!(with(1) == with(3));
+    for (id, rows, steps) in [(EnvId::CartPoleV1, 5000, 40), (EnvId::PickCubeV1, 7, 110)] {
+        assert!(with(1, id, rows, steps) == with(3, id, rows, steps), "{id}");
+    }
 }
 
 #[test]
