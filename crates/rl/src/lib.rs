@@ -36,4 +36,4 @@ mod episodes;
 mod rollout;
 
 pub use episodes::{Episode, Episodes};
-pub use rollout::{Rollout, RolloutError};
+pub use rollout::{Rollout, RolloutError, Taken};

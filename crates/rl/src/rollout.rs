@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, StepRow};
+use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow};
 use thiserror::Error;
 
 use crate::{Episode, Episodes};
@@ -50,12 +50,30 @@ impl<'a> Rollout<'a> {
         })
     }
 
-    /// The next `steps` steps.
+    /// What the policy sees now.
+    pub fn obs(&self) -> &Obs {
+        &self.obs
+    }
+
+    /// The next step: what was done, and all that came of it.
+    pub fn advance(&mut self) -> Result<Taken, RolloutError> {
+        let decision = self.policy.act(&self.obs, self.seed.index(self.steps))?;
+        let step = self.env.step(&decision.actions)?;
+        self.steps += 1;
+        self.finished.extend(self.episodes.step(&step));
+        let seen = std::mem::replace(&mut self.obs, step.obs.clone());
+        self.remember(seen, &step);
+        Ok(Taken { actions: decision.actions, step })
+    }
+
+    /// The next `steps` steps, as what a reward and a learner need.
     pub fn segment(&mut self, steps: usize) -> Result<Segment, RolloutError> {
         let context = self.context.iter().cloned().collect();
         let mut segment = Segment::continuing(self.obs.clone(), context, self.context_rows.clone());
         for _ in 0..steps {
-            self.step(&mut segment)?;
+            let Taken { actions, step } = self.advance()?;
+            let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
+            segment.push(row, step.obs, step.last)?;
         }
         Ok(segment)
     }
@@ -65,32 +83,27 @@ impl<'a> Rollout<'a> {
         std::mem::take(&mut self.finished)
     }
 
-    fn step(&mut self, segment: &mut Segment) -> Result<(), RolloutError> {
-        let decision = self.policy.act(&self.obs, self.seed.index(self.steps))?;
-        let step = self.env.step(&decision.actions)?;
-        self.steps += 1;
-        self.finished.extend(self.episodes.step(&step));
-        let seen = std::mem::replace(&mut self.obs, step.obs.clone());
-        self.remember(seen, &step.end.iter().map(|end| end.is_end()).collect::<Vec<_>>());
-        let row = StepRow {
-            actions: decision.actions,
-            env_reward: step.reward,
-            end: step.end,
-            success: step.success,
-        };
-        segment.push(row, step.obs, step.last)?;
-        Ok(())
-    }
-
-    fn remember(&mut self, seen: Obs, ended: &[bool]) {
+    fn remember(&mut self, seen: Obs, step: &Step) {
+        if self.context_limit == 0 {
+            return;
+        }
         self.context.push_back(seen);
         while self.context.len() > self.context_limit {
             self.context.pop_front();
         }
-        for (rows, &ended) in self.context_rows.iter_mut().zip(ended) {
-            *rows = if ended { 0 } else { (*rows + 1).min(self.context_limit) };
+        for (rows, end) in self.context_rows.iter_mut().zip(&step.end) {
+            *rows = if end.is_end() { 0 } else { (*rows + 1).min(self.context_limit) };
         }
     }
+}
+
+/// A step that was taken.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// What was done, `[B, action_width]`.
+    pub actions: Vec<f32>,
+    /// What came of it.
+    pub step: Step,
 }
 
 /// Why a rollout stopped.

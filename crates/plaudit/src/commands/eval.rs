@@ -143,7 +143,7 @@ fn play_once(
     let mut open = vec![true; env.spec().num_envs];
     let mut rollout = Rollout::start(env, policy, seed, 0).map_err(|error| failed(&error))?;
     while open.iter().any(|&open| open) {
-        rollout.segment(1).map_err(|error| failed(&error))?;
+        rollout.advance().map_err(|error| failed(&error))?;
         for episode in rollout.take_finished() {
             if std::mem::replace(&mut open[episode.row], false) {
                 hear(&episode);
