@@ -22,6 +22,10 @@ fn main() -> Anything {
             let speed = with_threads(1, || tables(mode))?;
             println!("PickCube state, {mode:?}: {speed:.0} steps/core-s");
         }
+        for threads in [1, 0] {
+            let (count, speed) = with_threads(threads, || Ok((rayon::current_num_threads(), crowd()?)))?;
+            println!("PickCube x 256 on {count} threads: {speed:.0} steps/s");
+        }
     }
     if want("pictures") {
         for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1] {
@@ -93,6 +97,21 @@ fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> 
         best = best.min(spent);
     }
     Ok(50.0 * 16.0 / best)
+}
+
+/// Control steps of a large batch per second of real time.
+fn crowd() -> Result<f64, Box<dyn std::error::Error>> {
+    let mut env = make(&EnvSettings::new(EnvId::PickCubeV1, 256))?;
+    env.reset(Seed::new(1))?;
+    let mut best = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for _ in 0..5 {
+            env.step(&[0.1; 256 * 8])?;
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    Ok(5.0 * 256.0 / best)
 }
 
 /// Pictures per second of processor time, the physics not counted.

@@ -4,7 +4,7 @@
 use plaudit_core::{End, Env, Policy, Seed, Watch};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeSettings,
-    RewardMode, make,
+    RandomPolicy, RewardMode, make,
 };
 
 fn tables(num_envs: usize, settings: PickCubeSettings) -> Box<dyn Env> {
@@ -106,6 +106,31 @@ fn relative_rewards_add_up_to_the_reward_itself() {
     let (plain, relative) = (run(false), run(true));
     assert_eq!(plain[0], relative[0]);
     assert!((relative.iter().sum::<f32>() - plain[9]).abs() < 1e-4);
+}
+
+#[test]
+fn wild_actions_break_nothing() {
+    let modes = [
+        ControlMode::PdJointDeltaPos,
+        ControlMode::PdJointPos,
+        ControlMode::PdEeDeltaPos,
+        ControlMode::PdEeDeltaPose,
+    ];
+    for control_mode in modes {
+        let mut env = tables(8, PickCubeSettings { control_mode, ..PickCubeSettings::default() });
+        let mut policy = RandomPolicy::new(env.spec().actions.clone());
+        let mut obs = env.reset(Seed::new(4)).unwrap();
+        for t in 0..150 {
+            let mut actions = policy.act(&obs, Seed::new(5).index(t / 10)).unwrap().actions;
+            actions.iter_mut().for_each(|action| *action *= if t % 50 < 25 { 1.0 } else { 1e6 });
+            obs = env.step(&actions).unwrap().obs;
+            assert!(obs.state.iter().all(|value| value.is_finite()), "{control_mode:?} {t}");
+            for row in 0..8 {
+                let speeds = &obs.row(row).state[9..18];
+                assert!(speeds.iter().all(|speed| speed.abs() < 20.0), "{control_mode:?} {t}: {speeds:?}");
+            }
+        }
+    }
 }
 
 #[test]
