@@ -32,7 +32,7 @@ const GRASP_NEWTON: f32 = 0.5;
 const GRASP_ANGLE_DEGREES: f32 = 85.0;
 
 /// Collision capsules of links 1 to 7 in their own frames (end, end, radius), and the links' masses.
-pub(crate) const CAPSULES: [([f32; 3], [f32; 3], f32, f32); JOINTS] = [
+const CAPSULES: [([f32; 3], [f32; 3], f32, f32); JOINTS] = [
     ([0.0, 0.0, -0.17], [0.0, 0.0, 0.0], 0.06, 4.97),
     ([0.0, -0.13, 0.0], [0.0, 0.0, 0.0], 0.06, 0.647),
     ([0.0, 0.0, -0.12], [0.06, 0.0, 0.0], 0.058, 3.2286),

@@ -8,6 +8,7 @@ mod camera;
 mod canvas;
 mod light;
 mod mesh;
+mod triangle;
 mod wood;
 
 pub(crate) use camera::Camera;
