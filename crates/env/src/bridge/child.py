@@ -211,34 +211,29 @@ class Shown:
 
     def __init__(self, state, cameras, columns, frames):
         rows, at, self.numbers, self.pictures = len(columns), 0, [], []
+        each = lambda leaf, whole: (leaf, whole, [whole[row, ...] for row in range(rows)])
         for leaf in state:
             part = columns[:, at : at + leaf.width()]
-            self.numbers.append((leaf, part if leaf.choices else part.reshape((rows,) + leaf.shape)))
+            self.numbers.append(each(leaf, part if leaf.choices else part.reshape((rows,) + leaf.shape)))
             at += leaf.width()
         for (leaf, shape), part in zip(cameras, frames):
             part = part.transpose(0, 3, 1, 2) if shape[3] else part
-            self.pictures.append((leaf, part.reshape((rows,) + leaf.shape)))
+            self.pictures.append(each(leaf, part.reshape((rows,) + leaf.shape)))
 
     def put(self, seen, row, pictures):
         """Writes one environment's observation."""
-        for leaf, target in self.numbers:
-            self.write(leaf, target[row], array(dig(seen, leaf.path)), leaf.shape)
-        if pictures:
-            for leaf, target in self.pictures:
-                self.write(leaf, target[row], array(dig(seen, leaf.path)), leaf.shape)
+        for leaf, _, targets in self.numbers + self.pictures if pictures else self.numbers:
+            self.write(leaf, targets[row], array(dig(seen, leaf.path)), leaf.shape)
 
     def put_all(self, seen, rows, pictures):
         """Writes the rows of a whole batch of observations; `rows` is None for all of them."""
-        for leaf, target in self.numbers + self.pictures if pictures else self.numbers:
-            value = array(dig(seen, leaf.path))
-            expected = (len(target),) + leaf.shape
-            if rows is None:
-                self.write(leaf, target, value, expected)
+        for leaf, whole, targets in self.numbers + self.pictures if pictures else self.numbers:
+            value, expected = array(dig(seen, leaf.path)), (len(whole),) + leaf.shape
+            if rows is None or value.shape != expected:
+                self.write(leaf, whole, value, expected)
                 continue
-            if value.shape != expected:
-                self.write(leaf, target, value, expected)  # refuses it
             for row in rows:
-                self.write(leaf, target[row], value[row], leaf.shape)
+                self.write(leaf, targets[row], value[row], leaf.shape)
 
     @staticmethod
     def write(leaf, target, value, expected):

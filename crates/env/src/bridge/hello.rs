@@ -145,7 +145,8 @@ mod tests {
         check(hello("4", "", r#"{"discrete": 4294967296}"#), "4294967296 choices of an action");
         check(hello("4", "", r#"{"low": [1], "high": []}"#), "action bounds of 1 and 0 numbers");
         check(hello("4", "", r#"{"low": [1], "high": [-1]}"#), "an action between 1 and -1");
-        let camera = |height: u64| format!(r#"{{"name": "eye", "height": {height}, "width": 9, "channels": 3}}"#);
+        let camera =
+            |height: u64| format!(r#"{{"name": "eye", "height": {height}, "width": 9, "channels": 3}}"#);
         check(hello("4", &camera(1 << 40), two), "camera `eye` of 1099511627776 x 9 x 3");
         check(hello("4", &camera(0), two), "camera `eye` of 0 x 9 x 3");
         check(hello("4", &[camera(9), camera(9)].join(","), two), "two cameras named `eye`");
