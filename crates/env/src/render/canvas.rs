@@ -39,6 +39,8 @@ pub(crate) struct Canvas {
 /// compiler computes several at once.
 #[derive(Debug, Default)]
 struct Row {
+    /// 0, 1, 2, … as floats: converting whole numbers costs more than reading these.
+    columns: Vec<f32>,
     /// How far along its ray each pixel's place is.
     way: Vec<f32>,
     world: [Vec<f32>; 3],
@@ -228,12 +230,20 @@ struct Ray {
 impl Row {
     /// Finds the places of a row from their (inverse) depths.
     fn locate(&mut self, ray: &Ray, depth: &[f32]) {
+        if self.columns.len() != depth.len() {
+            self.columns = (0..depth.len()).map(|column| column as f32).collect();
+        }
         self.way.clear();
         self.way.extend(depth.iter().map(|depth| 1.0 / depth));
         let ways = [along_shadow(ray.first), along_shadow(ray.step), to_shadow(ray.eye)];
         for axis in 0..3 {
-            spread(&mut self.world[axis], &self.way, [ray.first, ray.step, ray.eye].map(|way| way[axis]));
-            spread(&mut self.shadow[axis], &self.way, ways.map(|way| way[axis]));
+            spread(
+                &mut self.world[axis],
+                &self.columns,
+                &self.way,
+                [ray.first, ray.step, ray.eye].map(|way| way[axis]),
+            );
+            spread(&mut self.shadow[axis], &self.columns, &self.way, ways.map(|way| way[axis]));
         }
     }
 
@@ -245,9 +255,9 @@ impl Row {
 }
 
 /// One coordinate of the points `eye + (first + column * step) * way`.
-fn spread(out: &mut Vec<f32>, way: &[f32], [first, step, eye]: [f32; 3]) {
+fn spread(out: &mut Vec<f32>, columns: &[f32], ways: &[f32], [first, step, eye]: [f32; 3]) {
     out.clear();
-    out.extend(way.iter().enumerate().map(|(column, way)| eye + (first + column as f32 * step) * way));
+    out.extend(columns.iter().zip(ways).map(|(column, way)| eye + (first + column * step) * way));
 }
 
 impl Facet {
