@@ -1,0 +1,85 @@
+//! Episodes: what happened in one environment from a reset to an end.
+
+mod collector;
+
+use std::sync::Arc;
+
+use plaudit_core::{End, FrameShape};
+
+pub use collector::{Collector, Keep};
+
+/// One environment's way from a reset to an end, of N actions.
+///
+/// Everything that is seen has N + 1 entries, the first from the reset; what is done has N.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Episode {
+    /// The environment it happened in.
+    pub row: usize,
+    /// Which episode of that environment, dropped ones counted.
+    pub number: u64,
+    /// Steps of the whole batch when it ended.
+    pub batch_step: u64,
+    /// Whether the task was solved at any step, by the environment's truth.
+    pub success: bool,
+    /// The task in words.
+    pub task: Option<Arc<str>>,
+    /// Images by camera, the main view first.
+    pub cameras: Vec<CameraTrack>,
+    /// State vectors, `[N + 1][state_width]`.
+    pub states: Vec<Vec<f32>>,
+    /// Actions, `[N][action_width]`.
+    pub actions: Vec<Vec<f32>>,
+    /// What happened at each entry, `[N + 1]`.
+    pub moments: Vec<Moment>,
+}
+
+/// One camera's images of an episode.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameraTrack {
+    /// Which camera.
+    pub name: Arc<str>,
+    /// Shape of each image.
+    pub shape: FrameShape,
+    /// All images, HWC, one after the other.
+    pub pixels: Vec<u8>,
+}
+
+impl CameraTrack {
+    /// Image number `at`.
+    pub fn image(&self, at: usize) -> &[u8] {
+        let bytes = self.shape.bytes();
+        &self.pixels[at * bytes..(at + 1) * bytes]
+    }
+}
+
+/// What is known of one entry of an episode.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    /// The environment's own reward; 0 at the reset.
+    pub reward: f32,
+    /// Whether and how the episode ended here.
+    pub end: End,
+    /// Whether the task is solved at this moment; unknown at the reset.
+    pub success: Option<bool>,
+    /// Other truths by name.
+    pub facts: Vec<(Arc<str>, f32)>,
+}
+
+impl Episode {
+    /// How many actions were taken.
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Whether nothing was done.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// Bytes it holds, for bounding memory.
+    pub fn bytes(&self) -> usize {
+        let images: usize = self.cameras.iter().map(|track| track.pixels.len()).sum();
+        let numbers: usize = self.states.iter().chain(&self.actions).map(Vec::len).sum();
+        images + 4 * numbers + 64 * self.moments.len()
+    }
+}

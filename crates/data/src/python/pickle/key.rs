@@ -1,0 +1,80 @@
+//! When two keys of a dict are the same key.
+
+use std::sync::Arc;
+
+use crate::python::array::Array;
+use crate::python::bigint::BigInt;
+use crate::python::dtype::DType;
+use crate::python::value::PyValue;
+
+/// A value that Python can hash, under Python's equality: `1`, `1.0` and `True` are one key.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    None,
+    Int(i64),
+    BigInt(BigInt),
+    /// The bits of a float that is no whole number.
+    Float(u64),
+    Complex(u64, u64),
+    Str(Arc<str>),
+    Bytes(Box<[u8]>),
+    Tuple(Box<[Key]>),
+    Element(DType, Box<[u8]>),
+    Device(Arc<str>),
+}
+
+impl Key {
+    /// Nothing for what Python cannot hash.
+    pub(super) fn of(value: &PyValue) -> Option<Self> {
+        Some(match value {
+            PyValue::None => Self::None,
+            PyValue::Bool(truth) => Self::Int(i64::from(*truth)),
+            PyValue::Int(number) => Self::Int(*number),
+            PyValue::BigInt(number) => Self::BigInt(number.clone()),
+            PyValue::Float(number) => Self::float(*number),
+            PyValue::Complex(real, imaginary) => Self::Complex(real.to_bits(), imaginary.to_bits()),
+            PyValue::Str(text) => Self::Str(text.clone()),
+            PyValue::Bytes(bytes) => Self::Bytes((**bytes).into()),
+            PyValue::Tuple(items) => Self::Tuple(items.iter().map(Self::of).collect::<Option<_>>()?),
+            PyValue::Scalar(scalar) => Self::scalar(scalar),
+            PyValue::DType(_, dtype) => Self::Element(*dtype, [].into()),
+            PyValue::Device(name) => Self::Device(name.clone()),
+            _ => return None,
+        })
+    }
+
+    /// The bytes that hashing the key touches; nothing for what Python cannot hash.
+    pub(super) fn weight(value: &PyValue) -> Option<usize> {
+        match value {
+            PyValue::Str(text) => Some(text.len()),
+            PyValue::Bytes(bytes) => Some(bytes.len()),
+            PyValue::BigInt(number) => Some(number.le_bytes().len()),
+            PyValue::Scalar(scalar) => Some(scalar.bytes().len()),
+            PyValue::Tuple(items) => {
+                items.iter().try_fold(0usize, |sum, item| Some(sum.saturating_add(Self::weight(item)?)))
+            }
+            PyValue::List(_) | PyValue::Dict(_) | PyValue::Set(_) | PyValue::FrozenSet(_) => None,
+            PyValue::Array(_) | PyValue::ObjectArray(_) | PyValue::Tensor(_) | PyValue::Stored(_) => None,
+            _ => Some(8),
+        }
+    }
+
+    fn float(number: f64) -> Self {
+        let whole = number as i64;
+        if whole as f64 == number && whole != i64::MAX {
+            Self::Int(whole)
+        } else {
+            Self::Float(number.to_bits())
+        }
+    }
+
+    fn scalar(scalar: &Array) -> Self {
+        if let Some(&[whole]) = scalar.to_i64().as_deref() {
+            return Self::Int(whole);
+        }
+        match scalar.to_f64().as_deref() {
+            Some(&[number]) => Self::float(number),
+            _ => Self::Element(scalar.dtype(), scalar.bytes().into()),
+        }
+    }
+}

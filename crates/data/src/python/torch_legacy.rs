@@ -1,0 +1,141 @@
+//! torch's format from before 1.6: five pickles in a row, then the bytes of all storages.
+//!
+//! Files of that age have it, and so does every tensor in a plain pickle, as a string of bytes.
+
+use std::collections::HashMap;
+
+use super::buffer::Buffer;
+use super::error::{ReadError, Result};
+use super::limits::Meter;
+use super::pickle::{self, Loaded, Machine, Node, Slot, Storage, StorageData, StorageId, freeze};
+use super::torch_zip::part;
+use super::value::PyValue;
+
+/// The magic number 0x1950a86a20f9469cfc6c as the first pickle of the stream has it.
+pub(crate) const START: [u8; 15] =
+    [0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
+const VERSION: i64 = 1001;
+
+/// Reads a whole file of this format.
+pub(crate) fn read(stream: &Buffer, meter: &mut Meter) -> Result<PyValue> {
+    let loaded = load(stream, meter, 0)?;
+    freeze(&loaded, meter)
+}
+
+/// Reads the one storage that a stream inside a plain pickle holds.
+pub(crate) fn storage(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Result<Storage> {
+    let loaded = load(stream, meter, nesting)?;
+    match loaded.heap.get(loaded.root) {
+        Some(Node::Storage(storage)) => Ok((**storage).clone()),
+        _ => Err(ReadError::malformed(0, "one torch storage", loaded.heap.kind(loaded.root))),
+    }
+}
+
+fn load(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Result<Loaded> {
+    if !stream.starts_with(&START) {
+        let found = if stream.starts_with(b"PK") { "a zip archive" } else { "other bytes" };
+        return Err(ReadError::malformed(0, "a stream of torch from before 1.6", found));
+    }
+    let version = plain(stream, START.len(), meter, nesting)?;
+    if !matches!(version.root, Slot::Int(VERSION)) {
+        return Err(ReadError::malformed(
+            START.len(),
+            "version 1001 of torch's old format",
+            version.heap.kind(version.root),
+        ));
+    }
+    let system = plain(stream, version.end, meter, nesting)?;
+    check_byte_order(&system, version.end)?;
+    let mut await_storage = |id: &StorageId<'_>, _: usize| Ok(awaited(id));
+    let mut objects = Machine::new(stream, system.end, &mut await_storage, meter).nested(nesting).run()?;
+    let keys = plain(stream, objects.end, meter, nesting)?;
+    fill(stream, &keys, &mut objects)?;
+    Ok(objects)
+}
+
+fn plain(stream: &Buffer, start: usize, meter: &mut Meter, nesting: usize) -> Result<Loaded> {
+    Machine::new(stream, start, &mut pickle::no_storages, meter).nested(nesting).run()
+}
+
+fn check_byte_order(system: &Loaded, at: usize) -> Result<()> {
+    let Some(Node::Dict(dict)) = system.heap.get(system.root) else {
+        return Err(ReadError::malformed(at, "a dict about the machine", system.heap.kind(system.root)));
+    };
+    let little = dict.entries.iter().rev().find(|(key, _)| system.heap.str(*key) == Some("little_endian"));
+    match little {
+        None | Some((_, Slot::Bool(true))) if cfg!(target_endian = "little") => Ok(()),
+        _ => {
+            let hint = "load and save it once with a newer torch";
+            Err(ReadError::unsupported(at, "an old torch file from a machine of the other byte order", hint))
+        }
+    }
+}
+
+/// A storage whose bytes come later; they are looked up by key and length.
+fn awaited(id: &StorageId<'_>) -> Storage {
+    Storage { dtype: id.dtype, data: StorageData::Awaited { key: id.key.into(), len: id.len } }
+}
+
+/// Gives each storage its bytes: for each key a count of elements, then the elements.
+fn fill(stream: &Buffer, keys: &Loaded, objects: &mut Loaded) -> Result<()> {
+    let Some(Node::List(list)) = keys.heap.get(keys.root) else {
+        return Err(ReadError::malformed(objects.end, "a list of storage keys", keys.heap.kind(keys.root)));
+    };
+    let sizes = element_sizes(objects);
+    let mut found: HashMap<String, Buffer> = HashMap::with_capacity(sizes.len());
+    let mut at = keys.end;
+    for key in list {
+        let Some(key) = keys.heap.str(*key) else {
+            return Err(ReadError::malformed(objects.end, "the key of a storage", keys.heap.kind(*key)));
+        };
+        // Without a storage of that key there is no telling how long its elements are.
+        let Some(size) = sizes.get(key) else {
+            return Err(ReadError::malformed(objects.end, "a key that some storage has", "another"));
+        };
+        let (bytes, next) = block(stream, at, *size)?;
+        if found.insert(key.to_owned(), bytes).is_some() {
+            return Err(ReadError::malformed(at, "each storage once", "the same key again"));
+        }
+        at = next;
+    }
+    for (place, node) in objects.heap.nodes_mut() {
+        if let Node::Storage(storage) = node
+            && let StorageData::Awaited { key, len } = &storage.data
+        {
+            let Some(bytes) = found.get(&**key) else { continue };
+            let id = StorageId { dtype: storage.dtype, key, len: *len };
+            let Some(bytes) = part(bytes, &id) else {
+                let found = format!("{} bytes, too few for {len} elements", bytes.len());
+                return Err(ReadError::malformed(place, "a storage of the size that the pickle says", found));
+            };
+            storage.data = StorageData::Known { bytes, swapped: false };
+        }
+    }
+    Ok(())
+}
+
+fn element_sizes(objects: &mut Loaded) -> HashMap<String, usize> {
+    let mut sizes = HashMap::new();
+    for (_, node) in objects.heap.nodes_mut() {
+        if let Node::Storage(storage) = node
+            && let StorageData::Awaited { key, .. } = &storage.data
+        {
+            sizes.insert(key.to_string(), storage.dtype.map_or(1, |dtype| dtype.size()));
+        }
+    }
+    sizes
+}
+
+/// An element count of 64 bits and the elements.
+fn block(stream: &Buffer, at: usize, size: usize) -> Result<(Buffer, usize)> {
+    let left = stream.len() - at;
+    let Some(count) = stream[at..].first_chunk::<8>() else { return Err(ReadError::ends(at, 8, left)) };
+    let count = u64::from_le_bytes(*count);
+    let start = at + 8;
+    let end =
+        usize::try_from(count).ok().and_then(|n| n.checked_mul(size)).and_then(|len| len.checked_add(start));
+    match end.and_then(|end| Some((stream.slice(start..end)?, end))) {
+        Some(found) => Ok(found),
+        None => Err(ReadError::ends(at, count.saturating_mul(size as u64), left - 8)),
+    }
+}
