@@ -21,4 +21,5 @@
 //!
 //! What this crate is not: it knows no tensors and no neural networks, and it trusts no file.
 
+pub mod episode;
 pub mod python;

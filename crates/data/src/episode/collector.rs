@@ -116,13 +116,22 @@ mod tests {
 
     fn step(states: [f32; 2], end: [End; 2], success: [bool; 2], last: Vec<(usize, Obs)>) -> Step {
         let facts = vec![("is_grasped".into(), vec![1.0, 0.0])];
-        Step { obs: obs(states), reward: vec![0.5, 0.25], end: end.into(), success: success.into(), last, facts }
+        Step {
+            obs: obs(states),
+            reward: vec![0.5, 0.25],
+            end: end.into(),
+            success: success.into(),
+            last,
+            facts,
+        }
     }
 
     #[test]
     fn an_episode_ends_with_what_really_happened() {
         let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
-        assert!(collector.step(&[0.1, 0.2], &step([2.0, 11.0], [End::No; 2], [true, false], vec![])).is_empty());
+        assert!(
+            collector.step(&[0.1, 0.2], &step([2.0, 11.0], [End::No; 2], [true, false], vec![])).is_empty()
+        );
         let ends = [End::Truncated, End::No];
         let done = collector.step(&[0.3, 0.4], &step([50.0, 12.0], ends, [false; 2], vec![(0, one(3.0))]));
         let [episode] = &done[..] else { panic!("one episode") };

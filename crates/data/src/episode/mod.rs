@@ -1,5 +1,6 @@
 //! Episodes: what happened in one environment from a reset to an end.
 
+pub mod as_python;
 mod collector;
 
 use std::sync::Arc;

@@ -1,0 +1,211 @@
+//! Episodes as the Python objects that RLinf's collectors write, generation by generation.
+
+use std::sync::Arc;
+
+use plaudit_core::End;
+
+use super::{CameraTrack, Episode, Moment};
+use crate::python::{Array, DType, ObjectArray, PyDict, PyValue};
+
+/// One pickle per episode: lists of N + 1 observations, rewards, flags and infos, and N actions. Tensors where
+/// RLinf has tensors.
+pub fn as_pickle(episode: &Episode, rank: u64) -> PyValue {
+    dict([
+        ("rank", int(rank)),
+        ("env_idx", int(episode.row as u64)),
+        ("episode_id", int(episode.number)),
+        ("step", int(episode.batch_step)),
+        ("success", PyValue::Bool(episode.success)),
+        ("observations", list((0..=episode.len()).map(|at| observation(episode, at)))),
+        ("actions", list(episode.actions.iter().map(|action| numpy(action)))),
+        (
+            "rewards",
+            after_reset(episode, PyValue::Float(0.0), |moment| tensor(Array::from_number(moment.reward))),
+        ),
+        (
+            "terminated",
+            after_reset(episode, PyValue::Bool(false), |moment| flag(moment.end == End::Terminated)),
+        ),
+        (
+            "truncated",
+            after_reset(episode, PyValue::Bool(false), |moment| flag(moment.end == End::Truncated)),
+        ),
+        ("infos", infos(episode)),
+    ])
+}
+
+/// The name RLinf gives that file.
+pub fn pickle_name(episode: &Episode, rank: u64) -> String {
+    let outcome = if episode.success { "success" } else { "fail" };
+    let Episode { row, number, batch_step, .. } = episode;
+    format!("rank_{rank}_env_{row}_episode_{number}_step_{batch_step}_{outcome}.pkl")
+}
+
+/// One pickle of frames per episode, without the reset's, as an earlier collector wrote them.
+pub fn as_frames(episode: &Episode, counter: u64, unix_secs: f64) -> PyValue {
+    let frame = |at: usize| {
+        let moment = &episode.moments[at];
+        let terminated = moment.end == End::Terminated;
+        let truncated = moment.end == End::Truncated;
+        dict([
+            ("obs", observation(episode, at)),
+            ("action", numpy(&episode.actions[at - 1])),
+            ("reward", PyValue::Float(f64::from(moment.reward))),
+            ("terminated", PyValue::Bool(terminated)),
+            ("truncated", PyValue::Bool(truncated)),
+            ("done", PyValue::Bool(moment.end.is_end())),
+            ("grasp", PyValue::Bool(fact(moment, "is_grasped"))),
+            ("success", PyValue::Bool(moment.success == Some(true))),
+        ])
+    };
+    let grasped = episode.moments.iter().any(|moment| fact(moment, "is_grasped"));
+    let metadata = dict([
+        ("episode_id", int(counter)),
+        ("timestamp", PyValue::Float(unix_secs)),
+        ("max_frames", int(episode.len() as u64)),
+    ]);
+    dict([
+        ("frames", list((1..=episode.len()).map(frame))),
+        ("num_frames", int(episode.len() as u64)),
+        ("grasp", PyValue::Bool(grasped)),
+        ("success", PyValue::Bool(episode.success)),
+        ("done", PyValue::Bool(true)),
+        ("label", int(u64::from(episode.success))),
+        ("metadata", metadata),
+    ])
+}
+
+/// One `.npy` dictionary per episode: images by camera as f32 in 0..1, `[T, C, H, W]`, and a label per frame.
+pub fn as_npy(episode: &Episode, cameras: &[String]) -> PyValue {
+    let wanted =
+        |track: &&CameraTrack| cameras.is_empty() || cameras.iter().any(|name| **name == *track.name);
+    let images = episode
+        .cameras
+        .iter()
+        .filter(wanted)
+        .map(|track| (&*track.name, channels_first(track, episode.len())));
+    let labels: Vec<f32> =
+        episode.moments[1..].iter().map(|moment| f32::from(u8::from(moment.success == Some(true)))).collect();
+    let content = dict([("images", dict(images)), ("labels", numpy(&labels))]);
+    PyValue::ObjectArray(Arc::new(ObjectArray::around(content)))
+}
+
+/// The images after the reset's, as numbers in 0..1 with channels first.
+fn channels_first(track: &CameraTrack, frames: usize) -> PyValue {
+    let (height, width, channels) = (track.shape.height, track.shape.width, track.shape.channels);
+    let mut values = Vec::with_capacity(frames * track.shape.bytes());
+    for at in 1..=frames {
+        let image = track.image(at);
+        for channel in 0..channels {
+            values.extend(image[channel..].iter().step_by(channels).map(|&byte| f32::from(byte) / 255.0));
+        }
+    }
+    array(Array::from_slice(&[frames, channels, height, width], &values))
+}
+
+/// `main_images`, `extra_view_images` and `states`, as RLinf's simple wrapper arranges them.
+fn observation(episode: &Episode, at: usize) -> PyValue {
+    let mut entries = Vec::new();
+    if let Some((main, extra)) = episode.cameras.split_first() {
+        entries.push(("main_images", image(main, at)));
+        entries.push(("extra_view_images", extra_views(extra, at)));
+    }
+    entries.push(("states", floats(&episode.states[at])));
+    if let Some(task) = &episode.task {
+        entries.push(("task_descriptions", PyValue::Str(task.clone())));
+    }
+    dict(entries)
+}
+
+fn image(track: &CameraTrack, at: usize) -> PyValue {
+    let shape = [track.shape.height, track.shape.width, track.shape.channels];
+    made(Array::new(DType::U8, &shape, track.image(at).to_vec()))
+}
+
+/// All other cameras in one tensor; cameras of another size than the first cannot be, and are left out.
+fn extra_views(tracks: &[CameraTrack], at: usize) -> PyValue {
+    let Some(first) = tracks.first() else { return PyValue::None };
+    let same: Vec<_> = tracks.iter().filter(|track| track.shape == first.shape).collect();
+    let pixels: Vec<u8> = same.iter().flat_map(|track| track.image(at)).copied().collect();
+    let shape = [same.len(), first.shape.height, first.shape.width, first.shape.channels];
+    made(Array::new(DType::U8, &shape, pixels))
+}
+
+/// Per entry: the environment's truths, and the episode so far. The reset's is empty.
+fn infos(episode: &Episode) -> PyValue {
+    let (mut once, mut sum) = (false, 0.0f32);
+    let mut entries = vec![dict::<&str>([])];
+    for (length, moment) in episode.moments.iter().enumerate().skip(1) {
+        once |= moment.success == Some(true);
+        sum += moment.reward;
+        entries.push(info(moment, length, once, sum));
+    }
+    list(entries)
+}
+
+fn info(moment: &Moment, length: usize, success_once: bool, sum: f32) -> PyValue {
+    let so_far = dict([
+        ("success_once", flag(success_once)),
+        ("return", tensor(Array::from_number(sum))),
+        ("episode_len", tensor(Array::from_number(length as i64))),
+        ("reward", tensor(Array::from_number(sum / length as f32))),
+    ]);
+    let mut entries: Vec<(&str, PyValue)> = vec![
+        ("elapsed_steps", tensor(Array::from_number(length as i64))),
+        ("success", flag(moment.success == Some(true))),
+    ];
+    for (name, value) in moment.facts.iter().filter(|(name, _)| &**name != "success") {
+        // The environments' facts are numbers; those that ask a question are answered by yes or no.
+        let is_question = name.starts_with("is_") || name.starts_with("fail");
+        let value = if is_question { flag(*value != 0.0) } else { tensor(Array::from_number(*value)) };
+        entries.push((name, value));
+    }
+    entries.push(("episode", so_far));
+    dict(entries)
+}
+
+fn fact(moment: &Moment, name: &str) -> bool {
+    moment.facts.iter().any(|(fact, value)| &**fact == name && *value != 0.0)
+}
+
+fn after_reset(episode: &Episode, first: PyValue, value: impl Fn(&Moment) -> PyValue) -> PyValue {
+    list(std::iter::once(first).chain(episode.moments[1..].iter().map(value)))
+}
+
+fn dict<'a, K: Into<Arc<str>> + 'a>(entries: impl IntoIterator<Item = (K, PyValue)>) -> PyValue {
+    let entries = entries.into_iter().map(|(key, value)| (PyValue::Str(key.into()), value)).collect();
+    PyValue::Dict(Arc::new(PyDict::new(entries)))
+}
+
+fn list(items: impl IntoIterator<Item = PyValue>) -> PyValue {
+    PyValue::List(items.into_iter().collect())
+}
+
+fn int(value: u64) -> PyValue {
+    PyValue::Int(value as i64)
+}
+
+fn flag(value: bool) -> PyValue {
+    tensor(Array::from_bool(value))
+}
+
+fn tensor(array: Array) -> PyValue {
+    PyValue::Tensor(Arc::new(array))
+}
+
+fn floats(values: &[f32]) -> PyValue {
+    made(Array::from_slice(&[values.len()], values))
+}
+
+fn numpy(values: &[f32]) -> PyValue {
+    array(Array::from_slice(&[values.len()], values))
+}
+
+/// Shapes are computed from the data beside them, so they always fit; `None` would say otherwise in the file.
+fn made<E>(array: Result<Array, E>) -> PyValue {
+    array.map_or(PyValue::None, tensor)
+}
+
+fn array<E>(array: Result<Array, E>) -> PyValue {
+    array.map_or(PyValue::None, |array| PyValue::Array(Arc::new(array)))
+}
