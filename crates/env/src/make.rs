@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FrameShape, Watch};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, Watch};
 
 use crate::batch::{Batch, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
-use crate::pick_cube::{self, ObsMode, PickCube};
+use crate::panda::{CONTROL_HZ, CameraSettings, ObsMode};
+use crate::pick_cube::{self, PickCube};
 use crate::{EnvId, EnvSettings, memory};
 
 /// Builds the environments that `settings` ask for, or says why they cannot be.
@@ -29,10 +30,9 @@ fn classic<T: ClassicTask + 'static>(settings: &EnvSettings) -> Result<Box<dyn E
 fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let own = settings.pick_cube.clone().unwrap_or_default();
     let cameras = own.cameras_of(settings.id);
-    let mut spec =
-        spec(settings, own.obs_mode.state_width(), own.control_mode.actions(), pick_cube::CONTROL_HZ);
-    spec.cameras =
-        cameras.iter().map(|c| (c.name.as_str().into(), FrameShape::rgb(c.height, c.width))).collect();
+    let width = pick_cube::state_width(own.obs_mode);
+    let mut spec = spec(settings, width, own.control_mode.actions(), CONTROL_HZ);
+    spec.cameras = cameras.iter().map(CameraSettings::named_shape).collect();
     let pictures = own.obs_mode == ObsMode::Rgb;
     let setup = Arc::new(pick_cube::Setup { settings: own, cameras });
     let mut env = batch(settings, spec, pick_cube::BYTES, || PickCube::new(setup.clone()))?;

@@ -64,6 +64,25 @@ impl Pose {
     pub(crate) fn at(self, local: DVec3) -> DVec3 {
         self.position + self.rotation * local
     }
+
+    /// The frame this pose is in, as seen from it: `pose.inverse() * pose` is nowhere and unturned.
+    pub(crate) fn inverse(self) -> Self {
+        let back = self.rotation.conjugate();
+        Self::new(-(back * self.position), back)
+    }
+
+    /// A position, then a quaternion with its real part first.
+    pub(crate) fn numbers(self) -> [f64; 7] {
+        let (p, q) = (self.position, self.rotation);
+        [p.x, p.y, p.z, q.w, q.x, q.y, q.z]
+    }
+
+    /// The pose that these [numbers](Self::numbers) tell.
+    pub(crate) fn from_numbers(numbers: &[f32]) -> Self {
+        let at = |k: usize| f64::from(numbers[k]);
+        let rotation = DQuat::from_xyzw(at(4), at(5), at(6), at(3)).normalize();
+        Self::new(DVec3::new(at(0), at(1), at(2)), rotation)
+    }
 }
 
 impl Mul for Pose {
@@ -72,6 +91,15 @@ impl Mul for Pose {
     fn mul(self, inner: Self) -> Self {
         Self::new(self.at(inner.position), self.rotation * inner.rotation)
     }
+}
+
+/// A turn about the vertical, in the sign ManiSkill gives it: the larger number is positive.
+pub(crate) fn upright(yaw: f64) -> DQuat {
+    let turn = DQuat::from_rotation_z(yaw);
+    if turn.w.abs() > turn.z.abs() && turn.w < 0.0 || turn.z.abs() >= turn.w.abs() && turn.z < 0.0 {
+        return -turn;
+    }
+    turn
 }
 
 /// Joint `joint`'s frame in the link before it, when the joint is at zero.

@@ -28,17 +28,21 @@ use glam::{DQuat, DVec3};
 use plaudit_core::Rng;
 
 use crate::batch::{MAX_FACTS, Moment, Task};
-use crate::panda::kinematics::{JOINTS, REST};
-use crate::panda::tabletop::{CUBE_HALF, Reading, Tabletop};
-use crate::panda::{Arm, Pose};
+use crate::panda::kinematics::{JOINTS, REST, upright};
+use crate::panda::look::Look;
+use crate::panda::tabletop::{Reading, Tabletop, Thing};
+use crate::panda::{Arm, CameraName, CameraSettings, ObsMode, Pose};
 use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
 pub use expert::PickCubeExpert;
-pub use settings::{CameraName, CameraSettings, ObsMode, PickCubeSettings, RewardMode};
+pub use settings::PickCubeSettings;
 
-/// Control steps per second.
-pub(crate) const CONTROL_HZ: f64 = 20.0;
+/// Half an edge of the cube.
+const CUBE_HALF: f64 = 0.02;
+const CUBE_MASS: f64 = 0.064;
+/// A cube is grasped if both fingers push within this angle of where they open to.
+const GRASP_DEGREES: f64 = 85.0;
 /// Cube and goal lie within this of the middle, in x and y.
 const SPREAD: f64 = 0.1;
 /// How much higher than the cube a goal may be.
@@ -50,13 +54,11 @@ const STILL: f64 = 0.2;
 /// A rough upper bound on the physics of one environment, for asking whether a batch fits in memory.
 pub(crate) const BYTES: u64 = 160 << 10;
 
-impl ObsMode {
-    /// Numbers in the state vector.
-    pub(crate) fn state_width(self) -> usize {
-        match self {
-            Self::State => 42,
-            Self::Rgb => 29,
-        }
+/// Numbers in the state vector.
+pub(crate) fn state_width(mode: ObsMode) -> usize {
+    match mode {
+        ObsMode::State => 42,
+        ObsMode::Rgb => 29,
     }
 }
 
@@ -81,13 +83,13 @@ pub(crate) struct PickCube {
 impl PickCube {
     pub(crate) fn new(setup: Arc<Setup>) -> Self {
         let cube = Pose::new(DVec3::new(0.0, 0.0, CUBE_HALF), DQuat::IDENTITY);
-        let table = Tabletop::new(&REST, cube);
-        let reading = table.read();
+        let table = table(&REST, cube);
+        let reading = table.read(GRASP_DEGREES);
         Self { setup, table, reading, arm: Arm::at(&REST), goal: DVec3::ZERO, paid: 0.0 }
     }
 
     fn read(&mut self) {
-        self.reading = self.table.read();
+        self.reading = self.table.read(GRASP_DEGREES);
         self.arm = Arm::at(&self.angles());
     }
 
@@ -97,9 +99,9 @@ impl PickCube {
 
     fn truth(&self) -> Truth {
         let speeds = &self.reading.qvel[..JOINTS];
-        let cube_to_goal = self.reading.cube.position.distance(self.goal);
+        let cube_to_goal = self.reading.thing.position.distance(self.goal);
         Truth {
-            tool_to_cube: self.reading.cube.position.distance(self.arm.tool.position),
+            tool_to_cube: self.reading.thing.position.distance(self.arm.tool.position),
             cube_to_goal,
             arm_speed: speeds.iter().map(|speed| speed * speed).sum::<f64>().sqrt(),
             is_grasped: self.reading.is_grasped,
@@ -123,7 +125,7 @@ impl Task for PickCube {
             CUBE_HALF + rng.uniform(0.0, GOAL_HEIGHT),
         );
         let angles = REST.map(|angle| angle + START_NOISE * rng.normal());
-        self.table = Tabletop::new(&angles, Pose::new(cube, upright(yaw)));
+        self.table = table(&angles, Pose::new(cube, upright(yaw)));
         self.paid = 0.0;
         self.read();
     }
@@ -150,13 +152,13 @@ impl Task for PickCube {
     }
 
     fn observe(&self, state: &mut [f32]) {
-        let (tool, cube) = (self.arm.tool, self.reading.cube);
+        let (tool, cube) = (self.arm.tool, self.reading.thing);
         let rest = [f64::from(self.reading.is_grasped)];
         let values = (self.reading.qpos.into_iter().chain(self.reading.qvel).chain(rest))
-            .chain(pose_numbers(tool))
+            .chain(tool.numbers())
             .chain(self.goal.to_array())
             // What follows is only seen in full states: `state` ends before it otherwise.
-            .chain(pose_numbers(cube))
+            .chain(cube.numbers())
             .chain((cube.position - tool.position).to_array())
             .chain((self.goal - cube.position).to_array());
         for (out, value) in state.iter_mut().zip(values) {
@@ -167,27 +169,18 @@ impl Task for PickCube {
     fn draw(&self, camera: usize, frame: &mut [u8]) {
         let CameraSettings { name, width, height } = self.setup.cameras[camera];
         let show_goal = self.setup.settings.show_goal || name == CameraName::RenderCamera;
+        let fingers = [self.reading.qpos[JOINTS], self.reading.qpos[JOINTS + 1]];
         let scene = Scene {
-            arm: self.arm,
-            fingers: [self.reading.qpos[JOINTS], self.reading.qpos[JOINTS + 1]],
-            cube: self.reading.cube,
+            robot: Look { arm: self.arm, fingers },
+            cube: self.reading.thing,
             goal: show_goal.then_some(self.goal),
         };
         scene.draw(name, (height, width), frame);
     }
 }
 
-/// A turn about the vertical, in the sign ManiSkill gives it: the larger number is positive.
-fn upright(yaw: f64) -> DQuat {
-    let turn = DQuat::from_rotation_z(yaw);
-    if turn.w.abs() > turn.z.abs() && turn.w < 0.0 || turn.z.abs() >= turn.w.abs() && turn.z < 0.0 {
-        return -turn;
-    }
-    turn
-}
-
-/// A position, then a quaternion with its real part first.
-fn pose_numbers(pose: Pose) -> [f64; 7] {
-    let (p, q) = (pose.position, pose.rotation);
-    [p.x, p.y, p.z, q.w, q.x, q.y, q.z]
+/// The physics, with the cube at `cube`.
+fn table(angles: &[f64; JOINTS], cube: Pose) -> Tabletop {
+    let thing = Thing { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose: cube };
+    Tabletop::new(angles, &thing, &[])
 }

@@ -1,6 +1,6 @@
 //! What PickCube pays, as ManiSkill defines it.
 
-use super::settings::RewardMode;
+use crate::panda::RewardMode;
 
 /// The truths a reward is made of.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,11 +24,7 @@ impl Truth {
     }
 
     pub(crate) fn reward(&self, mode: RewardMode) -> f64 {
-        match mode {
-            RewardMode::Raw | RewardMode::NormalizedDense => self.dense() / MOST,
-            RewardMode::Dense => self.dense(),
-            RewardMode::OnlySuccess | RewardMode::Sparse => f64::from(self.success()),
-        }
+        mode.pay(self.dense(), MOST, self.success())
     }
 
     /// Reach, grasp, place, stand still: each adds up to 1.

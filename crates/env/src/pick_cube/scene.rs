@@ -1,47 +1,30 @@
-//! What PickCube looks like: the solids a picture is made of, and where the cameras are.
+//! What PickCube looks like: cube, goal, and where the cameras are.
 
-use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use glam::{Affine3A, DQuat, DVec3, Quat, Vec3};
+use glam::{DQuat, DVec3, Vec3};
 
-use super::settings::CameraName;
-use crate::panda::tabletop::CUBE_HALF;
-use crate::panda::{Arm, Pose};
-use crate::render::{Camera, Canvas, Detail, Model, Part, Placement, Shape, Skin};
+use super::CUBE_HALF;
+use crate::panda::look::{Look, affine, detail};
+use crate::panda::{CameraName, Pose};
+use crate::render::{Camera, Detail, Model, Part, Shape, Skin, Solids};
 
 /// How near the cube must come to the goal, and the radius of the ball that shows it.
 pub(crate) const GOAL_RADIUS: f64 = 0.025;
 
-/// Frames that parts move with: table, base and links 0 to 7, hand, fingers, cube, goal.
-const TABLE: usize = 0;
-const LINK: usize = 1;
-const HAND: usize = 9;
-const FINGER: usize = 10;
-const CUBE: usize = 12;
-const GOAL: usize = 13;
-const FRAMES: usize = 14;
+/// Frames that parts move with.
+const CUBE: usize = 0;
+const GOAL: usize = 1;
 
-const WHITE: Skin = Skin::Plain(Vec3::new(0.90, 0.90, 0.91));
-const GREY: Skin = Skin::Plain(Vec3::new(0.62, 0.63, 0.65));
-const DARK: Skin = Skin::Plain(Vec3::new(0.20, 0.20, 0.22));
 const RED: Skin = Skin::Plain(Vec3::new(0.92, 0.06, 0.05));
 const GREEN: Skin = Skin::Marker(Vec3::new(0.05, 0.85, 0.12));
 
 static COARSE: LazyLock<Model> = LazyLock::new(|| Model::new(&parts(), Detail::COARSE));
 static FINE: LazyLock<Model> = LazyLock::new(|| Model::new(&parts(), Detail::FINE));
-/// Rows from which on a picture is drawn finely.
-const FINE_FROM: usize = 224;
-
-thread_local! {
-    /// One set of buffers per thread: they are far larger than an environment.
-    static CANVAS: RefCell<Canvas> = RefCell::default();
-}
 
 /// Where everything is that can be seen.
 pub(crate) struct Scene {
-    pub(crate) arm: Arm,
-    pub(crate) fingers: [f64; 2],
+    pub(crate) robot: Look,
     pub(crate) cube: Pose,
     /// Where the goal is, if it is to be shown.
     pub(crate) goal: Option<DVec3>,
@@ -50,28 +33,10 @@ pub(crate) struct Scene {
 impl Scene {
     /// Draws what `camera` sees, in `(height, width)` RGB pixels.
     pub(crate) fn draw(&self, camera: CameraName, size: (usize, usize), frame: &mut [u8]) {
-        let (places, camera) = (self.places(), self.camera(camera));
-        let model = if size.0 < FINE_FROM { &COARSE } else { &FINE };
-        CANVAS.with_borrow_mut(|canvas| canvas.draw(model, &places, &camera, size, frame));
-    }
-
-    fn places(&self) -> [Placement; FRAMES] {
-        let mut places = [Some(Affine3A::IDENTITY); FRAMES];
-        for (link, pose) in self.arm.links.iter().enumerate() {
-            places[LINK + link] = Some(affine(*pose));
-        }
-        places[HAND] = Some(affine(self.arm.hand));
-        for (finger, side) in [1.0, -1.0].into_iter().enumerate() {
-            let rail = DVec3::new(0.0, side * self.fingers[finger], 0.0584);
-            let turned = Pose::new(
-                rail,
-                if side > 0.0 { DQuat::IDENTITY } else { DQuat::from_rotation_z(std::f64::consts::PI) },
-            );
-            places[FINGER + finger] = Some(affine(self.arm.hand * turned));
-        }
-        places[CUBE] = Some(affine(self.cube));
-        places[GOAL] = self.goal.map(|goal| affine(Pose::new(goal, DQuat::IDENTITY)));
-        places
+        let goal = self.goal.map(|goal| affine(Pose::new(goal, DQuat::IDENTITY)));
+        let model: &Model = if detail(size.0) == Detail::COARSE { &COARSE } else { &FINE };
+        let things = Solids { model, places: &[Some(affine(self.cube)), goal] };
+        self.robot.draw(things, &self.camera(camera), size, frame);
     }
 
     fn camera(&self, name: CameraName) -> Camera {
@@ -84,98 +49,16 @@ impl Scene {
             CameraName::ThirdViewCamera | CameraName::RenderCamera => {
                 Camera::look_at(Vec3::new(0.6, 0.7, 0.6), Vec3::new(0.0, 0.0, 0.35), 1.0)
             }
-            CameraName::HandCamera => {
-                let hand = affine(self.arm.hand);
-                let eye = hand.transform_point3(Vec3::new(0.0465, -0.02, 0.036));
-                let (forward, up) = (hand.transform_vector3(Vec3::Z), hand.transform_vector3(Vec3::X));
-                Camera::with_axes(eye, forward, up, std::f32::consts::FRAC_PI_2)
-            }
+            CameraName::HandCamera => self.robot.hand_camera(),
         }
     }
 }
 
-fn affine(pose: Pose) -> Affine3A {
-    let rotation: Quat = pose.rotation.as_quat();
-    Affine3A::from_rotation_translation(rotation, pose.position.as_vec3())
-}
-
-/// The solids. The arm is drawn from the dimensions of Franka's links, simplified to tubes.
-fn parts() -> Vec<Part> {
-    let mut parts = vec![Part {
-        frame: TABLE,
-        shape: Shape::Box {
-            centre: Vec3::new(-0.12, 0.0, -0.46),
-            half: Vec3::new(0.6, 1.2, 0.46),
-            tilt: 0.0,
-        },
-        skin: Skin::Wood,
-    }];
-    parts.extend(arm_parts());
-    parts.extend(hand_parts());
+fn parts() -> [Part; 2] {
     let half = Vec3::splat(CUBE_HALF as f32);
-    parts.push(Part { frame: CUBE, shape: Shape::Box { centre: Vec3::ZERO, half, tilt: 0.0 }, skin: RED });
     let ball = Shape::Capsule { from: Vec3::ZERO, to: Vec3::ZERO, radius: GOAL_RADIUS as f32 };
-    parts.push(Part { frame: GOAL, shape: ball, skin: GREEN });
-    parts
-}
-
-fn arm_parts() -> Vec<Part> {
-    let tube = |link: usize, from: [f32; 3], to: [f32; 3], radius: f32, skin: Skin| Part {
-        frame: LINK + link,
-        shape: Shape::Capsule { from: from.into(), to: to.into(), radius },
-        skin,
-    };
-    let disc = |link: usize, from: [f32; 3], to: [f32; 3], radius: f32, skin: Skin| Part {
-        frame: LINK + link,
-        shape: Shape::Cylinder { from: from.into(), to: to.into(), radius },
-        skin,
-    };
-    vec![
-        // Foot and column.
-        disc(0, [-0.04, 0.0, 0.0], [-0.04, 0.0, 0.03], 0.11, GREY),
-        tube(0, [-0.07, 0.0, 0.05], [-0.02, 0.0, 0.06], 0.065, WHITE),
-        disc(0, [0.0, 0.0, 0.05], [0.0, 0.0, 0.14], 0.07, WHITE),
-        tube(1, [0.0, 0.0, -0.18], [0.0, 0.0, -0.06], 0.062, WHITE),
-        // Shoulder.
-        disc(1, [0.0, -0.075, 0.0], [0.0, 0.075, 0.0], 0.064, GREY),
-        tube(2, [0.0, -0.02, 0.0], [0.0, -0.14, 0.0], 0.06, WHITE),
-        tube(3, [0.0, 0.0, -0.16], [0.0, 0.0, -0.10], 0.06, WHITE),
-        tube(3, [0.0, 0.0, -0.10], [0.075, 0.0, 0.0], 0.052, WHITE),
-        // Elbow.
-        disc(3, [0.0825, -0.07, 0.0], [0.0825, 0.07, 0.0], 0.056, GREY),
-        tube(4, [-0.01, 0.01, 0.0], [-0.0825, 0.10, 0.0], 0.052, WHITE),
-        tube(5, [0.0, 0.0, -0.26], [0.0, 0.0, -0.20], 0.056, WHITE),
-        // Forearm.
-        tube(5, [0.0, 0.045, -0.20], [0.0, 0.07, -0.06], 0.036, WHITE),
-        tube(5, [0.0, 0.0, -0.20], [0.0, 0.05, -0.04], 0.046, WHITE),
-        // Wrist.
-        disc(5, [0.0, -0.06, 0.0], [0.0, 0.075, 0.0], 0.048, GREY),
-        tube(6, [0.02, 0.0, 0.0], [0.088, 0.0, 0.0], 0.048, WHITE),
-        tube(7, [0.0, 0.0, -0.01], [0.0, 0.0, 0.05], 0.050, WHITE),
-        disc(7, [0.0, 0.0, 0.05], [0.0, 0.0, 0.107], 0.046, DARK),
+    [
+        Part { frame: CUBE, shape: Shape::Box { centre: Vec3::ZERO, half, tilt: 0.0 }, skin: RED },
+        Part { frame: GOAL, shape: ball, skin: GREEN },
     ]
-}
-
-fn hand_parts() -> Vec<Part> {
-    let block = |frame: usize, centre: [f32; 3], half: [f32; 3], tilt: f32, skin: Skin| Part {
-        frame,
-        shape: Shape::Box { centre: centre.into(), half: half.into(), tilt },
-        skin,
-    };
-    let mut parts = vec![
-        block(HAND, [0.0, 0.0, 0.028], [0.027, 0.098, 0.026], 0.0, WHITE),
-        block(HAND, [0.0, 0.0, 0.058], [0.022, 0.090, 0.005], 0.0, DARK),
-    ];
-    for finger in [FINGER, FINGER + 1] {
-        parts.push(block(finger, [0.0, 0.0185, 0.011], [0.011, 0.0075, 0.010], 0.0, GREY));
-        parts.push(block(
-            finger,
-            [0.0, 0.0159, 0.02835],
-            [0.00875, 0.0035, 0.01175],
-            std::f32::consts::FRAC_PI_6,
-            GREY,
-        ));
-        parts.push(block(finger, [0.0, 0.00758, 0.04525], [0.00875, 0.0076, 0.00925], 0.0, DARK));
-    }
-    parts
 }

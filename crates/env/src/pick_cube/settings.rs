@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::panda::ControlMode;
+use crate::panda::{CameraName, CameraSettings, ControlMode, ObsMode, RewardMode, cameras};
 use crate::{EnvId, SettingsError};
 
 /// What can be chosen about PickCube. Names and defaults are ManiSkill's.
@@ -46,98 +46,8 @@ impl PickCubeSettings {
         self.cameras.clone().unwrap_or_else(|| own().into_iter().map(CameraSettings::new).collect())
     }
 
-    /// Refuses cameras that cannot be.
+    /// Refuses what cannot be.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
-        let cameras = self.cameras.as_deref().unwrap_or_default();
-        for (at, camera) in cameras.iter().enumerate() {
-            let CameraSettings { name, width, height } = *camera;
-            if !(1..=LARGEST_SIDE).contains(&width) || !(1..=LARGEST_SIDE).contains(&height) {
-                return Err(SettingsError::CameraSize { name: name.as_str(), width, height });
-            }
-            if cameras[..at].iter().any(|other| other.name == name) {
-                return Err(SettingsError::CameraTwice { name: name.as_str() });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Pixels beyond which a picture is a mistake.
-const LARGEST_SIDE: usize = 4096;
-
-/// What the environment pays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RewardMode {
-    /// What ManiSkill pays unless told otherwise: the dense reward over 5.
-    #[default]
-    Raw,
-    /// 1 for success, else 0.
-    OnlySuccess,
-    /// ManiSkill's sparse reward: the same, since PickCube knows no failure.
-    Sparse,
-    /// Reaching, grasping, placing and standing still, at most 5.
-    Dense,
-    /// The dense reward over 5.
-    NormalizedDense,
-}
-
-/// What is observed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ObsMode {
-    /// The full state, 42 numbers. No pictures unless somebody watches.
-    #[default]
-    State,
-    /// What a robot could know without seeing, 29 numbers, and pictures of every step.
-    Rgb,
-}
-
-/// A camera and the size of its pictures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CameraSettings {
-    /// Which camera.
-    pub name: CameraName,
-    /// Pixels in a row.
-    pub width: usize,
-    /// Rows.
-    pub height: usize,
-}
-
-impl CameraSettings {
-    /// A camera at the size it usually has.
-    pub fn new(name: CameraName) -> Self {
-        let side = if name == CameraName::RenderCamera { 512 } else { 128 };
-        Self { name, width: side, height: side }
-    }
-}
-
-/// The cameras there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum CameraName {
-    /// In front of the robot, looking back at it.
-    #[serde(rename = "base_camera")]
-    BaseCamera,
-    /// On the hand, looking along the fingers.
-    #[serde(rename = "hand_camera")]
-    HandCamera,
-    /// From the side, at the place and the angle of `render_camera`.
-    #[serde(rename = "3rd_view_camera")]
-    ThirdViewCamera,
-    /// From the side, for people: it always shows the goal.
-    #[serde(rename = "render_camera")]
-    RenderCamera,
-}
-
-impl CameraName {
-    /// The name users write.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::BaseCamera => "base_camera",
-            Self::HandCamera => "hand_camera",
-            Self::ThirdViewCamera => "3rd_view_camera",
-            Self::RenderCamera => "render_camera",
-        }
+        cameras::check(self.cameras.as_deref().unwrap_or_default())
     }
 }

@@ -11,6 +11,13 @@ use super::wood::grain;
 /// Where the parts of one frame are; `None` hides them.
 pub(crate) type Placement = Option<Affine3A>;
 
+/// A model and where its parts are, one placement per frame.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Solids<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) places: &'a [Placement],
+}
+
 const NOTHING: u16 = u16::MAX;
 const WOOD: Vec3 = Vec3::new(0.66, 0.46, 0.31);
 const FLOOR: Vec3 = Vec3::new(0.34, 0.35, 0.37);
@@ -65,28 +72,33 @@ struct Slope {
 }
 
 impl Canvas {
-    /// Draws `model` as `camera` sees it into `frame`, `height` rows of `width` RGB pixels.
+    /// Draws `solids` as `camera` sees them into `frame`, `height` rows of `width` RGB pixels.
     pub(crate) fn draw(
         &mut self,
-        model: &Model,
-        places: &[Placement],
+        solids: &[Solids<'_>],
         camera: &Camera,
         (height, width): (usize, usize),
         frame: &mut [u8],
     ) {
         self.clear(height, width);
         self.scale = height as f32 / 2.0 / camera.half_height;
-        for mesh in &model.meshes {
-            if let Some(place) = &places[mesh.part.frame] {
-                self.world.clear();
-                self.world.extend(mesh.points.iter().map(|point| place.transform_point3(*point)));
-                if casts_shadow(mesh.part.skin) {
-                    self.draw_shadow(mesh);
+        for Solids { model, places } in solids {
+            for mesh in &model.meshes {
+                if let Some(place) = &places[mesh.part.frame] {
+                    self.add(mesh, place, camera);
                 }
-                self.draw_mesh(mesh, place, camera);
             }
         }
         self.shade(camera, frame);
+    }
+
+    fn add(&mut self, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
+        self.world.clear();
+        self.world.extend(mesh.points.iter().map(|point| place.transform_point3(*point)));
+        if casts_shadow(mesh.part.skin) {
+            self.draw_shadow(mesh);
+        }
+        self.draw_mesh(mesh, place, camera);
     }
 
     fn clear(&mut self, height: usize, width: usize) {
@@ -340,7 +352,7 @@ mod tests {
         let mut canvas = Canvas::default();
         let mut draw = |places: [Placement; 2]| {
             let mut frame = vec![0; 32 * 48 * 3];
-            canvas.draw(&model, &places, &camera, (32, 48), &mut frame);
+            canvas.draw(&[Solids { model: &model, places: &places }], &camera, (32, 48), &mut frame);
             let at = |row: usize, column: usize| {
                 let k = (row * 48 + column) * 3;
                 [frame[k], frame[k + 1], frame[k + 2]]

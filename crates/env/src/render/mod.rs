@@ -12,5 +12,5 @@ mod triangle;
 mod wood;
 
 pub(crate) use camera::Camera;
-pub(crate) use canvas::{Canvas, Placement};
+pub(crate) use canvas::{Canvas, Placement, Solids};
 pub(crate) use mesh::{Detail, Model, Part, Shape, Skin};
