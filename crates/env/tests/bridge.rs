@@ -1,7 +1,7 @@
 //! Environments in Python through the bridge.
 //!
-//! Tests that need Python run when `PLAUDIT_ORACLE_PYTHON` names an interpreter with gymnasium and numpy, and
-//! say so when they do not. The others put a shell script in Python's place.
+//! Tests that need Python run when `PLAUDIT_ORACLE_PYTHON` names an interpreter with numpy and gymnasium (1.1 or
+//! later, for those of vector environments), and say so when they do not. The others put a shell script in Python's place.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 

@@ -17,9 +17,11 @@ import importlib.util
 import json
 import mmap
 import os
+import select
 import signal
 import struct
 import sys
+import time
 import traceback
 
 ENDS, EVERYTHING = 1, 2
@@ -42,6 +44,9 @@ class Link:
         self.socket, self.memory = os.dup(0), os.dup(1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
+        self.poll = select.poll()
+        self.poll.register(self.socket, select.POLLIN)
+        self.spin_secs, self.spins = 0.0, True
         # A worker that an environment forks must not keep the socket open after we are gone.
         os.register_at_fork(after_in_child=lambda: os.close(self.socket))
 
@@ -53,6 +58,15 @@ class Link:
                 raise EOFError
             parts += part
         return parts
+
+    def read_order(self):
+        """The next order, empty at the end. It is looked for without sleeping if the last one came soon."""
+        began = time.perf_counter()
+        while self.spins and not self.poll.poll(0) and time.perf_counter() - began < self.spin_secs:
+            os.sched_yield()
+        order = os.read(self.socket, 2)
+        self.spins = time.perf_counter() - began < self.spin_secs
+        return order
 
     def read_json(self):
         return json.loads(self.read(struct.unpack("<I", self.read(4))[0]).decode())
@@ -121,7 +135,7 @@ class Leaf:
 
     def __init__(self, path, shape, dtype, choices=None, name=None):
         self.path, self.shape, self.dtype, self.choices = path, shape, dtype, choices
-        self.name = name or ".".join(map(str, path))
+        self.name, self.plain = name or ".".join(map(str, path)), choices is None
 
     def width(self):
         return sum(n for _, n in self.choices) if self.choices else int(np.prod(self.shape, dtype=np.int64))
@@ -223,7 +237,11 @@ class Shown:
     def put(self, seen, row, pictures):
         """Writes one environment's observation."""
         for leaf, _, targets in self.numbers + self.pictures if pictures else self.numbers:
-            self.write(leaf, targets[row], array(dig(seen, leaf.path)), leaf.shape)
+            value = dig(seen, leaf.path) if leaf.path else seen
+            if leaf.plain and type(value) is np.ndarray and value.shape == leaf.shape:
+                targets[row][...] = value  # the usual way, and the quick one
+            else:
+                self.write(leaf, targets[row], array(value), leaf.shape)
 
     def put_all(self, seen, rows, pictures):
         """Writes the rows of a whole batch of observations; `rows` is None for all of them."""
@@ -240,7 +258,7 @@ class Shown:
         if value.shape != expected:
             what = "observation %r" % leaf.name if leaf.name else "the observation"
             raise Refused("%s has shape %s, but should have %s" % (what, value.shape, expected))
-        if leaf.choices is None:
+        if leaf.plain:
             target[...] = value
             return
         target[...] = 0
@@ -659,6 +677,8 @@ class Board:
         self.success[row] = False
         if self.fact_paths:
             self.facts[:, row] = np.nan
+        if not info:
+            return
         for path in self.success_paths:
             value = find(info, path)
             if value is not None:
@@ -724,9 +744,9 @@ def start(link, settings):
 
 
 def serve(link, settings, batch, decode):
-    actions, socket = batch.board.actions, link.socket
+    actions, socket, link.spin_secs = batch.board.actions, link.socket, settings["spin_secs"]
     while True:
-        order = os.read(socket, 2)
+        order = link.read_order()
         if len(order) < 2:
             break
         try:

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -18,6 +19,10 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct Link {
     socket: UnixStream,
+    /// How long to look for an answer before going to sleep.
+    spin: Duration,
+    /// Whether the last answer came so soon that looking for the next is worth it.
+    spins: bool,
 }
 
 /// What the process answers.
@@ -57,11 +62,12 @@ impl From<io::Error> for Silence {
 }
 
 impl Link {
-    /// Our end, where a write may take at most `write_timeout`.
-    pub(super) fn new(socket: UnixStream, write_timeout: Duration) -> io::Result<Self> {
+    /// Our end, where a write may take at most `write_timeout`. Quick answers are waited for awake, up to
+    /// `spin`.
+    pub(super) fn new(socket: UnixStream, write_timeout: Duration, spin: Duration) -> io::Result<Self> {
         socket.set_write_timeout(Some(write_timeout))?;
         socket.set_read_timeout(Some(LOOK))?;
-        Ok(Self { socket })
+        Ok(Self { socket, spin, spins: false })
     }
 
     /// From now on a write may take at most `limit`.
@@ -87,15 +93,30 @@ impl Link {
 
     /// Waits for an answer as long as `limit` lasts and the process `lives`.
     pub(super) fn answer(&mut self, limit: Duration, lives: impl FnMut() -> bool) -> Result<Answer, Silence> {
-        let mut wait = Wait { deadline: Instant::now() + limit, lives, gone: false };
+        let began = Instant::now();
+        let mut wait = Wait { deadline: began + limit, lives, gone: false };
         let mut mark = [0];
-        wait.fill(&mut self.socket, &mut mark)?;
+        if !self.spin(began, &mut mark) {
+            wait.fill(&mut self.socket, &mut mark)?;
+        }
+        self.spins = began.elapsed() < self.spin;
         match mark[0] {
             b'k' => Ok(Answer::Done),
             b'j' => Ok(Answer::Description(self.body(&mut wait)?)),
             b'e' => Ok(Answer::Error(parse(&self.body(&mut wait)?)?)),
             other => Err(Silence::Nonsense(format!("an answer that starts with byte {other}"))),
         }
+    }
+
+    /// Looks for one byte without going to sleep, which would take longer than a quick step.
+    fn spin(&self, began: Instant, mark: &mut [u8; 1]) -> bool {
+        while self.spins && began.elapsed() < self.spin {
+            if let Ok((_, 1)) = recv(&self.socket, &mut mark[..], RecvFlags::DONTWAIT) {
+                return true;
+            }
+            std::thread::yield_now();
+        }
+        false
     }
 
     fn body(&mut self, wait: &mut Wait<impl FnMut() -> bool>) -> Result<Vec<u8>, Silence> {
@@ -158,7 +179,7 @@ mod tests {
     fn answer_to(bytes: &[u8], limit_ms: u64) -> Result<Answer, Silence> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();
-        let mut link = Link::new(ours, Duration::from_secs(1)).unwrap();
+        let mut link = Link::new(ours, Duration::from_secs(1), Duration::from_micros(100)).unwrap();
         link.answer(Duration::from_millis(limit_ms), || true)
     }
 
@@ -193,7 +214,7 @@ mod tests {
         assert!(matches!(answer_to(b"j\x02\0", 300), Err(Silence::TimedOut)));
         assert!(started.elapsed() < Duration::from_secs(3));
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut link = Link::new(ours, Duration::from_secs(1)).unwrap();
+        let mut link = Link::new(ours, Duration::from_secs(1), Duration::from_micros(100)).unwrap();
         let gone = link.answer(Duration::from_secs(9), || false);
         assert!(matches!(gone, Err(Silence::Closed)), "a grandchild may hold the socket open");
         drop(theirs);

@@ -37,7 +37,7 @@ impl Running {
         let process = Process::start(&settings.python, theirs.into(), output.into())
             .map_err(|source| BridgeError::Interpreter { python: settings.python.clone(), source })?;
         let limit = Duration::from_secs_f64(settings.start_timeout_secs);
-        let link = Link::new(ours, limit).map_err(io("cannot set up a socket"))?;
+        let link = Link::new(ours, limit, settings.spin()).map_err(io("cannot set up a socket"))?;
         let mut talk = Talk { settings, link, process };
         let (spec, layout, memory) = talk.make(&file, limit)?;
         let step_limit = Duration::from_secs_f64(settings.step_timeout_secs);

@@ -70,6 +70,10 @@ pub struct BridgeSettings {
     /// Seconds that one reset or step of the whole batch may take.
     #[serde(default = "default_step_timeout_secs")]
     pub step_timeout_secs: f64,
+    /// Microseconds for which each side waits awake for the other, as long as waits are that short: waking
+    /// from sleep costs tens of them. 0 sleeps at once. Nobody waits awake on a machine with one core.
+    #[serde(default = "default_spin_micros")]
+    pub spin_micros: u32,
 }
 
 /// What to make in Python.
@@ -106,7 +110,8 @@ pub enum Vectorization {
     /// Each row is an environment of its own, one stepped after the other, each episode with its own seed.
     #[default]
     Rows,
-    /// Each row is a process of its own (`AsyncVectorEnv`): for simulators that take milliseconds.
+    /// Each row is a process of its own (`AsyncVectorEnv`): for simulators that take milliseconds. Before
+    /// Gymnasium 1.1 these reset by themselves, with the consequences below.
     Async,
     /// The environment's own vector form, through `gymnasium.make_vec`. Where it resets rows by itself, its
     /// own random generator decides about later episodes, and where it does so one step late (next-step
@@ -118,8 +123,9 @@ pub enum Vectorization {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seeding {
-    /// Every one, so that seed, row and number determine an episode. A ManiSkill batch on a GPU then resets
-    /// ended rows one by one.
+    /// Every one, so that seed, row and number determine an episode: it is reset with the first 31 bits of
+    /// `seed.purpose("episodes").index(row).index(number)`. A ManiSkill batch on a GPU then resets ended rows
+    /// one by one.
     #[default]
     EveryEpisode,
     /// The first of each row after a reset; then the environment's own random generator goes on.
@@ -156,6 +162,7 @@ impl BridgeSettings {
             instruction: None,
             start_timeout_secs: default_start_timeout_secs(),
             step_timeout_secs: default_step_timeout_secs(),
+            spin_micros: default_spin_micros(),
         }
     }
 
@@ -219,7 +226,14 @@ impl BridgeSettings {
             "render": self.render,
             "success": self.success,
             "facts": self.facts,
+            "spin_secs": self.spin().as_secs_f64(),
         })
+    }
+
+    /// How long to wait awake on this machine.
+    pub(super) fn spin(&self) -> Duration {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Duration::from_micros(if cores > 1 { self.spin_micros.into() } else { 0 })
     }
 }
 
@@ -233,6 +247,10 @@ fn default_start_timeout_secs() -> f64 {
 
 fn default_step_timeout_secs() -> f64 {
     60.0
+}
+
+fn default_spin_micros() -> u32 {
+    200
 }
 
 fn yes() -> bool {

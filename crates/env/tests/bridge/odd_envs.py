@@ -125,13 +125,17 @@ class Looks(gymnasium.Env):
         }
 
 
-class RoundCartPole(CartPoleEnv):
-    """Starts from a state that is exact in float32, so that an observation tells it all."""
+class PlacedCartPole(CartPoleEnv):
+    """Starts every episode from the same state."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.start = np.array(start, np.float64)
 
     def reset(self, **others):
-        seen, info = super().reset(**others)
-        self.state = np.asarray(seen, np.float64)
-        return seen, info
+        super().reset(**others)
+        self.state = self.start.copy()
+        return np.array(self.state, np.float32), {}
 
 
 class CounterVector(VectorEnv):
@@ -177,5 +181,5 @@ def register(name, entry, **others):
 register("Counter", Counter)
 register("Failing", Failing)
 register("Looks", Looks)
-register("RoundCartPole", RoundCartPole, max_episode_steps=500)
+register("PlacedCartPole", PlacedCartPole, max_episode_steps=500)
 register("CounterVector", Counter, vector_entry_point=CounterVector)
