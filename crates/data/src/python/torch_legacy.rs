@@ -16,6 +16,24 @@ pub(crate) const START: [u8; 15] =
     [0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
 const VERSION: i64 = 1001;
 
+/// All of a stream with one storage up to its elements: what a plain pickle holds for a tensor.
+pub(crate) fn head(class: &str, len: usize) -> Vec<u8> {
+    let mut head = START.to_vec();
+    head.extend_from_slice(b"\x80\x02M\xe9\x03."); // 1001
+    head.extend_from_slice(b"\x80\x02}(X\x10\0\0\0protocol_versionM\xe9\x03X\x0d\0\0\0little_endian");
+    head.push(if cfg!(target_endian = "little") { 0x88 } else { 0x89 });
+    head.extend_from_slice(
+        b"X\x0a\0\0\0type_sizes}(X\x05\0\0\0shortK\x02X\x03\0\0\0intK\x04X\x04\0\0\0longK\x04uu.",
+    );
+    head.extend_from_slice(b"\x80\x02(X\x07\0\0\0storagectorch\n");
+    head.extend_from_slice(class.as_bytes());
+    head.extend_from_slice(b"\nX\x01\0\0\x000X\x03\0\0\0cpu\x8a\x08");
+    head.extend_from_slice(&(len as u64).to_le_bytes());
+    head.extend_from_slice(b"NtQ.\x80\x02]X\x01\0\0\x000a.");
+    head.extend_from_slice(&(len as u64).to_le_bytes());
+    head
+}
+
 /// Reads a whole file of this format.
 pub(crate) fn read(stream: &Buffer, meter: &mut Meter) -> Result<PyValue> {
     let loaded = load(stream, meter, 0)?;

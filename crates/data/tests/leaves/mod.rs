@@ -3,10 +3,10 @@
 use plaudit_data::python::{Array, Library, PyValue};
 
 /// A path and what is there.
-pub type Leaf = (String, String);
+pub(crate) type Leaf = (String, String);
 
 /// Every container and leaf, in order.
-pub fn leaves(value: &PyValue) -> Vec<Leaf> {
+pub(crate) fn leaves(value: &PyValue) -> Vec<Leaf> {
     let mut out = Vec::new();
     walk("", value, &mut out);
     out

@@ -1,12 +1,84 @@
-//! Writing Python files.
+//! Writing Python files: whole or not at all, and such that pickle, numpy and torch read them.
 
-use super::dtype::DType;
+mod atomic;
+mod npy;
+mod pickler;
+mod pt;
+mod values;
 
-/// A tensor whose bytes are in a file already.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredTensor {
-    pub(crate) dtype: DType,
-    pub(crate) storage: usize,
-    pub(crate) offset: usize,
-    pub(crate) shape: Box<[usize]>,
+use std::io::{self, Write};
+use std::path::Path;
+
+pub use npy::{write_npy, write_npz};
+pub use pickler::{PickleStyle, Protocol, TensorStyle};
+pub use pt::{PtWriter, StorageWriter, Storages, StoredTensor, write_pt};
+
+use super::error::WriteError;
+use super::value::PyValue;
+use atomic::AtomicFile;
+use pickler::{Pickler, Tensors};
+
+/// Writes a pickle, as `pickle.dump` does.
+///
+/// # Errors
+/// When the system refuses, or a value has no form in a pickle. Nothing is left under the name then, and what was
+/// there before stays.
+///
+/// ```
+/// use plaudit_data::python::{self, Array, PickleStyle, PyValue};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("episode.pkl");
+/// let image = Array::from_slice(&[2, 2, 3], &[7u8; 12])?;
+/// let episode = PyValue::dict([("success", true.into()), ("image", image.into())]);
+/// python::write_pickle(&path, &episode, PickleStyle::default())?;
+/// assert_eq!(python::read(&path)?, episode);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write_pickle(path: impl AsRef<Path>, value: &PyValue, style: PickleStyle) -> Result<(), WriteError> {
+    save(path.as_ref(), |file| Pickler::new(file, style.protocol, Tensors::Inline(style.tensors)).dump(value))
+}
+
+/// The bytes of a pickle, as `pickle.dumps` gives them.
+///
+/// # Errors
+/// When a value has no form in a pickle.
+pub fn pickle_bytes(value: &PyValue, style: PickleStyle) -> Result<Vec<u8>, WriteError> {
+    let mut bytes = Vec::new();
+    Pickler::new(&mut bytes, style.protocol, Tensors::Inline(style.tensors))
+        .dump(value)
+        .map_err(|fault| fault.in_file(Path::new("memory")))?;
+    Ok(bytes)
+}
+
+/// What goes wrong while a file is written, before the file's name is known.
+pub(crate) enum Fault {
+    Io(io::Error),
+    NoForm { what: String, place: &'static str, hint: &'static str },
+}
+
+impl Fault {
+    pub(crate) fn in_file(self, file: &Path) -> WriteError {
+        match self {
+            Self::Io(source) => WriteError::Io { file: file.to_owned(), source },
+            Self::NoForm { what, place, hint } => WriteError::NoForm { what, place, hint },
+        }
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Writes a file through `fill`, and gives it its name only if all went well.
+fn save(path: &Path, fill: impl FnOnce(&mut AtomicFile) -> Result<(), Fault>) -> Result<(), WriteError> {
+    let save = || -> Result<(), Fault> {
+        let mut file = AtomicFile::create(path)?;
+        fill(&mut file)?;
+        file.flush()?;
+        Ok(file.commit()?)
+    };
+    save().map_err(|fault| fault.in_file(path))
 }

@@ -1,8 +1,10 @@
 //! Zip archives, as far as Python's files need them: `.pt` and `.npz`.
 
 mod read;
+mod write;
 
 pub(crate) use read::Archive;
+pub(crate) use write::ZipWriter;
 
 const LOCAL: u32 = 0x0403_4b50;
 const CENTRAL: u32 = 0x0201_4b50;

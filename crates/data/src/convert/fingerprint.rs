@@ -1,0 +1,137 @@
+//! Two short names for an image: one for its very bytes, one for what it looks like.
+
+/// The names of one image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Fingerprint {
+    /// Equal for equal bytes; for different ones equal once in 2^64.
+    pub(crate) exact: u64,
+    /// A difference hash: images that look alike differ in few of the 64 bits.
+    pub(crate) look: u64,
+}
+
+impl Fingerprint {
+    /// Of an image of height, width and channel.
+    pub(crate) fn of(pixels: &[u8], shape: [usize; 3]) -> Self {
+        Self { exact: hash(pixels), look: difference_hash(pixels, shape) }
+    }
+}
+
+const COLUMNS: usize = 9;
+const ROWS: usize = 8;
+
+/// The image is averaged to 9 by 8 grey fields; a bit says whether a field is darker than the one to its right.
+fn difference_hash(pixels: &[u8], [height, width, channels]: [usize; 3]) -> u64 {
+    let edge = |field: usize, fields: usize, side: usize| field * side / fields;
+    let mut hash = 0;
+    for row in 0..ROWS {
+        let top = edge(row, ROWS, height);
+        let bottom = edge(row + 1, ROWS, height).max(top + 1).min(height);
+        let mut sums = [0u64; COLUMNS];
+        for line in pixels.chunks_exact(width * channels).take(bottom).skip(top) {
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum += byte_sum(&line[field(column, width, channels)]);
+            }
+        }
+        for column in 0..COLUMNS - 1 {
+            let (here, right) = (field(column, width, channels), field(column + 1, width, channels));
+            // Means compared without division: the fields need not be of one size.
+            let darker = sums[column] * (right.len() as u64) < sums[column + 1] * (here.len() as u64);
+            hash = hash << 1 | u64::from(darker);
+        }
+    }
+    hash
+}
+
+/// The bytes of a line that belong to a column of fields; at least one pixel.
+fn field(column: usize, width: usize, channels: usize) -> std::ops::Range<usize> {
+    let left = (column * width / COLUMNS).min(width - 1);
+    let right = ((column + 1) * width / COLUMNS).max(left + 1);
+    left * channels..right * channels
+}
+
+fn byte_sum(bytes: &[u8]) -> u64 {
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let whole: u32 = blocks.iter().map(|block| block.iter().map(|byte| u32::from(*byte)).sum::<u32>()).sum();
+    u64::from(whole) + rest.iter().map(|byte| u64::from(*byte)).sum::<u64>()
+}
+
+const SECRETS: [u64; 4] =
+    [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
+
+/// A hash by folded multiplication, four independent lanes wide. Not for enemies.
+fn hash(bytes: &[u8]) -> u64 {
+    let mut lanes = SECRETS;
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    for block in blocks {
+        take(&mut lanes, block);
+    }
+    let mut last = [0; 64];
+    last[..rest.len()].copy_from_slice(rest);
+    take(&mut lanes, &last);
+    let [a, b, c, d] = lanes;
+    fold(fold(a ^ bytes.len() as u64, b ^ SECRETS[1]) ^ SECRETS[2], fold(c ^ SECRETS[3], d ^ SECRETS[0]) ^ SECRETS[1])
+}
+
+fn take(lanes: &mut [u64; 4], block: &[u8; 64]) {
+    let (words, _) = block.as_chunks::<8>();
+    for (lane, state) in lanes.iter_mut().enumerate() {
+        let [low, high] = [words[2 * lane], words[2 * lane + 1]].map(u64::from_le_bytes);
+        // The state is added after the fold too, so that a factor of zero does not wipe it out.
+        *state = fold(low ^ SECRETS[lane], high ^ *state).wrapping_add(state.rotate_left(23));
+    }
+}
+
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A smooth scene with a square in it.
+    fn scene(at: usize, light: i32) -> Vec<u8> {
+        let mut pixels = Vec::new();
+        for y in 0..64i32 {
+            for x in 0..64i32 {
+                let inside = (x - at as i32).abs() < 9 && (y - 30).abs() < 9;
+                let grey = if inside { 230 } else { 60 + x + (y * x) % 23 };
+                pixels.extend([(grey + light).clamp(0, 255) as u8; 3]);
+            }
+        }
+        pixels
+    }
+
+    #[test]
+    fn alike_is_near_and_other_is_far() {
+        let shape = [64, 64, 3];
+        let [one, lighter, moved] = [scene(20, 0), scene(20, 4), scene(44, 0)].map(|p| Fingerprint::of(&p, shape));
+        assert_ne!(one.exact, lighter.exact);
+        assert!((one.look ^ lighter.look).count_ones() <= 1);
+        assert!((one.look ^ moved.look).count_ones() >= 8);
+    }
+
+    #[test]
+    fn the_smallest_images_have_a_name_too() {
+        assert_eq!(difference_hash(&[5], [1, 1, 1]), 0);
+        assert_ne!(difference_hash(&[0, 50, 100, 150], [1, 4, 1]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn one_changed_byte_changes_the_name(mut bytes in prop::collection::vec(any::<u8>(), 1..300), at: prop::sample::Index, by in 1u8..) {
+            let before = hash(&bytes);
+            let at = at.index(bytes.len());
+            bytes[at] = bytes[at].wrapping_add(by);
+            prop_assert_ne!(before, hash(&bytes));
+        }
+
+        #[test]
+        fn length_counts(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+            prop_assert_ne!(hash(&bytes), hash(&longer));
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Images as they lie in files, and how they become bytes of height, width and channel.
+
+use super::error::FileProblem;
+use crate::python::{Array, DType};
+
+/// Which axis of a stored image has the colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// `[height, width, channels]`, as cameras and simulators give them.
+    #[default]
+    ChannelsLast,
+    /// `[channels, height, width]`, as networks take them.
+    ChannelsFirst,
+}
+
+/// What the numbers of a stored image mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scale {
+    /// Bytes already.
+    Byte,
+    /// From 0 to 1: times 255, rounded to even.
+    Unit,
+    /// From 0 to 255: cut to that range, fractions dropped.
+    Clip,
+}
+
+/// How a stored image becomes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    dtype: DType,
+    layout: Layout,
+    scale: Scale,
+    /// Height, width and channels as stored.
+    stored: [u32; 3],
+    /// Channels that are kept, or made of one.
+    channels: u32,
+}
+
+/// What is done with numbers outside of what images have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// Refused: floats are from 0 to 1, integers from 0 to 255.
+    Refuse,
+    /// As the oldest recordings: floats may also be whole numbers from 0 to 255.
+    AllowByteFloats,
+    /// As RLinf's window export: numbers beyond 1 are cut to 0..255; grey images become RGB, and a fourth
+    /// channel is dropped.
+    Clip,
+}
+
+impl Form {
+    /// Looks at a stored image. Floats are read through, since only their values tell what they mean.
+    pub(crate) fn of(array: &Array, layout: Layout, strictness: Strictness, place: &str) -> Result<Self, FileProblem> {
+        let (stored, channels) = stored_shape(array.shape(), layout, strictness, place)?;
+        let scale = scale(array, strictness, place)?;
+        Ok(Self { dtype: array.dtype(), layout, scale, stored, channels })
+    }
+
+    /// Height, width and channels of the bytes it becomes.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        [self.stored[0] as usize, self.stored[1] as usize, self.channels as usize]
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        self.stored.iter().map(|side| *side as usize).product::<usize>() * self.dtype.size()
+    }
+
+    /// Whether the bytes in the file are the bytes wanted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.scale == Scale::Byte && self.layout == Layout::ChannelsLast && self.channels == self.stored[2]
+    }
+
+    /// Makes bytes of height, width and channel out of stored ones. Both slices have the right length.
+    pub(crate) fn convert(&self, stored: &[u8], out: &mut [u8]) {
+        if self.is_plain() {
+            return out.copy_from_slice(stored);
+        }
+        let bytes = self.to_bytes(stored);
+        let [height, width, channels] = self.stored.map(|side| side as usize);
+        let kept = self.channels as usize;
+        for (pixel, out) in out.chunks_exact_mut(kept).enumerate().take(height * width) {
+            for (channel, out) in out.iter_mut().enumerate() {
+                let channel = channel.min(channels - 1);
+                *out = match self.layout {
+                    Layout::ChannelsLast => bytes[pixel * channels + channel],
+                    Layout::ChannelsFirst => bytes[channel * height * width + pixel],
+                };
+            }
+        }
+    }
+
+    fn to_bytes(self, stored: &[u8]) -> Vec<u8> {
+        let numbers = || {
+            let count = stored.len() / self.dtype.size();
+            Array::new(self.dtype, &[count], stored).ok().and_then(|array| array.to_f32()).unwrap_or_default()
+        };
+        match self.scale {
+            Scale::Byte => stored.to_vec(),
+            Scale::Unit => numbers().iter().map(|x| (x * 255.0).round_ties_even() as u8).collect(),
+            Scale::Clip => numbers().iter().map(|x| x.clamp(0.0, 255.0) as u8).collect(),
+        }
+    }
+}
+
+/// The stored height, width and channels, and how many channels come out.
+fn stored_shape(
+    shape: &[usize],
+    layout: Layout,
+    strictness: Strictness,
+    place: &str,
+) -> Result<([u32; 3], u32), FileProblem> {
+    let wrong = || FileProblem::Shape { place: place.into(), shape: shape.to_vec() };
+    let sides = match *shape {
+        [height, width] if strictness == Strictness::Clip => {
+            return Ok(([narrow(height), narrow(width), Some(1)].try_all().ok_or_else(wrong)?, 3));
+        }
+        [1, a, b, c] | [a, b, c] => [a, b, c],
+        _ => return Err(wrong()),
+    };
+    let is_channels = |side: usize| matches!(side, 1 | 3 | 4);
+    let [height, width, channels] = match layout {
+        Layout::ChannelsLast if !is_channels(sides[2]) && is_channels(sides[0]) => {
+            return Err(FileProblem::ChannelsFirst { place: place.into(), shape: shape.to_vec() });
+        }
+        Layout::ChannelsFirst if !is_channels(sides[0]) && is_channels(sides[2]) => {
+            return Err(FileProblem::ChannelsLast { place: place.into(), shape: shape.to_vec() });
+        }
+        Layout::ChannelsLast => sides,
+        Layout::ChannelsFirst => [sides[1], sides[2], sides[0]],
+    };
+    if !is_channels(channels) || height == 0 || width == 0 {
+        return Err(wrong());
+    }
+    let stored = [narrow(height), narrow(width), narrow(channels)].try_all().ok_or_else(wrong)?;
+    let kept = if strictness == Strictness::Clip { stored[2].min(3) } else { stored[2] };
+    Ok((stored, kept))
+}
+
+fn narrow(side: usize) -> Option<u32> {
+    u32::try_from(side).ok()
+}
+
+trait TryAll {
+    fn try_all(self) -> Option<[u32; 3]>;
+}
+
+impl TryAll for [Option<u32>; 3] {
+    fn try_all(self) -> Option<[u32; 3]> {
+        let [a, b, c] = self;
+        Some([a?, b?, c?])
+    }
+}
+
+fn scale(array: &Array, strictness: Strictness, place: &str) -> Result<Scale, FileProblem> {
+    let dtype = array.dtype();
+    if dtype == DType::U8 {
+        return Ok(Scale::Byte);
+    }
+    let floats = matches!(dtype, DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
+    let numbers = if dtype == DType::Bool { None } else { array.to_f32() };
+    let Some(numbers) = numbers else { return Err(FileProblem::Type { place: place.into(), dtype }) };
+    let (low, high) = range(&numbers);
+    let out_of_range = || FileProblem::Range { place: place.into(), dtype, low: low.into(), high: high.into() };
+    let in_range = |limit: f32| low >= 0.0 && high <= limit;
+    match strictness {
+        _ if low.is_nan() => Err(out_of_range()),
+        _ if floats && in_range(1.0) => Ok(Scale::Unit),
+        Strictness::Clip => Ok(Scale::Clip),
+        _ if !floats && in_range(255.0) => Ok(Scale::Clip),
+        Strictness::AllowByteFloats if in_range(255.0) && numbers.iter().all(|x| x.fract() == 0.0) => Ok(Scale::Clip),
+        _ => Err(out_of_range()),
+    }
+}
+
+/// The lowest and the highest number; not a number if any is none.
+fn range(numbers: &[f32]) -> (f32, f32) {
+    if numbers.iter().any(|x| x.is_nan()) {
+        return (f32::NAN, f32::NAN);
+    }
+    numbers.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(*x), high.max(*x)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(array: &Array, layout: Layout, strictness: Strictness) -> ([usize; 3], Vec<u8>) {
+        let form = Form::of(array, layout, strictness, "image").unwrap();
+        let mut out = vec![0; form.shape().iter().product()];
+        assert_eq!(form.stored_bytes(), array.bytes().len());
+        form.convert(array.bytes(), &mut out);
+        (form.shape(), out)
+    }
+
+    fn refused(array: &Array, layout: Layout) -> String {
+        Form::of(array, layout, Strictness::Refuse, "observations[0]").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn bytes_stay_bytes() {
+        let array = Array::from_slice(&[1, 2, 3], &[1u8, 2, 3, 4, 5, 6]).unwrap();
+        assert_eq!(converted(&array, Layout::ChannelsLast, Strictness::Refuse), ([1, 2, 3], vec![1, 2, 3, 4, 5, 6]));
+    }
+
+    #[test]
+    fn channels_move_to_the_end() {
+        let array = Array::from_slice(&[3, 1, 2], &[1u8, 2, 3, 4, 5, 6]).unwrap();
+        assert_eq!(converted(&array, Layout::ChannelsFirst, Strictness::Refuse), ([1, 2, 3], vec![1, 3, 5, 2, 4, 6]));
+    }
+
+    #[test]
+    fn unit_floats_are_rounded_to_even_as_numpy_does() {
+        let array = Array::from_slice(&[1, 1, 3], &[0.0f32, 0.5, 1.0]).unwrap();
+        assert_eq!(converted(&array, Layout::ChannelsLast, Strictness::Refuse).1, [0, 128, 255]);
+    }
+
+    #[test]
+    fn windows_get_three_channels() {
+        let grey = Array::from_slice(&[1, 2], &[7u8, 8]).unwrap();
+        assert_eq!(converted(&grey, Layout::ChannelsLast, Strictness::Clip), ([1, 2, 3], vec![7, 7, 7, 8, 8, 8]));
+        let rgba = Array::from_slice(&[1, 1, 4], &[1u8, 2, 3, 255]).unwrap();
+        assert_eq!(converted(&rgba, Layout::ChannelsLast, Strictness::Clip), ([1, 1, 3], vec![1, 2, 3]));
+        let wide = Array::from_slice(&[1, 1, 3], &[-4i16, 99, 300]).unwrap();
+        assert_eq!(converted(&wide, Layout::ChannelsLast, Strictness::Clip).1, [0, 99, 255]);
+    }
+
+    #[test]
+    fn old_recordings_may_have_bytes_as_floats() {
+        let array = Array::from_slice(&[3, 1, 1], &[0.0f32, 128.0, 255.0]).unwrap();
+        assert_eq!(converted(&array, Layout::ChannelsFirst, Strictness::AllowByteFloats).1, [0, 128, 255]);
+        let array = Array::from_slice(&[3, 1, 1], &[0.5f32, 128.0, 255.0]).unwrap();
+        assert!(Form::of(&array, Layout::ChannelsFirst, Strictness::AllowByteFloats, "image").is_err());
+    }
+
+    #[test]
+    fn what_is_no_image_is_refused_with_a_reason() {
+        let floats = Array::from_slice(&[1, 1, 3], &[0.0f32, 2.0, -1.0]).unwrap();
+        assert!(refused(&floats, Layout::ChannelsLast).contains("float32 with values from -1 to 2"));
+        let nan = Array::from_slice(&[1, 1, 3], &[0.0f32, f32::NAN, 1.0]).unwrap();
+        assert!(refused(&nan, Layout::ChannelsLast).contains("NaN"));
+        let first = Array::from_slice(&[3, 2, 2], &[0u8; 12]).unwrap();
+        assert!(refused(&first, Layout::ChannelsLast).contains("--chw"));
+        let last = Array::from_slice(&[2, 2, 3], &[0u8; 12]).unwrap();
+        assert!(refused(&last, Layout::ChannelsFirst).contains("leave out --chw"));
+        let flat = Array::from_slice(&[12], &[0u8; 12]).unwrap();
+        assert!(refused(&flat, Layout::ChannelsLast).contains("[12]"));
+    }
+}

@@ -1,0 +1,36 @@
+//! How far a conversion is, for whoever shows it.
+
+/// A step of a conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Episodes are read and labelled.
+    Reading,
+    /// The training part is written.
+    WritingTrain,
+    /// The validation part is written.
+    WritingVal,
+}
+
+/// So much of a stage is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Which.
+    pub stage: Stage,
+    /// Files that were read, or samples that were written.
+    pub done: usize,
+    /// Of how many.
+    pub total: usize,
+}
+
+/// Whoever wants to know; called from many threads.
+pub type OnProgress<'a> = dyn Fn(Progress) + Sync + 'a;
+
+/// What happens with input files that cannot be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadFiles {
+    /// The first one ends the conversion.
+    #[default]
+    Stop,
+    /// They are left out, counted and listed, as RLinf's scripts do.
+    Skip,
+}
