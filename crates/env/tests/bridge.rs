@@ -4,6 +4,7 @@
 //! later, for those of vector environments), and say so when they do not. The others put a shell script in Python's place.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test fails by panicking
+#![allow(clippy::print_stdout)] // and says when it was skipped
 
 #[path = "bridge/failures.rs"]
 mod failures;

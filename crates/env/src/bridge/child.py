@@ -27,6 +27,7 @@ import traceback
 ENDS, EVERYTHING = 1, 2
 TERMINATED, TRUNCATED = 1, 2
 SUCCESS = ("success", "is_success", "episode.success", "episode.is_success")
+MOST_CHOICES = 1 << 24  # of one action, which is sent as a float32
 SMALLEST_PICTURE = 32  # sides in pixels; smaller arrays of bytes are more likely codes than pictures
 
 
@@ -282,6 +283,8 @@ def action_code(space):
         sizes = space.nvec if isinstance(space, spaces.MultiDiscrete) else np.full(space.shape, 2)
         start = np.asarray(getattr(space, "start", 0))
         total = int(np.prod(sizes.astype(object)))
+        if total > MOST_CHOICES:
+            raise Refused("an action is one of %d combinations, too many to number; wrap the environment" % total)
 
         def unravel(rows):
             parts = np.unravel_index(rows[:, 0].astype(np.int64), sizes.flatten())
@@ -431,8 +434,10 @@ class SameStepVector(MaskedVector):
         board = self.board
         final_info = info.get("final_info")
         final = info.get("final_obs", info.get("final_observation"))
+        if len(ended) and final is None:
+            raise Refused("rows were reset within the step, but `info` has no `final_obs`: their end is lost")
         for row in ended:
-            board.last.put(final[row], row, watch != 0)
+            board.last.put(row_of(final, row), row, watch != 0)
             told = final_info
             if isinstance(final_info, np.ndarray):  # Gymnasium before 1.0: one dictionary per row
                 told, pick = final_info[row], lambda value: value
@@ -520,6 +525,11 @@ class Unbatched:
 
     def close(self):
         self.env.close()
+
+
+def row_of(tree, row):
+    """One row of an observation, be it an array of observations or a dictionary of arrays."""
+    return {key: row_of(part, row) for key, part in tree.items()} if isinstance(tree, dict) else tree[row]
 
 
 def first(tree):
@@ -629,7 +639,7 @@ def hello(batch, state, cameras, actions):
     env = batch.about()
     metadata = getattr(env.unwrapped, "metadata", None) or {}
     spec = getattr(env.unwrapped, "spec", None)
-    limit = time_limit(env)
+    limit = batch.settings["max_episode_steps"] or time_limit(env) or getattr(spec, "max_episode_steps", None)
     rate = getattr(env.unwrapped, "control_freq", None) or metadata.get("render_fps")
     frames = [(leaf.name or "image", shape[:3]) for leaf, shape in cameras]
     if batch.settings["render"]:
@@ -641,7 +651,7 @@ def hello(batch, state, cameras, actions):
         "state_width": sum(leaf.width() for leaf in state),
         "cameras": [dict(zip(("name", "height", "width", "channels"), (n,) + tuple(s))) for n, s in frames],
         "actions": actions,
-        "max_episode_steps": limit if limit is not None else getattr(spec, "max_episode_steps", None),
+        "max_episode_steps": limit,
         "control_hz": float(rate) if rate else None,
     }
 

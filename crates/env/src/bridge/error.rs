@@ -163,12 +163,12 @@ pub enum BridgeError {
 }
 
 impl BridgeError {
-    /// Whether the process can go on after this error.
+    /// Whether a reset may help without a fresh process.
     pub(super) fn is_survivable(&self) -> bool {
         matches!(
             self,
-            Self::Refused { during: During::Reset | During::Step, .. }
-                | Self::Raised { during: During::Reset | During::Step, .. }
+            Self::Refused { during: During::Step, .. }
+                | Self::Raised { during: During::Step, .. }
                 | Self::Reward { .. }
                 | Self::State { .. }
         )

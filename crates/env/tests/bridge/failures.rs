@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plaudit_core::{Env, Seed};
-use plaudit_env::BridgeSettings;
+use plaudit_env::{BridgeSettings, Make, Vectorization};
 use serde_json::json;
 
 use super::{Bridge, python, settings, start, with};
@@ -105,6 +105,8 @@ fn what_cannot_be_made_says_why() {
     let refused = |settings| Bridge::start(settings).unwrap_err().to_string();
     let words = refused(settings(python.clone(), "CartPol-v1", 1));
     assert!(words.contains("Gymnasium has no `CartPol-v1`") && words.contains("`CartPole-v1`"), "{words}");
+    let words = refused(settings(python.clone(), "odd/ManyHands-v0", 1));
+    assert!(words.contains("one of 1267650600228229401496703205376 combinations"), "{words}");
     let words = refused(with(settings(python.clone(), "CartPole-v1", 1), json!({"wheels": 3})));
     assert!(words.contains("could not be made: TypeError") && words.contains("wheels"), "{words}");
     let missing =
@@ -124,14 +126,37 @@ fn a_python_without_gymnasium_is_told_where_to_install_it() {
 }
 
 #[test]
-fn dropping_ends_the_process() {
+fn dropping_ends_the_process_and_those_it_started() {
     let Some(python) = python() else { return };
-    let mut env = start(settings(python, "odd/Counter-v0", 1));
+    for vectorization in [Vectorization::Rows, Vectorization::Async] {
+        let mut settings = settings(python.clone(), "odd/Counter-v0", 2);
+        let Make::Gymnasium { vectorization: how, .. } = &mut settings.make else { unreachable!() };
+        *how = vectorization;
+        let mut env = start(settings);
+        env.reset(Seed::new(1)).unwrap();
+        let process = env.process_id().unwrap();
+        let workers = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+        let workers: Vec<u32> = workers.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        assert_eq!(workers.len(), if vectorization == Vectorization::Async { 2 } else { 0 });
+        assert!(is_alive(process));
+        drop(env);
+        assert!(!is_alive(process) && !workers.into_iter().any(is_alive));
+    }
+}
+
+#[test]
+fn a_process_killed_from_outside_is_noticed_though_its_workers_live() {
+    let Some(python) = python() else { return };
+    let mut settings = settings(python, "odd/Counter-v0", 2);
+    let Make::Gymnasium { vectorization, .. } = &mut settings.make else { unreachable!() };
+    *vectorization = Vectorization::Async;
+    let mut env = start(settings);
     env.reset(Seed::new(1)).unwrap();
-    let process = env.process_id().unwrap();
-    assert!(is_alive(process));
-    drop(env);
-    assert!(!is_alive(process));
+    let process = env.process_id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
+    let words = env.step(&[0.0; 2]).unwrap_err().to_string();
+    assert!(words.contains("was ended by signal 9"), "{words}");
+    env.reset(Seed::new(1)).unwrap();
 }
 
 /// Played by another run of this test program, which is then killed.

@@ -125,6 +125,10 @@ class Looks(gymnasium.Env):
         }
 
 
+class ManyHands(Counter):
+    action_space = spaces.MultiBinary(100)
+
+
 class PlacedCartPole(CartPoleEnv):
     """Starts every episode from the same state."""
 
@@ -181,5 +185,6 @@ def register(name, entry, **others):
 register("Counter", Counter)
 register("Failing", Failing)
 register("Looks", Looks)
+register("ManyHands", ManyHands)
 register("PlacedCartPole", PlacedCartPole, max_episode_steps=500)
 register("CounterVector", Counter, vector_entry_point=CounterVector)
