@@ -21,5 +21,6 @@
 //!
 //! What this crate is not: it knows no tensors and no neural networks, and it trusts no file.
 
+pub mod convert;
 pub mod episode;
 pub mod python;

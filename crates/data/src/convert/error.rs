@@ -48,8 +48,13 @@ pub enum ConvertError {
         why: String,
     },
     /// One input file is broken.
-    #[error("{0}; --skip-bad leaves such files out")]
-    BadFile(BadFile),
+    #[error("{first}; {}--skip-bad leaves such files out", more(*.others))]
+    BadFile {
+        /// The first one.
+        first: BadFile,
+        /// How many others are.
+        others: usize,
+    },
     /// Every input file is broken.
     #[error("none of the {count} files in {} can be used; the first: {first}", path.display())]
     AllBad {
@@ -132,6 +137,10 @@ pub enum ConvertError {
         /// What it must be.
         hint: &'static str,
     },
+}
+
+fn more(others: usize) -> String {
+    if others == 0 { String::new() } else { format!("{others} more file(s) are bad; ") }
 }
 
 /// An input file that cannot be used, and why.

@@ -69,7 +69,10 @@ fn hash(bytes: &[u8]) -> u64 {
     last[..rest.len()].copy_from_slice(rest);
     take(&mut lanes, &last);
     let [a, b, c, d] = lanes;
-    fold(fold(a ^ bytes.len() as u64, b ^ SECRETS[1]) ^ SECRETS[2], fold(c ^ SECRETS[3], d ^ SECRETS[0]) ^ SECRETS[1])
+    fold(
+        fold(a ^ bytes.len() as u64, b ^ SECRETS[1]) ^ SECRETS[2],
+        fold(c ^ SECRETS[3], d ^ SECRETS[0]) ^ SECRETS[1],
+    )
 }
 
 fn take(lanes: &mut [u64; 4], block: &[u8; 64]) {
@@ -107,7 +110,8 @@ mod tests {
     #[test]
     fn alike_is_near_and_other_is_far() {
         let shape = [64, 64, 3];
-        let [one, lighter, moved] = [scene(20, 0), scene(20, 4), scene(44, 0)].map(|p| Fingerprint::of(&p, shape));
+        let [one, lighter, moved] =
+            [scene(20, 0), scene(20, 4), scene(44, 0)].map(|p| Fingerprint::of(&p, shape));
         assert_ne!(one.exact, lighter.exact);
         assert!((one.look ^ lighter.look).count_ones() <= 1);
         assert!((one.look ^ moved.look).count_ones() >= 8);

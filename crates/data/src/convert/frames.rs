@@ -61,7 +61,11 @@ impl Reading {
     }
 
     /// The recordings of a file, with at least one frame each.
-    pub(crate) fn recordings(&self, value: &PyValue, file: &InputFile) -> Result<Vec<Recording>, FileProblem> {
+    pub(crate) fn recordings(
+        &self,
+        value: &PyValue,
+        file: &InputFile,
+    ) -> Result<Vec<Recording>, FileProblem> {
         match self.source {
             Source::Collected => Ok(vec![self.collected(value)?]),
             Source::PreMerge => Ok(vec![self.pre_merge(value)?]),
@@ -77,7 +81,11 @@ impl Reading {
         self.paired(observations, infos.len(), |at| {
             let info = &infos[at];
             if info.as_dict().is_none() {
-                return Err(FileProblem::Kind { place: format!("infos[{at}]"), expected: "dict", found: info.kind() });
+                return Err(FileProblem::Kind {
+                    place: format!("infos[{at}]"),
+                    expected: "dict",
+                    found: info.kind(),
+                });
             }
             let once = || info.get("episode").and_then(|episode| episode.get("success_once"));
             match info.get("success").or_else(once) {
@@ -104,7 +112,10 @@ impl Reading {
         let observations = keys::need_list(recording, "observations")?;
         let labels = keys::need_list(recording, "labels")?;
         if labels.len() > observations.len() {
-            return Err(FileProblem::TooFewObservations { infos: labels.len(), observations: observations.len() });
+            return Err(FileProblem::TooFewObservations {
+                infos: labels.len(),
+                observations: observations.len(),
+            });
         }
         let labelled = self.paired(observations, labels.len(), |at| match &labels[at] {
             PyValue::None => Ok(None),
@@ -172,13 +183,15 @@ impl Reading {
         let cameras = keys::need(trajectory, "images", "the file")?;
         let images = self.camera(cameras)?;
         let labels = keys::need(trajectory, "labels", "the file")?;
-        let not_numbers = || FileProblem::Kind { place: "`labels`".into(), expected: "numpy array", found: labels.kind() };
+        let not_numbers =
+            || FileProblem::Kind { place: "`labels`".into(), expected: "numpy array", found: labels.kind() };
         let labels = labels.as_array().and_then(Array::to_f32).ok_or_else(not_numbers)?;
         let count = images.shape().first().copied().unwrap_or(0);
         if count < labels.len() {
             return Err(FileProblem::TooFewObservations { infos: labels.len(), observations: count });
         }
-        let frame = |(at, label): (usize, &f32)| Some(Frame { image: images.row(at)?, label: *label >= 0.5, at });
+        let frame =
+            |(at, label): (usize, &f32)| Some(Frame { image: images.row(at)?, label: *label >= 0.5, at });
         let frames: Vec<Frame> = labels.iter().enumerate().filter_map(frame).collect();
         if frames.is_empty() { Err(FileProblem::Empty { key: "labels" }) } else { Ok(Recording { frames }) }
     }
@@ -196,23 +209,30 @@ impl Reading {
         let key = || self.image_key.clone().unwrap_or_else(|| "base_camera".into());
         let missing = || FileProblem::NoImages { key: key(), has: keys::of(Some(cameras)) };
         let found = found.ok_or_else(missing)?;
-        let kind = || FileProblem::Kind { place: format!("images[\"{}\"]", key()), expected: "numpy array", found: found.kind() };
+        let kind = || FileProblem::Kind {
+            place: format!("images[\"{}\"]", key()),
+            expected: "numpy array",
+            found: found.kind(),
+        };
         found.as_array().ok_or_else(kind)
     }
 
     /// Cut at terminations and truncations; what does nothing is dropped unless it terminates.
     fn transitions(&self, value: &PyValue) -> Result<Vec<Recording>, FileProblem> {
-        let not_a_list = || FileProblem::Kind { place: "the file".into(), expected: "list", found: value.kind() };
+        let not_a_list =
+            || FileProblem::Kind { place: "the file".into(), expected: "list", found: value.kind() };
         let entries = value.as_items().ok_or_else(not_a_list)?;
         let mut episodes = Vec::new();
         let mut current = Recording::default();
         for (at, entry) in entries.iter().enumerate() {
             let place = format!("[{at}]");
-            let flag = |key: &str| keys::truth(keys::need(entry, key, &place)?, || format!("{place}[\"{key}\"]"));
+            let flag =
+                |key: &str| keys::truth(keys::need(entry, key, &place)?, || format!("{place}[\"{key}\"]"));
             let (terminated, truncated) = (flag("terminations")?, flag("truncations")?);
             if terminated || !is_still(keys::need(entry, "action", &place)?, &place)? {
                 let seen = keys::need(keys::need(entry, "transitions", &place)?, "obs", &place)?;
-                let reward = keys::number(keys::need(entry, "rewards", &place)?, || format!("{place}[\"rewards\"]"))?;
+                let reward =
+                    keys::number(keys::need(entry, "rewards", &place)?, || format!("{place}[\"rewards\"]"))?;
                 if let Some(image) = image(seen, self.key(), || self.place(at))? {
                     current.frames.push(Frame { image, label: reward > 0.5, at });
                 }
@@ -231,7 +251,11 @@ impl Reading {
 
 fn is_still(action: &PyValue, place: &str) -> Result<bool, FileProblem> {
     let numbers = action.as_array().and_then(Array::to_f64);
-    let kind = || FileProblem::Kind { place: format!("{place}[\"action\"]"), expected: "torch tensor", found: action.kind() };
+    let kind = || FileProblem::Kind {
+        place: format!("{place}[\"action\"]"),
+        expected: "torch tensor",
+        found: action.kind(),
+    };
     Ok(numbers.ok_or_else(kind)?.iter().map(|x| x.abs()).sum::<f64>() < STILL)
 }
 
@@ -253,6 +277,8 @@ pub(crate) fn image(
     match observation.get(key) {
         None | Some(PyValue::None) => Ok(None),
         Some(PyValue::Array(array) | PyValue::Tensor(array)) => Ok(Some((**array).clone())),
-        Some(other) => Err(FileProblem::Kind { place: place(), expected: "torch tensor", found: other.kind() }),
+        Some(other) => {
+            Err(FileProblem::Kind { place: place(), expected: "torch tensor", found: other.kind() })
+        }
     }
 }

@@ -44,7 +44,9 @@ pub(crate) fn truth(value: &PyValue, place: impl Fn() -> String) -> Result<bool,
 pub(crate) fn number(value: &PyValue, place: impl Fn() -> String) -> Result<f64, FileProblem> {
     match value.to_f64() {
         Some(number) if number.is_finite() => Ok(number),
-        Some(number) => Err(FileProblem::NotOne { place: place(), expected: "finite number", found: number.to_string() }),
+        Some(number) => {
+            Err(FileProblem::NotOne { place: place(), expected: "finite number", found: number.to_string() })
+        }
         None => Err(not_one(value, "number", place())),
     }
 }

@@ -48,7 +48,8 @@ impl Leakage {
         for seen in train {
             *labels.entry(seen.print.exact).or_default() |= 1 << seen.label.min(7);
         }
-        let mut found = Self { near_distance: NEAR, val_images: val.len(), train_images: train.len(), ..Self::default() };
+        let mut found =
+            Self { near_distance: NEAR, val_images: val.len(), train_images: train.len(), ..Self::default() };
         let mut whole: HashMap<usize, bool> = HashMap::new();
         for seen in val {
             let known = labels.get(&seen.print.exact);
@@ -72,7 +73,10 @@ impl Leakage {
         Some(format!(
             "{} of {} validation images are in the training part too ({} with another label), {} validation episode(s) \
              entirely: validation will look better than it is",
-            self.exact_duplicates, self.val_images, self.exact_duplicates_with_other_label, self.shared_episodes
+            self.exact_duplicates,
+            self.val_images,
+            self.exact_duplicates_with_other_label,
+            self.shared_episodes
         ))
     }
 }
@@ -131,7 +135,8 @@ mod tests {
     #[test]
     fn counts_what_is_shared() {
         let train = [seen(0, 1, 10, 0), seen(0, 0, 11, 0xffff), seen(1, 0, 12, u64::MAX)];
-        let val = [seen(2, 1, 10, 0), seen(2, 1, 11, 0xffff), seen(3, 0, 99, 0b111), seen(3, 0, 98, 0xff00_0000)];
+        let val =
+            [seen(2, 1, 10, 0), seen(2, 1, 11, 0xffff), seen(3, 0, 99, 0b111), seen(3, 0, 98, 0xff00_0000)];
         let found = Leakage::between(&train, &val, &HashSet::new());
         assert_eq!((found.shared_episodes, found.exact_duplicates, found.near_duplicates), (1, 2, 3));
         assert_eq!(found.exact_duplicates_with_other_label, 1);

@@ -50,9 +50,14 @@ pub(crate) enum Strictness {
 
 impl Form {
     /// Looks at a stored image. Floats are read through, since only their values tell what they mean.
-    pub(crate) fn of(array: &Array, layout: Layout, strictness: Strictness, place: &str) -> Result<Self, FileProblem> {
-        let (stored, channels) = stored_shape(array.shape(), layout, strictness, place)?;
-        let scale = scale(array, strictness, place)?;
+    pub(crate) fn of(
+        array: &Array,
+        layout: Layout,
+        strictness: Strictness,
+        place: impl Fn() -> String,
+    ) -> Result<Self, FileProblem> {
+        let (stored, channels) = stored_shape(array.shape(), layout, strictness, &place)?;
+        let scale = scale(array, strictness, &place)?;
         Ok(Self { dtype: array.dtype(), layout, scale, stored, channels })
     }
 
@@ -108,9 +113,9 @@ fn stored_shape(
     shape: &[usize],
     layout: Layout,
     strictness: Strictness,
-    place: &str,
+    place: &impl Fn() -> String,
 ) -> Result<([u32; 3], u32), FileProblem> {
-    let wrong = || FileProblem::Shape { place: place.into(), shape: shape.to_vec() };
+    let wrong = || FileProblem::Shape { place: place(), shape: shape.to_vec() };
     let sides = match *shape {
         [height, width] if strictness == Strictness::Clip => {
             return Ok(([narrow(height), narrow(width), Some(1)].try_all().ok_or_else(wrong)?, 3));
@@ -121,10 +126,10 @@ fn stored_shape(
     let is_channels = |side: usize| matches!(side, 1 | 3 | 4);
     let [height, width, channels] = match layout {
         Layout::ChannelsLast if !is_channels(sides[2]) && is_channels(sides[0]) => {
-            return Err(FileProblem::ChannelsFirst { place: place.into(), shape: shape.to_vec() });
+            return Err(FileProblem::ChannelsFirst { place: place(), shape: shape.to_vec() });
         }
         Layout::ChannelsFirst if !is_channels(sides[0]) && is_channels(sides[2]) => {
-            return Err(FileProblem::ChannelsLast { place: place.into(), shape: shape.to_vec() });
+            return Err(FileProblem::ChannelsLast { place: place(), shape: shape.to_vec() });
         }
         Layout::ChannelsLast => sides,
         Layout::ChannelsFirst => [sides[1], sides[2], sides[0]],
@@ -152,23 +157,25 @@ impl TryAll for [Option<u32>; 3] {
     }
 }
 
-fn scale(array: &Array, strictness: Strictness, place: &str) -> Result<Scale, FileProblem> {
+fn scale(array: &Array, strictness: Strictness, place: &impl Fn() -> String) -> Result<Scale, FileProblem> {
     let dtype = array.dtype();
     if dtype == DType::U8 {
         return Ok(Scale::Byte);
     }
     let floats = matches!(dtype, DType::F16 | DType::Bf16 | DType::F32 | DType::F64);
     let numbers = if dtype == DType::Bool { None } else { array.to_f32() };
-    let Some(numbers) = numbers else { return Err(FileProblem::Type { place: place.into(), dtype }) };
+    let Some(numbers) = numbers else { return Err(FileProblem::Type { place: place(), dtype }) };
     let (low, high) = range(&numbers);
-    let out_of_range = || FileProblem::Range { place: place.into(), dtype, low: low.into(), high: high.into() };
+    let out_of_range = || FileProblem::Range { place: place(), dtype, low: low.into(), high: high.into() };
     let in_range = |limit: f32| low >= 0.0 && high <= limit;
     match strictness {
         _ if low.is_nan() => Err(out_of_range()),
         _ if floats && in_range(1.0) => Ok(Scale::Unit),
         Strictness::Clip => Ok(Scale::Clip),
         _ if !floats && in_range(255.0) => Ok(Scale::Clip),
-        Strictness::AllowByteFloats if in_range(255.0) && numbers.iter().all(|x| x.fract() == 0.0) => Ok(Scale::Clip),
+        Strictness::AllowByteFloats if in_range(255.0) && numbers.iter().all(|x| x.fract() == 0.0) => {
+            Ok(Scale::Clip)
+        }
         _ => Err(out_of_range()),
     }
 }
@@ -186,7 +193,7 @@ mod tests {
     use super::*;
 
     fn converted(array: &Array, layout: Layout, strictness: Strictness) -> ([usize; 3], Vec<u8>) {
-        let form = Form::of(array, layout, strictness, "image").unwrap();
+        let form = Form::of(array, layout, strictness, || "image".into()).unwrap();
         let mut out = vec![0; form.shape().iter().product()];
         assert_eq!(form.stored_bytes(), array.bytes().len());
         form.convert(array.bytes(), &mut out);
@@ -194,19 +201,25 @@ mod tests {
     }
 
     fn refused(array: &Array, layout: Layout) -> String {
-        Form::of(array, layout, Strictness::Refuse, "observations[0]").unwrap_err().to_string()
+        Form::of(array, layout, Strictness::Refuse, || "observations[0]".into()).unwrap_err().to_string()
     }
 
     #[test]
     fn bytes_stay_bytes() {
         let array = Array::from_slice(&[1, 2, 3], &[1u8, 2, 3, 4, 5, 6]).unwrap();
-        assert_eq!(converted(&array, Layout::ChannelsLast, Strictness::Refuse), ([1, 2, 3], vec![1, 2, 3, 4, 5, 6]));
+        assert_eq!(
+            converted(&array, Layout::ChannelsLast, Strictness::Refuse),
+            ([1, 2, 3], vec![1, 2, 3, 4, 5, 6])
+        );
     }
 
     #[test]
     fn channels_move_to_the_end() {
         let array = Array::from_slice(&[3, 1, 2], &[1u8, 2, 3, 4, 5, 6]).unwrap();
-        assert_eq!(converted(&array, Layout::ChannelsFirst, Strictness::Refuse), ([1, 2, 3], vec![1, 3, 5, 2, 4, 6]));
+        assert_eq!(
+            converted(&array, Layout::ChannelsFirst, Strictness::Refuse),
+            ([1, 2, 3], vec![1, 3, 5, 2, 4, 6])
+        );
     }
 
     #[test]
@@ -218,7 +231,10 @@ mod tests {
     #[test]
     fn windows_get_three_channels() {
         let grey = Array::from_slice(&[1, 2], &[7u8, 8]).unwrap();
-        assert_eq!(converted(&grey, Layout::ChannelsLast, Strictness::Clip), ([1, 2, 3], vec![7, 7, 7, 8, 8, 8]));
+        assert_eq!(
+            converted(&grey, Layout::ChannelsLast, Strictness::Clip),
+            ([1, 2, 3], vec![7, 7, 7, 8, 8, 8])
+        );
         let rgba = Array::from_slice(&[1, 1, 4], &[1u8, 2, 3, 255]).unwrap();
         assert_eq!(converted(&rgba, Layout::ChannelsLast, Strictness::Clip), ([1, 1, 3], vec![1, 2, 3]));
         let wide = Array::from_slice(&[1, 1, 3], &[-4i16, 99, 300]).unwrap();
@@ -230,7 +246,9 @@ mod tests {
         let array = Array::from_slice(&[3, 1, 1], &[0.0f32, 128.0, 255.0]).unwrap();
         assert_eq!(converted(&array, Layout::ChannelsFirst, Strictness::AllowByteFloats).1, [0, 128, 255]);
         let array = Array::from_slice(&[3, 1, 1], &[0.5f32, 128.0, 255.0]).unwrap();
-        assert!(Form::of(&array, Layout::ChannelsFirst, Strictness::AllowByteFloats, "image").is_err());
+        assert!(
+            Form::of(&array, Layout::ChannelsFirst, Strictness::AllowByteFloats, || "image".into()).is_err()
+        );
     }
 
     #[test]

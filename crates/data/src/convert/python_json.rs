@@ -105,6 +105,9 @@ mod tests {
             line(&value).unwrap(),
             "{\"a\": \"é\\u0001\\n\\\"/\u{7f}\", \"b\": [], \"c\": {}, \"d\": [1, null, true]}"
         );
-        assert_eq!(page(&serde_json::json!({"a": [1, 2.0], "b": {}})).unwrap(), "{\n  \"a\": [\n    1,\n    2.0\n  ],\n  \"b\": {}\n}");
+        assert_eq!(
+            page(&serde_json::json!({"a": [1, 2.0], "b": {}})).unwrap(),
+            "{\n  \"a\": [\n    1,\n    2.0\n  ],\n  \"b\": {}\n}"
+        );
     }
 }

@@ -173,9 +173,8 @@ mod tests {
             }) {
                 assert_eq!(random.bits(count as u32), expected, "{count} bits of {name}");
             }
-            let units: Vec<f64> = (0..4).map(|_| random.unit()).collect();
-            let expected: Vec<f64> = case["random"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
-            assert_eq!(units, expected, "{name}");
+            let units: Vec<u64> = (0..4).map(|_| random.unit().to_bits()).collect();
+            assert_eq!(units, numbers(&case["random_as_bits"]), "{name}");
             for pair in case["below"].as_array().unwrap() {
                 let pair = numbers(pair);
                 assert_eq!(random.below(pair[0] as usize) as u64, pair[1], "below {} of {name}", pair[0]);

@@ -13,9 +13,9 @@ use crate::python::{Buffer, PyValue};
 
 /// What became of a folder of files.
 pub(crate) struct Scan<T> {
-    /// The files that can be used, in order.
+    /// All files, in order; those that are bad are never read again.
     pub(crate) files: Vec<KnownFile>,
-    /// What was found in each.
+    /// What was found in each that can be used, in order.
     pub(crate) found: Vec<T>,
     /// Those that cannot.
     pub(crate) bad: Vec<BadFile>,
@@ -40,31 +40,48 @@ pub(crate) fn scan<T: Send>(
         progress(Progress { stage: Stage::Reading, done, total: input.len() });
         read
     };
-    let read: Vec<_> = match bad_files {
-        BadFiles::Skip => input.par_iter().enumerate().map(read_one).collect(),
-        BadFiles::Stop => {
-            let all: Result<Vec<_>, BadFile> = input.par_iter().enumerate().map(read_one).collect();
-            all.map_err(ConvertError::BadFile)?.into_iter().map(Ok).collect()
-        }
-    };
-    sort_out(folder, read)
+    let read: Vec<_> = input.par_iter().enumerate().map(read_one).collect();
+    sort_out(folder, input, bad_files, read)
 }
 
-fn sort_out<T>(folder: &Path, read: Vec<Result<(KnownFile, T), BadFile>>) -> Result<Scan<T>, ConvertError> {
-    let count = read.len();
+fn sort_out<T>(
+    folder: &Path,
+    input: &[InputFile],
+    bad_files: BadFiles,
+    read: Vec<Result<(KnownFile, T), BadFile>>,
+) -> Result<Scan<T>, ConvertError> {
     let mut scan = Scan { files: Vec::new(), found: Vec::new(), bad: Vec::new() };
-    for one in read {
+    for (one, file) in read.into_iter().zip(input) {
         match one {
             Ok((known, found)) => {
                 scan.files.push(known);
                 scan.found.push(found);
             }
-            Err(bad) => scan.bad.push(bad),
+            Err(bad) => {
+                scan.files.push(KnownFile::unused(&file.path));
+                scan.bad.push(bad);
+            }
         }
     }
-    if scan.found.is_empty() && !scan.bad.is_empty() {
-        let first = scan.bad.swap_remove(0);
-        return Err(ConvertError::AllBad { path: folder.into(), count, first });
-    }
+    scan.stop_if_bad(folder, bad_files)?;
     Ok(scan)
+}
+
+impl<T> Scan<T> {
+    /// An error if a file is bad that must not be, or if all are.
+    pub(crate) fn stop_if_bad(&mut self, folder: &Path, bad_files: BadFiles) -> Result<(), ConvertError> {
+        if self.bad.is_empty() {
+            return Ok(());
+        }
+        let count = self.bad.len();
+        if self.found.is_empty() {
+            return Err(ConvertError::AllBad { path: folder.into(), count, first: self.bad.swap_remove(0) });
+        }
+        match bad_files {
+            BadFiles::Skip => Ok(()),
+            BadFiles::Stop => {
+                Err(ConvertError::BadFile { first: self.bad.swap_remove(0), others: count - 1 })
+            }
+        }
+    }
 }

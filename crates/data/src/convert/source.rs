@@ -32,8 +32,14 @@ pub enum Source {
 
 impl Source {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Collected, Self::PreMerge, Self::Frames, Self::Trajectories, Self::Transitions, Self::Keyboard];
+    pub const ALL: [Self; 6] = [
+        Self::Collected,
+        Self::PreMerge,
+        Self::Frames,
+        Self::Trajectories,
+        Self::Transitions,
+        Self::Keyboard,
+    ];
 
     /// What `--source` calls it.
     #[must_use]
@@ -88,7 +94,11 @@ impl Source {
         let Ok(value) = python::read(path) else { return Ok(Self::Collected) };
         if let Some(items) = value.as_items() {
             let transitions = items.first().is_some_and(|first| first.get("transitions").is_some());
-            return if transitions { Ok(Self::Transitions) } else { Err(unsure(path, "a list of something else")) };
+            return if transitions {
+                Ok(Self::Transitions)
+            } else {
+                Err(unsure(path, "a list of something else"))
+            };
         }
         let has = |key: &str| value.get(key).is_some();
         if has("observations") && has("labels") {
@@ -105,7 +115,8 @@ impl Source {
 
     /// The files of a recording, in the order in which they are read.
     pub(crate) fn files(self, path: &Path) -> Result<Vec<InputFile>, ConvertError> {
-        let plain = |files: Vec<PathBuf>| files.into_iter().map(|path| InputFile { path, outcome: None }).collect();
+        let plain =
+            |files: Vec<PathBuf>| files.into_iter().map(|path| InputFile { path, outcome: None }).collect();
         let files: Vec<InputFile> = match self {
             Self::Transitions if path.is_dir() => plain(vec![path.join("data.pkl")]),
             _ if path.is_file() => plain(vec![path.into()]),

@@ -74,7 +74,10 @@ mod tests {
     fn one_lone_block_is_cut_at_its_end() {
         let mut blocks = vec![vec![(true, 0), (true, 1), (true, 2), (true, 3), (true, 4)], vec![(false, 9)]];
         cut_lone_blocks(&mut blocks, 0.4, |frame| frame.0);
-        assert_eq!(blocks, [vec![(true, 0), (true, 1), (true, 2)], vec![(false, 9)], vec![(true, 3), (true, 4)]]);
+        assert_eq!(
+            blocks,
+            [vec![(true, 0), (true, 1), (true, 2)], vec![(false, 9)], vec![(true, 3), (true, 4)]]
+        );
     }
 
     proptest! {

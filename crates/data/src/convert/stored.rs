@@ -60,6 +60,11 @@ impl KnownFile {
         Ok((known, bytes, value))
     }
 
+    /// Holds the place of a file that is not used.
+    pub(crate) fn unused(path: &Path) -> Self {
+        Self { path: path.into(), len: 0, modified: None }
+    }
+
     fn open(&self) -> Result<File, ConvertError> {
         let failed = |source| ConvertError::Read { path: self.path.clone(), source };
         let file = File::open(&self.path).map_err(failed)?;
@@ -96,7 +101,9 @@ impl Files<'_> {
     pub(crate) fn fetch_all(&self, wanted: &mut [Fetch<'_>]) -> Result<(), ConvertError> {
         let mut order: Vec<&mut Fetch<'_>> = wanted.iter_mut().collect();
         order.sort_by_key(|fetch| fetch.from.file);
-        order.par_chunk_by_mut(|a, b| a.from.file == b.from.file).try_for_each(|same| self.fetch_from_one(same))
+        order
+            .par_chunk_by_mut(|a, b| a.from.file == b.from.file)
+            .try_for_each(|same| self.fetch_from_one(same))
     }
 
     fn fetch_from_one(&self, wanted: &mut [&mut Fetch<'_>]) -> Result<(), ConvertError> {
@@ -151,7 +158,10 @@ impl Files<'_> {
             let (_, _, value) = KnownFile::read(&known.path)?;
             (self.images)(&value, &known.path)
         };
-        read().map_err(|problem| ConvertError::BadFile(problem.in_file(&known.path)))
+        read().map_err(|problem: FileProblem| ConvertError::BadFile {
+            first: problem.in_file(&known.path),
+            others: 0,
+        })
     }
 }
 

@@ -18,11 +18,11 @@ def draws(seed):
     rng = random.Random(seed)
     bits32 = [rng.getrandbits(32) for _ in range(3)]
     bits = [[k, rng.getrandbits(k)] for k in (1, 5, 31, 32, 33, 40, 63, 64, 3)]
-    floats = [rng.random() for _ in range(4)]
+    floats = [struct.unpack("<Q", struct.pack("<d", rng.random()))[0] for _ in range(4)]
     below = [[n, rng.randrange(n)] for n in (1, 2, 3, 10, 1000, 2**31, 2**32, 2**32 + 1, 10**12)]
     name = str(seed) if abs(seed) < 2**70 else f"{seed.bit_length()} bits"
     small = seed if -(2**63) <= seed < 2**63 else None
-    return {"name": name, "seed": small, "words": words(seed), "bits32": bits32, "bits": bits, "random": floats, "below": below}
+    return {"name": name, "seed": small, "words": words(seed), "bits32": bits32, "bits": bits, "random_as_bits": floats, "below": below}
 
 
 def shuffles(seed):

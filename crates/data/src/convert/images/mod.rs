@@ -1,0 +1,266 @@
+//! Labelled images for a classifier: `train.pt` and `val.pt` as RLinf's `preprocess_reward_dataset.py` makes them.
+//!
+//! For the same episodes, options and seed, `train.pt` holds the same images and labels in the same order as
+//! RLinf's. So does `val.pt` with [`ImageOptions::balance_val`]. Without it the validation part holds every sampled
+//! frame of its episodes, in order: a validation set whose classes were evened out says little about how often the
+//! model will be right on a robot that mostly fails.
+//!
+//! Two more differences: a file that cannot be used is an error unless [`BadFiles::Skip`], and images are always
+//! written as bytes of height, width and channel (floats from 0 to 1 become bytes).
+
+mod choose;
+mod episodes;
+mod metadata;
+mod write;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::error::{BadFile, ConvertError};
+use super::frames::Reading;
+use super::leakage::{Leakage, Seen};
+use super::picture::Layout;
+use super::progress::{BadFiles, OnProgress, Stage};
+use super::python_random::PythonRandom;
+use super::source::Source;
+use super::split::{self, Block, Split};
+use super::stored::Files;
+use crate::python::{PtWriter, PyValue};
+use choose::Pick;
+use episodes::{Episode, Labelled};
+use write::Part;
+
+/// How images are chosen.
+#[derive(Clone, Debug)]
+pub struct ImageOptions {
+    /// Frames kept of each episode, evenly spaced; zero or below keeps all.
+    pub num_samples_per_episode: i64,
+    /// Whether the last frame is always among them.
+    pub keep_last_frame: bool,
+    /// The share of episodes that validate; at least one does.
+    pub val_split: f64,
+    /// Failures kept for each success.
+    pub fail_success_ratio: f64,
+    /// The seed of Python's generator.
+    pub seed: i64,
+    /// Whether failures are dropped from the validation part too, as RLinf does.
+    pub balance_val: bool,
+    /// Who wrote the recording; found out if not said.
+    pub source: Option<Source>,
+    /// The key of the images, where it is not the collector's own (`main_images`, `base_camera`).
+    pub image_key: Option<String>,
+    /// Whether images in pickles have their channels first.
+    pub layout: Layout,
+    /// What happens with files that cannot be used.
+    pub bad_files: BadFiles,
+    /// Bytes of images held at a time.
+    pub memory_bytes: usize,
+}
+
+impl Default for ImageOptions {
+    /// RLinf's defaults, and 256 MiB.
+    fn default() -> Self {
+        Self {
+            num_samples_per_episode: 0,
+            keep_last_frame: true,
+            val_split: 0.2,
+            fail_success_ratio: 2.0,
+            seed: 42,
+            balance_val: false,
+            source: None,
+            image_key: None,
+            layout: Layout::default(),
+            bad_files: BadFiles::default(),
+            memory_bytes: 256 << 20,
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug)]
+pub struct ImageReport {
+    /// What is in the files under `metadata`, as JSON: RLinf's keys first, then ours.
+    pub metadata: serde_json::Value,
+    /// Who wrote the recording.
+    pub source: Source,
+    /// Training images: successes and failures.
+    pub train: [usize; 2],
+    /// Validation images: successes and failures.
+    pub val: [usize; 2],
+    /// What the two share.
+    pub leakage: Leakage,
+    /// Files that were left out.
+    pub skipped: Vec<BadFile>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+impl ImageReport {
+    /// The metadata as RLinf's script prints them: JSON, indented by two spaces.
+    #[must_use]
+    pub fn metadata_text(&self) -> String {
+        super::python_json::page(&self.metadata).unwrap_or_default()
+    }
+}
+
+/// Makes `train` and `val` out of the recording at `raw`. Both appear when all is done, or neither.
+///
+/// # Errors
+/// When nothing usable is there, a file is bad and bad ones are not skipped, a part would be empty, or the system
+/// refuses. What was there before stays.
+pub fn convert_images(
+    raw: &Path,
+    train: &Path,
+    val: &Path,
+    options: &ImageOptions,
+    progress: &OnProgress<'_>,
+) -> Result<ImageReport, ConvertError> {
+    check(train, val, options)?;
+    let source = options.source.map_or_else(|| Source::detect(raw), Ok)?;
+    let reading = Reading { source, image_key: options.image_key.clone(), layout: options.layout };
+    let labelled = episodes::label(raw, &reading, options, progress)?;
+    let chosen = choose_images(raw, &labelled, source, options)?;
+    for path in [train, val] {
+        make_parent(path)?;
+    }
+    let input = source.files(raw)?;
+    let again = |value: &PyValue, path: &Path| episodes::images(&reading, value, path, &input);
+    let files = Files { known: &labelled.files, images: &again };
+    let mut writers = [PtWriter::create(train)?, PtWriter::create(val)?];
+    let mut parts = Vec::with_capacity(2);
+    let [train_writer, val_writer] = &mut writers;
+    for (writer, picks, stage) in
+        [(train_writer, &chosen.train, Stage::WritingTrain), (val_writer, &chosen.val, Stage::WritingVal)]
+    {
+        let stored: Vec<_> = picks.iter().map(|pick| pick.image(&labelled.episodes)).collect();
+        parts.push(write::images(&files, &stored, writer, stage, options.memory_bytes, progress)?);
+    }
+    let leakage = leakage(&labelled, &chosen, &parts);
+    let metadata = metadata::build(raw, options, source, &labelled, &chosen, leakage);
+    for (writer, (part, picks)) in writers.into_iter().zip(parts.iter().zip([&chosen.train, &chosen.val])) {
+        writer.finish(&metadata::payload(part, picks, &metadata))?;
+    }
+    Ok(report(source, labelled, &chosen, leakage, metadata))
+}
+
+fn report(
+    source: Source,
+    labelled: Labelled,
+    chosen: &Chosen,
+    leakage: Leakage,
+    metadata: serde_json::Value,
+) -> ImageReport {
+    let (train, val) = (classes(&chosen.train), classes(&chosen.val));
+    let mut notes: Vec<String> = leakage.warning().into_iter().collect();
+    if val[0] == 0 {
+        notes.push(
+            "no validation image is a success: validation cannot tell whether successes are found".into(),
+        );
+    }
+    ImageReport { metadata, source, train, val, leakage, skipped: labelled.bad, notes }
+}
+
+/// The images of both parts, in the order in which they are written.
+struct Chosen {
+    split: Split,
+    train: Vec<Pick>,
+    val: Vec<Pick>,
+}
+
+fn choose_images(
+    raw: &Path,
+    labelled: &Labelled,
+    source: Source,
+    options: &ImageOptions,
+) -> Result<Chosen, ConvertError> {
+    let episodes = &labelled.episodes;
+    let frames: usize = episodes.iter().map(|episode| episode.frames.len()).sum();
+    if !episodes.iter().any(Episode::has_success) {
+        return Err(ConvertError::NoSuccess { path: raw.into(), frames });
+    }
+    let mut random = PythonRandom::new(options.seed);
+    let split = match source {
+        Source::Keyboard => split::by_block(&blocks(episodes), options.val_split, &mut random),
+        _ => split::by_episode(episodes.len(), options.val_split, &mut random),
+    };
+    if split.train.is_empty() || split.val.is_empty() {
+        let (path, episodes, val_split) = (raw.into(), episodes.len(), options.val_split);
+        return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
+    }
+    // A ratio of zero means "no failures" in RLinf's script for episodes, and "all" in its keyboard script.
+    let all_failures = source == Source::Keyboard && options.fail_success_ratio <= 0.0;
+    let ratio = if all_failures { f64::INFINITY } else { options.fail_success_ratio };
+    let train = choose::balanced(episodes, &split.train, ratio, &mut random);
+    let val = match options.balance_val {
+        true => choose::balanced(episodes, &split.val, ratio, &mut random),
+        false => choose::all(episodes, &split.val),
+    };
+    for (part, name, numbers) in [(&train, "train", &split.train), (&val, "val", &split.val)] {
+        if part.is_empty() {
+            let (path, episodes, seed) = (raw.into(), numbers.len(), options.seed);
+            return Err(ConvertError::EmptySplit { split: name, path, episodes, seed });
+        }
+    }
+    Ok(Chosen { split, train, val })
+}
+
+fn blocks(episodes: &[Episode]) -> Vec<Block> {
+    episodes
+        .iter()
+        .map(|episode| Block { success: episode.has_success(), frames: episode.frames.len() })
+        .collect()
+}
+
+fn leakage(labelled: &Labelled, chosen: &Chosen, parts: &[Part]) -> Leakage {
+    let seen = |picks: &[Pick], part: &Part| -> Vec<Seen> {
+        let both = picks.iter().zip(&part.prints);
+        both.map(|(pick, print)| Seen {
+            episode: pick.episode as usize,
+            label: pick.success.into(),
+            print: *print,
+        })
+        .collect()
+    };
+    let identity = |episode: &usize| labelled.identity(*episode);
+    let trained: HashSet<(PathBuf, u32)> = chosen.split.train.iter().map(identity).collect();
+    let same =
+        chosen.split.val.iter().filter(|episode| trained.contains(&identity(episode))).copied().collect();
+    Leakage::between(&seen(&chosen.train, &parts[0]), &seen(&chosen.val, &parts[1]), &same)
+}
+
+/// Successes and failures.
+fn classes(picks: &[Pick]) -> [usize; 2] {
+    let successes = picks.iter().filter(|pick| pick.success).count();
+    [successes, picks.len() - successes]
+}
+
+fn check(train: &Path, val: &Path, options: &ImageOptions) -> Result<(), ConvertError> {
+    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    if !(0.0..1.0).contains(&options.val_split) {
+        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+    }
+    if !(options.fail_success_ratio >= 0.0 && options.fail_success_ratio.is_finite()) {
+        return wrong(
+            "--fail-success-ratio",
+            options.fail_success_ratio.to_string(),
+            "a number of failures per success, from 0 on",
+        );
+    }
+    if train == val {
+        return wrong(
+            "--val-output-path",
+            val.display().to_string(),
+            "the training part goes there; choose another file",
+        );
+    }
+    Ok(())
+}
+
+/// Makes the folder that a file is to lie in.
+pub(super) fn make_parent(path: &Path) -> Result<(), ConvertError> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => std::fs::create_dir_all(folder)
+            .map_err(|source| ConvertError::Write { path: folder.into(), source }),
+        None => Ok(()),
+    }
+}

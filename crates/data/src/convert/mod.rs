@@ -1,0 +1,47 @@
+//! Collected episodes become training data.
+//!
+//! [`convert_images`] makes `train.pt` and `val.pt` for a classifier of single images. Both do what RLinf's
+//! preprocessing scripts do, to the order of samples: Python's random generator is here ([`PythonRandom`]), so the
+//! same seed gives the same split. What they do beyond that:
+//!
+//! - they read every generation of collector ([`Source`]), and say so when they cannot tell which it is;
+//! - a file that cannot be used stops them, or is counted and listed, but is never dropped in silence;
+//! - they compare the two parts they made ([`Leakage`]) and write what they found into the metadata;
+//! - memory follows a budget: labels are read first, images when they are written;
+//! - what they write appears whole or not at all.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use plaudit_data::convert::{ImageOptions, convert_images};
+//!
+//! let options = ImageOptions { fail_success_ratio: 3.0, ..ImageOptions::default() };
+//! let report = convert_images(
+//!     Path::new("logs/run/collected_data"), Path::new("data/train.pt"), Path::new("data/val.pt"), &options, &|_| {},
+//! )?;
+//! assert_eq!(report.leakage.shared_episodes, 0);
+//! # Ok::<(), plaudit_data::convert::ConvertError>(())
+//! ```
+
+mod error;
+mod fingerprint;
+mod frames;
+mod images;
+mod keys;
+mod leakage;
+mod picture;
+mod progress;
+mod python_json;
+mod python_random;
+mod sampling;
+mod scan;
+mod source;
+mod split;
+mod stored;
+
+pub use error::{BadFile, ConvertError, FileProblem};
+pub use images::{ImageOptions, ImageReport, convert_images};
+pub use leakage::{Leakage, NEAR};
+pub use picture::Layout;
+pub use progress::{BadFiles, OnProgress, Progress, Stage};
+pub use python_random::PythonRandom;
+pub use source::Source;
