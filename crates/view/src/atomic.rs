@@ -31,7 +31,7 @@ fn write_and_sync(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A name no other writer uses: hidden, and unique within and across processes.
-fn temporary_beside(path: &Path) -> PathBuf {
+pub(crate) fn temporary_beside(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let n = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -39,7 +39,7 @@ fn temporary_beside(path: &Path) -> PathBuf {
 }
 
 /// Makes the rename itself durable. Not every file system lets a directory be synced; the file is whole anyway.
-fn sync_parent(path: &Path) {
+pub(crate) fn sync_parent(path: &Path) {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Ok(directory) = File::open(parent) {
         let _ = directory.sync_all();

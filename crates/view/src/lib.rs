@@ -18,6 +18,7 @@
 //! - [`LiveView`] is what a person sees: a state fed with events, and the lines that show it at a width and a time.
 //!   It is pure, so its look is tested like any function. [`Terminal`] draws it in place, or writes plain lines
 //!   where nobody watches.
+//! - [`video`] writes what the environments looked like: GIF, animated PNG or MP4, with step and reward in the picture.
 //!
 //! This crate links nothing that trains, prints nothing by itself (output goes to the `Write` it is given), and reads
 //! no flags and no environment variables: what to write, where, and in which colours is the caller's choice.
@@ -66,6 +67,7 @@ mod run_dir;
 mod summary;
 pub mod tensorboard;
 mod terminal;
+pub mod video;
 
 pub use atomic::write_atomically;
 pub use line::{Entry, Stamp};
