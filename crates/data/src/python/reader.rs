@@ -97,7 +97,7 @@ impl Reader {
         }
         let format = if bytes.starts_with(MAGIC) {
             Format::Npy
-        } else if bytes.starts_with(&torch_legacy::START) {
+        } else if torch_legacy::is_start(&bytes) {
             Format::TorchLegacy
         } else {
             Format::Pickle

@@ -82,3 +82,62 @@ fn save(path: &Path, fill: impl FnOnce(&mut AtomicFile) -> Result<(), Fault>) ->
     };
     save().map_err(|fault| fault.in_file(path))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, SeekFrom};
+
+    /// A disk with room for so many bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let written = bytes.len().min(self.0);
+            self.0 -= written;
+            if written == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(written) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Seek for Full {
+        fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_wherever_it_strikes() {
+        let value = PyValue::list((0..50).map(|i| PyValue::from(format!("{i}").as_str())));
+        let whole = pickle_bytes(&value, PickleStyle::default()).unwrap().len();
+        for room in 0..whole {
+            let tensors = Tensors::Inline(TensorStyle::Torch);
+            let fault = Pickler::new(Full(room), Protocol::Four, tensors).dump(&value);
+            assert!(matches!(fault, Err(Fault::Io(error)) if error.kind() == io::ErrorKind::StorageFull));
+        }
+        for room in 0..290 {
+            let mut zip = crate::python::zip::ZipWriter::new(Full(room));
+            let written = zip
+                .start_member("a")
+                .and_then(|()| zip.write(&[1; 100]))
+                .and_then(|()| zip.finish().map(drop));
+            assert!(written.is_err());
+        }
+    }
+
+    #[test]
+    fn a_failure_half_way_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pkl");
+        let error = save(&path, |file| {
+            file.write_all(&[0; 1 << 20])?;
+            Err(io::Error::from(io::ErrorKind::StorageFull).into())
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("x.pkl: no storage space; nothing was changed under that name"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Fills the corpora with the fixtures of the tests.
+set -euo pipefail
+cd "$(dirname "$0")"
+fixtures=../tests/python/fixtures
+mkdir -p corpus/{pickle,npy,npz,pt,legacy}
+copy() { # target, files…
+  local target=$1; shift
+  for file in "$@"; do
+    [ "$(stat -c %s "$file")" -lt 40000 ] && cp "$file" "corpus/$target/$(basename "$file")"
+  done
+  return 0
+}
+copy pickle $fixtures/*.pkl $fixtures/*/*.pkl* ../tests/python/refused/*.pkl
+copy npy $fixtures/*.npy ../tests/python/refused/*.npy
+copy npz $fixtures/*.npz $fixtures/*.npy
+copy legacy $fixtures/*legacy*.pt
+copy pt $(ls $fixtures/*.pt | grep -v legacy) ../tests/python/refused/*.pt
+# The pickles of torch's archives on their own.
+python3 - <<'EOF'
+import glob, zipfile
+for path in glob.glob("corpus/pt/*.pt"):
+    with zipfile.ZipFile(path) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+        open(path + ".data.pkl", "wb").write(archive.read(name))
+EOF
+# And one small pickle.
+printf '\x80\x04}(\x8c\x01aK\x01\x8c\x01b](K\x02Neu.' > corpus/pickle/small
