@@ -1,6 +1,7 @@
 //! Collected episodes become training data.
 //!
-//! [`convert_images`] makes `train.pt` and `val.pt` for a classifier of single images. Both do what RLinf's
+//! [`convert_images`] makes `train.pt` and `val.pt` for a classifier of single images, [`convert_windows`] makes
+//! folders of labelled windows for a vision-language model. Both do what RLinf's
 //! preprocessing scripts do, to the order of samples: Python's random generator is here ([`PythonRandom`]), so the
 //! same seed gives the same split. What they do beyond that:
 //!
@@ -37,6 +38,7 @@ mod scan;
 mod source;
 mod split;
 mod stored;
+mod windows;
 
 pub use error::{BadFile, ConvertError, FileProblem};
 pub use images::{ImageOptions, ImageReport, convert_images};
@@ -45,3 +47,4 @@ pub use picture::Layout;
 pub use progress::{BadFiles, OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
 pub use source::Source;
+pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows};

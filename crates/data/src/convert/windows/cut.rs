@@ -1,0 +1,292 @@
+//! One episode: its windows, their labels, and where their frames are.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::WindowOptions;
+use crate::convert::error::FileProblem;
+use crate::convert::frames::image;
+use crate::convert::keys;
+use crate::convert::picture::{Form, Strictness};
+use crate::convert::sampling::sample;
+use crate::convert::stored::Stored;
+use crate::python::{Array, Buffer, PyValue};
+
+/// What a window shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Label {
+    Positive,
+    Negative,
+    Unclear,
+}
+
+impl Label {
+    /// In the order in which groups are shuffled and joined.
+    pub(super) const ALL: [Self; 3] = [Self::Positive, Self::Negative, Self::Unclear];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Positive => "positive",
+            Self::Negative => "negative",
+            Self::Unclear => "unclear",
+        }
+    }
+}
+
+/// Some consecutive frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) start: usize,
+    /// The last frame, not the one after it.
+    pub(super) end: usize,
+    pub(super) label: Label,
+    pub(super) start_score: f64,
+    pub(super) end_score: f64,
+}
+
+impl Window {
+    /// How much the score rises.
+    pub(super) fn score(&self) -> f64 {
+        self.end_score - self.start_score
+    }
+}
+
+/// An episode and the windows that were kept of it.
+#[derive(Debug)]
+pub(super) struct Episode {
+    pub(super) path: PathBuf,
+    pub(super) task: String,
+    pub(super) episode_id: Value,
+    pub(super) env_idx: Value,
+    pub(super) success: Value,
+    pub(super) score_source: &'static str,
+    /// Where each frame is, by view: the main one first.
+    pub(super) views: Vec<Vec<Option<Stored>>>,
+    pub(super) windows: Vec<Window>,
+    /// Observations that have a score.
+    pub(super) length: usize,
+    /// Windows left out because a frame lacks a view.
+    pub(super) incomplete: usize,
+}
+
+const NO_TASK: &str = "robot manipulation progress judgment";
+
+impl Episode {
+    pub(super) fn cut(
+        value: &PyValue,
+        bytes: &Buffer,
+        path: &Path,
+        file: usize,
+        options: &WindowOptions,
+    ) -> Result<Self, FileProblem> {
+        let observations = keys::need_list(value, "observations")?;
+        let (scores, score_source) = scores(value)?;
+        let arrays = views(observations, options)?;
+        let mut episode = Self {
+            path: path.into(),
+            task: task(value, options),
+            episode_id: fact(value, "episode_id"),
+            env_idx: fact(value, "env_idx"),
+            success: fact(value, "success"),
+            score_source,
+            views: store(&arrays, bytes, path, file, options)?,
+            windows: Vec::new(),
+            length: observations.len().min(scores.len()),
+            incomplete: 0,
+        };
+        if episode.length >= options.window_size {
+            refuse_missing(&arrays, observations, options)?;
+            episode.windows = episode.all_windows(&scores, options)?;
+        }
+        Ok(episode)
+    }
+
+    fn all_windows(
+        &mut self,
+        scores: &Scores<'_>,
+        options: &WindowOptions,
+    ) -> Result<Vec<Window>, FileProblem> {
+        let starts = || (0..=self.length - options.window_size).step_by(options.stride);
+        let tail = (starts().count() as f64 * (1.0 - options.tail_unclear_ratio)) as usize;
+        let mut windows = Vec::new();
+        let mut incomplete = 0;
+        for (ordinal, start) in starts().enumerate() {
+            let end = start + options.window_size - 1;
+            if self.views.iter().any(|view| view[start..=end].iter().any(Option::is_none)) {
+                incomplete += 1;
+                continue;
+            }
+            let (start_score, end_score) = (scores.get(start)?, scores.get(end)?);
+            let mut window = Window { start, end, label: Label::Unclear, start_score, end_score };
+            if ordinal < tail {
+                window.label = label(window.score(), options.delta_threshold);
+            }
+            windows.push(window);
+        }
+        self.incomplete = incomplete;
+        let kept = sample(windows.len(), options.num_samples_per_episode, options.keep_last_window);
+        Ok(kept.into_iter().map(|at| windows[at]).collect())
+    }
+}
+
+fn label(score: f64, threshold: f64) -> Label {
+    if score.abs() <= threshold {
+        Label::Unclear
+    } else if score > 0.0 {
+        Label::Positive
+    } else {
+        Label::Negative
+    }
+}
+
+/// Progress at each observation: a list, or an array.
+struct Scores<'a> {
+    value: &'a PyValue,
+    name: &'static str,
+}
+
+/// `gae` if there is any, else `rewards`.
+fn scores(episode: &PyValue) -> Result<(Scores<'_>, &'static str), FileProblem> {
+    let gae = episode.get("gae").map(|value| Scores { value, name: "gae" });
+    match gae.filter(|scores| scores.len() > 0) {
+        Some(scores) => Ok((scores, "gae")),
+        None => {
+            Ok((Scores { value: keys::need(episode, "rewards", "the file")?, name: "rewards" }, "rewards"))
+        }
+    }
+}
+
+impl Scores<'_> {
+    fn len(&self) -> usize {
+        match (self.value.as_items(), self.value.as_array()) {
+            (Some(items), _) => items.len(),
+            (None, Some(array)) => array.shape().first().copied().unwrap_or(0),
+            (None, None) => 0,
+        }
+    }
+
+    fn get(&self, at: usize) -> Result<f64, FileProblem> {
+        let row = || self.value.as_array().and_then(|array| array.row(at)).map(PyValue::from);
+        let item = self.value.as_items().and_then(|items| items.get(at)).cloned().or_else(row);
+        keys::number(&item.unwrap_or(PyValue::None), || format!("{}[{at}]", self.name))
+    }
+}
+
+fn task(episode: &PyValue, options: &WindowOptions) -> String {
+    let of_episode = |key: &str| episode.get(key).and_then(PyValue::as_str).filter(|text| !text.is_empty());
+    let given = options.task_description.as_deref().filter(|text| !text.is_empty());
+    of_episode("task").or_else(|| of_episode("task_description")).or(given).unwrap_or(NO_TASK).into()
+}
+
+/// A fact about an episode that JSON can say.
+fn fact(episode: &PyValue, key: &str) -> Value {
+    match episode.get(key) {
+        Some(PyValue::Bool(truth)) => (*truth).into(),
+        Some(PyValue::Str(text)) => (**text).into(),
+        Some(PyValue::Float(number)) => (*number).into(),
+        Some(value) if key == "success" => value.to_bool().into(),
+        Some(value) => value.to_i64().into(),
+        None => Value::Null,
+    }
+}
+
+/// What a view is called in manifests and messages.
+pub(super) fn view_names(options: &WindowOptions) -> Vec<String> {
+    let extra = options.extra_views.iter().map(|at| format!("extra_view_images[{at}]"));
+    std::iter::once("main_images".to_string()).chain(extra).collect()
+}
+
+/// The images of each view, observation by observation.
+fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<Vec<Option<Array>>>, FileProblem> {
+    let each = |pick: &dyn Fn(&PyValue, usize) -> Result<Option<Array>, FileProblem>| {
+        let images = observations.iter().enumerate().map(|(at, seen)| match seen.as_dict() {
+            Some(_) => pick(seen, at),
+            None => Err(FileProblem::Kind {
+                place: format!("observations[{at}]"),
+                expected: "dict",
+                found: seen.kind(),
+            }),
+        });
+        images.collect::<Result<Vec<_>, _>>()
+    };
+    let mut views = vec![each(&|seen, at| image(seen, "main_images", || place("main_images", at)))?];
+    for extra in &options.extra_views {
+        views.push(each(&|seen, at| extra_image(seen, at, *extra))?);
+    }
+    Ok(views)
+}
+
+/// An extra camera's image: `third_view_images` for the first, or one of `extra_view_images`.
+fn extra_image(seen: &PyValue, at: usize, extra: usize) -> Result<Option<Array>, FileProblem> {
+    if extra == 0
+        && let Some(third) = image(seen, "third_view_images", || place("third_view_images", at))?
+    {
+        return Ok(Some(third));
+    }
+    if let Some(items) = seen.get("extra_view_images").and_then(PyValue::as_items) {
+        return Ok(items.get(extra).and_then(PyValue::as_array).cloned());
+    }
+    let images = image(seen, "extra_view_images", || place("extra_view_images", at))?;
+    Ok(images.and_then(|images| match images.shape().len() {
+        3 if extra == 0 => Some(images),
+        4 => images.row(extra),
+        _ => None,
+    }))
+}
+
+fn place(key: &str, at: usize) -> String {
+    format!("observations[{at}][\"{key}\"]")
+}
+
+/// All images of a file, in the order in which [`Stored`] numbers them.
+pub(super) fn images(value: &PyValue, options: &WindowOptions) -> Result<Vec<Array>, FileProblem> {
+    let views = views(keys::need_list(value, "observations")?, options)?;
+    Ok(views.into_iter().flatten().flatten().collect())
+}
+
+/// Where all images are. Those of one view have one size.
+fn store(
+    views: &[Vec<Option<Array>>],
+    bytes: &Buffer,
+    path: &Path,
+    file: usize,
+    options: &WindowOptions,
+) -> Result<Vec<Vec<Option<Stored>>>, FileProblem> {
+    let mut number = 0;
+    let mut stored = Vec::with_capacity(views.len());
+    for (view, name) in views.iter().zip(view_names(options)) {
+        let mut size = None;
+        let mut places = Vec::with_capacity(view.len());
+        for (at, array) in view.iter().enumerate() {
+            let Some(array) = array else {
+                places.push(None);
+                continue;
+            };
+            let form = Form::of(array, options.layout, Strictness::Clip, || place(&name, at))?;
+            let expected = *size.get_or_insert(form.shape());
+            if form.shape() != expected {
+                let (place, found, other) = (place(&name, at), form.shape(), path.to_path_buf());
+                return Err(FileProblem::Size { place, found, expected, other });
+            }
+            places.push(Some(Stored::of(array, form, bytes, file, number)));
+            number += 1;
+        }
+        stored.push(places);
+    }
+    Ok(stored)
+}
+
+/// A view that no frame has is a mistake; one that some frames lack only costs windows.
+fn refuse_missing(
+    views: &[Vec<Option<Array>>],
+    observations: &[PyValue],
+    options: &WindowOptions,
+) -> Result<(), FileProblem> {
+    for (view, name) in views.iter().zip(view_names(options)) {
+        if view.iter().all(Option::is_none) {
+            return Err(FileProblem::MissingView { view: name, has: keys::of(observations.first()) });
+        }
+    }
+    Ok(())
+}

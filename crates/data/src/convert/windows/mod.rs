@@ -1,0 +1,280 @@
+//! Labelled windows of frames for a vision-language model, as RLinf's `preprocess_vlm_trend_reward_dataset.py`
+//! makes them with one loader: a pickle per window, `segments.jsonl` for each part, and `dataset_info.json`.
+//!
+//! A window is positive, negative or unclear by how the score changes from its first frame to its last. For the same
+//! episodes, options and seed the manifests are equal to RLinf's, byte for byte; so are the frames. What differs: a
+//! pickle that is there already is written again, since episodes of two runs may have the same names; floats from 0
+//! to 1 become bytes instead of black images; and a file that cannot be used is an error unless [`BadFiles::Skip`].
+
+mod cut;
+mod gather;
+mod rows;
+mod write;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::error::{BadFile, ConvertError, FileProblem};
+use super::leakage::{Leakage, Seen};
+use super::picture::Layout;
+use super::progress::{BadFiles, OnProgress};
+use super::python_random::PythonRandom;
+use super::scan::scan;
+use super::source::Source;
+use super::split::{self, Split};
+use super::stored::{Files, KnownFile};
+use crate::python::{Buffer, PyValue};
+use cut::Episode;
+use gather::Sample;
+
+/// How windows are cut, labelled and chosen.
+#[derive(Clone, Debug)]
+pub struct WindowOptions {
+    /// Frames in a window.
+    pub window_size: usize,
+    /// Frames from the start of one window to the start of the next.
+    pub stride: usize,
+    /// A score that changes by no more than this is unclear.
+    pub delta_threshold: f64,
+    /// The last share of each episode's windows that is unclear whatever the score does.
+    pub tail_unclear_ratio: f64,
+    /// Windows kept of each episode, evenly spaced; zero or below keeps all.
+    pub num_samples_per_episode: i64,
+    /// Whether the last window is always among them.
+    pub keep_last_window: bool,
+    /// The share of episodes that validate; at least one does.
+    pub val_split: f64,
+    /// Whether each label gets as many windows as the rarest.
+    pub balance_labels: bool,
+    /// The most training windows of a label.
+    pub max_samples_per_label: Option<usize>,
+    /// The most validation windows of a label; follows from the training cap if not said.
+    pub eval_max_samples_per_label: Option<usize>,
+    /// Whether each positive window is also used backwards, as a negative.
+    pub reverse_positive_as_negative: bool,
+    /// What the task is, where episodes do not say.
+    pub task_description: Option<String>,
+    /// The seed of Python's generator.
+    pub seed: i64,
+    /// Which extra cameras are used besides the main one: places in `extra_view_images`. The first of them may also
+    /// be `third_view_images`. RLinf uses `[0]`.
+    pub extra_views: Vec<usize>,
+    /// Whether images have their channels first.
+    pub layout: Layout,
+    /// What happens with files that cannot be used.
+    pub bad_files: BadFiles,
+    /// Arguments of RLinf's script that change nothing, kept for `dataset_info.json`.
+    pub recorded: RecordedArguments,
+}
+
+/// Arguments of RLinf's script that change nothing here.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedArguments {
+    /// `--fps`
+    pub fps: i64,
+    /// `--load-workers`
+    pub load_workers: i64,
+    /// `--write-workers`
+    pub write_workers: i64,
+}
+
+impl Default for RecordedArguments {
+    fn default() -> Self {
+        Self { fps: 2, load_workers: 256, write_workers: 512 }
+    }
+}
+
+impl Default for WindowOptions {
+    /// RLinf's defaults.
+    fn default() -> Self {
+        Self {
+            window_size: 5,
+            stride: 1,
+            delta_threshold: 0.05,
+            tail_unclear_ratio: 0.15,
+            num_samples_per_episode: 0,
+            keep_last_window: true,
+            val_split: 0.1,
+            balance_labels: true,
+            max_samples_per_label: None,
+            eval_max_samples_per_label: None,
+            reverse_positive_as_negative: true,
+            task_description: None,
+            seed: 42,
+            extra_views: vec![0],
+            layout: Layout::default(),
+            bad_files: BadFiles::default(),
+            recorded: RecordedArguments::default(),
+        }
+    }
+}
+
+/// What was made.
+#[derive(Debug)]
+pub struct WindowReport {
+    /// What is in `dataset_info.json`: RLinf's keys first, then ours.
+    pub metadata: Value,
+    /// Training windows by label.
+    pub train: BTreeMap<&'static str, usize>,
+    /// Validation windows by label.
+    pub eval: BTreeMap<&'static str, usize>,
+    /// What the two share.
+    pub leakage: Leakage,
+    /// Files that were left out.
+    pub skipped: Vec<BadFile>,
+    /// What a person should know.
+    pub notes: Vec<String>,
+}
+
+impl WindowReport {
+    /// The metadata as RLinf's script prints them: JSON, indented by two spaces.
+    #[must_use]
+    pub fn metadata_text(&self) -> String {
+        super::python_json::page(&self.metadata).unwrap_or_default()
+    }
+}
+
+/// All windows, before any are chosen.
+struct Found {
+    files: Vec<KnownFile>,
+    episodes: Vec<Episode>,
+    bad: Vec<BadFile>,
+    /// Episodes too short for one window.
+    short: usize,
+    /// Windows left out because a frame lacks a view.
+    incomplete: usize,
+}
+
+/// Both parts, in the order in which they are written.
+struct Chosen {
+    split: Split,
+    train: Vec<Sample>,
+    eval: Vec<Sample>,
+}
+
+/// Makes the folder `out` with `train`, `eval` and `dataset_info.json` out of the episodes in `raw`.
+///
+/// # Errors
+/// When nothing usable is there, a file is bad and bad ones are not skipped, or the system refuses. Until all
+/// pickles are written, what was in `out` before stays as it was.
+pub fn convert_windows(
+    raw: &Path,
+    out: &Path,
+    options: &WindowOptions,
+    progress: &OnProgress<'_>,
+) -> Result<WindowReport, ConvertError> {
+    check(options)?;
+    let found = find(raw, options, progress)?;
+    let chosen = choose(raw, &found.episodes, options)?;
+    let again = |value: &PyValue, _: &Path| cut::images(value, options);
+    let files = Files { known: &found.files, images: &again };
+    let written = write::both_parts(&files, &found.episodes, &chosen, out, options, progress)?;
+    let leakage = leakage(&found, &chosen, &written);
+    let metadata = rows::dataset_info(raw, out, options, &found, &chosen, leakage);
+    write::finish(written, &found.episodes, &chosen, out, options, &metadata)?;
+    Ok(report(found, &chosen, leakage, metadata))
+}
+
+fn report(found: Found, chosen: &Chosen, leakage: Leakage, metadata: Value) -> WindowReport {
+    let mut notes: Vec<String> = leakage.warning().into_iter().collect();
+    if found.short > 0 {
+        notes.push(format!("{} episode(s) are too short for one window and were left out", found.short));
+    }
+    if found.incomplete > 0 {
+        notes.push(format!("{} window(s) lack a view in some frame and were left out", found.incomplete));
+    }
+    let count = |samples: &[Sample]| {
+        let mut counts = BTreeMap::new();
+        for sample in samples {
+            *counts.entry(sample.label.name()).or_default() += 1;
+        }
+        counts
+    };
+    WindowReport {
+        metadata,
+        train: count(&chosen.train),
+        eval: count(&chosen.eval),
+        leakage,
+        skipped: found.bad,
+        notes,
+    }
+}
+
+/// Reads all episodes and cuts them.
+fn find(raw: &Path, options: &WindowOptions, progress: &OnProgress<'_>) -> Result<Found, ConvertError> {
+    let input = Source::Collected.files(raw)?;
+    let look =
+        |value: &PyValue,
+         bytes: &Buffer,
+         file: &super::source::InputFile,
+         number: usize|
+         -> Result<Episode, FileProblem> { Episode::cut(value, bytes, &file.path, number, options) };
+    let scan = scan(raw, &input, options.bad_files, progress, look)?;
+    let longest = scan.found.iter().map(|episode| episode.length).max().unwrap_or(0);
+    let short = scan.found.iter().filter(|episode| episode.length < options.window_size).count();
+    let incomplete = scan.found.iter().map(|episode| episode.incomplete).sum();
+    let episodes: Vec<Episode> =
+        scan.found.into_iter().filter(|episode| !episode.windows.is_empty()).collect();
+    if episodes.is_empty() {
+        return Err(ConvertError::NoWindows { path: raw.into(), window_size: options.window_size, longest });
+    }
+    Ok(Found { files: scan.files, episodes, bad: scan.bad, short, incomplete })
+}
+
+fn choose(raw: &Path, episodes: &[Episode], options: &WindowOptions) -> Result<Chosen, ConvertError> {
+    let mut random = PythonRandom::new(options.seed);
+    let split = split::by_episode(episodes.len(), options.val_split, &mut random);
+    if split.train.is_empty() {
+        let (path, episodes, val_split) = (raw.into(), episodes.len(), options.val_split);
+        return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
+    }
+    let cap = options.max_samples_per_label;
+    let eval_cap = options.eval_max_samples_per_label.or_else(|| {
+        let per_episode = split.val.len() as f64 / split.train.len().max(1) as f64;
+        cap.map(|cap| ((cap as f64 * per_episode).round_ties_even() as usize).max(1))
+    });
+    let train = gather::gather(episodes, &split.train, cap, options, &mut random);
+    let eval = gather::gather(episodes, &split.val, eval_cap, options, &mut random);
+    Ok(Chosen { split, train, eval })
+}
+
+/// Frames of the main view, each counted once however many windows it is in.
+fn leakage(found: &Found, chosen: &Chosen, written: &write::Written) -> Leakage {
+    let seen = |part: &write::Part| -> Vec<Seen> {
+        let each = part.prints.iter();
+        each.map(|((episode, _), print)| Seen { episode: *episode, label: 0, print: *print }).collect()
+    };
+    let path = |episode: &usize| {
+        let path = &found.episodes[*episode].path;
+        path.canonicalize().unwrap_or_else(|_| path.clone())
+    };
+    let trained: HashSet<_> = chosen.split.train.iter().map(path).collect();
+    let same = chosen.split.val.iter().filter(|episode| trained.contains(&path(episode))).copied().collect();
+    Leakage::between(&seen(&written.train), &seen(&written.eval), &same)
+}
+
+fn check(options: &WindowOptions) -> Result<(), ConvertError> {
+    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    if options.window_size == 0 {
+        return wrong("--window-size", "0".into(), "a window has one frame at least");
+    }
+    if options.stride == 0 {
+        return wrong("--stride", "0".into(), "windows would all start at the same frame; use 1 or more");
+    }
+    if !(0.0..1.0).contains(&options.val_split) {
+        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+    }
+    if !(0.0..=1.0).contains(&options.tail_unclear_ratio) {
+        return wrong("--tail-unclear-ratio", options.tail_unclear_ratio.to_string(), "a share from 0 to 1");
+    }
+    if options.delta_threshold.is_nan() || options.delta_threshold < 0.0 {
+        return wrong(
+            "--delta-threshold",
+            options.delta_threshold.to_string(),
+            "a change of score, from 0 on",
+        );
+    }
+    Ok(())
+}
