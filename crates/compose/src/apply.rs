@@ -9,8 +9,14 @@ use crate::python;
 use crate::repository::check_interpolations;
 use crate::sources::Sources;
 
-/// Applies one override that is not a choice of a group.
-pub(crate) fn apply(tree: &mut Node, change: &Override, sources: &dyn Sources) -> Result<()> {
+/// Applies one override that is not a choice of a group. Keys that are `open` may be new even without a `+`.
+pub(crate) fn apply(
+    tree: &mut Node,
+    change: &Override,
+    open: Option<fn(&str) -> bool>,
+    sources: &dyn Sources,
+) -> Result<()> {
+    let is_open = open.is_some_and(|open| open(&change.key));
     let result = match (&change.package, change.action) {
         (Some(_), _) => Err(ComposeError::new(ErrorKind::OverrideFailed {
             text: change.text.clone(),
@@ -19,6 +25,7 @@ pub(crate) fn apply(tree: &mut Node, change: &Override, sources: &dyn Sources) -
         (None, Action::Delete) => delete(tree, change, sources),
         (None, Action::Add) => add(tree, change, sources),
         (None, Action::ForceAdd) => update(tree, change, NewKeys::Allowed, sources),
+        (None, Action::Change) if is_open => update(tree, change, NewKeys::Allowed, sources),
         (None, Action::Change) => {
             update(tree, change, NewKeys::Refused, sources).map_err(|error| explain_missing(error, change))
         }

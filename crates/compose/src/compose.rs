@@ -16,7 +16,7 @@ use crate::sources::Sources;
 use crate::tree::{self, Step};
 
 /// What to compose.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The directory that names are relative to.
     pub config_dir: String,
@@ -26,6 +26,8 @@ pub struct Request {
     pub overrides: Vec<String>,
     /// More directories to search, after those that `hydra.searchpath` names.
     pub search_path: Vec<String>,
+    /// Tells which keys exist although no file writes them, so that `key=value` may add them.
+    pub open_keys: Option<fn(&str) -> bool>,
     /// What `${hydra:job.name}` says; `app` if it is empty, as in Hydra.
     pub job_name: String,
 }
@@ -113,7 +115,7 @@ impl Composer<'_, '_> {
         let mut tree = self.merge_steps(&expansion.steps)?;
         let settings = tree.as_map_mut().and_then(|map| map.shift_remove(&Key::from("hydra")));
         for change in &expansion.changes {
-            apply(&mut tree, change, self.sources)?;
+            apply(&mut tree, change, self.request.open_keys, self.sources)?;
             check_depth(tree.depth(), &change.origin)?;
         }
         let hydra = hydra::settings(self.sources, self.request, &expansion, settings.as_ref(), &about_hydra);

@@ -43,7 +43,8 @@ impl de::Error for ComposeError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        ComposeError::new(ErrorKind::WrongType { expected: expected.to_string(), found: found.to_string() })
+        let (expected, found) = (in_plain_words(&expected.to_string()), describe(found));
+        ComposeError::new(ErrorKind::WrongType { expected, found })
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -52,7 +53,7 @@ impl de::Error for ComposeError {
 
     fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
         let found = format!("a list of {length}");
-        ComposeError::new(ErrorKind::WrongType { expected: expected.to_string(), found })
+        ComposeError::new(ErrorKind::WrongType { expected: in_plain_words(&expected.to_string()), found })
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
@@ -72,6 +73,37 @@ impl de::Error for ComposeError {
 
     fn missing_field(field: &'static str) -> Self {
         ComposeError::new(ErrorKind::MissingField { field: field.to_owned() })
+    }
+}
+
+/// serde speaks of types; people think of numbers and lists.
+fn in_plain_words(expected: &str) -> String {
+    match expected {
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number, 0 or more".into(),
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number".into(),
+        "f32" | "f64" => "a number".into(),
+        "a boolean" => "true or false".into(),
+        "a string" => "text".into(),
+        "a sequence" => "a list".into(),
+        "a map" => "a block of keys".into(),
+        other if other.starts_with("struct ") => "a block of keys".into(),
+        other => match other.strip_prefix("an array of length ") {
+            Some(length) => format!("a list of {length}"),
+            None => other.into(),
+        },
+    }
+}
+
+fn describe(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(flag) => format!("`{flag}`"),
+        Unexpected::Signed(number) => format!("`{number}`"),
+        Unexpected::Unsigned(number) => format!("`{number}`"),
+        Unexpected::Float(number) => format!("`{number:?}`"),
+        Unexpected::Str(text) => format!("the text `{text}`"),
+        Unexpected::Seq => "a list".into(),
+        Unexpected::Map => "a block of keys".into(),
+        other => other.to_string(),
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn settings(
     }
     for change in overrides.iter().filter(|change| change.key.starts_with("hydra.")) {
         let forced = Override { action: Action::ForceAdd, ..change.clone() };
-        let _ = apply(&mut root, &forced, sources);
+        let _ = apply(&mut root, &forced, None, sources);
     }
     root
 }

@@ -1,24 +1,57 @@
 //! The one `match` per choice: from settings to the objects they name.
 
+use std::path::PathBuf;
+
+use plaudit_compose::ComposeError;
 use plaudit_core::{Env, EnvSpec, Policy, Watch};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, PickCubeExpert, PickCubeSettings, RandomPolicy,
     RewardMode,
 };
+use plaudit_view::video::{VideoRecorder, VideoSettings};
 use serde::de::DeserializeOwned;
 
-use crate::config::blocks::actor::{ModelSettings, ModelType};
-use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender};
-use crate::failure::Failure;
+use crate::config::Loaded;
+use crate::config::blocks::actor::ModelType;
+use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, VideoFormat};
 
-/// The environments a block describes. `key` is where the block stands, for messages.
-pub fn env(key: &str, settings: &EnvSettings) -> Result<Box<dyn Env>, Failure> {
+/// Which of a config's two batches of environments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The one to learn in.
+    Train,
+    /// The one to be judged in.
+    Eval,
+}
+
+impl Which {
+    /// Where its block stands.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Train => "env.train",
+            Self::Eval => "env.eval",
+        }
+    }
+
+    /// Its block.
+    pub fn settings(self, loaded: &Loaded) -> &EnvSettings {
+        match self {
+            Self::Train => &loaded.config.env.train,
+            Self::Eval => &loaded.config.env.eval,
+        }
+    }
+}
+
+/// The environments a config describes, drawing the frames that somebody will look at.
+pub fn env(loaded: &Loaded, which: Which) -> Result<Box<dyn Env>, ComposeError> {
+    let settings = which.settings(loaded);
     let mut env = match settings.env_type {
-        EnvType::Embedded | EnvType::Maniskill => embedded(key, settings)?,
+        EnvType::Embedded | EnvType::Maniskill => Builder { loaded, which, settings }.embedded()?,
         EnvType::Gymnasium | EnvType::Realworld | EnvType::Foreign => {
             let name = settings.foreign.as_deref().unwrap_or(settings.env_type.word());
-            let message = format!("{key}.env_type: this version cannot run `{name}` environments");
-            return Err(Failure::use_of(message, format!("set {key}.env_type to embedded; {}", known_ids())));
+            let message = format!("this version cannot run `{name}` environments");
+            let hint = format!("set it to embedded; {}", known_ids());
+            return Err(loaded.problem(&format!("{}.env_type", which.key()), message, hint));
         }
     };
     env.watch(watch(settings));
@@ -36,68 +69,153 @@ fn watch(settings: &EnvSettings) -> Watch {
     }
 }
 
-fn embedded(key: &str, settings: &EnvSettings) -> Result<Box<dyn Env>, Failure> {
-    let Some(id) = &settings.init_params.id else {
-        return Err(Failure::use_of(format!("{key}.init_params.id is not set"), known_ids()));
-    };
-    let id: EnvId =
-        id.parse().map_err(|error| Failure::use_of(format!("{key}.init_params.id: {error}"), known_ids()))?;
-    let pick_cube = match id {
-        EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => Some(pick_cube(key, id, settings)?),
-        _ => None,
-    };
-    let built = plaudit_env::EnvSettings {
-        max_episode_steps: settings.max_episode_steps.map(|steps| steps as usize),
-        ignore_terminations: settings.ignore_terminations,
-        pick_cube,
-        ..plaudit_env::EnvSettings::new(id, settings.total_num_envs.unwrap_or(1))
-    };
-    plaudit_env::make(&built).map_err(|error| Failure::use_of(format!("{key}: {error}"), None))
+fn known_ids() -> String {
+    let ids: Vec<_> = EnvId::ALL.iter().map(|id| id.as_str()).collect();
+    format!("the environments inside plaudit are {}", ids.join(", "))
 }
 
-fn pick_cube(key: &str, id: EnvId, settings: &EnvSettings) -> Result<PickCubeSettings, Failure> {
-    let init = &settings.init_params;
-    let full_state = init.obs_mode == ObsMode::State || settings.use_full_state;
-    Ok(PickCubeSettings {
-        control_mode: control_mode(key, settings)?,
-        reward_mode: match settings.reward_mode {
-            EnvRewardMode::Raw => RewardMode::Raw,
-            EnvRewardMode::OnlySuccess => RewardMode::OnlySuccess,
-            EnvRewardMode::Sparse => RewardMode::Sparse,
-            EnvRewardMode::NormalizedDense => RewardMode::NormalizedDense,
-        },
-        use_rel_reward: settings.use_rel_reward,
-        obs_mode: if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb },
-        show_goal: settings.show_goal,
-        cameras: Some(cameras(key, id, settings)?),
-    })
+/// Builds what one block describes; problems point at the key they are about.
+struct Builder<'a> {
+    loaded: &'a Loaded,
+    which: Which,
+    settings: &'a EnvSettings,
 }
 
-fn control_mode(key: &str, settings: &EnvSettings) -> Result<ControlMode, Failure> {
-    match &settings.init_params.control_mode {
-        None => Ok(ControlMode::default()),
-        Some(name) => by_name(name)
-            .map_err(|error| Failure::use_of(format!("{key}.init_params.control_mode: {error}"), None)),
+impl Builder<'_> {
+    fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
+        self.loaded.problem(&format!("{}.{key}", self.which.key()), message.to_string(), hint)
     }
-}
 
-/// The cameras of the environment's id, at the sizes that `sensor_configs` gives, and any others it names.
-fn cameras(key: &str, id: EnvId, settings: &EnvSettings) -> Result<Vec<CameraSettings>, Failure> {
-    let sizes = &settings.init_params.sensor_configs;
-    let mut cameras = PickCubeSettings::default().cameras_of(id);
-    for (name, _) in &sizes.cameras {
-        let name: CameraName = by_name(name)
-            .map_err(|error| Failure::use_of(format!("{key}.init_params.sensor_configs: {error}"), None))?;
-        if cameras.iter().all(|camera| camera.name != name) {
-            cameras.push(CameraSettings::new(name));
+    fn embedded(&self) -> Result<Box<dyn Env>, ComposeError> {
+        let Some(id) = &self.settings.init_params.id else {
+            return Err(self.problem("init_params.id", "no environment is named", known_ids()));
+        };
+        let id: EnvId = id.parse().map_err(|error| self.problem("init_params.id", error, known_ids()))?;
+        let pick_cube = match id {
+            EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => Some(self.pick_cube(id)?),
+            _ => {
+                self.refuse_what_classic_control_lacks(id)?;
+                None
+            }
+        };
+        let built = plaudit_env::EnvSettings {
+            max_episode_steps: self.settings.max_episode_steps.map(|steps| steps as usize),
+            ignore_terminations: self.settings.ignore_terminations,
+            pick_cube,
+            ..plaudit_env::EnvSettings::new(id, self.settings.total_num_envs.unwrap_or(1))
+        };
+        let hint = "lower total_num_envs, or change what the message names";
+        plaudit_env::make(&built).map_err(|error| self.problem("total_num_envs", error, hint))
+    }
+
+    fn pick_cube(&self, id: EnvId) -> Result<PickCubeSettings, ComposeError> {
+        let settings = self.settings;
+        let full_state = settings.init_params.obs_mode == ObsMode::State || settings.use_full_state;
+        let clock = &settings.init_params.sim_config;
+        if (clock.sim_freq, clock.control_freq) != (100, 20) {
+            let message = "the embedded simulator runs at sim_freq 100 and control_freq 20";
+            return Err(self.problem("init_params.sim_config", message, "leave both as they are"));
+        }
+        self.refuse_unless_default("reward_coef", settings.reward_coef == 1.0, id)?;
+        Ok(PickCubeSettings {
+            control_mode: self.control_mode()?,
+            reward_mode: match settings.reward_mode {
+                EnvRewardMode::Raw => RewardMode::Raw,
+                EnvRewardMode::OnlySuccess => RewardMode::OnlySuccess,
+                EnvRewardMode::Sparse => RewardMode::Sparse,
+                EnvRewardMode::NormalizedDense => RewardMode::NormalizedDense,
+            },
+            use_rel_reward: settings.use_rel_reward,
+            obs_mode: if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb },
+            show_goal: settings.show_goal,
+            cameras: Some(self.cameras(id)?),
+        })
+    }
+
+    fn refuse_what_classic_control_lacks(&self, id: EnvId) -> Result<(), ComposeError> {
+        let settings = self.settings;
+        self.refuse_unless_default("reward_mode", settings.reward_mode == EnvRewardMode::Raw, id)?;
+        self.refuse_unless_default("reward_coef", settings.reward_coef == 1.0, id)?;
+        self.refuse_unless_default("use_rel_reward", !settings.use_rel_reward, id)?;
+        self.refuse_unless_default(
+            "init_params.obs_mode",
+            settings.init_params.obs_mode == ObsMode::State,
+            id,
+        )?;
+        self.refuse_unless_default("video_cfg.save_video", !settings.video_cfg.save_video, id)
+    }
+
+    fn refuse_unless_default(&self, key: &str, is_default: bool, id: EnvId) -> Result<(), ComposeError> {
+        if is_default {
+            return Ok(());
+        }
+        Err(self.problem(key, format!("{id} does not know this"), "leave it out"))
+    }
+
+    fn control_mode(&self) -> Result<ControlMode, ComposeError> {
+        match &self.settings.init_params.control_mode {
+            None => Ok(ControlMode::default()),
+            Some(name) => by_name(name).map_err(|error| {
+                self.problem(
+                    "init_params.control_mode",
+                    error,
+                    "choose one of those, or leave it to policy_setup",
+                )
+            }),
         }
     }
-    for camera in &mut cameras {
-        let own = sizes.cameras.get(camera.name.as_str());
-        camera.width = own.and_then(|size| size.width).or(sizes.width).unwrap_or(camera.width);
-        camera.height = own.and_then(|size| size.height).or(sizes.height).unwrap_or(camera.height);
+
+    /// The cameras of the environment's id, at the sizes that `sensor_configs` gives, and any others it names.
+    fn cameras(&self, id: EnvId) -> Result<Vec<CameraSettings>, ComposeError> {
+        let sizes = &self.settings.init_params.sensor_configs;
+        let mut cameras = PickCubeSettings::default().cameras_of(id);
+        for name in sizes.cameras.keys() {
+            let name: CameraName = by_name(name).map_err(|error| {
+                self.problem("init_params.sensor_configs", error, "name a camera of this environment")
+            })?;
+            if cameras.iter().all(|camera| camera.name != name) {
+                cameras.push(CameraSettings::new(name));
+            }
+        }
+        for camera in &mut cameras {
+            let own = sizes.cameras.get(camera.name.as_str());
+            camera.width = own.and_then(|size| size.width).or(sizes.width).unwrap_or(camera.width);
+            camera.height = own.and_then(|size| size.height).or(sizes.height).unwrap_or(camera.height);
+        }
+        Ok(cameras)
     }
-    Ok(cameras)
+}
+
+/// What records videos of a batch of environments, if the config asks for it. `directory` is used unless the
+/// config names another.
+pub fn video(
+    loaded: &Loaded,
+    which: Which,
+    spec: &EnvSpec,
+    directory: PathBuf,
+) -> Result<Option<VideoRecorder>, ComposeError> {
+    let settings = which.settings(loaded);
+    let video = &settings.video_cfg;
+    if !video.save_video {
+        return Ok(None);
+    }
+    let directory = video.video_base_dir.as_ref().map_or(directory, PathBuf::from);
+    let fps = video.fps.unwrap_or(spec.control_hz);
+    let recorder = VideoRecorder::new(VideoSettings {
+        envs: video.max_envs,
+        info: video.info_on_video,
+        extra: video.extra_info_on_video.clone(),
+        format: match video.format {
+            VideoFormat::Gif => plaudit_view::video::VideoFormat::Gif,
+            VideoFormat::Png => plaudit_view::video::VideoFormat::Apng,
+            VideoFormat::Mp4 => plaudit_view::video::VideoFormat::Mp4,
+        },
+        ..VideoSettings::new(directory, settings.seed, fps)
+    });
+    let key = format!("{}.video_cfg", which.key());
+    recorder
+        .map(Some)
+        .map_err(|error| loaded.problem(&key, error.to_string(), "set save_video to false to go without"))
 }
 
 /// A choice of a lower crate by the name users write.
@@ -105,27 +223,36 @@ fn by_name<T: DeserializeOwned>(name: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(name.into())
 }
 
-fn known_ids() -> String {
-    let ids: Vec<_> = EnvId::ALL.iter().map(|id| id.as_str()).collect();
-    format!("the environments inside plaudit are {}", ids.join(", "))
-}
-
-/// The policy a block describes, for environments like these.
-pub fn policy(model: &ModelSettings, env: &EnvSettings, spec: &EnvSpec) -> Result<Box<dyn Policy>, Failure> {
+/// The policy a config describes, for environments like these.
+pub fn policy(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+    let model = &loaded.config.actor.model;
     match model.model_type {
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
-        ModelType::Scripted if spec.id.starts_with("PickCube") => {
-            let mode = control_mode("env.eval", env)?;
-            Ok(Box::new(PickCubeExpert::new(mode).with_noise(model.noise)))
-        }
-        ModelType::Scripted => {
-            let message = format!("actor.model.model_type: there is no script for {}", spec.id);
-            Err(Failure::use_of(message, "scripts solve PickCube-v1 and PickCube3View-v1".to_string()))
-        }
+        ModelType::Scripted => scripted(loaded, which, spec),
         other => {
             let name = model.foreign.as_deref().unwrap_or(other.word());
-            let message = format!("actor.model.model_type: this version cannot act with `{name}`");
-            Err(Failure::use_of(message, "set actor.model.model_type to random or scripted".to_string()))
+            let message = format!("this version cannot act with `{name}`");
+            Err(loaded.problem("actor.model.model_type", message, "set it to random or scripted"))
         }
     }
+}
+
+fn scripted(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+    const FULL_STATE: usize = 42;
+    if !spec.id.starts_with("PickCube") {
+        let message = format!("there is no script for {}", spec.id);
+        return Err(loaded.problem(
+            "actor.model.model_type",
+            message,
+            "scripts solve PickCube-v1 and PickCube3View-v1",
+        ));
+    }
+    if spec.state_width != FULL_STATE {
+        let key = format!("{}.use_full_state", which.key());
+        let message =
+            format!("the script needs the full state of {FULL_STATE} numbers, not {}", spec.state_width);
+        return Err(loaded.problem(&key, message, "set use_full_state to true"));
+    }
+    let mode = Builder { loaded, which, settings: which.settings(loaded) }.control_mode()?;
+    Ok(Box::new(PickCubeExpert::new(mode).with_noise(loaded.config.actor.model.noise)))
 }

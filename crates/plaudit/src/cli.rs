@@ -34,6 +34,21 @@ pub enum Command {
     Completions(completions::Command),
 }
 
+impl ConfigArgs {
+    /// The command that would ask for the same config.
+    pub fn command(&self, name: &str) -> Vec<String> {
+        let flag = |flag: &str, value: &Option<String>| value.clone().map(|value| [flag.to_string(), value]);
+        let path = flag("--config-path", &self.config_path).into_iter().flatten();
+        let config = flag("--config-name", &self.config_name).into_iter().flatten();
+        ["plaudit".into(), name.into()]
+            .into_iter()
+            .chain(path)
+            .chain(config)
+            .chain(self.words.clone())
+            .collect()
+    }
+}
+
 /// How much to say.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Volume {

@@ -71,9 +71,12 @@ pub struct ConfigProblem {
 
 impl ConfigProblem {
     fn new(error: ComposeError) -> Self {
+        // A line of a megabyte is better not shown.
+        let readable = error.line_text().is_some_and(|line| line.len() < 1000);
         let source = error
             .origin()
             .zip(error.text())
+            .filter(|_| readable)
             .map(|(origin, text)| NamedSource::new(&*origin.source, text.to_string()));
         Self { error, source }
     }
@@ -104,6 +107,7 @@ impl Diagnostic for ConfigProblem {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.source.as_ref()?;
         let (origin, text) = (self.error.origin()?, self.error.text()?);
         let place = match self.error.kind() {
             ErrorKind::UnknownKey { key, .. } => span_of_key(text, origin.line, origin.column, key),

@@ -38,7 +38,7 @@ impl Asked {
             config_name: name,
             overrides: overrides.to_vec(),
             search_path: fallback,
-            job_name: String::new(),
+            ..Request::default()
         };
         Ok(Self { request, disk })
     }
@@ -55,8 +55,10 @@ fn place(config_path: Option<&str>, name: &str) -> (String, String) {
         return (directory.into(), name.into());
     }
     let path = Path::new(name);
-    let is_path = name.ends_with(".yaml") || name.ends_with(".yml") || name.contains('/');
-    if !is_path && !path.is_file() {
+    let is_path = name.ends_with(".yaml") || name.ends_with(".yml") || name.contains('/') || path.is_file();
+    let is_recipe = || recipes::text(&format!("{}/{name}.yaml", recipes::DIRECTORY)).is_some();
+    let is_here = || Path::new(&format!("{name}.yaml")).is_file();
+    if !is_path && (is_recipe() || !is_here()) {
         return (recipes::DIRECTORY.into(), name.into());
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

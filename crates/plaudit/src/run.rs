@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use plaudit_core::{Emit, EndReason, Event, Level};
-use plaudit_view::{Recorder, RunDir, Terminal, write_atomically};
+use plaudit_view::{Recorder, RunDir, RunError, Terminal, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -47,7 +47,7 @@ impl Ticker {
         let thread = std::thread::spawn(move || {
             let mut answered = false;
             while !stopped.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::park_timeout(Duration::from_millis(100));
                 let Ok(mut terminal) = terminal.lock() else { return };
                 if interrupted() && !std::mem::replace(&mut answered, true) {
                     let text = "finishing this step, then saving (Ctrl-C again stops at once)".into();
@@ -64,6 +64,7 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -134,7 +135,7 @@ impl Run {
     pub fn finish<T>(
         mut self,
         outcome: Result<(T, EndReason), Failure>,
-        command: &str,
+        command: &[String],
     ) -> Result<T, Failure> {
         let reason = match &outcome {
             Ok((_, reason)) => reason.clone(),
@@ -149,16 +150,19 @@ impl Run {
         let (result, _) = outcome?;
         let path = self.directory.path().display();
         if reason == EndReason::Interrupted {
-            say::aside(&format!(
-                "saved in {path}\nto go on: {} runner.resume_dir={path}",
-                without_resume(command)
-            ));
+            let resume = quoted(&format!("runner.resume_dir={path}"));
+            say::aside(&format!("saved in {path}\nto go on: {} {resume}", without_resume(command)));
             return Err(Failure::Stopped);
         }
         if self.terminal.is_some() {
             say::aside(&format!("run directory: {path}"));
         }
         Ok(result)
+    }
+
+    /// Where videos go.
+    pub fn video_directory(&self) -> PathBuf {
+        self.directory.video()
     }
 
     fn state_path(&self) -> PathBuf {
@@ -209,26 +213,41 @@ fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
     let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
     if let Some(path) = &loaded.config.runner.resume_dir {
-        let run = RunDir::open(Path::new(path)).map_err(|error| failed(&error))?;
+        let run = open_around(Path::new(path)).map_err(|error| {
+            loaded.problem("runner.resume_dir", error.to_string(), "name a run directory")
+        })?;
         same_config(&run, &config)?;
         return Ok(run);
     }
     let run = match &loaded.config.runner.logger.log_path {
-        Some(path) => RunDir::at(Path::new(path)),
-        None => RunDir::create(Path::new("logs"), &run_name(loaded), SystemTime::now()),
-    }
-    .map_err(|error| failed(&error))?;
+        Some(path) => RunDir::at(Path::new(path)).map_err(|error| {
+            loaded.problem(
+                "runner.logger.log_path",
+                error.to_string(),
+                "leave it out, and each run gets a directory of its own",
+            )
+        })?,
+        None => RunDir::create(Path::new("logs"), &run_name(loaded), SystemTime::now())
+            .map_err(|error| failed(&error))?,
+    };
     run.write_config(&config).map_err(|error| failed(&error))?;
     Ok(run)
 }
 
-/// A run goes on with the config it began with; only its length may change.
+/// The run at a path, or around it: a checkpoint folder lies inside its run.
+fn open_around(path: &Path) -> Result<RunDir, RunError> {
+    let first = RunDir::open(path);
+    let above = || path.ancestors().skip(1).take(4).find_map(|path| RunDir::open(path).ok());
+    first.or_else(|error| above().ok_or(error))
+}
+
+/// A run goes on with the config it began with; only its length and its place may change.
 fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
         .map_err(|error| Failure::work(format!("cannot read {}: {error}", path.display()), None))?;
     let may_change = |line: &&str| {
-        !["resume_dir:", "rollout_epoch:", "max_epochs:", "max_steps:"]
+        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:"]
             .iter()
             .any(|key| line.trim().starts_with(key))
     };
@@ -252,10 +271,14 @@ fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     }
 }
 
-fn without_resume(command: &str) -> String {
-    command
-        .split_whitespace()
-        .filter(|word| !word.starts_with("runner.resume_dir="))
-        .collect::<Vec<_>>()
-        .join(" ")
+/// The command without an older `runner.resume_dir`.
+fn without_resume(command: &[String]) -> String {
+    let words = command.iter().filter(|word| !word.starts_with("runner.resume_dir="));
+    words.map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%".contains(c));
+    if plain { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }

@@ -1,13 +1,20 @@
 //! The only place that writes to the terminal, apart from the live view.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use crate::cli::Volume;
 use crate::config::Notice;
+use crate::failure::Failure;
 
-/// Results, for people and for pipes. A reader that went away (`| head`) is not an error.
-pub fn out(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+/// Results, for people and for pipes. A reader that went away (`| head`) is not an error; a full disk is.
+pub fn out(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::work(format!("cannot write the result: {error}"), None))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A remark beside the result.
@@ -30,7 +37,9 @@ pub fn notices(notices: &[Notice], volume: Volume) {
 
 /// Whether colours are welcome on stderr.
 pub fn colour() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !dumb && !unwanted
 }
 
 const LINES: usize = 4;

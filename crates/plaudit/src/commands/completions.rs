@@ -1,12 +1,11 @@
 //! `plaudit completions`.
 
-use std::io;
-
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
+use crate::say;
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
@@ -22,7 +21,8 @@ pub struct Command {
 impl Command {
     /// Prints the script.
     pub fn run(self) -> Result<(), Failure> {
-        clap_complete::generate(self.shell, &mut Cli::command(), "plaudit", &mut io::stdout().lock());
-        Ok(())
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "plaudit", &mut script);
+        say::out(&String::from_utf8_lossy(&script))
     }
 }

@@ -85,8 +85,7 @@ impl Show {
             say::notices(&loaded.notices, volume);
             loaded.as_tree()
         };
-        say::out(&if self.json { yaml::to_json(&tree) } else { yaml::to_yaml(&tree, self.origins) });
-        Ok(())
+        say::out(&if self.json { yaml::to_json(&tree) } else { yaml::to_yaml(&tree, self.origins) })
     }
 }
 
@@ -96,7 +95,7 @@ impl List {
             let summaries = recipes::summaries();
             let width = summaries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             for (name, about) in summaries {
-                say::out(&format!("{name:width$}  {about}\n"));
+                say::out(&format!("{name:width$}  {about}\n"))?;
             }
             return Ok(());
         };
@@ -110,7 +109,7 @@ impl List {
             .collect();
         names.sort();
         for name in names {
-            say::out(&format!("{name}\n"));
+            say::out(&format!("{name}\n"))?;
         }
         Ok(())
     }
@@ -120,8 +119,7 @@ impl Docs {
     fn run(self) -> Result<(), Failure> {
         let page = docs::page();
         if self.output.as_os_str() == "-" {
-            say::out(&page);
-            return Ok(());
+            return say::out(&page);
         }
         if let Some(parent) = self.output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(parent)
@@ -129,7 +127,6 @@ impl Docs {
         }
         plaudit_view::write_atomically(&self.output, page.as_bytes())
             .map_err(|error| Failure::work(error, None))?;
-        say::out(&format!("{}\n", self.output.display()));
-        Ok(())
+        say::out(&format!("{}\n", self.output.display()))
     }
 }

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Policy, Seed};
+use plaudit_core::{Emit, EndReason, Env, Event, Level, Policy, Seed};
 use plaudit_rl::{Episode, Rollout};
+use plaudit_view::video::{Seen, VideoError, VideoRecorder};
 use serde::{Deserialize, Serialize};
 
-use crate::build;
+use crate::build::{self, Which};
 use crate::cli::{ConfigArgs, Volume};
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, Notice};
 use crate::failure::Failure;
 use crate::load::Asked;
 use crate::run::{Run, interrupted};
@@ -39,20 +40,36 @@ impl Command {
         let asked = Asked::from_args(&self.config)?;
         let loaded = config::load(&asked.disk, &asked.request)?;
         say::notices(&loaded.notices, volume);
-        let mut env = build::env("env.eval", &loaded.config.env.eval)?;
-        let mut policy = build::policy(&loaded.config.actor.model, &loaded.config.env.eval, env.spec())?;
+        let mut env = build::env(&loaded, Which::Eval)?;
+        let mut policy = build::policy(&loaded, Which::Eval, env.spec())?;
+        say::notices(&without_effect(&loaded), volume);
 
         let mut run = Run::start(&loaded, "eval", "rollouts", rollouts(&loaded), volume)?;
         let tally: Tally = run.restore()?.unwrap_or_default();
-        let outcome = evaluate(&mut run, &loaded, env.as_mut(), policy.as_mut(), tally);
-        let tally = run.finish(outcome, &format!("plaudit eval {}", self.config.words.join(" ")))?;
+        let video = build::video(&loaded, Which::Eval, env.spec(), run.video_directory())?;
+        let mut stage = Stage { env: env.as_mut(), policy: policy.as_mut(), film: Film { video } };
+        let outcome = evaluate(&mut run, &loaded, &mut stage, tally);
+        stage.film.finish(&mut run);
+        let tally = run.finish(outcome, &self.config.command("eval"))?;
         if self.json {
-            say::out(&format!(
-                "{}\n",
-                serde_json::json!(tally.means().into_iter().collect::<serde_json::Map<_, _>>())
-            ));
+            return say::out(&format!("{}\n", serde_json::Value::Object(tally.result())));
         }
         Ok(())
+    }
+}
+
+/// Keys that were written and that an evaluation does not look at.
+fn without_effect(loaded: &Loaded) -> Vec<Notice> {
+    let settings = &loaded.config.env.eval;
+    let ignored = [
+        ("runner.ckpt_path", loaded.is_written("runner.ckpt_path")),
+        ("reward.use_reward_model", loaded.config.reward.use_reward_model),
+        ("env.eval.data_collection", settings.data_collection.enabled),
+    ];
+    let keys: Vec<_> = ignored.into_iter().filter(|(_, written)| *written).map(|(key, _)| key).collect();
+    match keys.is_empty() {
+        true => Vec::new(),
+        false => vec![Notice { text: format!("an evaluation does not look at {}", keys.join(", ")) }],
     }
 }
 
@@ -83,11 +100,15 @@ impl Tally {
         self.returns.push(episode.env_return);
     }
 
-    /// Means over all episodes, under RLinf's names; `success_true` says who judged.
-    fn means(&self) -> Vec<(String, serde_json::Value)> {
-        self.metrics().into_iter().map(|(name, value)| (name, value.into())).collect()
+    /// The metrics for programs: counts are whole numbers.
+    fn result(&self) -> serde_json::Map<String, serde_json::Value> {
+        let mut result: serde_json::Map<_, _> =
+            self.metrics().into_iter().map(|(name, value)| (name, value.into())).collect();
+        result.insert("eval/num_trajectories".into(), self.episodes.into());
+        result
     }
 
+    /// Means over all episodes, under RLinf's names. Success is the environment's truth.
     fn metrics(&self) -> Vec<(String, f64)> {
         let n = self.episodes.max(1) as f64;
         [
@@ -103,11 +124,50 @@ impl Tally {
     }
 }
 
+/// Who plays, and who films it.
+struct Stage<'a> {
+    env: &'a mut dyn Env,
+    policy: &'a mut dyn Policy,
+    film: Film,
+}
+
+/// Videos of the evaluation. A video that cannot be written ends the filming, not the evaluation.
+struct Film {
+    video: Option<VideoRecorder>,
+}
+
+impl Film {
+    fn try_to(&mut self, run: &mut Run, act: impl FnOnce(&mut VideoRecorder) -> Result<(), VideoError>) {
+        let Some(video) = &mut self.video else { return };
+        if let Err(error) = act(video) {
+            self.video = None;
+            let text = format!("no more videos: {error}");
+            run.emit(Event::Notice { level: Level::Warning, text });
+        }
+    }
+
+    fn finish(self, run: &mut Run) {
+        match self.video.map(VideoRecorder::close) {
+            None => {}
+            Some(Ok(files)) => {
+                let text = match files.last() {
+                    Some(last) => format!("{} videos, the last {}", files.len(), last.path.display()),
+                    None => "no video: nothing was seen".into(),
+                };
+                run.emit(Event::Notice { level: Level::Info, text });
+            }
+            Some(Err(error)) => {
+                let text = format!("a video is missing: {error}");
+                run.emit(Event::Notice { level: Level::Warning, text });
+            }
+        }
+    }
+}
+
 fn evaluate(
     run: &mut Run,
     loaded: &Loaded,
-    env: &mut dyn Env,
-    policy: &mut dyn Policy,
+    stage: &mut Stage<'_>,
     mut tally: Tally,
 ) -> Result<(Tally, EndReason), Failure> {
     let seed = Seed::new(loaded.config.env.eval.seed).purpose("eval");
@@ -115,7 +175,7 @@ fn evaluate(
         let began = Instant::now();
         let before = tally.sum_length;
         let start = if loaded.config.env.eval.use_fixed_reset_state_ids { 0 } else { tally.rollouts };
-        play_once(env, policy, seed.index(start), |episode| tally.add(episode))?;
+        play_once(run, stage, seed.index(start), |episode| tally.add(episode))?;
         tally.rollouts += 1;
         let steps_per_second = (tally.sum_length - before) as f64 / began.elapsed().as_secs_f64();
         let mut values = tally.metrics();
@@ -134,21 +194,24 @@ fn evaluate(
 
 /// One episode in every environment. A row that is done plays on unheard until the slowest is done too.
 fn play_once(
-    env: &mut dyn Env,
-    policy: &mut dyn Policy,
+    run: &mut Run,
+    stage: &mut Stage<'_>,
     seed: Seed,
     mut hear: impl FnMut(&Episode),
 ) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
-    let mut open = vec![true; env.spec().num_envs];
-    let mut rollout = Rollout::start(env, policy, seed, 0).map_err(|error| failed(&error))?;
+    let mut open = vec![true; stage.env.spec().num_envs];
+    let mut rollout = Rollout::start(stage.env, stage.policy, seed, 0).map_err(|error| failed(&error))?;
+    stage.film.try_to(run, |video| video.start(rollout.obs()));
     while open.iter().any(|&open| open) {
-        rollout.advance().map_err(|error| failed(&error))?;
+        let taken = rollout.advance().map_err(|error| failed(&error))?;
+        stage.film.try_to(run, |video| video.step(Seen::from(&taken.step)));
         for episode in rollout.take_finished() {
             if std::mem::replace(&mut open[episode.row], false) {
                 hear(&episode);
             }
         }
     }
+    stage.film.try_to(run, |video| video.flush().map(drop));
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! What no single key can know: values that are impossible, or that do not go together.
 
-use plaudit_compose::{ComposeError, ErrorKind, Node, Origin};
+use plaudit_compose::{ComposeError, ErrorKind, Node};
 
 use super::block::Fill;
 use super::blocks::actor::{ModelType, PolicySetup};
 use super::blocks::algorithm::LossType;
+use super::blocks::cluster::Placement;
 use super::blocks::env::{EnvSettings, EnvType};
+use super::blocks::reward::{RewardMode, RewardModelType, WorkerType};
 use super::blocks::runner::{LoggerBackend, TaskType};
 use super::{Config, Notice, Purpose, edit};
 
@@ -13,8 +15,11 @@ use super::{Config, Notice, Purpose, edit};
 pub(crate) fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, ComposeError> {
     derive(config, tree);
     let checker = Checker { tree };
+    checker.numbers()?;
     checker.ranges(config)?;
     checker.batches(config)?;
+    checker.rewards(config)?;
+    checker.placements(config)?;
     Ok(notices(config, tree))
 }
 
@@ -54,34 +59,34 @@ fn derive(config: &mut Config, tree: &Node) {
     }
 }
 
+/// A problem with the value of a key, at the place where it, or the nearest block around it, was written.
+pub(crate) fn problem(tree: &Node, key: &str, message: String, hint: &str) -> ComposeError {
+    let error = ComposeError::new(ErrorKind::Invalid { message }).or_key(key).or_hint(hint);
+    let mut path = key;
+    loop {
+        match (edit::get(tree, path), path.rsplit_once('.')) {
+            (Some(node), _) => return error.or_origin(&node.origin),
+            (None, Some((parent, _))) => path = parent,
+            (None, None) => return error,
+        }
+    }
+}
+
 struct Checker<'a> {
     tree: &'a Node,
 }
 
 impl Checker<'_> {
     fn problem(&self, key: &str, message: String, hint: &str) -> ComposeError {
-        let error = ComposeError::new(ErrorKind::Invalid { message }).or_key(key).or_hint(hint);
-        match self.origin(key) {
-            Some(origin) => error.or_origin(origin),
-            None => error,
-        }
-    }
-
-    /// Where a key, or the nearest block around it, was written.
-    fn origin(&self, key: &str) -> Option<&Origin> {
-        let mut path = key;
-        loop {
-            match (edit::get(self.tree, path), path.rsplit_once('.')) {
-                (Some(node), _) => return Some(&node.origin),
-                (None, Some((parent, _))) => path = parent,
-                (None, None) => return None,
-            }
-        }
+        problem(self.tree, key, message, hint)
     }
 
     fn within(&self, key: &str, value: f64, low: f64, high: f64) -> Result<(), ComposeError> {
         if (low..=high).contains(&value) {
             return Ok(());
+        }
+        if high.is_infinite() {
+            return Err(self.problem(key, format!("{value} is too small"), &format!("choose {low} or more")));
         }
         let message = format!("{value} is outside {low} to {high}");
         Err(self.problem(key, message, &format!("choose a number from {low} to {high}")))
@@ -104,6 +109,32 @@ impl Checker<'_> {
         }
         self.within("reward.model.dropout", reward.model.dropout, 0.0, 1.0)?;
         self.within("actor.model.dropout", config.actor.model.dropout, 0.0, 1.0)?;
+        for (key, value) in [
+            ("actor.optim.lr", config.actor.optim.lr),
+            ("actor.optim.weight_decay", config.actor.optim.weight_decay),
+            ("actor.optim.clip_grad", config.actor.optim.clip_grad),
+            ("actor.model.noise", config.actor.model.noise),
+            (
+                "env.train.data_collection.sample_rate_success",
+                config.env.train.data_collection.sample_rate_success,
+            ),
+            ("env.train.data_collection.sample_rate_fail", config.env.train.data_collection.sample_rate_fail),
+        ] {
+            self.within(key, value, 0.0, f64::INFINITY)?;
+        }
+        for (key, size) in [
+            ("actor.model.image_size", config.actor.model.image_size),
+            ("reward.model.image_size", reward.model.image_size),
+        ] {
+            if size.contains(&0) {
+                let message = format!("an image of {size:?} shows nothing");
+                return Err(self.problem(
+                    key,
+                    message,
+                    "write channels, height and width, such as [3, 128, 128]",
+                ));
+            }
+        }
         self.within("runner.val_split", config.runner.val_split, 0.0, 1.0)?;
         self.within("data.val_split", config.data.val_split, 0.0, 1.0)?;
         for (name, buffer) in &reward.model.history_buffers {
@@ -118,10 +149,28 @@ impl Checker<'_> {
         self.env("env.eval", &config.env.eval)
     }
 
+    /// A number that is not one is always a mistake.
+    fn numbers(&self) -> Result<(), ComposeError> {
+        for (path, node) in self.tree.leaves() {
+            if node.as_f64().is_some_and(f64::is_nan) {
+                return Err(self.problem(&path, "it is not a number (NaN)".into(), "write a number"));
+            }
+        }
+        Ok(())
+    }
+
     fn env(&self, path: &str, env: &EnvSettings) -> Result<(), ComposeError> {
         if let Some(number) = env.total_num_envs {
             self.at_least(&format!("{path}.total_num_envs"), number as u64, 1)?;
+            if !(number as u64).is_multiple_of(env.group_size.max(1)) {
+                let message =
+                    format!("{number} environments do not divide into groups of {}", env.group_size);
+                let hint = "make total_num_envs a multiple of group_size";
+                return Err(self.problem(&format!("{path}.group_size"), message, hint));
+            }
         }
+        self.at_least(&format!("{path}.rollout_epoch"), env.rollout_epoch, 1)?;
+        self.at_least(&format!("{path}.max_steps_per_rollout_epoch"), env.max_steps_per_rollout_epoch, 1)?;
         if let Some(steps) = env.max_episode_steps {
             self.at_least(&format!("{path}.max_episode_steps"), steps, 1)?;
         }
@@ -140,6 +189,58 @@ impl Checker<'_> {
         }
         Ok(())
     }
+}
+
+impl Checker<'_> {
+    /// What a learned reward needs, where one is used.
+    fn rewards(&self, config: &Config) -> Result<(), ComposeError> {
+        let reward = &config.reward;
+        if !reward.use_reward_model {
+            return Ok(());
+        }
+        let judge = reward.model.model_type == RewardModelType::BufferedVlm;
+        if reward.reward_mode == RewardMode::HistoryBuffer && reward.model.history_buffers.is_empty() {
+            let message =
+                "history_buffer without reward.model.history_buffers: there is no window to judge".into();
+            let hint = "add a window, such as history_window: {history_size: 5, history_keys: [main_images]}";
+            return Err(self.problem("reward.reward_mode", message, hint));
+        }
+        if reward.worker_type == WorkerType::Api && !judge {
+            let message = format!("a server judges windows, not `{}`", reward.model.model_type.word());
+            return Err(self.problem(
+                "reward.worker_type",
+                message,
+                "set reward.model.model_type to buffered_vlm",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Places such as `0-3` and `0-1:0-3`.
+    fn placements(&self, config: &Config) -> Result<(), ComposeError> {
+        for (component, placement) in &config.cluster.component_placement {
+            if let Placement::Ranges(text) = placement
+                && !is_placement(text)
+            {
+                let message = format!("`{text}` names no places");
+                let hint = "write places such as 0, 0-3, 0,2 or all, with processes after a colon: 0-1:0-3";
+                return Err(self.problem(&format!("cluster.component_placement.{component}"), message, hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_placement(text: &str) -> bool {
+    let is_range = |range: &str| match range.trim().split_once('-') {
+        _ if matches!(range.trim(), "all" | "node") => true,
+        Some((first, last)) => match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
+            (Ok(first), Ok(last)) => first <= last,
+            _ => false,
+        },
+        None => range.trim().parse::<u64>().is_ok(),
+    };
+    text.split(',').all(|part| part.split(':').all(is_range))
 }
 
 fn notices(config: &Config, tree: &Node) -> Vec<Notice> {

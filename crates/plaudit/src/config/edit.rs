@@ -6,6 +6,7 @@ use plaudit_compose::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 pub(crate) fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
     path.split('.').try_fold(root, |node, key| match &node.value {
         Value::Map(map) => map.get(&Key::Str(key.into())),
+        Value::List(items) => items.get(key.parse::<usize>().ok()?),
         _ => None,
     })
 }
@@ -14,6 +15,7 @@ pub(crate) fn get<'a>(root: &'a Node, path: &str) -> Option<&'a Node> {
 pub(crate) fn get_mut<'a>(root: &'a mut Node, path: &str) -> Option<&'a mut Node> {
     path.split('.').try_fold(root, |node, key| match &mut node.value {
         Value::Map(map) => map.get_mut(&Key::Str(key.into())),
+        Value::List(items) => items.get_mut(key.parse::<usize>().ok()?),
         _ => None,
     })
 }
@@ -91,22 +93,26 @@ pub(crate) fn beside(like: &Node, value: Value) -> Node {
     Node { value, origin: like.origin.clone() }
 }
 
-/// Every dotted path that a pattern with `*` for one whole key matches in the tree.
+/// Every dotted path that a pattern matches in the tree; `*` stands for one whole key or one place in a list.
 pub(crate) fn matching(root: &Node, pattern: &str) -> Vec<String> {
     let mut found = vec![(String::new(), root)];
     for part in pattern.split('.') {
-        let mut next = Vec::new();
-        for (path, node) in found {
-            let Value::Map(map) = &node.value else { continue };
-            for (key, child) in map {
-                let Key::Str(key) = key else { continue };
-                if part == "*" || part == key {
-                    let joined = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                    next.push((joined, child));
-                }
-            }
-        }
-        found = next;
+        let children = found.iter().flat_map(|(path, node)| children(node).map(move |child| (path, child)));
+        let matches = children.filter(|(_, (key, _))| part == "*" || part == key);
+        found = matches
+            .map(|(path, (key, child))| (if path.is_empty() { key } else { format!("{path}.{key}") }, child))
+            .collect();
     }
     found.into_iter().map(|(path, _)| path).collect()
+}
+
+fn children(node: &Node) -> Box<dyn Iterator<Item = (String, &Node)> + '_> {
+    match &node.value {
+        Value::Map(map) => Box::new(map.iter().filter_map(|(key, child)| match key {
+            Key::Str(key) => Some((key.clone(), child)),
+            _ => None,
+        })),
+        Value::List(items) => Box::new(items.iter().enumerate().map(|(at, child)| (at.to_string(), child))),
+        _ => Box::new(std::iter::empty()),
+    }
 }

@@ -8,17 +8,28 @@ use super::ConfigWritten;
 use super::block::{Kind, Setting};
 use super::blocks::actor::ModelSettings;
 use super::blocks::algorithm::Algorithm;
+use super::blocks::cluster::RobotPlace;
 use super::blocks::env::{CameraSize, EnvSettings, InitParams, SensorConfigs, SimConfig};
-use super::blocks::robot::RobotSettings;
 use super::edit::{beside, get, get_mut, matching, put, take, text};
 
 /// Something plaudit does not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Foreign {
+    /// The block that belongs to it.
+    pub(crate) block: String,
     /// Where it was named.
-    pub path: String,
+    pub(crate) path: String,
     /// What it is called.
-    pub name: String,
+    pub(crate) name: String,
+}
+
+/// What was found foreign, and the blocks that belong to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SetApart {
+    /// The foreign things.
+    pub(crate) found: Vec<Foreign>,
+    /// The blocks in which only what is understood counts.
+    blocks: Vec<String>,
 }
 
 /// Robots whose settings plaudit knows.
@@ -40,21 +51,24 @@ pub(crate) fn refuse_other_work(tree: &Node) -> Result<(), ComposeError> {
 
 const OUR_WORK: &[&str] = &["embodied", "embodied_eval", "sft"];
 
-/// Reads a config that plaudit cannot run anyway, leaving out what it cannot read. Each key left out is
-/// reported like the foreign thing it belongs to.
+/// Reads a config of which some parts are foreign, leaving out what cannot be read inside those parts. Each
+/// key left out is reported; a mistake anywhere else is a mistake.
 pub(crate) fn read_what_can_be(
     tree: &mut Node,
     mut error: ComposeError,
-    found: &mut Vec<Foreign>,
+    apart: &mut SetApart,
 ) -> Result<ConfigWritten, ComposeError> {
     loop {
         let Some(key) = error.key().map(|key| key.split('[').next().unwrap_or(key).to_string()) else {
             return Err(error);
         };
+        let Some(block) = apart.blocks.iter().find(|block| key.starts_with(block.as_str())).cloned() else {
+            return Err(error);
+        };
         if take(tree, &key).is_none() {
             return Err(error);
         }
-        found.push(Foreign { path: key, name: "not understood".into() });
+        apart.found.push(Foreign { block, path: key, name: "left out".into() });
         match from_node(tree) {
             Ok(written) => return Ok(written),
             Err(next) => error = next,
@@ -63,56 +77,75 @@ pub(crate) fn read_what_can_be(
 }
 
 /// Names what is foreign as such, and hands free-form settings on.
-pub(crate) fn set_apart(tree: &mut Node) -> Vec<Foreign> {
+pub(crate) fn set_apart(tree: &mut Node) -> SetApart {
     let mut found = Vec::new();
     for path in matching(tree, "env.*") {
-        let type_path = format!("{path}.env_type");
-        let known = ["maniskill", "embedded", "gymnasium", "realworld"];
-        found.extend(keep_by_name::<EnvSettings>(tree, &path, &type_path, &known));
         foreign_robot(tree, &path, &mut found);
+        let type_path = format!("{path}.env_type");
+        found.extend(keep_by_name::<EnvSettings>(tree, &path, &type_path, SIMULATORS));
         hand_on_simulator_settings(tree, &path);
     }
-    let models = ["mlp_policy", "cnn_policy", "random", "scripted", "resnet", "qwen3_vl"];
-    found.extend(keep_by_name::<ModelSettings>(tree, "actor.model", "actor.model.model_type", &models));
-    let learners = ["actor_critic", "ppo", "embodied_ppo", "embodied_sac", "sac", "rlpd"];
-    found.extend(keep_by_name::<Algorithm>(tree, "algorithm", "algorithm.loss_type", &learners));
-    foreign_word(tree, "algorithm.adv_type", &["gae", "embodied_sac", "sac"]);
-    foreign_word(tree, "data.dataset_name", &["vlm_trend_reward_sft", "simple_vlm_trend_reward_sft"]);
+    let mut belongs_to_model = Vec::new();
+    found.extend(keep_by_name::<ModelSettings>(tree, "actor.model", "actor.model.model_type", MODELS));
+    if found.iter().any(|foreign| foreign.block == "actor.model") {
+        // What belongs to a foreign model: how it acts, is trained, and what it sees.
+        belongs_to_model.extend(["rollout.model", "actor.optim", "env.train", "env.eval", "data"]);
+    }
+    found.extend(keep_by_name::<Algorithm>(tree, "algorithm", "algorithm.loss_type", LEARNERS));
+    foreign_word(tree, "algorithm.adv_type", ADVANTAGES);
+    foreign_word(tree, "data.dataset_name", DATASETS);
+    foreign_hardware(tree);
     policy_setup(tree);
-    found
+    let blocks = found.iter().map(|foreign| foreign.block.clone());
+    let blocks = blocks.chain(belongs_to_model.into_iter().map(String::from)).collect();
+    SetApart { found, blocks }
 }
 
-/// If the word at `type_path` is none of `known`, renames it to `foreign`, keeps the name beside it, and drops
-/// the keys of the block that only that foreign thing understands.
-fn keep_by_name<B: Setting>(
-    tree: &mut Node,
-    block: &str,
-    type_path: &str,
-    known: &[&str],
-) -> Option<Foreign> {
-    let name = text(tree, type_path).filter(|name| !known.contains(name) && *name != "foreign")?.to_string();
+const SIMULATORS: &[&str] = &["maniskill", "embedded", "gymnasium", "realworld"];
+const MODELS: &[&str] = &["mlp_policy", "cnn_policy", "random", "scripted", "resnet", "qwen3_vl"];
+const LEARNERS: &[&str] = &["actor_critic", "ppo", "embodied_ppo", "embodied_sac", "sac", "rlpd"];
+const ADVANTAGES: &[&str] = &["gae", "embodied_sac", "sac"];
+const DATASETS: &[&str] = &["vlm_trend_reward_sft", "simple_vlm_trend_reward_sft"];
+
+/// If the word at `type_path` is none of `ours`, renames it to `foreign`, keeps the name beside it, and drops the
+/// keys of the block that only that foreign thing understands. A word that is nearly one of ours is a slip of
+/// the pen, and is left to be refused.
+fn keep_by_name<B: Setting>(tree: &mut Node, block: &str, type_path: &str, ours: &[&str]) -> Option<Foreign> {
+    let is_slip = |name: &str| ours.iter().any(|word| strsim::normalized_levenshtein(name, word) > 0.75);
+    let is_foreign = |name: &&str| *name != "foreign" && !ours.contains(name) && !is_slip(name);
+    let name = text(tree, type_path).filter(is_foreign)?.to_string();
     let word = beside(get(tree, type_path)?, Value::Str(name.clone()));
     get_mut(tree, type_path)?.value = Value::Str("foreign".into());
     put(tree, &format!("{block}.foreign"), word);
     keep_known_keys::<B>(get_mut(tree, block)?);
-    Some(Foreign { path: type_path.into(), name })
+    Some(Foreign { block: block.into(), path: type_path.into(), name })
 }
 
-/// A robot other than a Franka has settings of its own.
+/// A robot other than a Franka has settings of its own, and none of a Franka's defaults may stand in for them.
 fn foreign_robot(tree: &mut Node, path: &str, found: &mut Vec<Foreign>) {
     let Some(id) = text(tree, &format!("{path}.init_params.id")).map(String::from) else { return };
-    let real = text(tree, &format!("{path}.env_type")) == Some("realworld");
-    if real && !FRANKA_TASKS.contains(&id.as_str()) {
-        for key in ["override_cfg", "override_cfgs"] {
-            take(tree, &format!("{path}.{key}"));
-        }
-        if let Some(block) = get_mut(tree, path) {
-            keep_known_keys::<EnvSettings>(block);
-        }
-        found.push(Foreign { path: format!("{path}.init_params.id"), name: id });
+    if text(tree, &format!("{path}.env_type")) != Some("realworld") || FRANKA_TASKS.contains(&id.as_str()) {
+        return;
     }
-    if let Some(robot) = get_mut(tree, &format!("{path}.override_cfg")).filter(|_| !real) {
-        keep_known_keys::<RobotSettings>(robot);
+    for key in ["override_cfg", "override_cfgs"] {
+        take(tree, &format!("{path}.{key}"));
+    }
+    if let Some(node) = get_mut(tree, &format!("{path}.env_type")) {
+        node.value = Value::Str("realworld_foreign".into());
+    }
+    found.push(Foreign { block: path.into(), path: format!("{path}.init_params.id"), name: id });
+}
+
+/// Machines with other robots attached.
+fn foreign_hardware(tree: &mut Node) {
+    for path in matching(tree, "cluster.node_groups.*.hardware") {
+        if text(tree, &format!("{path}.type")).is_some_and(|name| name != "Franka") {
+            for robot in matching(tree, &format!("{path}.configs.*")) {
+                if let Some(node) = get_mut(tree, &robot) {
+                    keep_known_keys::<RobotPlace>(node);
+                }
+            }
+        }
     }
 }
 

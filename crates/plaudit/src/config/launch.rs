@@ -2,7 +2,7 @@
 
 use plaudit_compose::{Node, Origin, Sources, Value};
 
-use super::edit::{is_set, put};
+use super::edit::{is_set, put, take, text};
 use super::sources::Disk;
 
 /// Gives `${runner.logger.log_path}` and `${runner.logger.experiment_name}` a value where something refers to
@@ -11,6 +11,10 @@ pub(crate) fn set_what_launchers_set(tree: &mut Node, disk: &Disk, name: &str) {
     let name = name.trim_end_matches(".yaml").rsplit('/').next().unwrap_or(name);
     let time = disk.now().format("%Y%m%d-%H:%M:%S").unwrap_or_default();
     let run = format!("logs/{time}-{name}");
+    // RLinf's files say `../results` and its start scripts never let that stand.
+    if matches!(text(tree, "runner.logger.log_path"), Some("../results" | "")) {
+        take(tree, "runner.logger.log_path");
+    }
     for (key, value) in [("runner.logger.experiment_name", name), ("runner.logger.log_path", run.as_str())] {
         if refers_to(tree, key) && !is_set(tree, key) {
             put(tree, key, set_by("launch", value));

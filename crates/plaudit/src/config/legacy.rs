@@ -27,6 +27,8 @@ const RENAMED: &[(&str, &str)] = &[
     ("reward.model.threshold", "reward.reward_threshold"),
     ("reward.model.reward_threshold", "reward.reward_threshold"),
     ("reward.model.reward_type", "reward.reward_type"),
+    ("reward.model.api_base", "reward.api.api_base"),
+    ("reward.model.served_model_name", "reward.api.model"),
     ("reward.model.freeze_backbone", "reward.model.freeze_encoder"),
     ("reward.model.use_chat_template", "reward.model.input_builder_params.use_chat_template"),
     // Collection.
@@ -52,6 +54,10 @@ const RENAMED: &[(&str, &str)] = &[
     ("algorithm.initial_alpha", "algorithm.entropy_tuning.initial_alpha"),
     ("algorithm.target_entropy", "algorithm.entropy_tuning.target_entropy"),
     ("algorithm.alpha_lr", "algorithm.entropy_tuning.optim.lr"),
+    ("algorithm.num_updates_per_step", "algorithm.update_epoch"),
+    ("algorithm.n_chunk_steps", "env.train.max_steps_per_rollout_epoch"),
+    ("algorithm.n_eval_chunk_steps", "env.eval.max_steps_per_rollout_epoch"),
+    ("algorithm.ratio_clip_eps", "algorithm.clip_ratio_high"),
     ("algorithm.rollout_epoch", "env.train.rollout_epoch"),
     ("algorithm.eval_rollout_epoch", "env.eval.rollout_epoch"),
     // Environments.
@@ -71,11 +77,14 @@ const RENAMED: &[(&str, &str)] = &[
 const REWORDED: &[(&str, &str, &str)] = &[
     ("reward.model.model_type", "resnet_reward", "resnet"),
     ("reward.model.model_type", "history_vlm", "buffered_vlm"),
+    ("reward.model.model_type", "history_vlm_sglang", "buffered_vlm"),
     ("reward.model.input_builder_name", "qwentrend_input_builder", "vlm_trend_reward_input_builder"),
     ("reward.model.input_builder_name", "history_vlm_input_builder", "buffered_vlm_input_builder"),
     ("reward.model.reward_parser_name", "qwentrend_reward_parser", "vlm_trend_reward_parser"),
     ("data.dataset_name", "qwentrend_progress_sft", "vlm_trend_reward_sft"),
     ("actor.model.model_type", "resnet_reward", "resnet"),
+    ("actor.model.model_type", "cnn", "cnn_policy"),
+    ("actor.model.model_type", "mlp", "mlp_policy"),
 ];
 
 /// Environment variables that were renamed: looked up under the other name when unset.
@@ -86,9 +95,9 @@ pub(crate) const RENAMED_VARIABLES: &[(&str, &str)] =
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Older {
     /// As written.
-    pub written: String,
-    /// As read.
-    pub read_as: String,
+    pub(crate) written: String,
+    /// As read, or why it is not.
+    pub(crate) read_as: String,
 }
 
 /// Brings a tree up to date and tells what was old in it.
@@ -124,10 +133,12 @@ fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<Older>) {
         }
         let star = old.split('.').zip(path.split('.')).find(|(part, _)| *part == "*").map(|(_, key)| key);
         let target = star.map_or_else(|| new.to_string(), |key| new.replace('*', key));
-        if let Some(node) = take(tree, &path) {
-            put(tree, &target, node);
-            found.push(Older { written: path, read_as: target });
-        }
+        let Some(node) = take(tree, &path) else { continue };
+        let before = get(tree, &target).filter(|before| !before.is_null() && !before.is_container()).cloned();
+        put(tree, &target, node);
+        let lost = before.is_some_and(|before| get(tree, &target).is_some_and(|now| now.same_value(&before)));
+        let read_as = if lost { format!("nothing, since {target} is written too") } else { target };
+        found.push(Older { written: path, read_as });
     }
 }
 
@@ -153,6 +164,13 @@ fn before_renaming(tree: &mut Node, found: &mut Vec<Older>) {
         Value::Str("frames".into()),
     );
     soft_reward(tree, found);
+    imply(tree, "reward.reward_model", "reward.reward_model.normalize", Value::Bool(false));
+    if text(tree, "reward.model.model_type") == Some("history_vlm_sglang") {
+        imply(tree, "reward.model.model_type", "reward.worker_type", Value::Str("api".into()));
+    }
+    if let Some(eps) = get(tree, "algorithm.ratio_clip_eps").cloned() {
+        put(tree, "algorithm.clip_ratio_low", eps);
+    }
     imply(tree, "reward.resnet", "reward.reward_type", Value::Str("binary".into()));
     plain_heads(tree);
     reward_training(tree, found);

@@ -27,7 +27,7 @@ pub mod sources;
 mod unused;
 pub mod yaml;
 
-use plaudit_compose::{ComposeError, Composition, Node, Request, compose, from_node};
+use plaudit_compose::{ComposeError, Composition, Node, Request, Texts, compose, from_node};
 
 use self::block::{Setting, block};
 use self::blocks::actor::{Actor, Rollout};
@@ -92,6 +92,8 @@ pub struct Loaded {
     pub notices: Vec<Notice>,
     /// As written, in today's words, with places.
     written: Node,
+    /// The files it was written in, for showing lines.
+    texts: Texts,
 }
 
 /// Composes a config and interpolates it, and does no more: any YAML of any project will do.
@@ -111,11 +113,13 @@ pub fn load(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
 }
 
 fn load_as_written(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
-    let mut composition = compose(disk, &overrides::open_known_keys(request))?;
+    let request = Request { open_keys: Some(overrides::is_known), ..request.clone() };
+    let mut composition = compose(disk, &request).map_err(overrides::advise)?;
+    disk.tell_about(&composition, &request);
     launch::set_what_launchers_set(&mut composition.tree, disk, &request.config_name);
     let tree = composition.resolve(disk)?;
     let loaded = read(tree, &request.config_name).map_err(|error| error.with_texts(&composition.texts))?;
-    Ok(loaded.preceded_by(disk.notices()))
+    Ok(Loaded { texts: composition.texts, ..loaded }.preceded_by(disk.notices()))
 }
 
 /// Reads and checks a tree that is composed already.
@@ -126,18 +130,27 @@ pub fn read(mut tree: Node, name: &str) -> Result<Loaded, ComposeError> {
     let unused = unused::prune(&mut tree);
     let written: ConfigWritten = match from_node(&tree) {
         Ok(written) => written,
-        Err(error) if foreign.is_empty() => return Err(error),
         Err(error) => foreign::read_what_can_be(&mut tree, error, &mut foreign)?,
     };
     let mut config = Config::resolve(written);
     let purpose = check::purpose(&config, &tree)?;
-    let mut notices = introduction(&older, &foreign, &unused);
+    let mut notices = introduction(&older, &foreign.found, &unused);
     notices.extend(check::check(&mut config, &tree)?);
     let name = name.trim_end_matches(".yaml").to_string();
-    Ok(Loaded { config, purpose, name, notices, written: tree })
+    Ok(Loaded { config, purpose, name, notices, written: tree, texts: Texts::new() })
 }
 
 impl Loaded {
+    /// Whether a key was written, in a file or on the command line.
+    pub fn is_written(&self, key: &str) -> bool {
+        edit::is_set(&self.written, key)
+    }
+
+    /// A problem with the value of a key that only shows when it is used; points at where it was written.
+    pub fn problem(&self, key: &str, message: impl Into<String>, hint: impl Into<String>) -> ComposeError {
+        check::problem(&self.written, key, message.into(), &hint.into()).with_texts(&self.texts)
+    }
+
     /// The whole configuration as a tree, with the place of each value, or `default`.
     pub fn as_tree(&self) -> Node {
         show::as_tree(&self.config, &self.written)

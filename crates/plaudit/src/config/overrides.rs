@@ -3,31 +3,65 @@
 //! Hydra refuses `a.b=c` where `a.b` is not written, since it cannot know whether it exists. plaudit can: its
 //! keys are declared. So a plain override of a declared key, or of an older spelling of one, also adds it.
 
-use plaudit_compose::Request;
+use plaudit_compose::{ComposeError, ErrorKind};
 
 use super::Config;
 use super::block::{BlockDoc, Kind, Setting};
-use super::legacy;
+use super::{legacy, unused};
 
-/// The request with `++` before every plain override of a key that plaudit knows.
-pub(crate) fn open_known_keys(request: &Request) -> Request {
-    let overrides = request.overrides.iter().map(|text| match plain_key(text) {
-        Some(key) if is_known(key) => format!("++{text}"),
-        _ => text.clone(),
-    });
-    Request { overrides: overrides.collect(), ..request.clone() }
-}
-
-/// The key of `a.b=c`; nothing for `+a=b`, for config groups (`group/x=y`, `group@package=y`) and for blocks.
-fn plain_key(text: &str) -> Option<&str> {
-    let (key, _) = text.split_once('=')?;
-    let plain = key.contains('.') && key.chars().all(|c| c.is_alphanumeric() || "._".contains(c));
-    plain.then_some(key)
-}
-
-fn is_known(key: &str) -> bool {
+/// Whether a key exists, written or not.
+pub(crate) fn is_known(key: &str) -> bool {
     let Kind::Block(root) = Config::kind() else { return false };
-    declared(&root, key) || legacy::is_older_key(key)
+    let (block, name) = key.rsplit_once('.').unwrap_or(("", key));
+    declared(&root, key) || legacy::is_older_key(key) || unused::is_known(block, name)
+}
+
+/// Hydra's advice for a key that is not there is to add it; but a key that is not declared cannot be added.
+pub(crate) fn advise(error: ComposeError) -> ComposeError {
+    let (ErrorKind::NoSuchKey { .. }, Some(key), Some(origin)) = (error.kind(), error.key(), error.origin())
+    else {
+        return error;
+    };
+    let (block, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let known = keys_of(block);
+    let unknown = ComposeError::at(ErrorKind::UnknownKey { key: name.into(), known: known.clone() }, origin)
+        .or_key(key);
+    let hint = match nearest(name, &known) {
+        Some(near) if block.is_empty() => format!("did you mean `{near}`?"),
+        Some(near) => format!("did you mean `{block}.{near}`?"),
+        None => "docs/config.md and `plaudit config show` list the keys there are".into(),
+    };
+    let unknown = unknown.or_hint(hint);
+    match error.text() {
+        Some(text) => unknown.with_texts(&[(origin.source.clone(), text.into())].into_iter().collect()),
+        None => unknown,
+    }
+}
+
+/// The keys declared in the block at a dotted path.
+fn keys_of(path: &str) -> Vec<String> {
+    let mut kind = Config::kind();
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        kind = match kind {
+            Kind::Block(block) => match block.fields.into_iter().find(|field| field.name == step) {
+                Some(field) => field.kind,
+                None => return Vec::new(),
+            },
+            Kind::List(inner) | Kind::Names(inner) => *inner,
+            Kind::Plain(_) | Kind::Choice(_) => return Vec::new(),
+        };
+    }
+    match kind {
+        Kind::Block(block) => {
+            block.fields.iter().map(|field| field.name.trim_start_matches("r#").into()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
+    let near = |other: &&String| strsim::jaro_winkler(name, other);
+    known.iter().max_by(|a, b| near(a).total_cmp(&near(b))).filter(|other| near(other) > 0.75)
 }
 
 fn declared(block: &BlockDoc, key: &str) -> bool {
@@ -53,22 +87,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn declared_and_older_keys_open_and_others_stay() {
-        let check = |text: &str, expected: &str| {
-            let request = Request::new("", "").with_overrides([text]);
-            assert_eq!(open_known_keys(&request).overrides, [expected]);
-        };
-        check("runner.logger.log_path=x", "++runner.logger.log_path=x");
-        check("reward.collect_data=True", "++reward.collect_data=True");
-        check("reward.reward_model.checkpoint_path=a=b", "++reward.reward_model.checkpoint_path=a=b");
-        check(
-            "reward.model.history_buffers.w.history_size=3",
-            "++reward.model.history_buffers.w.history_size=3",
-        );
-        check("runner.no_such_key=1", "runner.no_such_key=1");
-        check("+runner.max_steps=1", "+runner.max_steps=1");
-        check("env@env.eval=other", "env@env.eval=other");
-        check("env=other", "env=other");
-        check("~runner.max_steps", "~runner.max_steps");
+    fn declared_and_older_keys_are_open_and_others_are_not() {
+        for key in ["runner.logger.log_path", "reward.collect_data", "reward.reward_model.checkpoint_path"] {
+            assert!(is_known(key), "{key}");
+        }
+        assert!(is_known("reward.model.history_buffers.w.history_size"));
+        assert!(is_known("actor.fsdp_config"), "known by name, and without effect");
+        assert!(!is_known("runner.no_such_key") && !is_known("foo"));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn restore(text: &str) -> Option<String> {
     let flat = lines.iter().all(|line| !line.starts_with([' ', '\t']));
     let opens =
         |pair: &[&str]| pair[0].ends_with(':') && !pair[0].starts_with('-') && !pair[1].starts_with('-');
-    if !flat || !lines.windows(2).any(|pair| opens(pair)) {
+    if !flat || !lines.windows(2).any(opens) {
         return None;
     }
     let mut restorer =

@@ -34,7 +34,7 @@ impl Show<'_> {
             let path = if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
             let is_written = edit::get(self.written, &path).is_some();
             let whole_block = !path.contains('.') || matches!(path.as_str(), "env.train" | "env.eval");
-            if !is_written && (whole_block || !self.matters(&field.about)) {
+            if !is_written && (whole_block || self.is_foreign(&path) || !self.matters(&field.about)) {
                 continue;
             }
             let value = &values[name];
@@ -47,6 +47,21 @@ impl Show<'_> {
             }
         }
         Node { value: Value::Map(map), origin: self.origin(path) }
+    }
+
+    /// Whether a key lies in a block that belongs to something plaudit does not run: its defaults are not ours.
+    fn is_foreign(&self, path: &str) -> bool {
+        let config = self.config;
+        let foreign_model = config.actor.model.model_type == ModelType::Foreign;
+        [
+            ("env.train.", foreign_model || config.env.train.env_type == EnvType::Foreign),
+            ("env.eval.", foreign_model || config.env.eval.env_type == EnvType::Foreign),
+            ("actor.", foreign_model),
+            ("data.", foreign_model),
+            ("algorithm.", config.algorithm.loss_type == LossType::Foreign),
+        ]
+        .iter()
+        .any(|(block, foreign)| *foreign && path.starts_with(block))
     }
 
     /// An unset value or an empty block that nobody wrote is not worth a line.
@@ -91,6 +106,9 @@ impl Show<'_> {
         loop {
             if path.is_empty() {
                 return self.default.clone();
+            }
+            if path.ends_with("init_params.control_mode") && edit::get(self.written, path).is_none() {
+                return Origin::new("from actor.model.policy_setup", 0, 0);
             }
             if let Some(node) = edit::get(self.written, path) {
                 return node.origin.clone();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plaudit_compose::{CivilTime, Request, Sources};
+use plaudit_compose::{CivilTime, Composition, Request, Sources};
 
 use super::legacy::RENAMED_VARIABLES;
 use super::{Notice, recipes, reindent};
@@ -30,6 +30,24 @@ impl Disk {
     /// What the user should know about where values came from.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.borrow().clone()
+    }
+
+    /// Says what composition did that the user may not expect.
+    pub fn tell_about(&self, composition: &Composition, request: &Request) {
+        for warning in composition.warnings.iter().filter(|warning| warning.starts_with("the search path")) {
+            self.say_once(warning.clone());
+        }
+        if !recipes::is_inside(&request.config_dir) {
+            let names = composition.files.iter().filter_map(|file| file.strip_prefix(recipes::DIRECTORY));
+            let names: Vec<_> =
+                names.map(|name| name.trim_start_matches('/').trim_end_matches(".yaml")).collect();
+            if !names.is_empty() {
+                let list = names.join(", ");
+                self.say_once(format!(
+                    "not found beside the config, so taken from plaudit's own recipes: {list}"
+                ));
+            }
+        }
     }
 
     /// If the config lost its indentation, has it read with the indentation restored from now on.

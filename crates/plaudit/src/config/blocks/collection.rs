@@ -12,7 +12,7 @@ choice! {
         /// One `.npy` dictionary per episode, in a folder for successes and one for failures.
         Npy = "npy",
         /// Trajectories as RLinf's replay buffers keep them, to be loaded as demonstrations.
-        ReplayBuffer = "replay_buffer",
+        ReplayBuffer = "replay_buffer" | "pt",
         /// plaudit's own episode store.
         Store = "store",
         /// One pickle of frames per episode, in `success/` and `failure/`.
@@ -43,6 +43,10 @@ block! {
         target_success: Option<u64> = None,
         /// Stop keeping failures at this many. Not set: no limit.
         target_failure: Option<u64> = None,
+        /// Share of successes that is kept.
+        sample_rate_success: f64 = 1.0,
+        /// Share of failures that is kept.
+        sample_rate_fail: f64 = 1.0,
         /// Where `.npy` successes go. Not set: `positive/` in `save_dir`.
         positive_dir: Option<String> = None,
         /// Where `.npy` failures go. Not set: `negative/` in `save_dir`.

@@ -38,7 +38,7 @@ choice! {
         /// State vectors alone.
         State = "state" | "state_dict",
         /// Camera images (and a state vector).
-        Rgb = "rgb" | "rgb+state" | "state+rgb" | "image" | "sensor_data" | "rgbd",
+        Rgb = "rgb" | "rgb+state" | "state+rgb" | "rgb+segmentation" | "rgb+depth" | "rgb+depth+segmentation" | "image" | "sensor_data" | "rgbd",
     }
 }
 
@@ -95,7 +95,7 @@ block! {
         total_num_envs: Option<usize> = None,
         /// The task and its construction.
         init_params: InitParams = InitParams::default(),
-        /// Steps after which an episode is truncated. Not set: never.
+        /// Steps after which an episode is truncated. Not set: the environment's own limit.
         max_episode_steps: Option<u64> = None,
         /// Steps of each environment in one rollout.
         max_steps_per_rollout_epoch: u64 = 50,
@@ -216,6 +216,18 @@ block! {
     }
 }
 
+choice! {
+    /// What kind of file a video is.
+    VideoFormat {
+        /// Plays everywhere, also in a README.
+        Gif = "gif",
+        /// Animated PNG: every pixel exact.
+        Png = "png" | "apng",
+        /// The smallest; best for real cameras.
+        Mp4 = "mp4",
+    }
+}
+
 block! {
     /// Videos of episodes.
     VideoSettings as VideoSettingsWritten {
@@ -227,6 +239,10 @@ block! {
         extra_info_on_video: Vec<String> = Vec::new(),
         /// Where videos go. Not set: `video/` in the run directory.
         video_base_dir: Option<String> = None,
+        /// What kind of file.
+        format: VideoFormat = VideoFormat::Gif,
+        /// How many environments a video shows.
+        max_envs: usize = 16,
         /// Frames per second. Not set: the control rate.
         fps: Option<f64> = None,
     }

@@ -101,7 +101,8 @@ block! {
         worker_type: WorkerType = WorkerType::Local,
         /// When it is asked.
         reward_mode: RewardMode = RewardMode::PerStep,
-        /// Scores at or below this count as no success. Not set: the checkpoint's own threshold, else 0.5.
+        /// Image classifier: scores at or below this count as no success. Not set: the checkpoint's own threshold; a
+        /// checkpoint without one has its scores paid as they are. A judge's answers are not filtered.
         reward_threshold: Option<f64> = None,
         /// What a score becomes.
         reward_type: RewardType = RewardType::Continuous,

@@ -31,7 +31,7 @@ block! {
         val_check_interval: i64 = -1,
         /// Save every so many steps; a multiple of `val_check_interval` when both are set. -1: only at the end.
         save_interval: i64 = -1,
-        /// A checkpoint folder (`…/checkpoints/global_step_100`) to go on from.
+        /// A run to go on from: its directory, or a checkpoint folder in it.
         resume_dir: Option<String> = None,
         /// Weights to start from, without the rest of a run's state.
         ckpt_path: Option<String> = None,
