@@ -5,15 +5,17 @@ use std::path::PathBuf;
 use plaudit_compose::ComposeError;
 use plaudit_core::{Env, EnvSpec, Policy, Watch};
 use plaudit_env::{
-    CameraName, CameraSettings, ControlMode, EnvId, PickCubeExpert, PickCubeSettings, RandomPolicy,
-    RewardMode,
+    Bridge, CameraName, CameraSettings, ControlMode, EnvId, Make, PickCubeExpert, PickCubeSettings,
+    RandomPolicy, RewardMode,
 };
 use plaudit_view::video::{VideoRecorder, VideoSettings};
 use serde::de::DeserializeOwned;
 
 use crate::config::Loaded;
 use crate::config::blocks::actor::ModelType;
-use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, VideoFormat};
+use crate::config::blocks::env::{
+    EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
+};
 
 /// Which of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,9 +47,12 @@ impl Which {
 /// The environments a config describes, drawing the frames that somebody will look at.
 pub fn env(loaded: &Loaded, which: Which) -> Result<Box<dyn Env>, ComposeError> {
     let settings = which.settings(loaded);
+    let builder = Builder { loaded, which, settings };
     let mut env = match settings.env_type {
-        EnvType::Embedded | EnvType::Maniskill => Builder { loaded, which, settings }.embedded()?,
-        EnvType::Gymnasium | EnvType::Realworld | EnvType::Foreign => {
+        EnvType::Embedded => builder.embedded()?,
+        EnvType::Maniskill if builder.is_embedded() => builder.embedded()?,
+        EnvType::Maniskill | EnvType::Gymnasium => builder.in_python()?,
+        EnvType::Realworld | EnvType::Foreign => {
             let name = settings.foreign.as_deref().unwrap_or(settings.env_type.word());
             let message = format!("this version cannot run `{name}` environments");
             let hint = format!("set it to embedded; {}", known_ids());
@@ -84,6 +89,75 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
         self.loaded.problem(&format!("{}.{key}", self.which.key()), message.to_string(), hint)
+    }
+
+    /// Whether plaudit has this environment inside.
+    fn is_embedded(&self) -> bool {
+        self.settings.init_params.id.as_ref().is_none_or(|id| id.parse::<EnvId>().is_ok())
+    }
+
+    /// Any other environment: the user's own Python runs it.
+    fn in_python(&self) -> Result<Box<dyn Env>, ComposeError> {
+        let Some(id) = self.settings.init_params.id.clone() else {
+            return Err(self.problem("init_params.id", "no environment is named", known_ids()));
+        };
+        let mut arguments = self.loaded.keyword_arguments(&format!("{}.init_params", self.which.key()));
+        arguments.shift_remove("num_envs");
+        arguments.shift_remove("max_episode_steps");
+        let num_envs = self.settings.total_num_envs.unwrap_or(1);
+        let settings = match self.settings.env_type {
+            EnvType::Gymnasium => {
+                let mut settings = plaudit_env::BridgeSettings::gymnasium(&id, num_envs);
+                arguments.shift_remove("id");
+                settings.make =
+                    Make::Gymnasium { id, kwargs: arguments, vectorization: self.vectorization() };
+                settings
+            }
+            _ => {
+                let control = self.settings.init_params.control_mode.clone();
+                arguments.insert("control_mode".into(), control.into());
+                let mut settings = plaudit_env::BridgeSettings::maniskill(arguments, num_envs);
+                if let Make::Maniskill { show_hidden, .. } = &mut settings.make {
+                    *show_hidden = self.settings.show_goal;
+                }
+                settings
+            }
+        };
+        let hint = format!("it runs in {}; {}", self.settings.python, known_ids());
+        let env = Bridge::start(self.bridge(settings))
+            .map_err(|error| self.problem("init_params.id", error, hint))?;
+        Ok(Box::new(env))
+    }
+
+    fn vectorization(&self) -> plaudit_env::Vectorization {
+        match self.settings.bridge.vectorization {
+            Vectorization::Rows => plaudit_env::Vectorization::Rows,
+            Vectorization::Async => plaudit_env::Vectorization::Async,
+            Vectorization::Vector => plaudit_env::Vectorization::Vector,
+        }
+    }
+
+    fn bridge(&self, settings: plaudit_env::BridgeSettings) -> plaudit_env::BridgeSettings {
+        let (env, bridge) = (self.settings, self.settings.bridge.clone());
+        plaudit_env::BridgeSettings {
+            python: env.python.clone().into(),
+            import: bridge.import,
+            max_episode_steps: env.max_episode_steps.map(|steps| steps as usize),
+            ignore_terminations: env.ignore_terminations,
+            seeding: match bridge.seeding {
+                Seeding::EveryEpisode => plaudit_env::Seeding::EveryEpisode,
+                Seeding::FirstEpisode => plaudit_env::Seeding::FirstEpisode,
+            },
+            cameras: bridge.cameras,
+            state: bridge.state,
+            render: bridge.render,
+            success: bridge.success,
+            facts: bridge.facts,
+            instruction: bridge.instruction,
+            start_timeout_secs: bridge.start_timeout_secs,
+            step_timeout_secs: bridge.step_timeout_secs,
+            ..settings
+        }
     }
 
     fn embedded(&self) -> Result<Box<dyn Env>, ComposeError> {

@@ -212,3 +212,17 @@ fn hand_on<B: Setting>(tree: &mut Node, block: &str, into: &str) {
         }
     }
 }
+
+/// Undoes the handing on: what was put under `other` and `cameras` goes back to where it was written.
+pub(crate) fn take_back(arguments: &mut serde_json::Map<String, serde_json::Value>) {
+    for inner in arguments.values_mut() {
+        if let serde_json::Value::Object(inner) = inner {
+            take_back(inner);
+        }
+    }
+    for key in ["other", "cameras"] {
+        if let Some(serde_json::Value::Object(inner)) = arguments.shift_remove(key) {
+            arguments.extend(inner);
+        }
+    }
+}

@@ -146,6 +146,14 @@ impl Loaded {
         edit::is_set(&self.written, key)
     }
 
+    /// The keyword arguments of a simulator at a dotted key (`env.eval.init_params`), as the user wrote them.
+    pub fn keyword_arguments(&self, key: &str) -> serde_json::Map<String, serde_json::Value> {
+        let written = edit::get(&self.written, key).and_then(|node| serde_json::to_value(node).ok());
+        let mut written = written.and_then(|value| value.as_object().cloned()).unwrap_or_default();
+        foreign::take_back(&mut written);
+        written
+    }
+
     /// A problem with the value of a key that only shows when it is used; points at where it was written.
     pub fn problem(&self, key: &str, message: impl Into<String>, hint: impl Into<String>) -> ComposeError {
         check::problem(&self.written, key, message.into(), &hint.into()).with_texts(&self.texts)

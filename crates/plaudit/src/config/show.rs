@@ -5,7 +5,7 @@ use plaudit_compose::{Key, Map, Node, Origin, Value};
 use super::block::{BlockDoc, Kind, Setting};
 use super::blocks::actor::ModelType;
 use super::blocks::algorithm::LossType;
-use super::blocks::env::EnvType;
+use super::blocks::env::{EnvSettings, EnvType};
 use super::blocks::reward::{Arch, RewardModelType};
 use super::blocks::runner::TaskType;
 use super::{Config, edit};
@@ -18,6 +18,11 @@ pub(crate) fn as_tree(config: &Config, written: &Node) -> Node {
     let Kind::Block(doc) = Config::kind() else { return Node::empty_map(default) };
     let show = Show { config, written, default };
     show.block(&doc, &values, "")
+}
+
+fn runs_in_python(env: &EnvSettings) -> bool {
+    let embedded = env.init_params.id.as_deref().is_some_and(|id| id.parse::<plaudit_env::EnvId>().is_ok());
+    env.env_type == EnvType::Gymnasium || (env.env_type == EnvType::Maniskill && !embedded)
 }
 
 struct Show<'a> {
@@ -132,6 +137,7 @@ impl Show<'_> {
             "Robot" => [&self.config.env.train, &self.config.env.eval]
                 .iter()
                 .any(|env| env.env_type == EnvType::Realworld),
+            "Python" => [&self.config.env.train, &self.config.env.eval].iter().any(|env| runs_in_python(env)),
             "Policies" => matches!(model, ModelType::Mlp | ModelType::Cnn),
             "Scripted" => model == ModelType::Scripted,
             "Policies on images" => model == ModelType::Cnn,

@@ -131,8 +131,10 @@ block! {
         video_cfg: VideoSettings = VideoSettings::default(),
         /// Keep episodes.
         data_collection: Collection = Collection::default(),
-        /// Python interpreter for simulators that run in Python.
+        /// Python: the interpreter that runs it, such as that of a virtual environment.
         python: String = "python3".into(),
+        /// Python: what to make of an environment that runs there.
+        bridge: BridgeSettings = BridgeSettings::default(),
         /// Robot: the camera a policy sees as its main view.
         main_image_key: Option<String> = None,
         /// Robot: drive the robot with a SpaceMouse.
@@ -149,6 +151,56 @@ block! {
         keyboard_reward_wrapper: Option<KeyboardLabels> = None,
         /// Robot: the robot and its task.
         override_cfg: RobotSettings = RobotSettings::default(),
+    }
+}
+
+choice! {
+    /// Which episodes of an environment in Python get a seed.
+    Seeding {
+        /// Every one: seed, row and number determine an episode.
+        EveryEpisode = "every_episode",
+        /// The first of each row; later ones are the environment's own affair. For large batches on a GPU.
+        FirstEpisode = "first_episode",
+    }
+}
+
+choice! {
+    /// How environments in Python become a batch.
+    Vectorization {
+        /// One after the other in one process.
+        Rows = "rows",
+        /// Each in a process of its own: for simulators that take milliseconds.
+        Async = "async",
+        /// The environment's own vector form.
+        Vector = "vector",
+    }
+}
+
+block! {
+    /// What to make of an environment that runs in Python.
+    BridgeSettings as BridgeSettingsWritten {
+        /// Modules to import first, so that they register environments: names, or paths that end in `.py`.
+        import: Vec<String> = Vec::new(),
+        /// Which episodes get a seed.
+        seeding: Seeding = Seeding::EveryEpisode,
+        /// How environments become a batch.
+        vectorization: Vectorization = Vectorization::Rows,
+        /// Observations that are cameras, by name. Not set: all that look like pictures.
+        cameras: Option<Vec<String>> = None,
+        /// Observations that make the state, by name and in this order. Not set: all that are no cameras.
+        state: Option<Vec<String>> = None,
+        /// Show `render()` as one more camera, under this name.
+        render: Option<String> = None,
+        /// Where `info` tells success, such as `goal.reached`. Not set: `success` or `is_success`.
+        success: Option<String> = None,
+        /// Other numbers of `info` to report.
+        facts: Vec<String> = Vec::new(),
+        /// The task in words.
+        instruction: Option<String> = None,
+        /// Seconds that starting may take.
+        start_timeout_secs: f64 = 300.0,
+        /// Seconds that one step of the batch may take.
+        step_timeout_secs: f64 = 60.0,
     }
 }
 
