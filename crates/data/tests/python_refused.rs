@@ -19,7 +19,7 @@ fn refuse(bytes: impl Into<Vec<u8>>, words: &str) -> ReadError {
     let start = Instant::now();
     let error = Reader::new().read_bytes(bytes).map(|value| value.kind()).unwrap_err();
     // Milliseconds in a release build; tests are built without much care for speed, and machines are busy.
-    assert!(start.elapsed() < Duration::from_secs(5), "{error}: took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(2), "{error}: took {:?}", start.elapsed());
     assert!(error.to_string().contains(words), "{error}\nwithout: {words}");
     error
 }
@@ -229,13 +229,13 @@ fn repetition_does_not_unfold() {
     encodes.extend([text("latin1"), b"q\x02000".to_vec()].concat());
     encodes.extend(b"h\0h\x01h\x02\x86R0".repeat(10_000));
     encodes.push(b'.');
-    refuse(encodes, "bytes unfolded from this file");
+    refuse(encodes, "bytes of text; the same long text is used over and over");
 
     // The same long text as the key of every entry.
     let mut keys = [text(&"x".repeat(1 << 20)), b"q\x000}(".to_vec()].concat();
     keys.extend(b"h\0N".repeat(10_000));
     keys.extend(b"u.");
-    refuse(keys, "bytes unfolded from this file");
+    refuse(keys, "bytes of text; the same long text is used over and over");
 
     // The same torch stream read again and again.
     let junk = [b"]0".repeat(50_000), b"N0".to_vec()].concat();
@@ -336,7 +336,7 @@ fn old_torch_streams_are_checked() {
         "the same key again",
     );
     refuse(legacy_stream(&[("0", "ByteStorage", 4)], &[(4, b"abcd")]), "a bare torch storage cannot be read");
-    refuse(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.".to_vec(), "are promised here");
+    refuse(b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80".to_vec(), "are promised here");
 
     // A stream in a stream in a pickle.
     let inner = legacy_stream(&[("0", "ByteStorage", 4)], &[(4, b"abcd")]);

@@ -36,6 +36,8 @@ pub(crate) struct Meter {
     objects_left: u64,
     copies: u64,
     copies_left: u64,
+    texts: u64,
+    texts_left: u64,
     pub(crate) visits: u64,
 }
 
@@ -45,6 +47,8 @@ impl Meter {
         // An honest file runs each of its opcodes once; a stream hidden in a string may be run again.
         let steps = 4096 + len.saturating_mul(4);
         let copies = limits.copy_bytes.saturating_add(limits.copy_ratio.saturating_mul(len));
+        // Honest files encode a text once, and seldom use long ones as keys.
+        let texts = (8 << 20) + len.saturating_mul(16);
         // Object numbers are 32 bits wide.
         let objects_left = limits.objects.min(u64::from(u32::MAX) - 1);
         Self {
@@ -54,6 +58,8 @@ impl Meter {
             objects_left,
             copies,
             copies_left: copies,
+            texts,
+            texts_left: texts,
             visits: limits.repeats.saturating_mul(len).max(1_000_000),
         }
     }
@@ -96,6 +102,21 @@ impl Meter {
                 let hint = "the file would unfold to far more than its size: save the arrays whole \
                             (`.contiguous()`, `np.ascontiguousarray`) or raise the limits";
                 return Err(too_many(at, "bytes unfolded from this file", self.copies, hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of text that are about to be hashed as a key or turned into bytes. Short ones are free.
+    pub(crate) fn text(&mut self, at: usize, bytes: usize) -> Result<()> {
+        if bytes <= 64 {
+            return Ok(());
+        }
+        match self.texts_left.checked_sub(bytes as u64) {
+            Some(left) => self.texts_left = left,
+            None => {
+                let hint = "the same long text is used over and over: the file is hostile or damaged";
+                return Err(too_many(at, "bytes of text", self.texts, hint));
             }
         }
         Ok(())

@@ -12,8 +12,7 @@ use super::torch_zip::part;
 use super::value::PyValue;
 
 /// The magic number 0x1950a86a20f9469cfc6c as the first pickle of the stream has it.
-const START: [u8; 15] =
-    [0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
+const START: [u8; 15] = [0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
 const VERSION: i64 = 1001;
 
 /// Whether this is such a stream. The magic number alone is a pickle of a number.

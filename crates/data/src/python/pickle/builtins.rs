@@ -124,7 +124,7 @@ impl Machine<'_> {
             return Ok(Node::Bytes(bytes.clone()));
         }
         let Some(text) = self.heap.str(text) else { return Err(self.bad("a str", self.heap.kind(text))) };
-        self.meter.copy(self.at, text.len())?;
+        self.meter.text(self.at, text.len())?;
         let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
         match bytes {
             Some(bytes) => Ok(Node::Bytes(bytes.into())),

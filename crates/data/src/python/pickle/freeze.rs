@@ -205,7 +205,7 @@ impl Freezer<'_> {
         let Some(weight) = known else {
             return Err(ReadError::malformed(at, "a key that Python can hash", key.value.kind()));
         };
-        self.meter.copy(at, weight)?;
+        self.meter.text(at, weight)?;
         Key::of(&key.value)
             .ok_or_else(|| ReadError::malformed(at, "a key that Python can hash", key.value.kind()))
     }
