@@ -65,9 +65,9 @@ pub fn env(loaded: &Loaded, which: Which) -> Result<Box<dyn Env>, ComposeError> 
 
 /// Which frames somebody will look at.
 fn watch(settings: &EnvSettings) -> Watch {
-    let video = settings.video_cfg.save_video;
+    let kept = settings.video_cfg.save_video || settings.data_collection.enabled;
     match settings.reward_render_mode {
-        _ if video || settings.init_params.obs_mode == ObsMode::Rgb => Watch::Everything,
+        _ if kept || settings.init_params.obs_mode == ObsMode::Rgb => Watch::Everything,
         Some(RewardRender::Always) => Watch::Everything,
         Some(RewardRender::Terminal) => Watch::Ends,
         Some(RewardRender::Never) | None => Watch::Nothing,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{completions, config, eval};
+use crate::commands::{collect, completions, config, eval};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ pub enum Command {
     /// Show, list and document configurations
     #[command(subcommand)]
     Config(config::Command),
+    /// Let a policy play and keep its episodes
+    Collect(collect::Command),
     /// Let a policy act and judge it by the environment's truth
     Eval(eval::Command),
     /// Print completions for a shell

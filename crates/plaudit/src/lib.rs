@@ -9,6 +9,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod failure;
+pub mod keeper;
 pub mod load;
 pub mod run;
 pub mod say;

@@ -12,6 +12,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Config(command) => command.run(cli.volume),
+        Command::Collect(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
         Command::Completions(command) => command.run(),
     };

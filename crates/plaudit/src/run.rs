@@ -160,6 +160,11 @@ impl Run {
         Ok(result)
     }
 
+    /// Where episodes go.
+    pub fn data_directory(&self) -> PathBuf {
+        self.directory.data()
+    }
+
     /// Where videos go.
     pub fn video_directory(&self) -> PathBuf {
         self.directory.video()

@@ -31,6 +31,14 @@ impl Collector {
         Self { rows, keep, batch_steps: 0 }
     }
 
+    /// Starts every row anew after a reset of all environments. Unfinished episodes are dropped; numbers go on.
+    pub fn restart(&mut self, reset: &Obs) {
+        for (row, episode) in self.rows.iter_mut().enumerate() {
+            let number = if episode.is_empty() { episode.number } else { episode.number + 1 };
+            *episode = begin(row, number, reset.row(row), reset);
+        }
+    }
+
     /// Takes note of a step and returns the episodes it finished that are worth keeping.
     pub fn step(&mut self, actions: &[f32], step: &Step) -> Vec<Episode> {
         self.batch_steps += 1;
@@ -148,6 +156,17 @@ mod tests {
         let done = collector.step(&[0.5, 0.6], &step([60.0, 13.0], ends, [false; 2], vec![(0, one(51.0))]));
         assert_eq!(done[0].states, [[50.0], [51.0]], "the next episode starts from its own reset");
         assert_eq!((done[0].number, done[0].success), (1, false));
+    }
+
+    #[test]
+    fn a_restart_drops_what_is_unfinished_and_numbers_go_on() {
+        let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
+        collector.step(&[0.0; 2], &step([2.0, 11.0], [End::No; 2], [false; 2], vec![]));
+        collector.restart(&obs([5.0, 6.0]));
+        let last = vec![(0, one(7.0)), (1, one(8.0))];
+        let done = collector.step(&[0.0; 2], &step([1.0, 10.0], [End::Truncated; 2], [false; 2], last));
+        assert_eq!(done[0].states, [[5.0], [7.0]]);
+        assert_eq!(done.iter().map(|e| (e.number, e.batch_step)).collect::<Vec<_>>(), [(1, 2), (1, 2)]);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 
 pub mod as_python;
 mod collector;
+mod writer;
 
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
 
 pub use collector::{Collector, Keep};
+pub use writer::{Counts, EpisodeWriter, Found, Layout, Targets, WriterError};
 
 /// One environment's way from a reset to an end, of N actions.
 ///

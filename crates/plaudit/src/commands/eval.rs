@@ -12,6 +12,7 @@ use crate::build::{self, Which};
 use crate::cli::{ConfigArgs, Volume};
 use crate::config::{self, Loaded, Notice};
 use crate::failure::Failure;
+use crate::keeper::Keeper;
 use crate::load::Asked;
 use crate::run::{Run, interrupted};
 use crate::say;
@@ -47,9 +48,21 @@ impl Command {
         let mut run = Run::start(&loaded, "eval", "rollouts", rollouts(&loaded), volume)?;
         let tally: Tally = run.restore()?.unwrap_or_default();
         let video = build::video(&loaded, Which::Eval, env.spec(), run.video_directory())?;
-        let mut stage = Stage { env: env.as_mut(), policy: policy.as_mut(), film: Film { video } };
+        let keeper = match loaded.config.env.eval.data_collection.enabled {
+            true => Some(Keeper::start(&loaded, Which::Eval, run.data_directory())?),
+            false => None,
+        };
+        if let Some(text) = keeper.as_ref().and_then(Keeper::found) {
+            run.emit(Event::Notice { level: Level::Info, text });
+        }
+        let mut stage = Stage { env: env.as_mut(), policy: policy.as_mut(), film: Film { video }, keeper };
         let outcome = evaluate(&mut run, &loaded, &mut stage, tally);
         stage.film.finish(&mut run);
+        if let Some(keeper) = stage.keeper {
+            let text = format!("{} episodes in {}", keeper.kept().all(), keeper.directory().display());
+            keeper.finish()?;
+            run.emit(Event::Notice { level: Level::Info, text });
+        }
         let tally = run.finish(outcome, &self.config.command("eval"))?;
         if self.json {
             return say::out(&format!("{}\n", serde_json::Value::Object(tally.result())));
@@ -60,11 +73,9 @@ impl Command {
 
 /// Keys that were written and that an evaluation does not look at.
 fn without_effect(loaded: &Loaded) -> Vec<Notice> {
-    let settings = &loaded.config.env.eval;
     let ignored = [
         ("runner.ckpt_path", loaded.is_written("runner.ckpt_path")),
         ("reward.use_reward_model", loaded.config.reward.use_reward_model),
-        ("env.eval.data_collection", settings.data_collection.enabled),
     ];
     let keys: Vec<_> = ignored.into_iter().filter(|(_, written)| *written).map(|(key, _)| key).collect();
     match keys.is_empty() {
@@ -124,11 +135,12 @@ impl Tally {
     }
 }
 
-/// Who plays, and who films it.
+/// Who plays, who films it, and who keeps it.
 struct Stage<'a> {
     env: &'a mut dyn Env,
     policy: &'a mut dyn Policy,
     film: Film,
+    keeper: Option<Keeper>,
 }
 
 /// Videos of the evaluation. A video that cannot be written ends the filming, not the evaluation.
@@ -203,9 +215,15 @@ fn play_once(
     let mut open = vec![true; stage.env.spec().num_envs];
     let mut rollout = Rollout::start(stage.env, stage.policy, seed, 0).map_err(|error| failed(&error))?;
     stage.film.try_to(run, |video| video.start(rollout.obs()));
+    if let Some(keeper) = &mut stage.keeper {
+        keeper.reset(rollout.obs());
+    }
     while open.iter().any(|&open| open) {
         let taken = rollout.advance().map_err(|error| failed(&error))?;
         stage.film.try_to(run, |video| video.step(Seen::from(&taken.step)));
+        if let Some(keeper) = &mut stage.keeper {
+            keeper.step(&taken, u64::MAX)?;
+        }
         for episode in rollout.take_finished() {
             if std::mem::replace(&mut open[episode.row], false) {
                 hear(&episode);

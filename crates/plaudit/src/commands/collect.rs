@@ -1,0 +1,133 @@
+//! `plaudit collect`: a policy plays, and its episodes are kept.
+
+use std::time::Instant;
+
+use clap::Args;
+use plaudit_core::{Emit, EndReason, Env, Event, Level, Policy, Seed, Watch};
+use plaudit_data::episode::Counts;
+use plaudit_rl::Rollout;
+
+use crate::build::{self, Which};
+use crate::cli::{ConfigArgs, Volume};
+use crate::config::blocks::env::RewardRender;
+use crate::config::{self, Loaded};
+use crate::failure::Failure;
+use crate::keeper::Keeper;
+use crate::load::Asked;
+use crate::run::{Run, interrupted};
+use crate::say;
+
+/// Let a policy play and keep its episodes
+///
+/// Episodes go to `data_collection.save_dir`, or to `data/` in the run directory, in `export_format`. Each is a file
+/// that is complete or absent; a folder that holds episodes already gets more.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit collect pickcube_scripted --episodes 200 actor.model.noise=0.25
+  plaudit collect pickcube_scripted env.eval.data_collection.export_format=npy
+  plaudit collect pickcube_scripted env.eval.data_collection.target_success=100 env.eval.data_collection.target_failure=100")]
+pub struct Command {
+    /// Which config.
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Stop after this many episodes. Not given: when `target_success` and `target_failure` are met, or else after
+    /// one episode per environment and `rollout_epoch`
+    #[arg(long, value_name = "N")]
+    episodes: Option<u64>,
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+        let asked = Asked::from_args(&self.config)?;
+        let loaded = config::load(&asked.disk, &asked.request)?;
+        say::notices(&loaded.notices, volume);
+        let which = which(&loaded);
+        let mut env = build::env(&loaded, which)?;
+        let mut policy = build::policy(&loaded, which, env.spec())?;
+        // Pictures are what reward models learn from: they are drawn unless the config says never.
+        if which.settings(&loaded).reward_render_mode != Some(RewardRender::Never) {
+            env.watch(Watch::Everything);
+        }
+        let wanted = wanted(&self, &loaded, which);
+        let mut run = Run::start(&loaded, "collect", "episodes", wanted, volume)?;
+        let keeper = Keeper::start(&loaded, which, run.data_directory())?;
+        if let Some(text) = keeper.found() {
+            run.emit(Event::Notice { level: Level::Info, text });
+        }
+        let seed = Seed::new(which.settings(&loaded).seed).purpose("collect");
+        let outcome = collect(&mut run, env.as_mut(), policy.as_mut(), keeper, seed, wanted);
+        run.finish(outcome, &self.config.command("collect")).map(drop)
+    }
+}
+
+/// The environments that collect: those with `data_collection.enabled`, else those that are written.
+fn which(loaded: &Loaded) -> Which {
+    let config = &loaded.config.env;
+    match (config.train.data_collection.enabled, config.eval.data_collection.enabled) {
+        (true, _) => Which::Train,
+        (false, true) => Which::Eval,
+        (false, false) if loaded.is_written("env.train") => Which::Train,
+        (false, false) => Which::Eval,
+    }
+}
+
+/// How many episodes to keep at the most.
+fn wanted(command: &Command, loaded: &Loaded, which: Which) -> u64 {
+    let settings = which.settings(loaded);
+    let collection = &settings.data_collection;
+    let targets =
+        collection.target_success.zip(collection.target_failure).map(|(success, failure)| success + failure);
+    let once = settings.total_num_envs.unwrap_or(1) as u64 * settings.rollout_epoch;
+    command.episodes.or(targets).unwrap_or(once)
+}
+
+fn collect(
+    run: &mut Run,
+    env: &mut dyn Env,
+    policy: &mut dyn Policy,
+    mut keeper: Keeper,
+    seed: Seed,
+    wanted: u64,
+) -> Result<(Counts, EndReason), Failure> {
+    let (began, num_envs) = (Instant::now(), env.spec().num_envs);
+    // A later collection into the same folder must not play the same episodes again.
+    let seed = seed.index(keeper.already_there());
+    let mut rollout = Rollout::start(env, policy, seed, 0).map_err(|error| Failure::work(error, None))?;
+    keeper.reset(rollout.obs());
+    let (mut steps, mut played) = (0u64, Counts::default());
+    while keeper.kept().all() < wanted && !keeper.is_done() && !interrupted() {
+        let taken = rollout.advance().map_err(|error| Failure::work(error, None))?;
+        keeper.step(&taken, wanted)?;
+        steps += num_envs as u64;
+        for episode in rollout.take_finished() {
+            let count = if episode.success_once { &mut played.successes } else { &mut played.failures };
+            *count += 1;
+        }
+        let kept = keeper.kept();
+        run.emit(Event::Progress { step: kept.all() });
+        if steps % (50 * num_envs as u64) == 0 {
+            run.emit(metrics(&keeper, played, steps as f64 / began.elapsed().as_secs_f64()));
+        }
+    }
+    run.emit(metrics(&keeper, played, steps as f64 / began.elapsed().as_secs_f64()));
+    let stopped = keeper.kept().all() < wanted && !keeper.is_done();
+    let text = format!("{} episodes in {}", keeper.kept().all(), keeper.directory().display());
+    let counts = keeper.finish()?;
+    run.emit(Event::Notice { level: Level::Info, text });
+    Ok((counts, if stopped { EndReason::Interrupted } else { EndReason::Done }))
+}
+
+fn metrics(keeper: &Keeper, played: Counts, steps_per_second: f64) -> Event {
+    let kept = keeper.kept();
+    let values = [
+        ("env/success_once", played.successes as f64 / played.all().max(1) as f64),
+        ("collect/episodes", kept.all() as f64),
+        ("collect/successes", kept.successes as f64),
+        ("collect/failures", kept.failures as f64),
+        ("time/env_steps_per_second", steps_per_second),
+        ("time/waited_for_disk_secs", keeper.waited_secs()),
+    ];
+    let values = values.map(|(name, value)| (name.to_string(), value)).into();
+    Event::Metrics { step: kept.all(), values }
+}
