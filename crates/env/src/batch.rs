@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use plaudit_core::{End, Env, EnvError, EnvSpec, Facts, Frames, Obs, ObsError, Rng, Seed, Step, Watch};
 use rayon::prelude::*;
+use thiserror::Error;
 
 /// Most named truths a task may tell.
-pub(crate) const MAX_FACTS: usize = 4;
+pub(crate) const MAX_FACTS: usize = 5;
 
 /// One environment, without clock and seed.
 pub(crate) trait Task: Send + Sync {
@@ -40,6 +41,11 @@ pub(crate) struct Moment {
     pub(crate) terminated: bool,
     pub(crate) success: bool,
     pub(crate) facts: [f32; MAX_FACTS],
+}
+
+/// Truths as a moment has them.
+pub(crate) fn facts<const N: usize>(truths: [f64; N]) -> [f32; MAX_FACTS] {
+    std::array::from_fn(|at| truths.get(at).map_or(0.0, |truth| *truth as f32))
 }
 
 /// A task with its clock and its place in the tree of seeds.
@@ -77,15 +83,44 @@ impl<T: Task> Row<T> {
         };
         (moment, end)
     }
+
+    fn diverged(&self, row: usize) -> EnvError {
+        EnvError::Backend(Box::new(Diverged { row, episode: self.episode, step: self.steps }))
+    }
+}
+
+/// How the rows of a batch are numbered and when they end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plan {
+    /// The number of the first row.
+    pub(crate) first_row: u64,
+    /// Rows that start from the same state, at least 1.
+    pub(crate) group_size: u64,
+    /// Steps that make an episode.
+    pub(crate) limit: usize,
+    pub(crate) ignore_terminations: bool,
+}
+
+/// A row whose numbers are no longer finite: its physics blew up.
+///
+/// [`Env::step`] gives it as [`EnvError::Backend`]. Nothing of the batch can be used until the next
+/// [`Env::reset`], which builds every row anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("environment {row} diverged at step {step} of its episode {episode}; reset to go on")]
+pub struct Diverged {
+    /// The row of the batch.
+    pub row: usize,
+    /// Episodes the row had finished before.
+    pub episode: u64,
+    /// The step, counted from 1.
+    pub step: usize,
 }
 
 /// Many rows of one task.
 pub(crate) struct Batch<T> {
     spec: EnvSpec,
     rows: Vec<Row<T>>,
-    first_row: u64,
-    limit: usize,
-    ignore_terminations: bool,
+    plan: Plan,
     watch: Watch,
     started: bool,
 }
@@ -99,25 +134,43 @@ struct Outcome {
 }
 
 impl<T: Task> Batch<T> {
-    /// Rows of `task`, numbered from `first_row`. `limit` steps make an episode.
-    pub(crate) fn new(
-        spec: EnvSpec,
-        first_row: u64,
-        limit: usize,
-        ignore_terminations: bool,
-        mut task: impl FnMut() -> T,
-    ) -> Self {
+    /// Rows of what `task` makes.
+    pub(crate) fn new(spec: EnvSpec, plan: Plan, mut task: impl FnMut() -> T) -> Self {
         let rows = (0..spec.num_envs).map(|_| Row::at(task())).collect();
-        Self { spec, rows, first_row, limit, ignore_terminations, watch: Watch::Nothing, started: false }
+        Self { spec, rows, plan, watch: Watch::Nothing, started: false }
     }
 
-    fn advance(&mut self, actions: &[f32]) -> Result<Vec<Outcome>, ObsError> {
-        let (spec, limit, ignore, watch) = (&self.spec, self.limit, self.ignore_terminations, self.watch);
-        let one = |(row, action): (&mut Row<T>, &[f32])| {
-            let (moment, end) = row.step(action, limit, ignore);
+    /// One step of every row. An error leaves rows behind that only a reset brings together again.
+    fn advance(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+        let mut outcomes = self.outcomes(actions)?;
+        let obs = look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)?;
+        if let Some(at) = obs.state.iter().position(|value| !value.is_finite()) {
+            let row = at / self.spec.state_width;
+            return Err(self.rows[row].diverged(row));
+        }
+        let last =
+            outcomes.iter_mut().enumerate().filter_map(|(at, o)| Some((at, *o.last.take()?))).collect();
+        Ok(Step {
+            obs,
+            reward: outcomes.iter().map(|o| o.moment.reward as f32).collect(),
+            end: outcomes.iter().map(|o| o.end).collect(),
+            success: outcomes.iter().map(|o| o.moment.success).collect(),
+            last,
+            facts: fact_columns::<T>(&outcomes),
+        })
+    }
+
+    fn outcomes(&mut self, actions: &[f32]) -> Result<Vec<Outcome>, EnvError> {
+        let (spec, plan, watch) = (&self.spec, self.plan, self.watch);
+        let one = |(at, (row, action)): (usize, (&mut Row<T>, &[f32]))| {
+            let (moment, end) = row.step(action, plan.limit, plan.ignore_terminations);
             let mut last = None;
             if end.is_end() {
-                last = Some(Box::new(look(spec, std::slice::from_ref(row), watch != Watch::Nothing)?));
+                let seen = look(spec, std::slice::from_ref(row), watch != Watch::Nothing).map_err(broken)?;
+                if !seen.state.iter().all(|value| value.is_finite()) {
+                    return Err(row.diverged(at));
+                }
+                last = Some(Box::new(seen));
                 row.episode += 1;
                 row.begin_episode();
             }
@@ -125,10 +178,10 @@ impl<T: Task> Batch<T> {
         };
         let width = spec.actions.width();
         if self.rows.len() <= T::ROWS_PER_THREAD {
-            return self.rows.iter_mut().zip(actions.chunks_exact(width)).map(one).collect();
+            return self.rows.iter_mut().zip(actions.chunks_exact(width)).enumerate().map(one).collect();
         }
         let rows = self.rows.par_iter_mut().zip(actions.par_chunks_exact(width));
-        rows.with_min_len(T::ROWS_PER_THREAD).map(one).collect()
+        rows.enumerate().with_min_len(T::ROWS_PER_THREAD).map(one).collect()
     }
 }
 
@@ -138,8 +191,10 @@ impl<T: Task> Env for Batch<T> {
     }
 
     fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError> {
-        let (seed, first) = (seed.purpose("episodes"), self.first_row);
-        let start = |(at, row): (usize, &mut Row<T>)| row.start(seed.index(first + at as u64));
+        let (seed, plan) = (seed.purpose("episodes"), self.plan);
+        let start = |(at, row): (usize, &mut Row<T>)| {
+            row.start(seed.index((plan.first_row + at as u64) / plan.group_size));
+        };
         if self.rows.len() <= T::ROWS_PER_THREAD {
             self.rows.iter_mut().enumerate().for_each(start);
         } else {
@@ -154,18 +209,9 @@ impl<T: Task> Env for Batch<T> {
         if !self.started {
             return Err(EnvError::NotReset);
         }
-        let mut outcomes = self.advance(actions).map_err(broken)?;
-        let obs = look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)?;
-        let last =
-            outcomes.iter_mut().enumerate().filter_map(|(at, o)| Some((at, *o.last.take()?))).collect();
-        Ok(Step {
-            obs,
-            reward: outcomes.iter().map(|o| o.moment.reward as f32).collect(),
-            end: outcomes.iter().map(|o| o.end).collect(),
-            success: outcomes.iter().map(|o| o.moment.success).collect(),
-            last,
-            facts: facts::<T>(&outcomes),
-        })
+        let step = self.advance(actions);
+        self.started = step.is_ok();
+        step
     }
 
     fn watch(&mut self, watch: Watch) {
@@ -173,7 +219,7 @@ impl<T: Task> Env for Batch<T> {
     }
 }
 
-fn facts<T: Task>(outcomes: &[Outcome]) -> Facts {
+fn fact_columns<T: Task>(outcomes: &[Outcome]) -> Facts {
     let column = |at: usize| outcomes.iter().map(|o| o.moment.facts[at]).collect();
     T::FACTS.iter().enumerate().map(|(at, name)| ((*name).into(), column(at))).collect()
 }
@@ -226,8 +272,7 @@ mod tests {
 
         fn step(&mut self, action: &[f32], last: bool) -> Moment {
             self.0 += f64::from(action[0]);
-            let facts = [self.0 as f32, 0.0, 0.0, 0.0];
-            Moment { reward: self.0, terminated: self.0 >= 10.0, success: last, facts }
+            Moment { reward: self.0, terminated: self.0 >= 10.0, success: last, facts: facts([self.0]) }
         }
 
         fn observe(&self, state: &mut [f32]) {
@@ -249,7 +294,8 @@ mod tests {
             max_episode_steps: Some(4),
             control_hz: 1.0,
         };
-        Batch::new(spec, 0, 4, ignore_terminations, || Counter(0.0))
+        let plan = Plan { first_row: 0, group_size: 1, limit: 4, ignore_terminations };
+        Batch::new(spec, plan, || Counter(0.0))
     }
 
     #[test]
@@ -299,5 +345,39 @@ mod tests {
         assert_eq!(drawn(Watch::Nothing), (0, 0, 0));
         assert_eq!(drawn(Watch::Ends), (0, 0, 1));
         assert_eq!(drawn(Watch::Everything), (1, 1, 1));
+    }
+    #[test]
+    fn rows_of_a_group_start_alike_and_go_their_own_ways() {
+        let mut env = counters(6, false);
+        (env.plan.first_row, env.plan.group_size) = (1, 3);
+        let starts = env.reset(Seed::new(1)).unwrap().state;
+        // Rows 1 to 6 of the whole: groups are 0 to 2, 3 to 5, 6 to 8.
+        let same: Vec<_> = starts.windows(2).map(|pair| pair[0] == pair[1]).collect();
+        assert_eq!(same, [true, false, true, true, false]);
+        env.step(&[20.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
+        let second: Vec<_> = (0..3).map(|_| env.step(&[0.0, 20.0, 0.0, 0.0, 0.0, 0.0]).unwrap()).collect();
+        assert_eq!(second[0].obs.state[0], second[0].obs.state[1], "the second episodes are alike too");
+        assert_ne!(second[0].obs.state[0], starts[0]);
+    }
+
+    #[test]
+    fn a_row_that_diverges_is_named_and_a_reset_brings_it_back() {
+        for (steps_before, ends) in [(1, false), (3, true)] {
+            let mut env = counters(3, false);
+            let first = env.reset(Seed::new(1)).unwrap();
+            for _ in 0..steps_before {
+                env.step(&[0.0; 3]).unwrap();
+            }
+            env.rows[1].task.0 = f64::NAN;
+            let error = env.step(&[0.0; 3]).unwrap_err();
+            let EnvError::Backend(cause) = &error else { panic!("{error}") };
+            let expected = Diverged { row: 1, episode: 0, step: steps_before + 1 };
+            assert_eq!(cause.downcast_ref::<Diverged>(), Some(&expected), "at the end of an episode: {ends}");
+            assert!(matches!(env.step(&[0.0; 3]), Err(EnvError::NotReset)));
+            assert_eq!(env.reset(Seed::new(1)).unwrap(), first);
+            assert!(env.step(&[0.0; 3]).is_ok());
+        }
+        let told = Diverged { row: 1, episode: 0, step: 2 }.to_string();
+        assert_eq!(told, "environment 1 diverged at step 2 of its episode 0; reset to go on");
     }
 }

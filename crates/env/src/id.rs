@@ -25,11 +25,13 @@ pub enum EnvId {
     PickCubeV1,
     /// The same, with a second camera that sees the scene from the side.
     PickCube3ViewV1,
+    /// Grasp a peg and push it into a hole 3 mm wider on each side. Success: its head is half way through.
+    PegInsertionSideV1,
 }
 
 impl EnvId {
     /// All there are, in the order to show them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::CartPoleV0,
         Self::CartPoleV1,
         Self::PendulumV1,
@@ -37,6 +39,7 @@ impl EnvId {
         Self::MountainCarContinuousV0,
         Self::PickCubeV1,
         Self::PickCube3ViewV1,
+        Self::PegInsertionSideV1,
     ];
 
     /// The id as users write it.
@@ -49,6 +52,7 @@ impl EnvId {
             Self::MountainCarContinuousV0 => "MountainCarContinuous-v0",
             Self::PickCubeV1 => "PickCube-v1",
             Self::PickCube3ViewV1 => "PickCube3View-v1",
+            Self::PegInsertionSideV1 => "PegInsertionSide-v1",
         }
     }
 
@@ -59,6 +63,7 @@ impl EnvId {
             Self::CartPoleV1 | Self::AcrobotV1 => 500,
             Self::MountainCarContinuousV0 => 999,
             Self::PickCubeV1 | Self::PickCube3ViewV1 => 50,
+            Self::PegInsertionSideV1 => 100,
         }
     }
 }

@@ -9,11 +9,14 @@
 //!   learners.
 //! * [PickCube](EnvId::PickCubeV1), the task of ManiSkill on a simulator of our own: a Panda arm as a Rapier
 //!   multibody, cameras drawn by a software rasteriser, and an [expert](PickCubeExpert) that solves it.
+//! * [PegInsertionSide](EnvId::PegInsertionSideV1), of the same family: a peg, a box, and 3 mm to spare on each
+//!   side of the hole; again with an [expert](PegInsertionExpert).
 //! * [Anything in Python](Bridge): what Gymnasium can make, and ManiSkill, in a process of its own.
 //!
 //! An episode is fully determined by the seed, the number of its row and the number of episodes that row has
 //! finished. Threads do not matter, and neither does how rows are split over batches: a batch of 4 rows
-//! that begins at [`first_row`](EnvSettings::first_row) 4 is the second half of a batch of 8.
+//! that begins at [`first_row`](EnvSettings::first_row) 4 is the second half of a batch of 8. Rows of a
+//! [group](EnvSettings::group_size) share their starts.
 //!
 //! ```
 //! use plaudit_core::{Policy, Seed};
@@ -43,15 +46,18 @@ mod id;
 mod make;
 mod memory;
 mod panda;
+mod peg_insertion;
 mod pick_cube;
 mod random_policy;
 mod render;
 mod settings;
 
+pub use batch::Diverged;
 pub use bridge::{Arguments, Bridge, BridgeError, BridgeSettings, During, Make, Seeding, Vectorization};
 pub use id::EnvId;
 pub use make::make;
 pub use panda::{CameraName, CameraSettings, ControlMode, ObsMode, RewardMode};
+pub use peg_insertion::{PegInsertionExpert, PegInsertionSettings};
 pub use pick_cube::{PickCubeExpert, PickCubeSettings};
 pub use random_policy::RandomPolicy;
 pub use settings::{EnvSettings, SettingsError};

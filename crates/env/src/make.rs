@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, Watch};
 
-use crate::batch::{Batch, Task};
+use crate::batch::{Batch, Plan, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
-use crate::panda::{CONTROL_HZ, CameraSettings, ObsMode};
+use crate::panda::{CONTROL_HZ, CameraSettings, ControlMode, ObsMode, station};
+use crate::peg_insertion::{self, PegInsertion};
 use crate::pick_cube::{self, PickCube};
 use crate::{EnvId, EnvSettings, memory};
 
@@ -19,6 +20,7 @@ pub fn make(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
         EnvId::AcrobotV1 => classic::<Acrobot>(settings),
         EnvId::MountainCarContinuousV0 => classic::<MountainCarContinuous>(settings),
         EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => pick_cube(settings),
+        EnvId::PegInsertionSideV1 => peg_insertion(settings),
     }
 }
 
@@ -31,12 +33,40 @@ fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let own = settings.pick_cube.clone().unwrap_or_default();
     let cameras = own.cameras_of(settings.id);
     let width = pick_cube::state_width(own.obs_mode);
-    let mut spec = spec(settings, width, own.control_mode.actions(), CONTROL_HZ);
-    spec.cameras = cameras.iter().map(CameraSettings::named_shape).collect();
-    let pictures = own.obs_mode == ObsMode::Rgb;
+    let spec = table_spec(settings, width, own.control_mode, &cameras);
+    let obs_mode = own.obs_mode;
     let setup = Arc::new(pick_cube::Setup { settings: own, cameras });
-    let mut env = batch(settings, spec, pick_cube::BYTES, || PickCube::new(setup.clone()))?;
-    if pictures {
+    at_table(settings, spec, obs_mode, || PickCube::new(setup.clone()))
+}
+
+fn peg_insertion(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
+    let own = settings.peg_insertion.clone().unwrap_or_default();
+    let cameras = own.cameras();
+    let width = peg_insertion::state_width(own.obs_mode);
+    let spec = table_spec(settings, width, own.control_mode, &cameras);
+    let obs_mode = own.obs_mode;
+    let setup = Arc::new(peg_insertion::Setup { settings: own, cameras });
+    at_table(settings, spec, obs_mode, || PegInsertion::new(setup.clone()))
+}
+
+fn table_spec(
+    settings: &EnvSettings,
+    state_width: usize,
+    control_mode: ControlMode,
+    cameras: &[CameraSettings],
+) -> EnvSpec {
+    let cameras = cameras.iter().map(CameraSettings::named_shape).collect();
+    EnvSpec { cameras, ..spec(settings, state_width, control_mode.actions(), CONTROL_HZ) }
+}
+
+fn at_table<T: Task + 'static>(
+    settings: &EnvSettings,
+    spec: EnvSpec,
+    obs_mode: ObsMode,
+    task: impl FnMut() -> T,
+) -> Result<Box<dyn Env>, EnvError> {
+    let mut env = batch(settings, spec, station::BYTES, task)?;
+    if obs_mode == ObsMode::Rgb {
         env.watch(Watch::Everything);
     }
     Ok(Box::new(env))
@@ -65,5 +95,11 @@ fn batch<T: Task>(
     let numbers = (spec.state_width + spec.actions.width() + 32) * size_of::<f32>();
     let pixels: usize = spec.cameras.iter().map(|(_, shape)| shape.bytes()).sum();
     memory::check(settings.num_envs, task_bytes + (numbers + pixels) as u64)?;
-    Ok(Batch::new(spec, settings.first_row, settings.episode_limit(), settings.ignore_terminations, task))
+    let plan = Plan {
+        first_row: settings.first_row,
+        group_size: settings.group_size as u64,
+        limit: settings.episode_limit(),
+        ignore_terminations: settings.ignore_terminations,
+    };
+    Ok(Batch::new(spec, plan, task))
 }

@@ -4,7 +4,7 @@ use plaudit_core::EnvError;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{EnvId, PickCubeSettings};
+use crate::{EnvId, PegInsertionSettings, PickCubeSettings};
 
 /// What to build a batch of environments from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,10 @@ pub struct EnvSettings {
     pub id: EnvId,
     /// Rows that are stepped together.
     pub num_envs: usize,
+    /// Rows of a group start from the same state: the first `group_size` rows are one group, and so on. Each
+    /// row's next episodes start as its neighbours' do, whenever it comes to them.
+    #[serde(default = "one")]
+    pub group_size: usize,
     /// The number of the first row. A large batch can be split over workers by giving each its own first
     /// row: every row behaves as it would in the whole batch.
     #[serde(default)]
@@ -27,6 +31,9 @@ pub struct EnvSettings {
     /// What only PickCube lets one choose.
     #[serde(default)]
     pub pick_cube: Option<PickCubeSettings>,
+    /// What only PegInsertionSide lets one choose.
+    #[serde(default)]
+    pub peg_insertion: Option<PegInsertionSettings>,
 }
 
 impl EnvSettings {
@@ -35,10 +42,12 @@ impl EnvSettings {
         Self {
             id,
             num_envs,
+            group_size: 1,
             first_row: 0,
             max_episode_steps: None,
             ignore_terminations: false,
             pick_cube: None,
+            peg_insertion: None,
         }
     }
 
@@ -52,18 +61,35 @@ impl EnvSettings {
         if self.num_envs == 0 {
             return Err(SettingsError::NoEnvs);
         }
+        if self.group_size == 0 {
+            return Err(SettingsError::NoGroup);
+        }
         if self.max_episode_steps == Some(0) {
             return Err(SettingsError::NoSteps);
         }
         if self.first_row.checked_add(self.num_envs as u64).is_none() {
             return Err(SettingsError::RowNumbers { first_row: self.first_row, num_envs: self.num_envs });
         }
+        self.check_task()
+    }
+
+    /// Settings of a task belong to that task alone.
+    fn check_task(&self) -> Result<(), SettingsError> {
         match (&self.pick_cube, self.id) {
-            (Some(settings), EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => settings.check(),
-            (Some(_), id) => Err(SettingsError::NotPickCube { id }),
+            (Some(settings), EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => settings.check()?,
+            (Some(_), id) => return Err(SettingsError::OtherTask { key: "pick_cube", id }),
+            (None, _) => {}
+        }
+        match (&self.peg_insertion, self.id) {
+            (Some(settings), EnvId::PegInsertionSideV1) => settings.check(),
+            (Some(_), id) => Err(SettingsError::OtherTask { key: "peg_insertion", id }),
             (None, _) => Ok(()),
         }
     }
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Settings that cannot be.
@@ -80,6 +106,9 @@ pub enum SettingsError {
     /// A batch of nothing.
     #[error("num_envs is 0; a batch has at least one environment")]
     NoEnvs,
+    /// Groups of nothing.
+    #[error("group_size is 0; a group has at least one environment")]
+    NoGroup,
     /// Episodes of nothing.
     #[error("max_episode_steps is 0; an episode has at least one step")]
     NoSteps,
@@ -91,9 +120,11 @@ pub enum SettingsError {
         /// How many.
         num_envs: usize,
     },
-    /// Settings of PickCube for something else.
-    #[error("`pick_cube` settings were given, but the environment is `{id}`; leave them out")]
-    NotPickCube {
+    /// Settings of one task for another.
+    #[error("`{key}` settings were given, but the environment is `{id}`; leave them out")]
+    OtherTask {
+        /// The settings.
+        key: &'static str,
         /// The environment.
         id: EnvId,
     },
@@ -113,6 +144,12 @@ pub enum SettingsError {
         /// The camera.
         name: &'static str,
     },
+    /// An expert for a hand that cannot turn.
+    #[error(
+        "the expert turns the peg towards the hole, which `pd_ee_delta_pos` cannot; use `pd_joint_delta_pos`, \
+         `pd_joint_pos` or `pd_ee_delta_pose`"
+    )]
+    CannotTurn,
     /// More environments than fit in memory.
     #[error(
         "{num_envs} environments of about {} each need {}, but {} are free; lower num_envs",
@@ -151,6 +188,10 @@ mod tests {
         assert_eq!(
             refused(EnvSettings { max_episode_steps: Some(0), ..fine.clone() }),
             "max_episode_steps is 0; an episode has at least one step"
+        );
+        assert_eq!(
+            refused(EnvSettings { group_size: 0, ..fine.clone() }),
+            "group_size is 0; a group has at least one environment"
         );
         assert!(refused(EnvSettings { first_row: u64::MAX, ..fine }).starts_with("rows from 1844"));
     }

@@ -55,12 +55,30 @@ proptest! {
 }
 
 #[test]
+fn groups_start_alike_however_rows_are_split() {
+    for id in EnvId::ALL {
+        let start = |first_row, num_envs| {
+            let settings = EnvSettings { group_size: 3, first_row, ..EnvSettings::new(id, num_envs) };
+            make(&settings).unwrap().reset(Seed::new(7)).unwrap()
+        };
+        let whole = start(0, 7);
+        let states: Vec<&[f32]> = (0..7).map(|row| whole.row(row).state).collect();
+        assert!(states[0] == states[2] && states[3] == states[5], "{id}");
+        assert!(states[2] != states[3] && states[5] != states[6], "{id}");
+        let part = start(2, 3);
+        assert!((0..3).all(|row| part.row(row).state == states[row + 2]), "{id}");
+    }
+}
+
+#[test]
 fn threads_do_not_matter() {
     let with = |threads, id, rows, steps| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| run(id, 0, rows, steps))
     };
-    for (id, rows, steps) in [(EnvId::CartPoleV1, 5000, 40), (EnvId::PickCubeV1, 7, 110)] {
+    for (id, rows, steps) in
+        [(EnvId::CartPoleV1, 5000, 40), (EnvId::PickCubeV1, 7, 110), (EnvId::PegInsertionSideV1, 5, 110)]
+    {
         assert!(with(1, id, rows, steps) == with(3, id, rows, steps), "{id}");
     }
 }

@@ -43,7 +43,8 @@ pub enum CameraName {
     /// On the hand, looking along the fingers.
     #[serde(rename = "hand_camera")]
     HandCamera,
-    /// From the side, at the place and the angle of `render_camera`.
+    /// From the side. In PickCube at the place and the angle of `render_camera`; in PegInsertionSide nearer,
+    /// where the hand does not hide the hole.
     #[serde(rename = "3rd_view_camera")]
     ThirdViewCamera,
     /// From the side, for people: it always shows the goal.

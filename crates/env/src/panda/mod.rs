@@ -7,6 +7,7 @@ pub(crate) mod kinematics;
 pub(crate) mod look;
 mod modes;
 mod robot;
+pub(crate) mod station;
 pub(crate) mod steer;
 pub(crate) mod tabletop;
 

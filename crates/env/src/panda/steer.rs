@@ -6,10 +6,29 @@ use plaudit_core::Rng;
 use super::kinematics::{JOINTS, reach};
 use super::{ControlMode, Pose};
 
-/// Drives cover about half of what they are asked for in a step: ask for more.
-const GAIN: f64 = 2.0;
 /// Metres or radians that an action of 1 asks for.
 const DELTA: f64 = 0.1;
+
+/// How much of the way to ask for at once. Drives cover about half of what they are asked for in a step.
+pub(crate) const QUICK: f64 = 2.0;
+/// For heavy things, which turn between the fingers when they are jerked.
+pub(crate) const GENTLE: f64 = 0.8;
+
+/// The hand comes down when it is this near above a grip, and from this height.
+const ABOVE: f64 = 0.006;
+const HOVER: f64 = 0.07;
+/// The tool is at a grip when it is this near.
+const AT_GRIP: f64 = 0.012;
+
+/// Where a tool at `tool` should go to hold something at `grip` from above, and whether the hand should be open.
+pub(crate) fn descend(tool: Pose, grip: Pose) -> (Pose, bool) {
+    let aside = (tool.position - grip.position).truncate().length()
+        + 0.03 * tool.rotation.angle_between(grip.rotation);
+    // A funnel: the nearer the hand is to being above the grip, the deeper it may go.
+    let height = (4.0 * (aside - ABOVE)).clamp(0.0, HOVER);
+    let arrived = tool.position.distance(grip.position) < AT_GRIP;
+    (Pose::new(grip.position + DVec3::Z * height, grip.rotation), !arrived)
+}
 
 /// Where the arm is and should be.
 pub(crate) struct Steer {
@@ -17,6 +36,8 @@ pub(crate) struct Steer {
     pub(crate) tool: Pose,
     pub(crate) target: Pose,
     pub(crate) open: bool,
+    /// [`QUICK`] or [`GENTLE`].
+    pub(crate) gain: f64,
 }
 
 impl Steer {
@@ -25,20 +46,19 @@ impl Steer {
         let start = actions.len();
         match mode {
             ControlMode::PdJointDeltaPos => {
-                let way = reach(&self.angles, self.target, 10);
-                let turn: [f64; JOINTS] =
-                    std::array::from_fn(|joint| GAIN * (way[joint] - self.angles[joint]));
+                let turn = self.turn(self.gain);
                 let largest = turn.iter().fold(DELTA, |most: f64, turn| most.max(turn.abs()));
                 actions.extend(turn.map(|turn| (turn / largest) as f32));
             }
             ControlMode::PdJointPos => {
-                actions.extend(reach(&self.angles, self.target, 10).map(|angle| angle as f32))
+                let turn = self.turn(self.gain.min(1.0)); // a place to go to: asking for more would overshoot
+                actions.extend(std::array::from_fn::<_, JOINTS, _>(|k| (self.angles[k] + turn[k]) as f32));
             }
             ControlMode::PdEeDeltaPos => actions.extend(self.way()),
             ControlMode::PdEeDeltaPose => {
                 actions.extend(self.way());
                 let turn = (self.target.rotation * self.tool.rotation.conjugate()).to_scaled_axis();
-                actions.extend(unit(-GAIN * turn));
+                actions.extend(unit(-self.gain * turn));
             }
         }
         actions.push(if self.open { 1.0 } else { -1.0 });
@@ -48,8 +68,14 @@ impl Steer {
         }
     }
 
+    /// So much of the joints' way to the target.
+    fn turn(&self, part: f64) -> [f64; JOINTS] {
+        let there = reach(&self.angles, self.target, 10);
+        std::array::from_fn(|joint| part * (there[joint] - self.angles[joint]))
+    }
+
     fn way(&self) -> [f32; 3] {
-        unit(GAIN * (self.target.position - self.tool.position))
+        unit(self.gain * (self.target.position - self.tool.position))
     }
 }
 

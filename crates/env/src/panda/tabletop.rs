@@ -82,12 +82,24 @@ impl Tabletop {
         Self { world, robot, thing: body, thing_shape }
     }
 
-    /// One control step towards `command`.
+    /// One control step towards `command`. Physics that has left the finite numbers stands still, and its
+    /// readings are no numbers.
     pub(crate) fn step(&mut self, command: &Command) {
         for _ in 0..STEPS_PER_CONTROL {
+            if !self.is_finite() {
+                return;
+            }
             self.drive(command);
             self.world.step();
         }
+    }
+
+    fn is_finite(&self) -> bool {
+        let thing = &self.world.bodies[self.thing];
+        let robot = self.world.multibody_joints.get(self.robot.joint);
+        thing.position().is_finite()
+            && thing.linvel().is_finite()
+            && robot.is_some_and(|(robot, _)| robot.generalized_velocity().iter().all(|v| v.is_finite()))
     }
 
     /// Sets the drives' springs such that no drive pushes harder than it can.
@@ -119,6 +131,9 @@ impl Tabletop {
                 let at = robot.link(link_of(dof)).map_or(0.0, |link| link.joint.coords()[axis_of(dof)]);
                 (reading.qpos[dof], reading.qvel[dof]) = (at.into(), speeds[dof].into());
             }
+        }
+        if !self.is_finite() {
+            reading.qpos = [f64::NAN; DOFS];
         }
         reading
     }
@@ -216,6 +231,19 @@ mod tests {
         }
         assert!((after.thing.position - before.thing.position).length() < 1e-3, "{:?}", after.thing);
         assert!(!after.is_grasped);
+    }
+
+    #[test]
+    fn physics_that_blows_up_shows_it_and_does_not_panic() {
+        for wrong in [f32::NAN, f32::INFINITY] {
+            let mut table = Tabletop::new(&REST, &cube_at(0.0, 0.0, 0.0), &[]);
+            let cube = table.thing;
+            table.world.bodies[cube].set_linvel(Vector::splat(wrong), true);
+            for _ in 0..5 {
+                table.step(&Command { arm: REST, finger: FINGER_OPEN });
+            }
+            assert!(table.read(85.0).qpos.iter().all(|at| at.is_nan()), "{wrong}");
+        }
     }
 
     #[test]

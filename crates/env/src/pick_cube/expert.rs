@@ -5,7 +5,7 @@ use plaudit_core::{Decision, Obs, Policy, PolicyError, Rng, Seed};
 
 use super::state_width;
 use crate::panda::kinematics::{JOINTS, REST};
-use crate::panda::steer::Steer;
+use crate::panda::steer::{QUICK, Steer, descend};
 use crate::panda::{Arm, ControlMode, ObsMode, Pose};
 
 /// Reaches, grasps, lifts and places by inverse kinematics.
@@ -17,12 +17,6 @@ pub struct PickCubeExpert {
     mode: ControlMode,
     noise: f64,
 }
-
-/// The hand comes down when it is this near above the cube, and from this height.
-const ABOVE: f64 = 0.006;
-const HOVER: f64 = 0.07;
-/// The tool is at the cube when it is this near.
-const AT_CUBE: f64 = 0.012;
 
 impl PickCubeExpert {
     /// For environments with this control mode.
@@ -43,7 +37,7 @@ impl PickCubeExpert {
         let can_turn = self.mode != ControlMode::PdEeDeltaPos;
         let grip = if can_turn { view.grip() } else { view.tool.rotation };
         let (target, open) = view.aim(grip);
-        let steer = Steer { angles: view.angles, tool: view.tool, target, open };
+        let steer = Steer { angles: view.angles, tool: view.tool, target, open, gain: QUICK };
         steer.act(self.mode, self.noise, rng, actions);
     }
 }
@@ -92,12 +86,7 @@ impl View {
         if self.is_grasped {
             return (Pose::new(self.goal - (cube - self.tool.position), self.tool.rotation), false);
         }
-        let aside =
-            (self.tool.position - cube).truncate().length() + 0.03 * self.tool.rotation.angle_between(grip);
-        // A funnel: the nearer the hand is to being above the cube, the deeper it may go.
-        let height = (4.0 * (aside - ABOVE)).clamp(0.0, HOVER);
-        let arrived = self.tool.position.distance(cube) < AT_CUBE;
-        (Pose::new(cube + DVec3::Z * height, grip), !arrived)
+        descend(self.tool, Pose::new(cube, grip))
     }
 
     /// The hand pointing down, with its fingers on two faces of the cube: those it need turn least for.

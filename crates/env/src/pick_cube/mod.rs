@@ -27,11 +27,11 @@ use std::sync::Arc;
 use glam::{DQuat, DVec3};
 use plaudit_core::Rng;
 
-use crate::batch::{MAX_FACTS, Moment, Task};
+use crate::batch::{Moment, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST, upright};
-use crate::panda::look::Look;
-use crate::panda::tabletop::{Reading, Tabletop, Thing};
-use crate::panda::{Arm, CameraName, CameraSettings, ObsMode, Pose};
+use crate::panda::station::Station;
+use crate::panda::tabletop::Thing;
+use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
 use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
@@ -51,8 +51,6 @@ const GOAL_HEIGHT: f64 = 0.3;
 const START_NOISE: f64 = 0.02;
 /// A joint slower than this stands still.
 const STILL: f64 = 0.2;
-/// A rough upper bound on the physics of one environment, for asking whether a batch fits in memory.
-pub(crate) const BYTES: u64 = 160 << 10;
 
 /// Numbers in the state vector.
 pub(crate) fn state_width(mode: ObsMode) -> usize {
@@ -72,39 +70,24 @@ pub(crate) struct Setup {
 /// One table with a robot and a cube.
 pub(crate) struct PickCube {
     setup: Arc<Setup>,
-    table: Tabletop,
-    reading: Reading,
-    arm: Arm,
+    station: Station,
     goal: DVec3,
-    /// What the step before paid, for relative rewards.
-    paid: f64,
 }
 
 impl PickCube {
     pub(crate) fn new(setup: Arc<Setup>) -> Self {
         let cube = Pose::new(DVec3::new(0.0, 0.0, CUBE_HALF), DQuat::IDENTITY);
-        let table = table(&REST, cube);
-        let reading = table.read(GRASP_DEGREES);
-        Self { setup, table, reading, arm: Arm::at(&REST), goal: DVec3::ZERO, paid: 0.0 }
-    }
-
-    fn read(&mut self) {
-        self.reading = self.table.read(GRASP_DEGREES);
-        self.arm = Arm::at(&self.angles());
-    }
-
-    fn angles(&self) -> [f64; JOINTS] {
-        std::array::from_fn(|joint| self.reading.qpos[joint])
+        Self { setup, station: station(&REST, cube), goal: DVec3::ZERO }
     }
 
     fn truth(&self) -> Truth {
-        let speeds = &self.reading.qvel[..JOINTS];
-        let cube_to_goal = self.reading.thing.position.distance(self.goal);
+        let (cube, speeds) = (self.station.thing().position, self.station.arm_speeds());
+        let cube_to_goal = cube.distance(self.goal);
         Truth {
-            tool_to_cube: self.reading.thing.position.distance(self.arm.tool.position),
+            tool_to_cube: cube.distance(self.station.tool().position),
             cube_to_goal,
             arm_speed: speeds.iter().map(|speed| speed * speed).sum::<f64>().sqrt(),
-            is_grasped: self.reading.is_grasped,
+            is_grasped: self.station.is_grasped(),
             is_obj_placed: cube_to_goal <= GOAL_RADIUS,
             is_robot_static: speeds.iter().all(|speed| speed.abs() <= STILL),
         }
@@ -125,36 +108,27 @@ impl Task for PickCube {
             CUBE_HALF + rng.uniform(0.0, GOAL_HEIGHT),
         );
         let angles = REST.map(|angle| angle + START_NOISE * rng.normal());
-        self.table = table(&angles, Pose::new(cube, upright(yaw)));
-        self.paid = 0.0;
-        self.read();
+        self.station = station(&angles, Pose::new(cube, upright(yaw)));
     }
 
     fn step(&mut self, action: &[f32], _last: bool) -> Moment {
         let settings = &self.setup.settings;
-        let command = settings.control_mode.command(action, &self.angles());
-        self.table.step(&command);
-        self.read();
+        self.station.step(settings.control_mode, action);
         let truth = self.truth();
-        let reward = truth.reward(self.setup.settings.reward_mode);
-        let paid = std::mem::replace(&mut self.paid, reward);
-        let mut facts = [0.0; MAX_FACTS];
+        let reward = truth.reward(settings.reward_mode);
         let truths = [truth.is_grasped, truth.is_obj_placed, truth.is_robot_static];
-        for (fact, truth) in facts.iter_mut().zip(truths) {
-            *fact = f32::from(u8::from(truth));
-        }
         Moment {
-            reward: if self.setup.settings.use_rel_reward { reward - paid } else { reward },
+            reward: self.station.pay(reward, settings.use_rel_reward),
             terminated: truth.success(),
             success: truth.success(),
-            facts,
+            facts: facts(truths.map(f64::from)),
         }
     }
 
     fn observe(&self, state: &mut [f32]) {
-        let (tool, cube) = (self.arm.tool, self.reading.thing);
-        let rest = [f64::from(self.reading.is_grasped)];
-        let values = (self.reading.qpos.into_iter().chain(self.reading.qvel).chain(rest))
+        let (tool, cube) = (self.station.tool(), self.station.thing());
+        let values = (self.station.joints())
+            .chain([f64::from(self.station.is_grasped())])
             .chain(tool.numbers())
             .chain(self.goal.to_array())
             // What follows is only seen in full states: `state` ends before it otherwise.
@@ -169,18 +143,17 @@ impl Task for PickCube {
     fn draw(&self, camera: usize, frame: &mut [u8]) {
         let CameraSettings { name, width, height } = self.setup.cameras[camera];
         let show_goal = self.setup.settings.show_goal || name == CameraName::RenderCamera;
-        let fingers = [self.reading.qpos[JOINTS], self.reading.qpos[JOINTS + 1]];
         let scene = Scene {
-            robot: Look { arm: self.arm, fingers },
-            cube: self.reading.thing,
+            robot: self.station.look(),
+            cube: self.station.thing(),
             goal: show_goal.then_some(self.goal),
         };
         scene.draw(name, (height, width), frame);
     }
 }
 
-/// The physics, with the cube at `cube`.
-fn table(angles: &[f64; JOINTS], cube: Pose) -> Tabletop {
+/// The beginning of an episode with the cube at `cube`.
+fn station(angles: &[f64; JOINTS], cube: Pose) -> Station {
     let thing = Thing { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose: cube };
-    Tabletop::new(angles, &thing, &[])
+    Station::new(angles, &thing, &[], GRASP_DEGREES)
 }
