@@ -72,7 +72,7 @@ fn manifests_and_frames_equal_pythons() {
                 text.replace(out.path().to_str().unwrap(), "{OUT}").replace(raw.to_str().unwrap(), "{RAW}")
             };
             for part in ["train", "eval"] {
-                check_part(&out.path().join(part), &case, part, &portable, &name);
+                check_part(&out.path().join(part), case, part, &portable, &name);
             }
             let info = portable(std::fs::read_to_string(out.path().join("dataset_info.json")).unwrap());
             let rlinf = case["info"].as_str().unwrap().strip_suffix("\n}").unwrap();

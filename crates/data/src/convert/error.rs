@@ -150,7 +150,7 @@ pub struct BadFile {
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
-    pub problem: FileProblem,
+    pub problem: Box<FileProblem>,
 }
 
 /// What is wrong with one input file.
@@ -300,6 +300,6 @@ pub enum FileProblem {
 impl FileProblem {
     /// Names the file.
     pub(crate) fn in_file(self, path: impl Into<PathBuf>) -> BadFile {
-        BadFile { path: path.into(), problem: self }
+        BadFile { path: path.into(), problem: Box::new(self) }
     }
 }

@@ -47,6 +47,8 @@ def episode(number, steps, first_success, wrap, style):
             seen["extra_view_images"] = wrap(image())
         else:
             seen["extra_view_images"] = wrap(np.stack([image(), image()]))
+        if style == "strided":
+            seen["main_images"] = wrap(image(), strided=True)
         if style == "holes" and at in (3, 7):
             seen["main_images"] = None
         if style == "no_extra_late" and at > steps - 3:
@@ -75,7 +77,7 @@ def episode(number, steps, first_success, wrap, style):
     return data
 
 
-STYLES = ["plain", "sticky", "holes", "third", "gae", "task", "extra3", "no_extra_late", "plain", "plain", "sticky", "plain", "plain"]
+STYLES = ["plain", "sticky", "holes", "third", "gae", "task", "extra3", "no_extra_late", "plain", "plain", "sticky", "strided", "plain"]
 
 
 def make_episodes(folder, wrap):
@@ -307,13 +309,22 @@ def window_cases(episodes):
     return cases
 
 
+def as_numpy(array, strided=False):
+    return np.asfortranarray(array) if strided else array
+
+
+def as_torch(array, strided=False):
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(array)).reshape(np.shape(array))
+    return tensor.transpose(0, 1).contiguous().transpose(0, 1) if strided else tensor
+
+
 def main():
     numpy_dir, torch_dir = HERE / "episodes_numpy", HERE / "episodes_torch"
-    make_episodes(numpy_dir, lambda array: array)
+    make_episodes(numpy_dir, as_numpy)
     if "--torch" in sys.argv:
-        import torch
-
-        make_episodes(torch_dir, lambda array: torch.from_numpy(np.ascontiguousarray(array)).reshape(np.shape(array)))
+        make_episodes(torch_dir, as_torch)
     for name, folder in (("numpy", numpy_dir), ("torch", torch_dir)):
         if name == "torch" and "--torch" not in sys.argv:
             continue

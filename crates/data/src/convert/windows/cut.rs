@@ -197,22 +197,21 @@ pub(super) fn view_names(options: &WindowOptions) -> Vec<String> {
     std::iter::once("main_images".to_string()).chain(extra).collect()
 }
 
+/// The images of one view, one for each observation that has it.
+type View = Vec<Option<Array>>;
+
 /// The images of each view, observation by observation.
-fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<Vec<Option<Array>>>, FileProblem> {
-    let each = |pick: &dyn Fn(&PyValue, usize) -> Result<Option<Array>, FileProblem>| {
-        let images = observations.iter().enumerate().map(|(at, seen)| match seen.as_dict() {
-            Some(_) => pick(seen, at),
-            None => Err(FileProblem::Kind {
-                place: format!("observations[{at}]"),
-                expected: "dict",
-                found: seen.kind(),
-            }),
-        });
-        images.collect::<Result<Vec<_>, _>>()
-    };
-    let mut views = vec![each(&|seen, at| image(seen, "main_images", || place("main_images", at)))?];
-    for extra in &options.extra_views {
-        views.push(each(&|seen, at| extra_image(seen, at, *extra))?);
+fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<View>, FileProblem> {
+    let mut views = vec![View::new(); 1 + options.extra_views.len()];
+    for (at, seen) in observations.iter().enumerate() {
+        if seen.as_dict().is_none() {
+            let (place, found) = (format!("observations[{at}]"), seen.kind());
+            return Err(FileProblem::Kind { place, expected: "dict", found });
+        }
+        views[0].push(image(seen, "main_images", || place("main_images", at))?);
+        for (view, extra) in views[1..].iter_mut().zip(&options.extra_views) {
+            view.push(extra_image(seen, at, *extra)?);
+        }
     }
     Ok(views)
 }
@@ -247,7 +246,7 @@ pub(super) fn images(value: &PyValue, options: &WindowOptions) -> Result<Vec<Arr
 
 /// Where all images are. Those of one view have one size.
 fn store(
-    views: &[Vec<Option<Array>>],
+    views: &[View],
     bytes: &Buffer,
     path: &Path,
     file: usize,
@@ -279,7 +278,7 @@ fn store(
 
 /// A view that no frame has is a mistake; one that some frames lack only costs windows.
 fn refuse_missing(
-    views: &[Vec<Option<Array>>],
+    views: &[View],
     observations: &[PyValue],
     options: &WindowOptions,
 ) -> Result<(), FileProblem> {

@@ -88,6 +88,9 @@ pub(super) fn finish(
     write_whole(&out.join("dataset_info.json"), text.as_bytes())
 }
 
+/// A frame of an episode, and its names.
+type Named = ((usize, usize), Fingerprint);
+
 /// Writes one pickle; gives the names of the main view's frames.
 fn write_sample(
     files: &Files<'_>,
@@ -95,7 +98,7 @@ fn write_sample(
     episode: &Episode,
     folder: &Path,
     options: &WindowOptions,
-) -> Result<Vec<((usize, usize), Fingerprint)>, ConvertError> {
+) -> Result<Vec<Named>, ConvertError> {
     let frames = sample.frames();
     let mut entries = Vec::new();
     let mut prints = Vec::new();
