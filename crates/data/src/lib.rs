@@ -24,3 +24,4 @@
 pub mod convert;
 pub mod episode;
 pub mod python;
+pub mod store;

@@ -1,0 +1,149 @@
+//! The store itself: a folder, its manifest, and the files beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::encode::{Encoded, encode};
+use super::error::{StoreError, reading, writing};
+use super::id::EpisodeId;
+use super::labels::{self, Labels, StoredLabels};
+use super::manifest::{Entry, LabelEntry, Line, Manifest, Origin};
+use super::stored::StoredEpisode;
+use super::write::write_whole;
+use crate::episode::Episode;
+
+pub(super) const MANIFEST: &str = "manifest.jsonl";
+pub(super) const EPISODES: &str = "episodes";
+pub(super) const LABELS: &str = "labels";
+pub(super) const EXTENSION: &str = "safetensors";
+
+/// A folder of episodes, named by their contents. See the [module](super).
+///
+/// Several processes may add to one store at a time, and others may read: what one adds, the others see when they
+/// open it again or add something themselves.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    manifest: Manifest,
+}
+
+impl Store {
+    /// Makes a new store in a folder that is empty or not there yet. `licence` holds for all episodes that name no
+    /// other.
+    ///
+    /// # Errors
+    /// When something is there already, or nothing can be written there.
+    pub fn create(path: impl AsRef<Path>, licence: Option<&str>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        if is_store(path) {
+            return Err(StoreError::Exists { path: path.into() });
+        }
+        if path.exists() && fs::read_dir(path).map_err(reading(path))?.next().is_some() {
+            return Err(StoreError::NotEmpty { path: path.into() });
+        }
+        for folder in [EPISODES, LABELS] {
+            fs::create_dir_all(path.join(folder)).map_err(writing(path))?;
+        }
+        let manifest = Manifest::create(&path.join(MANIFEST), licence)?;
+        Ok(Self { path: path.into(), manifest })
+    }
+
+    /// Opens a store. Episodes are opened, and checked, one by one.
+    ///
+    /// # Errors
+    /// When there is none, or its manifest is damaged or of a newer version.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        if !is_store(path) {
+            return Err(StoreError::NoStore { path: path.into() });
+        }
+        Ok(Self { path: path.into(), manifest: Manifest::open(&path.join(MANIFEST))? })
+    }
+
+    /// Whether a folder looks like a store.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        is_store(path.as_ref())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The licence of all episodes that name no other.
+    pub fn licence(&self) -> Option<&str> {
+        self.manifest.licence.as_deref()
+    }
+
+    /// What is known of every episode, in the order in which they were added.
+    pub fn episodes(&self) -> &[Entry] {
+        &self.manifest.entries
+    }
+
+    /// Adds an episode, unless it is there already. When this returns, it is on disk.
+    ///
+    /// # Errors
+    /// When its parts do not fit together, or it cannot be written.
+    pub fn add(&mut self, episode: &Episode, origin: &Origin) -> Result<EpisodeId, StoreError> {
+        let encoded = encode(episode)?;
+        let id = encoded.id();
+        self.write(&self.episode_path(id), &encoded)?;
+        if self.manifest.entry(id).is_none() {
+            let entry = Entry::new(id, encoded.bytes(), episode, origin);
+            self.manifest.append(&Line::Episode(entry), |manifest| manifest.entry(id).is_some())?;
+        }
+        Ok(id)
+    }
+
+    /// Adds labels to an episode, in a file of their own. Those of the same name are replaced.
+    ///
+    /// # Errors
+    /// When there is no such episode, when there is not one number per entry, or when they cannot be written.
+    pub fn add_labels(&mut self, id: EpisodeId, labels: &Labels) -> Result<(), StoreError> {
+        let encoded = labels::encode(labels, id, self.entry(id)?.entries)?;
+        let file = encoded.id();
+        self.write(&self.labels_path(file), &encoded)?;
+        let entry = LabelEntry { episode: id, name: labels.name.clone(), file, by: labels.by.clone() };
+        let known =
+            |manifest: &Manifest| manifest.entry(id).is_some_and(|episode| episode.labels.contains(&entry));
+        self.manifest.append(&Line::Labels(entry.clone()), known)
+    }
+
+    /// Opens an episode with its labels. Its header and size are checked, its hash is not.
+    ///
+    /// # Errors
+    /// When there is no such episode, or its file is missing, cut short or damaged.
+    pub fn episode(&self, id: EpisodeId) -> Result<StoredEpisode, StoreError> {
+        let entry = self.entry(id)?;
+        let episode = StoredEpisode::open(&self.episode_path(id), id, entry.place)?;
+        let open = |labels: &LabelEntry| {
+            StoredLabels::open(&self.labels_path(labels.file), &labels.name, id, episode.entries())
+        };
+        let labels = entry.labels.iter().map(open).collect::<Result<_, _>>()?;
+        Ok(episode.with_labels(labels))
+    }
+
+    pub(super) fn episode_path(&self, id: EpisodeId) -> PathBuf {
+        self.path.join(EPISODES).join(format!("{id}.{EXTENSION}"))
+    }
+
+    pub(super) fn labels_path(&self, id: EpisodeId) -> PathBuf {
+        self.path.join(LABELS).join(format!("{id}.{EXTENSION}"))
+    }
+
+    fn entry(&self, id: EpisodeId) -> Result<&Entry, StoreError> {
+        self.manifest.entry(id).ok_or_else(|| StoreError::Unknown { path: self.path.clone(), id })
+    }
+
+    /// Writes a file unless it is there. One of another size is damaged, and is replaced.
+    fn write(&self, path: &Path, encoded: &Encoded<'_>) -> Result<(), StoreError> {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.len() == encoded.bytes() => Ok(()),
+            _ => write_whole(path, encoded),
+        }
+    }
+}
+
+fn is_store(path: &Path) -> bool {
+    path.join(MANIFEST).is_file()
+}
