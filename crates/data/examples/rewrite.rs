@@ -20,7 +20,7 @@ fn main() -> Outcome {
     for (number, file) in arguments.enumerate() {
         let value = python::read(&file)?;
         rewrite(&value, &format!("{out}/{number:03}"))?;
-        write_leaves(&format!("{out}/{number:03}.json"), &value)?;
+        write_leaves(format!("{out}/{number:03}.json"), &value)?;
     }
     Ok(())
 }

@@ -69,14 +69,23 @@ fn leaf(value: &PyValue) -> String {
         PyValue::Set(items) => format!("set {}", python_list(items)),
         PyValue::FrozenSet(items) => format!("frozenset {}", python_list(items)),
         PyValue::Array(array) => {
-            format!("array {} {:?} {}", array.dtype().descr().unwrap(), array.shape(), crc(array))
+            format!("array {} {:?} {}", array.dtype().descr().unwrap_or_default(), array.shape(), crc(array))
         }
-        PyValue::Scalar(scalar) => format!("scalar {} {}", scalar.dtype().descr().unwrap(), crc(scalar)),
+        PyValue::Scalar(scalar) => {
+            format!("scalar {} {}", scalar.dtype().descr().unwrap_or_default(), crc(scalar))
+        }
         PyValue::Tensor(tensor) => {
-            format!("tensor {} {:?} {}", tensor.dtype().torch_name().unwrap(), tensor.shape(), crc(tensor))
+            format!(
+                "tensor {} {:?} {}",
+                tensor.dtype().torch_name().unwrap_or_default(),
+                tensor.shape(),
+                crc(tensor)
+            )
         }
-        PyValue::DType(Library::Numpy, dtype) => format!("dtype numpy {}", dtype.descr().unwrap()),
-        PyValue::DType(Library::Torch, dtype) => format!("dtype torch {}", dtype.torch_name().unwrap()),
+        PyValue::DType(Library::Numpy, dtype) => format!("dtype numpy {}", dtype.descr().unwrap_or_default()),
+        PyValue::DType(Library::Torch, dtype) => {
+            format!("dtype torch {}", dtype.torch_name().unwrap_or_default())
+        }
         PyValue::Device(name) => format!("device {name}"),
         other => format!("unknown {}", other.kind()),
     }
