@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use plaudit_compose::ComposeError;
 use plaudit_core::{Env, EnvSpec, Policy, Watch};
 use plaudit_env::{
-    Bridge, CameraName, CameraSettings, ControlMode, EnvId, Make, PickCubeExpert, PickCubeSettings,
-    RandomPolicy, RewardMode,
+    Bridge, CameraName, CameraSettings, ControlMode, EnvId, Make, PegInsertionExpert, PegInsertionSettings,
+    PickCubeExpert, PickCubeSettings, RandomPolicy, RewardMode,
 };
 use plaudit_view::video::{VideoRecorder, VideoSettings};
 use serde::de::DeserializeOwned;
@@ -165,45 +165,66 @@ impl Builder<'_> {
             return Err(self.problem("init_params.id", "no environment is named", known_ids()));
         };
         let id: EnvId = id.parse().map_err(|error| self.problem("init_params.id", error, known_ids()))?;
-        let pick_cube = match id {
-            EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => Some(self.pick_cube(id)?),
-            _ => {
-                self.refuse_what_classic_control_lacks(id)?;
-                None
-            }
-        };
-        let built = plaudit_env::EnvSettings {
+        let mut built = plaudit_env::EnvSettings {
+            group_size: self.settings.group_size as usize,
             max_episode_steps: self.settings.max_episode_steps.map(|steps| steps as usize),
             ignore_terminations: self.settings.ignore_terminations,
-            pick_cube,
             ..plaudit_env::EnvSettings::new(id, self.settings.total_num_envs.unwrap_or(1))
         };
+        match id {
+            EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => built.pick_cube = Some(self.pick_cube(id)?),
+            EnvId::PegInsertionSideV1 => built.peg_insertion = Some(self.peg_insertion(id)?),
+            _ => self.refuse_what_classic_control_lacks(id)?,
+        }
         let hint = "lower total_num_envs, or change what the message names";
         plaudit_env::make(&built).map_err(|error| self.problem("total_num_envs", error, hint))
     }
 
     fn pick_cube(&self, id: EnvId) -> Result<PickCubeSettings, ComposeError> {
-        let settings = self.settings;
-        let full_state = settings.init_params.obs_mode == ObsMode::State || settings.use_full_state;
-        let clock = &settings.init_params.sim_config;
+        self.refuse_what_tabletops_lack(id)?;
+        Ok(PickCubeSettings {
+            control_mode: self.control_mode()?,
+            reward_mode: self.reward_mode(),
+            use_rel_reward: self.settings.use_rel_reward,
+            obs_mode: self.obs_mode(),
+            show_goal: self.settings.show_goal,
+            cameras: Some(self.cameras(PickCubeSettings::default().cameras_of(id))?),
+            ..PickCubeSettings::default()
+        })
+    }
+
+    fn peg_insertion(&self, id: EnvId) -> Result<PegInsertionSettings, ComposeError> {
+        self.refuse_what_tabletops_lack(id)?;
+        Ok(PegInsertionSettings {
+            control_mode: self.control_mode()?,
+            reward_mode: self.reward_mode(),
+            use_rel_reward: self.settings.use_rel_reward,
+            obs_mode: self.obs_mode(),
+            cameras: Some(self.cameras(PegInsertionSettings::default().cameras())?),
+        })
+    }
+
+    fn reward_mode(&self) -> RewardMode {
+        match self.settings.reward_mode {
+            EnvRewardMode::Raw => RewardMode::Raw,
+            EnvRewardMode::OnlySuccess => RewardMode::OnlySuccess,
+            EnvRewardMode::Sparse => RewardMode::Sparse,
+            EnvRewardMode::NormalizedDense => RewardMode::NormalizedDense,
+        }
+    }
+
+    fn obs_mode(&self) -> plaudit_env::ObsMode {
+        let full_state = self.settings.init_params.obs_mode == ObsMode::State || self.settings.use_full_state;
+        if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb }
+    }
+
+    fn refuse_what_tabletops_lack(&self, id: EnvId) -> Result<(), ComposeError> {
+        let clock = &self.settings.init_params.sim_config;
         if (clock.sim_freq, clock.control_freq) != (100, 20) {
             let message = "the embedded simulator runs at sim_freq 100 and control_freq 20";
             return Err(self.problem("init_params.sim_config", message, "leave both as they are"));
         }
-        self.refuse_unless_default("reward_coef", settings.reward_coef == 1.0, id)?;
-        Ok(PickCubeSettings {
-            control_mode: self.control_mode()?,
-            reward_mode: match settings.reward_mode {
-                EnvRewardMode::Raw => RewardMode::Raw,
-                EnvRewardMode::OnlySuccess => RewardMode::OnlySuccess,
-                EnvRewardMode::Sparse => RewardMode::Sparse,
-                EnvRewardMode::NormalizedDense => RewardMode::NormalizedDense,
-            },
-            use_rel_reward: settings.use_rel_reward,
-            obs_mode: if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb },
-            show_goal: settings.show_goal,
-            cameras: Some(self.cameras(id)?),
-        })
+        self.refuse_unless_default("reward_coef", self.settings.reward_coef == 1.0, id)
     }
 
     fn refuse_what_classic_control_lacks(&self, id: EnvId) -> Result<(), ComposeError> {
@@ -239,10 +260,9 @@ impl Builder<'_> {
         }
     }
 
-    /// The cameras of the environment's id, at the sizes that `sensor_configs` gives, and any others it names.
-    fn cameras(&self, id: EnvId) -> Result<Vec<CameraSettings>, ComposeError> {
+    /// An environment's own cameras, at the sizes that `sensor_configs` gives, and any others it names.
+    fn cameras(&self, mut cameras: Vec<CameraSettings>) -> Result<Vec<CameraSettings>, ComposeError> {
         let sizes = &self.settings.init_params.sensor_configs;
-        let mut cameras = PickCubeSettings::default().cameras_of(id);
         for name in sizes.cameras.keys() {
             let name: CameraName = by_name(name).map_err(|error| {
                 self.problem("init_params.sensor_configs", error, "name a camera of this environment")
@@ -312,21 +332,30 @@ pub fn policy(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn P
 }
 
 fn scripted(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
-    const FULL_STATE: usize = 42;
-    if !spec.id.starts_with("PickCube") {
-        let message = format!("there is no script for {}", spec.id);
-        return Err(loaded.problem(
-            "actor.model.model_type",
-            message,
-            "scripts solve PickCube-v1 and PickCube3View-v1",
-        ));
+    let builder = Builder { loaded, which, settings: which.settings(loaded) };
+    let (mode, noise) = (builder.control_mode()?, loaded.config.actor.model.noise);
+    if builder.obs_mode() == plaudit_env::ObsMode::Rgb {
+        let message = "the script needs the full state, not what a robot could know without seeing";
+        return Err(builder.problem("use_full_state", message, "set use_full_state to true"));
     }
-    if spec.state_width != FULL_STATE {
-        let key = format!("{}.use_full_state", which.key());
-        let message =
-            format!("the script needs the full state of {FULL_STATE} numbers, not {}", spec.state_width);
-        return Err(loaded.problem(&key, message, "set use_full_state to true"));
+    match spec.id.parse::<EnvId>() {
+        Ok(EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => {
+            Ok(Box::new(PickCubeExpert::new(mode).with_noise(noise)))
+        }
+        Ok(EnvId::PegInsertionSideV1) => {
+            let expert = PegInsertionExpert::new(mode).map_err(|error| {
+                builder.problem(
+                    "init_params.control_mode",
+                    error,
+                    "set actor.model.policy_setup to panda-qpos",
+                )
+            })?;
+            Ok(Box::new(expert.with_noise(noise)))
+        }
+        _ => {
+            let message = format!("there is no script for {}", spec.id);
+            let hint = "scripts solve PickCube-v1, PickCube3View-v1 and PegInsertionSide-v1";
+            Err(loaded.problem("actor.model.model_type", message, hint))
+        }
     }
-    let mode = Builder { loaded, which, settings: which.settings(loaded) }.control_mode()?;
-    Ok(Box::new(PickCubeExpert::new(mode).with_noise(loaded.config.actor.model.noise)))
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{collect, completions, config, eval};
+use crate::commands::{collect, completions, config, dataset, eval};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ pub enum Command {
     Config(config::Command),
     /// Let a policy play and keep its episodes
     Collect(collect::Command),
+    /// Turn episodes into training data
+    #[command(subcommand)]
+    Dataset(dataset::Command),
     /// Let a policy act and judge it by the environment's truth
     Eval(eval::Command),
     /// Print completions for a shell

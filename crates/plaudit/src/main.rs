@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Config(command) => command.run(cli.volume),
         Command::Collect(command) => command.run(cli.volume),
+        Command::Dataset(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
         Command::Completions(command) => command.run(),
     };

@@ -3,4 +3,5 @@
 pub mod collect;
 pub mod completions;
 pub mod config;
+pub mod dataset;
 pub mod eval;
