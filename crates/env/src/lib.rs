@@ -56,7 +56,7 @@ pub use batch::Diverged;
 pub use bridge::{Arguments, Bridge, BridgeError, BridgeSettings, During, Make, Seeding, Vectorization};
 pub use id::EnvId;
 pub use make::make;
-pub use panda::{CameraName, CameraSettings, ControlMode, ObsMode, RewardMode};
+pub use panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, RewardMode};
 pub use peg_insertion::{PegInsertionExpert, PegInsertionSettings};
 pub use pick_cube::{PickCubeExpert, PickCubeSettings};
 pub use random_policy::RandomPolicy;

@@ -6,7 +6,7 @@ use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, Watch};
 
 use crate::batch::{Batch, Plan, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
-use crate::panda::{CONTROL_HZ, CameraSettings, ControlMode, ObsMode, station};
+use crate::panda::{CONTROL_HZ, CameraSettings, ControlMode, Engine, ObsMode};
 use crate::peg_insertion::{self, PegInsertion};
 use crate::pick_cube::{self, PickCube};
 use crate::{EnvId, EnvSettings, memory};
@@ -35,8 +35,9 @@ fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let width = pick_cube::state_width(own.obs_mode);
     let spec = table_spec(settings, width, own.control_mode, &cameras);
     let obs_mode = own.obs_mode;
-    let setup = Arc::new(pick_cube::Setup { settings: own, cameras });
-    at_table(settings, spec, obs_mode, || PickCube::new(setup.clone()))
+    let bytes = own.engine.bytes();
+    let setup = Arc::new(pick_cube::Setup::new(own, cameras)?);
+    at_table(settings, spec, obs_mode, bytes, || PickCube::new(setup.clone()))
 }
 
 fn peg_insertion(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
@@ -46,7 +47,7 @@ fn peg_insertion(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let spec = table_spec(settings, width, own.control_mode, &cameras);
     let obs_mode = own.obs_mode;
     let setup = Arc::new(peg_insertion::Setup { settings: own, cameras });
-    at_table(settings, spec, obs_mode, || PegInsertion::new(setup.clone()))
+    at_table(settings, spec, obs_mode, Engine::Rapier.bytes(), || PegInsertion::new(setup.clone()))
 }
 
 fn table_spec(
@@ -63,9 +64,10 @@ fn at_table<T: Task + 'static>(
     settings: &EnvSettings,
     spec: EnvSpec,
     obs_mode: ObsMode,
+    bytes: u64,
     task: impl FnMut() -> T,
 ) -> Result<Box<dyn Env>, EnvError> {
-    let mut env = batch(settings, spec, station::BYTES, task)?;
+    let mut env = batch(settings, spec, bytes, task)?;
     if obs_mode == ObsMode::Rgb {
         env.watch(Watch::Everything);
     }

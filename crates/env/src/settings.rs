@@ -150,6 +150,12 @@ pub enum SettingsError {
          `pd_joint_pos` or `pd_ee_delta_pose`"
     )]
     CannotTurn,
+    /// An engine that is not part of this build.
+    #[error(
+        "`engine: mujoco` needs a build with MuJoCo, and this one has none; build with `--features mujoco` as \
+         docs/mujoco.md says, or use `engine: rapier`"
+    )]
+    NoMujoco,
     /// More environments than fit in memory.
     #[error(
         "{num_envs} environments of about {} each need {}, but {} are free; lower num_envs",

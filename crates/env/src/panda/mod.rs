@@ -5,7 +5,12 @@ pub(crate) mod cameras;
 pub(crate) mod control;
 pub(crate) mod kinematics;
 pub(crate) mod look;
+#[cfg(feature = "mujoco")]
+mod mjcf;
 mod modes;
+#[cfg(feature = "mujoco")]
+mod mujoco;
+pub(crate) mod physics;
 mod robot;
 pub(crate) mod station;
 pub(crate) mod steer;
@@ -15,4 +20,5 @@ pub use cameras::{CameraName, CameraSettings};
 pub use control::ControlMode;
 pub(crate) use kinematics::{Arm, Pose};
 pub use modes::{ObsMode, RewardMode};
+pub use physics::Engine;
 pub(crate) use tabletop::CONTROL_HZ;

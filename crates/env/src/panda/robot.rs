@@ -7,14 +7,14 @@ use super::kinematics::{Arm, JOINTS, Pose as Frame, hand_on_flange, joint_origin
 use super::tabletop::{DAMPING, DOFS, FINGER_OPEN, rapier_pose};
 
 /// Rotor inertia seen at each joint; it also keeps the light fingers calm.
-const ARMATURE: f32 = 0.1;
+pub(super) const ARMATURE: f32 = 0.1;
 
 /// What the robot may touch: the things on the table and the table, never itself.
 const ROBOT: InteractionGroups =
     InteractionGroups::new(Group::GROUP_2, Group::GROUP_1, InteractionTestMode::And);
 
 /// Collision capsules of links 1 to 7 in their own frames (end, end, radius), and the links' masses.
-const CAPSULES: [([f32; 3], [f32; 3], f32, f32); JOINTS] = [
+pub(super) const CAPSULES: [([f32; 3], [f32; 3], f32, f32); JOINTS] = [
     ([0.0, 0.0, -0.17], [0.0, 0.0, 0.0], 0.06, 4.97),
     ([0.0, -0.13, 0.0], [0.0, 0.0, 0.0], 0.06, 0.647),
     ([0.0, 0.0, -0.12], [0.06, 0.0, 0.0], 0.058, 3.2286),
@@ -23,6 +23,40 @@ const CAPSULES: [([f32; 3], [f32; 3], f32, f32); JOINTS] = [
     ([0.0, 0.0, 0.0], [0.07, 0.0, 0.0], 0.05, 1.6666),
     ([0.0, 0.0, 0.03], [0.0, 0.0, 0.07], 0.045, 0.7355),
 ];
+
+/// A box of the hand, in the frame of what it is a part of.
+pub(super) struct Block {
+    pub(super) half: DVec3,
+    pub(super) centre: DVec3,
+    pub(super) mass: f64,
+    pub(super) friction: f64,
+}
+
+/// The hand itself. The arm's capsules have its friction, too: Rapier's own.
+pub(super) const PALM: Block = Block {
+    half: DVec3::new(0.02, 0.1, 0.03),
+    centre: DVec3::new(0.0, 0.0, 0.03),
+    mass: 0.73,
+    friction: 0.5,
+};
+
+/// The rubber at the end of a finger that opens towards y.
+pub(super) const TIP: Block = Block {
+    half: DVec3::new(0.00875, 0.0076, 0.00925),
+    centre: DVec3::new(0.0, 0.0076, 0.04525),
+    mass: 0.015,
+    friction: 2.0,
+};
+
+/// Where the fingers slide, in the hand's frame.
+pub(super) const RAIL: DVec3 = DVec3::new(0.0, 0.0, 0.0584);
+
+impl Block {
+    fn collider(&self) -> ColliderBuilder {
+        let half = self.half.as_vec3();
+        ColliderBuilder::cuboid(half.x, half.y, half.z).mass(self.mass as f32).friction(self.friction as f32)
+    }
+}
 
 /// A robot in a world.
 pub(super) struct Robot {
@@ -97,21 +131,17 @@ impl RobotBuilder {
 
     /// The hand is a part of link 7.
     fn add_hand(&mut self) {
-        let place = rapier_pose(hand_on_flange().shifted(DVec3::new(0.0, 0.0, 0.03)));
-        let palm = ColliderBuilder::cuboid(0.02, 0.1, 0.03).position(place).mass(0.73);
-        self.shape(self.last, palm);
+        let place = rapier_pose(hand_on_flange().shifted(PALM.centre));
+        self.shape(self.last, PALM.collider().position(place));
     }
 
     /// A finger that opens towards `side` times the hand's y axis. Returns its rubber tip.
     fn add_finger(&mut self, side: f32) -> ColliderHandle {
         let open = f64::from(side) * FINGER_OPEN;
-        let body = self.body(self.arm.hand.shifted(DVec3::new(0.0, open, 0.0584)));
-        let tip = ColliderBuilder::cuboid(0.00875, 0.0076, 0.00925)
-            .translation(Vector::new(0.0, side * 0.0076, 0.04525))
-            .mass(0.015)
-            .friction(2.0);
-        let tip = self.shape(body, tip);
-        let rail = hand_on_flange().shifted(DVec3::new(0.0, 0.0, 0.0584));
+        let body = self.body(self.arm.hand.shifted(RAIL + DVec3::Y * open));
+        let centre = TIP.centre.as_vec3() * Vector::new(1.0, side, 1.0);
+        let tip = self.shape(body, TIP.collider().translation(centre));
+        let rail = hand_on_flange().shifted(RAIL);
         // x of the joint is the opening direction.
         let opening = Rotation::from_rotation_z(side * std::f32::consts::FRAC_PI_2);
         let opening = Pose::from_parts(Vector::ZERO, opening);

@@ -2,15 +2,13 @@
 
 use super::kinematics::{Arm, JOINTS};
 use super::look::Look;
-use super::tabletop::{Reading, Tabletop, Thing, Wall};
+use super::physics::Table;
+use super::tabletop::{Reading, Thing, Wall};
 use super::{ControlMode, Pose};
-
-/// A rough upper bound on the physics of one environment, for asking whether a batch fits in memory.
-pub(crate) const BYTES: u64 = 160 << 10;
 
 /// One robot at work.
 pub(crate) struct Station {
-    table: Tabletop,
+    table: Table,
     grasp_degrees: f64,
     reading: Reading,
     arm: Arm,
@@ -22,7 +20,11 @@ impl Station {
     /// The beginning of an episode. A grasp is two fingers that push within `grasp_degrees` of where they
     /// open to.
     pub(crate) fn new(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall], grasp_degrees: f64) -> Self {
-        let table = Tabletop::new(angles, thing, walls);
+        Self::at(Table::rapier(angles, thing, walls), angles, grasp_degrees)
+    }
+
+    /// The same at a table that is set, with the arm at `angles`.
+    pub(crate) fn at(table: Table, angles: &[f64; JOINTS], grasp_degrees: f64) -> Self {
         let reading = table.read(grasp_degrees);
         Self { table, grasp_degrees, reading, arm: Arm::at(angles), paid: 0.0 }
     }

@@ -12,23 +12,23 @@ use super::kinematics::{JOINTS, Pose as Frame};
 use super::robot::{self, Robot};
 
 /// Seconds per physics step.
-const STEP_SECS: f32 = 0.01;
+pub(super) const STEP_SECS: f32 = 0.01;
 /// Physics steps per control step.
-const STEPS_PER_CONTROL: usize = 5;
+pub(super) const STEPS_PER_CONTROL: usize = 5;
 /// Control steps per second.
 pub(crate) const CONTROL_HZ: f64 = 20.0;
 /// Arm and fingers together.
 pub(crate) const DOFS: usize = JOINTS + 2;
 /// The drives of arm and fingers: N m/rad (N/m), N m s/rad (N s/m), N m (N).
-const STIFFNESS: f32 = 1000.0;
+pub(super) const STIFFNESS: f32 = 1000.0;
 pub(super) const DAMPING: f32 = 100.0;
-const MAX_FORCE: f32 = 100.0;
+pub(super) const MAX_FORCE: f32 = 100.0;
 /// How far a finger opens.
 pub(crate) const FINGER_OPEN: f64 = 0.04;
 /// A finger counts as touching from this force on.
-const GRASP_NEWTON: f32 = 0.5;
+pub(super) const GRASP_NEWTON: f32 = 0.5;
 /// What slides on what: the fingers' rubber has its own number, and two that meet are averaged.
-const FRICTION: f32 = 0.3;
+pub(super) const FRICTION: f32 = 0.3;
 
 const THINGS: InteractionGroups =
     InteractionGroups::new(Group::GROUP_1, Group::ALL, InteractionTestMode::And);
@@ -47,6 +47,12 @@ pub(crate) struct Wall {
     pub(crate) half: DVec3,
     pub(crate) pose: Frame,
 }
+
+/// The table.
+pub(super) const TABLE: Wall = Wall {
+    half: DVec3::new(0.6, 1.2, 0.46),
+    pose: Frame { position: DVec3::new(-0.12, 0.0, -0.46), rotation: DQuat::IDENTITY },
+};
 
 /// Robot, table, one thing to move, and walls.
 pub(crate) struct Tabletop {
@@ -71,8 +77,7 @@ impl Tabletop {
     pub(crate) fn new(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall]) -> Self {
         let mut world = PhysicsWorld { gravity: Vector::new(0.0, 0.0, -9.81), ..PhysicsWorld::default() };
         tune(&mut world.integration_parameters);
-        let top = Frame::new(DVec3::new(-0.12, 0.0, -0.46), DQuat::IDENTITY);
-        add_wall(&mut world, &Wall { half: DVec3::new(0.6, 1.2, 0.46), pose: top });
+        add_wall(&mut world, &TABLE);
         walls.iter().for_each(|wall| add_wall(&mut world, wall));
         let body = RigidBodyBuilder::dynamic().pose(rapier_pose(thing.pose)).can_sleep(false);
         let body = world.bodies.insert(body);

@@ -6,7 +6,7 @@
 //!
 //! What differs, so that episodes are alike but not equal:
 //!
-//! * Physics is Rapier's, not PhysX's. Links collide as capsules, the hand as a box, of the fingers only the
+//! * Physics is Rapier's, or MuJoCo's if [asked for](crate::Engine), not PhysX's. Links collide as capsules, the hand as a box, of the fingers only the
 //!   rubber tips; the robot does not collide with itself. A link's inertia is that of its capsule.
 //! * Joints are kept within their limits by limiting what the drives aim at.
 //! * Tool control solves for the whole pose by damped least squares. ManiSkill's simulator on the GPU lets
@@ -25,10 +25,11 @@ mod settings;
 use std::sync::Arc;
 
 use glam::{DQuat, DVec3};
-use plaudit_core::Rng;
+use plaudit_core::{EnvError, Rng};
 
 use crate::batch::{Moment, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST, upright};
+use crate::panda::physics::Physics;
 use crate::panda::station::Station;
 use crate::panda::tabletop::Thing;
 use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
@@ -49,6 +50,8 @@ const SPREAD: f64 = 0.1;
 const GOAL_HEIGHT: f64 = 0.3;
 /// The arm starts at rest, give or take.
 const START_NOISE: f64 = 0.02;
+/// Where the cube is before the first reset.
+const START: Pose = Pose { position: DVec3::new(0.0, 0.0, CUBE_HALF), rotation: DQuat::IDENTITY };
 /// A joint slower than this stands still.
 const STILL: f64 = 0.2;
 
@@ -65,6 +68,15 @@ pub(crate) fn state_width(mode: ObsMode) -> usize {
 pub(crate) struct Setup {
     pub(crate) settings: PickCubeSettings,
     pub(crate) cameras: Vec<CameraSettings>,
+    physics: Physics,
+}
+
+impl Setup {
+    /// Makes the engine ready that `settings` ask for.
+    pub(crate) fn new(settings: PickCubeSettings, cameras: Vec<CameraSettings>) -> Result<Self, EnvError> {
+        let physics = settings.engine.load(&cube_at(START))?;
+        Ok(Self { settings, cameras, physics })
+    }
 }
 
 /// One table with a robot and a cube.
@@ -76,8 +88,8 @@ pub(crate) struct PickCube {
 
 impl PickCube {
     pub(crate) fn new(setup: Arc<Setup>) -> Self {
-        let cube = Pose::new(DVec3::new(0.0, 0.0, CUBE_HALF), DQuat::IDENTITY);
-        Self { setup, station: station(&REST, cube), goal: DVec3::ZERO }
+        let station = station(&setup, &REST, START);
+        Self { setup, station, goal: DVec3::ZERO }
     }
 
     fn truth(&self) -> Truth {
@@ -108,7 +120,7 @@ impl Task for PickCube {
             CUBE_HALF + rng.uniform(0.0, GOAL_HEIGHT),
         );
         let angles = REST.map(|angle| angle + START_NOISE * rng.normal());
-        self.station = station(&angles, Pose::new(cube, upright(yaw)));
+        self.station = station(&self.setup, &angles, Pose::new(cube, upright(yaw)));
     }
 
     fn step(&mut self, action: &[f32], _last: bool) -> Moment {
@@ -153,7 +165,11 @@ impl Task for PickCube {
 }
 
 /// The beginning of an episode with the cube at `cube`.
-fn station(angles: &[f64; JOINTS], cube: Pose) -> Station {
-    let thing = Thing { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose: cube };
-    Station::new(angles, &thing, &[], GRASP_DEGREES)
+fn station(setup: &Setup, angles: &[f64; JOINTS], cube: Pose) -> Station {
+    Station::at(setup.physics.table(angles, &cube_at(cube)), angles, GRASP_DEGREES)
+}
+
+/// The cube, lying at `pose`.
+fn cube_at(pose: Pose) -> Thing {
+    Thing { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose }
 }

@@ -2,13 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::panda::{CameraName, CameraSettings, ControlMode, ObsMode, RewardMode, cameras};
+use crate::panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, RewardMode, cameras};
 use crate::{EnvId, SettingsError};
 
 /// What can be chosen about PickCube. Names and defaults are ManiSkill's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PickCubeSettings {
+    /// What computes the physics.
+    pub engine: Engine,
     /// How actions are understood.
     pub control_mode: ControlMode,
     /// What the environment pays.
@@ -26,6 +28,7 @@ pub struct PickCubeSettings {
 impl Default for PickCubeSettings {
     fn default() -> Self {
         Self {
+            engine: Engine::default(),
             control_mode: ControlMode::default(),
             reward_mode: RewardMode::default(),
             use_rel_reward: false,
@@ -48,6 +51,7 @@ impl PickCubeSettings {
 
     /// Refuses what cannot be.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        self.engine.check()?;
         cameras::check(self.cameras.as_deref().unwrap_or_default())
     }
 }

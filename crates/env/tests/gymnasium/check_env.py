@@ -26,8 +26,8 @@ CONTROL_MODES = ["pd_joint_delta_pos", "pd_joint_pos", "pd_ee_delta_pos", "pd_ee
 ROWS = 3
 
 
-def variants(ids):
-    """What to check: every id as it comes, and PickCube in every way that changes its spaces."""
+def variants(program, ids):
+    """What to check: every id as it comes, and PickCube in every way that changes its spaces or its physics."""
     for name in ids:
         yield {"id": name}
         if name.startswith("PickCube"):
@@ -35,6 +35,21 @@ def variants(ids):
     for mode in CONTROL_MODES:
         yield {"id": "PickCube-v1", "pick_cube": {"control_mode": mode}}
     yield {"id": "PickCube-v1", "pick_cube": {"use_rel_reward": True, "reward_mode": "dense"}}
+    mujoco = {"id": "PickCube-v1", "pick_cube": {"engine": "mujoco"}}
+    if is_built_in(program, mujoco):
+        yield mujoco
+
+
+def is_built_in(program, settings):
+    server = Server(program, None)
+    try:
+        server.ask({"make": {**settings, "num_envs": 1}})
+    except Refused as refusal:
+        assert "--features mujoco" in str(refusal), refusal
+        return False
+    finally:
+        server.close()
+    return True
 
 
 def own_state_space(settings):
@@ -206,7 +221,7 @@ def main(program):
     ids = server.ask("ids")["ids"]
     server.close()
     seen = set()
-    for settings in variants(ids):
+    for settings in variants(program, ids):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for check in CHECKS:

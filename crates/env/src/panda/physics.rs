@@ -1,0 +1,117 @@
+//! Which engine computes the physics of a table.
+
+use plaudit_core::EnvError;
+use serde::{Deserialize, Serialize};
+
+use super::control::Command;
+use super::kinematics::JOINTS;
+#[cfg(feature = "mujoco")]
+use super::mujoco::{MujocoTable, Scene};
+use super::tabletop::{Reading, Tabletop, Thing, Wall};
+use crate::SettingsError;
+
+/// What computes forces and contacts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// Rapier: part of every build.
+    #[default]
+    Rapier,
+    /// MuJoCo: part of builds with the feature `mujoco`, refused by others.
+    Mujoco,
+}
+
+impl Engine {
+    /// Refuses an engine that was not built in.
+    pub(crate) fn check(self) -> Result<(), SettingsError> {
+        match self {
+            Self::Mujoco if cfg!(not(feature = "mujoco")) => Err(SettingsError::NoMujoco),
+            Self::Rapier | Self::Mujoco => Ok(()),
+        }
+    }
+
+    /// A rough upper bound on one table, for asking whether a batch fits in memory.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Rapier => 160 << 10,
+            Self::Mujoco => 400 << 10,
+        }
+    }
+
+    /// Makes the engine ready for tables with a box like `thing`.
+    #[cfg_attr(
+        not(feature = "mujoco"),
+        expect(unused_variables, reason = "Rapier takes things as they come")
+    )]
+    pub(crate) fn load(self, thing: &Thing) -> Result<Physics, EnvError> {
+        self.check()?;
+        match self {
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco => Ok(Physics::Mujoco(Scene::load(thing)?)),
+            _ => Ok(Physics::Rapier),
+        }
+    }
+}
+
+/// An engine that is ready to set tables.
+#[derive(Debug)]
+pub(crate) enum Physics {
+    Rapier,
+    #[cfg(feature = "mujoco")]
+    Mujoco(std::sync::Arc<Scene>),
+}
+
+impl Physics {
+    /// The robot at `angles` with open fingers, `thing` where it is.
+    pub(crate) fn table(&self, angles: &[f64; JOINTS], thing: &Thing) -> Table {
+        match self {
+            Self::Rapier => Table::rapier(angles, thing, &[]),
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco(scene) => Table::Mujoco(MujocoTable::new(scene.clone(), angles, thing.pose)),
+        }
+    }
+}
+
+/// A table in one of the engines.
+pub(crate) enum Table {
+    Rapier(Box<Tabletop>),
+    #[cfg(feature = "mujoco")]
+    Mujoco(MujocoTable),
+}
+
+impl Table {
+    /// A table in Rapier, which knows walls too.
+    pub(crate) fn rapier(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall]) -> Self {
+        Self::Rapier(Box::new(Tabletop::new(angles, thing, walls)))
+    }
+
+    /// One control step towards `command`.
+    pub(crate) fn step(&mut self, command: &Command) {
+        match self {
+            Self::Rapier(table) => table.step(command),
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco(table) => table.step(command),
+        }
+    }
+
+    /// What is the case now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
+    pub(crate) fn read(&self, grasp_degrees: f64) -> Reading {
+        match self {
+            Self::Rapier(table) => table.read(grasp_degrees),
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco(table) => table.read(grasp_degrees),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "mujoco")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_mujoco_says_how_to_get_one() {
+        let words = Engine::Mujoco.check().unwrap_err().to_string();
+        assert!(words.contains("`--features mujoco`") && words.contains("docs/mujoco.md"), "{words}");
+        assert_eq!(serde_json::from_str::<Engine>("\"mujoco\"").unwrap(), Engine::Mujoco);
+    }
+}
