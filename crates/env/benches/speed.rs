@@ -1,12 +1,17 @@
 //! How fast the environments are, per second of processor time, and what they take in memory.
 //!
-//! `cargo bench -p plaudit-env --bench speed [-- classic state pictures memory]`
+//! `cargo bench -p plaudit-env --bench speed [-- classic state scaling pictures memory]`
 #![allow(clippy::print_stdout)] // a bench reports by printing
 
 use std::time::Instant;
 
 use plaudit_core::{Env, Policy, Seed, Watch};
-use plaudit_env::{ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, RandomPolicy, make};
+use plaudit_env::{
+    ControlMode, EnvId, EnvSettings, PegInsertionExpert, PegInsertionSettings, PickCubeExpert,
+    PickCubeSettings, RandomPolicy, make,
+};
+
+const TABLES: [EnvId; 2] = [EnvId::PickCubeV1, EnvId::PegInsertionSideV1];
 
 type Anything = Result<(), Box<dyn std::error::Error>>;
 
@@ -18,23 +23,25 @@ fn main() -> Anything {
         report_classic()?;
     }
     if want("state") {
-        for mode in [ControlMode::PdJointDeltaPos, ControlMode::PdEeDeltaPose] {
-            let speed = with_threads(1, || tables(mode))?;
-            println!("PickCube state, {mode:?}: {speed:.0} steps/core-s");
-        }
-        for threads in [1, 0] {
-            let (count, speed) = with_threads(threads, || Ok((rayon::current_num_threads(), crowd()?)))?;
-            println!("PickCube x 256 on {count} threads: {speed:.0} steps/s");
+        for id in TABLES {
+            for mode in [ControlMode::PdJointDeltaPos, ControlMode::PdEeDeltaPose] {
+                let speed = with_threads(1, || tables(id, mode))?;
+                println!("{id} state, {mode:?}: {speed:.0} steps/core-s");
+            }
         }
     }
+    if want("scaling") {
+        TABLES.into_iter().try_for_each(report_scaling)?;
+    }
     if want("pictures") {
-        for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1] {
+        for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1, EnvId::PegInsertionSideV1] {
             let speed = with_threads(1, || pictures(id))?;
             println!("{id} pictures, 128 x 128: {speed:.0} frames/core-s");
         }
     }
     if want("memory") {
-        memory()?;
+        // Kept until both are measured: memory that was given back would be counted for nothing.
+        let _both = TABLES.into_iter().map(memory).collect::<Result<Vec<_>, _>>()?;
     }
     Ok(())
 }
@@ -78,12 +85,18 @@ fn classic(id: EnvId, num_envs: usize) -> Result<f64, Box<dyn std::error::Error>
 /// The best of so many rounds: other work on the machine only ever makes a round slower.
 const ROUNDS: usize = 10;
 
-/// Control steps per second of processor time, resets included, while the expert grasps.
-fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> {
-    let own = PickCubeSettings { control_mode, ..PickCubeSettings::default() };
-    let settings = EnvSettings { pick_cube: Some(own), ..EnvSettings::new(EnvId::PickCubeV1, 16) };
+/// Control steps per second of processor time, resets included, while the expert works.
+fn tables(id: EnvId, control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut settings = EnvSettings::new(id, 16);
+    let mut expert: Box<dyn Policy> = if id == EnvId::PegInsertionSideV1 {
+        settings.peg_insertion =
+            Some(PegInsertionSettings { control_mode, ..PegInsertionSettings::default() });
+        Box::new(PegInsertionExpert::new(control_mode)?)
+    } else {
+        settings.pick_cube = Some(PickCubeSettings { control_mode, ..PickCubeSettings::default() });
+        Box::new(PickCubeExpert::new(control_mode))
+    };
     let mut env = make(&settings)?;
-    let mut expert = PickCubeExpert::new(control_mode);
     let mut obs = env.reset(Seed::new(1))?;
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -99,19 +112,36 @@ fn tables(control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> 
     Ok(50.0 * 16.0 / best)
 }
 
-/// Control steps of a large batch per second of real time.
-fn crowd() -> Result<f64, Box<dyn std::error::Error>> {
-    let mut env = make(&EnvSettings::new(EnvId::PickCubeV1, 256))?;
-    env.reset(Seed::new(1))?;
-    let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        for _ in 0..5 {
-            env.step(&[0.1; 256 * 8])?;
+/// A large batch in real time on 1, 2, 4, … threads, in turns. The best of many short rounds is what the
+/// machine does when it is quiet.
+fn report_scaling(id: EnvId) -> Anything {
+    const ROWS: usize = 256;
+    let cores = std::thread::available_parallelism()?.get();
+    let counts: Vec<usize> = (0..).map(|k| 1 << k).take_while(|count| *count <= cores).collect();
+    let pools: Vec<_> = (counts.iter())
+        .map(|count| rayon::ThreadPoolBuilder::new().num_threads(*count).build())
+        .collect::<Result<_, _>>()?;
+    let mut best = vec![f64::INFINITY; counts.len()];
+    let mut env = make(&EnvSettings::new(id, ROWS))?;
+    for round in 0..100 {
+        // Before episodes end and rows come to differ.
+        if round % 5 == 0 {
+            env.reset(Seed::new(1))?;
         }
-        best = best.min(start.elapsed().as_secs_f64());
+        for turn in 0..counts.len() {
+            let at = (turn + round) % counts.len();
+            let start = Instant::now();
+            pools[at].install(|| env.step(&[0.1; ROWS * 8]).map_err(|error| error.to_string()))?;
+            best[at] = best[at].min(start.elapsed().as_secs_f64());
+        }
     }
-    Ok(5.0 * 256.0 / best)
+    for (count, secs) in counts.into_iter().zip(&best) {
+        let (speed, gain) = (ROWS as f64 / secs, best[0] / secs);
+        println!(
+            "{id} x {ROWS} on {count} threads: {speed:.0} steps/s in real time, {gain:.2} times one thread"
+        );
+    }
+    Ok(())
 }
 
 /// Pictures per second of processor time, the physics not counted.
@@ -134,16 +164,16 @@ fn pictures(id: EnvId) -> Result<f64, Box<dyn std::error::Error>> {
     Ok(frames as f64 / (best[1] - best[0]))
 }
 
-fn memory() -> Anything {
+fn memory(id: EnvId) -> Result<Box<dyn Env>, Box<dyn std::error::Error>> {
     let before = resident_bytes();
-    let mut env = make(&EnvSettings::new(EnvId::PickCubeV1, 400))?;
+    let mut env = make(&EnvSettings::new(id, 400))?;
     env.reset(Seed::new(1))?;
     for _ in 0..60 {
         env.step(&[-0.2; 400 * 8])?;
     }
     let each = (resident_bytes() - before) / 400.0;
-    println!("PickCube: {:.0} KiB of memory per environment", each / 1024.0);
-    Ok(())
+    println!("{id}: {:.0} KiB of memory per environment", each / 1024.0);
+    Ok(env)
 }
 
 /// Processor time of this thread where Linux tells it, else the time of day.
