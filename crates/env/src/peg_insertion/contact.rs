@@ -38,6 +38,22 @@ impl PegInsertion {
         (in_wall, (down - peg.position.z).max(0.0))
     }
 
+    /// Whether the peg is within 5 mm of a wall.
+    fn nearly_touches(&self) -> bool {
+        let peg = (self.station.thing(), self.piece.peg_half() + DVec3::splat(0.005));
+        self.piece.walls().into_iter().any(|wall| overlap(peg, (wall.pose, wall.half)) > 0.0)
+    }
+
+    /// Whether the straight way from one place to another goes through the inside of the box.
+    fn crosses(&self, from: DVec3, to: DVec3) -> bool {
+        let back = self.piece.case.inverse();
+        let inside = |k: u32| {
+            let at = back.at(from.lerp(to, f64::from(k) / 100.0));
+            at.abs().max_element() < 0.9 * self.piece.half_length
+        };
+        (0..=100).any(inside)
+    }
+
     fn follow(&mut self, expert: &mut PegInsertionExpert, t: u64) -> Moment {
         let mut state = vec![0.0; 43];
         self.observe(&mut state);
@@ -101,6 +117,37 @@ fn pegs_do_not_tunnel_however_hard_they_are_pushed() {
     }
     println!("deepest when rammed {:.2} mm", worst * 1e3);
     assert!(worst < 4e-3, "{worst}");
+}
+
+/// Swings the held peg against the box from the side, as fast as the arm turns.
+#[test]
+fn pegs_do_not_tunnel_however_fast_they_are_swung() {
+    let (mut deepest, mut fastest, mut hits) = (0.0f64, 0.0f64, 0);
+    for seed in 0..12 {
+        let mut expert = PegInsertionExpert::new(ControlMode::PdJointPos).unwrap();
+        let mut task = new_task(ControlMode::PdJointPos, seed);
+        let lifted =
+            |task: &PegInsertion| task.station.is_grasped() && task.station.thing().position.z > 0.05;
+        let steps = (0..100).take_while(|t| !lifted(&task) && !task.follow(&mut expert, *t).success).count();
+        assert!(steps < 60, "{steps}");
+        let mut swing: Vec<f32> = task.station.joints().take(JOINTS).map(|angle| angle as f32).collect();
+        swing.push(-1.0);
+        for aim in [0.9, -0.9, 1.5, -1.5, 2.0] {
+            swing[0] = aim;
+            for _ in 0..12 {
+                let before = task.station.thing().position;
+                task.step(&swing, false);
+                let after = task.station.thing().position;
+                fastest = fastest.max(after.distance(before) * 20.0);
+                deepest = deepest.max(task.sunk().0);
+                hits += usize::from(task.nearly_touches());
+                assert!(!task.crosses(before, after), "{seed}: through the box from {before} to {after}");
+            }
+        }
+    }
+    println!("deepest when swung at up to {fastest:.1} m/s: {:.2} mm ({hits} hits)", deepest * 1e3);
+    assert!(hits > 50 && fastest > 1.0, "it was swung: {hits} hits, {fastest} m/s");
+    assert!(deepest < 0.02, "for a moment it goes in, but not through: {deepest}");
 }
 
 #[test]
