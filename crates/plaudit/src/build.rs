@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::config::Loaded;
 use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{
-    EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
+    Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
 };
 
 /// Which of a config's two batches of environments.
@@ -188,8 +188,11 @@ impl Builder<'_> {
             use_rel_reward: self.settings.use_rel_reward,
             obs_mode: self.obs_mode(),
             show_goal: self.settings.show_goal,
+            engine: match self.settings.engine {
+                Engine::Rapier => plaudit_env::Engine::Rapier,
+                Engine::Mujoco => plaudit_env::Engine::Mujoco,
+            },
             cameras: Some(self.cameras(PickCubeSettings::default().cameras_of(id))?),
-            ..PickCubeSettings::default()
         })
     }
 

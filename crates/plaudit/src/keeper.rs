@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_core::{Obs, Seed};
 use plaudit_data::episode::{Collector, Counts, Episode, EpisodeWriter, Keep, Layout, Targets};
+use plaudit_data::store::Origin;
 use plaudit_rl::Taken;
 
 use crate::build::Which;
@@ -26,18 +27,13 @@ impl Keeper {
     pub fn start(loaded: &Loaded, which: Which, directory: PathBuf) -> Result<Self, Failure> {
         let settings = which.settings(loaded).data_collection.clone();
         let directory = settings.save_dir.as_ref().map_or(directory, PathBuf::from);
-        let targets = Targets { success: settings.target_success, failure: settings.target_failure };
         let formats = match &settings.export_format {
             OneOrMore::One(format) => vec![*format],
             OneOrMore::More(formats) => formats.clone(),
         };
         let mut writers = Vec::new();
         for format in formats {
-            let layout = layout(loaded, which, format, &settings, &directory)?;
-            writers.push(
-                EpisodeWriter::start(&directory, layout, targets)
-                    .map_err(|error| Failure::work(error, None))?,
-            );
+            writers.push(writer(loaded, which, format, &settings, &directory)?);
         }
         let seed = Seed::new(which.settings(loaded).seed).purpose("keep");
         Ok(Self { collector: None, writers, settings, seed, directory })
@@ -126,27 +122,38 @@ impl Keeper {
     }
 }
 
-fn layout(
+/// The writer of one format.
+fn writer(
     loaded: &Loaded,
     which: Which,
     format: ExportFormat,
     settings: &Collection,
     directory: &Path,
-) -> Result<Layout, Failure> {
+) -> Result<EpisodeWriter, Failure> {
+    let targets = Targets { success: settings.target_success, failure: settings.target_failure };
     let folder =
         |named: &Option<String>, own: &str| named.as_ref().map_or(directory.join(own), PathBuf::from);
-    match format {
-        ExportFormat::Pickle => Ok(Layout::Pickle),
-        ExportFormat::Frames => Ok(Layout::Frames),
-        ExportFormat::Npy => Ok(Layout::Npy {
-            positive: folder(&settings.positive_dir, "positive"),
-            negative: folder(&settings.negative_dir, "negative"),
-            cameras: settings.image_keys.clone(),
-        }),
-        ExportFormat::Lerobot | ExportFormat::Store | ExportFormat::ReplayBuffer => {
+    let writer = match format {
+        ExportFormat::Pickle => EpisodeWriter::start(directory, Layout::Pickle, targets),
+        ExportFormat::Frames => EpisodeWriter::start(directory, Layout::Frames, targets),
+        ExportFormat::Npy => {
+            let positive = folder(&settings.positive_dir, "positive");
+            let negative = folder(&settings.negative_dir, "negative");
+            let cameras = settings.image_keys.clone();
+            EpisodeWriter::start(directory, Layout::Npy { positive, negative, cameras }, targets)
+        }
+        ExportFormat::Store => {
+            let origin = Origin {
+                env: which.settings(loaded).init_params.id.clone(),
+                ..Origin::new("plaudit collect")
+            };
+            EpisodeWriter::into_store(directory, origin, targets)
+        }
+        ExportFormat::Lerobot | ExportFormat::ReplayBuffer => {
             let key = format!("{}.data_collection.export_format", which.key());
             let message = format!("this version does not write `{}`", format.word());
-            Err(loaded.problem(&key, message, "choose pickle, npy or frames").into())
+            return Err(loaded.problem(&key, message, "choose pickle, npy, frames or store").into());
         }
-    }
+    };
+    writer.map_err(|error| Failure::work(error, None))
 }

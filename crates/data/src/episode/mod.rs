@@ -9,7 +9,7 @@ use std::sync::Arc;
 use plaudit_core::{End, FrameShape};
 
 pub use collector::{Collector, Keep};
-pub use writer::{Counts, EpisodeWriter, Found, Layout, Targets, WriterError};
+pub use writer::{Counts, EpisodeSink, EpisodeWriter, Found, Layout, SinkError, Targets, WriterError};
 
 /// One environment's way from a reset to an end, of N actions.
 ///

@@ -13,7 +13,8 @@ use thiserror::Error;
 
 use super::Episode;
 use super::as_python::{as_frames, as_npy, as_pickle, pickle_name};
-use crate::python::{PickleStyle, WriteError, write_npy, write_pickle};
+use crate::python::{PickleStyle, write_npy, write_pickle};
+use crate::store::{Origin, Store};
 
 /// How episodes lie on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,20 @@ pub enum Layout {
         cameras: Vec<String>,
     },
 }
+
+/// Where episodes go, one after the other.
+pub trait EpisodeSink: Send {
+    /// Writes one episode, whole or not at all.
+    fn write(&mut self, episode: &Episode) -> Result<(), SinkError>;
+
+    /// Completes what only makes sense as a whole.
+    fn finish(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// Why a sink could not write.
+pub type SinkError = Box<dyn std::error::Error + Send + Sync>;
 
 /// How many of each outcome are wanted; nothing means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,7 +106,7 @@ pub struct Found {
 #[derive(Debug)]
 pub struct EpisodeWriter {
     queue: Option<SyncSender<Episode>>,
-    thread: Option<JoinHandle<Result<(), WriteError>>>,
+    thread: Option<JoinHandle<Result<(), SinkError>>>,
     targets: Targets,
     taken: Counts,
     found: Found,
@@ -121,17 +136,32 @@ impl EpisodeWriter {
             found.unfinished += unfinished;
             next.push(number);
         }
-        let (queue, episodes) = sync_channel(QUEUE);
-        let pen = Pen { layout, folders, next };
-        let thread = std::thread::spawn(move || pen.write_all(&episodes));
-        Ok(Self {
+        Ok(Self::with_sink(Box::new(Pen { layout, folders, next }), found, targets))
+    }
+
+    /// Adds episodes to a store, which is made if it is not there. `origin` says where they come from.
+    pub fn into_store(directory: &Path, origin: Origin, targets: Targets) -> Result<Self, WriterError> {
+        let store = if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
+        let store = store.map_err(|error| WriterError::Sink(error.into()))?;
+        let found = Found { episodes: store.episodes().len() as u64, unfinished: 0 };
+        Ok(Self::with_sink(Box::new(StoreSink { store, origin }), found, targets))
+    }
+
+    /// Hands episodes to any sink, from a thread of its own.
+    pub fn with_sink(mut sink: Box<dyn EpisodeSink>, found: Found, targets: Targets) -> Self {
+        let (queue, episodes): (_, Receiver<Episode>) = sync_channel(QUEUE);
+        let thread = std::thread::spawn(move || {
+            episodes.iter().try_for_each(|episode| sink.write(&episode))?;
+            sink.finish()
+        });
+        Self {
             queue: Some(queue),
             thread: Some(thread),
             targets,
             taken: Counts::default(),
             found,
             waited: Duration::ZERO,
-        })
+        }
     }
 
     /// Takes an episode, unless enough of its kind were taken; tells whether it did. Waits where the queue is full.
@@ -194,7 +224,7 @@ impl EpisodeWriter {
     fn join(&mut self) -> Option<WriterError> {
         match self.thread.take()?.join() {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(WriterError::File(error)),
+            Ok(Err(error)) => Some(WriterError::Sink(error)),
             Err(_) => Some(WriterError::Stopped),
         }
     }
@@ -208,18 +238,14 @@ struct Pen {
     next: Vec<u64>,
 }
 
-impl Pen {
-    fn write_all(mut self, episodes: &Receiver<Episode>) -> Result<(), WriteError> {
-        episodes.iter().try_for_each(|episode| self.write(&episode))
-    }
-
-    fn write(&mut self, episode: &Episode) -> Result<(), WriteError> {
+impl EpisodeSink for Pen {
+    fn write(&mut self, episode: &Episode) -> Result<(), SinkError> {
         let side = usize::from(!episode.success && self.folders.len() > 1);
         match &self.layout {
             Layout::Pickle => {
                 let rank = self.next[0];
                 let path = self.folders[0].join(pickle_name(episode, rank));
-                write_pickle(path, &as_pickle(episode, rank), PickleStyle::default())
+                write_pickle(path, &as_pickle(episode, rank), PickleStyle::default())?;
             }
             Layout::Frames => {
                 // One counter for both folders, as that collector had it.
@@ -227,14 +253,28 @@ impl Pen {
                 self.next.fill(number + 1);
                 let path = self.folders[side].join(format!("episode_{number:06}.pkl"));
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-                write_pickle(path, &as_frames(episode, number, now), PickleStyle::default())
+                write_pickle(path, &as_frames(episode, number, now), PickleStyle::default())?;
             }
             Layout::Npy { cameras, .. } => {
                 let path = self.folders[side].join(format!("{:06}.npy", self.next[side]));
                 self.next[side] += 1;
-                write_npy(path, &as_npy(episode, cameras))
+                write_npy(path, &as_npy(episode, cameras))?;
             }
         }
+        Ok(())
+    }
+}
+
+/// Episodes into plaudit's own store.
+struct StoreSink {
+    store: Store,
+    origin: Origin,
+}
+
+impl EpisodeSink for StoreSink {
+    fn write(&mut self, episode: &Episode) -> Result<(), SinkError> {
+        self.store.add(episode, &self.origin)?;
+        Ok(())
     }
 }
 
@@ -275,9 +315,9 @@ pub enum WriterError {
         /// What the system said.
         source: io::Error,
     },
-    /// A file that could not be written. What was written before is whole.
+    /// An episode that could not be written. What was written before is whole.
     #[error("{0}; the episodes before it are safe")]
-    File(#[source] WriteError),
+    Sink(#[source] SinkError),
     /// The thread is gone for no reason it could tell.
     #[error("the thread that writes episodes stopped")]
     Stopped,
@@ -378,6 +418,19 @@ mod tests {
         writer.write(episode(0, true)).unwrap();
         writer.finish().unwrap();
         assert_eq!(names(&positive), ["000000.npy"]);
+    }
+
+    #[test]
+    fn a_store_takes_each_episode_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        for found in [0, 1] {
+            let mut writer = EpisodeWriter::into_store(&path, Origin::new("a test"), Targets::default()).unwrap();
+            assert_eq!(writer.found().episodes, found);
+            writer.write(episode(0, true)).unwrap();
+            writer.finish().unwrap();
+        }
+        assert_eq!(Store::open(&path).unwrap().episodes().len(), 1);
     }
 
     #[test]

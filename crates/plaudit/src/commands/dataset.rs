@@ -30,8 +30,8 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset images --raw-data-path logs/run/collected_data
-  plaudit dataset images --raw-data-path logs/run/collected_data --output-dir data --fail-success-ratio 3 --seed 7
-  plaudit dataset images --raw-data-path reward_data --source trajectories --num-samples-per-episode 5
+  plaudit dataset images --raw-data-path logs/run/collected_data --fail-success-ratio 3 --seed 7
+  plaudit dataset images --raw-data-path reward_data --num-samples-per-episode 5
   plaudit dataset images --raw-data-path logs/run/data.pkl --skip-bad --memory 1G")]
 pub struct Images {
     /// Folder of collected episodes, or a data.pkl of transitions
@@ -80,8 +80,8 @@ pub struct Images {
     /// Leave out files that cannot be used, and list them
     #[arg(long)]
     skip_bad: bool,
-    /// Bytes of images held at a time: 64M, 1G
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = bytes)]
+    /// Bytes of images held at a time, such as 256M or 1G
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     memory: usize,
 }
 
@@ -92,8 +92,8 @@ pub struct Images {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset windows --raw-data-path logs/run/collected_data
-  plaudit dataset windows --raw-data-path logs/run/collected_data --window-size 8 --stride 2 --delta-threshold 0.1
-  plaudit dataset windows --raw-data-path logs/run/collected_data --extra-views none --max-samples-per-label 5000")]
+  plaudit dataset windows --raw-data-path logs/run/collected_data --window-size 8 --stride 2
+  plaudit dataset windows --raw-data-path logs/run/collected_data --extra-views none")]
 pub struct Windows {
     /// Folder of collected episodes
     #[arg(long, value_name = "DIR")]

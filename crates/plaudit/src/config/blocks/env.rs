@@ -57,6 +57,16 @@ choice! {
 }
 
 choice! {
+    /// Which physics the embedded PickCube runs on.
+    Engine {
+        /// Built in.
+        Rapier = "rapier",
+        /// MuJoCo, in builds that have it (docs/mujoco.md).
+        Mujoco = "mujoco",
+    }
+}
+
+choice! {
     /// When camera images for the reward model are drawn.
     RewardRender {
         /// Never.
@@ -117,6 +127,8 @@ block! {
         use_full_state: bool = false,
         /// When images for the reward model are drawn. Not set: whenever the reward needs them.
         reward_render_mode: Option<RewardRender> = None,
+        /// Which physics the embedded PickCube runs on.
+        engine: Engine = Engine::Rapier,
         /// Show the goal in camera images. ManiSkill hides it, which makes success invisible to an image model.
         show_goal: bool = true,
         /// Start every evaluation from the same set of states.
