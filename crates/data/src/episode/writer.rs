@@ -141,7 +141,8 @@ impl EpisodeWriter {
 
     /// Adds episodes to a store, which is made if it is not there. `origin` says where they come from.
     pub fn into_store(directory: &Path, origin: Origin, targets: Targets) -> Result<Self, WriterError> {
-        let store = if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
+        let store =
+            if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
         let store = store.map_err(|error| WriterError::Sink(error.into()))?;
         let found = Found { episodes: store.episodes().len() as u64, unfinished: 0 };
         Ok(Self::with_sink(Box::new(StoreSink { store, origin }), found, targets))
@@ -425,7 +426,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         for found in [0, 1] {
-            let mut writer = EpisodeWriter::into_store(&path, Origin::new("a test"), Targets::default()).unwrap();
+            let mut writer =
+                EpisodeWriter::into_store(&path, Origin::new("a test"), Targets::default()).unwrap();
             assert_eq!(writer.found().episodes, found);
             writer.write(episode(0, true)).unwrap();
             writer.finish().unwrap();
