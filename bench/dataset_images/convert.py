@@ -1,8 +1,7 @@
 """The same work in Python, to compare with: python convert.py RAW OUT
 
 pickle.load of every episode, labels and sampling, episode split, balancing with Python's generator, torch.save of both
-parts; it prints its seconds and the CRC-32 over all images and labels of each part. Nothing is checked, compared for
-leakage or flushed to disk.
+parts; it prints its seconds. Nothing is checked, compared for leakage or flushed to disk.
 """
 
 import glob
@@ -12,7 +11,6 @@ import pickle
 import random
 import sys
 import time
-import zlib
 
 import torch
 

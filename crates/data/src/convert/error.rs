@@ -56,7 +56,7 @@ pub enum ConvertError {
         others: usize,
     },
     /// Every input file is broken.
-    #[error("none of the {count} files in {} can be used; the first: {first}", path.display())]
+    #[error("none of the {count} files in {} can be used. The first is {first}", path.display())]
     AllBad {
         /// The folder.
         path: PathBuf,

@@ -48,3 +48,8 @@ pub use progress::{BadFiles, OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
 pub use source::Source;
 pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows};
+
+pub(crate) use fingerprint::Fingerprint;
+pub(crate) use leakage::Seen;
+pub(crate) use picture::{Form, Strictness};
+pub(crate) use source::InputFile;

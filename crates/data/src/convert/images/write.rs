@@ -24,8 +24,8 @@ pub(super) fn images(
 ) -> Result<Part, ConvertError> {
     let shape = stored.first().map_or([1; 3], |stored| stored.form.shape());
     let bytes = shape.iter().product::<usize>();
-    // Two batches are in memory at a time. Small ones stay in the processor's cache on their way.
-    let batch = (memory_bytes / 2).min(8 << 20) / bytes;
+    // Two batches are in memory at a time.
+    let batch = memory_bytes / 2 / bytes;
     let mut storage = writer.storage(DType::U8)?;
     let mut part =
         Part { images: Vec::with_capacity(stored.len()), prints: Vec::with_capacity(stored.len()) };
