@@ -47,8 +47,20 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// Whether a file is a module of tests, declared as such by the file above it.
+fn is_test_module(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap().to_str().unwrap();
+    let folder = path.parent().unwrap();
+    let above = ["mod.rs", "lib.rs"].map(|name| folder.join(name)).into_iter().chain([folder.with_extension("rs")]);
+    let declaration = format!("#[cfg(test)]\nmod {stem};");
+    above.filter(|path| path.exists()).any(|path| read(&path).contains(&declaration))
+}
+
 /// The code of a source file: neither its tests nor its comments.
 fn code(path: &Path) -> String {
+    if is_test_module(path) {
+        return String::new();
+    }
     let text = read(path);
     let before_tests = text.split("#[cfg(test)]").next().unwrap_or("").to_string();
     before_tests.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
