@@ -23,5 +23,6 @@
 
 pub mod convert;
 pub mod episode;
+pub mod inspect;
 pub mod python;
 pub mod store;

@@ -1,0 +1,366 @@
+//! A look at every format, golden reports of real files, and every suspicion provoked once.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use plaudit_core::{End, FrameShape};
+use plaudit_data::convert::{ImageOptions, WindowOptions, convert_images, convert_windows};
+use plaudit_data::episode::as_python::{as_frames, as_npy, as_pickle, pickle_name};
+use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::inspect::{
+    Format, InspectError, InspectOptions, Report, SheetOptions, Suspicion, contact_sheet, inspect,
+};
+use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
+use plaudit_data::store::{Origin, Store};
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+fn look(path: &Path) -> Report {
+    inspect(path, &InspectOptions::default(), &|_, _| {}).unwrap()
+}
+
+fn kinds(report: &Report) -> Vec<Suspicion> {
+    report.findings.iter().map(|finding| finding.kind).collect()
+}
+
+/// An episode of four steps whose pictures depend on `seed`, and that succeeds at its end.
+fn episode(seed: u8) -> Episode {
+    let entries = 5usize;
+    let shape = FrameShape::rgb(16, 16);
+    let pixel = |at: usize| (at * 7 + usize::from(seed) * 41 + at / 768 * 13) as u8 | 16;
+    let moment = |at: usize| Moment {
+        reward: at as f32 / 4.0,
+        end: if at == 4 { End::Terminated } else { End::No },
+        success: (at > 0).then_some(at == 4),
+        facts: vec![],
+    };
+    Episode {
+        row: 0,
+        number: seed.into(),
+        batch_step: u64::from(seed) * 4,
+        success: true,
+        task: None,
+        cameras: vec![CameraTrack {
+            name: "base".into(),
+            shape,
+            pixels: (0..entries * shape.bytes()).map(pixel).collect(),
+        }],
+        states: (0..entries).map(|at| vec![at as f32, f32::from(seed)]).collect(),
+        actions: (1..entries).map(|at| vec![at as f32 * 0.1]).collect(),
+        moments: (0..entries).map(moment).collect(),
+    }
+}
+
+/// One that never succeeds.
+fn failure(seed: u8) -> Episode {
+    let mut episode = episode(seed);
+    episode.success = false;
+    episode.moments.iter_mut().skip(1).for_each(|moment| moment.success = Some(false));
+    episode
+}
+
+fn write(folder: &Path, episodes: &[Episode]) {
+    for episode in episodes {
+        let path = folder.join(pickle_name(episode, 0));
+        python::write_pickle(path, &as_pickle(episode, 0), PickleStyle::default()).unwrap();
+    }
+}
+
+/// The report of a folder with two good episodes and what `change` makes of a third.
+fn provoke(change: impl FnOnce(&mut Episode)) -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let mut third = episode(3);
+    change(&mut third);
+    write(dir.path(), &[episode(1), failure(2), third]);
+    look(dir.path())
+}
+
+#[test]
+fn reports_of_real_files_stay_what_they_are() {
+    for (name, path) in [
+        ("pkl_torch", "python/fixtures/pkl_torch"),
+        ("pkl_numpy", "python/fixtures/pkl_numpy"),
+        ("episodes_torch", "convert/episodes_torch"),
+        ("reward_train", "python/fixtures/reward_train.pt"),
+        ("old_traj", "python/fixtures/old_traj_000000.npy"),
+        ("vlm_clip", "python/fixtures/vlm_trend_clip.pkl"),
+        ("many_pt", "python/fixtures"),
+    ] {
+        let mut report = look(&tests().join(path));
+        report.path = path.into();
+        let found = format!("{report}\n{}\n", serde_json::to_string_pretty(&report).unwrap());
+        let golden = tests().join(format!("inspect/{name}.txt"));
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&golden, &found).unwrap();
+        }
+        let expected = fs::read_to_string(&golden).unwrap_or_default();
+        assert!(found == expected, "{name} changed; if that is meant, set UPDATE_GOLDEN=1\n{found}");
+    }
+}
+
+#[test]
+fn good_episodes_are_not_suspicious() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[episode(1), failure(2), episode(3)]);
+    let report = look(dir.path());
+    assert_eq!(kinds(&report), [], "{report}");
+    assert_eq!((report.success.once, report.success.known, report.success.at_end), (2, 3, 2));
+    assert_eq!((report.lengths.median, report.frames), (4, 15));
+    assert!(report.to_string().contains("Nothing suspicious."));
+}
+
+#[test]
+fn every_suspicion_can_be_provoked() {
+    let one_of = |kind: Suspicion, report: &Report| {
+        let found = report.findings.iter().find(|finding| finding.kind == kind);
+        let found = found.unwrap_or_else(|| panic!("{kind:?} is not in\n{report}"));
+        assert!(!found.advice.is_empty());
+        assert!(found.count == 0 || found.examples[0].contains("episode_"), "{found:?}");
+    };
+    let pixels = |change: fn(usize, &mut [u8])| {
+        move |episode: &mut Episode| {
+            let bytes = episode.cameras[0].shape.bytes();
+            episode.cameras[0]
+                .pixels
+                .chunks_exact_mut(bytes)
+                .enumerate()
+                .for_each(|(at, frame)| change(at, frame));
+        }
+    };
+    one_of(
+        Suspicion::BlackFrames,
+        &provoke(pixels(|at, frame| {
+            if at == 2 {
+                frame.fill(0)
+            }
+        })),
+    );
+    one_of(Suspicion::FrozenCamera, &provoke(pixels(|_, frame| frame.fill(77))));
+    one_of(Suspicion::ConstantActions, &provoke(|episode| episode.actions.fill(vec![0.5])));
+    one_of(Suspicion::NotFinite, &provoke(|episode| episode.states[2][0] = f32::NAN));
+    one_of(Suspicion::NotFinite, &provoke(|episode| episode.moments[1].reward = f32::INFINITY));
+    one_of(
+        Suspicion::UnpaidSuccess,
+        &provoke(|episode| episode.moments.iter_mut().for_each(|moment| moment.reward = 0.0)),
+    );
+    one_of(
+        Suspicion::MixedSizes,
+        &provoke(|episode| {
+            episode.cameras[0].shape = FrameShape::rgb(8, 16);
+            episode.cameras[0].pixels.truncate(5 * 8 * 16 * 3);
+        }),
+    );
+    one_of(
+        Suspicion::MixedWidths,
+        &provoke(|episode| episode.states.iter_mut().for_each(|state| state.push(0.0))),
+    );
+    one_of(Suspicion::Duplicates, &provoke(|third| *third = Episode { number: 3, ..episode(1) }));
+    one_of(
+        Suspicion::NearDuplicates,
+        &provoke(|third| {
+            *third = Episode { number: 3, ..episode(1) };
+            third.cameras[0].pixels.iter_mut().for_each(|byte| *byte = byte.saturating_add(2));
+        }),
+    );
+    one_of(
+        Suspicion::ContradictingLabels,
+        &provoke(|third| {
+            let last = third.cameras[0].image(4).to_vec();
+            third.cameras[0].pixels[2 * last.len()..3 * last.len()].copy_from_slice(&last);
+        }),
+    );
+    one_of(
+        Suspicion::TooShort,
+        &provoke(|third| {
+            let bytes = third.cameras[0].shape.bytes();
+            third.cameras[0].pixels.truncate(2 * bytes);
+            third.states.truncate(2);
+            third.actions.truncate(1);
+            third.moments.truncate(2);
+        }),
+    );
+}
+
+/// What only files can have wrong, not episodes.
+#[test]
+fn suspicions_about_files() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[episode(1), failure(2)]);
+    let renamed = dir.path().join("rank_0_env_0_episode_9_step_9_fail.pkl");
+    fs::rename(dir.path().join(pickle_name(&episode(1), 0)), &renamed).unwrap();
+    fs::write(dir.path().join("rank_0_env_0_episode_8_step_9_fail.pkl"), b"\x80\x04}").unwrap();
+    let report = look(dir.path());
+    assert!(kinds(&report).contains(&Suspicion::OutcomeDisagrees), "{report}");
+    assert_eq!((report.files, report.episodes, report.broken.len()), (3, 2, 1));
+    assert!(report.broken[0].file.contains("episode_8"));
+
+    // Labels as they come: at the reset only, flipping, none at all, and too few.
+    for (labels, kind) in [
+        (&[true, false, false, false, false][..], Suspicion::SuccessOnlyAtReset),
+        (&[true, false, true, false, true], Suspicion::FlippingLabels),
+        (&[], Suspicion::NoSuccessFlags),
+        (&[false, true, false], Suspicion::UnevenLists),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let image = |at: usize| Array::from_slice(&[2, 2, 3], &[40 + at as u8; 12]).unwrap().into();
+        let observation = |at| PyValue::dict([("main_images", image(at))]);
+        let info = |label: &bool| PyValue::dict([("success", PyValue::Bool(*label))]);
+        let none = std::iter::repeat_n(PyValue::dict::<&str>([]), if labels.is_empty() { 5 } else { 0 });
+        let file = PyValue::dict([
+            ("observations", PyValue::list((0..5).map(observation))),
+            (
+                "actions",
+                PyValue::list((0..4).map(|at| Array::from_slice(&[1], &[at as f32]).unwrap().into())),
+            ),
+            ("rewards", PyValue::list((0..5).map(|at| PyValue::Float(f64::from(at))))),
+            ("infos", PyValue::list(labels.iter().map(info).chain(none))),
+        ]);
+        python::write_pickle(dir.path().join("a.pkl"), &file, PickleStyle::default()).unwrap();
+        let report = look(dir.path());
+        assert!(kinds(&report).contains(&kind), "{kind:?}: {report}");
+    }
+}
+
+#[test]
+fn older_collectors_and_our_store_are_read_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::create(dir.path().join("store"), None).unwrap();
+    for (number, episode) in [episode(1), failure(2), episode(3)].iter().enumerate() {
+        let (a, b) = if episode.success { ("success", "positive") } else { ("failure", "negative") };
+        for folder in [dir.path().join("frames").join(a), dir.path().join("npy").join(b)] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        let frames = dir.path().join(format!("frames/{a}/episode_{number:06}.pkl"));
+        python::write_pickle(frames, &as_frames(episode, number as u64, 0.0), PickleStyle::default())
+            .unwrap();
+        let npy = dir.path().join(format!("npy/{b}/{number:06}.npy"));
+        python::write_npy(npy, &as_npy(episode, &[])).unwrap();
+        store.add(episode, &Origin::new("test")).unwrap();
+    }
+    for (folder, format, frames) in
+        [("frames", Format::Frames, 12), ("npy", Format::Trajectories, 12), ("store", Format::Store, 15)]
+    {
+        let report = look(&dir.path().join(folder));
+        assert_eq!((report.format, report.episodes, report.frames), (format, 3, frames), "{report}");
+        assert_eq!((report.success.once, report.success.at_end, report.broken.len()), (2, 2, 0));
+        assert_eq!(kinds(&report), [], "{report}");
+        assert_eq!(report.cameras[0].sizes[0].shape, [16, 16, 3]);
+    }
+    // One outcome alone, from inside its folder.
+    let report = look(&dir.path().join("frames/success"));
+    assert_eq!((report.format, report.episodes), (Format::Frames, 2));
+    assert!(look(&dir.path().join("npy/positive")).success.once == 2);
+}
+
+#[test]
+fn what_the_converters_write_is_looked_at_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let raw = tests().join("convert/episodes_torch");
+    let [train, val] = ["train.pt", "val.pt"].map(|name| dir.path().join("images").join(name));
+    fs::create_dir_all(dir.path().join("images")).unwrap();
+    convert_images(&raw, &train, &val, &ImageOptions::default(), &|_| {}).unwrap();
+    let report = look(&dir.path().join("images"));
+    assert_eq!((report.format, report.episodes), (Format::Images, 2));
+    assert_eq!(report.leakage.unwrap().exact_duplicates, 0);
+    fs::copy(&train, &val).unwrap();
+    let report = look(&dir.path().join("images"));
+    assert!(kinds(&report).contains(&Suspicion::SharedBetweenParts), "{report}");
+
+    let windows = dir.path().join("windows");
+    let options = WindowOptions { window_size: 3, delta_threshold: 0.01, ..WindowOptions::default() };
+    let made = convert_windows(&raw, &windows, &options, &|_| {});
+    let Ok(_) = made else { panic!("{}", made.err().unwrap()) };
+    let report = look(&windows);
+    assert_eq!((report.format, report.lengths.max, report.broken.len()), (Format::Windows, 3, 0), "{report}");
+    assert!(report.labels.iter().any(|label| label.name == "positive"));
+    assert_eq!(report.leakage.as_ref().unwrap().shared_episodes, 0, "{report}");
+    // The folder moved, a pickle is gone, and a line is torn.
+    let moved = dir.path().join("moved");
+    fs::rename(&windows, &moved).unwrap();
+    let first = fs::read_dir(moved.join("train/pkl")).unwrap().next().unwrap().unwrap().path();
+    fs::remove_file(first).unwrap();
+    let manifest = moved.join("train/segments.jsonl");
+    fs::write(&manifest, fs::read_to_string(&manifest).unwrap() + "{\"task\"\n").unwrap();
+    let again = look(&moved);
+    assert_eq!((again.episodes + 1, again.broken.len()), (report.episodes, 2), "{again}");
+}
+
+#[test]
+fn a_contact_sheet_shows_every_outcome() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[episode(1), failure(2), episode(3)]);
+    let report = look(dir.path());
+    let options = SheetOptions { columns: 3, side: 16 };
+    let sheet = contact_sheet(dir.path(), &report, &options).unwrap();
+    let mut reader = png::Decoder::new(std::io::Cursor::new(&sheet)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!((info.width, info.height), (3 * 28 + 4, 3 * 28 + 4));
+    let border = |row: usize, column: usize| {
+        let at = ((4 + row * 28) * info.width as usize + 4 + column * 28) * 3;
+        [pixels[at], pixels[at + 1], pixels[at + 2]]
+    };
+    let (grey, red, green) = ([113, 113, 122], [239, 68, 68], [34, 197, 94]);
+    assert_eq!([border(0, 0), border(0, 1), border(0, 2)], [grey, red, green]);
+    assert_eq!([border(2, 0), border(2, 1), border(2, 2)], [grey, red, red], "failures come last");
+
+    let states = Array::from_slice(&[2], &[0.0f32, 1.0]).unwrap();
+    let blind = PyValue::dict([
+        ("observations", PyValue::list([PyValue::dict([("states", states.into())])])),
+        ("infos", PyValue::list([])),
+    ]);
+    let path = dir.path().join("blind.pkl");
+    python::write_pickle(&path, &blind, PickleStyle::default()).unwrap();
+    let report = look(&path);
+    assert!(kinds(&report).contains(&Suspicion::NoImages));
+    assert!(contact_sheet(&path, &report, &options).unwrap_err().to_string().contains("no images"));
+}
+
+#[test]
+fn a_limit_looks_at_some_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &(1..9).map(episode).collect::<Vec<_>>());
+    let report = inspect(dir.path(), &InspectOptions { limit: Some(3) }, &|_, _| {}).unwrap();
+    assert_eq!((report.files, report.looked_at, report.episodes), (8, 3, 3));
+    assert!(report.to_string().contains("3 of 8 files, evenly spread"));
+}
+
+#[test]
+fn what_is_no_dataset_is_said_with_what_might_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("run/collected_data");
+    fs::create_dir_all(&inside).unwrap();
+    let error = inspect(dir.path(), &InspectOptions::default(), &|_, _| {}).unwrap_err();
+    assert!(matches!(&error, InspectError::Nothing { nearby, .. } if nearby.is_empty()));
+    write(&inside, &[episode(1)]);
+    let error = inspect(dir.path(), &InspectOptions::default(), &|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("did you mean"), "{error}");
+    let error = inspect(&dir.path().join("gone"), &InspectOptions::default(), &|_, _| {}).unwrap_err();
+    assert!(matches!(error, InspectError::Read { .. }));
+
+    let refused = inspect(&tests().join("python/refused/evil.pkl"), &InspectOptions::default(), &|_, _| {});
+    assert!(refused.unwrap_err().to_string().contains("posix.system"));
+    let other = PyValue::dict([("weights", PyValue::Int(1))]);
+    let path = dir.path().join("model.pt");
+    python::write_pt(&path, &other, Storages::Shared).unwrap();
+    let error = inspect(&path, &InspectOptions::default(), &|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("no `labels` in it (it has weights)"), "{error}");
+}
+
+#[test]
+fn lerobot_is_known_by_its_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("meta")).unwrap();
+    let info = r#"{"total_episodes": 2, "total_frames": 30, "features": {
+        "image": {"dtype": "image", "shape": [64, 48, 3]}, "state": {"dtype": "float32", "shape": [7]}}}"#;
+    fs::write(dir.path().join("meta/info.json"), info).unwrap();
+    fs::write(dir.path().join("meta/episodes.jsonl"), "{\"length\": 10}\n{\"length\": 20}\n").unwrap();
+    let report = look(dir.path());
+    assert_eq!((report.format, report.episodes, report.lengths.max), (Format::Lerobot, 2, 20));
+    assert_eq!((report.cameras[0].sizes[0].shape, report.state_widths[0].width), ([64, 48, 3], 7));
+    assert_eq!(kinds(&report), [Suspicion::MetadataOnly]);
+}
