@@ -24,5 +24,6 @@
 pub mod convert;
 pub mod episode;
 pub mod inspect;
+pub mod lerobot;
 pub mod python;
 pub mod store;

@@ -1,0 +1,204 @@
+//! Columns of a data file as an [`Episode`].
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plaudit_core::End;
+use rayon::prelude::*;
+
+use super::info::Info;
+use super::limits::Limits;
+use super::places::{Place, Tasks};
+use crate::episode::{CameraTrack, Episode, Moment};
+use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
+use crate::lerobot::feature::Feature;
+use crate::lerobot::picture;
+use crate::lerobot::table::Table;
+
+/// Names of the same thing in datasets of different origin; the first that is there counts.
+const STATE: [&str; 3] = ["state", "observation.state", "states"];
+const ACTION: [&str; 2] = ["actions", "action"];
+const REWARD: [&str; 3] = ["next.reward", "reward", "rewards"];
+const EPISODE_SUCCESS: [&str; 1] = ["is_success"];
+const STEP_SUCCESS: [&str; 2] = ["next.success", "success"];
+const TERMINATED: [&str; 2] = ["next.terminated", "terminated"];
+const TRUNCATED: [&str; 2] = ["next.truncated", "truncated"];
+/// What plaudit keeps under its own name.
+const FACTS: [&str; 2] = ["intervene_flag", "segment_id"];
+
+/// An episode of an open file.
+pub(super) struct Source<'a> {
+    pub(super) info: &'a Info,
+    pub(super) limits: &'a Limits,
+    pub(super) tasks: &'a Tasks,
+    pub(super) table: &'a Table,
+    pub(super) place: &'a Place,
+}
+
+impl Source<'_> {
+    /// Reads it all. The layout has no observation after the last action: that one is the last there is, again.
+    pub(super) fn read(&self) -> Result<Episode> {
+        self.check_size()?;
+        self.check_rows()?;
+        let actions = self.vectors(&ACTION)?.ok_or_else(|| self.missing("actions"))?;
+        let mut states = self.vectors(&STATE)?.unwrap_or_else(|| vec![Vec::new(); actions.len()]);
+        states.extend(states.last().cloned());
+        let (moments, success) = self.moments()?;
+        Ok(Episode {
+            row: 0,
+            number: self.place.episode,
+            batch_step: self.place.first_row + self.place.frames,
+            success,
+            task: self.task()?,
+            cameras: self.cameras()?,
+            states,
+            actions,
+            moments,
+        })
+    }
+
+    fn rows(&self) -> Range<u64> {
+        self.place.first_row..self.place.first_row + self.place.frames
+    }
+
+    /// The first of these columns that the dataset has.
+    fn find(&self, names: &[&str]) -> Option<&Feature> {
+        names.iter().find_map(|name| self.info.feature(name))
+    }
+
+    /// A vector per frame.
+    fn vectors(&self, names: &[&str]) -> Result<Option<Vec<Vec<f32>>>> {
+        let Some(feature) = self.find(names) else { return Ok(None) };
+        let width = feature.width().filter(|width| *width > 0).ok_or_else(|| self.too_wide(feature))?;
+        let flat = self.table.floats(&feature.name, self.rows(), width)?;
+        Ok(Some(flat.chunks_exact(width).map(<[f32]>::to_vec).collect()))
+    }
+
+    /// A number per frame; nothing where the dataset has no such column.
+    fn numbers(&self, names: &[&str]) -> Result<Option<Vec<f32>>> {
+        self.find(names).map(|feature| self.table.floats(&feature.name, self.rows(), 1)).transpose()
+    }
+
+    /// What happened after each action, and whether the task was solved.
+    fn moments(&self) -> Result<(Vec<Moment>, bool)> {
+        let rewards = self.numbers(&REWARD)?;
+        let (verdict, solved) = (self.numbers(&EPISODE_SUCCESS)?, self.numbers(&STEP_SUCCESS)?);
+        let (terminated, truncated) = (self.numbers(&TERMINATED)?, self.numbers(&TRUNCATED)?);
+        let mut facts = Vec::new();
+        for name in FACTS {
+            facts.extend(self.numbers(&[name])?.map(|values| (Arc::<str>::from(name), values)));
+        }
+        let any = |column: &Option<Vec<f32>>| column.iter().flatten().any(|value| *value != 0.0);
+        let is = |column: &Option<Vec<f32>>, at: usize| column.as_ref().map(|values| values[at] != 0.0);
+        let success = any(&solved) || any(&verdict);
+        let frames = self.place.frames as usize;
+        let moment = |at: usize| {
+            let last = at + 1 == frames;
+            Moment {
+                reward: rewards.as_ref().map_or(0.0, |values| values[at]),
+                end: end(last, success, is(&terminated, at), is(&truncated, at)),
+                success: is(&solved, at).or_else(|| (last && verdict.is_some()).then_some(success)),
+                facts: facts.iter().map(|(name, values)| (name.clone(), values[at])).collect(),
+            }
+        };
+        let reset = Moment { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
+        Ok((std::iter::once(reset).chain((0..frames).map(moment)).collect(), success))
+    }
+
+    fn task(&self) -> Result<Option<Arc<str>>> {
+        if !self.table.has("task_index") {
+            return Ok(None);
+        }
+        let first = self.place.first_row;
+        let number = self.table.integers("task_index", first..first + 1)?[0];
+        let found = self.tasks.get(&number).cloned();
+        let unknown =
+            || mismatch("the number of a task", format!("{number}, which is not in the list of tasks"));
+        found.map(Some).ok_or_else(unknown).in_column(self.table.path(), "task_index")
+    }
+
+    /// All images, the main view first.
+    fn cameras(&self) -> Result<Vec<CameraTrack>> {
+        let features = self.info.features.iter().filter(|feature| feature.is_image());
+        let mut tracks = features.map(|feature| self.camera(feature)).collect::<Result<Vec<_>>>()?;
+        tracks.sort_by_key(|track| &*track.name != "image");
+        Ok(tracks)
+    }
+
+    fn camera(&self, feature: &Feature) -> Result<CameraTrack> {
+        let shape = feature.frame_shape().filter(|shape| shape.bytes() > 0);
+        let shape =
+            shape.ok_or_else(|| mismatch("height, width and channels", format!("{:?}", feature.shape)));
+        let shape = shape.in_column(self.table.path(), &feature.name)?;
+        let mut pixels = Vec::new();
+        self.table.bytes(&feature.name, "bytes", self.rows(), &mut |encoded| {
+            let first = pixels.len() / shape.bytes();
+            pixels.resize(pixels.len() + encoded.len() * shape.bytes(), 0);
+            let images = pixels[first * shape.bytes()..].par_chunks_exact_mut(shape.bytes());
+            images.zip(encoded).enumerate().try_for_each(|(at, (pixels, encoded))| {
+                picture::decode(encoded.data(), shape, pixels)
+                    .map_err(|why| Problem::Image { frame: first + at, why })
+            })
+        })?;
+        pixels.extend_from_within(pixels.len() - shape.bytes()..);
+        Ok(CameraTrack { name: feature.name.as_str().into(), shape, pixels })
+    }
+
+    /// What it will take in memory, by what the dataset declares.
+    fn check_size(&self) -> Result<()> {
+        if self.place.frames == 0 {
+            return Err(mismatch("frames in the episode", "none")).in_file(self.table.path());
+        }
+        let (mut bytes, limit) = (64u64, self.limits.episode_bytes);
+        for feature in &self.info.features {
+            let width = feature.width().ok_or_else(|| self.too_wide(feature))? as u64;
+            let each = if feature.is_image() { width } else { width.saturating_mul(4) };
+            bytes = bytes.saturating_add(each);
+        }
+        let got = bytes.saturating_mul(self.place.frames.saturating_add(1));
+        if got <= limit {
+            return Ok(());
+        }
+        let hint = "raise the limit on episodes in memory if that is right";
+        let problem = Problem::Limit { what: "bytes in one episode", got, limit, hint };
+        Err(LeRobotError::new(self.table.path(), problem))
+    }
+
+    /// The rows are this episode's.
+    fn check_rows(&self) -> Result<()> {
+        let (path, episode) = (self.table.path(), self.place.episode);
+        if self.place.first_row.saturating_add(self.place.frames) > self.table.rows() {
+            let wanted = format!("rows {:?} of episode {episode}", self.rows());
+            return Err(mismatch(wanted, format!("{} rows", self.table.rows()))).in_file(path);
+        }
+        if !self.table.has("episode_index") {
+            return Ok(());
+        }
+        let numbers = self.table.integers("episode_index", self.rows())?;
+        let other = numbers.iter().find(|number| **number != episode as i64);
+        let wrong =
+            |number: &i64| mismatch(format!("frames of episode {episode}"), format!("one of {number}"));
+        other.map_or(Ok(()), |number| Err(wrong(number)).in_column(path, "episode_index"))
+    }
+
+    fn too_wide(&self, feature: &Feature) -> LeRobotError {
+        let problem = mismatch("a shape that can be counted", format!("{:?}", feature.shape));
+        LeRobotError::in_column(self.table.path(), &feature.name, problem)
+    }
+
+    fn missing(&self, what: &'static str) -> LeRobotError {
+        let hint = "`actions` or `action` should be among the features";
+        LeRobotError::in_column(self.table.path(), what, Problem::Missing { what: "the column", hint })
+    }
+}
+
+/// How an entry ended. Datasets that do not say: the last by success, or else by the clock.
+fn end(last: bool, success: bool, terminated: Option<bool>, truncated: Option<bool>) -> End {
+    match (terminated, truncated) {
+        _ if !last => End::No,
+        (Some(true), _) => End::Terminated,
+        (_, Some(true)) => End::Truncated,
+        _ if success => End::Terminated,
+        _ => End::Truncated,
+    }
+}

@@ -1,0 +1,85 @@
+//! Episodes of a shard that is not complete: a file each, whole or absent.
+//!
+//! A process that is killed loses the episode it was writing and no other. The files have the rows as they will be
+//! in the dataset, so that completing a shard copies bytes and decodes nothing.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Settings;
+use super::frames::{Frames, Place, frames};
+use super::stats::Stats;
+use crate::episode::Episode;
+use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
+use crate::lerobot::feature::Feature;
+use crate::lerobot::table::{self, Table};
+
+/// Under this key a file says what the dataset's other files will need of it.
+const KEY: &str = "plaudit";
+
+/// What is known of an episode without its frames.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) robot_type: String,
+    pub(super) fps: f64,
+    pub(super) task: String,
+    pub(super) frames: u64,
+    pub(super) features: Vec<Feature>,
+    pub(super) stats: Vec<Stats>,
+}
+
+/// Writes an episode into `folder` and waits until it is on disk.
+pub(super) fn write(
+    folder: &Path,
+    episode: &Episode,
+    task: &str,
+    place: Place,
+    settings: &Settings,
+) -> Result<()> {
+    let path = folder.join(format!("episode_{:06}.parquet", place.episode));
+    let Frames { features, columns, stats } = frames(episode, place, settings.fps).in_file(&path)?;
+    let Settings { robot_type, fps, .. } = settings.clone();
+    let frames = episode.len() as u64;
+    let record = Record { robot_type, fps, task: task.to_owned(), frames, features, stats };
+    let text = (KEY, serde_json::to_string(&record).in_file(&path)?);
+    let partial = path.with_extension("partial");
+    let file = File::create(&partial).in_file(&partial)?;
+    let file = table::write(file, episode.len(), &columns, &[text]).in_file(&partial)?;
+    file.sync_all().in_file(&partial)?;
+    fs::rename(&partial, &path).in_file(&path)?;
+    sync_folder(folder);
+    Ok(())
+}
+
+/// What is known of the episode at `path`.
+pub(super) fn record(path: &Path) -> Result<Record> {
+    let table = Table::open(path)?;
+    let text = table.text(KEY).ok_or_else(|| {
+        let hint = "the file was not written here; take it out of the folder";
+        LeRobotError::new(path, Problem::Missing { what: "the note on the episode", hint })
+    })?;
+    serde_json::from_str(text).in_file(path)
+}
+
+/// The whole episodes in `folder`, in order.
+pub(super) fn episodes(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).in_file(folder)? {
+        let path = entry.in_file(folder)?.path();
+        if path.extension().is_some_and(|extension| extension == "parquet") {
+            all.push(path);
+        }
+    }
+    // Numbers may outgrow their six digits.
+    all.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    Ok(all)
+}
+
+/// A new name is on disk once its folder is. A folder that cannot be opened is no reason to fail.
+pub(super) fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
+        folder.sync_all().ok();
+    }
+}

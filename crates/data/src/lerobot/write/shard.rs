@@ -1,0 +1,152 @@
+//! Completing a shard: from a folder of episodes to a dataset.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Shard;
+use super::folder::ShardPlace;
+use super::journal::{self, Record};
+use super::meta::{self, EpisodeRow};
+use super::stats::Stats;
+use crate::lerobot::error::{InFile, Result};
+use crate::lerobot::feature::{Feature, hugging_face};
+use crate::lerobot::table::Splice;
+
+/// lerobot's own measures: bytes in a data file, files in a folder.
+const FILE_BYTES: usize = 100 << 20;
+const FILES: u64 = 1000;
+/// Episodes whose statistics are in memory at once.
+const EPISODES_AT_ONCE: usize = 500;
+
+/// Makes a dataset of the episodes in the shard's open folder. It has its name only once all of it is on disk.
+/// Nothing, if there are no episodes.
+pub(super) fn complete(place: &ShardPlace) -> Result<Option<Shard>> {
+    let files = journal::episodes(&place.open)?;
+    let mut shard = None;
+    if !files.is_empty() {
+        if place.partial.exists() {
+            fs::remove_dir_all(&place.partial).in_file(&place.partial)?;
+        }
+        let frames = Assembly::new(place.partial.clone()).run(&files)?;
+        fs::rename(&place.partial, &place.done).in_file(&place.done)?;
+        if let Some(folder) = place.done.parent() {
+            journal::sync_folder(folder);
+        }
+        shard = Some(Shard { path: place.done.clone(), episodes: files.len() as u64, frames });
+    }
+    fs::remove_dir_all(&place.open).in_file(&place.open)?;
+    Ok(shard)
+}
+
+/// A dataset in the making.
+struct Assembly {
+    root: PathBuf,
+    data: Option<(PathBuf, Splice)>,
+    data_files: u64,
+    frames: u64,
+    robot_type: String,
+    fps: f64,
+    tasks: Vec<String>,
+    task_numbers: HashMap<String, usize>,
+    features: Vec<Feature>,
+    stats: Vec<Stats>,
+}
+
+impl Assembly {
+    fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            data: None,
+            data_files: 0,
+            frames: 0,
+            robot_type: String::new(),
+            fps: 0.0,
+            tasks: Vec::new(),
+            task_numbers: HashMap::new(),
+            features: Vec::new(),
+            stats: Vec::new(),
+        }
+    }
+
+    /// Writes everything; returns the number of frames.
+    fn run(mut self, files: &[PathBuf]) -> Result<u64> {
+        for (number, some) in files.chunks(EPISODES_AT_ONCE).enumerate() {
+            let mut rows = Vec::new();
+            for (at, file) in some.iter().enumerate() {
+                let episode = (number * EPISODES_AT_ONCE + at) as u64;
+                rows.push(self.add(file, episode)?);
+            }
+            let path = self.numbered("meta/episodes", number as u64)?;
+            meta::write_episodes(&path, &rows, &self.features, chunk_and_file(number as u64))?;
+        }
+        self.close_data()?;
+        let meta = self.root.join("meta");
+        meta::write_tasks(&meta.join("tasks.parquet"), &self.tasks)?;
+        meta::write_stats(&meta.join("stats.json"), &self.features, &self.stats)?;
+        let info = meta::Info {
+            robot_type: &self.robot_type,
+            fps: self.fps,
+            episodes: files.len() as u64,
+            frames: self.frames,
+            tasks: self.tasks.len() as u64,
+            features: &self.features,
+        };
+        meta::write_info(&meta.join("info.json"), &info)?;
+        journal::sync_folder(&meta);
+        Ok(self.frames)
+    }
+
+    /// Copies an episode's frames, and notes the rest.
+    fn add(&mut self, file: &Path, episode: u64) -> Result<EpisodeRow> {
+        let Record { robot_type, fps, task, frames, features, stats } = journal::record(file)?;
+        if self.stats.is_empty() {
+            (self.robot_type, self.fps) = (robot_type, fps);
+            (self.features, self.stats) = (features, stats.clone());
+        } else {
+            self.stats.iter_mut().zip(&stats).for_each(|(all, stats)| all.merge(stats));
+        }
+        if !self.task_numbers.contains_key(&task) {
+            self.task_numbers.insert(task.clone(), self.tasks.len());
+            self.tasks.push(task.clone());
+        }
+        self.data_with_room(file)?.append(file)?;
+        let (first, data) = (self.frames, chunk_and_file(self.data_files - 1));
+        self.frames += frames;
+        Ok(EpisodeRow { episode, task, first, frames, data, stats })
+    }
+
+    /// The data file to write to: a new one if there is none, or if the last is full.
+    fn data_with_room(&mut self, like: &Path) -> Result<&mut Splice> {
+        if self.data.as_ref().is_some_and(|(_, splice)| splice.bytes() >= FILE_BYTES) {
+            self.close_data()?;
+        }
+        let current = match self.data.take() {
+            Some(current) => current,
+            None => {
+                let path = self.numbered("data", self.data_files)?;
+                self.data_files += 1;
+                let text = ("huggingface", hugging_face(&self.features));
+                let splice = Splice::create(&path, like, &text)?;
+                (path, splice)
+            }
+        };
+        Ok(&mut self.data.insert(current).1)
+    }
+
+    fn close_data(&mut self) -> Result<()> {
+        self.data.take().map_or(Ok(()), |(path, splice)| splice.finish(&path))
+    }
+
+    /// `chunk-000/file-000.parquet` and so on; the folder is made.
+    fn numbered(&self, under: &str, number: u64) -> Result<PathBuf> {
+        let (chunk, file) = chunk_and_file(number);
+        let folder = self.root.join(under).join(format!("chunk-{chunk:03}"));
+        fs::create_dir_all(&folder).in_file(&folder)?;
+        Ok(folder.join(format!("file-{file:03}.parquet")))
+    }
+}
+
+fn chunk_and_file(number: u64) -> (u64, u64) {
+    (number / FILES, number % FILES)
+}
