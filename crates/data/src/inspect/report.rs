@@ -338,7 +338,8 @@ fn picks(seeing: &Seeing<'_>, path: &Path) -> Vec<Pick> {
     let mut by_label: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, look) in seeing.looks.iter().enumerate().filter(|(_, look)| !look.cameras.is_empty()) {
         let outcome = look.success.map(|success| if success { "success" } else { "fail" }.to_string());
-        let label = look.verdict.clone().or(outcome).unwrap_or_else(|| "unknown".into());
+        let otherwise = if look.unit == Unit::Images { "images" } else { "unknown" };
+        let label = look.verdict.clone().or(outcome).unwrap_or_else(|| otherwise.into());
         by_label.entry(label).or_default().push(at);
     }
     let each = (8 / by_label.len().max(1)).max(1);

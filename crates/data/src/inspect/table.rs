@@ -21,6 +21,9 @@ impl fmt::Display for Report {
         };
         writeln!(f, "{}: {}", self.path, self.format.describe())?;
         writeln!(f, "{} {noun}, {} frames, in {files}", thousands(self.episodes), thousands(self.frames))?;
+        if self.episodes == 0 {
+            return self.write_broken(f);
+        }
         writeln!(f)?;
         for (name, lines) in self.facts() {
             for (at, line) in lines.iter().enumerate() {
@@ -89,17 +92,14 @@ impl Report {
         if *found == super::Duplicates::default() {
             return "nothing".into();
         }
-        let many = self.format.noun()[1];
+        let noun = |count: usize| self.format.noun()[usize::from(count != 1)];
         let counts = [
-            (found.episodes, format!("{many} to the byte")),
-            (found.near_episodes, format!("{many} that look alike")),
-            (found.frames, "images".into()),
+            (found.episodes, format!("{} to the byte", noun(found.episodes))),
+            (found.near_episodes, format!("{} that look alike", noun(found.near_episodes))),
+            (found.frames, if found.frames == 1 { "image".into() } else { "images".into() }),
         ];
-        let said: Vec<String> = counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{} {what}", thousands(*count)))
-            .collect();
+        let some = counts.iter().filter(|(count, _)| *count > 0);
+        let said: Vec<String> = some.map(|(count, what)| format!("{} {what}", thousands(*count))).collect();
         said.join(", ")
     }
 

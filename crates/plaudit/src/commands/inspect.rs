@@ -1,0 +1,99 @@
+//! `plaudit dataset inspect`: what is in a dataset, and what is wrong with it.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use plaudit_data::convert::{Progress, Stage};
+use plaudit_data::inspect::{
+    InspectError, InspectOptions, Pick, Report, SheetOptions, contact_sheet, inspect,
+};
+
+use super::dataset::Ticker;
+use crate::cli::Volume;
+use crate::failure::Failure;
+use crate::say;
+
+/// Say what is in a dataset and what is suspicious about it
+///
+/// Reads what RLinf's collectors of every generation wrote, train.pt and val.pt, windows with a segments.jsonl, and
+/// plaudit's own store; of LeRobot datasets it reads the metadata. Nothing in a file is run. Broken files are listed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit dataset inspect logs/run/collected_data
+  plaudit dataset inspect logs/run/collected_data --sheet sheet.png
+  plaudit dataset inspect logs/processed_reward_data --json | jq '.findings[].what'
+  plaudit dataset inspect huge_dataset --limit 500
+
+Exit codes: 0 when something could be read, whatever was found; 1 when nothing could.")]
+pub struct Inspect {
+    /// Folder or file
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw a handful of episodes, first frame to last, with green borders where the label is success
+    #[arg(long, value_name = "FILE.png")]
+    sheet: Option<PathBuf>,
+    /// Look at so many files only, evenly spread over all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+}
+
+impl Inspect {
+    /// Does it.
+    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+        let ticker = Ticker::new(volume);
+        let options = InspectOptions { limit: self.limit.map(|limit| limit as usize) };
+        let tick = |done, total| ticker.tick(Progress { stage: Stage::Reading, done, total });
+        match inspect(&self.path, &options, &tick) {
+            Ok(report) => {
+                say::out(&self.text(&report)?)?;
+                self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, volume))
+            }
+            Err(InspectError::NothingRead { report, path }) => {
+                say::out(&self.text(&report)?)?;
+                Err(failure(&InspectError::NothingRead { report, path }))
+            }
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    fn text(&self, report: &Report) -> Result<String, Failure> {
+        if !self.json {
+            return Ok(report.to_string());
+        }
+        let json = serde_json::to_string_pretty(report).map_err(|error| Failure::work(error, None))?;
+        Ok(json + "\n")
+    }
+
+    fn draw(&self, file: &Path, report: &Report, volume: Volume) -> Result<(), Failure> {
+        let sheet =
+            contact_sheet(&self.path, report, &SheetOptions::default()).map_err(|error| failure(&error))?;
+        plaudit_view::write_atomically(file, &sheet).map_err(|error| Failure::work(error, None))?;
+        if !volume.quiet {
+            say::aside(&format!("\n{}, from top to bottom:\n{}", file.display(), rows(&report.picks)));
+        }
+        Ok(())
+    }
+}
+
+/// Which episode is in which row.
+fn rows(picks: &[Pick]) -> String {
+    let row = |pick: &Pick| format!("  {:<8} {}", pick.label, pick.file);
+    picks.iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+fn failure(error: &InspectError) -> Failure {
+    let help = match error {
+        InspectError::Nothing { .. } => {
+            "give a folder of *.pkl episodes, of success and failure, of positive and negative, of train.pt and \
+             val.pt, one with a segments.jsonl, a store, or one such file"
+        }
+        InspectError::NothingRead { .. } => {
+            "is it another program's data? the message names what was expected"
+        }
+        _ => return Failure::work(error, None),
+    };
+    Failure::work(error, help.to_string())
+}
