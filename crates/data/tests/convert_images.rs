@@ -114,7 +114,7 @@ fn metadata_have_rlinfs_keys_first_and_the_leakage() {
         let metadata = python::read(out.path().join(name)).unwrap().get("metadata").cloned().unwrap();
         let leakage = metadata.get("leakage").unwrap();
         assert_eq!(leakage.get("exact_duplicates"), Some(&PyValue::Int(0)));
-        assert_eq!(leakage.get("near_distance"), Some(&PyValue::Int(3)));
+        assert_eq!(leakage.get("near_bits"), Some(&PyValue::Int(3)));
         assert_eq!(metadata.get("raw_data_path").and_then(PyValue::as_str), raw.to_str());
         assert_eq!(metadata.get("fail_success_ratio"), Some(&PyValue::Float(2.0)));
     }

@@ -51,7 +51,8 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 fn is_test_module(path: &Path) -> bool {
     let stem = path.file_stem().unwrap().to_str().unwrap();
     let folder = path.parent().unwrap();
-    let above = ["mod.rs", "lib.rs"].map(|name| folder.join(name)).into_iter().chain([folder.with_extension("rs")]);
+    let above =
+        ["mod.rs", "lib.rs"].map(|name| folder.join(name)).into_iter().chain([folder.with_extension("rs")]);
     let declaration = format!("#[cfg(test)]\nmod {stem};");
     above.filter(|path| path.exists()).any(|path| read(&path).contains(&declaration))
 }

@@ -1,52 +1,89 @@
-//! Two short names for an image: one for its very bytes, one for what it looks like.
+//! Two names and a thumbnail for an image: one name for its very bytes, one for what it looks like.
 
-/// The names of one image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What is remembered of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Equal for equal bytes; for different ones equal once in 2^64.
     pub(crate) exact: u64,
     /// A difference hash: images that look alike differ in few of the 64 bits.
     pub(crate) look: u64,
+    /// How bright each of 18 by 16 cells is.
+    pub(crate) cells: [u8; CELLS],
+}
+
+/// The number of cells of a thumbnail.
+pub(crate) const CELLS: usize = COLUMNS * ROWS;
+/// Twice the fields of the difference hash, either way.
+const COLUMNS: usize = 2 * FIELD_COLUMNS;
+const ROWS: usize = 2 * FIELD_ROWS;
+const FIELD_COLUMNS: usize = 9;
+const FIELD_ROWS: usize = 8;
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self { exact: 0, look: 0, cells: [0; CELLS] }
+    }
 }
 
 impl Fingerprint {
     /// Of an image of height, width and channel.
     pub(crate) fn of(pixels: &[u8], shape: [usize; 3]) -> Self {
-        Self { exact: hash(pixels), look: difference_hash(pixels, shape) }
+        let cells = Cells::of(pixels, shape);
+        Self { exact: hash(pixels), look: cells.difference_hash(), cells: cells.means() }
     }
 }
 
-const COLUMNS: usize = 9;
-const ROWS: usize = 8;
+/// Sums over the cells of an image, and how many bytes each has.
+struct Cells {
+    sums: [[u64; COLUMNS]; ROWS],
+    areas: [[u64; COLUMNS]; ROWS],
+}
 
-/// The image is averaged to 9 by 8 grey fields; a bit says whether a field is darker than the one to its right.
-fn difference_hash(pixels: &[u8], [height, width, channels]: [usize; 3]) -> u64 {
-    let edge = |field: usize, fields: usize, side: usize| field * side / fields;
-    let mut hash = 0;
-    for row in 0..ROWS {
-        let top = edge(row, ROWS, height);
-        let bottom = edge(row + 1, ROWS, height).max(top + 1).min(height);
-        let mut sums = [0u64; COLUMNS];
-        for line in pixels.chunks_exact(width * channels).take(bottom).skip(top) {
-            for (column, sum) in sums.iter_mut().enumerate() {
-                *sum += byte_sum(&line[field(column, width, channels)]);
+impl Cells {
+    fn of(pixels: &[u8], [height, width, channels]: [usize; 3]) -> Self {
+        let mut cells = Self { sums: [[0; COLUMNS]; ROWS], areas: [[0; COLUMNS]; ROWS] };
+        for row in 0..ROWS {
+            let lines = part(row, ROWS, height);
+            for line in pixels.chunks_exact(width * channels).take(lines.end).skip(lines.start) {
+                for column in 0..COLUMNS {
+                    let columns = part(column, COLUMNS, width);
+                    let bytes = &line[columns.start * channels..columns.end * channels];
+                    cells.sums[row][column] += byte_sum(bytes);
+                    cells.areas[row][column] += bytes.len() as u64;
+                }
             }
         }
-        for column in 0..COLUMNS - 1 {
-            let (here, right) = (field(column, width, channels), field(column + 1, width, channels));
-            // Means compared without division: the fields need not be of one size.
-            let darker = sums[column] * (right.len() as u64) < sums[column + 1] * (here.len() as u64);
-            hash = hash << 1 | u64::from(darker);
-        }
+        cells
     }
-    hash
+
+    fn means(&self) -> [u8; CELLS] {
+        let cell =
+            |at: usize| self.sums[at / COLUMNS][at % COLUMNS] / self.areas[at / COLUMNS][at % COLUMNS].max(1);
+        std::array::from_fn(|at| cell(at) as u8)
+    }
+
+    /// Fields of two by two cells; a bit says whether a field is darker than the one to its right.
+    fn difference_hash(&self) -> u64 {
+        let field = |of: &[[u64; COLUMNS]; ROWS], row: usize, column: usize| -> u64 {
+            of[2 * row..2 * row + 2].iter().map(|line| line[2 * column] + line[2 * column + 1]).sum()
+        };
+        let mut hash = 0;
+        for row in 0..FIELD_ROWS {
+            for column in 0..FIELD_COLUMNS - 1 {
+                let [sum, area] = [&self.sums, &self.areas].map(|of| field(of, row, column));
+                let [next_sum, next_area] = [&self.sums, &self.areas].map(|of| field(of, row, column + 1));
+                // Means compared without division: the fields need not be of one size.
+                hash = hash << 1 | u64::from(sum * next_area < next_sum * area);
+            }
+        }
+        hash
+    }
 }
 
-/// The bytes of a line that belong to a column of fields; at least one pixel.
-fn field(column: usize, width: usize, channels: usize) -> std::ops::Range<usize> {
-    let left = (column * width / COLUMNS).min(width - 1);
-    let right = ((column + 1) * width / COLUMNS).max(left + 1);
-    left * channels..right * channels
+/// The pixels of a side that belong to one of its parts; at least one.
+fn part(number: usize, parts: usize, side: usize) -> std::ops::Range<usize> {
+    let start = (number * side / parts).min(side - 1);
+    start..((number + 1) * side / parts).max(start + 1)
 }
 
 fn byte_sum(bytes: &[u8]) -> u64 {
@@ -115,12 +152,17 @@ mod tests {
         assert_ne!(one.exact, lighter.exact);
         assert!((one.look ^ lighter.look).count_ones() <= 1);
         assert!((one.look ^ moved.look).count_ones() >= 8);
+        let apart =
+            |other: &Fingerprint| one.cells.iter().zip(&other.cells).map(|(a, b)| a.abs_diff(*b)).max();
+        assert!(apart(&lighter) <= Some(5) && apart(&moved) > Some(50));
     }
 
     #[test]
     fn the_smallest_images_have_a_name_too() {
-        assert_eq!(difference_hash(&[5], [1, 1, 1]), 0);
-        assert_ne!(difference_hash(&[0, 50, 100, 150], [1, 4, 1]), 0);
+        assert_eq!(Fingerprint::of(&[5], [1, 1, 1]).look, 0);
+        let four = Fingerprint::of(&[0, 50, 100, 150], [1, 4, 1]);
+        assert_ne!(four.look, 0);
+        assert_eq!((four.cells[0], four.cells[CELLS - 1]), (0, 150));
     }
 
     proptest! {

@@ -2,17 +2,24 @@
 //!
 //! A number measured on images that are also in the training part is worth nothing, and it does not show. So every
 //! conversion counts three things and writes them into its metadata: episodes that are on both sides, images that
-//! are equal to the byte, and images that look alike (difference hash of 64 bits, at most [`NEAR`] of them other).
+//! are equal to the byte, and images that look alike.
+//!
+//! Images look alike if their difference hashes differ in at most [`NEAR_BITS`] of 64 bits, and no cell of their 18 by
+//! 16 thumbnails by more than [`NEAR_LEVELS`] of 255 levels. The hash alone would call most frames of a fixed camera
+//! alike: table and wall fill the picture, and the arm and the thing it moves only a corner of it.
 
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{CELLS, Fingerprint};
 
-/// Images whose difference hashes differ in at most this many of 64 bits count as near duplicates.
-pub const NEAR: u32 = 3;
+/// The difference hashes of near duplicates differ in at most this many of 64 bits.
+pub const NEAR_BITS: u32 = 3;
+
+/// No cell of the thumbnails of near duplicates differs by more than this many of 255 levels.
+pub const NEAR_LEVELS: u8 = 6;
 
 /// What the validation part shares with the training part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,7 +33,9 @@ pub struct Leakage {
     /// Validation images that look like one in the training part, exact ones included.
     pub near_duplicates: usize,
     /// How many of the 64 bits of their difference hashes may differ.
-    pub near_distance: u32,
+    pub near_bits: u32,
+    /// How many of 255 levels a cell of their thumbnails may differ.
+    pub near_levels: u8,
     /// Validation images that were compared.
     pub val_images: usize,
     /// Training images that they were compared with.
@@ -48,8 +57,13 @@ impl Leakage {
         for seen in train {
             *labels.entry(seen.print.exact).or_default() |= 1 << seen.label.min(7);
         }
-        let mut found =
-            Self { near_distance: NEAR, val_images: val.len(), train_images: train.len(), ..Self::default() };
+        let mut found = Self {
+            near_bits: NEAR_BITS,
+            near_levels: NEAR_LEVELS,
+            val_images: val.len(),
+            train_images: train.len(),
+            ..Self::default()
+        };
         let mut whole: HashMap<usize, bool> = HashMap::new();
         for seen in val {
             let known = labels.get(&seen.print.exact);
@@ -82,45 +96,67 @@ impl Leakage {
 }
 
 fn near_duplicates(train: &[Seen], val: &[Seen]) -> usize {
-    let index = Index::of(train.iter().map(|seen| seen.print.look));
-    let mut looks: HashMap<u64, usize> = HashMap::new();
-    for seen in val {
-        *looks.entry(seen.print.look).or_default() += 1;
+    let index = Index::of(train);
+    val.par_iter().filter(|seen| index.has_near(&seen.print)).count()
+}
+
+fn are_near(one: &Fingerprint, other: &Fingerprint) -> bool {
+    let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= NEAR_LEVELS;
+    (one.look ^ other.look).count_ones() <= NEAR_BITS && one.cells.iter().zip(&other.cells).all(near)
+}
+
+/// Images by the brightness of the three cells in which they differ most.
+struct Index<'a> {
+    cells: [usize; 3],
+    buckets: HashMap<[u8; 3], Vec<&'a Fingerprint>>,
+}
+
+/// So wide that what is near lies in the same bucket or in a neighbour.
+const BUCKET: u8 = 2 * NEAR_LEVELS + 1;
+
+impl<'a> Index<'a> {
+    fn of(train: &'a [Seen]) -> Self {
+        let cells = most_varied(train);
+        let mut buckets: HashMap<[u8; 3], Vec<&Fingerprint>> = HashMap::new();
+        for seen in train {
+            buckets.entry(cells.map(|cell| seen.print.cells[cell] / BUCKET)).or_default().push(&seen.print);
+        }
+        Self { cells, buckets }
     }
-    looks.par_iter().filter(|(look, _)| index.has_near(**look)).map(|(_, count)| count).sum()
-}
 
-/// Hashes by each of their four quarters: of four quarters that differ in three bits at most, one is equal.
-struct Index {
-    all: HashSet<u64>,
-    quarters: [Vec<Vec<u64>>; 4],
-}
-
-const QUARTER_BITS: u32 = 16;
-
-impl Index {
-    fn of(looks: impl Iterator<Item = u64>) -> Self {
-        const { assert!(NEAR < 4, "with four quarters, three changed bits leave one untouched") };
-        let all: HashSet<u64> = looks.collect();
-        let quarters = std::array::from_fn(|quarter| {
-            let mut buckets = vec![Vec::new(); 1 << QUARTER_BITS];
-            for look in &all {
-                buckets[quarter_of(*look, quarter)].push(*look);
-            }
-            buckets
+    fn has_near(&self, print: &Fingerprint) -> bool {
+        let ranges = self.cells.map(|cell| {
+            let level = print.cells[cell];
+            level.saturating_sub(NEAR_LEVELS) / BUCKET..=level.saturating_add(NEAR_LEVELS) / BUCKET
         });
-        Self { all, quarters }
-    }
-
-    fn has_near(&self, look: u64) -> bool {
-        let near = |other: &u64| (look ^ other).count_ones() <= NEAR;
-        self.all.contains(&look)
-            || (0..4).any(|quarter| self.quarters[quarter][quarter_of(look, quarter)].iter().any(near))
+        let [a, b, c] = ranges;
+        let keys = a.flat_map(|a| {
+            b.clone().flat_map({
+                let c = c.clone();
+                move |b| c.clone().map(move |c| [a, b, c])
+            })
+        });
+        keys.into_iter()
+            .filter_map(|key| self.buckets.get(&key))
+            .flatten()
+            .any(|other| are_near(print, other))
     }
 }
 
-fn quarter_of(look: u64, quarter: usize) -> usize {
-    (look >> (quarter as u32 * QUARTER_BITS)) as u16 as usize
+/// The three cells whose brightness varies most.
+fn most_varied(train: &[Seen]) -> [usize; 3] {
+    let mut sums = [[0u64; 2]; CELLS];
+    for seen in train {
+        for (sum, level) in sums.iter_mut().zip(&seen.print.cells) {
+            let level = u64::from(*level);
+            *sum = [sum[0] + level, sum[1] + level * level];
+        }
+    }
+    let count = train.len() as u64;
+    let mut by_variance: Vec<usize> = (0..CELLS).collect();
+    by_variance
+        .sort_by_key(|cell| std::cmp::Reverse(count * sums[*cell][1] - sums[*cell][0] * sums[*cell][0]));
+    [by_variance[0], by_variance[1], by_variance[2]]
 }
 
 #[cfg(test)]
@@ -129,14 +165,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn seen(episode: usize, label: u8, exact: u64, look: u64) -> Seen {
-        Seen { episode, label, print: Fingerprint { exact, look } }
+        Seen { episode, label, print: Fingerprint { exact, look, cells: [look as u8; CELLS] } }
     }
 
     #[test]
     fn counts_what_is_shared() {
         let train = [seen(0, 1, 10, 0), seen(0, 0, 11, 0xffff), seen(1, 0, 12, u64::MAX)];
         let val =
-            [seen(2, 1, 10, 0), seen(2, 1, 11, 0xffff), seen(3, 0, 99, 0b111), seen(3, 0, 98, 0xff00_0000)];
+            [seen(2, 1, 10, 0), seen(2, 1, 11, 0xffff), seen(3, 0, 99, 0b110), seen(3, 0, 98, 0xff00_0000)];
         let found = Leakage::between(&train, &val, &HashSet::new());
         assert_eq!((found.shared_episodes, found.exact_duplicates, found.near_duplicates), (1, 2, 3));
         assert_eq!(found.exact_duplicates_with_other_label, 1);
@@ -145,16 +181,42 @@ mod tests {
         assert_eq!(Leakage::between(&train, &val[2..], &HashSet::new()).warning(), None);
     }
 
+    /// A fixed camera on a table, with noise, and a bright cube of 6 pixels somewhere on it.
+    fn table(cube: usize, noise: u8) -> Fingerprint {
+        let mut pixels = Vec::new();
+        for (y, x) in (0..64usize).flat_map(|y| (0..64usize).map(move |x| (y, x))) {
+            let level =
+                if x.abs_diff(cube) < 3 && y.abs_diff(30) < 3 { 220 } else { 60 + (x + 2 * y) as u8 / 2 };
+            pixels.extend([level + (x * 7 + y * 13) as u8 % (noise + 1); 3]);
+        }
+        Fingerprint::of(&pixels, [64, 64, 3])
+    }
+
+    #[test]
+    fn noise_is_near_and_a_moved_cube_is_not() {
+        assert!(are_near(&table(20, 0), &table(20, 4)));
+        assert!(!are_near(&table(20, 0), &table(26, 0)));
+    }
+
+    /// A thumbnail of few levels, so that some are near.
+    fn print() -> impl Strategy<Value = Fingerprint> {
+        (0u64..32, prop::collection::vec((0..CELLS, 0u8..40), 0..6)).prop_map(|(look, spots)| {
+            let mut cells = [100; CELLS];
+            spots.iter().for_each(|(cell, level)| cells[cell % 7] = *level);
+            Fingerprint { exact: 0, look, cells }
+        })
+    }
+
     proptest! {
         #[test]
         fn the_index_finds_what_comparing_all_finds(
-            train in prop::collection::vec(any::<u64>(), 0..40), flips in prop::collection::vec(0u32..64, 0..6), other: u64
+            train in prop::collection::vec(print(), 0..40), val in prop::collection::vec(print(), 1..10)
         ) {
-            let index = Index::of(train.iter().copied());
-            let moved = train.first().map_or(other, |first| flips.iter().fold(*first, |look, flip| look ^ 1 << flip));
-            for look in [other, moved] {
-                let brute = train.iter().any(|known| (known ^ look).count_ones() <= NEAR);
-                prop_assert_eq!(index.has_near(look), brute);
+            let train: Vec<Seen> = train.into_iter().map(|print| Seen { episode: 0, label: 0, print }).collect();
+            let index = Index::of(&train);
+            for print in &val {
+                let brute = train.iter().any(|seen| are_near(&seen.print, print));
+                prop_assert_eq!(index.has_near(print), brute);
             }
         }
     }

@@ -53,7 +53,7 @@ pub struct ImageOptions {
     pub layout: Layout,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
-    /// Bytes of images held at a time. Besides, each frame takes about a hundred bytes until the end.
+    /// Bytes of images held at a time. Besides, each frame takes some 500 bytes until the end.
     pub memory_bytes: usize,
 }
 
