@@ -12,6 +12,7 @@ use plaudit_data::episode::{CameraTrack, Episode, Moment};
 use plaudit_data::inspect::{
     Format, InspectError, InspectOptions, Report, SheetOptions, Suspicion, contact_sheet, inspect,
 };
+use plaudit_data::lerobot::{Settings, Writer};
 use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
 use plaudit_data::store::{Origin, Store};
 
@@ -352,11 +353,29 @@ fn what_is_no_dataset_is_said_with_what_might_be() {
 }
 
 #[test]
-fn lerobot_is_known_by_its_metadata() {
+fn lerobot_datasets_are_looked_at_shard_by_shard() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rank, episodes) in [[episode(1), failure(2)], [episode(3), episode(4)]].iter().enumerate() {
+        let mut writer = Writer::new(dir.path(), rank as u64, Settings::default()).unwrap();
+        episodes.iter().for_each(|episode| drop(writer.append(episode).unwrap()));
+        writer.finish().unwrap();
+    }
+    let report = look(dir.path());
+    assert_eq!((report.format, report.episodes, report.frames), (Format::Lerobot, 4, 16), "{report}");
+    assert_eq!((report.success.once, report.success.known, report.broken.len()), (3, 4, 0), "{report}");
+    assert_eq!(kinds(&report), [], "{report}");
+    assert!(!contact_sheet(dir.path(), &report, &SheetOptions::default()).unwrap().is_empty());
+}
+
+#[test]
+fn of_videos_the_metadata_is_read() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("meta")).unwrap();
-    let info = r#"{"total_episodes": 2, "total_frames": 30, "features": {
-        "image": {"dtype": "image", "shape": [64, 48, 3]}, "state": {"dtype": "float32", "shape": [7]}}}"#;
+    let info = r#"{"codebase_version": "v2.1", "fps": 10, "robot_type": "panda", "chunks_size": 1000,
+        "total_episodes": 2, "total_frames": 30, "total_tasks": 1, "total_chunks": 1,
+        "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+        "features": {"image": {"dtype": "video", "shape": [64, 48, 3], "names": ["height", "width", "channel"]},
+        "state": {"dtype": "float32", "shape": [7], "names": ["state"]}}}"#;
     fs::write(dir.path().join("meta/info.json"), info).unwrap();
     fs::write(dir.path().join("meta/episodes.jsonl"), "{\"length\": 10}\n{\"length\": 20}\n").unwrap();
     let report = look(dir.path());

@@ -10,6 +10,7 @@ use super::error::{InspectError, Unusable};
 use super::read;
 use super::recorded::Recorded;
 use crate::convert::Source;
+use crate::lerobot::{self, Dataset};
 use crate::python::{self, PyValue};
 use crate::store::{EpisodeId, Store};
 
@@ -101,6 +102,7 @@ enum How {
     Images,
     Window,
     Stored(Arc<Store>, EpisodeId),
+    Lerobot(Arc<Dataset>, usize),
 }
 
 impl Part {
@@ -110,6 +112,7 @@ impl Part {
             How::Images => read::images(&open(&self.path)?),
             How::Window => read::window(&open(&self.path)?, self),
             How::Stored(store, id) => read::stored(store, *id),
+            How::Lerobot(dataset, episode) => read::lerobot(dataset, *episode),
         }
     }
 
@@ -149,6 +152,9 @@ impl Collection {
         }
         if Store::is_at(path) {
             return Self::of_store(path).map(Some);
+        }
+        if let Some(shards) = lerobot::shards(path).ok().filter(|shards| !shards.is_empty()) {
+            return Ok(Some(Self::of_lerobot(&shards)));
         }
         if let Some(windows) = read::manifests(path) {
             return Ok(Some(windows));
@@ -219,6 +225,24 @@ impl Collection {
             ..Part::plain(path, How::Images)
         };
         Self { format: Format::Images, parts: files.into_iter().map(part).collect(), broken: Vec::new() }
+    }
+
+    /// All episodes of all datasets that a collector left behind.
+    fn of_lerobot(shards: &[PathBuf]) -> Self {
+        let mut found = Self { format: Format::Lerobot, parts: Vec::new(), broken: Vec::new() };
+        for shard in shards {
+            match Dataset::open(shard) {
+                Ok(dataset) => {
+                    let dataset = Arc::new(dataset);
+                    found.parts.extend((0..dataset.len()).map(|episode| {
+                        let name = shard.join(format!("episode {episode}"));
+                        Part::plain(name, How::Lerobot(dataset.clone(), episode))
+                    }));
+                }
+                Err(error) => found.broken.push((shard.clone(), error.into())),
+            }
+        }
+        found
     }
 
     fn of_store(path: &Path) -> Result<Self, InspectError> {

@@ -67,10 +67,10 @@ fn frames(looks: &[Look], copies: &mut Copies) {
     // Windows overlap by design: that they share frames says nothing.
     for (at, look) in looks.iter().enumerate().filter(|(_, look)| look.unit != Unit::Window) {
         let piled = look.unit == Unit::Images;
-        for (frame, print) in look.prints.iter().enumerate() {
+        for (frame, exact) in look.exact.iter().enumerate() {
             let label = look.labels.get(frame).copied().flatten();
-            let Some((original, other)) = first.get(&print.exact).copied() else {
-                first.insert(print.exact, (at, label));
+            let Some((original, other)) = first.get(exact).copied() else {
+                first.insert(*exact, (at, label));
                 continue;
             };
             copies.frames += usize::from(original != at || piled);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::report::Report;
 use crate::convert::FileProblem;
+use crate::lerobot::LeRobotError;
 use crate::python::ReadError;
 use crate::store::StoreError;
 
@@ -74,6 +75,9 @@ pub enum Unusable {
     /// A file of a store is damaged.
     #[error("{0}")]
     Store(#[from] StoreError),
+    /// An episode of a LeRobot dataset is damaged.
+    #[error("{0}")]
+    Lerobot(#[from] LeRobotError),
     /// Something is not there.
     #[error("there is no `{key}` in it (it has {has})")]
     Missing {

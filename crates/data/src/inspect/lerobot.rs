@@ -1,4 +1,4 @@
-//! LeRobot datasets, as far as their metadata tells.
+//! LeRobot datasets with videos, as far as their metadata tells.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,15 @@ use super::error::InspectError;
 use super::finding::Finding;
 use super::report::{Camera, Duplicates, Lengths, Report, Size, Success, Width};
 use super::suspicion::Suspicion;
+use crate::lerobot::{Dataset, Problem};
 
-/// What `meta/info.json` says, if there is one.
-pub(super) fn metadata(path: &Path) -> Result<Option<Report>, InspectError> {
+/// What `meta/info.json` says of a dataset whose images are in videos, which are not read.
+pub(super) fn of_videos(path: &Path) -> Result<Option<Report>, InspectError> {
     let file = path.join("meta/info.json");
-    if !file.is_file() {
-        return Ok(None);
-    }
+    let video = match file.is_file().then(|| Dataset::open(path)) {
+        Some(Err(error)) if matches!(error.problem(), Problem::Video { .. }) => error.to_string(),
+        _ => return Ok(None),
+    };
     let failed = |source| InspectError::Read { path: file.clone(), source };
     let text = fs::read(&file).map_err(failed)?;
     let info: Value = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
@@ -38,7 +40,7 @@ pub(super) fn metadata(path: &Path) -> Result<Option<Report>, InspectError> {
         reward: None,
         duplicates: Duplicates::default(),
         leakage: None,
-        findings: vec![Finding::whole(Suspicion::MetadataOnly, Vec::new())],
+        findings: vec![Finding::whole(Suspicion::MetadataOnly, vec![video])],
         broken: Vec::new(),
         picks: Vec::new(),
     }))

@@ -27,7 +27,9 @@ pub(super) struct Look {
     pub(super) frames: usize,
     /// By camera: how many images of each size.
     pub(super) cameras: Vec<(String, BTreeMap<[usize; 3], usize>)>,
-    /// Of the first camera's images.
+    /// Of the first camera's images: what is equal for equal bytes.
+    pub(super) exact: Vec<u64>,
+    /// More of them, where training and validation are compared.
     pub(super) prints: Vec<Fingerprint>,
     pub(super) labels: Vec<Option<bool>>,
     pub(super) verdict: Option<String>,
@@ -75,6 +77,7 @@ pub(super) fn look(recorded: &Recorded, part: &Part) -> Look {
     for (camera, glances) in &seen {
         suspicions.extend(suspect_camera(camera, glances, recorded.unit()));
     }
+    let main = || seen.iter().take(1).flat_map(|(_, glances)| glances);
     let known = recorded.labels.iter().flatten().copied();
     let once = known.clone().reduce(|a, b| a | b);
     Look {
@@ -82,7 +85,8 @@ pub(super) fn look(recorded: &Recorded, part: &Part) -> Look {
         name: recorded.name.clone(),
         steps: recorded.steps(),
         frames: recorded.frames(),
-        prints: seen.first().map_or_else(Vec::new, |(_, all)| all.iter().map(|one| one.print).collect()),
+        exact: main().map(|glance| glance.print.exact).collect(),
+        prints: main().filter(|_| part.split.is_some()).map(|glance| glance.print).collect(),
         labels: recorded.labels.clone(),
         verdict: recorded.verdict.clone(),
         cut_from: recorded.cut_from.clone(),

@@ -148,7 +148,7 @@ impl Suspicion {
             Self::TooShort => "episodes that end at once often come from a failed reset; drop them",
             Self::Duplicates => "keep one of each; a store does that by itself",
             Self::NearDuplicates => "vary the starts (seeds, fixed reset states): copies teach little",
-            Self::MetadataOnly => "convert it to a store or to episodes to have every frame looked at",
+            Self::MetadataOnly => "export it with images instead of videos to have every frame looked at",
             Self::Unbalanced => {
                 "collect more of the rare one, or balance when converting (--fail-success-ratio)"
             }

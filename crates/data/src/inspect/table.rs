@@ -15,12 +15,14 @@ impl fmt::Display for Report {
         let [one, many] = self.format.noun();
         let noun = if self.episodes == 1 { one } else { many };
         let files = if (1..self.files).contains(&self.looked_at) {
-            format!("{} of {} files, evenly spread", thousands(self.looked_at), thousands(self.files))
+            format!("in {} of {} files, evenly spread", thousands(self.looked_at), thousands(self.files))
         } else {
-            format!("{} {}", thousands(self.files), if self.files == 1 { "file" } else { "files" })
+            format!("in {}", files(self.files))
         };
+        // Episodes of LeRobot share files, and are counted themselves.
+        let files = if self.format == Format::Lerobot { files.replace("file", "episode") } else { files };
         writeln!(f, "{}: {}", self.path, self.format.describe())?;
-        writeln!(f, "{} {noun}, {} frames, in {files}", thousands(self.episodes), thousands(self.frames))?;
+        writeln!(f, "{} {noun}, {} frames, {files}", thousands(self.episodes), thousands(self.frames))?;
         if self.episodes == 0 {
             return self.write_broken(f);
         }

@@ -16,7 +16,8 @@ use crate::say;
 /// Say what is in a dataset and what is suspicious about it
 ///
 /// Reads what RLinf's collectors of every generation wrote, train.pt and val.pt, windows with a segments.jsonl, and
-/// plaudit's own store; of LeRobot datasets it reads the metadata. Nothing in a file is run. Broken files are listed.
+/// plaudit's own store and LeRobot datasets (of those with videos the metadata alone). Nothing in a file is run. Broken
+/// files are listed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset inspect logs/run/collected_data

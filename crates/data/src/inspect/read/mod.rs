@@ -1,12 +1,14 @@
 //! Every format's files as [`Recorded`](super::recorded::Recorded) things.
 
 mod images;
+mod lerobot;
 mod observation;
 mod recordings;
 mod stored;
 mod windows;
 
 pub(super) use images::images;
+pub(super) use lerobot::lerobot;
 pub(super) use recordings::{outcome_name, recordings};
 pub(super) use stored::stored;
 pub(super) use windows::{manifests, window};
