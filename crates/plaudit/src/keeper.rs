@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_core::{Obs, Seed};
 use plaudit_data::episode::{Collector, Counts, Episode, EpisodeWriter, Keep, Layout, Targets};
+use plaudit_data::lerobot::{self, Existing};
 use plaudit_data::store::Origin;
 use plaudit_rl::Taken;
 
@@ -149,10 +150,16 @@ fn writer(
             };
             EpisodeWriter::into_store(directory, origin, targets)
         }
-        ExportFormat::Lerobot | ExportFormat::ReplayBuffer => {
+        ExportFormat::Lerobot => {
+            let existing = if settings.resume { Existing::Continue } else { Existing::Refuse };
+            let Collection { robot_type, fps, finalize_interval, .. } = settings.clone();
+            let lerobot = lerobot::Settings { robot_type, fps, finalize_interval, existing };
+            EpisodeWriter::into_lerobot(directory, lerobot, targets)
+        }
+        ExportFormat::ReplayBuffer => {
             let key = format!("{}.data_collection.export_format", which.key());
             let message = format!("this version does not write `{}`", format.word());
-            return Err(loaded.problem(&key, message, "choose pickle, npy, frames or store").into());
+            return Err(loaded.problem(&key, message, "choose pickle, lerobot, npy, frames or store").into());
         }
     };
     writer.map_err(|error| Failure::work(error, None))

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::Episode;
 use super::as_python::{as_frames, as_npy, as_pickle, pickle_name};
+use crate::lerobot;
 use crate::python::{PickleStyle, write_npy, write_pickle};
 use crate::store::{Origin, Store};
 
@@ -148,6 +149,19 @@ impl EpisodeWriter {
         Ok(Self::with_sink(Box::new(StoreSink { store, origin }), found, targets))
     }
 
+    /// Adds episodes to a LeRobot dataset; what a killed run left open is completed first.
+    pub fn into_lerobot(
+        directory: &Path,
+        settings: lerobot::Settings,
+        targets: Targets,
+    ) -> Result<Self, WriterError> {
+        let writer =
+            lerobot::Writer::new(directory, 0, settings).map_err(|error| WriterError::Sink(error.into()))?;
+        let recovered = writer.found().recovered.iter().map(|shard| shard.episodes).sum();
+        let found = Found { episodes: recovered, unfinished: 0 };
+        Ok(Self::with_sink(Box::new(LerobotSink { writer }), found, targets))
+    }
+
     /// Hands episodes to any sink, from a thread of its own.
     pub fn with_sink(mut sink: Box<dyn EpisodeSink>, found: Found, targets: Targets) -> Self {
         let (queue, episodes): (_, Receiver<Episode>) = sync_channel(QUEUE);
@@ -275,6 +289,23 @@ struct StoreSink {
 impl EpisodeSink for StoreSink {
     fn write(&mut self, episode: &Episode) -> Result<(), SinkError> {
         self.store.add(episode, &self.origin)?;
+        Ok(())
+    }
+}
+
+/// Episodes into LeRobot datasets.
+struct LerobotSink {
+    writer: lerobot::Writer,
+}
+
+impl EpisodeSink for LerobotSink {
+    fn write(&mut self, episode: &Episode) -> Result<(), SinkError> {
+        self.writer.append(episode)?;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), SinkError> {
+        self.writer.complete()?;
         Ok(())
     }
 }

@@ -14,15 +14,17 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [one, many] = self.format.noun();
         let noun = if self.episodes == 1 { one } else { many };
-        let files = if (1..self.files).contains(&self.looked_at) {
-            format!("in {} of {} files, evenly spread", thousands(self.looked_at), thousands(self.files))
-        } else {
-            format!("in {}", files(self.files))
-        };
         // Episodes of LeRobot share files, and are counted themselves.
-        let files = if self.format == Format::Lerobot { files.replace("file", "episode") } else { files };
+        let (file, shared) = if self.format == Format::Lerobot { (many, true) } else { ("files", false) };
+        let files = if (1..self.files).contains(&self.looked_at) {
+            format!(", in {} of {} {file}, evenly spread", thousands(self.looked_at), thousands(self.files))
+        } else if shared {
+            String::new()
+        } else {
+            format!(", in {}", files(self.files))
+        };
         writeln!(f, "{}: {}", self.path, self.format.describe())?;
-        writeln!(f, "{} {noun}, {} frames, {files}", thousands(self.episodes), thousands(self.frames))?;
+        writeln!(f, "{} {noun}, {} frames{files}", thousands(self.episodes), thousands(self.frames))?;
         if self.episodes == 0 {
             return self.write_broken(f);
         }

@@ -10,6 +10,7 @@ use plaudit_data::convert::{
     Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
 };
 
+use super::inspect::Inspect;
 use crate::cli::Volume;
 use crate::failure::Failure;
 use crate::say;
@@ -21,6 +22,8 @@ pub enum Command {
     Images(Images),
     /// Labelled windows of frames for a vision-language model
     Windows(Windows),
+    /// Say what is in a dataset and what is suspicious about it
+    Inspect(Inspect),
 }
 
 /// Labelled images for a classifier: train.pt and val.pt
@@ -190,6 +193,7 @@ impl Command {
         match self {
             Self::Images(images) => images.run(volume),
             Self::Windows(windows) => windows.run(volume),
+            Self::Inspect(inspect) => inspect.run(volume),
         }
     }
 }
@@ -243,7 +247,7 @@ impl Windows {
         let lines = part("Train split: ", &manifest("train"), report.train.values().sum())
             + &part("Eval split:  ", &manifest("eval"), report.eval.values().sum());
         let title = "Dual-view trend reward dataset preprocessing complete";
-        framed(&format!("{title}\n{lines}Metadata:\n{}\n", report.metadata_text()));
+        framed(&format!("{title}\n{lines}Metadata:\n{}\n", report.metadata_text()))?;
         if !volume.quiet {
             say_windows(&report);
             say_rest(&report.skipped, &report.notes, &report.leakage, volume);
@@ -287,9 +291,9 @@ fn bad_files(skip: bool) -> BadFiles {
 }
 
 /// Between two rules of 80 signs, as RLinf's scripts print it.
-fn framed(text: &str) {
+fn framed(text: &str) -> Result<(), Failure> {
     let rule = "=".repeat(80);
-    say::out(&format!("{rule}\n{text}{rule}\n"));
+    say::out(&format!("{rule}\n{text}{rule}\n"))
 }
 
 fn part(name: &str, path: &Path, samples: usize) -> String {
@@ -347,7 +351,7 @@ fn failure(error: ConvertError) -> Failure {
 }
 
 /// A line now and then about long work.
-struct Ticker {
+pub(super) struct Ticker {
     last: Mutex<Instant>,
     quiet: bool,
 }
@@ -355,11 +359,11 @@ struct Ticker {
 const BETWEEN_TICKS: Duration = Duration::from_secs(3);
 
 impl Ticker {
-    fn new(volume: Volume) -> Self {
+    pub(super) fn new(volume: Volume) -> Self {
         Self { last: Mutex::new(Instant::now()), quiet: volume.quiet }
     }
 
-    fn tick(&self, progress: Progress) {
+    pub(super) fn tick(&self, progress: Progress) {
         // Whoever finds it taken has nothing to say: another thread is about to.
         let Ok(mut last) = self.last.try_lock() else { return };
         if self.quiet || last.elapsed() < BETWEEN_TICKS {

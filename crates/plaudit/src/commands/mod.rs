@@ -5,3 +5,4 @@ pub mod completions;
 pub mod config;
 pub mod dataset;
 pub mod eval;
+pub mod inspect;

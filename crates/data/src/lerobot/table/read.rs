@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -59,7 +60,8 @@ impl Table {
         let file = File::open(path).in_file(path)?;
         let len = file.metadata().in_file(path)?.len();
         check_footer(&file, len).in_file(path)?;
-        let reader = SerializedFileReader::new(file.try_clone().in_file(path)?).in_file(path)?;
+        let again = file.try_clone().in_file(path)?;
+        let reader = guarded(|| Ok(SerializedFileReader::new(again)?)).in_file(path)?;
         let rows = count_rows(&reader, len).in_file(path)?;
         Ok(Self { path: path.to_owned(), file, len, rows, reader })
     }
@@ -169,7 +171,7 @@ impl Table {
 
     /// Decodes `rows` of a leaf and hands over the values, which are none of them null.
     fn scan(&self, leaf: Leaf<'_>, rows: Range<u64>, take: Take<'_>) -> Result<()> {
-        self.scan_groups(leaf, rows, take).in_column(&self.path, leaf.name)
+        guarded(|| self.scan_groups(leaf, rows, take)).in_column(&self.path, leaf.name)
     }
 
     fn scan_groups(&self, leaf: Leaf<'_>, rows: Range<u64>, take: Take<'_>) -> Result<(), Problem> {
@@ -208,6 +210,13 @@ impl Table {
             }
         }
     }
+}
+
+/// The decoder trusts lengths inside pages and panics where they lie; here that is one more damaged file.
+fn guarded<T>(decode: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| {
+        Err(mismatch("a whole parquet file", "bytes that its decoder cannot follow: it is damaged"))
+    })
 }
 
 /// Rows of one row group, and how many to decode at once.
