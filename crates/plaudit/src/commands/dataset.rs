@@ -212,7 +212,7 @@ impl Images {
         framed(&format!(
             "Reward dataset preprocessing complete\n{lines}Metadata:\n{}\n",
             report.metadata_text()
-        ));
+        ))?;
         if !volume.quiet {
             say_images(&report);
             say_rest(&report.skipped, &report.notes, &report.leakage, volume);
