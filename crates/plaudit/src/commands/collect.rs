@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Env, Event, Level, Policy, Seed, Watch};
 use plaudit_data::episode::Counts;
-use plaudit_rl::Rollout;
+use plaudit_rl::{Rollout, RolloutError};
 
 use crate::build::{self, Which};
 use crate::cli::{ConfigArgs, Volume};
@@ -55,10 +55,19 @@ impl Command {
         if let Some(text) = keeper.found() {
             run.emit(Event::Notice { level: Level::Info, text });
         }
-        let seed = Seed::new(which.settings(&loaded).seed).purpose("collect");
-        let outcome = collect(&mut run, env.as_mut(), policy.as_mut(), keeper, seed, wanted);
+        let settings = which.settings(&loaded);
+        let seed = Seed::new(settings.seed).purpose("collect");
+        let plan = Plan { wanted, seed, restarts: settings.bridge.restarts };
+        let outcome = collect(&mut run, env.as_mut(), policy.as_mut(), keeper, plan);
         run.finish(outcome, &self.config.command("collect")).map(drop)
     }
+}
+
+/// How much to collect, and how.
+struct Plan {
+    wanted: u64,
+    seed: Seed,
+    restarts: u64,
 }
 
 /// The environments that collect: those with `data_collection.enabled`, else those that are written.
@@ -82,40 +91,101 @@ fn wanted(command: &Command, loaded: &Loaded, which: Which) -> u64 {
     command.episodes.or(targets).unwrap_or(once)
 }
 
+/// What a collection knows while it goes on.
+struct Collecting<'a> {
+    run: &'a mut Run,
+    keeper: Keeper,
+    wanted: u64,
+    began: Instant,
+    steps: u64,
+    played: Counts,
+}
+
+impl Collecting<'_> {
+    fn goes_on(&self) -> bool {
+        self.keeper.kept().all() < self.wanted && !self.keeper.is_done() && !interrupted()
+    }
+
+    /// Plays from a reset until enough is kept, or the environments fail.
+    fn play(&mut self, env: &mut dyn Env, policy: &mut dyn Policy, seed: Seed) -> Result<(), PlayError> {
+        let num_envs = env.spec().num_envs as u64;
+        let mut rollout = Rollout::start(env, policy, seed, 0)?;
+        self.keeper.reset(rollout.obs());
+        while self.goes_on() {
+            let taken = rollout.advance()?;
+            self.keeper.step(&taken, self.wanted)?;
+            self.steps += num_envs;
+            for episode in rollout.take_finished() {
+                let played = &mut self.played;
+                *(if episode.success_once { &mut played.successes } else { &mut played.failures }) += 1;
+            }
+            self.run.emit(Event::Progress { step: self.keeper.kept().all() });
+            if self.steps % (50 * num_envs) == 0 {
+                self.report();
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self) {
+        let rate = self.steps as f64 / self.began.elapsed().as_secs_f64();
+        self.run.emit(metrics(&self.keeper, self.played, rate));
+    }
+}
+
+/// Why playing stopped: environments can be started again, a full disk cannot.
+#[derive(Debug, thiserror::Error)]
+enum PlayError {
+    #[error(transparent)]
+    Rollout(#[from] RolloutError),
+    #[error(transparent)]
+    Keeping(#[from] Failure),
+}
+
 fn collect(
     run: &mut Run,
     env: &mut dyn Env,
     policy: &mut dyn Policy,
-    mut keeper: Keeper,
-    seed: Seed,
-    wanted: u64,
+    keeper: Keeper,
+    plan: Plan,
 ) -> Result<(Counts, EndReason), Failure> {
-    let (began, num_envs) = (Instant::now(), env.spec().num_envs);
     // A later collection into the same folder must not play the same episodes again.
-    let seed = seed.index(keeper.already_there());
-    let mut rollout = Rollout::start(env, policy, seed, 0).map_err(|error| Failure::work(error, None))?;
-    keeper.reset(rollout.obs());
-    let (mut steps, mut played) = (0u64, Counts::default());
-    while keeper.kept().all() < wanted && !keeper.is_done() && !interrupted() {
-        let taken = rollout.advance().map_err(|error| Failure::work(error, None))?;
-        keeper.step(&taken, wanted)?;
-        steps += num_envs as u64;
-        for episode in rollout.take_finished() {
-            let count = if episode.success_once { &mut played.successes } else { &mut played.failures };
-            *count += 1;
-        }
-        let kept = keeper.kept();
-        run.emit(Event::Progress { step: kept.all() });
-        if steps % (50 * num_envs as u64) == 0 {
-            run.emit(metrics(&keeper, played, steps as f64 / began.elapsed().as_secs_f64()));
+    let seed = plan.seed.index(keeper.already_there());
+    let (wanted, began) = (plan.wanted, Instant::now());
+    let mut collecting = Collecting { run, keeper, wanted, began, steps: 0, played: Counts::default() };
+    for attempt in 0.. {
+        match collecting.play(env, policy, seed.index(attempt)) {
+            Ok(()) => break,
+            Err(PlayError::Rollout(error)) if attempt < plan.restarts => {
+                let text = format!("start {} of {}: {error}", attempt + 1, plan.restarts);
+                collecting.run.emit(Event::Notice { level: Level::Warning, text });
+            }
+            Err(error) => return Err(kept_so_far(collecting.keeper, error)),
         }
     }
-    run.emit(metrics(&keeper, played, steps as f64 / began.elapsed().as_secs_f64()));
-    let stopped = keeper.kept().all() < wanted && !keeper.is_done();
+    collecting.report();
+    let stopped = collecting.keeper.kept().all() < wanted && !collecting.keeper.is_done();
+    let Collecting { run, keeper, .. } = collecting;
     let text = format!("{} episodes in {}", keeper.kept().all(), keeper.directory().display());
     let counts = keeper.finish()?;
     run.emit(Event::Notice { level: Level::Info, text });
     Ok((counts, if stopped { EndReason::Interrupted } else { EndReason::Done }))
+}
+
+/// The failure, and what is safe in spite of it.
+fn kept_so_far(keeper: Keeper, error: PlayError) -> Failure {
+    let place = keeper.directory().display().to_string();
+    match (error, keeper.finish()) {
+        (PlayError::Keeping(failure), _) => failure,
+        (PlayError::Rollout(error), Ok(counts)) => {
+            let help = format!(
+                "the {} episodes before it are in {place}; bridge.restarts tries again",
+                counts.all()
+            );
+            Failure::work(error, help)
+        }
+        (PlayError::Rollout(error), Err(_)) => Failure::work(error, None),
+    }
 }
 
 fn metrics(keeper: &Keeper, played: Counts, steps_per_second: f64) -> Event {

@@ -209,6 +209,8 @@ block! {
         facts: Vec<String> = Vec::new(),
         /// The task in words.
         instruction: Option<String> = None,
+        /// How often a collection may start environments again that died, hung or raised. Finished episodes are kept.
+        restarts: u64 = 0,
         /// Seconds that starting may take.
         start_timeout_secs: f64 = 300.0,
         /// Seconds that one step of the batch may take.
