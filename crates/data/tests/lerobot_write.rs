@@ -95,6 +95,8 @@ fn shards_are_completed_in_turn_and_resumed_after() {
 
     let refused = Writer::new(dir.path(), 0, settings.clone()).unwrap_err();
     assert!(matches!(refused.problem(), Problem::Exists), "{refused}");
+    let found = Writer::new(dir.path(), 0, resume()).unwrap().found().clone();
+    assert_eq!((found.shards, found.episodes, found.recovered.len()), (3, 5, 0));
     let more = write(dir.path(), Settings { existing: Existing::Continue, ..settings }, &episodes[..1]);
     assert_eq!(more[0].path, dir.path().join("rank_0/id_3"));
     assert_eq!(shards(dir.path()).unwrap().len(), 4);

@@ -118,6 +118,13 @@ pub(super) fn write_info(path: &Path, info: &Info<'_>) -> Result<()> {
     write_json(path, &written)
 }
 
+/// How many episodes the dataset in a folder says it has; none, if it says nothing.
+pub(super) fn total_episodes(root: &Path) -> u64 {
+    let text = fs::read(root.join("meta/info.json")).unwrap_or_default();
+    let info: Value = serde_json::from_slice(&text).unwrap_or_default();
+    info.get("total_episodes").and_then(Value::as_u64).unwrap_or(0)
+}
+
 fn write_table(path: &Path, rows: usize, columns: &[Column], texts: &[Text]) -> Result<()> {
     let file = File::create_new(path).in_file(path)?;
     table::write(file, rows, columns, texts).in_file(path)?.sync_all().in_file(path)

@@ -65,6 +65,8 @@ pub struct Shard {
 pub struct Found {
     /// Complete shards.
     pub shards: u64,
+    /// Episodes in those shards and in the recovered ones.
+    pub episodes: u64,
     /// Shards that a killed run had left open and that are complete now, all their episodes kept.
     pub recovered: Vec<Shard>,
 }
@@ -115,7 +117,9 @@ impl Writer {
             recovered.extend(recover(&folder, id, complete.contains(&id))?);
         }
         let next_id = complete.iter().chain(&begun).max().map_or(0, |id| id + 1);
-        let found = Found { shards: complete.len() as u64, recovered };
+        let before: u64 = complete.iter().map(|&id| meta::total_episodes(&folder.shard(id).done)).sum();
+        let episodes = before + recovered.iter().map(|shard| shard.episodes).sum::<u64>();
+        let found = Found { shards: complete.len() as u64, episodes, recovered };
         Ok(Self { folder, settings, found, next_id, open: None })
     }
 
