@@ -11,6 +11,9 @@ use plaudit_data::convert::{
 };
 use plaudit_data::python::{self, Array, PickleStyle, PyValue};
 
+/// Images with their labels.
+type Samples = Vec<(Vec<u8>, i64)>;
+
 const SHAPE: [usize; 3] = [4, 5, 3];
 
 /// An image that differs from all others.
@@ -57,10 +60,7 @@ fn good(raw: &Path, count: usize) {
     }
 }
 
-fn convert_with(
-    raw: &Path,
-    options: &ImageOptions,
-) -> Result<(ImageReport, Vec<(Vec<u8>, i64)>), ConvertError> {
+fn convert_with(raw: &Path, options: &ImageOptions) -> Result<(ImageReport, Samples), ConvertError> {
     let out = tempfile::tempdir().unwrap();
     let (train, val) = (out.path().join("train.pt"), out.path().join("val.pt"));
     let report = convert_images(raw, &train, &val, options, &|_| {})?;

@@ -120,7 +120,7 @@ impl Collecting<'_> {
                 *(if episode.success_once { &mut played.successes } else { &mut played.failures }) += 1;
             }
             self.run.emit(Event::Progress { step: self.keeper.kept().all() });
-            if self.steps % (50 * num_envs) == 0 {
+            if self.steps.is_multiple_of(50 * num_envs) {
                 self.report();
             }
         }
