@@ -75,10 +75,13 @@ fn blocks_read_and_refuse() {
         "Run { name: \"a\", lr: 1.0, steps: 0, clip: None, optim: Optim { kind: AdamW, betas: (0.0, 0.0), \
          schedule: None }, frames: [] }",
     );
-    check("name: a\nlr: '1'", "run.yaml:2:5: lr: expected f64, found string \"1\"");
-    check("name: 1\nlr: 1", "run.yaml:1:7: name: expected a string, found integer `1`");
-    check("name: a\nlr: 1\nsteps: 1.0", "run.yaml:3:8: steps: expected u32, found floating point `1.0`");
-    check("name: a\nlr: 1\nsteps: -1", "run.yaml:3:8: steps: expected u32, found integer `-1`");
+    check("name: a\nlr: '1'", "run.yaml:2:5: lr: expected a number, found the text `1`");
+    check("name: 1\nlr: 1", "run.yaml:1:7: name: expected text, found `1`");
+    check(
+        "name: a\nlr: 1\nsteps: 1.0",
+        "run.yaml:3:8: steps: expected a whole number, 0 or more, found `1.0`",
+    );
+    check("name: a\nlr: 1\nsteps: -1", "run.yaml:3:8: steps: expected a whole number, 0 or more, found `-1`");
     check("name: a\nlr: 1\nstep: 1", "run.yaml:3:7: step: unknown key `step`\nhint: did you mean `steps`?");
     check("name: a", "run.yaml:1:1: the key `lr` is required");
     check("name: ???\nlr: 1", "run.yaml:1:7: name: the value is `???`: it has to be given");
@@ -88,17 +91,17 @@ fn blocks_read_and_refuse() {
     );
     check(
         "name: a\nlr: 1\noptim:\n  betas: [0.9, high]\n",
-        "run.yaml:4:16: optim.betas[1]: expected f64, found string \"high\"",
+        "run.yaml:4:16: optim.betas[1]: expected a number, found the text `high`",
     );
     check(
         "name: a\nlr: 1\noptim:\n  betas: [0.9, 0.9, 0.9]\n",
         "run.yaml:4:10: optim.betas: expected fewer items, found a list of 3",
     );
-    check("name: a\nlr: 1\noptim: 5", "run.yaml:3:8: optim: expected struct Optim, found integer `5`");
-    check("name: a\nlr: 1\noptim:\n- 5", "run.yaml:3:1: optim: expected struct Optim, found a list");
+    check("name: a\nlr: 1\noptim: 5", "run.yaml:3:8: optim: expected a block of keys, found `5`");
+    check("name: a\nlr: 1\noptim:\n- 5", "run.yaml:3:1: optim: expected a block of keys, found a list");
     check(
         "name: a\nlr: 1\noptim:\n  kind:\n    sgd: {momentum: x}\n",
-        "run.yaml:5:21: optim.kind.sgd.momentum: expected f64, found string \"x\"",
+        "run.yaml:5:21: optim.kind.sgd.momentum: expected a number, found the text `x`",
     );
 }
 

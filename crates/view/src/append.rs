@@ -3,6 +3,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::run_dir::RunError;
 
@@ -16,6 +18,9 @@ pub(crate) struct Append {
     whole: u64,
 }
 
+/// How long a lock may be held by nobody in particular.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 impl Append {
     /// Opens the file at its end, creating it if needed.
     pub(crate) fn open(path: &Path) -> Result<Self, RunError> {
@@ -27,10 +32,15 @@ impl Append {
 
     /// Makes sure that no other process appends here. The system lets go when this process ends, however it ends.
     pub(crate) fn claim(&self) -> Result<(), RunError> {
-        match self.file.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(RunError::Busy { path: self.path.clone() }),
-            // Some network file systems know no locks; that is no reason to refuse a run.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        let began = Instant::now();
+        loop {
+            match self.file.try_lock() {
+                // A process that is just being started holds every lock of its parent until it runs its own program.
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => thread::sleep(PATIENCE / 50),
+                Err(TryLockError::WouldBlock) => return Err(RunError::Busy { path: self.path.clone() }),
+                // Some network file systems know no locks; that is no reason to refuse a run.
+                Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            }
         }
     }
 

@@ -157,8 +157,7 @@ impl EpisodeWriter {
     ) -> Result<Self, WriterError> {
         let writer =
             lerobot::Writer::new(directory, 0, settings).map_err(|error| WriterError::Sink(error.into()))?;
-        let recovered = writer.found().recovered.iter().map(|shard| shard.episodes).sum();
-        let found = Found { episodes: recovered, unfinished: 0 };
+        let found = Found { episodes: writer.found().episodes, unfinished: 0 };
         Ok(Self::with_sink(Box::new(LerobotSink { writer }), found, targets))
     }
 

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 
@@ -20,6 +22,9 @@ pub(super) struct RankFolder {
     _lock: File,
 }
 
+/// How long a lock may be held by nobody in particular.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 impl RankFolder {
     /// Makes the folder if need be, and keeps others out.
     pub(super) fn lock(save_dir: &Path, rank: u64) -> Result<Self> {
@@ -27,10 +32,15 @@ impl RankFolder {
         fs::create_dir_all(&path).in_file(&path)?;
         let lock = path.join(".lock");
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&lock).in_file(&lock)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: file }),
-            Err(TryLockError::WouldBlock) => Err(LeRobotError::new(path, Problem::Busy)),
-            Err(TryLockError::Error(error)) => Err(error).in_file(&lock),
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Self { path, _lock: file }),
+                // A process that is just being started holds every lock of its parent until it runs its own program.
+                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => thread::sleep(PATIENCE / 50),
+                Err(TryLockError::WouldBlock) => return Err(LeRobotError::new(path, Problem::Busy)),
+                Err(TryLockError::Error(error)) => return Err(error).in_file(&lock),
+            }
         }
     }
 
