@@ -111,7 +111,7 @@ block! {
         max_steps_per_rollout_epoch: u64 = 50,
         /// Rollouts gathered before an update.
         rollout_epoch: u64 = 1,
-        /// Start the next episode at once when one ends.
+        /// Start the next episode at once when one ends. Environments here always do, whatever is written.
         auto_reset: bool = false,
         /// Go on after success until the clock runs out.
         ignore_terminations: bool = false,
