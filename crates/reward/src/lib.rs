@@ -1,0 +1,1 @@
+//! Learned rewards: training them, scoring with them, and turning scores into what a policy is paid.
