@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("compose", &[]),
     ("data", &["core"]),
-    ("nn", &["core"]),
+    ("nn", &["core", "data"]),
     ("reward", &["core", "data", "nn"]),
     ("rl", &["core", "data", "nn"]),
     ("env", &["core"]),
