@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{collect, completions, config, dataset, eval};
+use crate::commands::{check, collect, completions, config, dataset, eval};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ pub enum Command {
     Dataset(dataset::Command),
     /// Let a policy act and judge it by the environment's truth
     Eval(eval::Command),
+    /// Find what is unwise in a reward config, without running it
+    Check(check::Command),
     /// Print completions for a shell
     Completions(completions::Command),
 }

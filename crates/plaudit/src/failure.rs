@@ -34,6 +34,16 @@ pub enum Failure {
     /// The user stopped it, and everything is saved: exit code 1, and nothing more to say.
     #[error("stopped")]
     Stopped,
+    /// A check found something, and has said what: exit code 1.
+    #[error("found something")]
+    Found,
+}
+
+impl Failure {
+    /// Whether everything there is to say has been said already.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::Stopped | Self::Found)
+    }
 }
 
 impl Failure {
@@ -51,7 +61,7 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Use { .. } => 2,
-            Self::Work { .. } | Self::Stopped => 1,
+            Self::Work { .. } | Self::Stopped | Self::Found => 1,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod config;
 pub mod failure;
 pub mod keeper;
+pub mod lint;
 pub mod load;
 pub mod run;
 pub mod say;

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Command::Collect(command) => command.run(cli.volume),
         Command::Dataset(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
+        Command::Check(command) => command.run(cli.volume),
         Command::Completions(command) => command.run(),
     };
     match done {
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn report(failure: &Failure) {
-    if matches!(failure, Failure::Stopped) {
+    if failure.is_told() {
         return;
     }
     let theme = if say::colour() { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };

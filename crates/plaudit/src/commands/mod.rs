@@ -1,5 +1,6 @@
 //! What the commands do, one file each.
 
+pub mod check;
 pub mod collect;
 pub mod completions;
 pub mod config;

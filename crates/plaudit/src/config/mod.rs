@@ -27,7 +27,7 @@ pub mod sources;
 mod unused;
 pub mod yaml;
 
-use plaudit_compose::{ComposeError, Composition, Node, Request, Texts, compose, from_node};
+use plaudit_compose::{ComposeError, Composition, Node, Origin, Request, Texts, compose, from_node};
 
 use self::block::{Setting, block};
 use self::blocks::actor::{Actor, Rollout};
@@ -38,6 +38,7 @@ use self::blocks::env::Envs;
 use self::blocks::reward::RewardSettings;
 use self::blocks::runner::Runner;
 use self::sources::Disk;
+pub use self::unused::Unused;
 
 block! {
     /// Everything a run is told.
@@ -90,6 +91,8 @@ pub struct Loaded {
     pub name: String,
     /// What to tell the user, in order.
     pub notices: Vec<Notice>,
+    /// Keys that were written and mean nothing here.
+    pub unused: Vec<Unused>,
     /// As written, in today's words, with places.
     written: Node,
     /// The files it was written in, for showing lines.
@@ -137,13 +140,25 @@ pub fn read(mut tree: Node, name: &str) -> Result<Loaded, ComposeError> {
     let mut notices = introduction(&older, &foreign.found, &unused);
     notices.extend(check::check(&mut config, &tree)?);
     let name = name.trim_end_matches(".yaml").to_string();
-    Ok(Loaded { config, purpose, name, notices, written: tree, texts: Texts::new() })
+    Ok(Loaded { config, purpose, name, notices, unused, written: tree, texts: Texts::new() })
 }
 
 impl Loaded {
     /// Whether a key was written, in a file or on the command line.
     pub fn is_written(&self, key: &str) -> bool {
         edit::is_set(&self.written, key)
+    }
+
+    /// Where a key, or the nearest block around it, was written.
+    pub fn place(&self, key: &str) -> Option<&Origin> {
+        let mut path = Some(key);
+        while let Some(key) = path {
+            if let Some(node) = edit::get(&self.written, key) {
+                return Some(&node.origin);
+            }
+            path = key.rsplit_once('.').map(|(parent, _)| parent);
+        }
+        None
     }
 
     /// The keyword arguments of a simulator at a dotted key (`env.eval.init_params`), as the user wrote them.

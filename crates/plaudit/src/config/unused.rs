@@ -1,6 +1,6 @@
 //! Keys of RLinf that mean nothing here: known by name, taken out with one notice, never an error.
 
-use plaudit_compose::{Key, Node, Value};
+use plaudit_compose::{Key, Node, Origin, Value};
 
 use super::edit;
 
@@ -9,11 +9,13 @@ const RLINF_KEYS: &str = include_str!("rlinf_keys.txt");
 
 /// A key that was taken out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unused {
+pub struct Unused {
     /// Its dotted path.
     pub path: String,
     /// Why it has no effect.
     pub reason: &'static str,
+    /// Where it was written.
+    pub origin: Origin,
 }
 
 /// Takes the keys out and tells which were there.
@@ -27,8 +29,8 @@ pub(crate) fn prune(tree: &mut Node) -> Vec<Unused> {
         for block in blocks {
             for key in &paragraph.keys {
                 let path = if block.is_empty() { (*key).to_string() } else { format!("{block}.{key}") };
-                if edit::take(tree, &path).is_some() {
-                    found.push(Unused { path, reason: paragraph.reason });
+                if let Some(Node { origin, .. }) = edit::take(tree, &path) {
+                    found.push(Unused { path, reason: paragraph.reason, origin });
                 }
             }
         }

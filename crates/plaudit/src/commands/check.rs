@@ -1,0 +1,75 @@
+//! `plaudit check`: reads a config as a sceptic would, and runs nothing.
+
+use clap::Args;
+
+use crate::cli::{ConfigArgs, Volume};
+use crate::config;
+use crate::failure::Failure;
+use crate::lint::{Finding, Severity, lint};
+use crate::load::Asked;
+use crate::say;
+
+/// Find what is unwise in a reward config, without running it
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit check maniskill_ppo_mlp_resnet_reward reward.model.model_path=logs/…/best_model
+  plaudit check RLinf/examples/embodiment/config/maniskill_ppo_mlp_vlm_trend_reward.yaml
+  plaudit check my.yaml --json --allow unread-key
+
+Exit codes: 0 nothing worse than a note, 1 a warning or an error was found, 2 the config cannot be read.
+docs/check.md explains every code.")]
+pub struct Command {
+    /// Which config.
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Leave out findings with this code (repeat it for several)
+    #[arg(long, value_name = "CODE")]
+    allow: Vec<String>,
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+        let asked = Asked::from_args(&self.config)?;
+        let loaded = config::load(&asked.disk, &asked.request)?;
+        let mut found = lint(&loaded);
+        found.retain(|finding| !self.allow.iter().any(|code| code == finding.code));
+        let worst = found.iter().map(|finding| finding.severity).max();
+        if self.json {
+            let text = serde_json::to_string_pretty(&found).map_err(|error| Failure::work(error, None))?;
+            say::out(&format!("{text}\n"))?;
+        } else {
+            say::out(&page(&found, volume))?;
+        }
+        match worst {
+            Some(Severity::Warning | Severity::Error) => Err(Failure::Found),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The findings, and how many of each kind. With `-q`, what is worse than a note.
+fn page(found: &[Finding], volume: Volume) -> String {
+    let mut page = String::new();
+    for finding in found.iter().filter(|finding| !volume.quiet || finding.severity > Severity::Note) {
+        page.push_str(&finding.text());
+        page.push('\n');
+    }
+    let count = |severity| found.iter().filter(|finding| finding.severity == severity).count();
+    let kinds = [Severity::Error, Severity::Warning, Severity::Note];
+    let counts = kinds.map(|kind| (count(kind), kind.word()));
+    let counts: Vec<String> =
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, word)| plural(*n, word)).collect();
+    match counts.is_empty() {
+        true => page.push_str("nothing found\n"),
+        false => page.push_str(&format!("{}\n", counts.join(", "))),
+    }
+    page
+}
+
+fn plural(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
