@@ -1,5 +1,6 @@
 //! Environments, always vectorised: a single one is a batch of one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -34,6 +35,8 @@ pub struct EnvSpec {
     pub num_envs: usize,
     /// Numbers per state row.
     pub state_width: usize,
+    /// Parts of the state row that have a name; empty where the environment names none.
+    pub state_parts: Vec<StatePart>,
     /// What an action is.
     pub actions: ActionSpace,
     /// Cameras and the size each renders at.
@@ -42,6 +45,15 @@ pub struct EnvSpec {
     pub max_episode_steps: Option<usize>,
     /// Control steps per second of simulated time, for videos and pacing.
     pub control_hz: f64,
+}
+
+/// Some numbers of a state row under one name, such as `tcp_pose`. Parts may overlap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatePart {
+    /// What it is called.
+    pub name: Arc<str>,
+    /// Where in the row it stands.
+    pub range: Range<usize>,
 }
 
 /// What an action is.
@@ -90,8 +102,8 @@ impl ActionSpace {
     }
 }
 
-/// Which frames will be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Which frames will be looked at, from the fewest to the most: the `max` of two serves both who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Watch {
     /// None: observations carry no cameras.
     #[default]

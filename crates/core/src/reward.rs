@@ -38,6 +38,8 @@ pub struct RewardColumn {
     pub total: Vec<f32>,
     /// Each term before weighting; each is its own curve in the log.
     pub terms: Vec<Term>,
+    /// Where the reward itself sees the task solved, `[T, B]`, if it judges that. Never the environment's truth.
+    pub success: Option<Vec<bool>>,
     /// The version of the reward that paid.
     pub version: u64,
 }
@@ -67,7 +69,20 @@ impl RewardColumn {
                 *sum += term.weight * value;
             }
         }
-        Ok(Self { total, terms, version })
+        Ok(Self { total, terms, success: None, version })
+    }
+
+    /// Refuses numbers that are none, of a column over `batch` environments.
+    pub fn finite(self, batch: usize) -> Result<Self, RewardError> {
+        let total = ("total", &self.total);
+        let columns = self.terms.iter().map(|term| (&*term.name, &term.values)).chain([total]);
+        for (name, values) in columns {
+            if let Some(at) = values.iter().position(|value| !value.is_finite()) {
+                let (step, row, value) = (at / batch, at % batch, values[at]);
+                return Err(RewardError::NotFinite { name: name.into(), step, row, value });
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -99,7 +114,8 @@ pub struct EnvReward;
 impl Reward for EnvReward {
     fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
         let values = segment.env_reward.clone();
-        RewardColumn::of_terms(vec![Term { name: "env".into(), weight: 1.0, values }], 0)
+        let terms = vec![Term { name: "env".into(), weight: 1.0, values }];
+        RewardColumn::of_terms(terms, 0)?.finite(segment.batch())
     }
 }
 
@@ -115,6 +131,31 @@ pub enum RewardError {
         values: usize,
         /// What it should be.
         expected: usize,
+    },
+    /// A payment that is no number.
+    #[error("reward term `{name}` pays {value} at step {step} of environment {row}")]
+    NotFinite {
+        /// The term.
+        name: Arc<str>,
+        /// The step of the segment.
+        step: usize,
+        /// The environment.
+        row: usize,
+        /// What it pays.
+        value: f32,
+    },
+    /// A segment that remembers less than the reward looks back on.
+    #[error(
+        "the reward looks back on {needed} observations before the segment, which carries {carried} of an \
+         episode that is {elapsed} steps old; give it what `Reward::context` asks for"
+    )]
+    Context {
+        /// Observations the reward asked for.
+        needed: usize,
+        /// Observations the segment holds.
+        carried: usize,
+        /// How old the episode was.
+        elapsed: usize,
     },
     /// A camera that the reward needs and the segment lacks.
     #[error("the reward looks at camera `{camera}`, which the segment does not hold")]
@@ -142,6 +183,17 @@ mod tests {
         let uneven = vec![term("env", 1.0, &[1.0, 2.0]), term("model", 1.0, &[0.0])];
         let error = RewardColumn::of_terms(uneven, 0).unwrap_err();
         assert_eq!(error.to_string(), "reward term `model` has 1 values where 2 are due");
+    }
+
+    #[test]
+    fn a_payment_that_is_no_number_is_named() {
+        let terms =
+            vec![term("env", 1.0, &[1.0; 6]), term("model", 1.0, &[0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0])];
+        let error = RewardColumn::of_terms(terms, 0).unwrap().finite(3).unwrap_err();
+        assert_eq!(error.to_string(), "reward term `model` pays NaN at step 1 of environment 1");
+        let terms = vec![term("env", 2.0, &[f32::MAX])];
+        let error = RewardColumn::of_terms(terms, 0).unwrap().finite(1).unwrap_err();
+        assert_eq!(error.to_string(), "reward term `total` pays inf at step 0 of environment 0");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A stretch of experience: T steps of B environments, complete enough that a reward needs nothing else.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::{Obs, ObsRow};
@@ -32,9 +34,9 @@ impl End {
 #[derive(Debug, Clone)]
 pub struct Segment {
     /// Observations from before the first step, oldest first; at most what the reward asked for.
-    pub context: Vec<Obs>,
-    /// How many of the newest `context` entries belong to the episode each row was in, `[B]`.
-    pub context_rows: Vec<usize>,
+    pub context: Vec<Arc<Obs>>,
+    /// Steps each row had taken in its episode before the first step, `[B]`.
+    pub elapsed: Vec<usize>,
     /// What the policy saw, `[T + 1]`: one before each step and one after the last.
     pub obs: Vec<Obs>,
     /// Actions, `[T][B, action_width]`.
@@ -69,11 +71,11 @@ impl Segment {
         Self::continuing(obs, Vec::new(), vec![0; batch])
     }
 
-    /// An empty segment that remembers `context`, of which row `b` may look at the newest `context_rows[b]`.
-    pub fn continuing(obs: Obs, context: Vec<Obs>, context_rows: Vec<usize>) -> Self {
+    /// An empty segment whose row `b` is `elapsed[b]` steps into its episode, and that remembers `context`.
+    pub fn continuing(obs: Obs, context: Vec<Arc<Obs>>, elapsed: Vec<usize>) -> Self {
         Self {
             context,
-            context_rows,
+            elapsed,
             obs: vec![obs],
             actions: Vec::new(),
             env_reward: Vec::new(),
@@ -128,6 +130,11 @@ impl Segment {
     /// Where step `t` of row `b` lies in the `[T, B]` columns.
     pub fn at(&self, t: usize, b: usize) -> usize {
         t * self.batch() + b
+    }
+
+    /// How many of the newest `context` entries belong to the episode row `b` was in.
+    pub fn context_rows(&self, b: usize) -> usize {
+        self.elapsed[b].min(self.context.len())
     }
 
     /// What step `t` led to in row `b`: the last real observation if the episode ended there, else the next one.

@@ -289,6 +289,7 @@ mod tests {
             id: "Counter".into(),
             num_envs,
             state_width: 1,
+            state_parts: vec![],
             actions: ActionSpace::Continuous { low: vec![0.0], high: vec![9.0] },
             cameras: vec![("eye".into(), FrameShape::rgb(1, 1))],
             max_episode_steps: Some(4),

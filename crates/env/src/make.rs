@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, Watch};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, StatePart, Watch};
 
 use crate::batch::{Batch, Plan, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
@@ -32,8 +32,8 @@ fn classic<T: ClassicTask + 'static>(settings: &EnvSettings) -> Result<Box<dyn E
 fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let own = settings.pick_cube.clone().unwrap_or_default();
     let cameras = own.cameras_of(settings.id);
-    let width = pick_cube::state_width(own.obs_mode);
-    let spec = table_spec(settings, width, own.control_mode, &cameras);
+    let parts = pick_cube::state_parts(own.obs_mode);
+    let spec = table_spec(settings, parts, own.control_mode, &cameras);
     let obs_mode = own.obs_mode;
     let bytes = own.engine.bytes();
     let setup = Arc::new(pick_cube::Setup::new(own, cameras)?);
@@ -43,8 +43,8 @@ fn pick_cube(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
 fn peg_insertion(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
     let own = settings.peg_insertion.clone().unwrap_or_default();
     let cameras = own.cameras();
-    let width = peg_insertion::state_width(own.obs_mode);
-    let spec = table_spec(settings, width, own.control_mode, &cameras);
+    let parts = peg_insertion::state_parts(own.obs_mode);
+    let spec = table_spec(settings, parts, own.control_mode, &cameras);
     let obs_mode = own.obs_mode;
     let setup = Arc::new(peg_insertion::Setup { settings: own, cameras });
     at_table(settings, spec, obs_mode, Engine::Rapier.bytes(), || PegInsertion::new(setup.clone()))
@@ -52,12 +52,14 @@ fn peg_insertion(settings: &EnvSettings) -> Result<Box<dyn Env>, EnvError> {
 
 fn table_spec(
     settings: &EnvSettings,
-    state_width: usize,
+    state_parts: Vec<StatePart>,
     control_mode: ControlMode,
     cameras: &[CameraSettings],
 ) -> EnvSpec {
     let cameras = cameras.iter().map(CameraSettings::named_shape).collect();
-    EnvSpec { cameras, ..spec(settings, state_width, control_mode.actions(), CONTROL_HZ) }
+    let state_width = state_parts.iter().map(|part| part.range.end).max().unwrap_or(0);
+    let spec = spec(settings, state_width, control_mode.actions(), CONTROL_HZ);
+    EnvSpec { cameras, state_parts, ..spec }
 }
 
 fn at_table<T: Task + 'static>(
@@ -79,6 +81,7 @@ fn spec(settings: &EnvSettings, state_width: usize, actions: ActionSpace, contro
         id: settings.id.as_str().into(),
         num_envs: settings.num_envs,
         state_width,
+        state_parts: Vec::new(),
         actions,
         cameras: Vec::new(),
         max_episode_steps: Some(settings.episode_limit()),

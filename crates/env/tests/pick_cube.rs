@@ -85,6 +85,26 @@ fn the_state_is_in_maniskills_order() {
 }
 
 #[test]
+fn every_number_of_the_state_has_a_name() {
+    let mut env = tables(1, PickCubeSettings::default());
+    let state = env.reset(Seed::new(5)).unwrap().state;
+    let of = |name: &str| {
+        let part = env.spec().state_parts.iter().find(|part| &*part.name == name).unwrap();
+        state[part.range.clone()].to_vec()
+    };
+    assert_eq!(of("gripper"), [0.04, 0.04], "open at the start");
+    for xyz in 0..3 {
+        let (tool, cube) = (of("tcp_pose")[xyz], of("obj_pose")[xyz]);
+        assert!((of("tcp_to_obj_pos")[xyz] - (cube - tool)).abs() < 1e-6);
+        assert!((of("obj_to_goal_pos")[xyz] - (of("goal_pos")[xyz] - cube)).abs() < 1e-6);
+    }
+    let named: usize = env.spec().state_parts.iter().map(|part| part.range.len()).sum();
+    assert_eq!(named, 42 + 2, "all once, and the fingers twice");
+    let seen = tables(1, PickCubeSettings { obs_mode: ObsMode::Rgb, ..PickCubeSettings::default() });
+    assert_eq!(seen.spec().state_parts.last().unwrap().name.as_ref(), "goal_pos");
+}
+
+#[test]
 fn relative_rewards_add_up_to_the_reward_itself() {
     let run = |use_rel_reward| {
         let settings = PickCubeSettings {

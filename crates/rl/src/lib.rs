@@ -21,7 +21,7 @@
 //! #         Ok(Decision { actions: vec![0.0], ..Decision::default() })
 //! #     }
 //! # }
-//! # let spec = EnvSpec { id: "still".into(), num_envs: 1, state_width: 1, max_episode_steps: None,
+//! # let spec = EnvSpec { id: "still".into(), num_envs: 1, state_width: 1, state_parts: vec![], max_episode_steps: None,
 //! #     actions: ActionSpace::Discrete { n: 1 }, cameras: vec![], control_hz: 1.0 };
 //! # let (mut env, mut policy) = (Still(spec), Zero);
 //! use plaudit_rl::Rollout;

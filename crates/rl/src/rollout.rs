@@ -1,6 +1,7 @@
 //! Stepping environments with a policy, and keeping what a reward needs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow};
 use thiserror::Error;
@@ -18,10 +19,10 @@ pub struct Rollout<'a> {
     steps: u64,
     obs: Obs,
     /// The newest observations before `obs`, oldest first, at most as many as asked for.
-    context: VecDeque<Obs>,
+    context: VecDeque<Arc<Obs>>,
     context_limit: usize,
-    /// How many of them belong to the episode each row is in.
-    context_rows: Vec<usize>,
+    /// Steps each row has taken in its episode.
+    elapsed: Vec<usize>,
     episodes: Episodes,
     finished: Vec<Episode>,
 }
@@ -44,7 +45,7 @@ impl<'a> Rollout<'a> {
             obs,
             context: VecDeque::new(),
             context_limit: context,
-            context_rows: vec![0; num_envs],
+            elapsed: vec![0; num_envs],
             episodes: Episodes::new(num_envs),
             finished: Vec::new(),
         })
@@ -69,7 +70,7 @@ impl<'a> Rollout<'a> {
     /// The next `steps` steps, as what a reward and a learner need.
     pub fn segment(&mut self, steps: usize) -> Result<Segment, RolloutError> {
         let context = self.context.iter().cloned().collect();
-        let mut segment = Segment::continuing(self.obs.clone(), context, self.context_rows.clone());
+        let mut segment = Segment::continuing(self.obs.clone(), context, self.elapsed.clone());
         for _ in 0..steps {
             let Taken { actions, step } = self.advance()?;
             let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
@@ -84,15 +85,14 @@ impl<'a> Rollout<'a> {
     }
 
     fn remember(&mut self, seen: Obs, step: &Step) {
-        if self.context_limit == 0 {
-            return;
+        for (elapsed, end) in self.elapsed.iter_mut().zip(&step.end) {
+            *elapsed = if end.is_end() { 0 } else { *elapsed + 1 };
         }
-        self.context.push_back(seen);
+        if self.context_limit > 0 {
+            self.context.push_back(Arc::new(seen));
+        }
         while self.context.len() > self.context_limit {
             self.context.pop_front();
-        }
-        for (rows, end) in self.context_rows.iter_mut().zip(&step.end) {
-            *rows = if end.is_end() { 0 } else { (*rows + 1).min(self.context_limit) };
         }
     }
 }
@@ -138,6 +138,7 @@ mod tests {
                 id: "counting".into(),
                 num_envs,
                 state_width: 1,
+                state_parts: vec![],
                 actions: ActionSpace::Discrete { n: 1000 },
                 cameras: vec![],
                 max_episode_steps: None,
@@ -228,6 +229,7 @@ mod tests {
                 for t in 0..steps {
                     prop_assert_eq!(&part.actions[t], &whole.actions[done + t]);
                     for b in 0..3 {
+                        prop_assert_eq!(part.elapsed[b] as f32, part.obs[0].row(b).state[0]);
                         prop_assert_eq!(part.outcome(t, b).state, whole.outcome(done + t, b).state);
                         prop_assert_eq!(seen_before(&part, t, b, window), seen_before(&whole, done + t, b, window));
                     }
@@ -247,7 +249,7 @@ mod tests {
                 return states;
             }
         }
-        let newest = segment.context.iter().rev().take(segment.context_rows[b]);
+        let newest = segment.context.iter().rev().take(segment.context_rows(b));
         states.extend(newest.map(|obs| obs.row(b).state[0]));
         states.truncate(window);
         states

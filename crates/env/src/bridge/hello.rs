@@ -54,6 +54,7 @@ impl Hello {
             id: settings.id().into(),
             num_envs: settings.num_envs,
             state_width: self.state_width as usize,
+            state_parts: Vec::new(),
             actions: self.actions.space()?,
             cameras: self.cameras()?,
             max_episode_steps: self.max_episode_steps.map(|steps| steps as usize),

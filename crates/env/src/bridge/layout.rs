@@ -125,6 +125,7 @@ mod tests {
             id: "Door-v0".into(),
             num_envs: 3,
             state_width: 5,
+            state_parts: vec![],
             actions: ActionSpace::Discrete { n: 4 },
             cameras: vec![("eye".into(), FrameShape::rgb(2, 7))],
             max_episode_steps: None,

@@ -1,10 +1,31 @@
 //! A table at which an episode goes on: the physics, what was last read from it, and what was last paid.
 
+use plaudit_core::StatePart;
+
 use super::kinematics::{Arm, JOINTS};
 use super::look::Look;
 use super::physics::Table;
-use super::tabletop::{Reading, Thing, Wall};
+use super::tabletop::{DOFS, Reading, Thing, Wall};
 use super::{ControlMode, Pose};
+
+/// Names for a state of `width` numbers that begins with [`Station::joints`] and goes on with these parts, each
+/// with how many numbers it takes.
+pub(crate) fn named_parts(
+    others: impl Iterator<Item = (&'static str, usize)>,
+    width: usize,
+) -> Vec<StatePart> {
+    let part = |name: &str, range| StatePart { name: name.into(), range };
+    let mut parts = vec![part("qpos", 0..DOFS), part("gripper", JOINTS..DOFS), part("qvel", DOFS..2 * DOFS)];
+    let mut from = 2 * DOFS;
+    for (name, numbers) in others {
+        let range = from..from + numbers;
+        from = range.end;
+        if range.end <= width {
+            parts.push(part(name, range));
+        }
+    }
+    parts
+}
 
 /// One robot at work.
 pub(crate) struct Station {

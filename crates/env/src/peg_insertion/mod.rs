@@ -32,11 +32,11 @@ mod workpiece;
 use std::sync::Arc;
 
 use glam::DVec3;
-use plaudit_core::Rng;
+use plaudit_core::{Rng, StatePart};
 
 use crate::batch::{Moment, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST};
-use crate::panda::station::Station;
+use crate::panda::station::{Station, named_parts};
 use crate::panda::{CameraSettings, ObsMode};
 use crate::render::Model;
 use reward::Truth;
@@ -59,6 +59,18 @@ pub(crate) fn state_width(mode: ObsMode) -> usize {
         ObsMode::State => 43,
         ObsMode::Rgb => 25,
     }
+}
+
+/// The state vector, part by part, as [`PegInsertion::observe`] writes it.
+pub(crate) fn state_parts(mode: ObsMode) -> Vec<StatePart> {
+    let task = [
+        ("tcp_pose", 7),
+        ("peg_pose", 7),
+        ("peg_half_size", 3),
+        ("box_hole_pose", 7),
+        ("box_hole_radius", 1),
+    ];
+    named_parts(task.into_iter(), state_width(mode))
 }
 
 /// Where the arm starts: at rest, with the fingers turned to a peg that points away to the left.

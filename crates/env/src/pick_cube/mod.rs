@@ -25,12 +25,12 @@ mod settings;
 use std::sync::Arc;
 
 use glam::{DQuat, DVec3};
-use plaudit_core::{EnvError, Rng};
+use plaudit_core::{EnvError, Rng, StatePart};
 
 use crate::batch::{Moment, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST, upright};
 use crate::panda::physics::Physics;
-use crate::panda::station::Station;
+use crate::panda::station::{Station, named_parts};
 use crate::panda::tabletop::Thing;
 use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
 use reward::Truth;
@@ -61,6 +61,13 @@ pub(crate) fn state_width(mode: ObsMode) -> usize {
         ObsMode::State => 42,
         ObsMode::Rgb => 29,
     }
+}
+
+/// The state vector, part by part, as [`PickCube::observe`] writes it.
+pub(crate) fn state_parts(mode: ObsMode) -> Vec<StatePart> {
+    let task = [("is_grasped", 1), ("tcp_pose", 7), ("goal_pos", 3)];
+    let seen_by_truth = [("obj_pose", 7), ("tcp_to_obj_pos", 3), ("obj_to_goal_pos", 3)];
+    named_parts(task.into_iter().chain(seen_by_truth), state_width(mode))
 }
 
 /// What all rows of a batch have in common.
