@@ -1,0 +1,110 @@
+//! Two-dimensional convolution, for training ([`forward`], [`backward`]) and for scoring ([`PackedConv`]).
+
+mod packed;
+mod plain;
+
+pub use packed::PackedConv;
+
+/// The sizes of one convolution: a square kernel, the same stride and zero padding on every side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConvShape {
+    /// Pictures.
+    pub batch: usize,
+    /// Rows of an input picture.
+    pub height: usize,
+    /// Columns of an input picture.
+    pub width: usize,
+    /// Channels of the input.
+    pub in_channels: usize,
+    /// Channels of the output.
+    pub out_channels: usize,
+    /// Rows and columns of the kernel.
+    pub kernel: usize,
+    /// Step between neighbouring outputs.
+    pub stride: usize,
+    /// Rows and columns of zeros around the input.
+    pub padding: usize,
+}
+
+impl ConvShape {
+    /// Rows of an output picture.
+    #[must_use]
+    pub fn out_height(&self) -> usize {
+        outputs(self.height, self.kernel, self.stride, self.padding)
+    }
+
+    /// Columns of an output picture.
+    #[must_use]
+    pub fn out_width(&self) -> usize {
+        outputs(self.width, self.kernel, self.stride, self.padding)
+    }
+
+    /// Numbers in the input.
+    #[must_use]
+    pub fn input_len(&self) -> usize {
+        self.batch * self.height * self.width * self.in_channels
+    }
+
+    /// Numbers in the weights.
+    #[must_use]
+    pub fn weights_len(&self) -> usize {
+        self.kernel * self.kernel * self.in_channels * self.out_channels
+    }
+
+    /// Numbers in the output.
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        self.batch * self.out_height() * self.out_width() * self.out_channels
+    }
+}
+
+/// How many outputs fit along one side; none when the padded input is smaller than the kernel.
+fn outputs(size: usize, kernel: usize, stride: usize, padding: usize) -> usize {
+    (size + 2 * padding).checked_sub(kernel).map_or(0, |room| room / stride + 1)
+}
+
+/// What [`forward`] keeps for [`backward`], beside the input and the weights that the caller keeps.
+#[derive(Debug, Clone, Default)]
+pub struct ConvSaved {}
+
+/// Convolves. Every number of `output` is written.
+///
+/// # Panics
+/// When a slice has another length than `shape` says.
+pub fn forward(shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) -> ConvSaved {
+    check("input", input.len(), shape.input_len());
+    check("weights", weights.len(), shape.weights_len());
+    check("output", output.len(), shape.output_len());
+    plain::forward(shape, input, weights, output);
+    ConvSaved {}
+}
+
+/// The gradients of [`forward`]: of its input, its weights, or both. Every number of what is asked for is written.
+///
+/// # Panics
+/// When a slice has another length than `shape` says.
+pub fn backward(
+    shape: &ConvShape,
+    input: &[f32],
+    weights: &[f32],
+    _saved: &ConvSaved,
+    grad_output: &[f32],
+    grad_input: Option<&mut [f32]>,
+    grad_weights: Option<&mut [f32]>,
+) {
+    check("input", input.len(), shape.input_len());
+    check("weights", weights.len(), shape.weights_len());
+    check("grad_output", grad_output.len(), shape.output_len());
+    if let Some(grad_input) = grad_input {
+        check("grad_input", grad_input.len(), shape.input_len());
+        plain::backward_input(shape, weights, grad_output, grad_input);
+    }
+    if let Some(grad_weights) = grad_weights {
+        check("grad_weights", grad_weights.len(), shape.weights_len());
+        plain::backward_weights(shape, input, grad_output, grad_weights);
+    }
+}
+
+fn check(what: &str, got: usize, wanted: usize) {
+    assert_eq!(got, wanted, "{what} of a convolution has {got} numbers instead of {wanted}");
+}
