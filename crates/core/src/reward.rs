@@ -29,6 +29,12 @@ pub trait Reward: Send + Sync {
     fn version(&self) -> u64 {
         0
     }
+
+    /// Looks whether what it judges by has changed since, and goes by the new from now on; says whether it did.
+    /// An error leaves everything as it was.
+    fn refresh(&self) -> Result<bool, RewardError> {
+        Ok(false)
+    }
 }
 
 /// What a segment was paid, `[T, B]`, as a whole and term by term.
