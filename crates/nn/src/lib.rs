@@ -4,3 +4,5 @@
 //! network live here. Image models (`classifier` and what it is made of) are Burn modules: one text for every device,
 //! with our own CPU kernels joined as backend extensions. Policies and critics (`dense`) are small, run thousands of
 //! times a second, and so bring their own forward, backward and optimiser that allocate nothing in the loop.
+
+pub mod dense;

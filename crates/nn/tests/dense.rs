@@ -1,0 +1,326 @@
+//! Networks of policies and critics against PyTorch (fixtures and their maker in `torch_dense/`).
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+
+use plaudit_core::Seed;
+use plaudit_nn::dense::{
+    Activation, Adam, AdamSettings, BatchNorm, Bias, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs,
+    Init, LayerSpec, Mlp, MlpSpec, Norm, Renorm, Scratch, Tape, TensorKind, clip_grad_norm, polyak,
+};
+use serde::Deserialize;
+
+/// Allowed distance, relative to the largest number of the tensor: float32 keeps seven digits, and sums of some
+/// dozens of products in another order lose one.
+const TOLERANCE: f32 = 2e-6;
+
+#[derive(Deserialize)]
+struct NetworkCase {
+    name: String,
+    inputs: usize,
+    batch: usize,
+    frozen: bool,
+    layers: Vec<LayerCase>,
+    params: Vec<HashMap<String, Vec<f32>>>,
+    x: Vec<f32>,
+    y: Vec<f32>,
+    grad_out: Vec<f32>,
+    grads: Vec<HashMap<String, Vec<f32>>>,
+    grad_x: Vec<f32>,
+    statistics: Vec<HashMap<String, Vec<f32>>>,
+}
+
+#[derive(Deserialize)]
+struct LayerCase {
+    width: usize,
+    bias: bool,
+    norm: bool,
+    activation: String,
+    input_norm: Option<(f32, f32, Option<(f32, f32)>)>,
+}
+
+impl LayerCase {
+    fn spec(&self) -> LayerSpec {
+        LayerSpec {
+            width: self.width,
+            bias: if self.bias { Bias::Zero } else { Bias::None },
+            norm: if self.norm { Norm::Layer } else { Norm::None },
+            activation: match self.activation.as_str() {
+                "none" => Activation::None,
+                "tanh" => Activation::Tanh,
+                "relu" => Activation::Relu,
+                other => panic!("{other}"),
+            },
+            init: Init::TorchDefault,
+            input_norm: self.input_norm.map(|(eps, momentum, limits)| BatchNorm {
+                eps,
+                momentum,
+                renorm: limits.map(|(r_max, d_max)| Renorm { r_max, d_max }),
+            }),
+        }
+    }
+}
+
+impl NetworkCase {
+    fn mlp(&self) -> Mlp {
+        Mlp::new(MlpSpec { inputs: self.inputs, layers: self.layers.iter().map(LayerCase::spec).collect() })
+    }
+
+    fn params(&self, mlp: &Mlp) -> Vec<f32> {
+        let mut params = vec![f32::NAN; mlp.len()];
+        for tensor in mlp.tensors() {
+            mlp.import(&mut params, &tensor, &self.params[tensor.layer][key(tensor.kind)]);
+        }
+        assert!(params.iter().all(|p| p.is_finite()), "{}: a tensor was forgotten", self.name);
+        params
+    }
+
+    fn forward<'t>(&self, mlp: &Mlp, params: &[f32], tape: &'t mut Tape) -> &'t [f32] {
+        match self.frozen {
+            true => mlp.forward_frozen(params, &self.x, self.batch, tape),
+            false => mlp.forward(params, &self.x, self.batch, tape),
+        }
+    }
+}
+
+fn key(kind: TensorKind) -> &'static str {
+    match kind {
+        TensorKind::Weight => "weight",
+        TensorKind::Bias => "bias",
+        TensorKind::NormWeight => "norm_weight",
+        TensorKind::NormBias => "norm_bias",
+        TensorKind::InputNormWeight => "input_norm_weight",
+        TensorKind::InputNormBias => "input_norm_bias",
+        TensorKind::RunningMean => "running_mean",
+        TensorKind::RunningVar => "running_var",
+    }
+}
+
+fn networks() -> Vec<NetworkCase> {
+    serde_json::from_str(include_str!("torch_dense/networks.json")).unwrap()
+}
+
+#[track_caller]
+fn close(what: &str, ours: &[f32], theirs: &[f32]) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    let scale = theirs.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+    for (i, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        assert!((a - b).abs() <= TOLERANCE * scale, "{what}[{i}]: {a}, PyTorch has {b} (scale {scale})");
+    }
+}
+
+#[test]
+fn forward_and_gradients_are_pytorchs() {
+    for case in networks() {
+        let (mlp, name) = (case.mlp(), &case.name);
+        let mut params = case.params(&mlp);
+        let mut tape = Tape::default();
+        close(name, case.forward(&mlp, &params, &mut tape), &case.y);
+
+        let mut grads = vec![0.0; mlp.len()];
+        let mut grad_x = vec![f32::NAN; case.x.len()];
+        mlp.backward(&params, &mut tape, &case.grad_out, &mut grads, Some(&mut grad_x));
+        close(&format!("{name}: inputs"), &grad_x, &case.grad_x);
+        for tensor in mlp.tensors().filter(|tensor| tensor.kind.is_trainable()) {
+            let (kind, layer) = (key(tensor.kind), tensor.layer);
+            close(&format!("{name}: {kind} {layer}"), &mlp.export(&grads, &tensor), &case.grads[layer][kind]);
+        }
+        assert!(
+            grads[mlp.trainable_len()..].iter().all(|g| *g == 0.0),
+            "{name}: statistics have no gradient"
+        );
+
+        if !case.frozen {
+            mlp.update_statistics(&mut params, &tape);
+        }
+        for tensor in mlp.tensors().filter(|tensor| !tensor.kind.is_trainable()) {
+            let (kind, layer) = (key(tensor.kind), tensor.layer);
+            close(
+                &format!("{name}: {kind} {layer}"),
+                &mlp.export(&params, &tensor),
+                &case.statistics[layer][kind],
+            );
+        }
+    }
+}
+
+/// Gradients are added; those of inputs alone are the same numbers; inference gives what a frozen pass gives.
+#[test]
+fn the_ways_through_a_network_agree() {
+    for case in networks() {
+        let (mlp, name) = (case.mlp(), &case.name);
+        let params = case.params(&mlp);
+        let mut tape = Tape::default();
+        case.forward(&mlp, &params, &mut tape);
+
+        let mut once = vec![0.0; mlp.len()];
+        mlp.backward(&params, &mut tape, &case.grad_out, &mut once, None);
+        let mut twice = once.clone();
+        mlp.backward(&params, &mut tape, &case.grad_out, &mut twice, None);
+        close(&format!("{name}: twice"), &twice, &once.iter().map(|g| 2.0 * g).collect::<Vec<_>>());
+
+        let mut grad_x = vec![f32::NAN; case.x.len()];
+        mlp.backward_inputs(&params, &mut tape, &case.grad_out, &mut grad_x);
+        close(&format!("{name}: inputs alone"), &grad_x, &case.grad_x);
+
+        let frozen = mlp.forward_frozen(&params, &case.x, case.batch, &mut tape).to_vec();
+        let mut scratch = Scratch::default();
+        assert_eq!(mlp.infer(&params, &case.x, case.batch, &mut scratch), frozen, "{name}");
+    }
+}
+
+#[test]
+fn heads_are_networks_of_their_own() {
+    let case = &networks()[3];
+    let head = case.mlp();
+    let ensemble = Ensemble::new(head.clone(), 3);
+    let params = ensemble.init(Seed::new(4));
+    let mut tape = EnsembleTape::default();
+    let outputs = ensemble.forward(&params, HeadInputs::Shared(&case.x), case.batch, &mut tape).to_vec();
+    let grad_out: Vec<f32> = (0..outputs.len()).map(|i| (i as f32).sin()).collect();
+    let mut grads = vec![0.0; ensemble.len()];
+    let mut grad_x = vec![f32::NAN; case.x.len()];
+    ensemble.backward(&params, &mut tape, &grad_out, &mut grads, Some(&mut grad_x));
+    let mut alone_x = vec![f32::NAN; case.x.len()];
+    ensemble.backward_inputs(&params, &mut tape, &grad_out, &mut alone_x);
+    assert_eq!(alone_x, grad_x);
+
+    let own_inputs: Vec<f32> = (0..3).flat_map(|_| case.x.clone()).collect();
+    let mut own_tape = EnsembleTape::default();
+    let own = ensemble.forward(&params, HeadInputs::PerHead(&own_inputs), case.batch, &mut own_tape).to_vec();
+    assert_eq!(own, outputs);
+    let mut own_grad_x = vec![f32::NAN; own_inputs.len()];
+    ensemble.backward_inputs(&params, &mut own_tape, &grad_out, &mut own_grad_x);
+
+    let mut sum = vec![0.0; case.x.len()];
+    for i in 0..3 {
+        let mut single = Tape::default();
+        let params = &params[ensemble.range(i)];
+        let part = |all: &[f32], each: usize| all[i * each..][..each].to_vec();
+        assert_eq!(head.forward(params, &case.x, case.batch, &mut single), part(&outputs, case.batch));
+        let mut single_grads = vec![0.0; head.len()];
+        let mut single_x = vec![f32::NAN; case.x.len()];
+        let grad_out = part(&grad_out, case.batch);
+        head.backward(params, &mut single, &grad_out, &mut single_grads, Some(&mut single_x));
+        assert_eq!(single_grads, grads[ensemble.range(i)]);
+        assert_eq!(single_x, part(&own_grad_x, case.x.len()));
+        sum.iter_mut().zip(&single_x).for_each(|(s, x)| *s += x);
+    }
+    close("sum over heads", &grad_x, &sum);
+
+    let mut scratch = EnsembleScratch::default();
+    let chosen = ensemble.infer(&params, &[2, 0], &case.x, case.batch, &mut scratch);
+    assert_eq!(chosen[..case.batch], outputs[2 * case.batch..]);
+    assert_eq!(chosen[case.batch..], outputs[..case.batch]);
+}
+
+#[derive(Deserialize)]
+struct OptimiserCase {
+    name: String,
+    betas: [f32; 2],
+    eps: f32,
+    weight_decay: f32,
+    clip: f32,
+    rates: [f32; 2],
+    start: [Vec<f32>; 2],
+    gradients: Vec<[Vec<f32>; 2]>,
+    norms: Vec<f32>,
+    end: [Vec<f32>; 2],
+}
+
+#[test]
+fn steps_of_optimisers_are_pytorchs() {
+    let cases: Vec<OptimiserCase> =
+        serde_json::from_str(include_str!("torch_dense/optimisers.json")).unwrap();
+    for case in cases {
+        let mut params = case.start.concat();
+        let settings = AdamSettings { betas: case.betas, eps: case.eps, weight_decay: case.weight_decay };
+        let mut adam = Adam::new(params.len(), settings);
+        let first = case.start[0].len();
+        let groups = [(0..first, case.rates[0]), (first..params.len(), case.rates[1])];
+        for (gradients, norm) in case.gradients.iter().zip(&case.norms) {
+            let mut gradients = gradients.concat();
+            close(&case.name, &[clip_grad_norm(&mut gradients, case.clip)], &[*norm]);
+            adam.step_groups(&mut params, &gradients, &groups);
+        }
+        close(&case.name, &params, &case.end.concat());
+        assert_eq!(adam.step, 5);
+    }
+}
+
+#[test]
+fn one_group_is_a_plain_step() {
+    let mut params = [[1.0f32, -2.0, 3.0]; 2];
+    let mut adams = [Adam::new(3, AdamSettings::default()), Adam::new(3, AdamSettings::default())];
+    adams[0].step(&mut params[0], &[0.1, 0.2, -0.3], 0.01);
+    adams[1].step_groups(&mut params[1], &[0.1, 0.2, -0.3], &[(0..3, 0.01)]);
+    assert_eq!(params[0], params[1]);
+    // The first step of Adam is the learning rate, whatever the gradient.
+    close("first step", &params[0], &[0.99, -2.01, 3.01]);
+}
+
+#[test]
+fn targets_follow() {
+    let mut target = [1.0, -1.0, 0.0];
+    polyak(&mut target, &[3.0, -1.0, 10.0], 0.25);
+    assert_eq!(target, [1.5, -1.0, 2.5]);
+    polyak(&mut target, &[0.1, 0.2, 0.3], 1.0);
+    assert_eq!(target, [0.1, 0.2, 0.3]);
+}
+
+fn initial(inputs: usize, layer: LayerSpec) -> (Vec<f32>, Vec<f32>) {
+    let mlp = Mlp::new(MlpSpec { inputs, layers: vec![layer] });
+    let params = mlp.init(Seed::new(11));
+    let mut tensors = mlp.tensors().map(|tensor| mlp.export(&params, &tensor));
+    (tensors.next().unwrap(), tensors.next().unwrap_or_default())
+}
+
+#[test]
+fn orthogonal_weights_are_orthogonal() {
+    for (outputs, inputs) in [(8, 64), (64, 8), (50, 50)] {
+        let init = Init::Orthogonal { gain: 2.0 };
+        let (weights, bias) =
+            initial(inputs, LayerSpec { init, bias: Bias::Zero, ..LayerSpec::linear(outputs) });
+        assert!(bias.iter().all(|b| *b == 0.0));
+        let few = outputs.min(inputs);
+        let at = |vector: usize, i: usize| match outputs <= inputs {
+            true => weights[vector * inputs + i],
+            false => weights[i * inputs + vector],
+        };
+        for a in 0..few {
+            for b in 0..few {
+                let dot: f32 = (0..outputs.max(inputs)).map(|i| at(a, i) * at(b, i)).sum();
+                let expected = if a == b { 4.0 } else { 0.0 };
+                assert!((dot - expected).abs() < 2e-5, "{outputs}x{inputs}: {a}.{b} = {dot}");
+            }
+        }
+    }
+}
+
+#[test]
+fn initial_weights_have_the_spread_asked_for() {
+    let (inputs, outputs) = (100, 400);
+    // (rule, standard deviation, largest value); four standard errors of 40,000 draws are 1.5%.
+    let cases = [
+        (Init::KaimingNormalFanOut { gain: 5.0 / 3.0 }, 5.0 / 3.0 / 20.0, f32::INFINITY),
+        (Init::XavierUniform { gain: 2.0 }, 2.0 * (2.0f32 / 500.0).sqrt(), 2.0 * (6.0f32 / 500.0).sqrt()),
+        (Init::Normal { std: 0.02 }, 0.02, f32::INFINITY),
+        (Init::TorchDefault, 0.1 / 3f32.sqrt(), 0.1),
+    ];
+    for (init, std, largest) in cases {
+        let (weights, bias) = initial(inputs, LayerSpec { init: init.clone(), ..LayerSpec::linear(outputs) });
+        let measured = (weights.iter().map(|w| w * w).sum::<f32>() / weights.len() as f32).sqrt();
+        assert!((measured / std - 1.0).abs() < 0.015, "{init:?}: {measured} is not {std}");
+        assert!(weights.iter().all(|w| w.abs() <= largest), "{init:?}");
+        assert!(bias.iter().all(|b| b.abs() <= 0.1) && bias.iter().any(|b| b.abs() > 0.08), "{init:?}");
+    }
+}
+
+#[test]
+fn groups_of_rows_begin_by_their_own_rule() {
+    let init = Init::Rows(vec![(2, Init::Normal { std: 1e-6 }), (3, Init::Orthogonal { gain: 1.0 })]);
+    let (weights, _) = initial(4, LayerSpec { init, ..LayerSpec::linear(5) });
+    assert!(weights[..8].iter().all(|w| w.abs() < 1e-4));
+    let row_length: f32 = weights[8..12].iter().map(|w| w * w).sum();
+    assert!((row_length - 1.0).abs() < 1e-5);
+}

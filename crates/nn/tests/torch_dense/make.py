@@ -1,0 +1,162 @@
+"""Makes networks.json, optimisers.json: what PyTorch computes for small networks, for tests/dense.rs.
+
+Needs torch. Run from this folder: python make.py
+"""
+
+import json
+
+import torch
+from torch import nn
+
+torch.manual_seed(7)
+torch.set_num_threads(1)
+
+
+class BatchRenorm(nn.Module):
+    """Ioffe 2017, with constant limits; batch norm where there are none."""
+
+    def __init__(self, width, eps, momentum, limits):
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(width) + 0.5)
+        self.bias = nn.Parameter(torch.randn(width) * 0.1)
+        self.register_buffer("mean", torch.randn(width) * 0.1)
+        self.register_buffer("var", torch.rand(width) + 0.5)
+        self.eps, self.momentum, self.limits = eps, momentum, limits
+
+    def forward(self, x):
+        running_std = (self.var + self.eps).sqrt()
+        if not self.training:
+            return (x - self.mean) / running_std * self.weight + self.bias
+        mean, var = x.mean(0), x.var(0, unbiased=False)
+        hat = (x - mean) / (var + self.eps).sqrt()
+        with torch.no_grad():
+            if self.limits is not None:
+                r_max, d_max = self.limits
+                r = ((var + self.eps).sqrt() / running_std).clamp(1 / r_max, r_max)
+                d = ((mean - self.mean) / running_std).clamp(-d_max, d_max)
+            self.mean += self.momentum * (mean - self.mean)
+            self.var += self.momentum * (var - self.var)
+        if self.limits is not None:
+            hat = hat * r + d
+        return hat * self.weight + self.bias
+
+
+ACTIVATIONS = {"none": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU}
+
+
+class Layer(nn.Module):
+    def __init__(self, inputs, width, bias=True, norm=False, activation="none", input_norm=None):
+        super().__init__()
+        self.input_norm = BatchRenorm(inputs, *input_norm) if input_norm else nn.Identity()
+        self.linear = nn.Linear(inputs, width, bias=bias)
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+        if norm:
+            nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+            nn.init.normal_(self.norm.bias, std=0.1)
+        self.activation = ACTIVATIONS[activation]()
+        self.spec = dict(width=width, bias=bias, norm=norm, activation=activation, input_norm=input_norm)
+
+    def forward(self, x):
+        return self.activation(self.norm(self.linear(self.input_norm(x))))
+
+    def tensors(self, pick):
+        found = {"weight": pick(self.linear.weight)}
+        if self.linear.bias is not None:
+            found["bias"] = pick(self.linear.bias)
+        if isinstance(self.norm, nn.LayerNorm):
+            found |= {"norm_weight": pick(self.norm.weight), "norm_bias": pick(self.norm.bias)}
+        if isinstance(self.input_norm, BatchRenorm):
+            found |= {
+                "input_norm_weight": pick(self.input_norm.weight),
+                "input_norm_bias": pick(self.input_norm.bias),
+            }
+        return found
+
+    def statistics(self):
+        if isinstance(self.input_norm, BatchRenorm):
+            return {"running_mean": numbers(self.input_norm.mean), "running_var": numbers(self.input_norm.var)}
+        return {}
+
+
+def numbers(tensor):
+    return [float(f"{x:.9g}") for x in tensor.detach().flatten().tolist()]
+
+
+def case(name, inputs, batch, layers, frozen=False):
+    built, width = [], inputs
+    for layer in layers:
+        built.append(Layer(width, **layer))
+        width = layer["width"]
+    net = nn.Sequential(*built).train(not frozen)
+    x = torch.randn(batch, inputs, requires_grad=True)
+    params = [layer.tensors(numbers) | layer.statistics() for layer in built]
+    y = net(x)
+    grad_out = torch.randn(batch, width)
+    y.backward(grad_out)
+    return dict(
+        name=name,
+        inputs=inputs,
+        batch=batch,
+        frozen=frozen,
+        layers=[layer.spec for layer in built],
+        params=params,
+        x=numbers(x),
+        y=numbers(y),
+        grad_out=numbers(grad_out),
+        grads=[layer.tensors(lambda p: numbers(p.grad)) for layer in built],
+        grad_x=numbers(x.grad),
+        statistics=[layer.statistics() for layer in built],
+    )
+
+
+def tanh(width, **more):
+    return dict(width=width, activation="tanh", **more)
+
+
+def networks():
+    renorm = [1e-3, 0.01, [1.1, 0.05]]
+    wide_renorm = [1e-3, 0.001, [3.0, 5.0]]
+    batch_norm = [1e-5, 0.1, None]
+    return [
+        case("policy", 7, 13, [tanh(40), tanh(33), dict(width=5)]),
+        case("value without last bias", 7, 13, [tanh(32), dict(width=1, bias=False)]),
+        case("relu", 3, 70, [dict(width=48, activation="relu"), dict(width=17, activation="relu"), dict(width=2)]),
+        case("layer norm", 9, 20, [tanh(40, norm=True), tanh(35, norm=True), dict(width=1)]),
+        case("one row", 5, 1, [tanh(33, norm=True), dict(width=3)]),
+        case("batch norm", 6, 24, [dict(width=34, activation="relu", input_norm=batch_norm), dict(width=1, input_norm=batch_norm)]),
+        case("renorm within limits", 6, 24, [dict(width=34, activation="relu", input_norm=wide_renorm), dict(width=1, input_norm=wide_renorm)]),
+        case("renorm at its limits", 6, 24, [dict(width=20, activation="relu", input_norm=renorm), dict(width=9, norm=True, input_norm=renorm), dict(width=1)]),
+        case("renorm frozen", 6, 24, [dict(width=34, activation="relu", input_norm=renorm), dict(width=1, input_norm=renorm)], frozen=True),
+    ]
+
+
+def optimiser(name, kind, clip, **settings):
+    """Five steps on two groups of parameters with learning rates of their own, gradients clipped before each."""
+    params = [nn.Parameter(torch.randn(21)), nn.Parameter(torch.randn(10))]
+    start = [numbers(p) for p in params]
+    rates = [3e-2, 1e-3]
+    adam = kind([dict(params=[p], lr=lr) for p, lr in zip(params, rates)], **settings)
+    gradients, norms = [], []
+    for step in range(5):
+        for p in params:
+            p.grad = torch.randn_like(p) * 10.0 ** (step - 3)
+        gradients.append([numbers(p.grad) for p in params])
+        norms.append(float(nn.utils.clip_grad_norm_(params, clip)))
+        adam.step()
+    betas, eps = list(adam.defaults["betas"]), adam.defaults["eps"]
+    decay = adam.defaults["weight_decay"]
+    end = [numbers(p) for p in params]
+    return dict(name=name, betas=betas, eps=eps, weight_decay=decay, clip=clip, rates=rates, start=start, gradients=gradients, norms=norms, end=end)
+
+
+def optimisers():
+    return [
+        optimiser("adam", torch.optim.Adam, 1e9),
+        optimiser("adam clipped", torch.optim.Adam, 0.5, betas=(0.8, 0.95), eps=1e-5),
+        optimiser("adamw", torch.optim.AdamW, 10.0, weight_decay=0.01),
+    ]
+
+
+for name, cases in dict(networks=networks(), optimisers=optimisers()).items():
+    with open(f"{name}.json", "w") as file:
+        file.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
