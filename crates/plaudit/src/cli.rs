@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{check, collect, completions, config, dataset, eval};
+use crate::commands::{check, collect, completions, config, dataset, eval, report};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ pub enum Command {
     Eval(eval::Command),
     /// Find what is unwise in a reward config, without running it
     Check(check::Command),
+    /// Write a page about a run, or about several beside each other
+    Report(report::Command),
     /// Print completions for a shell
     Completions(completions::Command),
 }

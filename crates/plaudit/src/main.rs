@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Dataset(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
         Command::Check(command) => command.run(cli.volume),
+        Command::Report(command) => command.run(),
         Command::Completions(command) => command.run(),
     };
     match done {

@@ -7,3 +7,4 @@ pub mod config;
 pub mod dataset;
 pub mod eval;
 pub mod inspect;
+pub mod report;

@@ -1,0 +1,163 @@
+//! The linter: every rule fires where it should, and nowhere else.
+#![allow(clippy::unwrap_used)]
+
+use std::process::Command;
+
+use plaudit::config;
+use plaudit::lint::{Severity, lint};
+use plaudit_compose::parse_yaml;
+
+/// A policy paid by an image classifier, with nothing to object to.
+const SOUND: &str = "
+runner: {task_type: embodied}
+env:
+  train: {total_num_envs: 8, max_episode_steps: 50, max_steps_per_rollout_epoch: 50, auto_reset: true, init_params: {id: PickCube-v1, obs_mode: rgb}}
+reward:
+  use_reward_model: true
+  reward_mode: terminal
+  reward_threshold: 0.5
+  model: {model_type: resnet, model_path: best_model, image_size: [3, 128, 128]}
+algorithm: {loss_type: actor_critic, gamma: 0.97}
+actor: {global_batch_size: 400, micro_batch_size: 400}
+";
+
+/// Changes to the sound config, and the codes they bring.
+const CASES: &[(&[(&str, &str)], &[&str])] = &[
+    (&[], &[]),
+    (&[("model_path: best_model, ", "")], &["no-model"]),
+    (&[("gamma: 0.97", "gamma: 0.8")], &["end-not-felt"]),
+    (&[("gamma: 0.97", "gamma: 0.8"), ("reward_mode: terminal", "reward_mode: per_step")], &[]),
+    (&[("reward_threshold: 0.5", "combine_mode: add")], &["env-reward-beside-model"]),
+    (&[("reward_threshold: 0.5", "env_reward_weight: 0.5")], &["env-reward-beside-model"]),
+    (&[("use_reward_model: true", "use_reward_model: false")], &["threshold-unapplied"]),
+    (&[("task_type: embodied", "task_type: embodied, use_profiler: true")], &[]),
+    (&[("actor: {", "actor: {fsdp_config: {strategy: fsdp}, ")], &["threshold-unapplied", "unread-key"]),
+    (&[("reward_threshold: 0.5", "standalone_realworld: true")], &["success-by-equality"]),
+    (&[("reward_threshold: 0.5", "standalone_realworld: true\n  reward_type: binary")], &[]),
+    (&[("[3, 128, 128]", "[3, 224, 224]")], &["image-size-differs"]),
+    (
+        &[
+            ("global_batch_size: 400", "global_batch_size: 300"),
+            ("micro_batch_size: 400", "micro_batch_size: 300"),
+        ],
+        &["uneven-batches"],
+    ),
+    (&[("auto_reset: true", "auto_reset: true, show_goal: false")], &["goal-not-visible"]),
+    (&[("max_episode_steps: 50, max_steps", "ignore_terminations: true, max_steps")], &["ends-never-come"]),
+    (
+        &[(
+            "max_steps_per_rollout_epoch: 50, auto_reset: true",
+            "max_steps_per_rollout_epoch: 25, auto_reset: false",
+        )],
+        &["ends-never-come"],
+    ),
+    (&[("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step")], &["almost-pays-more"]),
+    (
+        &[
+            ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step"),
+            ("auto_reset: true", "auto_reset: true, ignore_terminations: true"),
+        ],
+        &[],
+    ),
+    (
+        &[("auto_reset: true", "auto_reset: true, data_collection: {enabled: true, only_success: true}")],
+        &["no-failures-kept"],
+    ),
+    (
+        &[(
+            "auto_reset: true",
+            "auto_reset: true, ignore_terminations: true, data_collection: {enabled: true, only_success: true}",
+        )],
+        &["only-success-without-ends", "no-failures-kept"],
+    ),
+    (&[("{model_type: resnet", "{model_type: resnet, gt_success_bonus: 20.0")], &["truth-in-reward"]),
+    (
+        &[
+            (
+                "{model_type: resnet",
+                "{model_type: history_vlm, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+            ),
+            ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
+        ],
+        &["pays-for-dithering"],
+    ),
+    (
+        &[
+            (
+                "{model_type: resnet",
+                "{model_type: history_vlm, reward_parser_params: {negative_reward: -1.0}, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+            ),
+            ("reward_mode: terminal", "reward_mode: history_buffer"),
+        ],
+        &["threshold-unapplied"],
+    ),
+    (
+        &[(
+            "{model_type: resnet",
+            "{model_type: resnet, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+        )],
+        &["windows-unused"],
+    ),
+];
+
+fn codes(yaml: &str) -> Vec<&'static str> {
+    let loaded = config::read(parse_yaml("test.yaml", yaml).unwrap(), "test").unwrap();
+    lint(&loaded).iter().map(|finding| finding.code).collect()
+}
+
+#[test]
+fn every_rule_fires_where_it_should_and_nowhere_else() {
+    for (changes, expected) in CASES {
+        let mut yaml = SOUND.to_string();
+        for (from, to) in *changes {
+            assert!(yaml.contains(from), "no `{from}` to change");
+            yaml = yaml.replacen(from, to, 1);
+        }
+        let mut found = codes(&yaml);
+        found.sort_unstable();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "after {changes:?}");
+    }
+}
+
+#[test]
+fn a_finding_says_where_why_and_what_to_do() {
+    let yaml = SOUND.replace("gamma: 0.97", "gamma: 0.8");
+    let loaded = config::read(parse_yaml("test.yaml", &yaml).unwrap(), "test").unwrap();
+    let found = lint(&loaded);
+    let [finding] = &found[..] else { panic!("one finding, not {found:?}") };
+    assert_eq!(finding.severity, Severity::Warning);
+    assert_eq!(finding.place.as_deref(), Some("test.yaml:10:45"));
+    assert!(finding.what.contains("1.8e-5"), "{}", finding.what);
+    assert!(finding.fix.contains("0.95"), "{}", finding.fix);
+}
+
+#[test]
+fn every_code_is_explained() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/check.md")).unwrap();
+    for code in CASES.iter().flat_map(|(_, codes)| *codes) {
+        assert!(page.contains(&format!("`{code}`")), "docs/check.md does not explain {code}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_a_script_what_was_found() {
+    let check = |words: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_plaudit")).arg("check").args(words).output().unwrap();
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    assert_eq!(check(&["pickcube_scripted"]), (Some(0), "nothing found\n".into()));
+    let (code, page) = check(&["maniskill_ppo_mlp_vlm_trend_reward", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(code, Some(1));
+    assert!(
+        found.as_array().unwrap().iter().any(|finding| finding["code"] == "pays-for-dithering"),
+        "{page}"
+    );
+    let allowed =
+        ["no-model", "pays-for-dithering", "truth-in-reward"].map(|code| ["--allow", code]).concat();
+    let (code, page) = check(&[&["maniskill_ppo_mlp_vlm_trend_reward"][..], &allowed].concat());
+    assert_eq!((code, page.as_str()), (Some(0), "nothing found\n"));
+    assert_eq!(check(&["no_such_recipe"]).0, Some(2));
+}
