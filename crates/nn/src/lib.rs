@@ -5,4 +5,11 @@
 //! with our own CPU kernels joined as backend extensions. Policies and critics (`dense`) are small, run thousands of
 //! times a second, and so bring their own forward, backward and optimiser that allocate nothing in the loop.
 
+pub mod classifier;
 pub mod dense;
+pub mod images;
+pub mod kernels;
+mod ops;
+pub mod weights;
+
+pub use weights::{Weights, WeightsError};

@@ -71,7 +71,7 @@ pub use limits::Limits;
 pub use reader::{Format, Reader};
 pub use value::{Library, ObjectArray, PyDict, PyValue};
 pub use write::{
-    PickleStyle, Protocol, PtWriter, StorageWriter, Storages, StoredTensor, TensorStyle, pickle_bytes,
+    AtomicFile, PickleStyle, Protocol, PtWriter, StorageWriter, Storages, StoredTensor, TensorStyle, pickle_bytes,
     write_npy, write_npz, write_pickle, write_pt,
 };
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file under a temporary name in the same folder. [`commit`](Self::commit) flushes it to disk and gives it
 /// its name; dropping it without that removes it.
-pub(crate) struct AtomicFile {
+pub struct AtomicFile {
     target: PathBuf,
     temporary: PathBuf,
     file: BufWriter<File>,
@@ -17,7 +17,11 @@ pub(crate) struct AtomicFile {
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 impl AtomicFile {
-    pub(crate) fn create(target: &Path) -> io::Result<Self> {
+    /// Begins a file that will be called `target`.
+    ///
+    /// # Errors
+    /// When no file can be made in that folder.
+    pub fn create(target: &Path) -> io::Result<Self> {
         let name = target
             .file_name()
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a file name"))?;
@@ -31,7 +35,11 @@ impl AtomicFile {
         Ok(Self { target: target.to_owned(), temporary, file, committed: false })
     }
 
-    pub(crate) fn commit(mut self) -> io::Result<()> {
+    /// Gives the file its name, once all of it is on disk.
+    ///
+    /// # Errors
+    /// When the system refuses; nothing changed under the name then.
+    pub fn commit(mut self) -> io::Result<()> {
         self.file.flush()?;
         self.file.get_ref().sync_all()?;
         fs::rename(&self.temporary, &self.target)?;

@@ -9,13 +9,13 @@ mod values;
 use std::io::{self, Write};
 use std::path::Path;
 
+pub use atomic::AtomicFile;
 pub use npy::{write_npy, write_npz};
 pub use pickler::{PickleStyle, Protocol, TensorStyle};
 pub use pt::{PtWriter, StorageWriter, Storages, StoredTensor, write_pt};
 
 use super::error::WriteError;
 use super::value::PyValue;
-use atomic::AtomicFile;
 use pickler::{Pickler, Tensors};
 
 /// Writes a pickle, as `pickle.dump` does.

@@ -1,0 +1,69 @@
+//! Layers whose weights stay as they are: batch normalisation multiplied into the convolution before it.
+
+use burn::tensor::{Device, Tensor};
+use rayon::prelude::*;
+
+use super::network::{ConvNorm, EPSILON, Network, Norm};
+use super::parameters::{Id, upload};
+use crate::ops::{self, FixedConv};
+
+/// The numbers of parameters, in the order of memory.
+pub(super) trait Numbers: Sync {
+    fn numbers(&self, id: Id) -> Vec<f32>;
+    fn shape(&self, id: Id) -> [usize; 4];
+}
+
+/// A convolution and its normalisation.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per layer")]
+pub(super) enum Folded {
+    /// The normalisation is in the weights.
+    Batch(FixedConv),
+    /// The normalisation depends on the picture and comes after.
+    Group { conv: FixedConv, groups: usize, scale: Tensor<1>, shift: Tensor<1> },
+}
+
+impl Folded {
+    pub(super) fn forward(&self, input: Tensor<4>, residual: Option<Tensor<4>>, relu: bool) -> Tensor<4> {
+        match self {
+            Self::Batch(conv) => conv.forward(input, residual, relu),
+            Self::Group { conv, groups, scale, shift } => {
+                let output = conv.forward(input, None, false);
+                ops::group_norm_act(output, *groups, scale.clone(), shift.clone(), residual, relu, EPSILON)
+            }
+        }
+    }
+}
+
+/// All convolutions of a network, folded.
+pub(super) fn fold(network: &Network, numbers: &impl Numbers, device: &Device) -> Vec<Folded> {
+    network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, device)).collect()
+}
+
+fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, device: &Device) -> Folded {
+    let mut weights = numbers.numbers(layer.weight);
+    let shape = numbers.shape(layer.weight);
+    let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
+    let fixed = |weights: Vec<f32>, bias: Vec<f32>| {
+        let weights = upload(weights, device).reshape(shape);
+        FixedConv::new(weights, upload(bias, device), layer.stride, layer.padding())
+    };
+    match layer.norm {
+        Norm::Batch { mean, variance, .. } => {
+            let (mean, variance) = (numbers.numbers(mean), numbers.numbers(variance));
+            for c in 0..scale.len() {
+                let factor = f64::from(scale[c]) / (f64::from(variance[c]) + EPSILON).sqrt();
+                shift[c] = (f64::from(shift[c]) - f64::from(mean[c]) * factor) as f32;
+                scale[c] = factor as f32;
+            }
+            for row in weights.chunks_exact_mut(scale.len()) {
+                row.iter_mut().zip(&scale).for_each(|(weight, scale)| *weight *= scale);
+            }
+            Folded::Batch(fixed(weights, shift))
+        }
+        Norm::Group { groups } => {
+            let conv = fixed(weights, vec![0.0; shape[3]]);
+            Folded::Group { conv, groups, scale: upload(scale, device), shift: upload(shift, device) }
+        }
+    }
+}

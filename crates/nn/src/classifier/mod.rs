@@ -1,0 +1,26 @@
+//! The image reward model: a picture, or one from each camera, to one number that says "done".
+//!
+//! [`ClassifierSettings`] name a network. A [`Trainer`] makes it learn, a [`Scorer`] asks it. Both run the one text of
+//! the network (`network.rs`), which knows layers and their order but not what a layer does: while training, a
+//! convolution is followed by the normalisation of its batch and remembers what its gradient needs; for scoring, the
+//! normalisation has been multiplied into the weights beforehand.
+
+mod error;
+mod fold;
+mod init;
+mod load;
+mod loss;
+mod network;
+mod optimizer;
+mod parameters;
+mod scorer;
+mod settings;
+mod trainer;
+
+pub use error::{ClassifierError, Mismatch};
+pub use load::Notice;
+pub use loss::Loss;
+pub use optimizer::{AdamW, StepOutcome};
+pub use scorer::Scorer;
+pub use settings::{Arch, ClassifierSettings, Device, Precision};
+pub use trainer::{Accumulated, Trainer};

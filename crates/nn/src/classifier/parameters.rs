@@ -1,0 +1,211 @@
+//! The numbers of a network: by name and shape as PyTorch has them, in memory as the layers want them.
+
+use burn::tensor::{Device, Tensor, TensorData};
+
+use super::init::Init;
+use crate::weights::{Array, Weights};
+
+/// A parameter of a network, as its place in the network's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Id(pub(super) usize);
+
+/// What becomes of a parameter while the network trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It learns.
+    Trained,
+    /// It stays as it was loaded.
+    Frozen,
+    /// It follows the batches: a running mean or variance.
+    Statistic,
+    /// It counts batches; a whole number.
+    Counter,
+    /// No layer uses it. PyTorch's model has it, and files without it would not load there.
+    Unused,
+}
+
+/// The order of the axes in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// As PyTorch has them.
+    Same,
+    /// A convolution: PyTorch has outputs, inputs, rows, columns; the layers here rows, columns, inputs, outputs.
+    Convolution,
+}
+
+/// A parameter before it has a value.
+#[derive(Clone, Debug)]
+pub(super) struct Spec {
+    pub(super) name: String,
+    /// As PyTorch has it.
+    pub(super) shape: Vec<usize>,
+    pub(super) order: Order,
+    pub(super) role: Role,
+    pub(super) init: Init,
+}
+
+impl Spec {
+    pub(super) fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// The shape in memory.
+    ///
+    /// # Panics
+    /// If the parameter has another number of axes.
+    pub(super) fn own_shape<const D: usize>(&self) -> [usize; D] {
+        match (self.order, &self.shape[..]) {
+            (Order::Convolution, [outputs, inputs, rows, columns]) => {
+                let turned = [*rows, *columns, *inputs, *outputs];
+                std::array::from_fn(|axis| turned[axis])
+            }
+            (_, shape) => std::array::from_fn(|axis| shape[axis]),
+        }
+    }
+
+    /// PyTorch's order of numbers to that in memory.
+    pub(super) fn to_own(&self, numbers: Vec<f32>) -> Vec<f32> {
+        match (self.order, &self.shape[..]) {
+            (Order::Convolution, [outputs, inputs, rows, columns]) => {
+                transposed(&numbers, *outputs, inputs * rows * columns, |place| {
+                    let (input, pixel) = (place / (rows * columns), place % (rows * columns));
+                    pixel * inputs + input
+                })
+            }
+            _ => numbers,
+        }
+    }
+
+    /// The order in memory to PyTorch's.
+    pub(super) fn to_torch(&self, numbers: Vec<f32>) -> Vec<f32> {
+        let (Order::Convolution, [outputs, inputs, rows, columns]) = (self.order, &self.shape[..]) else {
+            return numbers;
+        };
+        let (outputs, inputs, pixels) = (*outputs, *inputs, rows * columns);
+        let mut out = vec![0.0; numbers.len()];
+        for (place, row) in numbers.chunks_exact(outputs).enumerate() {
+            let (pixel, input) = (place / inputs, place % inputs);
+            for (output, number) in row.iter().enumerate() {
+                out[(output * inputs + input) * pixels + pixel] = *number;
+            }
+        }
+        out
+    }
+}
+
+/// Rows of `columns` numbers become columns; the row for a column is `place(column)`.
+fn transposed(numbers: &[f32], rows: usize, columns: usize, place: impl Fn(usize) -> usize) -> Vec<f32> {
+    let mut out = vec![0.0; numbers.len()];
+    for (row, numbers) in numbers.chunks_exact(columns).enumerate() {
+        for (column, number) in numbers.iter().enumerate() {
+            out[place(column) * rows + row] = *number;
+        }
+    }
+    out
+}
+
+/// A parameter's value.
+#[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per parameter")]
+pub(super) enum Value {
+    /// Numbers, in the order of memory, without axes.
+    Numbers(Tensor<1>),
+    /// A whole number.
+    Count(i64),
+}
+
+/// The parameters of a network.
+#[derive(Clone, Debug)]
+pub(super) struct Parameters {
+    pub(super) specs: Vec<Spec>,
+    pub(super) values: Vec<Value>,
+    pub(super) device: Device,
+}
+
+impl Parameters {
+    /// Fresh parameters.
+    pub(super) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed, device: &Device) -> Self {
+        let values = super::init::draw(&specs, seed);
+        let values = specs.iter().zip(values).map(|(spec, numbers)| match spec.role {
+            Role::Counter => Value::Count(0),
+            _ => Value::Numbers(upload(spec.to_own(numbers), device)),
+        });
+        Self { values: values.collect(), specs, device: device.clone() }
+    }
+
+    /// A parameter with its axes.
+    pub(super) fn tensor<const D: usize>(&self, id: Id) -> Tensor<D> {
+        self.flat(id).reshape::<D, _>(self.shape_of(id))
+    }
+
+    pub(super) fn shape_of<const D: usize>(&self, id: Id) -> [usize; D] {
+        self.specs[id.0].own_shape()
+    }
+
+    pub(super) fn flat(&self, id: Id) -> Tensor<1> {
+        match &self.values[id.0] {
+            Value::Numbers(tensor) => tensor.clone(),
+            Value::Count(count) => upload(vec![*count as f32], &self.device),
+        }
+    }
+
+    /// A parameter's numbers, taken out so that they can be changed in place.
+    pub(super) fn take(&mut self, id: Id) -> Tensor<1> {
+        match std::mem::replace(&mut self.values[id.0], Value::Count(0)) {
+            Value::Numbers(tensor) => tensor,
+            Value::Count(count) => upload(vec![count as f32], &self.device),
+        }
+    }
+
+    pub(super) fn set(&mut self, id: Id, value: Tensor<1>) {
+        self.values[id.0] = Value::Numbers(value);
+    }
+
+    /// The parameters as PyTorch would save them.
+    pub(super) fn weights(&self) -> Weights {
+        let mut weights = Weights::new();
+        for (spec, value) in self.specs.iter().zip(&self.values) {
+            match value {
+                Value::Count(count) => weights.insert(&spec.name, Array::from_number(*count)),
+                Value::Numbers(tensor) => {
+                    weights.insert_f32(&spec.name, &spec.shape, &spec.to_torch(download(tensor.clone())));
+                }
+            }
+        }
+        weights
+    }
+}
+
+pub(super) fn upload(numbers: Vec<f32>, device: &Device) -> Tensor<1> {
+    let count = numbers.len();
+    Tensor::from_data(TensorData::new(numbers, [count]), device)
+}
+
+pub(super) fn download<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    #[allow(clippy::expect_used)]
+    tensor.into_data().convert::<f32>().try_into_vec().expect("numbers that were just made f32")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn convolutions_are_turned_and_turned_back() {
+        let spec = Spec {
+            name: "conv".into(),
+            shape: vec![2, 3, 1, 2],
+            order: Order::Convolution,
+            role: Role::Trained,
+            init: Init::Zero,
+        };
+        // Outputs x inputs x 1 x columns: number = 100 output + 10 input + column.
+        let torch: Vec<f32> = (0..2)
+            .flat_map(|o| (0..3).flat_map(move |i| (0..2).map(move |x| (100 * o + 10 * i + x) as f32)))
+            .collect();
+        let own = spec.to_own(torch.clone());
+        assert_eq!(own, [0., 100., 10., 110., 20., 120., 1., 101., 11., 111., 21., 121.]);
+        assert_eq!(spec.to_torch(own), torch);
+        assert_eq!(spec.own_shape(), [1, 2, 3, 2]);
+    }
+}

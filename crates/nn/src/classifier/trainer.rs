@@ -1,0 +1,361 @@
+//! A network that learns.
+
+use burn::tensor::{Tensor, TensorData};
+use plaudit_core::Seed;
+
+use super::error::ClassifierError;
+use super::fold::{Folded, fold};
+use super::load;
+use super::loss::Loss;
+use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
+use super::optimizer::{AdamW, Optimizer, StepOutcome};
+use super::parameters::{Id, Parameters, Role, Value, download, upload};
+use super::scorer::{Scorer, picture_tensor};
+use super::settings::{ClassifierSettings, Device};
+use crate::images::{ImageBatch, Preprocess};
+use crate::ops;
+use crate::weights::Weights;
+
+/// How much of a batch's statistics goes into the running ones.
+const MOMENTUM: f64 = 0.1;
+
+/// A classifier in training.
+///
+/// A step is one or more calls of [`accumulate`](Self::accumulate), then [`step`](Self::step). Everything that
+/// follows is decided by the settings, the seeds and the batches: the same calls give the same bits, also after
+/// [`state`](Self::state) was saved and [`restore`](Self::restore)d.
+#[derive(Debug)]
+pub struct Trainer {
+    settings: ClassifierSettings,
+    preprocess: Preprocess,
+    network: Network,
+    parameters: Parameters,
+    optimizer: Optimizer,
+    /// The layers of a frozen trunk.
+    frozen: Option<Vec<Folded>>,
+    /// The network as it answers now; made when asked for.
+    scorer: Option<Scorer>,
+}
+
+/// What a batch gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accumulated {
+    /// Mean over the batch of each picture's loss times its weight.
+    pub loss: f64,
+    /// The logits, in training mode: with dropout, and normalised over the batch.
+    pub logits: Vec<f32>,
+}
+
+impl Trainer {
+    /// A classifier with fresh weights, on the processor.
+    ///
+    /// # Errors
+    /// When the settings name no network.
+    pub fn new(settings: &ClassifierSettings, adamw: AdamW, seed: u64) -> Result<Self, ClassifierError> {
+        Self::on(Device::Cpu, settings, adamw, seed)
+    }
+
+    /// A classifier with fresh weights.
+    ///
+    /// # Errors
+    /// When the settings name no network, or the device is not there.
+    pub fn on(
+        device: Device,
+        settings: &ClassifierSettings,
+        adamw: AdamW,
+        seed: u64,
+    ) -> Result<Self, ClassifierError> {
+        settings.check()?;
+        let (network, specs) = network::build(settings);
+        let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"), &device.open()?);
+        let optimizer = Optimizer::new(adamw, &parameters);
+        let (settings, preprocess) = (settings.clone(), settings.preprocess());
+        Ok(Self { settings, preprocess, network, parameters, optimizer, frozen: None, scorer: None })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &ClassifierSettings {
+        &self.settings
+    }
+
+    /// How many numbers learn.
+    #[must_use]
+    pub fn trained_numbers(&self) -> usize {
+        self.parameters.specs.iter().filter(|spec| spec.role == Role::Trained).map(|spec| spec.len()).sum()
+    }
+
+    /// Replaces all weights by those of a checkpoint of the same network.
+    ///
+    /// # Errors
+    /// When it is of another network; nothing is changed then, and the error says which setting to change.
+    pub fn load(&mut self, weights: &Weights) -> Result<(), ClassifierError> {
+        load::check(&self.settings, &self.parameters.specs, weights)?;
+        for i in 0..self.parameters.specs.len() {
+            if let Some(stored) = weights.get(&self.parameters.specs[i].name) {
+                load::set(&mut self.parameters, Id(i), stored);
+            }
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Replaces the trunk's weights by those of a file trained on other pictures: torchvision's for ImageNet, or
+    /// `resnet10_pretrained.pt`. The head stays as it is.
+    ///
+    /// # Errors
+    /// When its trunk is another; nothing is changed then.
+    pub fn load_pretrained(&mut self, weights: &Weights) -> Result<(), ClassifierError> {
+        for (id, stored) in load::pretrained(&self.settings, &self.parameters.specs, weights)? {
+            load::set(&mut self.parameters, id, &stored);
+        }
+        self.changed();
+        Ok(())
+    }
+
+    /// Weights were changed from outside.
+    fn changed(&mut self) {
+        self.frozen = None;
+        self.scorer = None;
+    }
+
+    /// Runs a batch and adds `scale` times the gradient of its loss to those that wait for the next step.
+    ///
+    /// The loss is the mean of `weights[i] * loss(logit[i], labels[i])`. `seed` decides what is dropped; give each
+    /// batch its own. If the loss is not finite, nothing is added and no statistics are touched.
+    ///
+    /// # Errors
+    /// When pictures do not fit the model, or there are not as many labels and weights.
+    pub fn accumulate(
+        &mut self,
+        images: &ImageBatch<'_>,
+        labels: &[f32],
+        weights: Option<&[f32]>,
+        loss: Loss,
+        scale: f64,
+        seed: Seed,
+    ) -> Result<Accumulated, ClassifierError> {
+        check_labels(images.len(), labels, weights)?;
+        let views = self.preprocess.apply(images)?;
+        self.thaw_or_freeze();
+        let device = self.parameters.device.clone().autodiff();
+        let views = views.into_iter().map(|numbers| picture_tensor(numbers, &self.preprocess, &device));
+        let mut pass = Learn::new(&self.parameters, self.frozen.as_deref(), seed);
+        let logits = self.network.logits(&mut pass, views.collect());
+        let answers = download(logits.clone().inner());
+        let (loss, slopes) = mean_loss(&answers, labels, weights, loss, scale);
+        if !loss.is_finite() {
+            return Ok(Accumulated { loss, logits: answers });
+        }
+        let slopes: Tensor<1> = Tensor::from_data(TensorData::new(slopes, [answers.len()]), &device);
+        let mut gradients = (logits * slopes).sum().backward();
+        let Learn { leaves, statistics, .. } = pass;
+        for (i, leaf) in leaves.into_iter().enumerate() {
+            if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(&mut gradients)) {
+                self.optimizer.add(Id(i), gradient);
+            }
+        }
+        statistics.into_iter().for_each(|seen| self.follow(seen));
+        self.scorer = None;
+        Ok(Accumulated { loss, logits: answers })
+    }
+
+    /// Folds the layers of a frozen trunk, once.
+    fn thaw_or_freeze(&mut self) {
+        if self.settings.freeze_encoder && self.frozen.is_none() {
+            self.frozen = Some(fold(&self.network, &self.parameters, &self.parameters.device));
+        }
+    }
+
+    /// Moves running statistics towards those of a batch.
+    fn follow(&mut self, seen: Seen) {
+        let Seen { ids: [mean, variance, counter], batch_mean, batch_variance, count } = seen;
+        let unbiased = batch_variance * (count as f64 / (count as f64 - 1.0).max(1.0));
+        for (id, batch) in [(mean, batch_mean), (variance, unbiased)] {
+            let running = self.parameters.take(id);
+            self.parameters.set(id, running * (1.0 - MOMENTUM) + batch * MOMENTUM);
+        }
+        if let Value::Count(batches) = &mut self.parameters.values[counter.0] {
+            *batches += 1;
+        }
+    }
+
+    /// Moves the weights by what was accumulated, shortened to length `clip` if it is longer, and forgets it. A
+    /// gradient that is not finite moves nothing.
+    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
+        self.scorer = None;
+        self.optimizer.step(&mut self.parameters, lr, clip)
+    }
+
+    /// The logits in evaluation mode: nothing dropped, running statistics.
+    ///
+    /// # Errors
+    /// When pictures do not fit the model.
+    pub fn predict(&mut self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
+        self.scorer().logits(images)
+    }
+
+    /// The network as it answers now, for other threads. It does not follow later steps.
+    pub fn scorer(&mut self) -> Scorer {
+        let make = || Scorer::of(&self.settings, &self.network, &self.parameters);
+        self.scorer.get_or_insert_with(make).clone()
+    }
+
+    /// The weights, as PyTorch's model has them.
+    #[must_use]
+    pub fn weights(&self) -> Weights {
+        self.parameters.weights()
+    }
+
+    /// The weights and the optimizer's moments and steps: all that the next step depends on, if it comes after a
+    /// [`step`](Self::step).
+    #[must_use]
+    pub fn state(&self) -> Weights {
+        let mut state = self.parameters.weights();
+        self.optimizer.save(&self.parameters, &mut state);
+        state
+    }
+
+    /// Goes on from a saved [`state`](Self::state).
+    ///
+    /// # Errors
+    /// When it is of another network; nothing is changed then.
+    pub fn restore(&mut self, state: &Weights) -> Result<(), ClassifierError> {
+        let mut weights = Weights::new();
+        let stored = state.iter().filter(|(name, _)| !name.starts_with("optimizer."));
+        stored.for_each(|(name, tensor)| weights.insert(name, tensor.clone()));
+        self.load(&weights)?;
+        self.optimizer.restore(&self.parameters, state);
+        Ok(())
+    }
+
+    /// The gradients that wait for the next step, by parameter, for inspection.
+    #[must_use]
+    pub fn gradients(&self) -> Weights {
+        let mut gradients = Weights::new();
+        for (spec, gradient) in self.parameters.specs.iter().zip(&self.optimizer.gradients) {
+            if let Some(gradient) = gradient {
+                gradients.insert_f32(&spec.name, &spec.shape, &spec.to_torch(download(gradient.clone())));
+            }
+        }
+        gradients
+    }
+}
+
+fn check_labels(count: usize, labels: &[f32], weights: Option<&[f32]>) -> Result<(), ClassifierError> {
+    let wrong = |what| Err(ClassifierError::Labels { what });
+    if count == 0 {
+        return wrong("a batch without pictures".to_owned());
+    }
+    if labels.len() != count {
+        return wrong(format!("{} labels for {count} pictures", labels.len()));
+    }
+    if let Some(weights) = weights.filter(|weights| weights.len() != count) {
+        return wrong(format!("{} weights for {count} pictures", weights.len()));
+    }
+    match labels.iter().position(|label| !(0.0..=1.0).contains(label)) {
+        Some(i) => wrong(format!("label {} of picture {i} is not between 0 and 1", labels[i])),
+        None => Ok(()),
+    }
+}
+
+/// The loss of a batch, and `scale` times its slope by each logit.
+fn mean_loss(
+    logits: &[f32],
+    labels: &[f32],
+    weights: Option<&[f32]>,
+    loss: Loss,
+    scale: f64,
+) -> (f64, Vec<f32>) {
+    let (mut sum, mut slopes) = (0.0, Vec::with_capacity(logits.len()));
+    for (i, (logit, label)) in logits.iter().zip(labels).enumerate() {
+        let weight = weights.map_or(1.0, |weights| f64::from(weights[i])) / logits.len() as f64;
+        let (cost, slope) = loss.of(f64::from(*logit), f64::from(*label));
+        sum += weight * cost;
+        slopes.push((scale * weight * slope) as f32);
+    }
+    (sum, slopes)
+}
+
+/// The statistics of a batch at one layer.
+struct Seen {
+    /// Running mean, running variance, counter.
+    ids: [Id; 3],
+    batch_mean: Tensor<1>,
+    batch_variance: Tensor<1>,
+    count: usize,
+}
+
+/// The pass that learns.
+struct Learn<'a> {
+    parameters: &'a Parameters,
+    /// Those that learn, followed through the network.
+    leaves: Vec<Option<Tensor<1>>>,
+    frozen: Option<&'a [Folded]>,
+    statistics: Vec<Seen>,
+    seed: Seed,
+    drops: u64,
+}
+
+impl<'a> Learn<'a> {
+    fn new(parameters: &'a Parameters, frozen: Option<&'a [Folded]>, seed: Seed) -> Self {
+        let leaf = |(i, value): (usize, &Value)| match value {
+            Value::Numbers(tensor) if parameters.specs[i].role == Role::Trained => {
+                Some(tensor.clone().autodiff().require_grad())
+            }
+            _ => None,
+        };
+        let leaves = parameters.values.iter().enumerate().map(leaf).collect();
+        Self { parameters, leaves, frozen, statistics: Vec::new(), seed: seed.purpose("dropout"), drops: 0 }
+    }
+}
+
+impl Pass for Learn<'_> {
+    fn parameter<const D: usize>(&self, id: Id) -> Tensor<D> {
+        match &self.leaves[id.0] {
+            Some(leaf) => leaf.clone().reshape(self.parameters.shape_of::<D>(id)),
+            None => self.parameters.tensor(id).autodiff(),
+        }
+    }
+
+    fn conv_norm(
+        &mut self,
+        layer: &ConvNorm,
+        input: Tensor<4>,
+        residual: Option<Tensor<4>>,
+        relu: bool,
+    ) -> Tensor<4> {
+        if let Some(frozen) = self.frozen.filter(|_| layer.frozen) {
+            return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
+        }
+        let output = ops::conv(input, self.parameter(layer.weight), layer.stride, layer.padding());
+        let (scale, shift) = (self.parameter(layer.scale), self.parameter(layer.shift));
+        let (mean, variance, counter) = match layer.norm {
+            Norm::Group { groups } => {
+                return ops::group_norm_act(output, groups, scale, shift, residual, relu, EPSILON);
+            }
+            Norm::Batch { mean, variance, counter } => (mean, variance, counter),
+        };
+        let [n, h, w, _] = output.dims();
+        let normed = ops::batch_norm_act(output, scale, shift, residual, relu, EPSILON);
+        self.statistics.push(Seen {
+            ids: [mean, variance, counter],
+            batch_mean: normed.mean.inner(),
+            batch_variance: normed.variance.inner(),
+            count: n * h * w,
+        });
+        normed.output
+    }
+
+    fn dropout(&mut self, input: Tensor<2>, share: f64) -> Tensor<2> {
+        if share == 0.0 {
+            return input;
+        }
+        let [rows, columns] = input.dims();
+        let mut rng = self.seed.index(self.drops).rng();
+        self.drops += 1;
+        let kept = (1.0 / (1.0 - share)) as f32;
+        let mask = (0..rows * columns).map(|_| if rng.unit() < share { 0.0 } else { kept }).collect();
+        input * upload(mask, &self.parameters.device).reshape([rows, columns]).autodiff()
+    }
+}

@@ -1,0 +1,450 @@
+//! Pictures on their way into a network: whatever people have, made into what was trained on.
+//!
+//! The arithmetic is PyTorch's: bytes become `x / 255`, floats must already lie in 0..1, sizes change by bilinear
+//! interpolation without antialiasing (`F.interpolate(..., align_corners=False)`), and ImageNet's mean and standard
+//! deviation are taken off last.
+
+use rayon::prelude::*;
+
+/// ImageNet's channel means.
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+/// ImageNet's channel standard deviations.
+const STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// The numbers of pictures.
+#[derive(Clone, Copy, Debug)]
+pub enum Pixels<'a> {
+    /// 0 to 255.
+    U8(&'a [u8]),
+    /// 0.0 to 1.0.
+    F32(&'a [f32]),
+}
+
+/// The order of the axes of one picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Rows, columns, colours: cameras and PNG.
+    Hwc,
+    /// Colours, rows, columns: PyTorch.
+    Chw,
+}
+
+impl Layout {
+    /// The order that a shape `[n, a, b, c]` suggests, as RLinf reads it: colours come last if there are 1, 3 or 4
+    /// of them.
+    #[must_use]
+    pub fn of_shape(shape: [usize; 4]) -> Self {
+        if matches!(shape[3], 1 | 3 | 4) { Self::Hwc } else { Self::Chw }
+    }
+}
+
+/// The pictures of one camera, one after another in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The camera, as `image_keys` names it.
+    pub key: &'a str,
+    /// All pictures.
+    pub pixels: Pixels<'a>,
+    /// The order of their axes.
+    pub layout: Layout,
+    /// How many pictures.
+    pub count: usize,
+    /// Rows of each.
+    pub height: usize,
+    /// Columns of each.
+    pub width: usize,
+    /// Colours of each.
+    pub channels: usize,
+}
+
+impl<'a> View<'a> {
+    /// Pictures in an array of four axes, whose order is told from its shape ([`Layout::of_shape`]).
+    #[must_use]
+    pub fn from_shape(key: &'a str, pixels: Pixels<'a>, shape: [usize; 4]) -> Self {
+        let layout = Layout::of_shape(shape);
+        let [count, a, b, c] = shape;
+        let (height, width, channels) = if layout == Layout::Hwc { (a, b, c) } else { (b, c, a) };
+        Self { key, pixels, layout, count, height, width, channels }
+    }
+
+    fn numbers_of_one(&self) -> usize {
+        self.height * self.width * self.channels
+    }
+}
+
+/// The pictures of a batch, by camera. The `i`-th pictures of all cameras belong together.
+#[derive(Clone, Debug)]
+pub struct ImageBatch<'a> {
+    views: Vec<View<'a>>,
+}
+
+/// Pictures that a network cannot take.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// A camera of the model is not in the batch.
+    #[error(
+        "no pictures of camera `{key}`; the batch has {}. The model was made for `image_keys: [{}]`",
+        listed(.present), .wanted.join(", ")
+    )]
+    MissingView {
+        /// The camera.
+        key: String,
+        /// Those that are there.
+        present: Vec<String>,
+        /// Those the model needs.
+        wanted: Vec<String>,
+    },
+    /// Not three colours.
+    #[error("camera `{key}`: pictures of {channels} channels; the model takes {wanted}: {hint}")]
+    Channels {
+        /// The camera.
+        key: String,
+        /// The channels of its pictures.
+        channels: usize,
+        /// The channels of the model.
+        wanted: usize,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Floats that are not in 0..1.
+    #[error(
+        "camera `{key}`: float pictures must lie in 0..1, but range from {min} to {max}; divide by 255, or pass \
+         bytes"
+    )]
+    Range {
+        /// The camera.
+        key: String,
+        /// The least number.
+        min: f32,
+        /// The greatest number.
+        max: f32,
+    },
+    /// A buffer that its shape does not fill.
+    #[error(
+        "camera `{key}`: {count} pictures of {height}x{width}x{channels} need {needed} numbers, not {given}"
+    )]
+    Length {
+        /// The camera.
+        key: String,
+        /// Pictures announced.
+        count: usize,
+        /// Rows announced.
+        height: usize,
+        /// Columns announced.
+        width: usize,
+        /// Colours announced.
+        channels: usize,
+        /// The numbers these would be.
+        needed: usize,
+        /// The numbers there are.
+        given: usize,
+    },
+    /// Cameras with different numbers of pictures.
+    #[error(
+        "camera `{key}` has {count} pictures and `{other}` has {other_count}; each moment needs one of each"
+    )]
+    Counts {
+        /// The first camera.
+        key: String,
+        /// Its pictures.
+        count: usize,
+        /// Another camera.
+        other: String,
+        /// Its pictures.
+        other_count: usize,
+    },
+    /// Pictures without rows or columns.
+    #[error("camera `{key}`: pictures of {height}x{width} have no pixels")]
+    Empty {
+        /// The camera.
+        key: String,
+        /// Rows.
+        height: usize,
+        /// Columns.
+        width: usize,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+impl<'a> ImageBatch<'a> {
+    /// A batch of one view for each camera. It may have more cameras than a model looks at.
+    ///
+    /// # Errors
+    /// When a buffer and its shape disagree, or cameras have different numbers of pictures.
+    pub fn new(views: Vec<View<'a>>) -> Result<Self, ImageError> {
+        for view in &views {
+            check_length(view)?;
+            let first = &views[0];
+            if view.count != first.count {
+                return Err(ImageError::Counts {
+                    key: first.key.to_owned(),
+                    count: first.count,
+                    other: view.key.to_owned(),
+                    other_count: view.count,
+                });
+            }
+        }
+        Ok(Self { views })
+    }
+
+    /// A batch of one camera.
+    ///
+    /// # Errors
+    /// When the buffer and its shape disagree.
+    pub fn of(view: View<'a>) -> Result<Self, ImageError> {
+        Self::new(vec![view])
+    }
+
+    /// How many moments there are pictures of.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.views.first().map_or(0, |view| view.count)
+    }
+
+    /// Whether there are no pictures.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The cameras.
+    #[must_use]
+    pub fn views(&self) -> &[View<'a>] {
+        &self.views
+    }
+
+    /// The moments `range`, of every camera.
+    ///
+    /// # Panics
+    /// If the range reaches past the end.
+    #[must_use]
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let cut = |view: &View<'a>| {
+            let one = view.numbers_of_one();
+            let numbers = range.start * one..range.end * one;
+            let pixels = match view.pixels {
+                Pixels::U8(all) => Pixels::U8(&all[numbers]),
+                Pixels::F32(all) => Pixels::F32(&all[numbers]),
+            };
+            View { pixels, count: range.len(), ..*view }
+        };
+        Self { views: self.views.iter().map(cut).collect() }
+    }
+
+    /// The view of each camera that a model looks at. A batch of one camera serves a model of one camera, whatever
+    /// the two are called.
+    fn views_for(&self, keys: &[String]) -> Result<Vec<&View<'a>>, ImageError> {
+        if let ([only], [_]) = (&self.views[..], keys) {
+            return Ok(vec![only]);
+        }
+        let find = |key: &String| {
+            self.views.iter().find(|view| view.key == key).ok_or_else(|| ImageError::MissingView {
+                key: key.clone(),
+                present: self.views.iter().map(|view| view.key.to_owned()).collect(),
+                wanted: keys.to_vec(),
+            })
+        };
+        keys.iter().map(find).collect()
+    }
+}
+
+fn check_length(view: &View<'_>) -> Result<(), ImageError> {
+    let View { count, height, width, channels, .. } = *view;
+    let given = match view.pixels {
+        Pixels::U8(all) => all.len(),
+        Pixels::F32(all) => all.len(),
+    };
+    let needed = [count, height, width, channels].iter().try_fold(1usize, |n, side| n.checked_mul(*side));
+    if needed == Some(given) {
+        return Ok(());
+    }
+    let needed = needed.unwrap_or(usize::MAX);
+    Err(ImageError::Length { key: view.key.to_owned(), count, height, width, channels, needed, given })
+}
+
+/// How a model wants its pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Preprocess {
+    pub(crate) keys: Vec<String>,
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) normalize: bool,
+}
+
+impl Preprocess {
+    /// For each camera, the pictures as `[n, height, width, channels]`.
+    pub(crate) fn apply(&self, batch: &ImageBatch<'_>) -> Result<Vec<Vec<f32>>, ImageError> {
+        batch.views_for(&self.keys)?.into_iter().map(|view| self.view(view)).collect()
+    }
+
+    fn view(&self, view: &View<'_>) -> Result<Vec<f32>, ImageError> {
+        self.check(view)?;
+        let mut out = vec![0.0; view.count * self.height * self.width * self.channels];
+        let frame = Frame {
+            view,
+            preprocess: self,
+            rows: taps(view.height, self.height),
+            columns: taps(view.width, self.width),
+        };
+        match view.pixels {
+            Pixels::U8(all) if frame.same_size() => {
+                let table = self.table();
+                frame.each(all, &mut out, |from, to| {
+                    frame.copy(from, to, |c, byte| table[c][usize::from(byte)])
+                });
+            }
+            Pixels::U8(all) => frame.each(all, &mut out, |from, to| {
+                frame.resize(from, to, |byte| f32::from(byte) / 255.0);
+            }),
+            Pixels::F32(all) if frame.same_size() => {
+                frame
+                    .each(all, &mut out, |from, to| frame.copy(from, to, |c, number| self.finish(c, number)));
+            }
+            Pixels::F32(all) => {
+                frame.each(all, &mut out, |from, to| frame.resize(from, to, |number| number));
+            }
+        }
+        Ok(out)
+    }
+
+    /// What a number in 0..1 of colour `c` becomes.
+    fn finish(&self, c: usize, number: f32) -> f32 {
+        if self.normalize { (number - MEAN[c % 3]) / STD[c % 3] } else { number }
+    }
+
+    /// What each byte of each colour becomes.
+    fn table(&self) -> Vec<[f32; 256]> {
+        let row = |c| std::array::from_fn(|byte| self.finish(c, byte as f32 / 255.0));
+        (0..self.channels).map(row).collect()
+    }
+
+    fn check(&self, view: &View<'_>) -> Result<(), ImageError> {
+        let key = || view.key.to_owned();
+        if view.channels != self.channels {
+            let hint = match view.channels {
+                4 => "drop the alpha channel",
+                1 => "repeat the grey channel three times",
+                _ => "check the order of the axes (rows, columns, colours or colours, rows, columns)",
+            };
+            return Err(ImageError::Channels {
+                key: key(),
+                channels: view.channels,
+                wanted: self.channels,
+                hint,
+            });
+        }
+        if view.height == 0 || view.width == 0 {
+            return Err(ImageError::Empty { key: key(), height: view.height, width: view.width });
+        }
+        if let Pixels::F32(all) = view.pixels {
+            let (min, max) = range(all);
+            let inside = all.is_empty() || (min >= 0.0 && max <= 1.0);
+            if !inside {
+                return Err(ImageError::Range { key: key(), min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The least and the greatest number; NaN if there is one.
+fn range(all: &[f32]) -> (f32, f32) {
+    let of_chunk = |chunk: &[f32]| {
+        let mut range = (f32::INFINITY, f32::NEG_INFINITY);
+        for number in chunk {
+            if number.is_nan() {
+                return (f32::NAN, f32::NAN);
+            }
+            range = (range.0.min(*number), range.1.max(*number));
+        }
+        range
+    };
+    let join = |a: (f32, f32), b: (f32, f32)| {
+        if b.0.is_nan() {
+            b
+        } else if a.0.is_nan() {
+            a
+        } else {
+            (a.0.min(b.0), a.1.max(b.1))
+        }
+    };
+    all.par_chunks(1 << 16).map(of_chunk).reduce(|| (f32::INFINITY, f32::NEG_INFINITY), join)
+}
+
+/// Two neighbours of a place along an axis, and the share of the second.
+type Tap = (usize, usize, f32);
+
+/// Where each of `to` places lies among `from`, with pixels as squares whose centres are at one half.
+fn taps(from: usize, to: usize) -> Vec<Tap> {
+    let scale = from as f32 / to as f32;
+    let tap = |i: usize| {
+        let place = ((i as f32 + 0.5) * scale - 0.5).max(0.0);
+        let first = (place as usize).min(from.saturating_sub(1));
+        (first, (first + 1).min(from.saturating_sub(1)), place - first as f32)
+    };
+    (0..to).map(tap).collect()
+}
+
+/// One camera's way from its pictures to the network's.
+struct Frame<'a> {
+    view: &'a View<'a>,
+    preprocess: &'a Preprocess,
+    rows: Vec<Tap>,
+    columns: Vec<Tap>,
+}
+
+impl Frame<'_> {
+    fn same_size(&self) -> bool {
+        (self.view.height, self.view.width) == (self.preprocess.height, self.preprocess.width)
+    }
+
+    fn each<T: Sync>(&self, all: &[T], out: &mut [f32], make: impl Fn(&[T], &mut [f32]) + Sync) {
+        let (from, to) =
+            (self.view.numbers_of_one(), self.rows.len() * self.columns.len() * self.view.channels);
+        all.par_chunks(from).zip(out.par_chunks_mut(to)).for_each(|(from, to)| make(from, to));
+    }
+
+    /// Steps in memory from row to row, column to column, colour to colour.
+    fn steps(&self) -> [usize; 3] {
+        let View { height, width, channels, .. } = *self.view;
+        match self.view.layout {
+            Layout::Hwc => [width * channels, channels, 1],
+            Layout::Chw => [width, 1, height * width],
+        }
+    }
+
+    fn copy<T: Copy>(&self, from: &[T], to: &mut [f32], finish: impl Fn(usize, T) -> f32) {
+        let channels = self.view.channels;
+        if self.view.layout == Layout::Hwc {
+            for (from, to) in from.chunks_exact(channels).zip(to.chunks_exact_mut(channels)) {
+                for c in 0..channels {
+                    to[c] = finish(c, from[c]);
+                }
+            }
+        } else {
+            for (c, plane) in from.chunks_exact(self.view.height * self.view.width).enumerate() {
+                for (to, from) in to[c..].iter_mut().step_by(channels).zip(plane) {
+                    *to = finish(c, *from);
+                }
+            }
+        }
+    }
+
+    fn resize<T: Copy>(&self, from: &[T], to: &mut [f32], unit: impl Fn(T) -> f32) {
+        let ([row, column, colour], channels) = (self.steps(), self.view.channels);
+        let places = self.rows.iter().flat_map(|y| self.columns.iter().map(move |x| (*y, *x)));
+        for (((top, bottom, down), (left, right, along)), to) in places.zip(to.chunks_exact_mut(channels)) {
+            for (c, to) in to.iter_mut().enumerate() {
+                let at = |y: usize, x: usize| unit(from[y * row + x * column + c * colour]);
+                let upper = (1.0 - along) * at(top, left) + along * at(top, right);
+                let lower = (1.0 - along) * at(bottom, left) + along * at(bottom, right);
+                *to = self.preprocess.finish(c, (1.0 - down) * upper + down * lower);
+            }
+        }
+    }
+}
