@@ -97,6 +97,9 @@ impl RewardColumn {
 pub struct Score(f32);
 
 impl Score {
+    /// Surely.
+    pub const CERTAIN: Self = Self(1.0);
+
     /// `None` for anything outside 0..=1, including NaN.
     pub fn new(value: f32) -> Option<Self> {
         (0.0..=1.0).contains(&value).then_some(Self(value))

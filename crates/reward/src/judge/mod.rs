@@ -1,0 +1,140 @@
+//! Who judges: from what was seen to a score or a verdict, and nothing about pay.
+//!
+//! A [`FrameJudge`] gives each moment a [`Score`]; a [`ClipJudge`] gives each window of moments a [`Verdict`]. An image
+//! classifier is the first, a vision-language model the second. Which moments they are shown, and what becomes of
+//! their answers, is the business of `pay`.
+
+mod gallery;
+mod seat;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plaudit_core::{ObsRow, RewardError, Score};
+use thiserror::Error;
+
+pub use gallery::Gallery;
+pub use seat::{JudgeSource, Newer, Seat, Seated};
+
+use crate::pay::Clip;
+
+/// Scores single moments. The score of a moment does not depend on what is scored beside it.
+pub trait FrameJudge: Send + Sync {
+    /// The cameras it looks at, as the environment names them. None: it needs no pictures.
+    fn cameras(&self) -> &[Arc<str>];
+
+    /// One score per moment, in order.
+    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError>;
+
+    /// The score above which it means success, if it was told one.
+    fn threshold(&self) -> Option<f32> {
+        None
+    }
+}
+
+/// Judges windows of moments. The verdict on a window does not depend on what is judged beside it.
+pub trait ClipJudge: Send + Sync {
+    /// One verdict per clip, in order, all of the same version.
+    fn judge(&self, clips: &[Clip<'_>]) -> Result<Judged, JudgeError>;
+
+    /// Whether its verdicts say that the task is solved.
+    fn sees_success(&self) -> bool;
+
+    /// Grows when the judge changes its mind.
+    fn version(&self) -> u64 {
+        0
+    }
+
+    /// As [`plaudit_core::Reward::refresh`].
+    fn refresh(&self) -> Result<bool, JudgeError> {
+        Ok(false)
+    }
+}
+
+/// What a [`ClipJudge`] said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// One per clip.
+    pub verdicts: Vec<Verdict>,
+    /// The version of the judge that spoke.
+    pub version: u64,
+}
+
+/// What one clip is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Verdict {
+    /// What it pays.
+    pub pay: f32,
+    /// Whether it shows the task solved; false from a judge that does not say.
+    pub success: bool,
+    /// How sure the judge is, if it says so.
+    pub score: Option<Score>,
+}
+
+/// Sees nothing and always says yes: whoever asks it lets guards on the state decide alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StateAlone;
+
+impl FrameJudge for StateAlone {
+    fn cameras(&self) -> &[Arc<str>] {
+        &[]
+    }
+
+    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
+        Ok(vec![Score::CERTAIN; seen.len()])
+    }
+
+    fn threshold(&self) -> Option<f32> {
+        Some(0.5)
+    }
+}
+
+/// Why a judge could not judge.
+#[derive(Debug, Error)]
+pub enum JudgeError {
+    /// A camera that was not drawn.
+    #[error("the judge looks at camera `{camera}`, which was not drawn")]
+    Camera {
+        /// Its name.
+        camera: Arc<str>,
+    },
+    /// A score that is no probability.
+    #[error(
+        "the judge gives moment {moment} the score {value}, which is not between 0 and 1; its weights are broken"
+    )]
+    NotAScore {
+        /// What it said.
+        value: f32,
+        /// Which moment of those it was shown.
+        moment: usize,
+    },
+    /// Too many or too few answers.
+    #[error("the judge gave {answers} answers about {asked} moments")]
+    Answers {
+        /// What it was asked.
+        asked: usize,
+        /// What it said.
+        answers: usize,
+    },
+    /// A judged picture could not be kept.
+    #[error("cannot keep the judged picture {}: {reason}; set debug_save_dir to a folder that can be written", path.display())]
+    Keep {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Whatever judges failed.
+    #[error(transparent)]
+    Backend(#[from] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<JudgeError> for RewardError {
+    fn from(error: JudgeError) -> Self {
+        match error {
+            JudgeError::Camera { camera } => Self::Camera { camera },
+            JudgeError::Backend(cause) => Self::Backend(cause),
+            other => Self::Backend(Box::new(other)),
+        }
+    }
+}
