@@ -23,12 +23,11 @@ pub enum HeadInputs<'a> {
 
 /// What a forward pass of all heads leaves for the backward pass.
 #[derive(Debug, Clone, Default)]
-pub struct EnsembleTape {
-    heads: Vec<Tape>,
-    shared: bool,
-    outputs: Vec<f32>,
-    grad_inputs: Vec<f32>,
-}
+pub struct EnsembleTape(Tape);
+
+/// Memory of a forward pass of some heads that leaves nothing behind.
+#[derive(Debug, Clone, Default)]
+pub struct EnsembleScratch(Scratch);
 
 impl Ensemble {
     /// `heads` networks of the shape of `head`.
@@ -72,7 +71,7 @@ impl Ensemble {
         batch: usize,
         tape: &'t mut EnsembleTape,
     ) -> &'t [f32] {
-        self.run(params, inputs, batch, tape, Mlp::forward)
+        self.run(params, inputs, batch, true, tape)
     }
 
     /// As [`Self::forward`], but batch norms use their running statistics.
@@ -83,7 +82,7 @@ impl Ensemble {
         batch: usize,
         tape: &'t mut EnsembleTape,
     ) -> &'t [f32] {
-        self.run(params, inputs, batch, tape, Mlp::forward_frozen)
+        self.run(params, inputs, batch, false, tape)
     }
 
     /// Outputs `[chosen, batch, outputs]` of the chosen heads alone, for one shared batch.
@@ -95,12 +94,8 @@ impl Ensemble {
         batch: usize,
         scratch: &'s mut EnsembleScratch,
     ) -> &'s [f32] {
-        scratch.outputs.clear();
-        for &head in chosen {
-            let outputs = self.head.infer(&params[self.range(head)], inputs, batch, &mut scratch.head);
-            scratch.outputs.extend_from_slice(outputs);
-        }
-        &scratch.outputs
+        assert_eq!(params.len(), self.len(), "parameters of another ensemble");
+        self.head.infer_heads(params, chosen, inputs, batch, &mut scratch.0)
     }
 
     /// Adds the gradients of all heads to `grads`. Where asked, writes those of the inputs: their sum over the heads
@@ -113,7 +108,7 @@ impl Ensemble {
         grads: &mut [f32],
         grad_inputs: Option<&mut [f32]>,
     ) {
-        self.go_back(params, tape, grad_out, Some(grads), grad_inputs);
+        self.head.backward_heads(params, &mut tape.0, grad_out, Some(grads), grad_inputs);
     }
 
     /// Writes the gradients of the inputs, and computes no others.
@@ -124,14 +119,12 @@ impl Ensemble {
         grad_out: &[f32],
         grad_inputs: &mut [f32],
     ) {
-        self.go_back(params, tape, grad_out, None, Some(grad_inputs));
+        self.head.backward_heads(params, &mut tape.0, grad_out, None, Some(grad_inputs));
     }
 
     /// Moves the running statistics of every head towards those of the last forward pass.
     pub fn update_statistics(&self, params: &mut [f32], tape: &EnsembleTape) {
-        for (params, tape) in params.chunks_exact_mut(self.head.len()).zip(&tape.heads) {
-            self.head.update_statistics(params, tape);
-        }
+        self.head.update_heads_statistics(params, &tape.0);
     }
 
     fn run<'t>(
@@ -139,59 +132,10 @@ impl Ensemble {
         params: &[f32],
         inputs: HeadInputs,
         batch: usize,
+        by_batch: bool,
         tape: &'t mut EnsembleTape,
-        forward: impl for<'a> Fn(&Mlp, &[f32], &[f32], usize, &'a mut Tape) -> &'a [f32],
     ) -> &'t [f32] {
-        let EnsembleTape { heads, shared, outputs, .. } = tape;
-        heads.resize_with(self.heads, Tape::default);
-        *shared = matches!(inputs, HeadInputs::Shared(_));
-        outputs.clear();
-        for (head, tape) in heads.iter_mut().enumerate() {
-            let inputs = match inputs {
-                HeadInputs::Shared(inputs) => inputs,
-                HeadInputs::PerHead(inputs) => {
-                    &inputs[head * inputs.len() / self.heads..][..inputs.len() / self.heads]
-                }
-            };
-            outputs.extend_from_slice(forward(&self.head, &params[self.range(head)], inputs, batch, tape));
-        }
-        outputs
+        self.head.forward_heads(params, self.heads, inputs, batch, by_batch, &mut tape.0);
+        &tape.0.outputs[..self.heads * batch * self.head.outputs()]
     }
-
-    fn go_back(
-        &self,
-        params: &[f32],
-        tape: &mut EnsembleTape,
-        grad_out: &[f32],
-        mut grads: Option<&mut [f32]>,
-        mut grad_inputs: Option<&mut [f32]>,
-    ) {
-        let EnsembleTape { heads, shared, grad_inputs: own, .. } = tape;
-        let each_out = grad_out.len() / self.heads;
-        for (head, tape) in heads.iter_mut().enumerate() {
-            let (params, grad_out) = (&params[self.range(head)], &grad_out[head * each_out..][..each_out]);
-            own.resize(tape.batch * self.head.inputs(), 0.0);
-            let wanted = grad_inputs.is_some().then_some(own.as_mut_slice());
-            match (grads.as_deref_mut(), wanted) {
-                (Some(grads), wanted) => {
-                    self.head.backward(params, tape, grad_out, &mut grads[self.range(head)], wanted);
-                }
-                (None, Some(wanted)) => self.head.backward_inputs(params, tape, grad_out, wanted),
-                (None, None) => {}
-            }
-            match grad_inputs.as_deref_mut() {
-                Some(all) if *shared && head > 0 => all.iter_mut().zip(&*own).for_each(|(a, o)| *a += o),
-                Some(all) if *shared => all.copy_from_slice(own),
-                Some(all) => all[head * own.len()..][..own.len()].copy_from_slice(own),
-                None => {}
-            }
-        }
-    }
-}
-
-/// Memory of a forward pass of some heads that leaves nothing behind.
-#[derive(Debug, Clone, Default)]
-pub struct EnsembleScratch {
-    head: Scratch,
-    outputs: Vec<f32>,
 }

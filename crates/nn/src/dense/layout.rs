@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::spec::{Bias, MlpSpec, Norm};
+use super::weights::WeightShape;
 
 /// What a tensor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +72,8 @@ pub(super) struct Layout {
     pub(super) layers: Vec<LayerPlaces>,
     pub(super) trainable: usize,
     pub(super) len: usize,
+    /// Multiplications that a row takes on its way forward.
+    pub(super) products: usize,
 }
 
 impl Layout {
@@ -109,7 +112,8 @@ impl Layout {
             }
         }
         let len = take(0).start;
-        Self { layers, trainable, len }
+        let products = layers.iter().map(|layer| layer.shape().len()).sum();
+        Self { layers, trainable, len, products }
     }
 
     /// All tensors, layer by layer.
@@ -119,6 +123,21 @@ impl Layout {
 }
 
 impl LayerPlaces {
+    pub(super) fn shape(&self) -> WeightShape {
+        WeightShape { inputs: self.inputs, outputs: self.width }
+    }
+
+    /// What the gradients of everything but the weights take.
+    pub(super) fn after_weight(&self) -> Range<usize> {
+        let ends = [
+            Some(self.weight.end),
+            self.bias.as_ref().map(|place| place.end),
+            self.norm.as_ref().map(|[_, bias]| bias.end),
+            self.input_norm.as_ref().map(|places| places.bias.end),
+        ];
+        self.weight.end..ends.into_iter().flatten().max().unwrap_or(self.weight.end)
+    }
+
     fn tensors(&self, layer: usize) -> Vec<Tensor> {
         let mut found = Vec::new();
         let mut add = |kind, shape: Vec<usize>, range: &Range<usize>| {

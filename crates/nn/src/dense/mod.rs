@@ -27,18 +27,29 @@
 //! once a [`Tape`] or [`Scratch`] has seen its largest batch. Results do not depend on the number of threads.
 
 mod adam;
+mod backward;
 mod ensemble;
+mod forward;
+#[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel
+mod gemm;
 mod init;
 mod layout;
 mod mlp;
+mod plan;
 mod polyak;
+#[allow(unsafe_code)] // calls of functions compiled for instructions that were found first
+mod rows;
+#[allow(unsafe_code)] // vector instructions
+mod simd;
 mod spec;
 mod tape;
+mod weights;
 
 pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;
 pub use polyak::polyak;
+pub use simd::Isa;
 pub use spec::{Activation, BatchNorm, Bias, Init, LayerSpec, MlpSpec, Norm, Renorm};
 pub use tape::{Scratch, Tape};
