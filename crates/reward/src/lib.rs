@@ -1,10 +1,18 @@
 //! Learned rewards: training them, scoring with them, and turning scores into what a policy is paid.
 
+pub mod audit;
+pub mod augment;
+pub mod card;
+pub mod dataset;
 mod judge;
+pub mod metrics;
 mod pay;
+pub mod pictures;
+pub mod train;
 
 pub use judge::{
-    ClipJudge, FrameJudge, Gallery, JudgeError, JudgeSource, Judged, Newer, Seat, Seated, StateAlone, Verdict,
+    CameraError, Classifier, ClipJudge, FrameJudge, Gallery, JudgeError, JudgeFile, JudgeSource, Judged,
+    Newer, Seat, Seated, StateAlone, Verdict, camera_for,
 };
 pub use pay::{
     Clip, ClipBuffer, Entry, Frame, FrameReward, Guard, GuardError, History, HistoryBuffer, Latch, Pay,

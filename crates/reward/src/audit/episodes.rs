@@ -1,0 +1,71 @@
+//! JudgedEpisode episodes: scores beside the truth, and when success was noticed.
+
+/// One episode as the model and the truth saw it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JudgedEpisode {
+    /// Which episode: a file, or a number in a dataset.
+    pub name: String,
+    /// Logits, frame by frame.
+    pub logits: Vec<f64>,
+    /// Whether each frame shows success.
+    pub truth: Vec<bool>,
+}
+
+impl JudgedEpisode {
+    /// Probabilities, frame by frame.
+    #[must_use]
+    pub fn scores(&self) -> Vec<f64> {
+        self.logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
+    }
+}
+
+/// How success was noticed in one episode that succeeded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Detection {
+    /// The first frame of success.
+    pub success_at: usize,
+    /// The first frame at or after it that the model takes for success, if any.
+    pub detected_at: Option<usize>,
+    /// The share of frames of success that the model takes for success.
+    pub held: f64,
+    /// How often the model changes its mind among the frames of success.
+    pub flips: usize,
+}
+
+impl Detection {
+    /// Frames between success and its detection.
+    #[must_use]
+    pub fn delay(&self) -> Option<usize> {
+        self.detected_at.map(|at| at - self.success_at)
+    }
+}
+
+/// How success was noticed; `None` for an episode without success.
+#[must_use]
+pub fn detection(episode: &JudgedEpisode, threshold: f64) -> Option<Detection> {
+    let success_at = episode.truth.iter().position(|truth| *truth)?;
+    let seen: Vec<bool> = episode.scores().iter().map(|score| *score > threshold).collect();
+    let detected_at = (success_at..seen.len()).find(|&frame| seen[frame]);
+    let among: Vec<bool> =
+        seen.iter().zip(&episode.truth).filter(|(_, truth)| **truth).map(|(seen, _)| *seen).collect();
+    let held = among.iter().filter(|seen| **seen).count() as f64 / among.len() as f64;
+    let flips = among.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    Some(Detection { success_at, detected_at, held, flips })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delay_and_holding_are_counted_from_the_first_frame_of_success() {
+        let truth = vec![false, false, true, true, true, true];
+        let logits = vec![-2.0, 1.0, -1.0, 2.0, -0.5, 3.0];
+        let found =
+            detection(&JudgedEpisode { name: "a".into(), logits: logits.clone(), truth }, 0.5).unwrap();
+        assert_eq!((found.success_at, found.detected_at, found.delay()), (2, Some(3), Some(1)));
+        assert_eq!((found.held, found.flips), (0.5, 3));
+        let failed = JudgedEpisode { name: "b".into(), logits, truth: vec![false; 6] };
+        assert_eq!(detection(&failed, 0.5), None);
+    }
+}
