@@ -14,11 +14,11 @@ pub trait Policy: Send {
 /// What a policy chose, and what it thought.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// Actions, `[B, action_width]`.
+    /// Actions, `[B, C, action_width]`: C of them for each row, done one after the other. Mostly C is 1.
     pub actions: Vec<f32>,
-    /// Log-probability of each action value, `[B, action_width]`; empty where there is none.
+    /// Log-probability of each action value, `[B, C, action_width]`; empty where there is none.
     pub log_probs: Vec<f32>,
-    /// The policy's value of each observation, `[B]`; empty where there is none.
+    /// The policy's value of each observation, `[B, C]`; empty where there is none.
     pub values: Vec<f32>,
 }
 

@@ -1,7 +1,7 @@
 //! Reinforcement learning: a policy acts in environments, what happens becomes segments, and segments teach.
 //!
 //! This crate knows environments, policies and rewards only through the traits of `plaudit-core`. Today it
-//! steps ([`Rollout`]) and keeps count of episodes ([`Episodes`]); learners come as one file each.
+//! steps ([`Rollout`]) and keeps count of episodes ([`Episodes`]); a [`Learner`] is one file each.
 //!
 //! ```
 //! # use plaudit_core::*;
@@ -26,14 +26,31 @@
 //! # let (mut env, mut policy) = (Still(spec), Zero);
 //! use plaudit_rl::Rollout;
 //!
-//! let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(1), 0)?;
-//! let segment = rollout.segment(5)?;
-//! assert_eq!(EnvReward.label(&segment)?.total, [1.0; 5]);
+//! let mut rollout = Rollout::start(&mut env, Seed::new(1), 0)?;
+//! let played = rollout.play(&mut policy, 5)?;
+//! assert_eq!(EnvReward.label(&played.segment)?.total, [1.0; 5]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod action_head;
+mod actor_critic;
+mod categorical;
+mod checkpoint;
 mod episodes;
+mod gae;
+mod gaussian;
+mod learner;
+pub mod naming;
+mod plan;
+pub mod ppo;
 mod rollout;
+mod schedule;
 
+pub use action_head::{ActionHead, Deviation, HeadKind};
+pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Manner, Thoughts};
+pub use checkpoint::Checkpoint;
 pub use episodes::{Episode, Episodes};
-pub use rollout::{Rollout, RolloutError, Taken};
+pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
+pub use learner::{Experience, LearnError, Learner, Metrics};
+pub use rollout::{Decisions, Played, Rollout, RolloutError, Taken};
+pub use schedule::{Schedule, Shape};

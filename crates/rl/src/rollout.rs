@@ -6,18 +6,23 @@ use std::sync::Arc;
 use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow};
 use thiserror::Error;
 
+use crate::plan::{Moment, Plan};
 use crate::{Episode, Episodes};
 
-/// A policy acting in environments, cut into segments wherever the caller likes.
+/// Environments that a policy acts in, cut into segments wherever the caller likes.
 ///
 /// The numbers drawn depend on the seed and the count of steps alone, so that cutting differently, or going
-/// on after a pause, changes nothing.
+/// on after a pause, changes nothing. The policy is handed in at each call: it may change between them.
+///
+/// A policy that decides several actions at once (a chunk) is asked again when they are used up, and for a
+/// row whose episode ended before that: what was meant for one episode is never done in the next.
 pub struct Rollout<'a> {
     env: &'a mut dyn Env,
-    policy: &'a mut dyn Policy,
     seed: Seed,
     steps: u64,
     obs: Obs,
+    /// What was decided and not done yet.
+    plan: Plan,
     /// The newest observations before `obs`, oldest first, at most as many as asked for.
     context: VecDeque<Arc<Obs>>,
     context_limit: usize,
@@ -29,20 +34,15 @@ pub struct Rollout<'a> {
 
 impl<'a> Rollout<'a> {
     /// Resets the environments. `context` is what the reward asks for (`Reward::context`).
-    pub fn start(
-        env: &'a mut dyn Env,
-        policy: &'a mut dyn Policy,
-        seed: Seed,
-        context: usize,
-    ) -> Result<Self, RolloutError> {
+    pub fn start(env: &'a mut dyn Env, seed: Seed, context: usize) -> Result<Self, RolloutError> {
         let obs = env.reset(seed.purpose("reset"))?;
         let num_envs = obs.batch();
         Ok(Self {
             env,
-            policy,
             seed: seed.purpose("policy"),
             steps: 0,
             obs,
+            plan: Plan::default(),
             context: VecDeque::new(),
             context_limit: context,
             elapsed: vec![0; num_envs],
@@ -57,26 +57,48 @@ impl<'a> Rollout<'a> {
     }
 
     /// The next step: what was done, and all that came of it.
-    pub fn advance(&mut self) -> Result<Taken, RolloutError> {
-        let decision = self.policy.act(&self.obs, self.seed.index(self.steps))?;
-        let step = self.env.step(&decision.actions)?;
+    pub fn advance(&mut self, policy: &mut dyn Policy) -> Result<Taken, RolloutError> {
+        let width = self.env.spec().actions.width();
+        if self.plan.is_due() {
+            let decision = policy.act(&self.obs, self.seed.index(self.steps))?;
+            self.plan.adopt(decision, self.obs.batch(), width);
+        }
+        let Moment { actions, log_probs, values, fresh } = self.plan.next(width);
+        let step = self.env.step(&actions)?;
         self.steps += 1;
+        self.plan.forget(&step.end);
         self.finished.extend(self.episodes.step(&step));
         let seen = std::mem::replace(&mut self.obs, step.obs.clone());
         self.remember(seen, &step);
-        Ok(Taken { actions: decision.actions, step })
+        Ok(Taken { actions, log_probs, values, fresh, step })
     }
 
     /// The next `steps` steps, as what a reward and a learner need.
-    pub fn segment(&mut self, steps: usize) -> Result<Segment, RolloutError> {
+    pub fn play(&mut self, policy: &mut dyn Policy, steps: usize) -> Result<Played, RolloutError> {
+        self.play_watched(policy, steps, |_| Ok(()))
+    }
+
+    /// The same, with somebody who looks at each step.
+    pub fn play_watched<E: From<RolloutError>>(
+        &mut self,
+        policy: &mut dyn Policy,
+        steps: usize,
+        mut watch: impl FnMut(&Taken) -> Result<(), E>,
+    ) -> Result<Played, E> {
         let context = self.context.iter().cloned().collect();
         let mut segment = Segment::continuing(self.obs.clone(), context, self.elapsed.clone());
+        let mut decisions = Decisions::default();
         for _ in 0..steps {
-            let Taken { actions, step } = self.advance()?;
+            let taken = self.advance(policy)?;
+            watch(&taken)?;
+            let Taken { actions, log_probs, values, fresh, step } = taken;
+            decisions.log_probs.extend(log_probs);
+            decisions.values.extend(values);
+            decisions.fresh.extend(fresh);
             let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
-            segment.push(row, step.obs, step.last)?;
+            segment.push(row, step.obs, step.last).map_err(RolloutError::from)?;
         }
-        Ok(segment)
+        Ok(Played { segment, decisions })
     }
 
     /// Episodes that ended since this was last asked, in the order they ended.
@@ -102,8 +124,34 @@ impl<'a> Rollout<'a> {
 pub struct Taken {
     /// What was done, `[B, action_width]`.
     pub actions: Vec<f32>,
+    /// Log-probability of each action value, `[B, action_width]`; empty where the policy gave none.
+    pub log_probs: Vec<f32>,
+    /// The policy's values, `[B]`; empty where the policy gave none.
+    pub values: Vec<f32>,
+    /// Whether each row decided anew, `[B]`, or went on with a chunk of actions.
+    pub fresh: Vec<bool>,
     /// What came of it.
     pub step: Step,
+}
+
+/// A segment and what the policy thought while it was played.
+#[derive(Debug, Clone)]
+pub struct Played {
+    /// What happened.
+    pub segment: Segment,
+    /// What the policy thought.
+    pub decisions: Decisions,
+}
+
+/// What a policy thought at each step of a segment.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decisions {
+    /// Log-probability of each action value, `[T, B, action_width]`; empty where the policy gave none.
+    pub log_probs: Vec<f32>,
+    /// The policy's values, `[T, B]`; empty where the policy gave none.
+    pub values: Vec<f32>,
+    /// Whether the row decided at this step, `[T, B]`: false while it goes on with a chunk of actions.
+    pub fresh: Vec<bool>,
 }
 
 /// Why a rollout stopped.
@@ -123,7 +171,7 @@ pub enum RolloutError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, Step, Watch};
+    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, Watch};
     use proptest::prelude::*;
 
     /// Each row counts its steps and ends after `row + 2` of them; the state is that count.
@@ -194,8 +242,8 @@ mod tests {
     #[test]
     fn outcomes_are_real_and_episodes_are_counted() {
         let (mut env, mut policy) = (Counting::new(2), Chance);
-        let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(3), 0).unwrap();
-        let segment = rollout.segment(6).unwrap();
+        let mut rollout = Rollout::start(&mut env, Seed::new(3), 0).unwrap();
+        let segment = rollout.play(&mut policy, 6).unwrap().segment;
         assert_eq!(
             (0..6).map(|t| segment.outcome(t, 0).state[0]).collect::<Vec<_>>(),
             [1., 2., 1., 2., 1., 2.]
@@ -214,18 +262,49 @@ mod tests {
         assert_eq!(paid, segment.env_reward.iter().map(|&r| f64::from(r)).sum::<f64>());
     }
 
+    /// Decides three actions at once; each says the state it was decided in, and which of the three it is.
+    struct Chunked;
+
+    impl Policy for Chunked {
+        fn act(&mut self, obs: &Obs, _: Seed) -> Result<Decision, PolicyError> {
+            let of = |row: usize| (0..3).map(move |at| obs.state[row] * 10.0 + at as f32);
+            let actions: Vec<f32> = (0..obs.batch()).flat_map(of).collect();
+            let log_probs = actions.iter().map(|action| -action).collect();
+            let values = actions.iter().map(|action| action + 0.5).collect();
+            Ok(Decision { actions, log_probs, values })
+        }
+    }
+
+    #[test]
+    fn chunks_are_done_to_their_end_or_to_that_of_the_episode() {
+        let (mut env, mut policy) = (Counting::new(3), Chunked);
+        let mut rollout = Rollout::start(&mut env, Seed::new(3), 0).unwrap();
+        let Played { segment, decisions } = rollout.play(&mut policy, 6).unwrap();
+        let row = |b: usize| -> Vec<f32> { segment.actions.iter().map(|actions| actions[b]).collect() };
+        // Row 0 ends every second step, row 1 every third, row 2 every fourth; all decide at steps 0 and 3.
+        assert_eq!(row(0), [0., 1., 0., 10., 0., 1.]);
+        assert_eq!(row(1), [0., 1., 2., 0., 1., 2.]);
+        assert_eq!(row(2), [0., 1., 2., 30., 0., 1.]);
+        let fresh: Vec<bool> = decisions.fresh.chunks_exact(3).map(|rows| rows[0]).collect();
+        assert_eq!(fresh, [true, false, true, true, true, false]);
+        let done: Vec<f32> = segment.actions.concat();
+        assert_eq!(decisions.log_probs, done.iter().map(|action| -action).collect::<Vec<_>>());
+        assert_eq!(decisions.values, done.iter().map(|action| action + 0.5).collect::<Vec<_>>());
+    }
+
     proptest! {
         /// Where a rollout is cut changes neither its steps nor what a window before a step can see.
         #[test]
         fn cutting_changes_nothing(cuts in proptest::collection::vec(1usize..5, 1..6), window in 1usize..4) {
             let total: usize = cuts.iter().sum();
             let (mut env, mut policy) = (Counting::new(3), Chance);
-            let whole = Rollout::start(&mut env, &mut policy, Seed::new(9), window).unwrap().segment(total).unwrap();
+            let mut rollout = Rollout::start(&mut env, Seed::new(9), window).unwrap();
+            let whole = rollout.play(&mut policy, total).unwrap().segment;
             let (mut env, mut policy) = (Counting::new(3), Chance);
-            let mut rollout = Rollout::start(&mut env, &mut policy, Seed::new(9), window).unwrap();
+            let mut rollout = Rollout::start(&mut env, Seed::new(9), window).unwrap();
             let mut done = 0;
             for steps in cuts {
-                let part = rollout.segment(steps).unwrap();
+                let part = rollout.play(&mut policy, steps).unwrap().segment;
                 for t in 0..steps {
                     prop_assert_eq!(&part.actions[t], &whole.actions[done + t]);
                     for b in 0..3 {

@@ -109,10 +109,10 @@ impl Collecting<'_> {
     /// Plays from a reset until enough is kept, or the environments fail.
     fn play(&mut self, env: &mut dyn Env, policy: &mut dyn Policy, seed: Seed) -> Result<(), PlayError> {
         let num_envs = env.spec().num_envs as u64;
-        let mut rollout = Rollout::start(env, policy, seed, 0)?;
+        let mut rollout = Rollout::start(env, seed, 0)?;
         self.keeper.reset(rollout.obs());
         while self.goes_on() {
-            let taken = rollout.advance()?;
+            let taken = rollout.advance(policy)?;
             self.keeper.step(&taken, self.wanted)?;
             self.steps += num_envs;
             for episode in rollout.take_finished() {

@@ -213,13 +213,13 @@ fn play_once(
 ) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
     let mut open = vec![true; stage.env.spec().num_envs];
-    let mut rollout = Rollout::start(stage.env, stage.policy, seed, 0).map_err(|error| failed(&error))?;
+    let mut rollout = Rollout::start(stage.env, seed, 0).map_err(|error| failed(&error))?;
     stage.film.try_to(run, |video| video.start(rollout.obs()));
     if let Some(keeper) = &mut stage.keeper {
         keeper.reset(rollout.obs());
     }
     while open.iter().any(|&open| open) {
-        let taken = rollout.advance().map_err(|error| failed(&error))?;
+        let taken = rollout.advance(stage.policy).map_err(|error| failed(&error))?;
         stage.film.try_to(run, |video| video.step(Seen::from(&taken.step)));
         if let Some(keeper) = &mut stage.keeper {
             keeper.step(&taken, u64::MAX)?;

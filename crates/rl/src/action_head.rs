@@ -1,0 +1,174 @@
+//! From a network's outputs to a choice: what an output row means, for continuous and for discrete actions.
+
+use plaudit_core::{ActionSpace, Rng};
+
+use crate::categorical::Categorical;
+use crate::gaussian::Normal;
+
+/// Where standard deviations come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deviation {
+    /// Parameters of their own, the same in every state.
+    Independent,
+    /// Further outputs of the network.
+    ByState,
+}
+
+/// What an output row means: a distribution over `chunk` actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActionHead {
+    /// Actions decided at once, C.
+    pub chunk: usize,
+    /// What kind of action.
+    pub kind: HeadKind,
+}
+
+/// What kind of action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadKind {
+    /// Real numbers, normally distributed. Outputs are means `[C, width]`, then log-deviations if by state.
+    Normal {
+        /// Numbers per action.
+        width: usize,
+        /// Where deviations come from.
+        deviation: Deviation,
+    },
+    /// One of n choices. Outputs are logits `[C, n]`.
+    Choice {
+        /// n.
+        choices: usize,
+    },
+}
+
+impl ActionHead {
+    /// The head for a space of actions.
+    pub fn new(actions: &ActionSpace, chunk: usize, deviation: Deviation) -> Self {
+        let kind = match actions {
+            ActionSpace::Discrete { n } => HeadKind::Choice { choices: *n },
+            ActionSpace::Continuous { low, .. } => HeadKind::Normal { width: low.len(), deviation },
+        };
+        Self { chunk, kind }
+    }
+
+    /// Numbers per action.
+    pub fn action_width(&self) -> usize {
+        match self.kind {
+            HeadKind::Normal { width, .. } => width,
+            HeadKind::Choice { .. } => 1,
+        }
+    }
+
+    /// Outputs that say where actions are: means or logits.
+    pub fn centers(&self) -> usize {
+        match self.kind {
+            HeadKind::Normal { width, .. } => self.chunk * width,
+            HeadKind::Choice { choices } => self.chunk * choices,
+        }
+    }
+
+    /// Outputs per row.
+    pub fn outputs(&self) -> usize {
+        match self.kind {
+            HeadKind::Normal { deviation: Deviation::ByState, .. } => 2 * self.centers(),
+            _ => self.centers(),
+        }
+    }
+
+    /// Parameters for independent deviations.
+    pub fn independent(&self) -> usize {
+        match self.kind {
+            HeadKind::Normal { deviation: Deviation::Independent, .. } => self.centers(),
+            _ => 0,
+        }
+    }
+
+    /// Draws all actions of a row, with the log-probability of each number.
+    pub fn sample(
+        &self,
+        outputs: &[f32],
+        log_std: &[f32],
+        rng: &mut Rng,
+        actions: &mut [f32],
+        log_probs: &mut [f32],
+    ) {
+        match self.kind {
+            HeadKind::Normal { .. } => {
+                let (mean, log_std) = self.normal_of_row(outputs, log_std);
+                Normal { mean, log_std }.sample(rng, actions, log_probs);
+            }
+            HeadKind::Choice { choices } => {
+                let drawn = actions.iter_mut().zip(log_probs).zip(outputs.chunks_exact(choices));
+                for ((action, log_prob), logits) in drawn {
+                    let (choice, told) = Categorical { logits }.sample(rng);
+                    (*action, *log_prob) = (choice as f32, told);
+                }
+            }
+        }
+    }
+
+    /// The likeliest actions of a row.
+    pub fn mode(&self, outputs: &[f32], actions: &mut [f32]) {
+        match self.kind {
+            HeadKind::Normal { .. } => actions.copy_from_slice(&outputs[..self.centers()]),
+            HeadKind::Choice { choices } => {
+                for (action, logits) in actions.iter_mut().zip(outputs.chunks_exact(choices)) {
+                    *action = Categorical { logits }.mode() as f32;
+                }
+            }
+        }
+    }
+
+    /// Log-probability and entropy of action number `at` of a row.
+    pub fn measure(&self, outputs: &[f32], log_std: &[f32], actions: &[f32], at: usize) -> (f32, f32) {
+        match self.kind {
+            HeadKind::Normal { width, .. } => {
+                let (mean, log_std) = self.normal_of_row(outputs, log_std);
+                let part = at * width..(at + 1) * width;
+                let normal = Normal { mean: &mean[part.clone()], log_std: &log_std[part.clone()] };
+                (normal.log_prob(&actions[part]), normal.entropy())
+            }
+            HeadKind::Choice { choices } => {
+                let chance = Categorical { logits: &outputs[at * choices..(at + 1) * choices] };
+                (chance.log_prob(actions[at] as usize), chance.entropy())
+            }
+        }
+    }
+
+    /// Adds what a loss that moves by `by_log_prob` with the log-probability of action number `at`, and by
+    /// `by_entropy` with its entropy, moves with the outputs and with independent deviations.
+    #[allow(clippy::too_many_arguments)] // a row in, its gradients out
+    pub fn backward(
+        &self,
+        outputs: &[f32],
+        log_std: &[f32],
+        actions: &[f32],
+        at: usize,
+        by_log_prob: f32,
+        by_entropy: f32,
+        grad_outputs: &mut [f32],
+        grad_log_std: &mut [f32],
+    ) {
+        match self.kind {
+            HeadKind::Normal { width, deviation } => {
+                let (mean, log_std) = self.normal_of_row(outputs, log_std);
+                let part = at * width..(at + 1) * width;
+                let normal = Normal { mean: &mean[part.clone()], log_std: &log_std[part.clone()] };
+                let (grad_mean, own) = grad_outputs.split_at_mut(self.centers());
+                let grad_std = if deviation == Deviation::ByState { own } else { grad_log_std };
+                let (grad_mean, grad_std) = (&mut grad_mean[part.clone()], &mut grad_std[part.clone()]);
+                normal.backward(&actions[part], by_log_prob, by_entropy, grad_mean, grad_std);
+            }
+            HeadKind::Choice { choices } => {
+                let part = at * choices..(at + 1) * choices;
+                let chance = Categorical { logits: &outputs[part.clone()] };
+                chance.backward(actions[at] as usize, by_log_prob, by_entropy, &mut grad_outputs[part]);
+            }
+        }
+    }
+
+    /// Means and log-deviations of a row.
+    fn normal_of_row<'a>(&self, outputs: &'a [f32], independent: &'a [f32]) -> (&'a [f32], &'a [f32]) {
+        let (mean, by_state) = outputs.split_at(self.centers());
+        (mean, if by_state.is_empty() { independent } else { by_state })
+    }
+}

@@ -1,0 +1,126 @@
+//! The seam between the training loop and whatever learns.
+//!
+//! ```text
+//! rollout.play(learner.explorer(), T)  ->  Played          a segment, and what the policy thought
+//! reward.label(&segment)               ->  RewardColumn
+//! learner.remember(experience)                             once per rollout
+//! learner.improve()                    ->  Metrics         when the rollouts of a step are in
+//! ```
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use plaudit_core::{Policy, Reward, RewardColumn, RewardError, Segment};
+use plaudit_nn::Weights;
+use thiserror::Error;
+
+use crate::Decisions;
+
+/// Something that gets better at acting by what it is shown.
+///
+/// Taking experience in and learning from it are two calls, so that experience may come from several
+/// rollouts, or from another thread while learning goes on.
+pub trait Learner: Send {
+    /// Acts as learning needs it: with chance, and with log-probabilities where the learner wants them back.
+    /// A copy of the weights as they are now, which later updates do not change.
+    fn explorer(&self) -> Box<dyn Policy>;
+
+    /// Acts as well as it can: no chance. A copy, like the explorer.
+    fn greedy(&self) -> Box<dyn Policy>;
+
+    /// Takes experience in. It is paid already.
+    fn remember(&mut self, experience: Experience) -> Result<(), LearnError>;
+
+    /// Learns from what was taken in. Empty while there is too little to learn from.
+    fn improve(&mut self) -> Result<Metrics, LearnError>;
+
+    /// Pays stored experience anew, after the reward changed its mind. Returns how many steps were paid.
+    fn repay(&mut self, _reward: &dyn Reward) -> Result<usize, LearnError> {
+        Ok(0)
+    }
+
+    /// The policy's weights under the names that RLinf gives them.
+    fn weights(&self) -> Weights;
+
+    /// Writes all that a later [`restore`](Self::restore) needs into an empty folder.
+    fn save(&self, folder: &Path) -> Result<(), LearnError>;
+
+    /// Becomes what was saved, if it was saved by a learner of the same shape; otherwise changes nothing.
+    fn restore(&mut self, folder: &Path) -> Result<(), LearnError>;
+}
+
+/// A finished stretch of acting, with what the policy thought and what was paid for it.
+#[derive(Debug, Clone)]
+pub struct Experience {
+    /// What happened, `[T, B]`.
+    pub segment: Segment,
+    /// What the policy thought, `[T, B]`.
+    pub decisions: Decisions,
+    /// What was paid, `[T, B]`.
+    pub reward: RewardColumn,
+}
+
+/// Numbers under the names they are logged with (`train/actor/policy_loss`), in the order they should be shown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics(Vec<(Cow<'static, str>, f64)>);
+
+impl Metrics {
+    /// Adds a number.
+    pub fn push(&mut self, name: impl Into<Cow<'static, str>>, value: f64) {
+        self.0.push((name.into(), value));
+    }
+
+    /// A number by its name.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, value)| (&**name, *value))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Why a learner could not learn.
+#[derive(Debug, Error)]
+pub enum LearnError {
+    /// A loss or a gradient that is no number.
+    #[error("{what} is {value} after {updates} updates; a smaller learning rate or clip_grad may help")]
+    Diverged {
+        /// What it is: `the gradient of the policy`, …
+        what: &'static str,
+        /// What it was.
+        value: f64,
+        /// Steps of the optimiser since the start.
+        updates: u64,
+    },
+    /// Experience that does not fit the learner.
+    #[error("{what} of width {expected} expected, got {got}")]
+    Width {
+        /// What: `states`, `actions`, …
+        what: &'static str,
+        /// What the learner was made for.
+        expected: usize,
+        /// What came.
+        got: usize,
+    },
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Setting(String),
+    /// A reward that failed while it paid anew.
+    #[error(transparent)]
+    Repay(#[from] RewardError),
+    /// A checkpoint that cannot be read or written, or is of another shape.
+    #[error("{}: {problem}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}

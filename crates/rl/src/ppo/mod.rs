@@ -1,0 +1,529 @@
+//! Proximal policy optimisation (Schulman et al., 2017).
+//!
+//! One step of learning, top to bottom:
+//!
+//! ```text
+//! 1  act for T steps in B environments, keep log π_old(a)                    Rollout
+//! 2  pay every step                                                          Reward
+//! 3  V_old ← critic(s)      A, R ← GAE(r, V_old)      A ← (A − mean) / std    samples.rs, gae.rs
+//! 4  `update_epochs` times, over the samples in a new order, for each batch:
+//!      r = π(a) / π_old(a)
+//!      L = max(−A r, −A clip(r, 1 ± ε))             bounded by c |A|          loss.rs
+//!        + max(Huber(V − R), Huber(V_clipped − R))
+//!        − bonus · H
+//!      clip the gradient to a length, one step of AdamW
+//!      stop when the policy has moved further than `target_kl`
+//! ```
+//!
+//! A sample is a decision. A policy that decides C actions at once has C log-probabilities per decision; rewards
+//! (and values) belong to each action or to the chunk ([`Level`]), and so do ratios and entropies.
+
+mod loss;
+mod samples;
+#[cfg(test)]
+mod torch_parity;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plaudit_core::{Policy, Seed};
+use plaudit_nn::Weights;
+use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm};
+
+pub use self::loss::{KlEstimate, LossSettings};
+use self::samples::{Sample, Samples};
+use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
+use crate::checkpoint::Checkpoint;
+use crate::gae::GaeSettings;
+use crate::learner::{Experience, LearnError, Learner, Metrics};
+use crate::schedule::Schedule;
+
+/// What a number belongs to when several actions are decided at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// Each action.
+    Action,
+    /// The chunk as a whole.
+    Chunk,
+}
+
+/// How PPO learns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PpoSettings {
+    /// How advantages are made.
+    pub gae: GaeSettings,
+    /// Whether advantages are scaled to mean 0 and deviation 1.
+    pub normalize_advantages: bool,
+    /// What a reward and a value belong to.
+    pub reward_level: Level,
+    /// What a ratio belongs to.
+    pub log_prob_level: Level,
+    /// What an entropy belongs to.
+    pub entropy_level: Level,
+    /// The bounds of the losses.
+    pub loss: LossSettings,
+    /// Reward for keeping options open.
+    pub entropy_bonus: f32,
+    /// How far the policy may move before the passes over a rollout stop.
+    pub target_kl: Option<f64>,
+    /// Passes over each rollout.
+    pub update_epochs: usize,
+    /// Samples per step of the optimiser.
+    pub batch: usize,
+    /// Samples that go through the networks at once.
+    pub micro_batch: usize,
+    /// Constants of the optimiser.
+    pub adam: AdamSettings,
+    /// Learning rate of the actor, by steps of learning.
+    pub lr: Schedule,
+    /// Learning rate of the critic.
+    pub value_lr: Schedule,
+    /// Longest gradient.
+    pub clip_grad: f32,
+}
+
+/// A policy and a critic that learn by PPO.
+pub struct Ppo {
+    settings: PpoSettings,
+    networks: Arc<ActorCritic>,
+    params: Vec<f32>,
+    adam: Adam,
+    seed: Seed,
+    /// Steps of learning so far.
+    steps: u64,
+    rollouts: Vec<Experience>,
+    desk: Desk,
+}
+
+/// Memory of one update, kept between updates.
+#[derive(Default)]
+struct Desk {
+    states: Vec<f32>,
+    actions: Vec<f32>,
+    thoughts: Thoughts,
+    grad_outputs: Vec<f32>,
+    grad_values: Vec<f32>,
+    grads: Vec<f32>,
+}
+
+impl Ppo {
+    /// Networks with random weights, and an optimiser that has seen nothing.
+    pub fn new(
+        networks: &ActorCriticSettings,
+        settings: PpoSettings,
+        seed: Seed,
+    ) -> Result<Self, LearnError> {
+        if settings.reward_level == Level::Action && settings.log_prob_level == Level::Chunk {
+            let problem =
+                "one ratio per chunk cannot serve an advantage per action; make reward_type chunk_level too";
+            return Err(LearnError::Setting(problem.into()));
+        }
+        let expected = if settings.reward_level == Level::Action { networks.chunk } else { 1 };
+        if networks.values != expected {
+            return Err(LearnError::Width { what: "values", expected, got: networks.values });
+        }
+        let networks = Arc::new(ActorCritic::new(networks));
+        let params = networks.init(seed.purpose("weights"));
+        let adam = Adam::new(params.len(), settings.adam);
+        let (rollouts, desk) = (Vec::new(), Desk::default());
+        Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, desk })
+    }
+
+    /// Starts from weights under RLinf's names.
+    pub fn load(&mut self, weights: &Weights) -> Result<(), crate::naming::Misfit> {
+        let mut params = self.params.clone();
+        self.networks.import(&mut params, weights)?;
+        self.params = params;
+        Ok(())
+    }
+}
+
+impl Learner for Ppo {
+    fn explorer(&self) -> Box<dyn Policy> {
+        Box::new(self.networks.policy(&self.params, Manner::Explore))
+    }
+
+    fn greedy(&self) -> Box<dyn Policy> {
+        Box::new(self.networks.policy(&self.params, Manner::Greedy))
+    }
+
+    fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
+        let states = experience.segment.obs[0].state_width();
+        if states != self.networks.states() {
+            return Err(LearnError::Width { what: "states", expected: self.networks.states(), got: states });
+        }
+        let expected = experience.reward.total.len() * self.networks.head().action_width();
+        let got = experience.decisions.log_probs.len();
+        if got != expected {
+            return Err(LearnError::Width { what: "log-probabilities", expected, got });
+        }
+        self.rollouts.push(experience);
+        Ok(())
+    }
+
+    fn improve(&mut self) -> Result<Metrics, LearnError> {
+        let rollouts = std::mem::take(&mut self.rollouts);
+        if rollouts.is_empty() {
+            return Ok(Metrics::default());
+        }
+        let mut samples = Samples::of(&rollouts, &self.networks, &self.params, &self.settings);
+        let mut metrics = Metrics::default();
+        tell_of_rollouts(&rollouts, &samples, &mut metrics);
+        if self.settings.normalize_advantages {
+            samples.normalize();
+        }
+        let mut tally = Tally::default();
+        'passes: for pass in 0..self.settings.update_epochs {
+            let mut order: Vec<u32> = (0..samples.decisions.len() as u32).collect();
+            let seed = self.seed.purpose("order").index(self.steps).index(pass as u64);
+            seed.rng().shuffle(&mut order);
+            for batch in order.chunks(self.settings.batch) {
+                let found = self.slopes(&rollouts, &samples, batch);
+                tally.add(&found);
+                if self.settings.target_kl.is_some_and(|limit| found.approx_kl() > limit) {
+                    break 'passes;
+                }
+                tally.grad_norm += self.descend()?;
+                tally.updates += 1;
+            }
+        }
+        tally.tell(&samples, self, &mut metrics);
+        self.steps += 1;
+        Ok(metrics)
+    }
+
+    fn weights(&self) -> Weights {
+        self.networks.export(&self.params)
+    }
+
+    fn save(&self, folder: &Path) -> Result<(), LearnError> {
+        let mut checkpoint = Checkpoint::default();
+        checkpoint.tensors("policy", self.networks.export(&self.params));
+        checkpoint.tensors("adam.m", self.networks.export(&self.adam.m));
+        checkpoint.tensors("adam.v", self.networks.export(&self.adam.v));
+        checkpoint.count("adam.step", self.adam.step);
+        checkpoint.count("steps", self.steps);
+        checkpoint.write(folder)
+    }
+
+    fn restore(&mut self, folder: &Path) -> Result<(), LearnError> {
+        let checkpoint = Checkpoint::read(folder)?;
+        let fill = |name: &str, into: &[f32]| {
+            let mut into = into.to_vec();
+            let fitted = self.networks.import(&mut into, &checkpoint.under(name));
+            fitted.map(|()| into).map_err(|misfit| checkpoint.misfit(misfit))
+        };
+        let (params, m, v) =
+            (fill("policy", &self.params)?, fill("adam.m", &self.adam.m)?, fill("adam.v", &self.adam.v)?);
+        let (step, steps) = (checkpoint.counted("adam.step")?, checkpoint.counted("steps")?);
+        self.params = params;
+        self.adam = Adam { m, v, step, ..self.adam.clone() };
+        self.steps = steps;
+        Ok(())
+    }
+}
+
+impl Ppo {
+    /// The loss of a batch and its gradient, which is left on the desk.
+    fn slopes(&mut self, rollouts: &[Experience], samples: &Samples, batch: &[u32]) -> Found {
+        let sizes = Sizes::of(samples, batch, &self.settings);
+        self.desk.grads.clear();
+        self.desk.grads.resize(self.params.len(), 0.0);
+        let mut found = Found::default();
+        for micro in batch.chunks(self.settings.micro_batch) {
+            self.gather(rollouts, samples, micro);
+            let Desk { states, thoughts, .. } = &mut self.desk;
+            self.networks.forward(&self.params, states, micro.len(), thoughts);
+            self.judge_losses(samples, micro, sizes, &mut found);
+            let Desk { thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
+            self.networks.backward(&self.params, thoughts, grad_outputs, grad_values, grads);
+        }
+        found.scale(sizes, self.settings.entropy_bonus);
+        found
+    }
+
+    /// States `[n, states]` and actions `[n, C, width]` of some samples.
+    fn gather(&mut self, rollouts: &[Experience], samples: &Samples, chosen: &[u32]) {
+        let head = self.networks.head();
+        let width = head.action_width();
+        let Desk { states, actions, .. } = &mut self.desk;
+        states.clear();
+        actions.clear();
+        for &index in chosen {
+            let Sample { rollout, step, row, length, .. } = samples.decisions[index as usize];
+            let (segment, step, row) = (&rollouts[rollout as usize].segment, step as usize, row as usize);
+            states.extend_from_slice(segment.obs[step].row(row).state);
+            for later in 0..length as usize {
+                actions.extend_from_slice(&segment.actions[step + later][row * width..(row + 1) * width]);
+            }
+            // What was decided and not done has no say: its place is filled with what is never read.
+            actions.resize(actions.len() + (head.chunk - length as usize) * width, 0.0);
+        }
+    }
+
+    /// The losses of samples that went through the networks, and their slopes along outputs and values.
+    fn judge_losses(&mut self, samples: &Samples, chosen: &[u32], sizes: Sizes, found: &mut Found) {
+        let (settings, head) = (&self.settings, self.networks.head());
+        let log_std_range = self.networks.log_std_range();
+        let log_std = &self.params[log_std_range.clone()];
+        let Desk { actions, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
+        let grad_log_std = &mut grads[log_std_range];
+        grad_outputs.clear();
+        grad_outputs.resize(thoughts.outputs.len(), 0.0);
+        grad_values.clear();
+        grad_values.resize(thoughts.values.len(), 0.0);
+        let (outputs, values, wide) =
+            (head.outputs(), self.networks.values(), head.chunk * head.action_width());
+        for (at, &index) in chosen.iter().enumerate() {
+            let sample = &samples.decisions[index as usize];
+            let out = &thoughts.outputs[at * outputs..(at + 1) * outputs];
+            let acted = &actions[at * wide..(at + 1) * wide];
+            let grad_out = &mut grad_outputs[at * outputs..(at + 1) * outputs];
+            let units = samples.units(sample, settings.reward_level);
+
+            // − bonus · H, with H per action or per chunk.
+            let by_entropy = -settings.entropy_bonus / sizes.entropies;
+            let (actions_at, length) = (sample.actions_at as usize, sample.length as usize);
+            let old = &samples.log_prob[actions_at..actions_at + length];
+            match settings.log_prob_level {
+                Level::Action => {
+                    for action in 0..length {
+                        let (log_prob, entropy) = head.measure(out, log_std, acted, action);
+                        let unit = if units.len() == length { units.start + action } else { units.start };
+                        let made = settings.loss.policy(log_prob, old[action], samples.advantage[unit]);
+                        found.policy(&made, log_prob - old[action]);
+                        found.entropy += f64::from(entropy);
+                        let by_log_prob = made.slope / sizes.ratios;
+                        head.backward(
+                            out,
+                            log_std,
+                            acted,
+                            action,
+                            by_log_prob,
+                            by_entropy,
+                            grad_out,
+                            grad_log_std,
+                        );
+                    }
+                }
+                Level::Chunk => {
+                    let measured = (0..length).map(|action| head.measure(out, log_std, acted, action));
+                    let (log_prob, entropy) =
+                        measured.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+                    let old: f32 = old.iter().sum();
+                    let made = settings.loss.policy(log_prob, old, samples.advantage[units.start]);
+                    found.policy(&made, log_prob - old);
+                    found.entropy += f64::from(entropy);
+                    let by_log_prob = made.slope / sizes.ratios;
+                    for action in 0..length {
+                        head.backward(
+                            out,
+                            log_std,
+                            acted,
+                            action,
+                            by_log_prob,
+                            by_entropy,
+                            grad_out,
+                            grad_log_std,
+                        );
+                    }
+                }
+            }
+            for (place, unit) in units.enumerate() {
+                let value = thoughts.values[at * values + place];
+                let made = settings.loss.value(value, samples.value[unit], samples.target[unit]);
+                found.value_loss += f64::from(made.loss);
+                found.value_clipped += f64::from(u8::from(made.is_clipped));
+                grad_values[at * values + place] = made.slope / sizes.values;
+            }
+        }
+    }
+
+    /// One step of the optimiser along the gradient on the desk. Returns its length before clipping.
+    fn descend(&mut self) -> Result<f64, LearnError> {
+        let norm = clip_grad_norm(&mut self.desk.grads, self.settings.clip_grad);
+        if !norm.is_finite() {
+            let updates = self.adam.step;
+            return Err(LearnError::Diverged { what: "the gradient", value: norm.into(), updates });
+        }
+        let (lr, value_lr) = self.learning_rates();
+        let groups =
+            [(self.networks.actor_range(), lr as f32), (self.networks.critic_range(), value_lr as f32)];
+        self.adam.step_groups(&mut self.params, &self.desk.grads, &groups);
+        Ok(norm.into())
+    }
+
+    fn learning_rates(&self) -> (f64, f64) {
+        (self.settings.lr.at(self.steps), self.settings.value_lr.at(self.steps))
+    }
+}
+
+/// How many numbers each mean of a batch is over.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    ratios: f32,
+    entropies: f32,
+    values: f32,
+}
+
+impl Sizes {
+    fn of(samples: &Samples, batch: &[u32], settings: &PpoSettings) -> Self {
+        let decisions = batch.len() as f32;
+        let actions: u32 = batch.iter().map(|&index| samples.decisions[index as usize].length).sum();
+        let by = |level: Level| if level == Level::Action { actions as f32 } else { decisions };
+        Self {
+            ratios: by(settings.log_prob_level),
+            entropies: by(settings.entropy_level),
+            values: by(settings.reward_level),
+        }
+    }
+}
+
+/// What was found in one batch: sums at first, means after [`Found::scale`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Found {
+    policy_loss: f64,
+    policy_loss_abs: f64,
+    ratio: f64,
+    ratio_abs: f64,
+    clipped_ratio: f64,
+    dual_clipped: f64,
+    clipped: f64,
+    kl: f64,
+    entropy: f64,
+    value_loss: f64,
+    value_clipped: f64,
+    total_loss: f64,
+}
+
+impl Found {
+    fn policy(&mut self, made: &loss::PolicyLoss, log_ratio: f32) {
+        let share = |is: bool| f64::from(u8::from(is));
+        self.policy_loss += f64::from(made.loss);
+        self.policy_loss_abs += f64::from(made.loss.abs());
+        self.ratio += f64::from(made.ratio);
+        self.ratio_abs += f64::from((made.ratio - 1.0).abs());
+        self.clipped_ratio += f64::from(made.clipped_ratio);
+        self.clipped += share(made.is_clipped);
+        self.dual_clipped += share(made.is_dual_clipped);
+        self.kl += f64::from(made.ratio) - 1.0 - f64::from(log_ratio);
+    }
+
+    fn scale(&mut self, sizes: Sizes, bonus: f32) {
+        let [ratios, entropies, values] = [sizes.ratios, sizes.entropies, sizes.values].map(f64::from);
+        for sum in [
+            &mut self.policy_loss,
+            &mut self.policy_loss_abs,
+            &mut self.ratio,
+            &mut self.ratio_abs,
+            &mut self.clipped_ratio,
+            &mut self.clipped,
+            &mut self.dual_clipped,
+            &mut self.kl,
+        ] {
+            *sum /= ratios;
+        }
+        self.entropy /= entropies;
+        self.value_loss /= values;
+        self.value_clipped /= values;
+        self.total_loss = self.policy_loss + self.value_loss - f64::from(bonus) * self.entropy;
+    }
+
+    /// How far the policy has moved: the mean of r − 1 − log r.
+    fn approx_kl(&self) -> f64 {
+        self.kl
+    }
+}
+
+/// Sums over the batches of a step of learning.
+#[derive(Debug, Default)]
+struct Tally {
+    batches: f64,
+    updates: u64,
+    grad_norm: f64,
+    sum: Found,
+    last_kl: f64,
+}
+
+impl Tally {
+    fn add(&mut self, found: &Found) {
+        self.batches += 1.0;
+        self.last_kl = found.kl;
+        let Found { policy_loss, policy_loss_abs, ratio, ratio_abs, clipped_ratio, .. } = *found;
+        let Found { dual_clipped, clipped, kl, entropy, value_loss, value_clipped, total_loss, .. } = *found;
+        let sum = &mut self.sum;
+        for (sum, value) in [
+            (&mut sum.policy_loss, policy_loss),
+            (&mut sum.policy_loss_abs, policy_loss_abs),
+            (&mut sum.ratio, ratio),
+            (&mut sum.ratio_abs, ratio_abs),
+            (&mut sum.clipped_ratio, clipped_ratio),
+            (&mut sum.dual_clipped, dual_clipped),
+            (&mut sum.clipped, clipped),
+            (&mut sum.kl, kl),
+            (&mut sum.entropy, entropy),
+            (&mut sum.value_loss, value_loss),
+            (&mut sum.value_clipped, value_clipped),
+            (&mut sum.total_loss, total_loss),
+        ] {
+            *sum += value;
+        }
+    }
+
+    /// Means over the batches, under RLinf's names.
+    fn tell(&self, samples: &Samples, ppo: &Ppo, metrics: &mut Metrics) {
+        let (lr, value_lr) = ppo.learning_rates();
+        let mean = |sum: f64| sum / self.batches.max(1.0);
+        for (name, value) in [
+            ("train/actor/policy_loss", mean(self.sum.policy_loss)),
+            ("train/actor/policy_loss_abs", mean(self.sum.policy_loss_abs)),
+            ("train/actor/ratio", mean(self.sum.ratio)),
+            ("train/actor/ratio_abs", mean(self.sum.ratio_abs)),
+            ("train/actor/clipped_ratio", mean(self.sum.clipped_ratio)),
+            ("train/actor/dual_cliped_ratio", mean(self.sum.dual_clipped)),
+            ("train/actor/approx_kl", mean(self.sum.kl)),
+            ("train/actor/clip_fraction", mean(self.sum.clipped)),
+            ("train/actor/entropy_loss", mean(self.sum.entropy)),
+            ("train/actor/total_loss", mean(self.sum.total_loss)),
+            ("train/actor/grad_norm", self.grad_norm / (self.updates.max(1)) as f64),
+            ("train/actor/updates", self.updates as f64),
+            ("train/actor/lr", lr),
+            ("train/critic/value_loss", mean(self.sum.value_loss)),
+            ("train/critic/value_clip_ratio", mean(self.sum.value_clipped)),
+            ("train/critic/explained_variance", explained_variance(&samples.value, &samples.target)),
+            ("train/critic/lr", value_lr),
+        ] {
+            metrics.push(name, value);
+        }
+    }
+}
+
+/// 1 − Var(R − V) / Var(R): 1 where values are right, 0 where a constant would do as well.
+fn explained_variance(value: &[f32], target: &[f32]) -> f64 {
+    let variance = |of: &mut dyn Iterator<Item = f64>| {
+        let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for x in of {
+            (n, sum, squares) = (n + 1.0, sum + x, squares + x * x);
+        }
+        squares / n - (sum / n) * (sum / n)
+    };
+    let all = variance(&mut target.iter().map(|&target| f64::from(target)));
+    let left = variance(&mut value.iter().zip(target).map(|(&v, &r)| f64::from(r) - f64::from(v)));
+    if all > 0.0 { 1.0 - left / all } else { 0.0 }
+}
+
+/// Rewards, advantages and returns of the rollouts, under RLinf's names.
+fn tell_of_rollouts(rollouts: &[Experience], samples: &Samples, metrics: &mut Metrics) {
+    let rewards = rollouts.iter().flat_map(|rollout| &rollout.reward.total);
+    let count = rollouts.iter().map(|rollout| rollout.reward.total.len()).sum::<usize>();
+    let mean = |sum: f64, n: usize| sum / n.max(1) as f64;
+    metrics.push("rollout/rewards", mean(rewards.map(|&reward| f64::from(reward)).sum(), count));
+    for (name, column) in [("advantages", &samples.advantage), ("returns", &samples.target)] {
+        let sum = column.iter().map(|&value| f64::from(value)).sum();
+        let most = column.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let least = column.iter().copied().fold(f32::INFINITY, f32::min);
+        metrics.push(format!("rollout/{name}_mean"), mean(sum, column.len()));
+        metrics.push(format!("rollout/{name}_max"), most.into());
+        metrics.push(format!("rollout/{name}_min"), least.into());
+    }
+}

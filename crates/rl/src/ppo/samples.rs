@@ -1,0 +1,182 @@
+//! From rollouts to samples: one for each decision, with its advantages and what its values should learn.
+
+use plaudit_core::Obs;
+use plaudit_nn::dense::Scratch;
+
+use super::{Level, PpoSettings};
+use crate::actor_critic::ActorCritic;
+use crate::gae::{self, Course};
+use crate::learner::Experience;
+
+/// A decision: a state, and the actions that followed until the next one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// Which rollout.
+    pub(super) rollout: u32,
+    /// Which step of it.
+    pub(super) step: u32,
+    /// Which environment.
+    pub(super) row: u32,
+    /// Actions done.
+    pub(super) length: u32,
+    /// Its first place in the columns that have an entry per action.
+    pub(super) actions_at: u32,
+    /// Its first place in the columns that have an entry per advantage.
+    pub(super) units_at: u32,
+}
+
+/// All decisions of some rollouts, and their columns.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Samples {
+    pub(super) decisions: Vec<Sample>,
+    /// Per action: log π_old, summed over its dimensions.
+    pub(super) log_prob: Vec<f32>,
+    /// Per unit of advantage (action or chunk): A.
+    pub(super) advantage: Vec<f32>,
+    /// R.
+    pub(super) target: Vec<f32>,
+    /// V_old.
+    pub(super) value: Vec<f32>,
+}
+
+impl Samples {
+    /// Judges what was seen, and works out advantages.
+    pub(super) fn of(
+        rollouts: &[Experience],
+        networks: &ActorCritic,
+        params: &[f32],
+        settings: &PpoSettings,
+    ) -> Self {
+        let mut samples = Self::default();
+        let mut scratch = Scratch::default();
+        for (rollout, experience) in rollouts.iter().enumerate() {
+            let lengths = lengths(&experience.decisions.fresh, experience.segment.batch());
+            let judged = Judged::of(experience, &lengths, networks, params, &mut scratch);
+            samples.add(rollout, experience, &lengths, &judged, networks, settings);
+        }
+        samples
+    }
+
+    fn add(
+        &mut self,
+        rollout: usize,
+        experience: &Experience,
+        lengths: &[u32],
+        judged: &Judged,
+        networks: &ActorCritic,
+        settings: &PpoSettings,
+    ) {
+        let (segment, batch) = (&experience.segment, experience.segment.batch());
+        let every_step = vec![true; lengths.len()];
+        let starts = match settings.reward_level {
+            Level::Action => &every_step,
+            Level::Chunk => &experience.decisions.fresh,
+        };
+        let made = settings.gae.advantages(Course {
+            batch,
+            reward: &experience.reward.total,
+            end: &segment.end,
+            value: &judged.value,
+            after: &judged.after,
+            starts,
+        });
+        let width = networks.head().action_width();
+        let log_probs = &experience.decisions.log_probs;
+        for at in (0..lengths.len()).filter(|&at| lengths[at] > 0) {
+            self.decisions.push(Sample {
+                rollout: rollout as u32,
+                step: (at / batch) as u32,
+                row: (at % batch) as u32,
+                length: lengths[at],
+                actions_at: self.log_prob.len() as u32,
+                units_at: self.advantage.len() as u32,
+            });
+            for place in (0..lengths[at] as usize).map(|later| at + later * batch) {
+                self.log_prob.push(log_probs[place * width..(place + 1) * width].iter().sum());
+                if starts[place] {
+                    self.advantage.push(made.advantage[place]);
+                    self.target.push(made.target[place]);
+                    self.value.push(judged.value[place]);
+                }
+            }
+        }
+    }
+
+    /// Scales advantages to mean 0 and deviation 1.
+    pub(super) fn normalize(&mut self) {
+        gae::normalize(&mut self.advantage);
+    }
+
+    /// Advantages of a decision.
+    pub(super) fn units(&self, sample: &Sample, level: Level) -> std::ops::Range<usize> {
+        let from = sample.units_at as usize;
+        match level {
+            Level::Action => from..from + sample.length as usize,
+            Level::Chunk => from..from + 1,
+        }
+    }
+}
+
+/// How many actions each decision led to, `[T, B]`; 0 where nothing was decided.
+fn lengths(fresh: &[bool], batch: usize) -> Vec<u32> {
+    let mut lengths = vec![0; fresh.len()];
+    let mut since = vec![0; batch];
+    for at in (0..fresh.len()).rev() {
+        since[at % batch] += 1;
+        if fresh[at] {
+            lengths[at] = std::mem::take(&mut since[at % batch]);
+        }
+    }
+    lengths
+}
+
+/// What the critic thinks of a rollout, `[T, B]`.
+struct Judged {
+    /// Of each step.
+    value: Vec<f32>,
+    /// Of what each step led to.
+    after: Vec<f32>,
+}
+
+impl Judged {
+    /// One pass of the critic over all decisions, over what came after the last step, and over the last real
+    /// observation of every episode that ended.
+    fn of(
+        experience: &Experience,
+        lengths: &[u32],
+        networks: &ActorCritic,
+        params: &[f32],
+        scratch: &mut Scratch,
+    ) -> Self {
+        let (segment, batch) = (&experience.segment, experience.segment.batch());
+        let decided: Vec<usize> = (0..lengths.len()).filter(|&at| lengths[at] > 0).collect();
+        let mut states = Vec::with_capacity((lengths.len() + batch + segment.last.len()) * networks.states());
+        let mut see = |obs: &Obs, row: usize| states.extend_from_slice(obs.row(row).state);
+        for &at in &decided {
+            see(&segment.obs[at / batch], at % batch);
+        }
+        for row in 0..batch {
+            see(&segment.obs[segment.steps()], row);
+        }
+        for (_, _, last) in &segment.last {
+            see(last, 0);
+        }
+        let values = networks.values();
+        let rows = states.len() / networks.states();
+        let judged = networks.judge(params, &states, rows, scratch);
+
+        let mut value = vec![0.0; lengths.len()];
+        for (&at, judged) in decided.iter().zip(judged.chunks_exact(values)) {
+            for later in 0..lengths[at] as usize {
+                value[at + later * batch] = judged[later.min(values - 1)];
+            }
+        }
+        let mut beyond = judged.chunks_exact(values).skip(decided.len()).map(|judged| judged[0]);
+        let mut after = value[batch.min(value.len())..].to_vec();
+        after.extend(beyond.by_ref().take(batch));
+        for ((step, row, _), value) in segment.last.iter().zip(beyond) {
+            after[segment.at(*step, *row)] = value;
+        }
+        Self { value, after }
+    }
+}

@@ -1,0 +1,207 @@
+//! PPO against PyTorch: advantages, losses, gradients, and weights after steps of the optimiser.
+//!
+//! The fixtures and the script that made them are in `tests/torch_ppo`.
+
+use plaudit_core::{ActionSpace, End, Obs, RewardColumn, Segment, StepRow, Term};
+use serde_json::Value;
+
+use super::*;
+use crate::{Bootstrap, Decisions, Deviation};
+
+const CASES: [&str; 6] =
+    ["independent", "by_state", "choice", "chunk_of_actions", "chunk_of_rewards", "chunk_as_a_whole"];
+
+struct Case {
+    name: &'static str,
+    tensors: Weights,
+    settings: Value,
+    told: Value,
+}
+
+impl Case {
+    fn read(name: &'static str) -> Self {
+        let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_ppo").join(name);
+        let words = std::fs::read_to_string(place.with_extension("json")).unwrap();
+        let mut words: Value = serde_json::from_str(&words).unwrap();
+        let (settings, told) = (words["settings"].take(), words["told"].take());
+        Self { name, tensors: Weights::read(place.with_extension("pt")).unwrap(), settings, told }
+    }
+
+    fn number(&self, key: &str) -> f64 {
+        self.settings[key].as_f64().unwrap()
+    }
+
+    fn optional(&self, key: &str) -> Option<f32> {
+        self.settings[key].as_f64().map(|value| value as f32)
+    }
+
+    fn level(&self, key: &str) -> Level {
+        if self.settings[key] == "chunk" { Level::Chunk } else { Level::Action }
+    }
+
+    fn is(&self, key: &str) -> bool {
+        self.settings[key].as_bool().unwrap()
+    }
+
+    fn networks(&self) -> ActorCriticSettings {
+        let (chunk, width) = (self.number("chunk") as usize, self.number("width") as usize);
+        ActorCriticSettings {
+            states: 5,
+            actions: match self.number("choices") as usize {
+                0 => ActionSpace::Continuous { low: vec![-1.0; width], high: vec![1.0; width] },
+                n => ActionSpace::Discrete { n },
+            },
+            chunk,
+            hidden: vec![8, 8, 8],
+            deviation: if self.is("by_state") { Deviation::ByState } else { Deviation::Independent },
+            values: if self.level("reward_level") == Level::Action { chunk } else { 1 },
+        }
+    }
+
+    fn learner(&self, update_epochs: usize) -> Ppo {
+        let number = |key: &str| self.number(key) as f32;
+        let settings = PpoSettings {
+            gae: GaeSettings {
+                gamma: number("gamma"),
+                lambda: number("gae_lambda"),
+                bootstrap: if self.is("always") { Bootstrap::Always } else { Bootstrap::Standard },
+            },
+            normalize_advantages: self.is("normalize"),
+            reward_level: self.level("reward_level"),
+            log_prob_level: self.level("log_prob_level"),
+            entropy_level: self.level("entropy_level"),
+            loss: LossSettings {
+                clip: [number("clip_low"), number("clip_high")],
+                dual_clip: self.optional("clip_c"),
+                value_clip: self.optional("value_clip"),
+                huber_delta: number("huber_delta"),
+                kl_beta: number("kl_beta"),
+                kl: KlEstimate::LowVariance,
+            },
+            entropy_bonus: number("entropy_bonus"),
+            target_kl: None,
+            update_epochs,
+            batch: 1000,
+            micro_batch: 7, // several to a batch: gradients add up
+            adam: AdamSettings { weight_decay: number("weight_decay"), ..AdamSettings::default() },
+            lr: Schedule::constant(self.number("lr")),
+            value_lr: Schedule::constant(self.number("value_lr")),
+            clip_grad: number("clip_grad"),
+        };
+        let mut ppo = Ppo::new(&self.networks(), settings, Seed::new(1)).unwrap();
+        ppo.load(&self.tensors.under("before/")).unwrap();
+        ppo
+    }
+
+    fn experience(&self) -> Experience {
+        let of = |name: &str| self.tensors.f32(&format!("rollout/{name}")).unwrap();
+        let (states, last, actions, end) = (of("states"), of("last"), of("actions"), of("end"));
+        let (batch, wide) = (4, 5);
+        let steps = end.len() / batch;
+        let width = actions.len() / end.len();
+        let obs = |t: usize| {
+            Obs::from_state(batch, states[t * batch * wide..(t + 1) * batch * wide].to_vec()).unwrap()
+        };
+        let mut segment = Segment::starting_at(obs(0));
+        for t in 0..steps {
+            let rows = t * batch..(t + 1) * batch;
+            let ends: Vec<End> = end[rows.clone()]
+                .iter()
+                .map(|&end| [End::No, End::Terminated, End::Truncated][end as usize])
+                .collect();
+            let of_row = |b: usize| last[(t * batch + b) * wide..(t * batch + b + 1) * wide].to_vec();
+            let ended = (0..batch).filter(|&b| ends[b].is_end());
+            let last = ended.map(|b| (b, Obs::from_state(1, of_row(b)).unwrap())).collect();
+            let actions = actions[rows.start * width..rows.end * width].to_vec();
+            let row =
+                StepRow { actions, env_reward: vec![0.0; batch], end: ends, success: vec![false; batch] };
+            segment.push(row, obs(t + 1), last).unwrap();
+        }
+        let fresh = of("fresh").iter().map(|&fresh| fresh == 1.0).collect();
+        let decisions = Decisions { log_probs: of("old_log_prob"), values: vec![], fresh };
+        let term = Term { name: "env".into(), weight: 1.0, values: of("rewards") };
+        Experience { segment, decisions, reward: RewardColumn::of_terms(vec![term], 0).unwrap() }
+    }
+
+    /// Every number of `made` is within `absolute` and one part in `1 / relative` of what PyTorch has.
+    fn compare(&self, made: &Weights, prefix: &str, relative: f32, absolute: f32) {
+        let expected = self.tensors.under(prefix);
+        assert_eq!(made.len(), expected.len(), "{}: tensors of {prefix}", self.name);
+        for (name, tensor) in expected.iter() {
+            let (expected, made) = (tensor.to_f32().unwrap(), made.f32(name).unwrap());
+            for (at, (expected, made)) in expected.iter().zip(&made).enumerate() {
+                let close = (expected - made).abs() <= absolute + relative * expected.abs();
+                assert!(close, "{}: {prefix}{name}[{at}] is {made} where PyTorch has {expected}", self.name);
+            }
+        }
+    }
+
+    fn told(&self, key: &str) -> Vec<f64> {
+        self.told[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+    }
+}
+
+#[test]
+fn advantages_are_pytorchs() {
+    for name in CASES {
+        let case = Case::read(name);
+        let ppo = case.learner(1);
+        let samples = Samples::of(&[case.experience()], &ppo.networks, &ppo.params, &ppo.settings);
+        let mut made = Weights::new();
+        made.insert_f32("advantage", &[samples.advantage.len()], &samples.advantage);
+        made.insert_f32("target", &[samples.target.len()], &samples.target);
+        for (column, values) in [("advantage", &samples.advantage), ("target", &samples.target)] {
+            let expected = case.tensors.f32(column).unwrap();
+            assert_eq!(values.len(), expected.len(), "{name}: {column}");
+            let off =
+                values.iter().zip(&expected).map(|(made, right)| (made - right).abs()).fold(0.0, f32::max);
+            assert!(off < 2e-6, "{name}: {column} is off by {off}");
+        }
+    }
+}
+
+#[test]
+fn gradients_are_pytorchs() {
+    for name in CASES {
+        let case = Case::read(name);
+        let mut ppo = case.learner(1);
+        let rollouts = [case.experience()];
+        let mut samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
+        if ppo.settings.normalize_advantages {
+            samples.normalize();
+        }
+        let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
+        ppo.slopes(&rollouts, &samples, &all);
+        case.compare(&ppo.networks.export(&ppo.desk.grads), "grad/", 1e-5, 3e-7);
+    }
+}
+
+#[test]
+fn a_whole_step_of_learning_is_pytorchs() {
+    for name in CASES {
+        let case = Case::read(name);
+        for (epochs, prefix) in [(1, "after_one/"), (3, "after/")] {
+            let mut ppo = case.learner(epochs);
+            ppo.remember(case.experience()).unwrap();
+            let metrics = ppo.improve().unwrap();
+            // Adam divides by the size of a gradient, so that rounding in a small one shows in its step.
+            case.compare(&ppo.weights(), prefix, 1e-6, 1e-6 * epochs as f32);
+            for (key, metric) in [
+                ("policy_loss", "train/actor/policy_loss"),
+                ("value_loss", "train/critic/value_loss"),
+                ("entropy_loss", "train/actor/entropy_loss"),
+                ("approx_kl", "train/actor/approx_kl"),
+                ("total_loss", "train/actor/total_loss"),
+                ("grad_norm", "train/actor/grad_norm"),
+            ] {
+                let told = case.told(key);
+                let expected = told[..epochs].iter().sum::<f64>() / epochs as f64;
+                let made = metrics.get(metric).unwrap();
+                assert!(
+                    (made - expected).abs() < 2e-6 * expected.abs().max(1.0),
+                    "{name}: {key} {made} {expected}"
+                );
+            }
+        }
+    }
+}
