@@ -21,6 +21,7 @@
 //!
 //! What this crate is not: it knows no tensors and no neural networks, and it trusts no file.
 
+mod atomic_file;
 pub mod convert;
 pub mod episode;
 pub mod inspect;

@@ -71,8 +71,8 @@ pub use limits::Limits;
 pub use reader::{Format, Reader};
 pub use value::{Library, ObjectArray, PyDict, PyValue};
 pub use write::{
-    AtomicFile, PickleStyle, Protocol, PtWriter, StorageWriter, Storages, StoredTensor, TensorStyle, pickle_bytes,
-    write_npy, write_npz, write_pickle, write_pt,
+    AtomicFile, PickleStyle, Protocol, PtWriter, StorageWriter, Storages, StoredTensor, TensorStyle,
+    pickle_bytes, write_npy, write_npz, write_pickle, write_pt,
 };
 
 /// Reads any Python file: a pickle, `.npy`, `.npz` or `.pt`, told apart by its contents.

@@ -2,7 +2,8 @@
 //!
 //! Files of that age have it, and so does every tensor in a plain pickle, as a string of bytes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::buffer::Buffer;
 use super::error::{ReadError, Result};
@@ -14,6 +15,12 @@ use super::value::PyValue;
 /// The magic number 0x1950a86a20f9469cfc6c as the first pickle of the stream has it.
 const START: [u8; 15] = [0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, b'.'];
 const VERSION: i64 = 1001;
+/// The first three pickles as torch writes them on every machine that stores the low byte first: the magic number, the
+/// version, and the sizes of C's types. They are in front of each tensor of a plain pickle, of which an episode has
+/// hundreds, so they are known by heart.
+const USUAL_HEAD: &[u8] = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\
+\x80\x02}q\0(X\x10\0\0\0protocol_versionq\x01M\xe9\x03X\x0d\0\0\0little_endianq\x02\x88X\x0a\0\0\0type_sizes\
+q\x03}q\x04(X\x05\0\0\0shortq\x05K\x02X\x03\0\0\0intq\x06K\x04X\x04\0\0\0longq\x07K\x04uu.";
 
 /// Whether this is such a stream. The magic number alone is a pickle of a number.
 pub(crate) fn is_start(bytes: &[u8]) -> bool {
@@ -54,6 +61,19 @@ pub(crate) fn storage(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Res
 }
 
 fn load(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Result<Loaded> {
+    let head = match stream.starts_with(USUAL_HEAD) {
+        true if cfg!(target_endian = "little") => USUAL_HEAD.len(),
+        _ => end_of_head(stream, meter, nesting)?,
+    };
+    let mut await_storage = |id: &StorageId<'_>, _: usize| Ok(awaited(id));
+    let mut objects = Machine::new(stream, head, &mut await_storage, meter).nested(nesting).run()?;
+    let keys = plain(stream, objects.end, meter, nesting)?;
+    fill(stream, &keys, &mut objects)?;
+    Ok(objects)
+}
+
+/// Checks the first three pickles, and tells where the fourth begins.
+fn end_of_head(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Result<usize> {
     if !stream.starts_with(&START) {
         let found = if stream.starts_with(b"PK") { "a zip archive" } else { "other bytes" };
         return Err(ReadError::malformed(0, "a stream of torch from before 1.6", found));
@@ -68,11 +88,7 @@ fn load(stream: &Buffer, meter: &mut Meter, nesting: usize) -> Result<Loaded> {
     }
     let system = plain(stream, version.end, meter, nesting)?;
     check_byte_order(&system, version.end)?;
-    let mut await_storage = |id: &StorageId<'_>, _: usize| Ok(awaited(id));
-    let mut objects = Machine::new(stream, system.end, &mut await_storage, meter).nested(nesting).run()?;
-    let keys = plain(stream, objects.end, meter, nesting)?;
-    fill(stream, &keys, &mut objects)?;
-    Ok(objects)
+    Ok(system.end)
 }
 
 fn plain(stream: &Buffer, start: usize, meter: &mut Meter, nesting: usize) -> Result<Loaded> {
@@ -104,7 +120,7 @@ fn fill(stream: &Buffer, keys: &Loaded, objects: &mut Loaded) -> Result<()> {
         return Err(ReadError::malformed(objects.end, "a list of storage keys", keys.heap.kind(keys.root)));
     };
     let sizes = element_sizes(objects);
-    let mut found: HashMap<String, Buffer> = HashMap::with_capacity(sizes.len());
+    let mut found: BTreeMap<&str, Buffer> = BTreeMap::new();
     let mut at = keys.end;
     for key in list {
         let Some(key) = keys.heap.str(*key) else {
@@ -115,7 +131,7 @@ fn fill(stream: &Buffer, keys: &Loaded, objects: &mut Loaded) -> Result<()> {
             return Err(ReadError::malformed(objects.end, "a key that some storage has", "another"));
         };
         let (bytes, next) = block(stream, at, *size)?;
-        if found.insert(key.to_owned(), bytes).is_some() {
+        if found.insert(key, bytes).is_some() {
             return Err(ReadError::malformed(at, "each storage once", "the same key again"));
         }
         at = next;
@@ -136,13 +152,14 @@ fn fill(stream: &Buffer, keys: &Loaded, objects: &mut Loaded) -> Result<()> {
     Ok(())
 }
 
-fn element_sizes(objects: &mut Loaded) -> HashMap<String, usize> {
-    let mut sizes = HashMap::new();
+/// Most streams have one storage, for which a tree is quicker than a table of hashes.
+fn element_sizes(objects: &mut Loaded) -> BTreeMap<Arc<str>, usize> {
+    let mut sizes = BTreeMap::new();
     for (_, node) in objects.heap.nodes_mut() {
         if let Node::Storage(storage) = node
             && let StorageData::Awaited { key, .. } = &storage.data
         {
-            sizes.insert(key.to_string(), storage.dtype.map_or(1, |dtype| dtype.size()));
+            sizes.insert(key.clone(), storage.dtype.map_or(1, |dtype| dtype.size()));
         }
     }
     sizes
@@ -159,5 +176,30 @@ fn block(stream: &Buffer, at: usize, size: usize) -> Result<(Buffer, usize)> {
     match end.and_then(|end| Some((stream.slice(start..end)?, end))) {
         Some(found) => Ok(found),
         None => Err(ReadError::ends(at, count.saturating_mul(size as u64), left - 8)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::python::limits::Limits;
+
+    #[test]
+    fn the_usual_head_is_what_reading_it_says() {
+        let mut meter = Meter::new(Limits::default(), USUAL_HEAD.len());
+        let end = end_of_head(&USUAL_HEAD.to_vec().into(), &mut meter, 0).unwrap();
+        assert_eq!(end, USUAL_HEAD.len());
+    }
+
+    #[test]
+    fn torch_writes_the_usual_head() {
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/convert/episodes_torch/rank_0_env_0_episode_0_step_0_success.pkl"
+        );
+        let bytes = std::fs::read(file).unwrap();
+        let streams = bytes.windows(START.len()).enumerate().filter(|(_, some)| *some == START);
+        let usual = streams.map(|(at, _)| bytes[at..].starts_with(USUAL_HEAD)).collect::<Vec<_>>();
+        assert!(usual.len() > 10 && usual.iter().all(|usual| *usual), "{usual:?}");
     }
 }

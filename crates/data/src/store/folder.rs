@@ -9,7 +9,7 @@ use super::id::EpisodeId;
 use super::labels::{self, Labels, StoredLabels};
 use super::manifest::{Entry, LabelEntry, Line, Manifest, Origin};
 use super::stored::StoredEpisode;
-use super::write::write_whole;
+use crate::atomic_file::AtomicFile;
 use crate::episode::Episode;
 
 pub(super) const MANIFEST: &str = "manifest.jsonl";
@@ -139,7 +139,7 @@ impl Store {
     fn write(&self, path: &Path, encoded: &Encoded<'_>) -> Result<(), StoreError> {
         match fs::metadata(path) {
             Ok(metadata) if metadata.len() == encoded.bytes() => Ok(()),
-            _ => write_whole(path, encoded),
+            _ => AtomicFile::write(path, encoded.parts()).map_err(writing(path)),
         }
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::VERSION;
 use super::error::{StoreError, reading, writing};
 use super::id::EpisodeId;
-use super::write::sync_folder;
+use crate::atomic_file::sync_folder_of;
 use crate::episode::Episode;
 
 /// Where an episode came from.
@@ -122,7 +122,7 @@ impl Manifest {
         let head = Head { plaudit_store: VERSION, licence: licence.map(String::from) };
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(writing(path))?;
         file.write_all(&line(&head)).and_then(|()| file.sync_all()).map_err(writing(path))?;
-        sync_folder(path);
+        sync_folder_of(path);
         Self::open(path)
     }
 

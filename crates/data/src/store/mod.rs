@@ -56,7 +56,6 @@ mod labels;
 mod manifest;
 mod stored;
 mod verify;
-mod write;
 
 pub use error::{Damage, StoreError};
 pub use folder::Store;

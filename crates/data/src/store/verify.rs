@@ -14,7 +14,7 @@ use super::id::EpisodeId;
 use super::labels::StoredLabels;
 use super::manifest::Entry;
 use super::stored::StoredEpisode;
-use super::write::PARTIAL;
+use crate::atomic_file::PARTIAL;
 
 /// What a check of a whole store found.
 #[derive(Debug, Default)]

@@ -12,12 +12,13 @@ use super::cut::Episode;
 use super::gather::Sample;
 use super::rows::Row;
 use super::{Chosen, WindowOptions};
+use crate::atomic_file::AtomicFile;
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
 use crate::convert::python_json;
 use crate::convert::stored::{Fetch, Files, Stored};
-use crate::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, WriteError, pickle_bytes};
+use crate::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 
 /// Pickles of one part that lie aside, and the names of the frames in them.
 pub(super) struct Part {
@@ -182,18 +183,5 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// A file that appears whole or not at all.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ConvertError> {
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(path.file_name().unwrap_or_default());
-    hidden.push(format!(".{}.partial", std::process::id()));
-    let temporary = path.with_file_name(hidden);
-    let write = || {
-        let mut file = fs::File::create(&temporary)?;
-        std::io::Write::write_all(&mut file, bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|source| {
-        fs::remove_file(&temporary).ok();
-        ConvertError::WritePython(WriteError::Io { file: path.into(), source })
-    })
+    AtomicFile::write(path, [bytes]).map_err(|source| ConvertError::Write { path: path.into(), source })
 }

@@ -3,7 +3,7 @@
 //! A process that is killed loses the episode it was writing and no other. The files have the rows as they will be
 //! in the dataset, so that completing a shard copies bytes and decodes nothing.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Settings;
 use super::frames::{Frames, Place, frames};
 use super::stats::Stats;
+use crate::atomic_file::AtomicFile;
 use crate::episode::Episode;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 use crate::lerobot::feature::Feature;
@@ -44,13 +45,8 @@ pub(super) fn write(
     let frames = episode.len() as u64;
     let record = Record { robot_type, fps, task: task.to_owned(), frames, features, stats };
     let text = (KEY, serde_json::to_string(&record).in_file(&path)?);
-    let partial = path.with_extension("partial");
-    let file = File::create(&partial).in_file(&partial)?;
-    let file = table::write(file, episode.len(), &columns, &[text]).in_file(&partial)?;
-    file.sync_all().in_file(&partial)?;
-    fs::rename(&partial, &path).in_file(&path)?;
-    sync_folder(folder);
-    Ok(())
+    let file = AtomicFile::create(&path).in_file(&path)?;
+    table::write(file, episode.len(), &columns, &[text]).in_file(&path)?.commit().in_file(&path)
 }
 
 /// What is known of the episode at `path`.
@@ -75,11 +71,4 @@ pub(super) fn episodes(folder: &Path) -> Result<Vec<PathBuf>> {
     // Numbers may outgrow their six digits.
     all.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     Ok(all)
-}
-
-/// A new name is on disk once its folder is. A folder that cannot be opened is no reason to fail.
-pub(super) fn sync_folder(folder: &Path) {
-    if let Ok(folder) = File::open(folder) {
-        folder.sync_all().ok();
-    }
 }

@@ -9,6 +9,7 @@ use super::folder::ShardPlace;
 use super::journal::{self, Record};
 use super::meta::{self, EpisodeRow};
 use super::stats::Stats;
+use crate::atomic_file::sync_folder_of;
 use crate::lerobot::error::{InFile, Result};
 use crate::lerobot::feature::{Feature, hugging_face};
 use crate::lerobot::table::Splice;
@@ -30,9 +31,7 @@ pub(super) fn complete(place: &ShardPlace) -> Result<Option<Shard>> {
         }
         let frames = Assembly::new(place.partial.clone()).run(&files)?;
         fs::rename(&place.partial, &place.done).in_file(&place.done)?;
-        if let Some(folder) = place.done.parent() {
-            journal::sync_folder(folder);
-        }
+        sync_folder_of(&place.done);
         shard = Some(Shard { path: place.done.clone(), episodes: files.len() as u64, frames });
     }
     fs::remove_dir_all(&place.open).in_file(&place.open)?;
@@ -93,7 +92,7 @@ impl Assembly {
             features: &self.features,
         };
         meta::write_info(&meta.join("info.json"), &info)?;
-        journal::sync_folder(&meta);
+        sync_folder_of(&meta.join("info.json"));
         Ok(self.frames)
     }
 

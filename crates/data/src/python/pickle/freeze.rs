@@ -4,13 +4,12 @@
 use super::gather::{fortran_strides, gather, swap};
 use super::globals::Global;
 use super::heap::{ArrayNode, DictNode, Heap, Node, ObjectsNode, Slot, StorageData, TensorNode, kind};
-use super::key::Key;
+use super::key::{Key, Keys};
 use super::machine::Loaded;
 use crate::python::array::{Array, byte_len, element_count};
 use crate::python::error::{Problem, ReadError, Result};
 use crate::python::limits::Meter;
 use crate::python::value::{Library, ObjectArray, PyDict, PyValue};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The value of a finished pickle.
@@ -151,20 +150,14 @@ impl Freezer<'_> {
     /// Python's rule: the first place and the last value of a key that comes twice.
     fn dict(&mut self, dict: &DictNode, depth: usize, tally: &mut Tally, at: usize) -> Result<PyValue> {
         let mut entries: Vec<(PyValue, PyValue)> = Vec::with_capacity(dict.entries.len());
-        let mut places = HashMap::with_capacity(dict.entries.len());
+        let mut keys = Keys::for_entries(dict.entries.len());
         for (key, value) in &dict.entries {
             let (key, value) = (self.slot(*key, depth + 1)?, self.slot(*value, depth + 1)?);
             tally.add(&key);
             tally.add(&value);
-            match places.entry(self.key(&key, at)?) {
-                std::collections::hash_map::Entry::Occupied(place) => {
-                    let place: &usize = place.get();
-                    entries[*place].1 = value.value;
-                }
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(entries.len());
-                    entries.push((key.value, value.value));
-                }
+            match keys.place(self.key(&key, at)?) {
+                place if place < entries.len() => entries[place].1 = value.value,
+                _ => entries.push((key.value, value.value)),
             }
         }
         let mut frozen = PyDict::new(entries);

@@ -1,5 +1,6 @@
 //! When two keys of a dict are the same key.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::python::array::Array;
@@ -75,6 +76,40 @@ impl Key {
         match scalar.to_f64().as_deref() {
             Some(&[number]) => Self::float(number),
             _ => Self::Element(scalar.dtype(), scalar.bytes().into()),
+        }
+    }
+}
+
+/// The keys of a dict that is being put together, each with its place.
+pub(super) enum Keys {
+    /// So few that comparing them is quicker than hashing.
+    Few(Vec<Key>),
+    Many(HashMap<Key, usize>),
+}
+
+const FEW: usize = 16;
+
+impl Keys {
+    /// For at most so many entries.
+    pub(super) fn for_entries(count: usize) -> Self {
+        if count <= FEW {
+            Self::Few(Vec::with_capacity(count))
+        } else {
+            Self::Many(HashMap::with_capacity(count))
+        }
+    }
+
+    /// The place of a key; a new one gets the next.
+    pub(super) fn place(&mut self, key: Key) -> usize {
+        match self {
+            Self::Few(keys) => keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                keys.push(key);
+                keys.len() - 1
+            }),
+            Self::Many(places) => {
+                let next = places.len();
+                *places.entry(key).or_insert(next)
+            }
         }
     }
 }

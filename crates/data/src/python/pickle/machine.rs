@@ -37,6 +37,8 @@ pub(crate) struct Machine<'a> {
     stack: Vec<Slot>,
     marks: Vec<usize>,
     memo: Memo,
+    /// Texts on their way into the heap.
+    scratch: Vec<u8>,
     pub(super) find_storage: FindStorage<'a>,
     pub(super) meter: &'a mut Meter,
     /// How many streams this one is inside of.
@@ -58,6 +60,7 @@ impl<'a> Machine<'a> {
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Memo::default(),
+            scratch: Vec::new(),
             find_storage,
             meter,
             nesting: 0,
@@ -360,9 +363,14 @@ impl<'a> Machine<'a> {
 
     fn text(&mut self, len: usize) -> Result<()> {
         // Copied before it is checked: a mapped file might change in between.
-        let bytes = self.take(len)?.to_vec();
-        match String::from_utf8(bytes) {
-            Ok(text) => self.make(Node::Str(text.into())),
+        let bytes = self.take(len)?;
+        self.scratch.clear();
+        self.scratch.extend_from_slice(bytes);
+        match std::str::from_utf8(&self.scratch) {
+            Ok(text) => {
+                let node = Node::Str(text.into());
+                self.make(node)
+            }
             Err(_) => Err(self.bad("text in UTF-8", "other bytes")),
         }
     }

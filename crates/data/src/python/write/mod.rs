@@ -1,6 +1,5 @@
 //! Writing Python files: whole or not at all, and such that pickle, numpy and torch read them.
 
-mod atomic;
 mod npy;
 mod pickler;
 mod pt;
@@ -9,7 +8,7 @@ mod values;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub use atomic::AtomicFile;
+pub use crate::atomic_file::AtomicFile;
 pub use npy::{write_npy, write_npz};
 pub use pickler::{PickleStyle, Protocol, TensorStyle};
 pub use pt::{PtWriter, StorageWriter, Storages, StoredTensor, write_pt};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Fault;
-use super::atomic::AtomicFile;
 use super::pickler::{Pickler, Protocol, Tensors, address, no_form};
+use crate::atomic_file::AtomicFile;
 use crate::python::array::{Array, byte_len};
 use crate::python::dtype::DType;
 use crate::python::error::WriteError;
