@@ -24,6 +24,21 @@ pub trait Env: Send {
 
     /// Says which frames will be looked at, so that no others are drawn.
     fn watch(&mut self, watch: Watch);
+
+    /// Goes back to where the rows were in an earlier run that was reset with `seed`, by living their episodes
+    /// again. `None` from environments that cannot; they must then be reset.
+    fn recall(&mut self, _seed: Seed, _past: &[Past]) -> Result<Option<Obs>, EnvError> {
+        Ok(None)
+    }
+}
+
+/// Where a row was: what it had done in which episode.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Past {
+    /// Episodes it had finished since the reset.
+    pub episode: u64,
+    /// Its actions in the unfinished one, `[steps, action_width]`.
+    pub actions: Vec<f32>,
 }
 
 /// What a batch of environments is like.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{End, Env, EnvError, EnvSpec, Facts, Frames, Obs, ObsError, Rng, Seed, Step, Watch};
+use plaudit_core::{End, Env, EnvError, EnvSpec, Facts, Frames, Obs, ObsError, Past, Rng, Seed, Step, Watch};
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -160,6 +160,22 @@ impl<T: Task> Batch<T> {
         })
     }
 
+    /// Starts every row anew, and does something with each.
+    fn start_rows(&mut self, seed: Seed, then: impl Fn(usize, &mut Row<T>) + Sync) -> Result<Obs, EnvError> {
+        let (seed, plan) = (seed.purpose("episodes"), self.plan);
+        let start = |(at, row): (usize, &mut Row<T>)| {
+            row.start(seed.index((plan.first_row + at as u64) / plan.group_size));
+            then(at, row);
+        };
+        if self.rows.len() <= T::ROWS_PER_THREAD {
+            self.rows.iter_mut().enumerate().for_each(start);
+        } else {
+            self.rows.par_iter_mut().enumerate().with_min_len(T::ROWS_PER_THREAD).for_each(start);
+        }
+        self.started = true;
+        look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)
+    }
+
     fn outcomes(&mut self, actions: &[f32]) -> Result<Vec<Outcome>, EnvError> {
         let (spec, plan, watch) = (&self.spec, self.plan, self.watch);
         let one = |(at, (row, action)): (usize, (&mut Row<T>, &[f32]))| {
@@ -191,17 +207,23 @@ impl<T: Task> Env for Batch<T> {
     }
 
     fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError> {
-        let (seed, plan) = (seed.purpose("episodes"), self.plan);
-        let start = |(at, row): (usize, &mut Row<T>)| {
-            row.start(seed.index((plan.first_row + at as u64) / plan.group_size));
-        };
-        if self.rows.len() <= T::ROWS_PER_THREAD {
-            self.rows.iter_mut().enumerate().for_each(start);
-        } else {
-            self.rows.par_iter_mut().enumerate().with_min_len(T::ROWS_PER_THREAD).for_each(start);
+        self.start_rows(seed, |_, _| ())
+    }
+
+    fn recall(&mut self, seed: Seed, past: &[Past]) -> Result<Option<Obs>, EnvError> {
+        if past.len() != self.rows.len() {
+            let problem = format!("{} rows cannot go on where {} were", self.rows.len(), past.len());
+            return Err(EnvError::Setting(problem));
         }
-        self.started = true;
-        look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)
+        let (plan, width) = (self.plan, self.spec.actions.width());
+        let live_again = |at: usize, row: &mut Row<T>| {
+            row.episode = past[at].episode;
+            row.begin_episode();
+            for action in past[at].actions.chunks_exact(width) {
+                row.step(action, plan.limit, plan.ignore_terminations);
+            }
+        };
+        self.start_rows(seed, live_again).map(Some)
     }
 
     fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {

@@ -1,7 +1,7 @@
 //! A row is the same row in any batch, on any number of threads.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{Obs, Policy, Seed, Step};
+use plaudit_core::{Obs, Past, Policy, Seed, Step};
 use plaudit_env::{EnvId, EnvSettings, RandomPolicy, make};
 use proptest::prelude::*;
 
@@ -90,6 +90,40 @@ fn a_reset_starts_the_same_story_again() {
     env.step(&[0.5; 3]).unwrap();
     assert_eq!(env.reset(Seed::new(1)).unwrap(), first);
     assert_ne!(env.reset(Seed::new(2)).unwrap(), first);
+}
+
+#[test]
+fn rows_go_on_where_they_were() {
+    for id in EnvId::ALL {
+        let (rows, before) = (4, 70);
+        let settings = EnvSettings { max_episode_steps: Some(25), ..EnvSettings::new(id, rows) };
+        let mut env = make(&settings).unwrap();
+        let width = env.spec().actions.width();
+        let mut policy = RandomPolicy::new(env.spec().actions.clone());
+        let mut obs = env.reset(Seed::new(5)).unwrap();
+        let mut past = vec![Past::default(); rows];
+        let mut act = |obs: &Obs, t| policy.act(obs, Seed::new(6).index(t)).unwrap().actions;
+        for t in 0..before {
+            let actions = act(&obs, t);
+            let step = env.step(&actions).unwrap();
+            for (row, past) in past.iter_mut().enumerate() {
+                past.actions.extend_from_slice(&actions[row * width..(row + 1) * width]);
+                if step.end[row].is_end() {
+                    *past = Past { episode: past.episode + 1, actions: vec![] };
+                }
+            }
+            obs = step.obs;
+        }
+        let mut again = make(&settings).unwrap();
+        assert!(again.recall(Seed::new(5), &past[1..]).is_err());
+        assert_eq!(again.recall(Seed::new(5), &past).unwrap().unwrap(), obs, "{id}");
+        for t in before..before + 40 {
+            let actions = act(&obs, t);
+            let (step, same) = (env.step(&actions).unwrap(), again.step(&actions).unwrap());
+            assert_eq!((&step.obs, &step.reward, &step.end), (&same.obs, &same.reward, &same.end), "{id}");
+            obs = step.obs;
+        }
+    }
 }
 
 #[test]
