@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plaudit_core::{FrameShape, ObsRow, Score};
 
 use super::{FrameJudge, JudgeError};
+use crate::pictures::{PictureError, Png};
 
 /// Keeps every picture that its judge is shown: what the judge's first camera saw, as it was.
 pub struct Gallery {
@@ -59,8 +60,7 @@ impl FrameJudge for Gallery {
 
 impl Wall {
     fn open(folder: PathBuf) -> Result<Self, JudgeError> {
-        let cannot =
-            |error: std::io::Error| JudgeError::Keep { path: folder.clone(), reason: error.to_string() };
+        let cannot = |source| PictureError { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(cannot)?;
         let mut last = 0;
         for entry in fs::read_dir(&folder).map_err(cannot)? {
@@ -74,23 +74,9 @@ impl Wall {
     fn hang(&self, shape: FrameShape, pixels: &[u8], score: Score) -> Result<(), JudgeError> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let path = self.folder.join(format!("{id:06}_prob{:.4}.png", score.get()));
-        let png = encode(shape, pixels).map_err(|error| error.to_string());
-        png.and_then(|png| fs::write(&path, png).map_err(|error| error.to_string()))
-            .map_err(|reason| JudgeError::Keep { path, reason })
+        let png = Png::of(shape, pixels).bytes;
+        Ok(fs::write(&path, png).map_err(|source| PictureError { path, source })?)
     }
-}
-
-fn encode(shape: FrameShape, pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
-    let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, shape.width as u32, shape.height as u32);
-    encoder.set_color(match shape.channels {
-        1 => png::ColorType::Grayscale,
-        4 => png::ColorType::Rgba,
-        _ => png::ColorType::Rgb,
-    });
-    encoder.set_compression(png::Compression::Fast);
-    encoder.write_header()?.write_image_data(pixels)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -155,6 +141,6 @@ mod tests {
     fn a_folder_that_cannot_be_written_is_told_before_anything_is_judged() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = Gallery::new(Box::new(FirstByte(["eye".into()])), 0.5, file.path()).err().unwrap();
-        assert!(error.to_string().contains("set debug_save_dir to a folder that can be written"), "{error}");
+        assert!(error.to_string().contains("give a folder that can be written"), "{error}");
     }
 }

@@ -4,6 +4,9 @@
 //! classifier is the first, a vision-language model the second. Which moments they are shown, and what becomes of
 //! their answers, is the business of `pay`.
 
+mod cameras;
+mod classifier;
+mod file;
 mod gallery;
 mod seat;
 
@@ -13,10 +16,14 @@ use std::sync::Arc;
 use plaudit_core::{ObsRow, RewardError, Score};
 use thiserror::Error;
 
+pub use cameras::{CameraError, camera_for};
+pub use classifier::Classifier;
+pub use file::JudgeFile;
 pub use gallery::Gallery;
 pub use seat::{JudgeSource, Newer, Seat, Seated};
 
 use crate::pay::Clip;
+use crate::pictures::PictureError;
 
 /// Scores single moments. The score of a moment does not depend on what is scored beside it.
 pub trait FrameJudge: Send + Sync {
@@ -98,9 +105,23 @@ pub enum JudgeError {
         /// Its name.
         camera: Arc<str>,
     },
+    /// A camera whose pictures change their size.
+    #[error("camera `{camera}` gives pictures of different sizes")]
+    Shapes {
+        /// Its name.
+        camera: Arc<str>,
+    },
+    /// A checkpoint that is not there.
+    #[error("cannot read {}: {reason}; is reward.model.model_path right?", path.display())]
+    File {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// A score that is no probability.
     #[error(
-        "the judge gives moment {moment} the score {value}, which is not between 0 and 1; its weights are broken"
+        "the judge gives moment {moment} the score {value}, which is no probability; its weights are broken"
     )]
     NotAScore {
         /// What it said.
@@ -117,13 +138,8 @@ pub enum JudgeError {
         answers: usize,
     },
     /// A judged picture could not be kept.
-    #[error("cannot keep the judged picture {}: {reason}; set debug_save_dir to a folder that can be written", path.display())]
-    Keep {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    #[error(transparent)]
+    Keep(#[from] PictureError),
     /// Whatever judges failed.
     #[error(transparent)]
     Backend(#[from] Box<dyn std::error::Error + Send + Sync>),

@@ -1,0 +1,78 @@
+//! The image classifier as a judge of frames.
+
+use std::sync::Arc;
+
+use plaudit_core::{FrameShape, ObsRow, Score};
+use plaudit_nn::classifier::Scorer;
+use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+
+use super::{FrameJudge, JudgeError};
+
+/// A trained image classifier that looks through an environment's cameras.
+pub struct Classifier {
+    scorer: Scorer,
+    cameras: Vec<Arc<str>>,
+    threshold: Option<f32>,
+}
+
+impl Classifier {
+    /// `cameras` are the environment's, in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
+    pub fn new(scorer: Scorer, cameras: Vec<Arc<str>>, threshold: Option<f32>) -> Self {
+        Self { scorer, cameras, threshold }
+    }
+}
+
+impl FrameJudge for Classifier {
+    fn cameras(&self) -> &[Arc<str>] {
+        &self.cameras
+    }
+
+    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
+        if seen.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pictures: Vec<_> =
+            self.cameras.iter().map(|camera| Pictures::of(camera, seen)).collect::<Result<_, _>>()?;
+        let keys = &self.scorer.settings().image_keys;
+        let views = pictures.iter().zip(keys).map(|(pictures, key)| pictures.view(key)).collect();
+        let batch = ImageBatch::new(views).map_err(backend)?;
+        let logits = self.scorer.logits(&batch).map_err(backend)?;
+        let score = |(moment, logit): (usize, f32)| {
+            Score::from_logit(logit).ok_or(JudgeError::NotAScore { value: logit, moment })
+        };
+        logits.into_iter().enumerate().map(score).collect()
+    }
+
+    fn threshold(&self) -> Option<f32> {
+        self.threshold
+    }
+}
+
+fn backend(error: impl std::error::Error + Send + Sync + 'static) -> JudgeError {
+    JudgeError::Backend(Box::new(error))
+}
+
+/// One camera's pictures, one after the other.
+struct Pictures {
+    shape: FrameShape,
+    pixels: Vec<u8>,
+}
+
+impl Pictures {
+    fn of(camera: &Arc<str>, seen: &[ObsRow<'_>]) -> Result<Self, JudgeError> {
+        let images = seen.iter().map(|row| row.image(camera)).collect::<Option<Vec<_>>>();
+        let images = images.ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
+        let shape = images[0].0;
+        if images.iter().any(|(other, _)| *other != shape) {
+            return Err(JudgeError::Shapes { camera: camera.clone() });
+        }
+        let pixels = images.into_iter().map(|(_, pixels)| pixels).collect::<Vec<_>>().concat();
+        Ok(Self { shape, pixels })
+    }
+
+    fn view<'a>(&'a self, key: &'a str) -> View<'a> {
+        let FrameShape { height, width, channels } = self.shape;
+        let count = self.pixels.len() / self.shape.bytes();
+        View { key, pixels: Pixels::U8(&self.pixels), layout: Layout::Hwc, count, height, width, channels }
+    }
+}
