@@ -1,9 +1,16 @@
 //! Two-dimensional convolution, for training ([`forward`], [`backward`]) and for scoring ([`PackedConv`]).
 
+mod direct;
+mod gather;
+mod pack;
 mod packed;
-mod plain;
+mod tile;
+mod winograd;
 
+use super::{Isa, Precision};
+use direct::Finish;
 pub use packed::PackedConv;
+use winograd::RawWeights;
 
 /// The sizes of one convolution: a square kernel, the same stride and zero padding on every side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,10 +79,19 @@ pub struct ConvSaved {}
 /// # Panics
 /// When a slice has another length than `shape` says.
 pub fn forward(shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) -> ConvSaved {
+    forward_on(Isa::best(Precision::F32), shape, input, weights, output)
+}
+
+fn forward_on(isa: Isa, shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) -> ConvSaved {
     check("input", input.len(), shape.input_len());
     check("weights", weights.len(), shape.weights_len());
     check("output", output.len(), shape.output_len());
-    plain::forward(shape, input, weights, output);
+    if winograd::suits(shape) {
+        let weights = RawWeights::of(isa, shape, weights);
+        winograd::forward(isa, shape, input, weights, Finish::default(), output);
+    } else {
+        direct::forward(isa, shape, input, &direct::pack(isa, shape, weights), Finish::default(), output);
+    }
     ConvSaved {}
 }
 
@@ -92,19 +108,38 @@ pub fn backward(
     grad_input: Option<&mut [f32]>,
     grad_weights: Option<&mut [f32]>,
 ) {
+    backward_on(Isa::best(Precision::F32), shape, input, weights, grad_output, grad_input, grad_weights);
+}
+
+fn backward_on(
+    isa: Isa,
+    shape: &ConvShape,
+    input: &[f32],
+    weights: &[f32],
+    grad_output: &[f32],
+    grad_input: Option<&mut [f32]>,
+    grad_weights: Option<&mut [f32]>,
+) {
     check("input", input.len(), shape.input_len());
     check("weights", weights.len(), shape.weights_len());
     check("grad_output", grad_output.len(), shape.output_len());
+    check("grad_input", grad_input.as_deref().map_or(input.len(), <[f32]>::len), input.len());
+    check("grad_weights", grad_weights.as_deref().map_or(weights.len(), <[f32]>::len), weights.len());
+    if winograd::suits(shape) {
+        winograd::backward::backward(isa, shape, input, weights, grad_output, grad_input, grad_weights);
+        return;
+    }
     if let Some(grad_input) = grad_input {
-        check("grad_input", grad_input.len(), shape.input_len());
-        plain::backward_input(shape, weights, grad_output, grad_input);
+        direct::backward_input(isa, shape, weights, grad_output, grad_input);
     }
     if let Some(grad_weights) = grad_weights {
-        check("grad_weights", grad_weights.len(), shape.weights_len());
-        plain::backward_weights(shape, input, grad_output, grad_weights);
+        direct::backward_weights(isa, shape, input, grad_output, grad_weights);
     }
 }
 
 fn check(what: &str, got: usize, wanted: usize) {
     assert_eq!(got, wanted, "{what} of a convolution has {got} numbers instead of {wanted}");
 }
+
+#[cfg(test)]
+mod tests;

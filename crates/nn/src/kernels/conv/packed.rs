@@ -1,23 +1,41 @@
-//! Convolution for scoring: weights arranged once for the kernels, bias, residual and ReLU in the same pass.
+//! Convolution for scoring: weights arranged once for the kernels; bias, residual and ReLU in the same pass.
 
-use super::{ConvShape, check, plain};
-use crate::kernels::Precision;
+use super::direct::{self, Finish};
+use super::pack::{Panels, whole_tiles};
+use super::winograd::{self, Factors, RawWeights};
+use super::{ConvShape, check};
+use crate::kernels::{Isa, Precision};
+use std::sync::OnceLock;
 
 /// A convolution with fixed weights and bias (batch norm folded into them by the caller). Threads share it.
-#[derive(Debug, Clone)]
+///
+/// What a kernel wants of the weights is made when it first runs, since which kernel runs depends on the pictures.
 pub struct PackedConv {
     kernel: usize,
     stride: usize,
     padding: usize,
     in_channels: usize,
     out_channels: usize,
+    /// In single precision.
+    isa: Isa,
+    /// In the precision that was asked for.
+    direct_isa: Isa,
     weights: Vec<f32>,
+    /// Whole tiles of it.
     bias: Vec<f32>,
-    precision: Precision,
+    panels: OnceLock<Panels>,
+    factors: OnceLock<Factors>,
+}
+
+impl std::fmt::Debug for PackedConv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kernel, stride, in_channels, out_channels, .. } = self;
+        write!(f, "PackedConv({kernel}x{kernel}, stride {stride}, {in_channels} to {out_channels})")
+    }
 }
 
 impl PackedConv {
-    /// Arranges `weights` (`[row, column, in, out]`) for the kernels of this processor.
+    /// Takes `weights` (`[row, column, in, out]`) and `bias`.
     ///
     /// # Panics
     /// When `weights` or `bias` has another length than the sizes say.
@@ -38,8 +56,33 @@ impl PackedConv {
     ) -> Self {
         check("weights", weights.len(), kernel * kernel * in_channels * out_channels);
         check("bias", bias.len(), out_channels);
-        let (weights, bias) = (weights.to_vec(), bias.to_vec());
-        Self { kernel, stride, padding, in_channels, out_channels, weights, bias, precision }
+        let (isa, direct_isa) = (Isa::best(Precision::F32), Isa::best(precision));
+        let (weights, bias) = (weights.to_vec(), whole_tiles(isa, bias));
+        let (panels, factors) = (OnceLock::new(), OnceLock::new());
+        Self {
+            kernel,
+            stride,
+            padding,
+            in_channels,
+            out_channels,
+            isa,
+            direct_isa,
+            weights,
+            bias,
+            panels,
+            factors,
+        }
+    }
+
+    /// The same on another instruction set.
+    #[cfg(test)]
+    pub(super) fn on(mut self, isa: Isa) -> Self {
+        self.bias = whole_tiles(isa, &self.bias[..self.out_channels]);
+        self.direct_isa = isa;
+        if isa.precision() == Precision::F32 {
+            self.isa = isa;
+        }
+        self
     }
 
     /// The sizes of this convolution on pictures of a size.
@@ -47,12 +90,6 @@ impl PackedConv {
     pub fn shape(&self, batch: usize, height: usize, width: usize) -> ConvShape {
         let Self { kernel, stride, padding, in_channels, out_channels, .. } = *self;
         ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding }
-    }
-
-    /// What the multiplications were asked to be done in.
-    #[must_use]
-    pub fn precision(&self) -> Precision {
-        self.precision
     }
 
     /// Writes `relu(convolution + bias + residual)`, the last two if asked for, to the whole of `output`.
@@ -73,13 +110,18 @@ impl PackedConv {
         let shape = self.shape(batch, height, width);
         check("input", input.len(), shape.input_len());
         check("output", output.len(), shape.output_len());
-        plain::forward(&shape, input, &self.weights, output);
-        for (pixel, sums) in output.chunks_mut(self.out_channels).enumerate() {
-            for (channel, sum) in sums.iter_mut().enumerate() {
-                *sum += self.bias[channel];
-                *sum += residual.map_or(0.0, |residual| residual[pixel * self.out_channels + channel]);
-                *sum = if relu { sum.max(0.0) } else { *sum };
-            }
+        check("residual", residual.map_or(output.len(), <[f32]>::len), output.len());
+        let finish = Finish { bias: Some(&self.bias), residual, relu };
+        if !winograd::suits(&shape) {
+            let panels = self.panels.get_or_init(|| direct::pack(self.direct_isa, &shape, &self.weights));
+            return direct::forward(self.direct_isa, &shape, input, panels, finish, output);
+        }
+        let weights = RawWeights::of(self.isa, &shape, &self.weights);
+        if winograd::wants_factors(self.isa, &shape) {
+            let factors = self.factors.get_or_init(|| Factors::of(self.isa, &shape, weights));
+            winograd::by_tiles(self.isa, &shape, input, factors, finish, output);
+        } else {
+            winograd::by_panels(self.isa, &shape, input, weights, finish, output);
         }
     }
 }

@@ -1,0 +1,359 @@
+//! Convolution as a sum over the taps of the kernel: any size, stride and padding.
+
+use super::ConvShape;
+use super::gather::{Gather, Lattice};
+use super::pack::{Panels, turned};
+use super::tile::{Anywhere, OuterProducts};
+use crate::kernels::lanes::{Isa, Kernel, Lanes};
+use crate::kernels::memory::{Workspace, unfilled};
+use crate::kernels::threads::{Shared, for_each, part_start};
+
+/// What happens to a sum before it is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Finish<'a> {
+    /// Whole tiles of it, see [`super::pack::whole_tiles`].
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) residual: Option<&'a [f32]>,
+    pub(super) relu: bool,
+}
+
+/// How the kernel's taps are taken: one by one, or, when there are few channels, a row of the kernel at a time, which is then
+/// one run of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Taps {
+    /// How many.
+    pub(super) count: usize,
+    /// Numbers each of them sums up.
+    pub(super) inner: usize,
+    whole_rows: bool,
+}
+
+/// Fewer channels than this are too short a run for the register tile.
+const FEW_CHANNELS: usize = 16;
+
+impl Taps {
+    pub(super) fn of(kernel: usize, in_channels: usize) -> Self {
+        let whole_rows = in_channels < FEW_CHANNELS && kernel > 1;
+        let (count, inner) = match whole_rows {
+            true => (kernel, kernel * in_channels),
+            false => (kernel * kernel, in_channels),
+        };
+        Self { count, inner, whole_rows }
+    }
+}
+
+/// Weights for [`forward`].
+pub(super) fn pack(isa: Isa, shape: &ConvShape, weights: &[f32]) -> Panels {
+    let taps = Taps::of(shape.kernel, shape.in_channels);
+    Panels::pack(isa, taps.count, taps.inner, shape.out_channels, weights)
+}
+
+/// Convolves with packed weights.
+pub(super) fn forward(
+    isa: Isa,
+    shape: &ConvShape,
+    input: &[f32],
+    weights: &Panels,
+    finish: Finish,
+    output: &mut [f32],
+) {
+    let taps = Taps::of(shape.kernel, shape.in_channels);
+    let source = Source::of(isa, shape, taps, input);
+    let zeros = vec![0u8; isa.tile().words(taps.inner) * 4];
+    let size = (shape.out_height(), shape.out_width());
+    let gather = Gather {
+        isa,
+        batch: shape.batch,
+        size,
+        channels: shape.out_channels,
+        taps: taps.count,
+        panels: weights,
+        source: source.start(),
+        place: |tap, picture, row, column| source.place(shape, taps, tap, picture, row, column),
+        zeros: Shared::new(zeros.as_ptr().cast_mut()),
+        bias: finish.bias,
+        residual: finish.residual,
+        relu: finish.relu,
+    };
+    // SAFETY: `Source` has the operands of every tap at the places it gives.
+    unsafe { gather.run(Lattice { first: (0, 0), step: 1, size }, output) };
+}
+
+/// The gradient of the input.
+pub(super) fn backward_input(
+    isa: Isa,
+    shape: &ConvShape,
+    weights: &[f32],
+    grad_output: &[f32],
+    grad_input: &mut [f32],
+) {
+    let (ins, outs, taps) = (shape.in_channels, shape.out_channels, shape.kernel * shape.kernel);
+    let panels = Panels::pack(isa, taps, outs, ins, &turned(isa, taps, ins, outs, weights));
+    let (kernel, stride, padding) = (shape.kernel, shape.stride, shape.padding);
+    let (out_height, out_width) = (shape.out_height(), shape.out_width());
+    // The output whose kernel, put there, has its tap `k` on a pixel.
+    let output_at = move |pixel: usize, k: usize, outputs: usize| {
+        let distance = (pixel + padding).checked_sub(k)?;
+        (distance.is_multiple_of(stride) && distance / stride < outputs).then_some(distance / stride)
+    };
+    let place = |tap: usize, picture: usize, row: usize, column: usize| {
+        let row = output_at(row, tap / kernel, out_height)?;
+        let column = output_at(column, tap % kernel, out_width)?;
+        Some(((picture * out_height + row) * out_width + column) * shape.out_channels * size_of::<f32>())
+    };
+    let zeros = vec![0u8; shape.out_channels * size_of::<f32>()];
+    let gather = Gather {
+        isa,
+        batch: shape.batch,
+        size: (shape.height, shape.width),
+        channels: shape.in_channels,
+        taps,
+        panels: &panels,
+        source: Shared::new(grad_output.as_ptr().cast_mut().cast()),
+        place,
+        zeros: Shared::new(zeros.as_ptr().cast_mut()),
+        bias: None,
+        residual: None,
+        relu: false,
+    };
+    // Pixels that are a multiple of the stride apart meet the same taps.
+    for first in (0..stride).flat_map(|row| (0..stride).map(move |column| (row, column))) {
+        let along = |size: usize, first: usize| size.saturating_sub(first).div_ceil(stride);
+        let size = (along(shape.height, first.0), along(shape.width, first.1));
+        // SAFETY: `place` gives pixels of `grad_output`, which has `out_channels` numbers at each.
+        unsafe { gather.run(Lattice { first, step: stride, size }, grad_input) };
+    }
+}
+
+/// Pixels whose products are summed before the next ones are fetched.
+const PIXEL_BLOCK: usize = 256;
+/// Rows of the weights' gradient that one thread works on at a time.
+const ROW_BLOCK: usize = 48;
+/// Into about this many tasks the work is cut. Not the number of threads: the sums must not depend on that.
+const TASKS: usize = 16;
+
+/// The gradient of the weights. Single precision only.
+pub(super) fn backward_weights(
+    isa: Isa,
+    shape: &ConvShape,
+    input: &[f32],
+    grad_output: &[f32],
+    grad_weights: &mut [f32],
+) {
+    let taps = Taps::of(shape.kernel, shape.in_channels);
+    let source = Source::of(isa, shape, taps, input);
+    let pixels = shape.batch * shape.out_height() * shape.out_width();
+    let row_blocks = taps.inner.div_ceil(ROW_BLOCK);
+    let slices = TASKS.div_ceil(taps.count * row_blocks).min(pixels.div_ceil(PIXEL_BLOCK)).max(1);
+    let mut partial = if slices > 1 { unfilled(slices * grad_weights.len()) } else { Vec::new() };
+    let target = if slices > 1 { Shared::of(&mut partial) } else { Shared::of(grad_weights) };
+    let outs = shape.out_channels;
+    for_each(slices * taps.count * row_blocks, |task| {
+        let (slice, tap, block) =
+            (task / row_blocks / taps.count, task / row_blocks % taps.count, task % row_blocks);
+        let (first_row, end_row) = (block * ROW_BLOCK, taps.inner.min((block + 1) * ROW_BLOCK));
+        let target_at = slice * shape.weights_len() + (tap * taps.inner + first_row) * outs;
+        // SAFETY: inside `target`, and no other task has this slice and these rows.
+        let rows =
+            unsafe { std::slice::from_raw_parts_mut(target.at(target_at), (end_row - first_row) * outs) };
+        rows.fill(0.0);
+        let slice = part_start(pixels, slices, slice)..part_start(pixels, slices, slice + 1);
+        let mut pairs = Vec::with_capacity(PIXEL_BLOCK);
+        for start in slice.clone().step_by(PIXEL_BLOCK) {
+            let pixels = start..slice.end.min(start + PIXEL_BLOCK);
+            source.pairs(shape, taps, tap, first_row, pixels, grad_output, &mut pairs);
+            isa.run(OuterProducts {
+                pairs: Anywhere(&pairs),
+                rows: end_row - first_row,
+                columns: outs,
+                target: rows.as_mut_ptr(),
+                target_stride: outs,
+                accumulate: true,
+            });
+        }
+    });
+    if slices > 1 {
+        add_up(&partial, grad_weights);
+    }
+}
+
+/// Sums slices, always in the same order.
+pub(super) fn add_up(slices: &[f32], sums: &mut [f32]) {
+    const RUN: usize = 4096;
+    let len = sums.len();
+    let sums = Shared::of(sums);
+    for_each(len.div_ceil(RUN), |run| {
+        let (start, end) = (run * RUN, len.min((run + 1) * RUN));
+        // SAFETY: each run has its own part of the sums.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums.at(start), end - start) };
+        sums.copy_from_slice(&slices[start..end]);
+        for slice in slices.chunks(len).skip(1) {
+            sums.iter_mut().zip(&slice[start..end]).for_each(|(sum, value)| *sum += value);
+        }
+    });
+}
+
+/// The input as operands.
+enum Source<'a> {
+    /// As it is.
+    Plain(&'a [f32]),
+    /// Rounded, each pixel filled up to whole words.
+    Rounded { operands: Workspace, pixel_bytes: usize },
+    /// With its padding written out, so that a row of the kernel is one run of memory.
+    Padded { operands: Workspace, width: usize, height: usize, pixel_bytes: usize },
+}
+
+impl<'a> Source<'a> {
+    fn of(isa: Isa, shape: &ConvShape, taps: Taps, input: &'a [f32]) -> Self {
+        let tile = isa.tile();
+        if taps.whole_rows {
+            Self::padded(isa, shape, taps, input)
+        } else if tile.operand_bytes == size_of::<f32>() {
+            Self::Plain(input)
+        } else {
+            let pixel_bytes = tile.words(shape.in_channels) * 4;
+            let pixels = shape.batch * shape.height * shape.width;
+            let mut operands = Workspace::of(pixels * pixel_bytes);
+            let target = Shared::new(operands.start());
+            const RUN: usize = 64;
+            for_each(pixels.div_ceil(RUN), |run| {
+                let rows = RUN.min(pixels - run * RUN);
+                let source = input[run * RUN * shape.in_channels..].as_ptr();
+                // SAFETY: inside the workspace, and each run has its own part.
+                let target = unsafe { target.at(run * RUN * pixel_bytes) };
+                isa.run(ToOperands { rows, len: shape.in_channels, source, target, row_bytes: pixel_bytes });
+            });
+            Self::Rounded { operands, pixel_bytes }
+        }
+    }
+
+    fn padded(isa: Isa, shape: &ConvShape, taps: Taps, input: &[f32]) -> Self {
+        let tile = isa.tile();
+        let pixel_bytes = shape.in_channels * tile.operand_bytes;
+        let (width, height) = (shape.width + 2 * shape.padding, shape.height + 2 * shape.padding);
+        let row_bytes = width * pixel_bytes;
+        let rows = shape.batch * height;
+        // Whole words may reach beyond the last pixel.
+        let slack = taps.inner * tile.operand_bytes + 4;
+        let mut operands = Workspace::of(rows * row_bytes + slack);
+        let target = Shared::new(operands.start());
+        for_each(rows, |row| {
+            let (picture, y) = (row / height, row % height);
+            // SAFETY: inside the workspace, and each row has its own part (the last also the slack).
+            unsafe {
+                let target = target.at(row * row_bytes);
+                let zeros = if row + 1 == rows { row_bytes + slack } else { row_bytes };
+                target.write_bytes(0, zeros);
+                if (shape.padding..shape.padding + shape.height).contains(&y) {
+                    let len = shape.width * shape.in_channels;
+                    let source = input[(picture * shape.height + y - shape.padding) * len..].as_ptr();
+                    let target = target.add(shape.padding * pixel_bytes);
+                    isa.run(ToOperands { rows: 1, len, source, target, row_bytes: 0 });
+                }
+            }
+        });
+        Self::Padded { operands, width, height, pixel_bytes }
+    }
+
+    fn start(&self) -> Shared<u8> {
+        Shared::new(match self {
+            Self::Plain(input) => input.as_ptr().cast_mut().cast(),
+            Self::Rounded { operands, .. } | Self::Padded { operands, .. } => operands.as_ptr().cast_mut(),
+        })
+    }
+
+    /// The byte where the operands of a tap begin for an output; `None` where there is only padding.
+    #[inline]
+    fn place(
+        &self,
+        shape: &ConvShape,
+        taps: Taps,
+        tap: usize,
+        picture: usize,
+        out_row: usize,
+        out_column: usize,
+    ) -> Option<usize> {
+        let (row, column) = (out_row * shape.stride, out_column * shape.stride);
+        let within = |row: usize, column: usize, pixel_bytes: usize| {
+            let row =
+                (row + tap / shape.kernel).checked_sub(shape.padding).filter(|&row| row < shape.height)?;
+            let column = (column + tap % shape.kernel)
+                .checked_sub(shape.padding)
+                .filter(|&column| column < shape.width)?;
+            Some(((picture * shape.height + row) * shape.width + column) * pixel_bytes)
+        };
+        match *self {
+            Self::Plain(_) => within(row, column, taps.inner * size_of::<f32>()),
+            Self::Rounded { pixel_bytes, .. } => within(row, column, pixel_bytes),
+            Self::Padded { width, height, pixel_bytes, .. } => {
+                Some(((picture * height + row + tap) * width + column) * pixel_bytes)
+            }
+        }
+    }
+
+    /// For every output that a tap meets: where its operands begin, and the gradient there.
+    #[expect(clippy::too_many_arguments, reason = "a range of outputs and what is wanted of each")]
+    fn pairs(
+        &self,
+        shape: &ConvShape,
+        taps: Taps,
+        tap: usize,
+        first_row: usize,
+        outputs: std::ops::Range<usize>,
+        grad_output: &[f32],
+        pairs: &mut Vec<(*const f32, *const f32)>,
+    ) {
+        let (height, width) = (shape.out_height(), shape.out_width());
+        let start = self.start();
+        pairs.clear();
+        pairs.extend(outputs.filter_map(|output| {
+            let (picture, row, column) = (output / (height * width), output / width % height, output % width);
+            let place = self.place(shape, taps, tap, picture, row, column)?;
+            // SAFETY: the place is inside the operands, and a tap has more than `first_row` of them.
+            let left = unsafe { start.at(place).cast::<f32>().add(first_row) };
+            Some((left.cast_const(), grad_output[output * shape.out_channels..].as_ptr()))
+        }));
+    }
+}
+
+/// Writes rows of numbers as operands.
+struct ToOperands {
+    rows: usize,
+    /// Numbers in a row, which lie one after the other.
+    len: usize,
+    source: *const f32,
+    target: *mut u8,
+    /// Bytes from one row of operands to the next; what is left of the last word is zero.
+    row_bytes: usize,
+}
+
+impl Kernel for ToOperands {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let whole = self.len / L::WIDTH * L::WIDTH;
+        let left_over = self.len - whole;
+        for row in 0..self.rows {
+            // SAFETY: who made `self` has `rows` rows of `len` numbers and of `row_bytes` bytes.
+            unsafe {
+                let source = self.source.add(row * self.len);
+                let target = self.target.add(row * self.row_bytes);
+                for i in (0..whole).step_by(L::WIDTH) {
+                    lanes.store_operands(target.add(i * L::OPERAND_BYTES), lanes.load(source.add(i)));
+                }
+                if left_over > 0 {
+                    // A whole vector would run over into what other threads write.
+                    let mut last = [0u8; 64];
+                    lanes.store_operands(last.as_mut_ptr(), lanes.load_first(source.add(whole), left_over));
+                    let bytes = left_over * L::OPERAND_BYTES;
+                    let padded =
+                        if self.row_bytes > 0 { self.row_bytes - whole * L::OPERAND_BYTES } else { bytes };
+                    target
+                        .add(whole * L::OPERAND_BYTES)
+                        .copy_from_nonoverlapping(last.as_ptr(), padded.min(64));
+                }
+            }
+        }
+    }
+}

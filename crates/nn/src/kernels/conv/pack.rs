@@ -1,0 +1,139 @@
+//! Weights as the register tile wants them.
+
+use crate::kernels::lanes::{Isa, Kernel, Lanes};
+use crate::kernels::memory::{Workspace, unfilled};
+use crate::kernels::threads::{Shared, for_each};
+use half::bf16;
+use std::ops::Range;
+
+/// The right side of a multiplication: `[panel, tap, word, column]`, as many columns as a tile has, each word one
+/// operand or two neighbours along the inner side. What is missing of the last panel is zero.
+pub(crate) struct Panels {
+    words: Workspace,
+    /// Words of one tap of one panel, without the columns.
+    tap_words: usize,
+    taps: usize,
+    columns: usize,
+    /// Panels.
+    pub(super) count: usize,
+}
+
+impl Panels {
+    /// Packs weights `[tap, inner, column]`.
+    pub(super) fn pack(isa: Isa, taps: usize, inner: usize, columns: usize, weights: &[f32]) -> Self {
+        assert_eq!(weights.len(), taps * inner * columns);
+        let tile = isa.tile();
+        let per_word = 4 / tile.operand_bytes;
+        let (tap_words, count) = (tile.words(inner), columns.div_ceil(tile.columns));
+        let mut words = Workspace::of(count * taps * tap_words * tile.columns * 4);
+        let target = Shared::new(words.start().cast::<u32>());
+        for_each(count * taps, |i| {
+            let (panel, tap) = (i / taps, i % taps);
+            let first = panel * tile.columns;
+            let here = first..columns.min(first + tile.columns);
+            let row = |k: usize| match k < inner {
+                true => &weights[(tap * inner + k) * columns..][here.clone()],
+                false => &[],
+            };
+            for word in 0..tap_words {
+                // SAFETY: inside the workspace, and each `i` has its own part of it.
+                let packed = unsafe {
+                    let start = target.at((i * tap_words + word) * tile.columns);
+                    start.write_bytes(0, tile.columns);
+                    std::slice::from_raw_parts_mut(start, tile.columns)
+                };
+                match per_word {
+                    1 => packed.iter_mut().zip(row(word)).for_each(|(word, x)| *word = x.to_bits()),
+                    _ => pack_pairs(row(2 * word), row(2 * word + 1), packed),
+                }
+            }
+        });
+        Self { words, tap_words, taps, columns: tile.columns, count }
+    }
+
+    /// Words from one panel to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.taps * self.tap_stride()
+    }
+
+    /// Words from one tap of a panel to the next.
+    pub(super) fn tap_stride(&self) -> usize {
+        self.tap_words * self.columns
+    }
+
+    /// Words of a tap, without the columns.
+    pub(super) fn tap_words(&self) -> usize {
+        self.tap_words
+    }
+
+    /// The first word of the first panel.
+    pub(super) fn start(&self) -> *const u32 {
+        self.words.as_ptr().cast()
+    }
+}
+
+/// Two rows as pairs of bfloat16, the first in the lower halves; a missing second row is zero.
+fn pack_pairs(first: &[f32], second: &[f32], packed: &mut [u32]) {
+    let bits = |x: f32| u32::from(bf16::from_f32(x).to_bits());
+    packed.iter_mut().zip(first).for_each(|(word, &x)| *word = bits(x));
+    packed.iter_mut().zip(second).for_each(|(word, &x)| *word |= bits(x) << 16);
+}
+
+/// Matrices `[count, rows, columns]` as `[count, columns, rows]`.
+pub(super) fn turned(isa: Isa, count: usize, rows: usize, columns: usize, matrices: &[f32]) -> Vec<f32> {
+    const RUN: usize = 64;
+    assert_eq!(matrices.len(), count * rows * columns);
+    let mut turned = unfilled(matrices.len());
+    let target = Shared::of(&mut turned);
+    let runs = columns.div_ceil(RUN);
+    for_each(count * runs, |i| {
+        let (matrix, run) = (i / runs, i % runs);
+        let columns_here = run * RUN..columns.min((run + 1) * RUN);
+        let from = matrices[matrix * rows * columns..].as_ptr();
+        // SAFETY: inside `turned`, and each `i` has its own columns, which are rows there.
+        let to = unsafe { target.at(matrix * rows * columns) };
+        isa.run(Turn { rows, columns, columns_here, from, to });
+    });
+    turned
+}
+
+/// Turns some columns of a matrix into rows.
+struct Turn {
+    rows: usize,
+    columns: usize,
+    columns_here: Range<usize>,
+    from: *const f32,
+    to: *mut f32,
+}
+
+impl Kernel for Turn {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { rows, columns, columns_here, from, to } = self;
+        for row in (0..rows).step_by(8) {
+            for column in columns_here.clone().step_by(8) {
+                // SAFETY: who made `self` has both matrices; a block that would reach beyond is done one by one.
+                unsafe {
+                    if row + 8 <= rows && column + 8 <= columns_here.end {
+                        lanes.transpose_8x8(from.add(row * columns + column), columns, to.add(column * rows + row), rows);
+                        continue;
+                    }
+                    for row in row..rows.min(row + 8) {
+                        for column in column..columns_here.end.min(column + 8) {
+                            *to.add(column * rows + row) = *from.add(row * columns + column);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `bias`, filled up with zeros to whole tiles.
+pub(super) fn whole_tiles(isa: Isa, values: &[f32]) -> Vec<f32> {
+    let mut values = values.to_vec();
+    values.resize(values.len().next_multiple_of(isa.tile().columns), 0.0);
+    values
+}

@@ -1,0 +1,220 @@
+//! Every path on every instruction set of this processor against sums in double precision.
+
+use super::*;
+use proptest::prelude::*;
+
+/// A shape and, from a seed, numbers for it.
+struct Case {
+    shape: ConvShape,
+    input: Vec<f32>,
+    weights: Vec<f32>,
+    grad_output: Vec<f32>,
+}
+
+fn numbers(len: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    // Sums of three are close enough to a bell curve.
+    (0..len).map(|_| next() + next() + next()).collect()
+}
+
+impl Case {
+    fn new(shape: ConvShape, seed: u64) -> Self {
+        Self {
+            shape,
+            input: numbers(shape.input_len(), seed),
+            weights: numbers(shape.weights_len(), seed + 1),
+            grad_output: numbers(shape.output_len(), seed + 2),
+        }
+    }
+
+    /// Calls `visit(input, weight, output)` with the places of every product there is.
+    fn products(&self, mut visit: impl FnMut(usize, usize, usize)) {
+        let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } =
+            self.shape;
+        let (out_height, out_width) = (self.shape.out_height(), self.shape.out_width());
+        for n in 0..batch {
+            for (oy, ox) in (0..out_height).flat_map(|y| (0..out_width).map(move |x| (y, x))) {
+                for (ky, kx) in (0..kernel).flat_map(|y| (0..kernel).map(move |x| (y, x))) {
+                    let (y, x) = (oy * stride + ky, ox * stride + kx);
+                    if y < padding || x < padding || y - padding >= height || x - padding >= width {
+                        continue;
+                    }
+                    let pixel = (n * height + y - padding) * width + x - padding;
+                    for i in 0..in_channels {
+                        for o in 0..out_channels {
+                            let output = ((n * out_height + oy) * out_width + ox) * out_channels + o;
+                            let weight = ((ky * kernel + kx) * in_channels + i) * out_channels + o;
+                            visit(pixel * in_channels + i, weight, output);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn expected_output(&self) -> Vec<f64> {
+        let mut output = vec![0.0; self.shape.output_len()];
+        self.products(|i, w, o| output[o] += f64::from(self.input[i]) * f64::from(self.weights[w]));
+        output
+    }
+
+    fn expected_grads(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut grad_input = vec![0.0; self.shape.input_len()];
+        let mut grad_weights = vec![0.0; self.shape.weights_len()];
+        self.products(|i, w, o| {
+            grad_input[i] += f64::from(self.grad_output[o]) * f64::from(self.weights[w]);
+            grad_weights[w] += f64::from(self.grad_output[o]) * f64::from(self.input[i]);
+        });
+        (grad_input, grad_weights)
+    }
+}
+
+/// The largest difference, as a part of the largest number.
+fn distance(got: &[f32], expected: &[f64]) -> f64 {
+    let largest = expected.iter().fold(1e-9, |largest: f64, x| largest.max(x.abs()));
+    got.iter()
+        .zip(expected)
+        .map(|(&got, x)| (f64::from(got) - x).abs())
+        .fold(0.0, |a: f64, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) })
+        / largest
+}
+
+#[track_caller]
+fn check_close(what: &str, isa: Isa, shape: &ConvShape, got: &[f32], expected: &[f64]) {
+    let allowed = match isa.precision() {
+        Precision::Bf16 => 2e-2,
+        Precision::F32 if winograd::suits(shape) => 1e-4,
+        Precision::F32 => 1e-5,
+    };
+    let distance = distance(got, expected);
+    assert!(
+        distance <= allowed,
+        "{what} on {}: off by {distance:.1e} of {allowed:.0e} for {shape:?}",
+        isa.name()
+    );
+}
+
+/// Nobody may read what was there before.
+fn poisoned(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+fn check_case(case: &Case) {
+    let shape = &case.shape;
+    let output = case.expected_output();
+    let (grad_input, grad_weights) = case.expected_grads();
+    for isa in Isa::all() {
+        check_packed(case, isa, &output);
+        if isa.precision() == Precision::Bf16 {
+            continue;
+        }
+        let mut got = poisoned(output.len());
+        forward_on(isa, shape, &case.input, &case.weights, &mut got);
+        check_close("output", isa, shape, &got, &output);
+        let (mut input, mut weights) = (poisoned(grad_input.len()), poisoned(grad_weights.len()));
+        backward_on(
+            isa,
+            shape,
+            &case.input,
+            &case.weights,
+            &case.grad_output,
+            Some(&mut input),
+            Some(&mut weights),
+        );
+        check_close("gradient of the input", isa, shape, &input, &grad_input);
+        check_close("gradient of the weights", isa, shape, &weights, &grad_weights);
+    }
+}
+
+fn check_packed(case: &Case, isa: Isa, output: &[f64]) {
+    let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } = case.shape;
+    let bias = numbers(out_channels, 7);
+    let residual = numbers(output.len(), 8);
+    let conv = PackedConv::new(
+        kernel,
+        stride,
+        padding,
+        in_channels,
+        out_channels,
+        &case.weights,
+        &bias,
+        isa.precision(),
+    )
+    .on(isa);
+    for (residual, relu) in [(None, false), (Some(&residual[..]), true)] {
+        let expected: Vec<f64> = (output.iter().enumerate())
+            .map(|(i, &sum)| {
+                sum + f64::from(bias[i % out_channels]) + residual.map_or(0.0, |r| f64::from(r[i]))
+            })
+            .map(|sum| if relu { sum.max(0.0) } else { sum })
+            .collect();
+        let mut got = poisoned(output.len());
+        conv.run(&case.input, batch, height, width, residual, relu, &mut got);
+        check_close("packed output", isa, &case.shape, &got, &expected);
+    }
+}
+
+fn shape(size: [usize; 3], channels: [usize; 2], [kernel, stride, padding]: [usize; 3]) -> ConvShape {
+    let ([batch, height, width], [in_channels, out_channels]) = (size, channels);
+    ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding }
+}
+
+#[test]
+fn the_shapes_of_residual_networks() {
+    let cases = [
+        shape([2, 16, 16], [3, 64], [7, 2, 3]),
+        shape([2, 8, 8], [64, 64], [3, 1, 1]),
+        shape([3, 8, 8], [64, 96], [3, 2, 1]),
+        shape([2, 8, 8], [64, 64], [1, 2, 0]),
+        shape([13, 4, 4], [32, 48], [3, 1, 1]),
+        shape([14, 2, 2], [64, 64], [3, 1, 1]),
+        shape([13, 4, 4], [32, 32], [3, 2, 1]),
+        shape([1, 4, 4], [160, 64], [3, 1, 1]),
+        shape([1, 7, 9], [130, 70], [3, 1, 1]),
+        shape([5, 6, 6], [64, 128], [1, 1, 0]),
+        shape([1, 40, 24], [16, 16], [3, 1, 1]),
+        shape([2, 6, 9], [160, 132], [3, 1, 1]),
+    ];
+    for (seed, shape) in cases.into_iter().enumerate() {
+        check_case(&Case::new(shape, seed as u64));
+    }
+}
+
+#[test]
+fn pictures_without_outputs_have_no_gradient() {
+    let shape = shape([2, 2, 2], [16, 16], [3, 1, 0]);
+    assert_eq!(shape.output_len(), 0);
+    check_case(&Case::new(shape, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_shape(
+        size in [1usize..4, 1usize..14, 1usize..14],
+        channels in [1usize..40, 1usize..40],
+        kernel in 1usize..6,
+        stride in 1usize..4,
+        padding in 0usize..3,
+        seed in 0u64..1000,
+    ) {
+        check_case(&Case::new(shape(size, channels, [kernel, stride, padding]), seed));
+    }
+
+    #[test]
+    fn any_small_kernel(
+        size in [1usize..4, 1usize..20, 1usize..20],
+        channels in [16usize..72, 16usize..72],
+        padding in 0usize..3,
+        seed in 0u64..1000,
+    ) {
+        check_case(&Case::new(shape(size, channels, [3, 1, padding]), seed));
+    }
+}

@@ -1,0 +1,322 @@
+//! The register tile: a few rows times two vectors of columns, summed up in registers over any number of products.
+//!
+//! Left operands are read one word at a time and spread over a vector, right operands ("panels") lie as the tile wants
+//! them: `[inner, column]`, as many columns as a tile has.
+
+#![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
+
+use crate::kernels::lanes::{Kernel, Lanes};
+
+/// The sums of a tile.
+pub(super) type Sums<L, const R: usize> = [[<L as Lanes>::Vector; 2]; R];
+
+/// Adds the products of `words` words of each row with a panel.
+///
+/// # Safety
+/// Each of `rows` has `words` words, and `panel` as many rows of two vectors of words.
+#[inline(always)]
+pub(super) unsafe fn add_products<L: Lanes, const R: usize>(
+    lanes: L,
+    sums: &mut Sums<L, R>,
+    rows: &[*const u32; R],
+    words: usize,
+    panel: *const u32,
+) {
+    // Four at a time: there are more rows than address registers, and this is how often each is fetched again.
+    const UNROLL: usize = 4;
+    let whole = words / UNROLL * UNROLL;
+    // SAFETY: every word below `words` is inside the rows and the panel, as the caller promises.
+    unsafe {
+        for start in (0..whole).step_by(UNROLL) {
+            for word in start..start + UNROLL {
+                add_product(lanes, sums, rows, word, panel);
+            }
+        }
+        for word in whole..words {
+            add_product(lanes, sums, rows, word, panel);
+        }
+    }
+}
+
+/// Adds the products of one word of each row.
+///
+/// # Safety
+/// As [`add_products`], for this word.
+#[inline(always)]
+unsafe fn add_product<L: Lanes, const R: usize>(
+    lanes: L,
+    sums: &mut Sums<L, R>,
+    rows: &[*const u32; R],
+    word: usize,
+    panel: *const u32,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let right = panel.add(word * 2 * L::WIDTH);
+        let right = [lanes.load_words(right), lanes.load_words(right.add(L::WIDTH))];
+        for r in 0..R {
+            let left = lanes.splat_word(rows[r].add(word));
+            sums[r][0] = lanes.dot(sums[r][0], left, right[0]);
+            sums[r][1] = lanes.dot(sums[r][1], left, right[1]);
+        }
+    }
+}
+
+/// Calls a function with the number of rows as a constant, so that its sums are registers.
+macro_rules! with_rows {
+    ($lanes:ident, $rows:expr, $function:ident($($argument:expr),* $(,)?)) => {
+        match $rows {
+            1 => $function::<$lanes, 1>($($argument),*),
+            2 => $function::<$lanes, 2>($($argument),*),
+            3 => $function::<$lanes, 3>($($argument),*),
+            4 => $function::<$lanes, 4>($($argument),*),
+            5 if $lanes::ROWS >= 5 => $function::<$lanes, 5>($($argument),*),
+            6 if $lanes::ROWS >= 6 => $function::<$lanes, 6>($($argument),*),
+            7 if $lanes::ROWS >= 7 => $function::<$lanes, 7>($($argument),*),
+            8 if $lanes::ROWS >= 8 => $function::<$lanes, 8>($($argument),*),
+            9 if $lanes::ROWS >= 9 => $function::<$lanes, 9>($($argument),*),
+            10 if $lanes::ROWS >= 10 => $function::<$lanes, 10>($($argument),*),
+            11 if $lanes::ROWS >= 11 => $function::<$lanes, 11>($($argument),*),
+            12 if $lanes::ROWS >= 12 => $function::<$lanes, 12>($($argument),*),
+            rows => unreachable!("a tile of {rows} rows"),
+        }
+    };
+}
+pub(super) use with_rows;
+
+/// `items` cut into pieces of at most `most`, as equal as can be: `(start, length)` each.
+#[inline(always)]
+pub(super) fn even_pieces(items: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let pieces = items.div_ceil(most).max(1);
+    let (short, longer) = (items / pieces, items % pieces);
+    (0..pieces).map(move |i| (i * short + i.min(longer), short + usize::from(i < longer)))
+}
+
+/// `target = left * right`, or `target += left * right`.
+pub(super) struct Multiply {
+    /// Rows of the left side and of the target.
+    pub(super) rows: usize,
+    /// Words of a row of the left side.
+    pub(super) words: usize,
+    /// Panels of the right side; the target has as many tiles of columns.
+    pub(super) panels: usize,
+    /// The first row of the left side.
+    pub(super) left: *const u32,
+    /// Words from one row of the left side to the next.
+    pub(super) left_stride: usize,
+    /// The first panel.
+    pub(super) right: *const u32,
+    /// Words from one panel to the next.
+    pub(super) panel_stride: usize,
+    /// The first row of the target.
+    pub(super) target: *mut f32,
+    /// Numbers from one row of the target to the next.
+    pub(super) target_stride: usize,
+    /// Add to what the target holds.
+    pub(super) accumulate: bool,
+}
+
+impl Multiply {
+    /// # Safety
+    /// Both sides can be read and the target can be written, and read if it accumulates.
+    #[inline(always)]
+    pub(super) unsafe fn on<L: Lanes>(&self, lanes: L) {
+        for panel in 0..self.panels {
+            for (row, rows) in even_pieces(self.rows, L::ROWS) {
+                // SAFETY: the caller's promise; `even_pieces` stays below `self.rows`.
+                unsafe { with_rows!(L, rows, multiply_tile(lanes, self, row, panel)) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As [`Multiply::on`], for the `R` rows from `row` on and the panel.
+#[inline(always)]
+unsafe fn multiply_tile<L: Lanes, const R: usize>(lanes: L, work: &Multiply, row: usize, panel: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut rows = [work.left; R];
+        for r in 0..R {
+            rows[r] = work.left.add((row + r) * work.left_stride);
+        }
+        let mut sums = [[lanes.splat(0.0); 2]; R];
+        add_products(lanes, &mut sums, &rows, work.words, work.right.add(panel * work.panel_stride));
+        for r in 0..R {
+            let left = work.target.add((row + r) * work.target_stride + panel * 2 * L::WIDTH);
+            let right = left.add(L::WIDTH);
+            let mut sum = sums[r];
+            if work.accumulate {
+                sum = [lanes.add(sum[0], lanes.load(left)), lanes.add(sum[1], lanes.load(right))];
+            }
+            lanes.store(left, sum[0]);
+            lanes.store(right, sum[1]);
+        }
+    }
+}
+
+/// Pairs of rows, of which outer products are made.
+pub(super) trait Pairs {
+    /// How many.
+    fn count(&self) -> usize;
+    /// Where both rows of a pair begin.
+    ///
+    /// # Safety
+    /// There are that many pairs.
+    unsafe fn get(&self, i: usize) -> (*const f32, *const f32);
+}
+
+/// Rows that lie anywhere.
+pub(super) struct Anywhere<'a>(pub(super) &'a [(*const f32, *const f32)]);
+
+impl Pairs for Anywhere<'_> {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+    #[inline(always)]
+    unsafe fn get(&self, i: usize) -> (*const f32, *const f32) {
+        // SAFETY: the caller's promise.
+        unsafe { *self.0.get_unchecked(i) }
+    }
+}
+
+/// Rows one after the other: where the first is, and how far to the next.
+pub(super) struct InOrder {
+    pub(super) count: usize,
+    pub(super) left: (*const f32, usize),
+    pub(super) right: (*const f32, usize),
+}
+
+impl Pairs for InOrder {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.count
+    }
+    #[inline(always)]
+    unsafe fn get(&self, i: usize) -> (*const f32, *const f32) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.left.0.add(i * self.left.1), self.right.0.add(i * self.right.1)) }
+    }
+}
+
+/// `target = Σ left[i]ᵀ * right[i]`, or `+=`: a sum of outer products of rows.
+pub(super) struct OuterProducts<P> {
+    pub(super) pairs: P,
+    /// Numbers of a left row, and rows of the target.
+    pub(super) rows: usize,
+    /// Numbers of a right row, and columns of the target.
+    pub(super) columns: usize,
+    /// The first row of the target.
+    pub(super) target: *mut f32,
+    /// Numbers from one row of the target to the next.
+    pub(super) target_stride: usize,
+    /// Add to what the target holds.
+    pub(super) accumulate: bool,
+}
+
+impl<P: Pairs> Kernel for OuterProducts<P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        // SAFETY: who made `self` promised its rows.
+        unsafe { self.on(lanes) }
+    }
+}
+
+impl<P: Pairs> OuterProducts<P> {
+    /// # Safety
+    /// The pairs have rows of these lengths, and the target can be written, and read if it accumulates.
+    #[inline(always)]
+    pub(super) unsafe fn on<L: Lanes>(&self, lanes: L) {
+        for column in (0..self.columns).step_by(2 * L::WIDTH) {
+            for (row, rows) in even_pieces(self.rows, L::ROWS) {
+                // SAFETY: the caller's promise; the pieces stay inside the rows.
+                unsafe { with_rows!(L, rows, outer_tile(lanes, self, row, column)) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The pairs and the target of `work` reach to `row + R` and to `work.columns`.
+#[inline(always)]
+unsafe fn outer_tile<L: Lanes, const R: usize>(
+    lanes: L,
+    work: &OuterProducts<impl Pairs>,
+    row: usize,
+    column: usize,
+) {
+    let left_over = work.columns - column;
+    // SAFETY: the caller's promise; with fewer columns than a tile has, only those are touched.
+    unsafe {
+        let mut sums = [[lanes.splat(0.0); 2]; R];
+        if left_over >= 2 * L::WIDTH {
+            for i in 0..work.pairs.count() {
+                let (left, right) = work.pairs.get(i);
+                let right = right.add(column);
+                let right = [lanes.load(right), lanes.load(right.add(L::WIDTH))];
+                add_outer(lanes, &mut sums, left.add(row), right);
+            }
+        } else {
+            let (first, second) = (left_over.min(L::WIDTH), left_over.saturating_sub(L::WIDTH));
+            for i in 0..work.pairs.count() {
+                let (left, right) = work.pairs.get(i);
+                let right = right.add(column);
+                let right = [lanes.load_first(right, first), load_behind(lanes, right, second)];
+                add_outer(lanes, &mut sums, left.add(row), right);
+            }
+        }
+        for r in 0..R {
+            let target = work.target.add((row + r) * work.target_stride + column);
+            put(lanes, target, sums[r][0], left_over, work.accumulate);
+            put(lanes, target.add(L::WIDTH), sums[r][1], left_over.saturating_sub(L::WIDTH), work.accumulate);
+        }
+    }
+}
+
+/// Writes or adds the first `count` of a vector, or all of it if there are more.
+///
+/// # Safety
+/// They can be written, and read if it accumulates.
+#[inline(always)]
+unsafe fn put<L: Lanes>(lanes: L, target: *mut f32, sum: L::Vector, count: usize, accumulate: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if count >= L::WIDTH {
+            let before = if accumulate { lanes.load(target) } else { lanes.splat(0.0) };
+            lanes.store(target, lanes.add(sum, before));
+        } else if count > 0 {
+            let before = if accumulate { lanes.load_first(target, count) } else { lanes.splat(0.0) };
+            lanes.store_first(target, lanes.add(sum, before), count);
+        }
+    }
+}
+
+/// The `count` numbers one vector behind `from`, if any.
+///
+/// # Safety
+/// They can be read.
+#[inline(always)]
+unsafe fn load_behind<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
+    // SAFETY: the caller's promise.
+    if count > 0 { unsafe { lanes.load_first(from.add(L::WIDTH), count) } } else { lanes.splat(0.0) }
+}
+
+/// # Safety
+/// `left` has `R` numbers.
+#[inline(always)]
+unsafe fn add_outer<L: Lanes, const R: usize>(
+    lanes: L,
+    sums: &mut Sums<L, R>,
+    left: *const f32,
+    right: [L::Vector; 2],
+) {
+    for r in 0..R {
+        // SAFETY: the caller's promise.
+        let left = lanes.splat(unsafe { *left.add(r) });
+        sums[r][0] = lanes.mul_add(left, right[0], sums[r][0]);
+        sums[r][1] = lanes.mul_add(left, right[1], sums[r][1]);
+    }
+}

@@ -1,0 +1,169 @@
+//! AVX-512: sixteen numbers at a time; with BF16, pairs of rounded ones in a multiplication.
+
+use super::{Kernel, Lanes, avx2};
+use std::arch::x86_64::*;
+
+/// Runs a kernel compiled for AVX-512.
+///
+/// # Safety
+/// The processor has these features.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512(()))
+}
+
+/// Runs a kernel compiled for AVX-512 whose products are of bfloat16.
+///
+/// # Safety
+/// The processor has these features.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) unsafe fn run_bf16<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512Bf16(()))
+}
+
+/// AVX-512 in single precision; made by [`run`] alone.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// AVX-512 with products of bfloat16; made by [`run_bf16`] alone.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512Bf16(());
+
+/// The lowest `count` bits.
+#[inline(always)]
+fn first(count: usize) -> __mmask16 {
+    ((1u32 << count) - 1) as __mmask16
+}
+
+/// Everything but the products, which is the same for both.
+macro_rules! vectors {
+    () => {
+        const WIDTH: usize = 16;
+        const ROWS: usize = 12;
+        type Vector = __m512;
+
+        // SAFETY, for every block below: a value of this type exists only inside `run` or `run_bf16`, whose callers
+        // promise the features. What is read and written, the callers of the unsafe methods promise.
+        #[inline(always)]
+        fn splat(self, value: f32) -> __m512 {
+            unsafe { _mm512_set1_ps(value) }
+        }
+        #[inline(always)]
+        fn add(self, a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_add_ps(a, b) }
+        }
+        #[inline(always)]
+        fn sub(self, a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_sub_ps(a, b) }
+        }
+        #[inline(always)]
+        fn mul(self, a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_mul_ps(a, b) }
+        }
+        #[inline(always)]
+        fn div(self, a: __m512, b: __m512) -> __m512 {
+            unsafe { _mm512_div_ps(a, b) }
+        }
+        #[inline(always)]
+        fn sqrt(self, a: __m512) -> __m512 {
+            unsafe { _mm512_sqrt_ps(a) }
+        }
+        #[inline(always)]
+        fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            unsafe { _mm512_fmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        fn neg_mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            unsafe { _mm512_fnmadd_ps(a, b, c) }
+        }
+        #[inline(always)]
+        fn relu(self, a: __m512) -> __m512 {
+            // The second operand is what comes out when one is not a number.
+            unsafe { _mm512_max_ps(_mm512_setzero_ps(), a) }
+        }
+        #[inline(always)]
+        fn where_positive(self, a: __m512, gate: __m512) -> __m512 {
+            unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, _mm512_setzero_ps()), a) }
+        }
+        #[inline(always)]
+        fn keep_larger(self, best: (__m512, __m512), value: __m512, place: f32) -> (__m512, __m512) {
+            unsafe {
+                let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(value, best.0)
+                    | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+                (
+                    _mm512_mask_mov_ps(best.0, larger, value),
+                    _mm512_mask_mov_ps(best.1, larger, _mm512_set1_ps(place)),
+                )
+            }
+        }
+        #[inline(always)]
+        unsafe fn load(self, from: *const f32) -> __m512 {
+            unsafe { _mm512_loadu_ps(from) }
+        }
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const f32, count: usize) -> __m512 {
+            unsafe { _mm512_maskz_loadu_ps(first(count), from) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32, vector: __m512) {
+            unsafe { _mm512_storeu_ps(to, vector) }
+        }
+        #[inline(always)]
+        unsafe fn store_first(self, to: *mut f32, vector: __m512, count: usize) {
+            unsafe { _mm512_mask_storeu_ps(to, first(count), vector) }
+        }
+        #[inline(always)]
+        unsafe fn store_bytes(self, to: *mut u8, vector: __m512) {
+            unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(vector))) }
+        }
+        #[inline(always)]
+        unsafe fn load_words(self, from: *const u32) -> __m512 {
+            unsafe { _mm512_loadu_ps(from.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+            unsafe { avx2::transpose_8x8(from, from_stride, to, to_stride) }
+        }
+        #[inline(always)]
+        unsafe fn splat_word(self, from: *const u32) -> __m512 {
+            unsafe { _mm512_castsi512_ps(_mm512_set1_epi32(from.cast::<i32>().read_unaligned())) }
+        }
+    };
+}
+
+impl Lanes for Avx512 {
+    const OPERAND_BYTES: usize = 4;
+    vectors!();
+
+    #[inline(always)]
+    unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
+        unsafe { _mm512_storeu_ps(to.cast(), vector) }
+    }
+    #[inline(always)]
+    fn dot(self, sum: __m512, a: __m512, b: __m512) -> __m512 {
+        self.mul_add(a, b, sum)
+    }
+}
+
+impl Lanes for Avx512Bf16 {
+    const OPERAND_BYTES: usize = 2;
+    vectors!();
+
+    // SAFETY, for both blocks: as above.
+    #[inline(always)]
+    unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
+        unsafe {
+            _mm256_storeu_si256(
+                to.cast(),
+                std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(vector)),
+            )
+        }
+    }
+    #[inline(always)]
+    fn dot(self, sum: __m512, a: __m512, b: __m512) -> __m512 {
+        unsafe {
+            let pairs = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
+            _mm512_dpbf16_ps(sum, pairs(a), pairs(b))
+        }
+    }
+}

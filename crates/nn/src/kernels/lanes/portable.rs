@@ -1,0 +1,118 @@
+//! Any processor: arrays of eight numbers, in loops that compilers turn into the vectors there are.
+
+use super::Lanes;
+
+/// No particular instruction set.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+const WIDTH: usize = 8;
+type Vector = [f32; WIDTH];
+
+/// `a * b + c`, rounded once only where that is an instruction: elsewhere it would be a slow function.
+#[inline(always)]
+fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
+    if cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
+}
+
+impl Lanes for Portable {
+    const WIDTH: usize = WIDTH;
+    const ROWS: usize = 4;
+    const OPERAND_BYTES: usize = 4;
+    type Vector = Vector;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Vector {
+        [value; WIDTH]
+    }
+    #[inline(always)]
+    fn add(self, a: Vector, b: Vector) -> Vector {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sub(self, a: Vector, b: Vector) -> Vector {
+        std::array::from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    fn mul(self, a: Vector, b: Vector) -> Vector {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn div(self, a: Vector, b: Vector) -> Vector {
+        std::array::from_fn(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    fn sqrt(self, a: Vector) -> Vector {
+        a.map(f32::sqrt)
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Vector, b: Vector, c: Vector) -> Vector {
+        std::array::from_fn(|i| multiply_add(a[i], b[i], c[i]))
+    }
+    #[inline(always)]
+    fn neg_mul_add(self, a: Vector, b: Vector, c: Vector) -> Vector {
+        std::array::from_fn(|i| multiply_add(-a[i], b[i], c[i]))
+    }
+    #[inline(always)]
+    fn relu(self, a: Vector) -> Vector {
+        a.map(|x| if x < 0.0 { 0.0 } else { x })
+    }
+    #[inline(always)]
+    fn where_positive(self, a: Vector, gate: Vector) -> Vector {
+        std::array::from_fn(|i| if gate[i] > 0.0 { a[i] } else { 0.0 })
+    }
+    #[inline(always)]
+    fn keep_larger(self, best: (Vector, Vector), value: Vector, place: f32) -> (Vector, Vector) {
+        let larger: [bool; WIDTH] = std::array::from_fn(|i| value[i] > best.0[i] || value[i].is_nan());
+        (
+            std::array::from_fn(|i| if larger[i] { value[i] } else { best.0[i] }),
+            std::array::from_fn(|i| if larger[i] { place } else { best.1[i] }),
+        )
+    }
+    // SAFETY, for every block below: what is read and written, the callers promise; arrays of bytes have no invalid
+    // values, and every access is an unaligned one.
+    #[inline(always)]
+    unsafe fn load(self, from: *const f32) -> Vector {
+        unsafe { from.cast::<Vector>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn load_first(self, from: *const f32, count: usize) -> Vector {
+        std::array::from_fn(|i| if i < count { unsafe { from.add(i).read_unaligned() } } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32, vector: Vector) {
+        unsafe { to.cast::<Vector>().write_unaligned(vector) }
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, to: *mut f32, vector: Vector, count: usize) {
+        for (i, &value) in vector.iter().enumerate().take(count) {
+            unsafe { to.add(i).write_unaligned(value) }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_bytes(self, to: *mut u8, vector: Vector) {
+        unsafe { to.cast::<[u8; WIDTH]>().write(vector.map(|x| x as u8)) }
+    }
+    #[inline(always)]
+    unsafe fn store_operands(self, to: *mut u8, vector: Vector) {
+        unsafe { to.cast::<Vector>().write_unaligned(vector) }
+    }
+    #[inline(always)]
+    unsafe fn load_words(self, from: *const u32) -> Vector {
+        unsafe { from.cast::<Vector>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn splat_word(self, from: *const u32) -> Vector {
+        [unsafe { from.cast::<f32>().read_unaligned() }; WIDTH]
+    }
+    #[inline(always)]
+    unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
+        for (row, column) in (0..8).flat_map(|row| (0..8).map(move |column| (row, column))) {
+            unsafe { *to.add(column * to_stride + row) = *from.add(row * from_stride + column) };
+        }
+    }
+    #[inline(always)]
+    fn dot(self, sum: Vector, a: Vector, b: Vector) -> Vector {
+        self.mul_add(a, b, sum)
+    }
+}

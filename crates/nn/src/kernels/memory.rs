@@ -1,0 +1,80 @@
+//! Memory that kernels write before they read it, so that nobody clears it first.
+
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+
+/// A vector to be filled by a kernel, with whatever was in its memory before.
+///
+/// Every kernel here writes the whole of its output before anybody reads it; clearing outputs first would cost about
+/// a tenth of a training step.
+#[must_use]
+pub fn unfilled(len: usize) -> Vec<f32> {
+    let mut memory = Vec::<f32>::with_capacity(len);
+    let place = memory.as_mut_ptr();
+    // SAFETY: the assembly is empty, but the compiler must assume that it has written to all memory it could reach
+    // through its operand; so from here on the numbers are initialised, with values nobody knows. The processor has
+    // no other notion of memory than this, and every pattern of bits is an `f32`.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) place, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    // SAFETY: `len` numbers fit into the capacity.
+    unsafe {
+        place.write_bytes(0, len);
+    }
+    // SAFETY: the capacity is `len`, and the numbers are initialised, see above.
+    unsafe { memory.set_len(len) };
+    memory
+}
+
+/// What a cache line holds; also the alignment that vectors like best.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([f32; 16]);
+
+/// Aligned memory that grows when asked and is never cleared.
+#[derive(Default)]
+pub(crate) struct Workspace(Vec<MaybeUninit<Line>>);
+
+impl Workspace {
+    /// Memory for `bytes` bytes, aligned to a cache line. Contents are unknown.
+    pub(crate) fn need(&mut self, bytes: usize) -> *mut u8 {
+        let lines = bytes.div_ceil(size_of::<Line>());
+        if self.0.len() < lines {
+            // Free the old lines first: their contents are not wanted.
+            self.0 = Vec::new();
+            self.0.reserve_exact(lines);
+            // SAFETY: the capacity is there, and `MaybeUninit` needs no initialisation.
+            unsafe { self.0.set_len(lines) };
+        }
+        self.0.as_mut_ptr().cast()
+    }
+
+    /// New memory for `bytes` bytes.
+    pub(crate) fn of(bytes: usize) -> Self {
+        let mut workspace = Self::default();
+        workspace.need(bytes);
+        workspace
+    }
+
+    /// Where it begins, for reading.
+    pub(crate) fn as_ptr(&self) -> *const u8 {
+        self.0.as_ptr().cast()
+    }
+
+    /// Where it begins, for writing.
+    pub(crate) fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Workspace> = RefCell::default();
+}
+
+/// Lends the thread's own memory of `bytes` bytes. The work must not divide itself among threads: a thread that waits
+/// there could be given other work that wants the same memory.
+pub(crate) fn with_workspace<R>(bytes: usize, work: impl FnOnce(*mut u8) -> R) -> R {
+    WORKSPACE.with_borrow_mut(|workspace| work(workspace.need(bytes)))
+}

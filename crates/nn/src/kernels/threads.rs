@@ -1,0 +1,73 @@
+//! Dividing work among the threads of the pool.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Calls `work` once for each number below `count`, on all threads, each taking the next number when it is free.
+pub(crate) fn for_each(count: usize, work: impl Fn(usize) + Sync) {
+    let threads = rayon::current_num_threads().min(count);
+    if threads <= 1 {
+        return (0..count).for_each(work);
+    }
+    let next = AtomicUsize::new(0);
+    let take = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if i >= count {
+                return;
+            }
+            work(i);
+        }
+    };
+    rayon::scope(|scope| {
+        (1..threads).for_each(|_| scope.spawn(|_| take()));
+        take();
+    });
+}
+
+/// Pieces to cut `items` into so that `size` of them is about a piece, and threads get equally many.
+pub(crate) fn pieces(items: usize, size: usize) -> usize {
+    let threads = rayon::current_num_threads();
+    let pieces = items.div_ceil(size);
+    pieces.next_multiple_of(threads).min(items)
+}
+
+/// Where the `piece`-th of `pieces` equal parts of `items` begins.
+pub(crate) fn part_start(items: usize, pieces: usize, piece: usize) -> usize {
+    items / pieces * piece + (items % pieces).min(piece)
+}
+
+/// A pointer that threads share because each of them writes its own part.
+#[derive(Debug)]
+pub(crate) struct Shared<T>(*mut T);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Shared<T> {}
+
+// SAFETY: it is only a number; who dereferences it says why no other thread writes there.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(pointer: *mut T) -> Self {
+        Self(pointer)
+    }
+
+    pub(crate) fn of(slice: &mut [T]) -> Self {
+        Self(slice.as_mut_ptr())
+    }
+
+    /// The pointer `count` items on.
+    ///
+    /// # Safety
+    /// That place is inside the allocation, or right after it.
+    pub(crate) unsafe fn at(self, count: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(count) }
+    }
+}
