@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use plaudit_core::Seed;
 use plaudit_nn::dense::{
     Activation, Adam, AdamSettings, BatchNorm, Bias, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs,
-    Init, LayerSpec, Mlp, MlpSpec, Norm, Renorm, Scratch, Tape, TensorKind, clip_grad_norm, polyak,
+    Init, Isa, LayerSpec, Mlp, MlpSpec, Norm, Renorm, Scratch, Tape, TensorKind, clip_grad_norm, polyak,
 };
 use serde::Deserialize;
 
@@ -323,4 +323,137 @@ fn groups_of_rows_begin_by_their_own_rule() {
     assert!(weights[..8].iter().all(|w| w.abs() < 1e-4));
     let row_length: f32 = weights[8..12].iter().map(|w| w * w).sum();
     assert!((row_length - 1.0).abs() < 1e-5);
+}
+
+/// A network of every kind of layer, wide enough for several panels and deep enough for several blocks and tasks.
+fn large(isa: Isa) -> (Mlp, Vec<f32>, usize) {
+    let tanh = LayerSpec { activation: Activation::Tanh, ..LayerSpec::linear(256) };
+    let normed = LayerSpec { norm: Norm::Layer, ..tanh.clone() };
+    let crossq = LayerSpec { input_norm: Some(BatchNorm::crossq()), width: 70, ..tanh.clone() };
+    let layers = vec![normed, tanh, crossq, LayerSpec { width: 3, ..LayerSpec::linear(3) }];
+    let batch = 700;
+    let inputs: Vec<f32> = (0..batch * 21).map(|i| (i as f32 * 0.618).sin() + (i % 7) as f32 * 0.1).collect();
+    (Mlp::with_isa(MlpSpec { inputs: 21, layers }, isa), inputs, batch)
+}
+
+struct Everything {
+    outputs: Vec<f32>,
+    inferred: Vec<f32>,
+    grads: Vec<f32>,
+    grad_inputs: Vec<f32>,
+}
+
+impl Everything {
+    fn of(heads: usize, isa: Isa) -> Self {
+        let (mlp, inputs, batch) = large(isa);
+        let ensemble = Ensemble::new(mlp, heads);
+        let params = ensemble.init(Seed::new(3));
+        let mut tape = EnsembleTape::default();
+        let outputs = ensemble.forward(&params, HeadInputs::Shared(&inputs), batch, &mut tape).to_vec();
+        let grad_out: Vec<f32> = (0..outputs.len()).map(|i| (i as f32 * 0.3).cos()).collect();
+        let mut grads = vec![0.0; params.len()];
+        let mut grad_inputs = vec![0.0; inputs.len()];
+        ensemble.backward(&params, &mut tape, &grad_out, &mut grads, Some(&mut grad_inputs));
+        let chosen: Vec<usize> = (0..heads).collect();
+        let mut scratch = EnsembleScratch::default();
+        let inferred = ensemble.infer(&params, &chosen, &inputs, batch, &mut scratch).to_vec();
+        Self { outputs, inferred, grads, grad_inputs }
+    }
+
+    fn parts(&self) -> [(&'static str, &[f32]); 4] {
+        let Self { outputs, inferred, grads, grad_inputs } = self;
+        [("outputs", outputs), ("inferred", inferred), ("gradients", grads), ("of inputs", grad_inputs)]
+    }
+}
+
+#[test]
+fn threads_make_no_difference() {
+    for heads in [1, 3] {
+        let with = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| Everything::of(heads, Isa::best()))
+        };
+        let one = with(1);
+        for threads in [2, 3, 8] {
+            for ((what, ours), (_, alone)) in with(threads).parts().into_iter().zip(one.parts()) {
+                let same = ours.iter().zip(alone).all(|(a, b)| a.to_bits() == b.to_bits());
+                assert!(same && ours.len() == alone.len(), "{what} with {threads} threads, {heads} heads");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_instructions_agree() {
+    let plain = Isa::available().last().unwrap();
+    let expected = Everything::of(2, plain);
+    for isa in Isa::available() {
+        for ((what, ours), (_, plain)) in Everything::of(2, isa).parts().into_iter().zip(expected.parts()) {
+            // Sums of 700 products of four layers: rounding differs by some 1e-6 of the largest.
+            let scale = plain.iter().fold(0f32, |m, x| m.max(x.abs()));
+            let worst = ours.iter().zip(plain).fold(0f32, |m, (a, b)| m.max((a - b).abs()));
+            assert!(worst <= 5e-6 * scale, "{isa:?}: {what} differ by {worst} of {scale}");
+        }
+    }
+}
+
+#[test]
+fn a_row_alone_is_a_row_of_a_batch() {
+    let (mlp, inputs, batch) = large(Isa::best());
+    let params = mlp.init(Seed::new(5));
+    let mut scratch = Scratch::default();
+    let all = mlp.infer(&params, &inputs, batch, &mut scratch).to_vec();
+    for rows in [1, 5, 13, 64, 100] {
+        let some = mlp.infer(&params, &inputs[..rows * mlp.inputs()], rows, &mut scratch);
+        assert_eq!(some, &all[..rows * mlp.outputs()]);
+    }
+}
+
+#[test]
+fn pieces_add_up_to_the_batch() {
+    let tanh = LayerSpec { activation: Activation::Tanh, ..LayerSpec::linear(200) };
+    let mlp = Mlp::new(MlpSpec { inputs: 30, layers: vec![tanh.clone(), tanh, LayerSpec::linear(2)] });
+    let batch = 9000;
+    let inputs: Vec<f32> = (0..batch * 30).map(|i| (i as f32 * 0.7).sin()).collect();
+    let targets: Vec<f32> = (0..batch * 2).map(|i| (i as f32 * 0.1).cos()).collect();
+    let params = mlp.init(Seed::new(6));
+    let difference = |outputs: &[f32], targets: &[f32], into: &mut [f32]| {
+        into.iter_mut().zip(outputs).zip(targets).for_each(|((g, y), t)| *g = (y - t) / batch as f32);
+    };
+
+    let (mut tape, mut whole) = (Tape::default(), vec![0.0; mlp.len()]);
+    let mut grad_out = vec![0.0; batch * 2];
+    difference(mlp.forward(&params, &inputs, batch, &mut tape), &targets, &mut grad_out);
+    mlp.backward(&params, &mut tape, &grad_out, &mut whole, None);
+
+    let (mut pieces, mut seen) = (vec![0.0; mlp.len()], 0);
+    mlp.forward_backward(&params, &inputs, &mut tape, &mut pieces, |rows, outputs, into| {
+        assert_eq!(rows.start, seen);
+        seen = rows.end;
+        difference(outputs, &targets[rows.start * 2..rows.end * 2], into);
+    });
+    assert_eq!(seen, batch);
+    close("pieces", &pieces, &whole);
+}
+
+/// Against double precision, over the whole range and beyond.
+#[test]
+fn tanh_is_precise() {
+    let mlp = |isa| {
+        let layer = LayerSpec { activation: Activation::Tanh, bias: Bias::None, ..LayerSpec::linear(1) };
+        Mlp::with_isa(MlpSpec { inputs: 1, layers: vec![layer] }, isa)
+    };
+    let mut xs: Vec<f32> = (-200_000..200_000).map(|i| i as f32 * 6e-5).collect();
+    xs.extend((1..100).map(|i| 10f32.powi(-i)));
+    xs.extend([f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY, 0.0, f32::NAN]);
+    for isa in Isa::available() {
+        let mut scratch = Scratch::default();
+        let ys = mlp(isa).infer(&[1.0], &xs, xs.len(), &mut scratch);
+        for (x, y) in xs.iter().zip(ys) {
+            let exact = f64::from(*x).tanh();
+            let error = (f64::from(*y) - exact).abs();
+            let precise = error <= 1.5e-7 && error <= 4e-7 * exact.abs() && y.abs() <= 1.0;
+            assert!(precise || (x.is_nan() && y.is_nan()), "{isa:?} tanh({x}) = {y}, {error} from {exact}");
+        }
+    }
 }

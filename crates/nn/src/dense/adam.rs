@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use super::simd::{Isa, Simd, for_each_isa, mul_add};
 
 /// The constants of an optimiser. The default is PyTorch's Adam.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -52,26 +55,85 @@ impl Adam {
             "an optimiser of another network"
         );
         self.step += 1;
-        let AdamSettings { betas: [b1, b2], eps, weight_decay } = self.settings;
-        let correction = |beta: f32| 1.0 - f64::from(beta).powf(self.step as f64);
-        let root = correction(b2).sqrt() as f32;
+        let isa = Isa::best();
         for (range, lr) in groups {
-            let step_size = (f64::from(*lr) / correction(b1)) as f32;
-            let keep = 1.0 - lr * weight_decay;
-            for i in range.clone() {
-                let g = grads[i];
-                self.m[i] += (1.0 - b1) * (g - self.m[i]);
-                self.v[i] = b2 * self.v[i] + (1.0 - b2) * g * g;
-                params[i] = keep * params[i] - step_size * self.m[i] / (self.v[i].sqrt() / root + eps);
-            }
+            let rates = self.rates(*lr);
+            let parts = (&mut params[range.clone()], &grads[range.clone()]);
+            let moments = (&mut self.m[range.clone()], &mut self.v[range.clone()]);
+            let parts = parts.0.par_chunks_mut(CHUNK).zip(parts.1.par_chunks(CHUNK));
+            let moments = moments.0.par_chunks_mut(CHUNK).zip(moments.1.par_chunks_mut(CHUNK));
+            parts.zip(moments).for_each(|((params, grads), (m, v))| update(isa, params, grads, m, v, rates));
         }
     }
+
+    /// The constants of this step, with the corrections for moments that began at zero.
+    fn rates(&self, lr: f32) -> Rates {
+        let AdamSettings { betas: [b1, b2], eps, weight_decay } = self.settings;
+        let correction = |beta: f32| 1.0 - f64::from(beta).powf(self.step as f64);
+        Rates {
+            step_size: (f64::from(lr) / correction(b1)) as f32,
+            inv_root: (1.0 / correction(b2).sqrt()) as f32,
+            keep: 1.0 - lr * weight_decay,
+            b1,
+            b2,
+            eps,
+        }
+    }
+}
+
+/// Parameters that one task updates: some microseconds of work.
+const CHUNK: usize = 1 << 15;
+
+/// What one step multiplies with.
+#[derive(Clone, Copy)]
+struct Rates {
+    step_size: f32,
+    inv_root: f32,
+    keep: f32,
+    b1: f32,
+    b2: f32,
+    eps: f32,
+}
+
+for_each_isa! {
+    /// Moments and parameters in one pass.
+    fn update = update_all(params: &mut [f32], grads: &[f32], m: &mut [f32], v: &mut [f32], rates: Rates);
+
+    /// The sum of squares.
+    fn squares = squares_of(values: &[f32]) -> f64;
+}
+
+#[inline(always)]
+fn update_all<S: Simd>(params: &mut [f32], grads: &[f32], m: &mut [f32], v: &mut [f32], rates: Rates) {
+    let Rates { step_size, inv_root, keep, b1, b2, eps } = rates;
+    for (((p, g), m), v) in params.iter_mut().zip(grads).zip(m).zip(v) {
+        *m = mul_add::<S>(1.0 - b1, *g - *m, *m);
+        *v = mul_add::<S>((1.0 - b2) * *g, *g, b2 * *v);
+        *p = keep * *p - step_size * *m / mul_add::<S>(v.sqrt(), inv_root, eps);
+    }
+}
+
+/// Short sums in single precision, their sum in double.
+#[inline(always)]
+fn squares_of<S: Simd>(values: &[f32]) -> f64 {
+    const PLACES: usize = 32;
+    let mut total = 0.0;
+    for chunk in values.chunks(64 * PLACES) {
+        let mut places = [0.0f32; PLACES];
+        for part in chunk.chunks(PLACES) {
+            for (place, x) in places.iter_mut().zip(part) {
+                *place = mul_add::<S>(*x, *x, *place);
+            }
+        }
+        total += places.iter().map(|place| f64::from(*place)).sum::<f64>();
+    }
+    total
 }
 
 /// Scales gradients so that their norm is at most `max_norm`; returns the norm they had. As PyTorch's, it divides by
 /// the norm plus 1e-6. A norm that is not finite is returned and nothing scaled: stopping is for the caller.
 pub fn clip_grad_norm(grads: &mut [f32], max_norm: f32) -> f32 {
-    let norm = grads.iter().map(|g| f64::from(*g) * f64::from(*g)).sum::<f64>().sqrt() as f32;
+    let norm = squares(Isa::best(), grads).sqrt() as f32;
     let scale = max_norm / (norm + 1e-6);
     if norm.is_finite() && scale < 1.0 {
         grads.iter_mut().for_each(|g| *g *= scale);

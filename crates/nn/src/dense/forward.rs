@@ -10,7 +10,7 @@ use super::mlp::Mlp;
 use super::plan::{BLOCK, parts, stride};
 use super::rows::{self, Affine, Columns, Rows};
 use super::spec::{BatchNorm, Norm};
-use super::tape::{BatchColumns, Scratch, Tape, fit};
+use super::tape::{BatchColumns, Scratch, Tape};
 
 impl Mlp {
     /// Runs all heads on a batch and leaves everything on the tape.
@@ -233,8 +233,8 @@ impl Mlp {
         let rows = batch.div_ceil(tasks).next_multiple_of(16).min(batch).max(1);
         let tasks = batch.div_ceil(rows);
         let each = self.infer_memory();
-        fit(&mut scratch.memory, chosen.len() * tasks * each);
-        fit(&mut scratch.outputs, chosen.len() * batch * self.outputs());
+        scratch.memory.fit(chosen.len() * tasks * each);
+        scratch.outputs.fit(chosen.len() * batch * self.outputs());
         self.running_columns(params, chosen, &mut scratch.batch_norms);
         let (layers, norms) = (self.plan.layers.len(), &scratch.batch_norms);
         let outputs = &mut scratch.outputs[..chosen.len() * batch * self.outputs()];

@@ -118,6 +118,20 @@ unsafe fn tile_of_rows<S: Simd, const N: usize, const PART: bool>(
     pick!(1 2 3 4 5 6 7 8 9 10 11 12 13);
 }
 
+/// Writes a loop over the rows of a tile out: left to itself the compiler keeps a loop over many rows, and with it the
+/// sums in memory.
+macro_rules! unrolled_rows {
+    ($r:ident, $rows:ident, $body:block) => {
+        unrolled_rows!(@ 0 1 2 3 4 5 6 7 8 9 10 11 12; $r, $rows, $body)
+    };
+    (@ $($index:literal)*; $r:ident, $rows:ident, $body:block) => {
+        $(if $index < $rows {
+            let $r = $index;
+            $body
+        })*
+    };
+}
+
 /// Groups of three rows share a pointer: their addresses are the pointer, plus one, plus two row steps.
 const GROUPS: usize = 5;
 
@@ -146,30 +160,34 @@ unsafe fn tile<S: Simd, const R: usize, const N: usize, const PART: bool>(
                     let from = b.add(n * S::LANES);
                     *vector = if PART && n == N - 1 { S::load_first(from, last) } else { S::load(from) };
                 }
-                for r in 0..R {
+                unrolled_rows!(r, R, {
                     let x = S::splat(*rows[r / 3].add((r % 3) * job.a_row));
                     for n in 0..N {
                         sums[r][n] = S::mul_add(x, vectors[n], sums[r][n]);
                     }
-                }
+                });
                 b = b.wrapping_add(job.b_row);
                 for pointer in &mut rows {
                     *pointer = pointer.wrapping_add(job.a_step);
                 }
             }
         }
-        for (r, row) in sums.iter().enumerate() {
-            for (n, sum) in row.iter().enumerate() {
-                let to = c.add(r * job.c_row + n * S::LANES);
+        unrolled_rows!(r, R, {
+            for n in 0..N {
+                let (to, mut sum) = (c.add(r * job.c_row + n * S::LANES), sums[r][n]);
                 if PART && n == N - 1 {
-                    let sum = if job.add { S::add(*sum, S::load_first(to, last)) } else { *sum };
+                    if job.add {
+                        sum = S::add(sum, S::load_first(to, last));
+                    }
                     S::store_first(to, sum, last);
                 } else {
-                    let sum = if job.add { S::add(*sum, S::load(to)) } else { *sum };
+                    if job.add {
+                        sum = S::add(sum, S::load(to));
+                    }
                     S::store(to, sum);
                 }
             }
-        }
+        });
     }
 }
 

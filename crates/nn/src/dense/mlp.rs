@@ -1,5 +1,7 @@
 //! A multilayer perceptron over flat slices of parameters.
 
+use std::ops::Range;
+
 use plaudit_core::Seed;
 
 use super::backward::GradientTask;
@@ -154,6 +156,37 @@ impl Mlp {
         grad_inputs: Option<&mut [f32]>,
     ) {
         self.backward_heads(params, tape, grad_out, Some(grads), grad_inputs);
+    }
+
+    /// Forward and backward over a batch of any size, in pieces that stay in the cache: faster than the two calls where
+    /// a batch is large. `grad_out(rows, outputs, into)` writes the gradients of the outputs of some rows.
+    ///
+    /// The gradients of the parameters are added to `grads`, piece after piece. Batch norms would see the pieces as
+    /// batches of their own.
+    ///
+    /// # Panics
+    /// For a network with batch norms.
+    pub fn forward_backward(
+        &self,
+        params: &[f32],
+        inputs: &[f32],
+        tape: &mut Tape,
+        grads: &mut [f32],
+        mut grad_out: impl FnMut(Range<usize>, &[f32], &mut [f32]),
+    ) {
+        assert!(self.trainable_len() == self.len(), "a batch with batch norm cannot be cut");
+        let rows = self.plan.rows_in_cache();
+        for (piece, inputs) in inputs.chunks(rows * self.inputs()).enumerate() {
+            let batch = inputs.len() / self.inputs();
+            self.forward_heads(params, 1, HeadInputs::Shared(inputs), batch, true, tape);
+            let len = batch * self.outputs();
+            let mut gradient = std::mem::take(&mut tape.grad_out);
+            gradient.fit(len);
+            let place = piece * rows..piece * rows + batch;
+            grad_out(place, &tape.outputs[..len], &mut gradient[..len]);
+            self.backward_heads(params, tape, &gradient[..len], Some(grads), None);
+            tape.grad_out = gradient;
+        }
     }
 
     /// Writes the gradients of the inputs, and computes no others: the way through a critic to an action.

@@ -26,7 +26,9 @@
 //! Shapes that do not fit panic, as slices do: they are errors of the program, never of its user. Nothing is allocated
 //! once a [`Tape`] or [`Scratch`] has seen its largest batch. Results do not depend on the number of threads.
 
+#[allow(unsafe_code)] // calls of functions compiled for instructions that were found first
 mod adam;
+mod aligned;
 mod backward;
 mod ensemble;
 mod forward;
@@ -36,8 +38,9 @@ mod init;
 mod layout;
 mod mlp;
 mod plan;
+#[allow(unsafe_code)] // as `adam`
 mod polyak;
-#[allow(unsafe_code)] // calls of functions compiled for instructions that were found first
+#[allow(unsafe_code)] // as `adam`
 mod rows;
 #[allow(unsafe_code)] // vector instructions
 mod simd;

@@ -5,16 +5,17 @@
 
 use std::ops::Range;
 
+use super::aligned::LINE;
 use super::spec::{MlpSpec, Norm};
 
 /// Rows of a block. A constant, because gradients are summed block by block: how many threads there are must not
 /// change the order of sums.
 pub(super) const BLOCK: usize = 64;
 
-/// Rows of a record are this far apart. The odd vector keeps the rows of a power of two in width from falling into the
+/// Rows of a record are this far apart. The odd line keeps the rows of a power of two in width from falling into the
 /// same few places of the cache.
 pub(super) fn stride(width: usize) -> usize {
-    width.next_multiple_of(16) + 16
+    width.next_multiple_of(LINE) + LINE
 }
 
 /// Places within the records of a block, for each layer.
@@ -56,19 +57,30 @@ pub(super) struct LayerPlan {
     pub(super) transposed: Range<usize>,
 }
 
+impl Plan {
+    /// Rows whose records of both passes fit the share of a large cache that a process can count on.
+    pub(super) fn rows_in_cache(&self) -> usize {
+        const FLOATS: usize = 3 << 20;
+        let blocks = (FLOATS / (self.forward + self.backward)).clamp(4, 64);
+        // A power of two is shared evenly by most numbers of threads.
+        BLOCK << blocks.ilog2()
+    }
+}
+
 /// Several parts of a record at once.
 pub(super) fn parts<const N: usize>(record: &mut [f32], places: [Range<usize>; N]) -> [&mut [f32]; N] {
     record.get_disjoint_mut(places).expect("places within a record do not overlap")
 }
 
-/// Counts upwards.
+/// Counts upwards, in lines of the cache.
 #[derive(Default)]
 struct Tail(usize);
 
 impl Tail {
     fn take(&mut self, count: usize) -> Range<usize> {
-        self.0 += count;
-        self.0 - count..self.0
+        let start = self.0;
+        self.0 += count.next_multiple_of(LINE);
+        start..start + count
     }
 
     fn take_if(&mut self, wanted: bool, count: usize) -> Range<usize> {

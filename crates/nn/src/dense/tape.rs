@@ -1,5 +1,6 @@
 //! Memory of a pass, kept between calls so that nothing is allocated in the loop.
 
+use super::aligned::Aligned;
 use super::plan::{BLOCK, Plan};
 
 /// What a forward pass leaves for the backward pass.
@@ -12,14 +13,16 @@ pub struct Tape {
     /// Whether batch norms used the statistics of the batch.
     pub(super) by_batch: bool,
     /// `[batch, inputs]`, for each head unless shared.
-    pub(super) inputs: Vec<f32>,
+    pub(super) inputs: Aligned,
     /// `[heads, batch, outputs]`
-    pub(super) outputs: Vec<f32>,
+    pub(super) outputs: Aligned,
     /// Records of the forward and of the backward pass: `[heads, blocks, record]`.
-    pub(super) forward: Vec<f32>,
-    pub(super) backward: Vec<f32>,
+    pub(super) forward: Aligned,
+    pub(super) backward: Aligned,
+    /// `[batch, outputs]`, where the tape keeps them for its user.
+    pub(super) grad_out: Aligned,
     /// `[heads, transposed]`
-    pub(super) transposed: Vec<f32>,
+    pub(super) transposed: Aligned,
     /// `[heads, layers]`; without numbers where a layer has no batch norm.
     pub(super) batch_norms: Vec<BatchColumns>,
 }
@@ -64,30 +67,23 @@ impl Tape {
     pub(super) fn fit_forward(&mut self, plan: &Plan, inputs: usize, outputs: usize) {
         let input_heads = if self.shared { 1 } else { self.heads };
         let records = self.heads * self.blocks();
-        fit(&mut self.inputs, input_heads * self.batch * inputs);
-        fit(&mut self.outputs, self.heads * self.batch * outputs);
-        fit(&mut self.forward, records * plan.forward);
+        self.inputs.fit(input_heads * self.batch * inputs);
+        self.outputs.fit(self.heads * self.batch * outputs);
+        self.forward.fit(records * plan.forward);
         self.batch_norms.resize_with(self.heads * plan.layers.len(), BatchColumns::default);
     }
 
     pub(super) fn fit_backward(&mut self, plan: &Plan) {
         let records = self.heads * self.blocks();
-        fit(&mut self.backward, records * plan.backward);
-        fit(&mut self.transposed, self.heads * plan.transposed);
-    }
-}
-
-/// Makes room; what was there stays there, so that batches of changing size cost nothing.
-pub(super) fn fit(memory: &mut Vec<f32>, len: usize) {
-    if memory.len() < len {
-        memory.resize(len, 0.0);
+        self.backward.fit(records * plan.backward);
+        self.transposed.fit(self.heads * plan.transposed);
     }
 }
 
 /// Memory of a forward pass that leaves nothing behind.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
-    pub(super) memory: Vec<f32>,
-    pub(super) outputs: Vec<f32>,
+    pub(super) memory: Aligned,
+    pub(super) outputs: Aligned,
     pub(super) batch_norms: Vec<BatchColumns>,
 }

@@ -29,28 +29,37 @@ pub(super) enum Instructions {
     Portable,
 }
 
+impl Instructions {
+    #[cfg(target_arch = "x86_64")]
+    const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
+    #[cfg(not(target_arch = "x86_64"))]
+    const ALL: [Self; 1] = [Self::Portable];
+
+    fn are_there(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        use std::is_x86_feature_detected as has;
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                let parts = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+                parts && Self::Avx2.are_there()
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => has!("avx2") && has!("fma"),
+            Self::Portable => true,
+        }
+    }
+}
+
 impl Isa {
     /// All that this processor has, the best first.
-    pub fn available() -> Vec<Self> {
-        let mut found = Vec::new();
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::is_x86_feature_detected as has;
-            let avx2 = has!("avx2") && has!("fma");
-            if avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
-                found.push(Self(Instructions::Avx512));
-            }
-            if avx2 {
-                found.push(Self(Instructions::Avx2));
-            }
-        }
-        found.push(Self(Instructions::Portable));
-        found
+    pub fn available() -> impl Iterator<Item = Self> {
+        Instructions::ALL.into_iter().filter(|instructions| instructions.are_there()).map(Self)
     }
 
     /// The best this processor has.
     pub fn best() -> Self {
-        Self::available()[0]
+        Self::available().next().unwrap_or(Self(Instructions::Portable))
     }
 
     /// Which instructions to use.
