@@ -25,6 +25,7 @@ mod atomic_file;
 pub mod convert;
 pub mod episode;
 pub mod inspect;
+pub mod labelled;
 pub mod lerobot;
 pub mod python;
 pub mod store;

@@ -1,0 +1,62 @@
+//! How cameras are called: by RLinf's keys, which say "the main one" and "the others", or by their own names.
+
+/// The camera that is there wherever there is one.
+pub(super) const MAIN: &str = "main_images";
+
+/// A camera that is asked for: a key, and which of several images under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CameraKey {
+    /// As it was written.
+    pub(super) written: String,
+    /// The key of an observation.
+    pub(super) key: String,
+    /// Which image under that key.
+    pub(super) view: usize,
+}
+
+impl CameraKey {
+    /// `extra_view_images[1]` is the second image under `extra_view_images`.
+    pub(super) fn parse(text: &str) -> Self {
+        let inside = text.strip_suffix(']').and_then(|text| text.rsplit_once('['));
+        let split = inside.and_then(|(key, view)| Some((key, view.parse().ok()?)));
+        let (key, view) = split.unwrap_or((text, 0));
+        Self { written: text.into(), key: key.into(), view }
+    }
+
+    /// Which of an environment's cameras it is: one of that name, or the part it plays in RLinf's observations.
+    pub(super) fn among<'a>(&self, names: impl Iterator<Item = &'a str>) -> Option<usize> {
+        let names: Vec<&str> = names.collect();
+        let on_the_hand = |name: &str| name.contains("hand") || name.contains("wrist");
+        let place = |name: &dyn Fn(&str) -> bool| names.iter().position(|found| name(found));
+        let extra = || (1..names.len()).filter(|at| !on_the_hand(names[*at])).nth(self.view);
+        place(&|name| name == self.written).or_else(|| match self.key.as_str() {
+            MAIN => (!names.is_empty()).then_some(0),
+            "wrist_images" => place(&on_the_hand),
+            "extra_view_images" => extra(),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_names_or_parts() {
+        let names = ["base_camera", "hand_camera", "left", "right[2]"];
+        let cases = [
+            ("main_images", Some(0)),
+            ("wrist_images", Some(1)),
+            ("extra_view_images", Some(2)),
+            ("extra_view_images[1]", Some(3)),
+            ("extra_view_images[2]", None),
+            ("hand_camera", Some(1)),
+            ("right[2]", Some(3)),
+            ("wrist", None),
+        ];
+        for (key, place) in cases {
+            assert_eq!(CameraKey::parse(key).among(names.into_iter()), place, "{key}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong with labelled frames: which file, what is wrong, what to do.
+
+use std::path::PathBuf;
+
+use crate::convert::{BadFile, ConvertError};
+use crate::store::StoreError;
+
+/// Why there are no labelled frames.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabelledError {
+    /// There is no such file or folder.
+    #[error("{} does not exist; give a train.pt, a folder of episodes, or a store", path.display())]
+    Nothing {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No camera was asked for.
+    #[error("no camera is named; name one, such as main_images")]
+    NoCamera,
+    /// A recording that cannot be read.
+    #[error(transparent)]
+    Recording(#[from] ConvertError),
+    /// A store that cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A `.pt` that is no dataset.
+    #[error("{}: {what}", path.display())]
+    Images {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A file whose frames cannot be used.
+    #[error("{0}")]
+    Frames(BadFile),
+    /// A camera that the data does not have.
+    #[error("{} has no camera `{camera}`; it has {}", path.display(), has.join(", "))]
+    Camera {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was asked for.
+        camera: String,
+        /// What is there.
+        has: Vec<String>,
+    },
+    /// Too few episodes to have both a training and a validation part.
+    #[error(
+        "{episodes} usable episode(s) in {} leave none to train on beside those that validate; collect more \
+         episodes, at least 2, or lower the share that validates",
+        path.display()
+    )]
+    TooFewEpisodes {
+        /// The data.
+        path: PathBuf,
+        /// How many episodes there are.
+        episodes: usize,
+    },
+}

@@ -1,0 +1,176 @@
+//! Labelled frames where they lie: what a classifier of images is trained and measured on.
+//!
+//! [`LabelledData::read`] takes anything that holds frames and their labels: RLinf's `train.pt`, a folder of episodes of
+//! any collector, folders of `.npy` trajectories, or a store. No image is copied: a [`FrameImage`] is a view of the mapped
+//! file, and becomes bytes of height, width and channel when it is asked for. [`LabelledData::split`] chooses frames for
+//! training and validation by the rules of [`convert_images`](crate::convert::convert_images), to the order of frames.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use plaudit_data::labelled::{LabelledData, ReadOptions, SplitOptions};
+//!
+//! let data = LabelledData::read(Path::new("logs/run/collected_data"), &ReadOptions::default(), &|_| {})?;
+//! let parts = data.split(&SplitOptions::default())?;
+//! let first = data.frame(parts.train[0]);
+//! println!("{:?}: {}", first.images[0].shape(), first.success);
+//! # Ok::<(), plaudit_data::labelled::LabelledError>(())
+//! ```
+
+mod cameras;
+mod choose;
+mod error;
+mod image;
+mod images;
+mod recordings;
+mod stored;
+
+use std::path::{Path, PathBuf};
+
+use plaudit_core::FrameShape;
+
+use crate::convert::{BadFile, BadFiles, OnProgress, Source};
+use crate::store::Store;
+use cameras::CameraKey;
+
+pub use choose::{Parts, Pick, SplitOptions};
+pub use error::LabelledError;
+pub use image::FrameImage;
+
+/// How data is read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// The cameras of each frame, by their keys: `main_images`, `extra_view_images`, `extra_view_images[1]`, or whatever
+    /// the recording calls them.
+    pub cameras: Vec<String>,
+    /// Who wrote the recording; found out if not said.
+    pub source: Option<Source>,
+    /// What happens with files that cannot be used.
+    pub bad_files: BadFiles,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { cameras: vec![cameras::MAIN.into()], source: None, bad_files: BadFiles::Stop }
+    }
+}
+
+/// What data was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A `.pt` of images and labels.
+    Images,
+    /// Episodes as a collector wrote them.
+    Recordings(Source),
+    /// A store of plaudit's own.
+    Store,
+}
+
+/// One moment: an image of each camera, and whether it shows success.
+#[derive(Clone, Debug)]
+pub struct LabelledFrame {
+    /// One image per camera, in the order that was asked for.
+    pub images: Vec<FrameImage>,
+    /// The label.
+    pub success: bool,
+    /// Which entry of its episode it is.
+    pub at: usize,
+}
+
+/// The frames of one episode, in order.
+#[derive(Clone, Debug)]
+pub struct LabelledEpisode {
+    /// What it is called: the name of its file without the ending, or its name in the store.
+    pub name: String,
+    /// The folder it lies in.
+    pub folder: String,
+    /// Its frames.
+    pub frames: Vec<LabelledFrame>,
+}
+
+impl LabelledEpisode {
+    /// Whether any frame is labelled a success.
+    #[must_use]
+    pub fn has_success(&self) -> bool {
+        self.frames.iter().any(|frame| frame.success)
+    }
+}
+
+/// Labelled frames, by episode.
+#[derive(Debug)]
+pub struct LabelledData {
+    /// Where they were read from.
+    pub path: PathBuf,
+    /// What that is.
+    pub kind: Kind,
+    /// The cameras that were asked for, and the size of their images.
+    pub cameras: Vec<(String, FrameShape)>,
+    /// The episodes. Images whose file does not say where they are from are one episode.
+    pub episodes: Vec<LabelledEpisode>,
+    /// Whether frames are grouped into the episodes that they happened in, in order.
+    pub in_episodes: bool,
+    /// Files that were left out.
+    pub skipped: Vec<BadFile>,
+}
+
+impl LabelledData {
+    /// Reads a `.pt`, a folder of episodes, a file of episodes, or a store.
+    ///
+    /// # Errors
+    /// When nothing usable is there, a camera is missing, or images of one camera have different sizes.
+    pub fn read(
+        path: &Path,
+        options: &ReadOptions,
+        progress: &OnProgress<'_>,
+    ) -> Result<Self, LabelledError> {
+        let keys: Vec<CameraKey> = options.cameras.iter().map(|key| CameraKey::parse(key)).collect();
+        if keys.is_empty() {
+            return Err(LabelledError::NoCamera);
+        }
+        if !path.exists() {
+            return Err(LabelledError::Nothing { path: path.into() });
+        }
+        if Store::is_at(path) {
+            return stored::read(path, &keys);
+        }
+        let is_pt = path.extension().is_some_and(|extension| extension == "pt" || extension == "pth");
+        if is_pt { images::read(path, &keys) } else { recordings::read(path, &keys, options, progress) }
+    }
+
+    /// Reads folders of successful and of failed `.npy` trajectories that need not lie together.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_trajectories(
+        positive: &Path,
+        negative: &Path,
+        options: &ReadOptions,
+        progress: &OnProgress<'_>,
+    ) -> Result<Self, LabelledError> {
+        let keys: Vec<CameraKey> = options.cameras.iter().map(|key| CameraKey::parse(key)).collect();
+        recordings::read_trajectories([positive, negative], &keys, options, progress)
+    }
+
+    /// A frame that was picked.
+    ///
+    /// # Panics
+    /// If it was picked from other data.
+    #[must_use]
+    pub fn frame(&self, pick: Pick) -> &LabelledFrame {
+        &self.episodes[pick.episode as usize].frames[pick.frame as usize]
+    }
+
+    /// The frame so many moments before a picked one, or the first of its episode.
+    ///
+    /// # Panics
+    /// If it was picked from other data.
+    #[must_use]
+    pub fn frame_before(&self, pick: Pick, moments: usize) -> &LabelledFrame {
+        &self.episodes[pick.episode as usize].frames[(pick.frame as usize).saturating_sub(moments)]
+    }
+
+    /// How many frames there are.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.episodes.iter().map(|episode| episode.frames.len()).sum()
+    }
+}

@@ -1,0 +1,67 @@
+//! Datasets that nothing can be learned from.
+
+use plaudit_core::FrameShape;
+use plaudit_data::labelled::LabelledError;
+
+/// Why there is nothing to train on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// Data that cannot be read.
+    #[error(transparent)]
+    Read(#[from] LabelledError),
+    /// No frames.
+    #[error("the {part} part has no frames; collect episodes, or give another dataset")]
+    Empty {
+        /// Which part.
+        part: &'static str,
+    },
+    /// Labels that teach nothing.
+    #[error(
+        "all {frames} training frames are labelled {found}: a classifier needs both; collect episodes with a {missing}, \
+         or check that labels are recorded"
+    )]
+    OneClass {
+        /// How many frames there are.
+        frames: usize,
+        /// The label that all have.
+        found: &'static str,
+        /// The label that none has.
+        missing: &'static str,
+    },
+    /// Recordings whose pictures differ in size.
+    #[error(
+        "`{view}` is {}x{}x{} in {second} and {}x{}x{} in {first}; all pictures of a camera have one size in a dataset: \
+         train on one of them, or collect the other again",
+        found.height, found.width, found.channels, expected.height, expected.width, expected.channels
+    )]
+    Sizes {
+        /// The camera.
+        view: String,
+        /// The first recording.
+        first: String,
+        /// Its size.
+        expected: FrameShape,
+        /// The other recording.
+        second: String,
+        /// Its size.
+        found: FrameShape,
+    },
+    /// A name of a view that cannot be read.
+    #[error("`{text}` names no view; write a camera, or a camera some moments ago, such as main_images@-4")]
+    View {
+        /// What was written.
+        text: String,
+    },
+    /// Views of the past in data that has none.
+    #[error(
+        "`{view}` looks back in time, but {path} does not say which frames follow each other; train from the episodes, \
+         or convert them again with this version"
+    )]
+    NoPast {
+        /// The view.
+        view: String,
+        /// The data.
+        path: String,
+    },
+}

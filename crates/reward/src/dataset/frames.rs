@@ -1,0 +1,180 @@
+//! One part of a dataset.
+
+use std::sync::Arc;
+
+use plaudit_core::FrameShape;
+use plaudit_data::labelled::{FrameImage, LabelledData, LabelledFrame, Pick};
+use serde::{Deserialize, Serialize};
+
+use super::error::DatasetError;
+use super::view::ViewKey;
+
+/// Labelled frames of one or more recordings.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    views: Vec<ViewKey>,
+    /// For each view, which camera of the recordings it is.
+    cameras: Vec<usize>,
+    shapes: Vec<FrameShape>,
+    recordings: Vec<Arc<LabelledData>>,
+    samples: Vec<Sample>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    recording: u32,
+    pick: Pick,
+}
+
+/// How many frames there are of each label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassBalance {
+    /// Frames that show success.
+    pub successes: usize,
+    /// Frames that do not.
+    pub failures: usize,
+}
+
+/// Where a frame is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin<'a> {
+    /// Its episode.
+    pub episode: &'a str,
+    /// The folder of its episode.
+    pub folder: &'a str,
+    /// Which entry of the episode it is.
+    pub at: usize,
+}
+
+impl Frames {
+    /// Frames picked from recordings that were read with the [cameras](ViewKey::cameras) of these views.
+    ///
+    /// # Errors
+    /// When pictures of a camera differ in size, or a view looks back where frames have no order.
+    pub fn new(views: &[ViewKey], picked: Vec<(Arc<LabelledData>, Vec<Pick>)>) -> Result<Self, DatasetError> {
+        let names = ViewKey::cameras(views);
+        let place = |view: &ViewKey| names.iter().position(|name| *name == view.camera).unwrap_or(0);
+        let cameras: Vec<usize> = views.iter().map(place).collect();
+        let shapes = match picked.first() {
+            Some((first, _)) => cameras.iter().map(|camera| first.cameras[*camera].1).collect(),
+            None => Vec::new(),
+        };
+        let mut frames =
+            Self { views: views.to_vec(), cameras, shapes, recordings: Vec::new(), samples: Vec::new() };
+        for (number, (recording, picks)) in picked.into_iter().enumerate() {
+            frames.refuse(&recording)?;
+            frames.recordings.push(recording);
+            frames.samples.extend(picks.into_iter().map(|pick| Sample { recording: number as u32, pick }));
+        }
+        Ok(frames)
+    }
+
+    fn refuse(&self, recording: &LabelledData) -> Result<(), DatasetError> {
+        let path = || recording.path.display().to_string();
+        for ((view, camera), expected) in self.views.iter().zip(&self.cameras).zip(&self.shapes) {
+            let found = recording.cameras[*camera].1;
+            if found != *expected {
+                let first = self.recordings.first().map(|first| first.path.display().to_string());
+                return Err(DatasetError::Sizes {
+                    view: view.to_string(),
+                    first: first.unwrap_or_default(),
+                    expected: *expected,
+                    second: path(),
+                    found,
+                });
+            }
+            if view.back > 0 && !recording.in_episodes {
+                return Err(DatasetError::NoPast { view: view.to_string(), path: path() });
+            }
+        }
+        Ok(())
+    }
+
+    /// How many frames.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// What is seen of each frame.
+    #[must_use]
+    pub fn views(&self) -> &[ViewKey] {
+        &self.views
+    }
+
+    /// The size of each view's pictures.
+    #[must_use]
+    pub fn shapes(&self) -> &[FrameShape] {
+        &self.shapes
+    }
+
+    /// Which camera each view is of, counted among the cameras.
+    pub(crate) fn cameras(&self) -> &[usize] {
+        &self.cameras
+    }
+
+    /// The recordings that frames were picked from.
+    #[must_use]
+    pub fn recordings(&self) -> &[Arc<LabelledData>] {
+        &self.recordings
+    }
+
+    /// Whether a frame shows success.
+    #[must_use]
+    pub fn success(&self, at: usize) -> bool {
+        self.frame(at).success
+    }
+
+    /// All labels.
+    #[must_use]
+    pub fn labels(&self) -> Vec<bool> {
+        (0..self.len()).map(|at| self.success(at)).collect()
+    }
+
+    /// How many there are of each.
+    #[must_use]
+    pub fn balance(&self) -> ClassBalance {
+        let successes = (0..self.len()).filter(|at| self.success(*at)).count();
+        ClassBalance { successes, failures: self.len() - successes }
+    }
+
+    /// Where a frame is from.
+    #[must_use]
+    pub fn origin(&self, at: usize) -> Origin<'_> {
+        let Sample { recording, pick } = self.samples[at];
+        let episode = &self.recordings[recording as usize].episodes[pick.episode as usize];
+        Origin { episode: &episode.name, folder: &episode.folder, at: self.frame(at).at }
+    }
+
+    /// Numbers of the frames by episode, in the order of the episodes and of their frames.
+    #[must_use]
+    pub fn by_episode(&self) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        let key = |at: &usize| {
+            let Sample { recording, pick } = self.samples[*at];
+            (recording, pick.episode, pick.frame)
+        };
+        order.sort_by_key(key);
+        let episode = |at: &usize| (key(at).0, key(at).1);
+        order.chunk_by(|a, b| episode(a) == episode(b)).map(<[usize]>::to_vec).collect()
+    }
+
+    /// The picture of a view.
+    #[must_use]
+    pub fn image(&self, at: usize, view: usize) -> &FrameImage {
+        let Sample { recording, pick } = self.samples[at];
+        let frame = self.recordings[recording as usize].frame_before(pick, self.views[view].back);
+        &frame.images[self.cameras[view]]
+    }
+
+    fn frame(&self, at: usize) -> &LabelledFrame {
+        let Sample { recording, pick } = self.samples[at];
+        self.recordings[recording as usize].frame(pick)
+    }
+}

@@ -1,0 +1,72 @@
+//! What a model was trained on, for the record.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::frames::{ClassBalance, Frames};
+
+/// What a model was trained and validated on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// What it learned from.
+    pub train: PartManifest,
+    /// What it was measured on, if anything.
+    pub val: Option<PartManifest>,
+}
+
+/// One part of a dataset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartManifest {
+    /// Where it was read from.
+    pub paths: Vec<String>,
+    /// How many frames of each label.
+    pub balance: ClassBalance,
+    /// How many episodes they are from; 0 where that is not known.
+    pub episodes: usize,
+    /// The views, with the height, width and channels of their pictures.
+    pub views: Vec<(String, [usize; 3])>,
+    /// SHA-256 over all frames in order: of the hashes of each frame's pixels, view by view, and its label.
+    pub sha256: String,
+}
+
+impl Manifest {
+    /// Looks at every pixel of both parts.
+    #[must_use]
+    pub fn of(train: &Frames, val: Option<&Frames>) -> Self {
+        Self { train: PartManifest::of(train), val: val.map(PartManifest::of) }
+    }
+}
+
+impl PartManifest {
+    /// Looks at every pixel.
+    #[must_use]
+    pub fn of(frames: &Frames) -> Self {
+        let known = frames.recordings().iter().all(|recording| recording.in_episodes);
+        let side = |shape: &plaudit_core::FrameShape| [shape.height, shape.width, shape.channels];
+        let views = frames.views().iter().map(ToString::to_string).zip(frames.shapes().iter().map(side));
+        Self {
+            paths: frames.recordings().iter().map(|recording| recording.path.display().to_string()).collect(),
+            balance: frames.balance(),
+            episodes: if known { frames.by_episode().len() } else { 0 },
+            views: views.collect(),
+            sha256: hash(frames),
+        }
+    }
+}
+
+fn hash(frames: &Frames) -> String {
+    let one = |at: usize| -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for view in 0..frames.views().len() {
+            hash.update(frames.image(at, view).pixels());
+        }
+        hash.update([u8::from(frames.success(at))]);
+        hash.finalize().into()
+    };
+    let all: Vec<[u8; 32]> = (0..frames.len()).into_par_iter().map(one).collect();
+    let mut hash = Sha256::new();
+    all.iter().for_each(|one| hash.update(one));
+    let bytes: [u8; 32] = hash.finalize().into();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,156 @@
+//! Which model is the best, and when there will be no better one.
+
+use serde::{Deserialize, Serialize};
+
+use super::evaluate::Evaluation;
+use crate::metrics::Metrics;
+
+/// The number that makes a model the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Monitor {
+    /// Validation loss; lower is better.
+    #[default]
+    Loss,
+    /// Share of validation frames called rightly at one half; higher is better.
+    Accuracy,
+    /// Chance that a success scores higher than a failure; higher is better.
+    Auc,
+    /// Area under precision over recall; higher is better.
+    AveragePrecision,
+}
+
+impl Monitor {
+    /// The number, as events call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "val_loss",
+            Self::Accuracy => "val_accuracy",
+            Self::Auc => "auc",
+            Self::AveragePrecision => "average_precision",
+        }
+    }
+
+    /// Its value; rankings are worth nothing where one label is missing.
+    #[must_use]
+    pub fn value(self, evaluation: &Evaluation) -> f64 {
+        match self {
+            Self::Loss => evaluation.loss,
+            Self::Accuracy => evaluation.accuracy,
+            Self::Auc => evaluation.metrics.auc.unwrap_or(0.0),
+            Self::AveragePrecision => evaluation.metrics.average_precision.unwrap_or(0.0),
+        }
+    }
+
+    /// By how much a value is better than another.
+    fn gain(self, value: f64, than: f64) -> f64 {
+        if self == Self::Loss { than - value } else { value - than }
+    }
+}
+
+/// When to give up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EarlyStop {
+    /// Validations without improvement.
+    pub patience: u64,
+    /// The least change that is an improvement.
+    pub min_delta: f64,
+}
+
+/// How far a training is: with the checkpoint, all that going on needs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// Steps done.
+    pub step: u64,
+    /// The best model so far.
+    pub best: Option<Best>,
+    /// The value that patience counts from.
+    pub mark: Option<f64>,
+    /// Validations since.
+    pub stale: u64,
+    /// The last step that was validated.
+    pub validated: Option<u64>,
+    /// Steps on end that a gradient without end made void.
+    pub void_steps: u64,
+}
+
+/// The best model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// After how many steps.
+    pub step: u64,
+    /// The monitored number.
+    pub value: f64,
+    /// Everything else, at the threshold that suits it.
+    pub metrics: Metrics,
+}
+
+impl Progress {
+    /// Takes note of a validation, and says whether its model is the best.
+    pub(super) fn validated(
+        &mut self,
+        evaluation: &Evaluation,
+        monitor: Monitor,
+        stop: Option<EarlyStop>,
+    ) -> bool {
+        let value = monitor.value(evaluation);
+        self.validated = Some(self.step);
+        let min_delta = stop.map_or(0.0, |stop| stop.min_delta);
+        if self.mark.is_none_or(|mark| monitor.gain(value, mark) > min_delta) {
+            self.mark = Some(value);
+            self.stale = 0;
+        } else {
+            self.stale += 1;
+        }
+        let better = self.best.is_none_or(|best| monitor.gain(value, best.value) > 0.0);
+        if better {
+            self.best = Some(Best { step: self.step, value, metrics: evaluation.metrics });
+        }
+        better
+    }
+
+    pub(super) fn is_stale(&self, stop: Option<EarlyStop>) -> bool {
+        stop.is_some_and(|stop| self.stale >= stop.patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluation(loss: f64) -> Evaluation {
+        Evaluation::of(&[0.0, 1.0], &[false, true]).with_loss(loss)
+    }
+
+    #[test]
+    fn patience_counts_what_is_not_enough_better() {
+        let stop = Some(EarlyStop { patience: 2, min_delta: 0.1 });
+        let mut progress = Progress::default();
+        let mut seen = Vec::new();
+        for loss in [1.0, 0.95, 0.85, 0.84, 0.80] {
+            progress.step += 10;
+            let best = progress.validated(&evaluation(loss), Monitor::Loss, stop);
+            seen.push((best, progress.stale, progress.is_stale(stop)));
+        }
+        let expected =
+            [(true, 0, false), (true, 1, false), (true, 0, false), (true, 1, false), (true, 2, true)];
+        assert_eq!(seen, expected);
+        assert_eq!(progress.best.map(|best| best.step), Some(50));
+        assert!(!progress.is_stale(None));
+    }
+
+    #[test]
+    fn higher_is_better_for_all_but_loss() {
+        let mut progress = Progress::default();
+        let right = Evaluation::of(&[-1.0, 1.0], &[false, true]);
+        let wrong = Evaluation::of(&[1.0, -1.0], &[false, true]);
+        for monitor in [Monitor::Loss, Monitor::Accuracy, Monitor::Auc, Monitor::AveragePrecision] {
+            progress = Progress::default();
+            assert!(progress.validated(&wrong, monitor, None));
+            assert!(progress.validated(&right, monitor, None), "{monitor:?}");
+            assert!(!progress.validated(&wrong, monitor, None), "{monitor:?}");
+        }
+        assert_eq!(progress.stale, 1);
+    }
+}

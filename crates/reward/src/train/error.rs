@@ -1,0 +1,83 @@
+//! Why a training ended before its end.
+
+use std::path::PathBuf;
+
+use plaudit_nn::WeightsError;
+use plaudit_nn::classifier::ClassifierError;
+
+use crate::card::CardError;
+use crate::dataset::DatasetError;
+
+/// Why a training ended before its end. What was saved before stays.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// Nothing can be learned from the data.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// The network and the pictures do not fit.
+    #[error(transparent)]
+    Classifier(#[from] ClassifierError),
+    /// A checkpoint could not be written or read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// A checkpoint whose header makes no sense.
+    #[error("{}: {source}", path.display())]
+    Card {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What is wrong.
+        source: CardError,
+    },
+    /// A checkpoint folder could not be made or renamed.
+    #[error("cannot write {}: {source}; what was saved before is unchanged", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The loss left the numbers.
+    #[error(
+        "the loss of step {step} is {loss}, on the frames {frames}; {kept}. Lower the learning rate (now {lr:e}), or look \
+         at those frames"
+    )]
+    Loss {
+        /// The step.
+        step: u64,
+        /// The loss.
+        loss: f64,
+        /// The frames of its batch.
+        frames: String,
+        /// The learning rate.
+        lr: f64,
+        /// What is safe.
+        kept: String,
+    },
+    /// Gradients left the numbers, time and again.
+    #[error(
+        "the gradient of {steps} steps on end, up to step {step}, was not finite, last on the frames {frames}; {kept}. \
+         Lower the learning rate (now {lr:e})"
+    )]
+    Gradient {
+        /// How many steps.
+        steps: u64,
+        /// The last of them.
+        step: u64,
+        /// The frames of its batch.
+        frames: String,
+        /// The learning rate.
+        lr: f64,
+        /// What is safe.
+        kept: String,
+    },
+    /// A checkpoint to go on from that is not there.
+    #[error("{} has no state to go on from; resume the newest checkpoint of the run, or start a new run from its weights with actor.model.model_path", path.display())]
+    NoState {
+        /// The checkpoint.
+        path: PathBuf,
+    },
+    /// Whoever runs the training could not remember its progress.
+    #[error("{0}")]
+    Host(String),
+}

@@ -1,0 +1,294 @@
+//! The loop.
+
+use std::time::Instant;
+
+use plaudit_core::{Emit, Event, Level, Seed};
+use plaudit_nn::classifier::{Accumulated, Trainer};
+
+use super::batches::Batches;
+use super::checkpoint::{Checkpoints, Resumed};
+use super::early_stop::Progress;
+use super::error::TrainError;
+use super::evaluate::{Evaluation, evaluate};
+use super::settings::Settings;
+use crate::card::ModelCard;
+use crate::dataset::{self, Batch, Frames, Manifest};
+
+/// Whoever runs a training: hears of it, remembers how far it is, and may ask it to stop.
+pub trait Host: Emit {
+    /// A checkpoint is on disk; with it and this progress, the training can go on.
+    ///
+    /// # Errors
+    /// When that cannot be remembered, in words.
+    fn saved(&mut self, progress: &Progress) -> Result<(), String>;
+
+    /// Whether the training should stop after this step.
+    fn stop(&self) -> bool;
+}
+
+/// A classifier, what it learns from, and how.
+pub struct Training<'a> {
+    trainer: Trainer,
+    train: &'a Frames,
+    val: Option<&'a Frames>,
+    settings: Settings,
+    batches: Batches,
+    weights: Option<[f32; 2]>,
+    card: ModelCard,
+    progress: Progress,
+}
+
+/// How a training ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Where it stands.
+    pub progress: Progress,
+    /// Why it ended.
+    pub why: Why,
+}
+
+/// Why a training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It reached its last step.
+    Done,
+    /// Validation no longer improved.
+    Stale,
+    /// Its host asked for it.
+    Stopped,
+}
+
+/// Steps on end without a usable gradient before a training gives up.
+const VOID_STEPS: u64 = 10;
+/// Frames that a message names.
+const NAMED: usize = 6;
+
+impl<'a> Training<'a> {
+    /// A training at its beginning. Looks at every pixel once, for the record.
+    ///
+    /// # Errors
+    /// When nothing can be learned from these frames.
+    pub fn new(
+        trainer: Trainer,
+        train: &'a Frames,
+        val: Option<&'a Frames>,
+        settings: Settings,
+    ) -> Result<Self, TrainError> {
+        dataset::check(train)?;
+        let val = val.filter(|val| !val.is_empty());
+        let card = ModelCard {
+            class_balance: Some(train.balance()),
+            dataset: Some(Manifest::of(train, val)),
+            ..ModelCard::of(trainer.settings().clone())
+        };
+        let order = settings.seed.purpose("order");
+        let batches = Batches::new(train.len(), settings.micro_batch, settings.shuffle, order);
+        let weights = settings.class_weight.weights(train.balance());
+        Ok(Self { trainer, train, val, settings, batches, weights, card, progress: Progress::default() })
+    }
+
+    /// Goes on from a checkpoint.
+    ///
+    /// # Errors
+    /// When it is of another network.
+    pub fn resume(&mut self, progress: Progress, from: &Resumed) -> Result<(), TrainError> {
+        self.trainer.restore(&from.state)?;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// Micro batches of a step.
+    fn accumulation(&self) -> u64 {
+        (self.settings.global_batch / self.settings.micro_batch.max(1)).max(1) as u64
+    }
+
+    /// How many steps there are in all.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        let per_epoch = (self.batches.per_epoch() / self.accumulation()).max(1);
+        self.settings.length.steps(per_epoch)
+    }
+
+    /// What the model will say about itself.
+    #[must_use]
+    pub fn card(&self) -> &ModelCard {
+        &self.card
+    }
+
+    /// The seed of an epoch's changes to pictures.
+    #[must_use]
+    pub fn epoch_seed(seed: Seed, epoch: u64) -> Seed {
+        seed.purpose("augment").index(epoch)
+    }
+
+    /// Trains to the end, or until there is a reason to stop.
+    ///
+    /// # Errors
+    /// When the loss leaves the numbers, or a checkpoint cannot be written. What was saved before stays.
+    pub fn run(mut self, checkpoints: &Checkpoints, host: &mut dyn Host) -> Result<Outcome, TrainError> {
+        let last = self.steps();
+        while self.progress.step < last {
+            let stale = self.progress.is_stale(self.settings.early_stop);
+            if stale || host.stop() {
+                let why = if stale { Why::Stale } else { Why::Stopped };
+                return self.end(checkpoints, host, why);
+            }
+            self.step(checkpoints, host)?;
+            let is_due = |every: Option<u64>| {
+                every.is_some_and(|every| self.progress.step.is_multiple_of(every.max(1)))
+            };
+            let (validate, save) = (is_due(self.settings.val_interval), is_due(self.settings.save_interval));
+            if validate || self.progress.step == last {
+                self.validate(checkpoints, host)?;
+            }
+            if save && self.progress.step < last {
+                self.save(checkpoints, host)?;
+            }
+        }
+        self.end(checkpoints, host, Why::Done)
+    }
+
+    /// One step of the optimiser.
+    fn step(&mut self, checkpoints: &Checkpoints, host: &mut dyn Host) -> Result<(), TrainError> {
+        let began = Instant::now();
+        let (step, accumulation) = (self.progress.step, self.accumulation());
+        let lr = self.settings.schedule.at(step);
+        let (mut loss, mut right, mut promised) = (0.0, 0, 0.0);
+        let mut numbers = Vec::new();
+        for micro in step * accumulation..(step + 1) * accumulation {
+            numbers = self.batches.frames(micro);
+            let (batch, found) = self.accumulate(micro, &numbers, 1.0 / accumulation as f64)?;
+            if !found.loss.is_finite() {
+                let (frames, kept) = (self.named(&numbers), self.kept(checkpoints));
+                return Err(TrainError::Loss { step: step + 1, loss: found.loss, frames, lr, kept });
+            }
+            loss += found.loss / accumulation as f64;
+            let hits = found
+                .logits
+                .iter()
+                .zip(&batch.labels)
+                .filter(|(logit, label)| (**logit > 0.0) == (**label > 0.5));
+            right += hits.count();
+            promised +=
+                found.logits.iter().map(|logit| 1.0 / (1.0 + (-f64::from(*logit)).exp())).sum::<f64>();
+        }
+        let moved = self.trainer.step(lr, self.settings.clip);
+        self.progress.step += 1;
+        self.progress.void_steps = if moved.skipped { self.progress.void_steps + 1 } else { 0 };
+        if moved.skipped {
+            let text = format!("step {}: the gradient is not finite, so nothing was learned", step + 1);
+            host.emit(Event::Notice { level: Level::Warning, text });
+        }
+        if self.progress.void_steps >= VOID_STEPS {
+            let (steps, frames, kept) = (VOID_STEPS, self.named(&numbers), self.kept(checkpoints));
+            return Err(TrainError::Gradient { steps, step: step + 1, frames, lr, kept });
+        }
+        let seen = (numbers.len() as u64 * accumulation) as f64;
+        let values = [
+            ("train/loss", loss),
+            ("train/accuracy", right as f64 / seen),
+            ("train/grad_norm", moved.grad_norm),
+            ("train/learning_rate", lr),
+            ("train/probabilities_mean", promised / seen),
+            ("time/step_secs", began.elapsed().as_secs_f64()),
+        ];
+        let values = values.map(|(name, value)| (name.to_string(), value)).into();
+        host.emit(Event::Metrics { step: self.progress.step, values });
+        host.emit(Event::Progress { step: self.progress.step });
+        Ok(())
+    }
+
+    fn accumulate(
+        &mut self,
+        micro: u64,
+        numbers: &[usize],
+        scale: f64,
+    ) -> Result<(Batch, Accumulated), TrainError> {
+        let Settings { augment, seed, loss, .. } = &self.settings;
+        let batch = match augment.is_off() {
+            true => Batch::of(self.train, numbers),
+            false => {
+                let epoch = Self::epoch_seed(*seed, self.batches.epoch(micro));
+                Batch::augmented(self.train, numbers, augment, epoch)
+            }
+        };
+        let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
+            batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
+        });
+        let images = batch.images().map_err(plaudit_nn::classifier::ClassifierError::from)?;
+        let drop = seed.purpose("dropout").index(micro);
+        let found =
+            self.trainer.accumulate(&images, &batch.labels, weights.as_deref(), *loss, scale, drop)?;
+        Ok((batch, found))
+    }
+
+    /// Measures, tells, and keeps the model if it is the best.
+    fn validate(&mut self, checkpoints: &Checkpoints, host: &mut dyn Host) -> Result<(), TrainError> {
+        let Some(val) = self.val else { return Ok(()) };
+        if self.progress.validated == Some(self.progress.step) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let evaluation = evaluate(&self.trainer.scorer(), val, self.settings.eval_batch)?;
+        let mut values = evaluation.values();
+        values.push(("time/evaluate_secs".into(), began.elapsed().as_secs_f64()));
+        host.emit(Event::Metrics { step: self.progress.step, values });
+        if self.progress.validated(&evaluation, self.settings.monitor, self.settings.early_stop) {
+            checkpoints.save_best(&self.trainer.weights(), &self.card_now(Some(&evaluation)))?;
+        }
+        Ok(())
+    }
+
+    fn card_now(&self, evaluation: Option<&Evaluation>) -> ModelCard {
+        let best = self.progress.best.map(|best| best.metrics);
+        let metrics = evaluation.map(|evaluation| evaluation.metrics);
+        // A checkpoint between validations has no measure of its own; the threshold that was best is a fair guess.
+        let threshold = metrics.or(best).map(|metrics| metrics.threshold);
+        ModelCard { step: self.progress.step, threshold, metrics, ..self.card.clone() }
+    }
+
+    fn save(&mut self, checkpoints: &Checkpoints, host: &mut dyn Host) -> Result<(), TrainError> {
+        checkpoints.save(&self.trainer, &self.card_now(None))?;
+        host.saved(&self.progress).map_err(TrainError::Host)
+    }
+
+    fn end(
+        mut self,
+        checkpoints: &Checkpoints,
+        host: &mut dyn Host,
+        why: Why,
+    ) -> Result<Outcome, TrainError> {
+        self.save(checkpoints, host)?;
+        if self.val.is_none() && why != Why::Stopped {
+            // Nothing tells models apart, so the last one is the best.
+            checkpoints.save_best(&self.trainer.weights(), &self.card_now(None))?;
+        }
+        Ok(Outcome { progress: self.progress, why })
+    }
+
+    /// The frames of a batch, by name.
+    fn named(&self, numbers: &[usize]) -> String {
+        let name = |number: &usize| {
+            let origin = self.train.origin(*number);
+            format!("{} {}", origin.episode, origin.at)
+        };
+        let named: Vec<String> = numbers.iter().take(NAMED).map(name).collect();
+        let more = numbers.len().saturating_sub(NAMED);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{rest}", named.join(", "))
+    }
+
+    /// What is safe.
+    fn kept(&self, checkpoints: &Checkpoints) -> String {
+        let every = self.settings.save_interval.unwrap_or(u64::MAX).max(1);
+        let last = self.progress.step / every * every;
+        let mut kept = Vec::new();
+        if last > 0 && checkpoints.step(last).is_dir() {
+            kept.push(format!("the last checkpoint is {}", checkpoints.step(last).display()));
+        }
+        if checkpoints.best().is_dir() {
+            kept.push(format!("the best model is {}", checkpoints.best().display()));
+        }
+        if kept.is_empty() { "nothing was saved yet".into() } else { kept.join(", ") }
+    }
+}

@@ -1,0 +1,311 @@
+//! Training end to end on pictures small enough to learn in seconds.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plaudit_core::{Emit, Event, Seed};
+use plaudit_data::labelled::{LabelledData, Pick, ReadOptions};
+use plaudit_data::python::{self, Array, PyValue, Storages};
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Loss, Scorer, Trainer};
+use plaudit_reward::augment::Augment;
+use plaudit_reward::card::ModelCard;
+use plaudit_reward::dataset::{Batch, DatasetError, Frames, Manifest, ViewKey};
+use plaudit_reward::pictures::{Mistakes, preview, save_part, save_successes};
+use plaudit_reward::train::{
+    Checkpoints, ClassWeight, EarlyStop, Host, Length, Monitor, Progress, Schedule, Settings, Shape,
+    TrainError, Training, Why, evaluate,
+};
+
+const SIDE: usize = 16;
+
+/// Noise, with a bright square on the left for success and on the right for failure.
+fn picture(success: bool, number: u64) -> Vec<u8> {
+    let mut rng = Seed::new(99).index(number).rng();
+    let mut pixels: Vec<u8> = (0..SIDE * SIDE * 3).map(|_| rng.below(90) as u8).collect();
+    let left = if success { 1 } else { 10 };
+    for row in 5..10 {
+        for column in left..left + 5 {
+            pixels[(row * SIDE + column) * 3..][..3].fill(240);
+        }
+    }
+    pixels
+}
+
+fn write(path: &Path, labels: &[bool]) {
+    let image = |(number, success): (usize, &bool)| {
+        let pixels = picture(*success, number as u64);
+        PyValue::Tensor(Arc::new(Array::from_slice(&[SIDE, SIDE, 3], &pixels).unwrap()))
+    };
+    let data = PyValue::dict([
+        ("images", PyValue::list(labels.iter().enumerate().map(image))),
+        ("labels", PyValue::list(labels.iter().map(|label| PyValue::Int((*label).into())))),
+    ]);
+    python::write_pt(path, &data, Storages::Shared).unwrap();
+}
+
+fn frames(labels: &[bool]) -> Frames {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("frames.pt");
+    write(&path, labels);
+    let data = LabelledData::read(&path, &ReadOptions::default(), &|_| {}).unwrap();
+    let picks: Vec<Pick> = data.all();
+    Frames::new(&["main_images".parse().unwrap()], vec![(Arc::new(data), picks)]).unwrap()
+}
+
+/// Every third frame is a success.
+fn some(count: usize) -> Frames {
+    frames(&(0..count).map(|at| at % 3 == 0).collect::<Vec<_>>())
+}
+
+fn network() -> ClassifierSettings {
+    ClassifierSettings {
+        arch: Arch::Resnet10,
+        hidden_dim: Some(16),
+        image_size: [3, 32, 32],
+        ..ClassifierSettings::default()
+    }
+}
+
+fn trainer() -> Trainer {
+    Trainer::new(&network(), AdamW::default(), 5).unwrap()
+}
+
+fn settings(steps: u64) -> Settings {
+    Settings {
+        micro_batch: 8,
+        global_batch: 16,
+        eval_batch: 16,
+        length: Length { max_epochs: None, max_steps: Some(steps) },
+        val_interval: Some(4),
+        save_interval: Some(4),
+        early_stop: None,
+        monitor: Monitor::Loss,
+        schedule: Schedule {
+            lr: 1e-3,
+            min_lr: 0.0,
+            warmup_steps: 2,
+            total_steps: steps,
+            shape: Shape::Cosine,
+        },
+        clip: Some(1.0),
+        loss: Loss::Bce,
+        class_weight: ClassWeight::Balanced,
+        augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
+        shuffle: true,
+        seed: Seed::new(3),
+    }
+}
+
+/// Hears everything, and stops after some steps.
+#[derive(Default)]
+struct Listener {
+    events: Vec<Event>,
+    saved: Option<Progress>,
+    stop_at: Option<u64>,
+    step: u64,
+}
+
+impl Emit for Listener {
+    fn emit(&mut self, event: Event) {
+        if let Event::Progress { step } = event {
+            self.step = step;
+        }
+        self.events.push(event);
+    }
+}
+
+impl Host for Listener {
+    fn saved(&mut self, progress: &Progress) -> Result<(), String> {
+        self.saved = Some(progress.clone());
+        Ok(())
+    }
+
+    fn stop(&self) -> bool {
+        self.stop_at.is_some_and(|step| self.step >= step)
+    }
+}
+
+impl Listener {
+    fn curve(&self, name: &str) -> Vec<(u64, f64)> {
+        let of = |event: &Event| match event {
+            Event::Metrics { step, values } => {
+                values.iter().find(|(found, _)| found == name).map(|(_, value)| (*step, *value))
+            }
+            _ => None,
+        };
+        self.events.iter().filter_map(of).collect()
+    }
+}
+
+#[test]
+fn a_classifier_learns_keeps_its_best_and_says_what_it_is() {
+    let (train, val) = (some(60), some(24));
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::in_folder(folder.path());
+    let mut host = Listener::default();
+    let training = Training::new(trainer(), &train, Some(&val), settings(20)).unwrap();
+    assert_eq!(training.steps(), 20);
+    let outcome = training.run(&checkpoints, &mut host).unwrap();
+    assert_eq!((outcome.why, outcome.progress.step), (Why::Done, 20));
+    let best = outcome.progress.best.unwrap();
+    assert!(best.metrics.auc.unwrap() > 0.95, "{best:?}");
+    assert_eq!(host.curve("train/loss").len(), 20);
+    assert_eq!(host.curve("eval/auc").iter().map(|(step, _)| *step).collect::<Vec<_>>(), [4, 8, 12, 16, 20]);
+    assert_eq!(host.curve("train/learning_rate")[1], (2, 5e-4));
+
+    let weights = Weights::read(checkpoints.best()).unwrap();
+    let card = ModelCard::from_header(weights.metadata()).unwrap().unwrap();
+    assert_eq!(card.settings, network());
+    assert_eq!(card.metrics, Some(best.metrics));
+    assert_eq!(card.threshold, Some(best.metrics.threshold));
+    assert_eq!(card.class_balance, Some(train.balance()));
+    assert_eq!(card.dataset, Some(Manifest::of(&train, Some(&val))));
+    let torch = Weights::read(checkpoints.best().join("actor/model_state_dict/full_weights.pt")).unwrap();
+    assert!(torch.iter().eq(weights.iter()), "the two files hold the same tensors");
+
+    let scorer = Scorer::new(&card.settings, &weights, Device::Cpu).unwrap();
+    let evaluation = evaluate(&scorer, &val, 7).unwrap();
+    assert!((evaluation.metrics.auc.unwrap() - best.metrics.auc.unwrap()).abs() < 1e-9);
+    let states: Vec<bool> =
+        [4, 16, 20].map(|step| checkpoints.step(step).join("actor/trainer.safetensors").is_file()).into();
+    assert_eq!(states, [false, false, true], "only the newest can be gone on from");
+    assert!(matches!(checkpoints.resume(4), Err(TrainError::NoState { .. })));
+}
+
+#[test]
+fn a_training_that_stopped_goes_on_bit_for_bit() {
+    let (train, val) = (some(40), some(12));
+    let run = |stop_at: Option<u64>| {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Checkpoints::in_folder(folder.path());
+        let mut host = Listener { stop_at, ..Listener::default() };
+        let training = Training::new(trainer(), &train, Some(&val), settings(9)).unwrap();
+        let outcome = training.run(&checkpoints, &mut host).unwrap();
+        (outcome, folder, checkpoints, host)
+    };
+    let (whole, _whole_folder, whole_checkpoints, whole_host) = run(None);
+    let (stopped, _folder, checkpoints, host) = run(Some(5));
+    assert_eq!((stopped.why, stopped.progress.step), (Why::Stopped, 5));
+    assert_eq!(host.saved, Some(stopped.progress));
+
+    // Fresh weights of another seed: all that counts must come from the checkpoint.
+    let other = Trainer::new(&network(), AdamW::default(), 77).unwrap();
+    let mut training = Training::new(other, &train, Some(&val), settings(9)).unwrap();
+    training.resume(host.saved.unwrap(), &checkpoints.resume(5).unwrap()).unwrap();
+    let mut later = Listener::default();
+    let outcome = training.run(&checkpoints, &mut later).unwrap();
+    assert_eq!(outcome, whole);
+    let without_times = |host: &Listener, name: &str| host.curve(name);
+    assert_eq!(without_times(&later, "train/loss"), whole_host.curve("train/loss")[5..]);
+    assert_eq!(later.curve("eval/val_loss"), whole_host.curve("eval/val_loss")[1..]);
+    let bytes = |checkpoints: &Checkpoints| {
+        std::fs::read(checkpoints.step(9).join("actor/trainer.safetensors")).unwrap()
+    };
+    assert!(bytes(&checkpoints) == bytes(&whole_checkpoints), "the same bits");
+}
+
+#[test]
+fn a_loss_that_leaves_the_numbers_names_its_batch_and_keeps_what_was_saved() {
+    let (train, val) = (some(40), some(12));
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::in_folder(folder.path());
+    let schedule =
+        Schedule { lr: 1e20, min_lr: 0.0, warmup_steps: 0, total_steps: 9, shape: Shape::Constant };
+    let calm = Schedule { lr: 1e-4, ..schedule };
+    let mut training =
+        Training::new(trainer(), &train, Some(&val), Settings { schedule: calm, ..settings(4) }).unwrap();
+    training.run(&checkpoints, &mut Listener::default()).unwrap();
+    let saved = std::fs::read(checkpoints.step(4).join("model.safetensors")).unwrap();
+
+    training = Training::new(trainer(), &train, Some(&val), Settings { schedule, ..settings(9) }).unwrap();
+    let progress = Progress { step: 4, ..Progress::default() };
+    training.resume(progress, &checkpoints.resume(4).unwrap()).unwrap();
+    let error = training.run(&checkpoints, &mut Listener::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, TrainError::Loss { .. } | TrainError::Gradient { .. }), "{text}");
+    assert!(text.contains("frames ") && text.contains("and 2 more"), "{text}");
+    assert!(text.contains("global_step_4"), "{text}");
+    assert!(text.contains("Lower the learning rate (now 1e20)"), "{text}");
+    assert_eq!(std::fs::read(checkpoints.step(4).join("model.safetensors")).unwrap(), saved);
+}
+
+#[test]
+fn a_training_ends_when_validation_no_longer_improves() {
+    let (train, val) = (some(40), some(12));
+    let folder = tempfile::tempdir().unwrap();
+    let still = Schedule { lr: 0.0, min_lr: 0.0, warmup_steps: 0, total_steps: 1, shape: Shape::Constant };
+    let early_stop = Some(EarlyStop { patience: 2, min_delta: 0.5 });
+    let settings = Settings { schedule: still, early_stop, val_interval: Some(1), ..settings(50) };
+    let training = Training::new(trainer(), &train, Some(&val), settings).unwrap();
+    let outcome = training.run(&Checkpoints::in_folder(folder.path()), &mut Listener::default()).unwrap();
+    assert_eq!((outcome.why, outcome.progress.step), (Why::Stale, 3));
+}
+
+#[test]
+fn without_validation_the_last_model_is_the_best() {
+    let train = some(20);
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::in_folder(folder.path());
+    let training = Training::new(trainer(), &train, None, settings(1)).unwrap();
+    let outcome = training.run(&checkpoints, &mut Listener::default()).unwrap();
+    assert_eq!(outcome.progress.best, None);
+    let [best, last] = [checkpoints.best(), checkpoints.step(1)].map(|place| Weights::read(place).unwrap());
+    assert_eq!(best, last);
+}
+
+#[test]
+fn data_that_teaches_nothing_is_refused() {
+    let refused = |frames: &Frames| match Training::new(trainer(), frames, None, settings(1)) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("trained on nothing"),
+    };
+    let failures = refused(&frames(&[false; 5]));
+    assert!(failures.contains("all 5 training frames are labelled failure"), "{failures}");
+    assert!(failures.contains("collect episodes with a success"), "{failures}");
+    assert!(refused(&frames(&[true; 2])).contains("labelled success"));
+    let empty = Frames::new(&["main_images".parse().unwrap()], Vec::new()).unwrap();
+    assert!(refused(&empty).contains("no frames"));
+    let past: ViewKey = "main_images@-2".parse().unwrap();
+    let unordered = frames(&[true, false]);
+    let data = unordered.recordings()[0].clone();
+    let error = Frames::new(&[past], vec![(data.clone(), data.all())]).unwrap_err();
+    assert!(matches!(error, DatasetError::NoPast { .. }), "{error}");
+}
+
+#[test]
+fn pictures_are_changed_by_their_number_alone() {
+    let frames = some(12);
+    let augment = Augment { shift: 0.2, crop: 0.2, hue: 0.1, blur: 1.0, cutout: 0.3, ..Augment::default() };
+    let make = |threads: usize, numbers: &[usize]| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| Batch::augmented(&frames, numbers, &augment, Seed::new(8)))
+    };
+    let (one, four) = (make(1, &[3, 5, 9]), make(4, &[9, 1, 5, 3]));
+    assert_eq!(one.picture(0, 0), four.picture(3, 0));
+    assert_eq!(one.picture(2, 0), four.picture(0, 0));
+    assert_ne!(one.picture(0, 0), Batch::of(&frames, &[3]).picture(0, 0));
+    let sheet = preview(&frames, &augment, |epoch| Training::epoch_seed(Seed::new(1), epoch));
+    assert!(sheet.width > 7 * 128 && sheet.height > 6 * 128);
+}
+
+#[test]
+fn debug_pictures_have_the_guides_names() {
+    let frames = some(4);
+    let folder = tempfile::tempdir().unwrap();
+    save_part(&frames, "train", folder.path()).unwrap();
+    for name in
+        ["train/success/train_00000.png", "train/fail/train_00001.png", "train/success/train_00003.png"]
+    {
+        assert!(folder.path().join(name).is_file(), "{name}");
+    }
+    assert_eq!(save_successes(&frames, folder.path()).unwrap(), 2);
+    let parent = frames.origin(0).folder.to_string();
+    assert!(folder.path().join(format!("{parent}_frames_frame003.png")).is_file());
+    let mistakes = Mistakes::worst(&frames, &[0.1, 0.8, 0.9, 0.7], 0.5, 1);
+    assert_eq!(mistakes.false_positives[0].at, 2);
+    assert_eq!(mistakes.false_negatives[0].at, 0);
+    assert!(mistakes.sheet(&frames).width > 128);
+}
