@@ -8,7 +8,7 @@
 
 pub mod adam;
 pub mod conv;
-mod lanes;
+pub(crate) mod lanes;
 mod memory;
 pub mod norm;
 pub mod pool;

@@ -65,6 +65,7 @@ pub(super) unsafe fn transpose_8x8(from: *const f32, from_stride: usize, to: *mu
 
 impl Lanes for Avx2 {
     const WIDTH: usize = 8;
+    const FUSED: bool = true;
     const ROWS: usize = 6;
     const OPERAND_BYTES: usize = 4;
     type Vector = __m256;

@@ -39,6 +39,7 @@ fn first(count: usize) -> __mmask16 {
 macro_rules! vectors {
     () => {
         const WIDTH: usize = 16;
+        const FUSED: bool = true;
         const ROWS: usize = 12;
         type Vector = __m512;
 

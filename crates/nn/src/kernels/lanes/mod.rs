@@ -21,6 +21,8 @@ pub(crate) trait Lanes: Copy {
     const ROWS: usize;
     /// Bytes of a number that goes into [`Lanes::dot`].
     const OPERAND_BYTES: usize;
+    /// Whether `f32::mul_add` is an instruction; elsewhere it is a slow function.
+    const FUSED: bool;
 
     /// `WIDTH` numbers.
     type Vector: Copy;
@@ -92,6 +94,11 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// They can be read and written.
     unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize);
+    /// `a * b + c` of single numbers, rounded as [`Lanes::mul_add`] rounds: for loops that the compiler makes vectors of.
+    #[inline(always)]
+    fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
+        if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
+    }
     /// Adds to each lane of `sum` the product of its operands in `a` and `b`, or of both pairs of them.
     fn dot(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 }

@@ -9,16 +9,11 @@ pub(super) struct Portable;
 const WIDTH: usize = 8;
 type Vector = [f32; WIDTH];
 
-/// `a * b + c`, rounded once only where that is an instruction: elsewhere it would be a slow function.
-#[inline(always)]
-fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
-    if cfg!(target_arch = "aarch64") { a.mul_add(b, c) } else { a * b + c }
-}
-
 impl Lanes for Portable {
     const WIDTH: usize = WIDTH;
     const ROWS: usize = 4;
     const OPERAND_BYTES: usize = 4;
+    const FUSED: bool = cfg!(target_arch = "aarch64");
     type Vector = Vector;
 
     #[inline(always)]
@@ -47,11 +42,11 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     fn mul_add(self, a: Vector, b: Vector, c: Vector) -> Vector {
-        std::array::from_fn(|i| multiply_add(a[i], b[i], c[i]))
+        std::array::from_fn(|i| self.mul_add_one(a[i], b[i], c[i]))
     }
     #[inline(always)]
     fn neg_mul_add(self, a: Vector, b: Vector, c: Vector) -> Vector {
-        std::array::from_fn(|i| multiply_add(-a[i], b[i], c[i]))
+        std::array::from_fn(|i| self.mul_add_one(-a[i], b[i], c[i]))
     }
     #[inline(always)]
     fn relu(self, a: Vector) -> Vector {
