@@ -1,21 +1,13 @@
 //! Convolution as a sum over the taps of the kernel: any size, stride and padding.
 
-use super::ConvShape;
-use super::gather::{Gather, Lattice};
+use super::gather::{Gather, Lattice, Operands, Tap};
 use super::pack::{Panels, turned};
 use super::tile::{Anywhere, OuterProducts};
+use super::{ConvShape, Finish};
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, unfilled};
 use crate::kernels::threads::{Shared, for_each, part_start};
-
-/// What happens to a sum before it is written.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Finish<'a> {
-    /// Whole tiles of it, see [`super::pack::whole_tiles`].
-    pub(super) bias: Option<&'a [f32]>,
-    pub(super) residual: Option<&'a [f32]>,
-    pub(super) relu: bool,
-}
+use std::ops::Range;
 
 /// How the kernel's taps are taken: one by one, or, when there are few channels, a row of the kernel at a time, which is then
 /// one run of memory.
@@ -59,24 +51,13 @@ pub(super) fn forward(
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
     let source = Source::of(isa, shape, taps, input);
-    let zeros = vec![0u8; isa.tile().words(taps.inner) * 4];
     let size = (shape.out_height(), shape.out_width());
-    let gather = Gather {
-        isa,
-        batch: shape.batch,
-        size,
-        channels: shape.out_channels,
-        taps: taps.count,
-        panels: weights,
-        source: source.start(),
-        place: |tap, picture, row, column| source.place(shape, taps, tap, picture, row, column),
-        zeros: Shared::new(zeros.as_ptr().cast_mut()),
-        bias: finish.bias,
-        residual: finish.residual,
-        relu: finish.relu,
-    };
-    // SAFETY: `Source` has the operands of every tap at the places it gives.
-    unsafe { gather.run(Lattice { first: (0, 0), step: 1, size }, output) };
+    let (batch, channels) = (shape.batch, shape.out_channels);
+    let gather =
+        Gather { isa, source: source.operands(shape), panels: weights, batch, size, channels, finish };
+    let (taps, source_step) = (source.taps(shape, taps), shape.stride);
+    // SAFETY: the source has the operands of a tap at every pixel that one meets.
+    unsafe { gather.run(&Lattice { first: (0, 0), step: 1, size, taps, source_step }, output) };
 }
 
 /// The gradient of the input.
@@ -89,40 +70,45 @@ pub(super) fn backward_input(
 ) {
     let (ins, outs, taps) = (shape.in_channels, shape.out_channels, shape.kernel * shape.kernel);
     let panels = Panels::pack(isa, taps, outs, ins, &turned(isa, taps, ins, outs, weights));
-    let (kernel, stride, padding) = (shape.kernel, shape.stride, shape.padding);
-    let (out_height, out_width) = (shape.out_height(), shape.out_width());
-    // The output whose kernel, put there, has its tap `k` on a pixel.
-    let output_at = move |pixel: usize, k: usize, outputs: usize| {
-        let distance = (pixel + padding).checked_sub(k)?;
-        (distance.is_multiple_of(stride) && distance / stride < outputs).then_some(distance / stride)
-    };
-    let place = |tap: usize, picture: usize, row: usize, column: usize| {
-        let row = output_at(row, tap / kernel, out_height)?;
-        let column = output_at(column, tap % kernel, out_width)?;
-        Some(((picture * out_height + row) * out_width + column) * shape.out_channels * size_of::<f32>())
-    };
-    let zeros = vec![0u8; shape.out_channels * size_of::<f32>()];
     let gather = Gather {
         isa,
+        source: Operands {
+            start: Shared::new(grad_output.as_ptr().cast_mut().cast()),
+            size: (shape.out_height(), shape.out_width()),
+            pixel_bytes: outs * size_of::<f32>(),
+        },
+        panels: &panels,
         batch: shape.batch,
         size: (shape.height, shape.width),
-        channels: shape.in_channels,
-        taps,
-        panels: &panels,
-        source: Shared::new(grad_output.as_ptr().cast_mut().cast()),
-        place,
-        zeros: Shared::new(zeros.as_ptr().cast_mut()),
-        bias: None,
-        residual: None,
-        relu: false,
+        channels: ins,
+        finish: Finish::default(),
     };
-    // Pixels that are a multiple of the stride apart meet the same taps.
-    for first in (0..stride).flat_map(|row| (0..stride).map(move |column| (row, column))) {
-        let along = |size: usize, first: usize| size.saturating_sub(first).div_ceil(stride);
-        let size = (along(shape.height, first.0), along(shape.width, first.1));
-        // SAFETY: `place` gives pixels of `grad_output`, which has `out_channels` numbers at each.
-        unsafe { gather.run(Lattice { first, step: stride, size }, grad_input) };
+    for lattice in backward_lattices(shape) {
+        // SAFETY: every pixel of `grad_output` has `outs` numbers.
+        unsafe { gather.run(&lattice, grad_input) };
     }
+}
+
+/// Pixels of the input that are a multiple of the stride apart meet the same taps; there are as many such sets as the stride
+/// squared.
+fn backward_lattices(shape: &ConvShape) -> impl Iterator<Item = Lattice> {
+    let ConvShape { height, width, kernel, stride, padding, .. } = *shape;
+    // The output whose kernel has its tap `k` on the pixel `first`, if there is one that stands exactly there.
+    let output_at = move |first: usize, k: usize| {
+        let distance = (first + padding) as isize - k as isize;
+        (distance.rem_euclid(stride as isize) == 0).then(|| distance.div_euclid(stride as isize))
+    };
+    let along = move |size: usize, first: usize| size.saturating_sub(first).div_ceil(stride);
+    (0..stride * stride).map(move |i| {
+        let first = (i / stride, i % stride);
+        let size = (along(height, first.0), along(width, first.1));
+        let tap = |tap: usize| {
+            let (row, column) = (output_at(first.0, tap / kernel)?, output_at(first.1, tap % kernel)?);
+            Some(Tap { tap, row, column })
+        };
+        let taps = (0..kernel * kernel).filter_map(tap).collect();
+        Lattice { first, step: stride, size, taps, source_step: 1 }
+    })
 }
 
 /// Pixels whose products are summed before the next ones are fetched.
@@ -142,6 +128,7 @@ pub(super) fn backward_weights(
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
     let source = Source::of(isa, shape, taps, input);
+    let (operands, places) = (source.operands(shape), source.taps(shape, taps));
     let pixels = shape.batch * shape.out_height() * shape.out_width();
     let row_blocks = taps.inner.div_ceil(ROW_BLOCK);
     let slices = TASKS.div_ceil(taps.count * row_blocks).min(pixels.div_ceil(PIXEL_BLOCK)).max(1);
@@ -158,12 +145,12 @@ pub(super) fn backward_weights(
             unsafe { std::slice::from_raw_parts_mut(target.at(target_at), (end_row - first_row) * outs) };
         rows.fill(0.0);
         let slice = part_start(pixels, slices, slice)..part_start(pixels, slices, slice + 1);
-        let mut pairs = Vec::with_capacity(PIXEL_BLOCK);
+        let mut meeting = Vec::with_capacity(PIXEL_BLOCK);
         for start in slice.clone().step_by(PIXEL_BLOCK) {
             let pixels = start..slice.end.min(start + PIXEL_BLOCK);
-            source.pairs(shape, taps, tap, first_row, pixels, grad_output, &mut pairs);
+            pairs(shape, operands, places[tap], first_row, pixels, grad_output, &mut meeting);
             isa.run(OuterProducts {
-                pairs: Anywhere(&pairs),
+                pairs: Anywhere(&meeting),
                 rows: end_row - first_row,
                 columns: outs,
                 target: rows.as_mut_ptr(),
@@ -200,7 +187,7 @@ enum Source<'a> {
     /// Rounded, each pixel filled up to whole words.
     Rounded { operands: Workspace, pixel_bytes: usize },
     /// With its padding written out, so that a row of the kernel is one run of memory.
-    Padded { operands: Workspace, width: usize, height: usize, pixel_bytes: usize },
+    Padded { operands: Workspace, size: (usize, usize), pixel_bytes: usize },
 }
 
 impl<'a> Source<'a> {
@@ -252,68 +239,64 @@ impl<'a> Source<'a> {
                 }
             }
         });
-        Self::Padded { operands, width, height, pixel_bytes }
+        Self::Padded { operands, size: (height, width), pixel_bytes }
     }
 
-    fn start(&self) -> Shared<u8> {
-        Shared::new(match self {
-            Self::Plain(input) => input.as_ptr().cast_mut().cast(),
-            Self::Rounded { operands, .. } | Self::Padded { operands, .. } => operands.as_ptr().cast_mut(),
-        })
-    }
-
-    /// The byte where the operands of a tap begin for an output; `None` where there is only padding.
-    #[inline]
-    fn place(
-        &self,
-        shape: &ConvShape,
-        taps: Taps,
-        tap: usize,
-        picture: usize,
-        out_row: usize,
-        out_column: usize,
-    ) -> Option<usize> {
-        let (row, column) = (out_row * shape.stride, out_column * shape.stride);
-        let within = |row: usize, column: usize, pixel_bytes: usize| {
-            let row =
-                (row + tap / shape.kernel).checked_sub(shape.padding).filter(|&row| row < shape.height)?;
-            let column = (column + tap % shape.kernel)
-                .checked_sub(shape.padding)
-                .filter(|&column| column < shape.width)?;
-            Some(((picture * shape.height + row) * shape.width + column) * pixel_bytes)
-        };
-        match *self {
-            Self::Plain(_) => within(row, column, taps.inner * size_of::<f32>()),
-            Self::Rounded { pixel_bytes, .. } => within(row, column, pixel_bytes),
-            Self::Padded { width, height, pixel_bytes, .. } => {
-                Some(((picture * height + row + tap) * width + column) * pixel_bytes)
+    fn operands(&self, shape: &ConvShape) -> Operands {
+        let size = (shape.height, shape.width);
+        match self {
+            Self::Plain(input) => {
+                let pixel_bytes = shape.in_channels * size_of::<f32>();
+                Operands { start: Shared::new(input.as_ptr().cast_mut().cast()), size, pixel_bytes }
+            }
+            &Self::Rounded { ref operands, pixel_bytes } => {
+                Operands { start: Shared::new(operands.as_ptr().cast_mut()), size, pixel_bytes }
+            }
+            &Self::Padded { ref operands, size, pixel_bytes } => {
+                Operands { start: Shared::new(operands.as_ptr().cast_mut()), size, pixel_bytes }
             }
         }
     }
 
-    /// For every output that a tap meets: where its operands begin, and the gradient there.
-    #[expect(clippy::too_many_arguments, reason = "a range of outputs and what is wanted of each")]
-    fn pairs(
-        &self,
-        shape: &ConvShape,
-        taps: Taps,
-        tap: usize,
-        first_row: usize,
-        outputs: std::ops::Range<usize>,
-        grad_output: &[f32],
-        pairs: &mut Vec<(*const f32, *const f32)>,
-    ) {
-        let (height, width) = (shape.out_height(), shape.out_width());
-        let start = self.start();
-        pairs.clear();
-        pairs.extend(outputs.filter_map(|output| {
-            let (picture, row, column) = (output / (height * width), output / width % height, output % width);
-            let place = self.place(shape, taps, tap, picture, row, column)?;
-            // SAFETY: the place is inside the operands, and a tap has more than `first_row` of them.
-            let left = unsafe { start.at(place).cast::<f32>().add(first_row) };
-            Some((left.cast_const(), grad_output[output * shape.out_channels..].as_ptr()))
-        }));
+    /// Where the taps are, seen from the first pixel under the kernel.
+    fn taps(&self, shape: &ConvShape, taps: Taps) -> Vec<Tap> {
+        let padding = shape.padding as isize;
+        let place = |tap: usize| match taps.whole_rows {
+            true => Tap { tap, row: tap as isize, column: 0 },
+            false => {
+                let (row, column) = (tap / shape.kernel, tap % shape.kernel);
+                Tap { tap, row: row as isize - padding, column: column as isize - padding }
+            }
+        };
+        (0..taps.count).map(place).collect()
     }
+}
+
+/// For every output that a tap meets: where its operands begin (from `first_row` on), and the gradient there.
+fn pairs(
+    shape: &ConvShape,
+    source: Operands,
+    tap: Tap,
+    first_row: usize,
+    outputs: Range<usize>,
+    grad_output: &[f32],
+    pairs: &mut Vec<(*const f32, *const f32)>,
+) {
+    let (out_height, out_width) = (shape.out_height(), shape.out_width());
+    let (height, width) = source.size;
+    pairs.clear();
+    pairs.extend(outputs.filter_map(|output| {
+        let (picture, place) = (output / (out_height * out_width), output % (out_height * out_width));
+        let row = (place / out_width * shape.stride).wrapping_add_signed(tap.row);
+        let column = (place % out_width * shape.stride).wrapping_add_signed(tap.column);
+        if row >= height || column >= width {
+            return None;
+        }
+        let pixel = (picture * height + row) * width + column;
+        // SAFETY: the pixel is inside the source, and a tap has more than `first_row` operands.
+        let left = unsafe { source.start.at(pixel * source.pixel_bytes).cast::<f32>().add(first_row) };
+        Some((left.cast_const(), grad_output[output * shape.out_channels..].as_ptr()))
+    }));
 }
 
 /// Writes rows of numbers as operands.

@@ -6,87 +6,95 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
+use super::Finish;
 use super::pack::Panels;
-use super::tile::{add_products, even_pieces, with_rows};
+use super::tile::{MOST_ROWS, add_products, even_pieces, with_rows};
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
 use std::ops::Range;
 
-/// Pixels of the result: every `step`-th from the first on.
+/// Where a tap of the kernel is taken, seen from a pixel.
 #[derive(Debug, Clone, Copy)]
+pub(super) struct Tap {
+    /// Which tap of the panels.
+    pub(super) tap: usize,
+    /// Rows and columns of the source from where the pixel is.
+    pub(super) row: isize,
+    pub(super) column: isize,
+}
+
+/// Pixels of the result that meet the same taps: every `step`-th from `first` on.
+#[derive(Debug, Clone)]
 pub(super) struct Lattice {
     pub(super) first: (usize, usize),
     pub(super) step: usize,
     /// Rows and columns of it.
     pub(super) size: (usize, usize),
+    pub(super) taps: Vec<Tap>,
+    /// Source pixels from one pixel of the lattice to the next.
+    pub(super) source_step: usize,
 }
 
-/// What to compute. The rows of the source and the result must be as long as the sizes here say; see [`Gather::run`].
-pub(super) struct Gather<'a, S> {
+/// Pictures whose pixels are runs of operands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) start: Shared<u8>,
+    /// Rows and columns of a picture.
+    pub(super) size: (usize, usize),
+    /// Bytes from one pixel to the next.
+    pub(super) pixel_bytes: usize,
+}
+
+/// What to compute.
+pub(super) struct Gather<'a> {
     pub(super) isa: Isa,
+    pub(super) source: Operands,
+    pub(super) panels: &'a Panels,
     pub(super) batch: usize,
     /// Rows and columns of a picture of the result.
     pub(super) size: (usize, usize),
     /// Channels of the result.
     pub(super) channels: usize,
-    pub(super) taps: usize,
-    pub(super) panels: &'a Panels,
-    /// Where the operands of the source begin.
-    pub(super) source: Shared<u8>,
-    /// Byte of the source (from `source`) that a tap meets at a pixel; `None` for padding.
-    pub(super) place: S,
-    /// Operands that are zero, as many as a tap has.
-    pub(super) zeros: Shared<u8>,
-    /// Whole tiles of them, see [`super::pack::whole_tiles`].
-    pub(super) bias: Option<&'a [f32]>,
-    pub(super) residual: Option<&'a [f32]>,
-    pub(super) relu: bool,
+    pub(super) finish: Finish<'a>,
 }
 
-/// Rows that share the panels while those are in the cache.
+/// Groups that share a panel while it is in the cache.
 const BLOCK_GROUPS: usize = 8;
 /// Pictures of at most this many pixels have so many of them at the border that it pays to group equal pixels of different
 /// pictures, which leave out the same taps.
 const SMALL_PICTURE: usize = 64;
 
-impl<S: Fn(usize, usize, usize, usize) -> Option<usize> + Sync> Gather<'_, S> {
+impl Gather<'_> {
     /// Writes every pixel of the lattice.
     ///
     /// # Safety
-    /// `place(tap, picture, row, column)` gives places with as many operands as a tap has, for every pixel of the lattice.
-    pub(super) unsafe fn run(&self, lattice: Lattice, output: &mut [f32]) {
+    /// From every pixel that a tap meets, the source has as many operands as a tap of the panels.
+    pub(super) unsafe fn run(&self, lattice: &Lattice, output: &mut [f32]) {
         assert_eq!(output.len(), self.batch * self.size.0 * self.size.1 * self.channels);
         let pixels = self.batch * lattice.size.0 * lattice.size.1;
         if pixels == 0 {
             return;
         }
-        let block = BLOCK_GROUPS * self.isa.tile().rows;
-        let blocks = pieces(pixels, block);
+        let blocks = pieces(pixels, BLOCK_GROUPS * self.isa.tile().rows);
         let splits = self.panel_splits(blocks);
-        let output = Shared::of(output);
+        let zeros = vec![0u32; self.panels.tap_words()];
+        let (zeros, output) = (Shared::new(zeros.as_ptr().cast_mut()), Shared::of(output));
         for_each(blocks * splits, |i| {
             let (block, split) = (i / splits, i % splits);
             let rows = part_start(pixels, blocks, block)..part_start(pixels, blocks, block + 1);
-            let panels = part_start(self.panels.count, splits, split)
-                ..part_start(self.panels.count, splits, split + 1);
-            let table = self.table(lattice, rows);
-            let bias = self.bias.map(<[f32]>::as_ptr);
-            let residual = self.residual.map(<[f32]>::as_ptr);
-            let (weights, panel_stride) = (self.panels.start(), self.panels.stride());
-            let (words, relu, channels) = (self.panels.tap_words(), self.relu, self.channels);
-            let output = output;
-            // SAFETY: `table` has only pixels of this block, so no other thread writes there.
-            let output = unsafe { output.at(0) };
+            let panel = |split| part_start(self.panels.count, splits, split);
+            // SAFETY: the starts of both.
+            let (zeros, output) = unsafe { (zeros.at(0), output.at(0)) };
+            let mut table = Table::default();
+            self.fill(&mut table, lattice, rows, zeros);
             self.isa.run(Groups {
                 table: &table,
-                panels,
-                weights,
-                panel_stride,
-                words,
-                channels,
-                bias,
-                residual,
-                relu,
+                panels: panel(split)..panel(split + 1),
+                weights: self.panels.start(),
+                panel_stride: self.panels.stride(),
+                words: self.panels.tap_words(),
+                channels: self.channels,
+                finish: self.finish,
                 output,
             });
         });
@@ -96,64 +104,74 @@ impl<S: Fn(usize, usize, usize, usize) -> Option<usize> + Sync> Gather<'_, S> {
     fn panel_splits(&self, blocks: usize) -> usize {
         let threads = rayon::current_num_threads();
         if threads == 1 || blocks >= 2 * threads {
-            1
-        } else {
-            (4 * threads).div_ceil(blocks).min(self.panels.count)
+            return 1;
         }
+        (4 * threads).div_ceil(blocks).min(self.panels.count)
     }
 
-    /// The groups of some pixels, counted along the lattice.
-    fn table(&self, lattice: Lattice, pixels: Range<usize>) -> Table {
+    /// Groups of some pixels, counted along the lattice.
+    fn fill(&self, table: &mut Table, lattice: &Lattice, pixels: Range<usize>, zeros: *const u32) {
         let per_picture = lattice.size.0 * lattice.size.1;
-        let place_by_place = per_picture <= SMALL_PICTURE && self.batch >= self.isa.tile().rows / 2;
         let most = self.isa.tile().rows;
-        let mut table = Table::default();
-        let decode = |pixel: usize| {
-            let (picture, pixel) = match place_by_place {
-                true => (pixel % self.batch, pixel / self.batch),
-                false => (pixel / per_picture, pixel % per_picture),
-            };
-            let row = lattice.first.0 + pixel / lattice.size.1 * lattice.step;
-            let column = lattice.first.1 + pixel % lattice.size.1 * lattice.step;
-            (picture, row, column)
-        };
+        let place_by_place = per_picture <= SMALL_PICTURE && self.batch >= most / 2;
+        table.rows.reserve(pixels.len() * lattice.taps.len());
+        table.outputs.reserve(pixels.len());
         let mut start = pixels.start;
         while start < pixels.end {
             // Where pictures are small, a group does not go beyond its place in them.
-            let end = if place_by_place {
-                pixels.end.min((start / self.batch + 1) * self.batch)
-            } else {
-                pixels.end
-            };
+            let place_end = (start / self.batch + 1) * self.batch;
+            let end = if place_by_place { pixels.end.min(place_end) } else { pixels.end };
             for (from, rows) in even_pieces(end - start, most) {
-                let pixels: Vec<_> = (start + from..start + from + rows).map(decode).collect();
-                self.add_group(&mut table, &pixels);
+                let mut group = [(0, 0, 0); MOST_ROWS];
+                for (i, pixel) in group[..rows].iter_mut().enumerate() {
+                    let number = start + from + i;
+                    let (picture, place) = match place_by_place {
+                        true => (number % self.batch, number / self.batch),
+                        false => (number / per_picture, number % per_picture),
+                    };
+                    *pixel = (picture, place / lattice.size.1, place % lattice.size.1);
+                }
+                self.add_group(table, lattice, &group[..rows], zeros);
             }
             start = end;
         }
-        table
     }
 
-    fn add_group(&self, table: &mut Table, pixels: &[(usize, usize, usize)]) {
+    /// Adds pixels `(picture, row, column)` of the lattice.
+    fn add_group(
+        &self,
+        table: &mut Table,
+        lattice: &Lattice,
+        pixels: &[(usize, usize, usize)],
+        zeros: *const u32,
+    ) {
+        let Operands { start, size: (height, width), pixel_bytes } = self.source;
         let (first_tap, first_row) = (table.taps.len(), table.rows.len());
-        for tap in 0..self.taps {
+        for tap in &lattice.taps {
             let before = table.rows.len();
             let mut meets_something = false;
             for &(picture, row, column) in pixels {
-                let place = (self.place)(tap, picture, row, column);
-                meets_something |= place.is_some();
-                // SAFETY: `run`'s caller promises the places.
-                let source = unsafe { place.map_or(self.zeros.at(0), |place| self.source.at(place)) };
-                table.rows.push(source.cast_const().cast());
+                let row = (row * lattice.source_step).wrapping_add_signed(tap.row);
+                let column = (column * lattice.source_step).wrapping_add_signed(tap.column);
+                let inside = row < height && column < width;
+                meets_something |= inside;
+                let pixel = (picture * height).wrapping_add(row).wrapping_mul(width).wrapping_add(column);
+                // SAFETY: the pixel is inside the source.
+                table.rows.push(match inside {
+                    true => unsafe { start.at(pixel * pixel_bytes).cast_const().cast() },
+                    false => zeros,
+                });
             }
             if meets_something {
-                table.taps.push(tap * self.panels.tap_stride());
+                table.taps.push(tap.tap * self.panels.tap_stride());
             } else {
                 table.rows.truncate(before);
             }
         }
         let first_output = table.outputs.len();
         table.outputs.extend(pixels.iter().map(|&(picture, row, column)| {
+            let (row, column) =
+                (lattice.first.0 + row * lattice.step, lattice.first.1 + column * lattice.step);
             ((picture * self.size.0 + row) * self.size.1 + column) * self.channels
         }));
         let taps = first_tap..table.taps.len();
@@ -188,9 +206,7 @@ struct Groups<'a> {
     panel_stride: usize,
     words: usize,
     channels: usize,
-    bias: Option<*const f32>,
-    residual: Option<*const f32>,
-    relu: bool,
+    finish: Finish<'a>,
     output: *mut f32,
 }
 
@@ -248,13 +264,13 @@ unsafe fn finish<L: Lanes>(lanes: L, work: &Groups, mut sum: L::Vector, place: u
     let place = place + column;
     // SAFETY: the caller's promise; the bias is whole tiles, the residual as large as the output.
     unsafe {
-        if let Some(bias) = work.bias {
-            sum = lanes.add(sum, lanes.load(bias.add(column)));
+        if let Some(bias) = work.finish.bias {
+            sum = lanes.add(sum, lanes.load(bias.as_ptr().add(column)));
         }
-        if let Some(residual) = work.residual {
-            sum = lanes.add(sum, load_some(lanes, residual.add(place), count));
+        if let Some(residual) = work.finish.residual {
+            sum = lanes.add(sum, load_some(lanes, residual.as_ptr().add(place), count));
         }
-        if work.relu {
+        if work.finish.relu {
             sum = lanes.relu(sum);
         }
         store_some(lanes, work.output.add(place), sum, count);

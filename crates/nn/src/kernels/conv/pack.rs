@@ -117,7 +117,12 @@ impl Kernel for Turn {
                 // SAFETY: who made `self` has both matrices; a block that would reach beyond is done one by one.
                 unsafe {
                     if row + 8 <= rows && column + 8 <= columns_here.end {
-                        lanes.transpose_8x8(from.add(row * columns + column), columns, to.add(column * rows + row), rows);
+                        lanes.transpose_8x8(
+                            from.add(row * columns + column),
+                            columns,
+                            to.add(column * rows + row),
+                            rows,
+                        );
                         continue;
                     }
                     for row in row..rows.min(row + 8) {

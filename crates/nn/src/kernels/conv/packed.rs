@@ -1,9 +1,8 @@
 //! Convolution for scoring: weights arranged once for the kernels; bias, residual and ReLU in the same pass.
 
-use super::direct::{self, Finish};
 use super::pack::{Panels, whole_tiles};
 use super::winograd::{self, Factors, RawWeights};
-use super::{ConvShape, check};
+use super::{ConvShape, Finish, check, direct};
 use crate::kernels::{Isa, Precision};
 use std::sync::OnceLock;
 

@@ -84,6 +84,9 @@ macro_rules! with_rows {
 }
 pub(super) use with_rows;
 
+/// The most rows a tile has on any instruction set.
+pub(super) const MOST_ROWS: usize = 12;
+
 /// `items` cut into pieces of at most `most`, as equal as can be: `(start, length)` each.
 #[inline(always)]
 pub(super) fn even_pieces(items: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {

@@ -5,7 +5,9 @@
 
 use super::matrices::PRODUCTS;
 use super::transform::{FromGradOutput, FromInput, Products, Tiling, ToGradInput, ToGradWeights};
-use super::{Factors, GAP, INNER_BLOCK, PANEL_TILES, RawWeights, SMALL_FACTORS, multiply_all, transform_input};
+use super::{
+    Factors, GAP, INNER_BLOCK, PANEL_TILES, RawWeights, SMALL_FACTORS, multiply_all, transform_input,
+};
 use crate::kernels::conv::ConvShape;
 use crate::kernels::conv::direct::add_up;
 use crate::kernels::conv::pack::turned;
@@ -75,7 +77,8 @@ fn by_pictures(
     let per_round = ROUND_TILES.div_ceil(tiling.per_picture()).min(shape.batch);
     let rounds = shape.batch.div_ceil(per_round);
     let slices = (SLICES_BYTES / (PRODUCTS * plane * size_of::<f32>())).clamp(2, SLICES).min(rounds);
-    let mut sums = Workspace::of(if grad_weights.is_some() { slices * PRODUCTS * plane * size_of::<f32>() } else { 0 });
+    let mut sums =
+        Workspace::of(if grad_weights.is_some() { slices * PRODUCTS * plane * size_of::<f32>() } else { 0 });
     let slice_sums = grad_weights.is_some().then(|| Shared::new(sums.start().cast::<f32>()));
     let most = per_round * tiling.per_picture();
     let (input_bytes, grad_bytes) = (Products::bytes(most, in_row), Products::bytes(most, out_row));
@@ -111,7 +114,8 @@ fn by_pictures(
     });
     if let (Some(grad_weights), Some(slice_sums)) = (grad_weights, slice_sums) {
         // SAFETY: the slices, one after the other, all written: there are no more slices than rounds.
-        let all = unsafe { std::slice::from_raw_parts(slice_sums.at(0).cast_const(), slices * PRODUCTS * plane) };
+        let all =
+            unsafe { std::slice::from_raw_parts(slice_sums.at(0).cast_const(), slices * PRODUCTS * plane) };
         let mut factors = Workspace::of(PRODUCTS * plane * size_of::<f32>());
         // SAFETY: just allocated, and written by `add_up` before anything reads it.
         let sum = unsafe { std::slice::from_raw_parts_mut(factors.start().cast::<f32>(), PRODUCTS * plane) };
@@ -146,10 +150,18 @@ impl Kernel for Round<'_> {
     fn run<L: Lanes>(self, l: L) {
         let Self { tiling, input, grad_output, .. } = self;
         let (ins, outs, tiles) = (self.shape.in_channels, self.shape.out_channels, self.tiles.clone());
-        FromGradOutput { tiling, channels: outs, grad_output, tiles: tiles.clone(), products: self.grads, first: 0 }
-            .run(l);
+        FromGradOutput {
+            tiling,
+            channels: outs,
+            grad_output,
+            tiles: tiles.clone(),
+            products: self.grads,
+            first: 0,
+        }
+        .run(l);
         if let Some(sums) = self.sums {
-            FromInput { tiling, channels: ins, input, tiles: tiles.clone(), products: self.inputs, first: 0 }.run(l);
+            FromInput { tiling, channels: ins, input, tiles: tiles.clone(), products: self.inputs, first: 0 }
+                .run(l);
             for product in 0..PRODUCTS {
                 // SAFETY: `by_pictures` made room for these tiles and sums.
                 unsafe {
@@ -175,7 +187,16 @@ impl Kernel for Round<'_> {
             let (tiles, products) = (tiles.clone(), self.back);
             // SAFETY: as above, and these are whole pictures that nobody else writes.
             unsafe {
-                multiply_all(l, tiles.len(), self.grads, 0..outs, factors.panel(panel), factors.plane, products, false);
+                multiply_all(
+                    l,
+                    tiles.len(),
+                    self.grads,
+                    0..outs,
+                    factors.panel(panel),
+                    factors.plane,
+                    products,
+                    false,
+                );
                 ToGradInput { tiling, tiles, channels, all_channels: ins, products, grad_input }.on(l);
             }
         }
@@ -249,18 +270,29 @@ fn weights_by_panels(
     let inputs = Products::at(memory.start(), tiles, row);
     transform_input(isa, shape, tiling, input, inputs, tiles);
 
-    let (panels, blocks) = (shape.out_channels.div_ceil(tile.columns), shape.in_channels.div_ceil(WEIGHT_ROWS));
+    let (panels, blocks) =
+        (shape.out_channels.div_ceil(tile.columns), shape.in_channels.div_ceil(WEIGHT_ROWS));
     let bytes = PRODUCTS * (WEIGHT_ROWS * tile.columns + GAP) * size_of::<f32>();
     let target = Shared::of(grad_weights);
     for_each(panels * blocks, |i| {
         let (panel, block) = (i / blocks, i % blocks);
-        let inner = part_start(shape.in_channels, blocks, block)..part_start(shape.in_channels, blocks, block + 1);
+        let inner =
+            part_start(shape.in_channels, blocks, block)..part_start(shape.in_channels, blocks, block + 1);
         let first = panel * tile.columns;
         let columns = first..shape.out_channels.min(first + tile.columns);
         with_workspace(bytes, |memory| {
             // SAFETY: the start of the gradient.
             let grad_weights = unsafe { target.at(0) };
-            isa.run(WeightBlock { shape, tiles, inputs, grads, inner, columns, sums: memory.cast(), grad_weights });
+            isa.run(WeightBlock {
+                shape,
+                tiles,
+                inputs,
+                grads,
+                inner,
+                columns,
+                sums: memory.cast(),
+                grad_weights,
+            });
         });
     });
 }
@@ -381,7 +413,8 @@ impl Kernel for InputPanel<'_> {
                 multiply_all(l, self.tiles.len(), from, inner, factors, plane, sums, start > 0);
             }
             let tiles = self.tiles.clone();
-            ToGradInput { tiling, tiles, channels: here, all_channels: channels, products: sums, grad_input }.on(l);
+            ToGradInput { tiling, tiles, channels: here, all_channels: channels, products: sums, grad_input }
+                .on(l);
         }
     }
 }
