@@ -5,6 +5,7 @@
 //! with our own CPU kernels joined as backend extensions. Policies and critics (`dense`) are small, run thousands of
 //! times a second, and so bring their own forward, backward and optimiser that allocate nothing in the loop.
 
+pub mod alloc;
 pub mod classifier;
 pub mod dense;
 pub mod images;
