@@ -43,7 +43,9 @@ mod learner;
 pub mod naming;
 mod plan;
 pub mod ppo;
+pub mod replay;
 mod rollout;
+pub mod sac;
 mod schedule;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};

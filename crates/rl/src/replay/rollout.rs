@@ -1,0 +1,197 @@
+//! One stored rollout: T steps of B environments, each observation kept once.
+
+use std::sync::Arc;
+
+use plaudit_core::{End, Obs, ObsRow, Segment};
+
+use super::batch::Transitions;
+
+/// T steps of B environments that a learner can draw transitions from, and a reward can pay again.
+#[derive(Debug, Clone)]
+pub(super) struct Stored {
+    /// The number of its first transition, counted since the replay began.
+    pub(super) first: u64,
+    /// Which of the steps begin a transition.
+    pub(super) starts: Starts,
+    /// What the policy saw before each step, `[T]`.
+    pub(super) seen: Vec<Seen>,
+    /// What it saw after the last step; nothing where the next rollout begins with just that.
+    pub(super) after: Option<Seen>,
+    /// Last real observations, sorted by step and row.
+    pub(super) last: Vec<(usize, usize, Seen)>,
+    /// Actions, `[T][B, A]`.
+    pub(super) actions: Vec<Vec<f32>>,
+    /// The environment's own reward, `[T, B]`.
+    pub(super) env_reward: Vec<f32>,
+    /// How each step ended, `[T, B]`.
+    pub(super) end: Vec<End>,
+    /// The environment's truth, `[T, B]`.
+    pub(super) success: Vec<bool>,
+    /// What was paid, `[T, B]`.
+    pub(super) reward: Vec<f32>,
+    /// The version of the reward that paid.
+    pub(super) version: u64,
+    /// Whether the frames are still there that a reward would look at.
+    pub(super) payable: bool,
+    /// What came before the first step, where the rollout before it is not kept.
+    pub(super) context: Vec<Arc<Obs>>,
+    /// Steps each row had taken in its episode before the first step, `[B]`.
+    pub(super) elapsed: Vec<usize>,
+}
+
+/// An observation and what a frozen trunk made of it.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    pub(super) obs: Arc<Obs>,
+    /// `[B, F]`; empty without such a trunk.
+    pub(super) features: Vec<f32>,
+}
+
+impl Seen {
+    fn row(&self, row: usize) -> (ObsRow<'_>, &[f32]) {
+        let width = self.features.len() / self.obs.batch();
+        (self.obs.row(row), &self.features[row * width..(row + 1) * width])
+    }
+
+    /// Bytes of what it holds.
+    pub(super) fn bytes(&self) -> u64 {
+        let images: usize = self.obs.cameras.iter().map(|(_, frames)| frames.pixels.len()).sum();
+        (images + 4 * (self.obs.state.len() + self.features.len())) as u64
+    }
+}
+
+/// Which steps of a rollout begin a transition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Starts {
+    /// All `T · B` of them: each action was decided on its own.
+    All(usize),
+    /// These, as places in the `[T, B]` columns: actions were decided in chunks.
+    Some(Vec<u32>),
+}
+
+impl Starts {
+    /// The steps at which a chunk of `chunk` actions was decided, and done to its end or to that of the episode.
+    pub(super) fn of(end: &[End], fresh: &[bool], batch: usize, chunk: usize) -> Self {
+        if chunk == 1 {
+            return Self::All(end.len());
+        }
+        let is_fresh = |at: usize| fresh.get(at).copied().unwrap_or(true);
+        let complete = |&start: &usize| {
+            let mut done = 0;
+            for at in (start..end.len()).step_by(batch) {
+                if done > 0 && is_fresh(at) {
+                    return false; // decided anew before the chunk was done
+                }
+                done += 1;
+                if end[at].is_end() || done == chunk {
+                    return true;
+                }
+            }
+            false
+        };
+        let starts = (0..end.len()).filter(|at| is_fresh(*at)).filter(complete);
+        Self::Some(starts.map(|at| at as u32).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::All(len) => *len,
+            Self::Some(places) => places.len(),
+        }
+    }
+
+    fn place(&self, number: usize) -> usize {
+        match self {
+            Self::All(_) => number,
+            Self::Some(places) => places[number] as usize,
+        }
+    }
+}
+
+impl Stored {
+    pub(super) fn steps(&self) -> usize {
+        self.seen.len()
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        self.elapsed.len()
+    }
+
+    /// Adds transition `number` of this rollout; `next` is what the following rollout began with.
+    pub(super) fn gather(
+        &self,
+        number: usize,
+        next: Option<&Seen>,
+        chunk: usize,
+        cameras: &[Arc<str>],
+        to: &mut Transitions,
+    ) {
+        let (start, batch) = (self.starts.place(number), self.batch());
+        let (first, row) = (start / batch, start % batch);
+        let (seen, features) = self.seen[first].row(row);
+        to.seen.push(seen, features, cameras);
+        let (mut paid, mut t) = (0.0, first);
+        loop {
+            let width = self.actions[t].len() / batch;
+            to.actions.extend_from_slice(&self.actions[t][row * width..(row + 1) * width]);
+            paid += self.reward[t * batch + row];
+            if t + 1 == first + chunk || self.end[t * batch + row].is_end() {
+                let missing = (first + chunk - 1 - t) * width;
+                to.actions.resize(to.actions.len() + missing, 0.0);
+                break;
+            }
+            t += 1;
+        }
+        to.rewards.push(paid);
+        to.ends.push(self.end[t * batch + row]);
+        let (outcome, features) = self.outcome(t, row, next);
+        to.outcome.push(outcome, features, cameras);
+    }
+
+    /// What step `t` led to in row `row`.
+    fn outcome<'a>(&'a self, t: usize, row: usize, next: Option<&'a Seen>) -> (ObsRow<'a>, &'a [f32]) {
+        if let Ok(found) = self.last.binary_search_by_key(&(t, row), |(step, row, _)| (*step, *row)) {
+            return self.last[found].2.row(0);
+        }
+        match self.seen.get(t + 1).or(self.after.as_ref()).or(next) {
+            Some(seen) => seen.row(row),
+            // A rollout without `after` is always followed by one; an end has a last observation.
+            None => self.seen[t].row(row),
+        }
+    }
+
+    /// The segment it was, for a reward to pay.
+    pub(super) fn segment(&self, next: Option<&Seen>, context: Vec<Arc<Obs>>) -> Segment {
+        let after = self.after.as_ref().or(next);
+        let obs = self.seen.iter().chain(after).map(|seen| (*seen.obs).clone()).collect();
+        Segment {
+            context,
+            elapsed: self.elapsed.clone(),
+            obs,
+            actions: self.actions.clone(),
+            env_reward: self.env_reward.clone(),
+            end: self.end.clone(),
+            success: self.success.clone(),
+            last: self.last.iter().map(|(t, row, seen)| (*t, *row, (*seen.obs).clone())).collect(),
+        }
+    }
+
+    /// Bytes of all observations.
+    pub(super) fn bytes(&self) -> u64 {
+        let seen = self.seen.iter().chain(&self.after).chain(self.last.iter().map(|(_, _, seen)| seen));
+        let numbers = self.actions.iter().map(Vec::len).sum::<usize>() + 2 * self.reward.len();
+        seen.map(Seen::bytes).sum::<u64>() + 4 * numbers as u64
+    }
+
+    /// Lets go of every camera but these.
+    pub(super) fn drop_frames(&mut self, cameras: &[Arc<str>]) {
+        let seen = self.seen.iter_mut().chain(&mut self.after);
+        for seen in seen.chain(self.last.iter_mut().map(|(_, _, seen)| seen)) {
+            if seen.obs.cameras.iter().any(|(name, _)| !cameras.contains(name)) {
+                Arc::make_mut(&mut seen.obs).cameras.retain(|(name, _)| cameras.contains(name));
+            }
+        }
+        self.context.clear();
+        self.payable = false;
+    }
+}

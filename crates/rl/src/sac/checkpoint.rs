@@ -1,0 +1,102 @@
+//! Soft actor-critic on disk: networks, target, moments of the optimisers, temperature, and the replay.
+//!
+//! Beside the learner's own file lie `replay.pt` and, where there are demonstrations, `demos.pt` with what people added
+//! to them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plaudit_nn::Weights;
+use plaudit_nn::dense::Adam;
+
+use super::Sac;
+use crate::naming::take;
+use crate::replay::Replay;
+use crate::{Checkpoint, LearnError};
+
+const TEMPERATURE: &str = "temperature";
+
+/// Writes everything into a folder.
+pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
+    let mut checkpoint = Checkpoint::default();
+    let both = |policy: &[f32], critics: &[f32]| {
+        let mut weights = Weights::new();
+        sac.networks.export_policy(policy, &mut weights);
+        sac.networks.export_critics(critics, &mut weights);
+        weights
+    };
+    checkpoint.tensors("networks", both(&sac.policy, &sac.critics));
+    checkpoint.tensors("adam_m", both(&sac.policy_adam.m, &sac.critic_adam.m));
+    checkpoint.tensors("adam_v", both(&sac.policy_adam.v, &sac.critic_adam.v));
+    if sac.networks.has_target() {
+        let mut target = Weights::new();
+        sac.networks.export_critics(&sac.target, &mut target);
+        checkpoint.tensors("target", target);
+    }
+    let Adam { m, v, .. } = &sac.temperature.adam;
+    let mut temperature = Weights::new();
+    temperature.insert_f32("x_m_v", &[3], &[sac.temperature.x, m[0], v[0]]);
+    checkpoint.tensors(TEMPERATURE, temperature);
+    checkpoint.count("updates", sac.updates);
+    checkpoint.count("policy_steps", sac.policy_adam.step);
+    checkpoint.count("critic_steps", sac.critic_adam.step);
+    checkpoint.count("temperature_steps", sac.temperature.adam.step);
+    checkpoint.write(folder)?;
+    save_replay(&sac.replay, folder.join("replay.pt"))?;
+    sac.demos.as_ref().map_or(Ok(()), |demos| save_replay(demos, folder.join("demos.pt")))
+}
+
+fn save_replay(replay: &Replay, path: PathBuf) -> Result<(), LearnError> {
+    replay.save(&path).map_err(|error| LearnError::Checkpoint { path, problem: error.to_string() })
+}
+
+/// Becomes what was saved; an error changes nothing.
+pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
+    let checkpoint = Checkpoint::read(folder)?;
+    let policy_of = |name: &str| {
+        let mut params = vec![0.0; sac.policy.len()];
+        let taken = sac.networks.import_policy(&mut params, &checkpoint.under(name));
+        taken.map(|()| params).map_err(|misfit| checkpoint.misfit(misfit))
+    };
+    let critics_of = |name: &str| {
+        let mut params = vec![0.0; sac.critics.len()];
+        let taken = sac.networks.import_critics(&mut params, &checkpoint.under(name));
+        taken.map(|()| params).map_err(|misfit| checkpoint.misfit(misfit))
+    };
+    let policy_adam = Adam {
+        settings: sac.policy_adam.settings,
+        step: checkpoint.counted("policy_steps")?,
+        m: policy_of("adam_m")?,
+        v: policy_of("adam_v")?,
+    };
+    let critic_adam = Adam {
+        settings: sac.critic_adam.settings,
+        step: checkpoint.counted("critic_steps")?,
+        m: critics_of("adam_m")?,
+        v: critics_of("adam_v")?,
+    };
+    let (policy, critics) = (policy_of("networks")?, critics_of("networks")?);
+    let target = if sac.networks.has_target() { critics_of("target")? } else { Vec::new() };
+    let temperature = take(&checkpoint.under(TEMPERATURE), "x_m_v", &[3]);
+    let temperature = temperature.map_err(|misfit| checkpoint.misfit(misfit))?;
+    let temperature_steps = checkpoint.counted("temperature_steps")?;
+    let updates = checkpoint.counted("updates")?;
+    let replay = restored(&sac.replay, folder.join("replay.pt"))?;
+    let demos = sac.demos.as_ref().map(|demos| restored(demos, folder.join("demos.pt"))).transpose()?;
+
+    sac.temperature.x = temperature[0];
+    sac.temperature.adam.step = temperature_steps;
+    (sac.temperature.adam.m[0], sac.temperature.adam.v[0]) = (temperature[1], temperature[2]);
+    (sac.policy_adam, sac.critic_adam) = (policy_adam, critic_adam);
+    (sac.policy, sac.critics, sac.target) = (Arc::new(policy), critics, target);
+    (sac.replay, sac.demos, sac.updates) = (replay, demos, updates);
+    Ok(())
+}
+
+fn restored(like: &Replay, path: PathBuf) -> Result<Replay, LearnError> {
+    let mut replay = like.emptied();
+    match replay.restore(&path) {
+        Ok(()) => Ok(replay),
+        Err(error) => Err(LearnError::Checkpoint { path, problem: error.to_string() }),
+    }
+}

@@ -1,0 +1,629 @@
+//! Soft actor-critic (Haarnoja et al., 2018), with what made it learn from little data since: many critics of which
+//! few are asked (REDQ, Chen et al., 2021), demonstrations in every batch (RLPD, Ball et al., 2023), and critics
+//! without a target network (CrossQ, Bhatt et al., 2024).
+//!
+//! ```text
+//! critics    y = Σ r + γ m (agg_i Q'_i(s', a') − α log π(a'|s'))      a' ~ π(·|s')
+//!            L(Q) = mean (Q_i(s, a) − y)²                             over all critics and the batch
+//! policy     L(π) = mean (α log π(a|s) − agg_i Q_i(s, a))             a ~ π(·|s)
+//! α          L(α) = −α (mean log π(a|s) + H̄)
+//! target     Q' ← Q' + τ (Q − Q')
+//! ```
+//!
+//! `m` is 0 where an episode terminated, unless every end is bootstrapped; what a truncated episode led to always has
+//! a value. Rewards of a chunk of actions are summed, and the chunk is discounted once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plaudit_core::{End, Policy, Reward, Seed};
+use plaudit_nn::Weights;
+use plaudit_nn::dense::{
+    Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak,
+};
+
+mod checkpoint;
+mod critics;
+mod networks;
+mod noise;
+mod tanh_gaussian;
+mod temperature;
+
+pub use critics::Agg;
+pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
+pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
+pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
+
+use crate::naming::Misfit;
+use crate::replay::{NewRollout, Replay, ReplaySettings, Transitions};
+use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule};
+use critics::choose;
+
+/// How soft actor-critic learns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SacSettings {
+    /// What the networks look like.
+    pub networks: SoftNetworkSettings,
+    /// Discount of the future, γ.
+    pub gamma: f32,
+    /// Which ends of episodes are bootstrapped.
+    pub bootstrap: Bootstrap,
+    /// How critics are combined for the target.
+    pub agg_q: Agg,
+    /// How critics are combined for the policy.
+    pub actor_agg_q: Agg,
+    /// Critics drawn for each target; all where no number is given.
+    pub critic_subsample: Option<usize>,
+    /// Whether entropy counts in the target.
+    pub backup_entropy: bool,
+    /// How far the target follows, τ.
+    pub tau: f32,
+    /// Updates between steps of the target.
+    pub target_update_freq: u64,
+    /// Critic updates per policy update.
+    pub critic_actor_ratio: u64,
+    /// Updates before the policy starts to learn.
+    pub train_actor_steps: u64,
+    /// The temperature, α.
+    pub temperature: TemperatureSettings,
+    /// How the policy is optimised.
+    pub policy_optim: Optim,
+    /// How the critics are optimised.
+    pub critic_optim: Optim,
+    /// Transitions per update; with demonstrations, half of them are those.
+    pub batch_size: usize,
+    /// Updates per call of [`Learner::improve`].
+    pub updates: u64,
+    /// Experience that is kept.
+    pub replay: ReplaySettings,
+    /// Rollouts that must be there before anything is learned.
+    pub min_rollouts: usize,
+    /// Demonstrations that must be there before anything is learned; they are kept under these settings.
+    pub demos: Option<DemoSettings>,
+}
+
+/// Which demonstrations are kept, and how many are needed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemoSettings {
+    /// What is kept of them.
+    pub replay: ReplaySettings,
+    /// How many there must be.
+    pub min_rollouts: usize,
+}
+
+/// How a network is optimised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Optim {
+    /// Learning rate over the updates.
+    pub schedule: Schedule,
+    /// Constants of Adam.
+    pub adam: AdamSettings,
+    /// Longest gradient.
+    pub clip_grad: f32,
+}
+
+/// Soft actor-critic.
+pub struct Sac {
+    settings: SacSettings,
+    networks: Arc<SoftNetworks>,
+    policy: Arc<Vec<f32>>,
+    critics: Vec<f32>,
+    target: Vec<f32>,
+    policy_adam: Adam,
+    critic_adam: Adam,
+    temperature: Temperature,
+    replay: Replay,
+    demos: Option<Replay>,
+    /// Steps of the critics since the start. With the seed, all that chance depends on.
+    updates: u64,
+    seed: Seed,
+    work: Work,
+}
+
+/// What an update leaves to chance.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Chance {
+    /// Standard normal noise of the actions after the transitions, `[N, A]`.
+    pub next_noise: Vec<f32>,
+    /// Standard normal noise of the actions the policy is improved by, `[N, A]`.
+    pub noise: Vec<f32>,
+    /// The critics whose targets count.
+    pub heads: Vec<usize>,
+}
+
+/// Memory of an update, kept for the next.
+#[derive(Default)]
+struct Work {
+    batch: Transitions,
+    chance: Chance,
+    drawn: Drawn,
+    policy_scratch: Scratch,
+    policy_tape: Tape,
+    policy_outputs: Vec<f32>,
+    policy_grads: Vec<f32>,
+    by_output: Vec<f32>,
+    /// `[N, inputs + A]`: what critics take.
+    critic_inputs: Vec<f32>,
+    critic_scratch: EnsembleScratch,
+    critic_tape: EnsembleTape,
+    critic_grads: Vec<f32>,
+    /// `[H, N]`.
+    by_value: Vec<f32>,
+    by_critic_inputs: Vec<f32>,
+    by_action: Vec<f32>,
+    /// Q(s, a), `[H, N]`.
+    q: Vec<f32>,
+    /// Aggregated values, `[N]`.
+    values: Vec<f32>,
+    /// y, `[N]`.
+    targets: Vec<f32>,
+}
+
+/// What updates measured, summed up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    critic_loss: f64,
+    critic_grad: f64,
+    q_data: f64,
+    updates: f64,
+    actor_loss: f64,
+    actor_grad: f64,
+    entropy: f64,
+    q_pi: f64,
+    alpha_loss: f64,
+    alpha_grad: f64,
+    policy_updates: f64,
+}
+
+impl Sac {
+    /// A learner that has learned nothing. `demos` are paid already.
+    pub fn new(settings: SacSettings, demos: Vec<NewRollout>, seed: Seed) -> Result<Self, LearnError> {
+        settings.check()?;
+        let Some(networks) = SoftNetworks::new(&settings.networks) else {
+            let problem =
+                "soft actor-critic needs continuous actions, and these are one of several choices; use PPO";
+            return Err(LearnError::Setting(problem.into()));
+        };
+        let (policy, critics) = (networks.init_policy(seed), networks.init_critics(seed));
+        let target = if networks.has_target() { critics.clone() } else { Vec::new() };
+        let mut sac = Self {
+            policy_adam: Adam::new(policy.len(), settings.policy_optim.adam),
+            critic_adam: Adam::new(critics.len(), settings.critic_optim.adam),
+            temperature: Temperature::new(settings.temperature),
+            replay: Replay::new(settings.replay.clone()),
+            demos: settings.demos.as_ref().map(|demos| Replay::new(demos.replay.clone())),
+            networks: Arc::new(networks),
+            policy: Arc::new(policy),
+            critics,
+            target,
+            updates: 0,
+            seed: seed.purpose("sac"),
+            work: Work::default(),
+            settings,
+        };
+        sac.add_demos(demos)?;
+        Ok(sac)
+    }
+
+    /// Adds demonstrations: those to start from, or what a person did when they took over.
+    pub fn add_demos(&mut self, new: Vec<NewRollout>) -> Result<(), LearnError> {
+        for demo in new {
+            self.check_widths(&demo)?;
+            if let Some(demos) = &mut self.demos {
+                demos.add(demo, None)?;
+            }
+        }
+        let needed = self.settings.demos.as_ref().map_or(0, |demos| demos.min_rollouts.max(1));
+        let found = self.demos.as_ref().map_or(needed, Replay::rollouts);
+        if found < needed {
+            let problem = format!(
+                "RLPD learns from demonstrations, and there are {found} where {needed} are needed; \
+                 set algorithm.demo_buffer.load_path to some, or leave demo_buffer out"
+            );
+            return Err(LearnError::Setting(problem));
+        }
+        Ok(())
+    }
+
+    /// α.
+    pub fn alpha(&self) -> f32 {
+        self.temperature.alpha()
+    }
+
+    /// Experience to learn from.
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// Takes the networks' tensors from weights of RLinf's names. Critics are taken where they are there.
+    pub fn load_weights(&mut self, weights: &Weights) -> Result<(), Misfit> {
+        let mut policy = self.policy.to_vec();
+        self.networks.import_policy(&mut policy, weights)?;
+        if weights.names().any(|name| name.starts_with("q_head.")) {
+            let mut critics = self.critics.clone();
+            self.networks.import_critics(&mut critics, weights)?;
+            if self.networks.has_target() {
+                self.target.copy_from_slice(&critics);
+            }
+            self.critics = critics;
+        }
+        self.policy = Arc::new(policy);
+        Ok(())
+    }
+
+    /// One update on a batch, with chance as given.
+    pub fn update_on(&mut self, batch: Transitions, chance: Chance) -> Result<Metrics, LearnError> {
+        let mut measured = Measured::default();
+        (self.work.batch, self.work.chance) = (batch, chance);
+        self.update(&mut measured)?;
+        Ok(self.metrics(&measured))
+    }
+
+    /// Whether there is enough to learn from.
+    fn is_ready(&self) -> bool {
+        self.replay.rollouts() >= self.settings.min_rollouts && self.replay.transitions() > 0
+    }
+
+    /// Draws the batch of this update: half of it demonstrations, where there are any.
+    fn draw_batch(&mut self) {
+        let batch = &mut self.work.batch;
+        batch.clear();
+        let mut rng = self.seed.purpose("batch").index(self.updates).rng();
+        let half = self.settings.batch_size / 2;
+        match &self.demos {
+            None => self.replay.sample(self.settings.batch_size, &mut rng, batch),
+            Some(demos) => {
+                self.replay.sample(self.settings.batch_size - half, &mut rng, batch);
+                demos.sample(half, &mut rng, batch);
+            }
+        }
+    }
+
+    /// Draws all that this update leaves to chance.
+    fn draw_chance(&mut self) {
+        let work = &mut self.work;
+        let width = work.batch.len() * self.networks.gaussian.width();
+        let rng = |purpose: &str| self.seed.purpose(purpose).index(self.updates).rng();
+        noise::fill(&mut rng("next action"), width, &mut work.chance.next_noise);
+        noise::fill(&mut rng("action"), width, &mut work.chance.noise);
+        let (heads, count) = (self.networks.critics.heads(), self.settings.critic_subsample);
+        choose(heads, count, &mut rng("heads"), &mut work.chance.heads);
+    }
+
+    fn update(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+        self.improve_critics(measured)?;
+        let is_policys_turn = self.updates.is_multiple_of(self.settings.critic_actor_ratio);
+        if is_policys_turn && self.updates >= self.settings.train_actor_steps {
+            self.improve_policy(measured)?;
+        }
+        self.updates += 1;
+        if self.networks.has_target() && self.updates.is_multiple_of(self.settings.target_update_freq) {
+            polyak(&mut self.target, &self.critics, self.settings.tau);
+        }
+        Ok(())
+    }
+
+    /// One step of all critics towards y.
+    fn improve_critics(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+        let networks = self.networks.clone();
+        self.draw_next_actions();
+        match networks.has_target() {
+            true => self.judge_by_target(),
+            false => self.judge_at_once(),
+        }
+        let (loss, mean) = self.critic_errors();
+        self.check(loss, "the loss of the critics")?;
+        let work = &mut self.work;
+        zero(&mut work.critic_grads, self.critics.len());
+        let (tape, grads) = (&mut work.critic_tape, &mut work.critic_grads);
+        networks.critics.backward(&self.critics, tape, &work.by_value, grads, None);
+        if !networks.has_target() {
+            networks.critics.update_statistics(&mut self.critics, tape);
+        }
+        let optim = &self.settings.critic_optim;
+        let norm = clip_grad_norm(grads, optim.clip_grad);
+        let lr = optim.schedule.at(self.updates) as f32;
+        self.check(f64::from(norm), "the gradient of the critics")?;
+        self.critic_adam.step(&mut self.critics, &self.work.critic_grads, lr);
+        measured.critic_loss += loss;
+        measured.critic_grad += f64::from(norm);
+        measured.q_data += mean;
+        measured.updates += 1.0;
+        Ok(())
+    }
+
+    /// a' ~ π(·|s'), with log π.
+    fn draw_next_actions(&mut self) {
+        let SoftNetworks { policy, gaussian, .. } = &*self.networks;
+        let work = &mut self.work;
+        let n = work.batch.len();
+        let outputs = policy.infer(&self.policy, &work.batch.outcome.states, n, &mut work.policy_scratch);
+        gaussian.draw(outputs, &work.chance.next_noise, &mut work.drawn);
+    }
+
+    /// Q(s, a) by the critics, and Q'(s', a') by their target.
+    fn judge_by_target(&mut self) {
+        let critics = &self.networks.critics;
+        let work = &mut self.work;
+        let n = work.batch.len();
+        join(&work.batch.outcome.states, &work.drawn.actions, n, &mut work.critic_inputs);
+        let scratch = &mut work.critic_scratch;
+        let next = critics.infer(&self.target, &work.chance.heads, &work.critic_inputs, n, scratch);
+        work.values.resize(n, 0.0);
+        self.settings.agg_q.values(next, &mut work.values);
+        join(&work.batch.seen.states, &work.batch.actions, n, &mut work.critic_inputs);
+        let inputs = HeadInputs::Shared(&work.critic_inputs);
+        let now = critics.forward(&self.critics, inputs, n, &mut work.critic_tape);
+        work.q.clear();
+        work.q.extend_from_slice(now);
+    }
+
+    /// CrossQ: both halves of the transitions in one batch, whose statistics then fit both. `Q'` is `Q`.
+    fn judge_at_once(&mut self) {
+        let critics = &self.networks.critics;
+        let work = &mut self.work;
+        let n = work.batch.len();
+        join(&work.batch.seen.states, &work.batch.actions, n, &mut work.critic_inputs);
+        join_more(&work.batch.outcome.states, &work.drawn.actions, n, &mut work.critic_inputs);
+        let inputs = HeadInputs::Shared(&work.critic_inputs);
+        let both = critics.forward(&self.critics, inputs, 2 * n, &mut work.critic_tape);
+        work.q.clear();
+        work.by_value.clear();
+        for head in both.chunks_exact(2 * n) {
+            work.q.extend_from_slice(&head[..n]);
+        }
+        for head in &work.chance.heads {
+            work.by_value.extend_from_slice(&both[(2 * head + 1) * n..(2 * head + 2) * n]);
+        }
+        work.values.resize(n, 0.0);
+        self.settings.agg_q.values(&work.by_value, &mut work.values);
+    }
+
+    /// L(Q) and the mean of Q; leaves behind what L moves by with each output of the critics.
+    fn critic_errors(&mut self) -> (f64, f64) {
+        let alpha = if self.settings.backup_entropy { self.temperature.alpha() } else { 0.0 };
+        let work = &mut self.work;
+        targets(&self.settings, &work.batch, alpha, &work.drawn.log_probs, &work.values, &mut work.targets);
+        let n = work.batch.len();
+        let (heads, scale) = (work.q.len() / n, 1.0 / work.q.len() as f32);
+        // Of CrossQ's joint batch, the second half is not in the loss.
+        let rows = if self.networks.has_target() { n } else { 2 * n };
+        zero(&mut work.by_value, heads * rows);
+        let (mut loss, mut sum) = (0.0, 0.0);
+        for (values, by_value) in work.q.chunks_exact(n).zip(work.by_value.chunks_exact_mut(rows)) {
+            for ((value, target), by_value) in values.iter().zip(&work.targets).zip(by_value) {
+                let error = value - target;
+                loss += f64::from(error * error);
+                sum += f64::from(*value);
+                *by_value = 2.0 * error * scale;
+            }
+        }
+        (loss * f64::from(scale), sum * f64::from(scale))
+    }
+
+    /// One step of the policy, and of α after it.
+    fn improve_policy(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+        let networks = self.networks.clone();
+        let SoftNetworks { policy, critics, gaussian, .. } = &*networks;
+        let work = &mut self.work;
+        let (n, alpha) = (work.batch.len(), self.temperature.alpha());
+        let seen = &work.batch.seen.states;
+        // a ~ π(·|s)
+        work.policy_outputs.clear();
+        work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
+        gaussian.draw(&work.policy_outputs, &work.chance.noise, &mut work.drawn);
+        // Q(s, a) and its slope along the action
+        join(seen, &work.drawn.actions, n, &mut work.critic_inputs);
+        let inputs = HeadInputs::Shared(&work.critic_inputs);
+        let outputs = critics.forward_frozen(&self.critics, inputs, n, &mut work.critic_tape);
+        work.values.resize(n, 0.0);
+        self.settings.actor_agg_q.values(outputs, &mut work.values);
+        work.by_value.resize(outputs.len(), 0.0);
+        let each = 1.0 / n as f32;
+        self.settings.actor_agg_q.backward(outputs, n, -each, &mut work.by_value);
+        work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
+        critics.backward_inputs(
+            &self.critics,
+            &mut work.critic_tape,
+            &work.by_value,
+            &mut work.by_critic_inputs,
+        );
+        take_actions(&work.by_critic_inputs, gaussian.width(), n, &mut work.by_action);
+        // and back through the draw to the policy
+        work.by_output.resize(work.policy_outputs.len(), 0.0);
+        let (drawn, by_action) = (&work.drawn, &work.by_action);
+        gaussian.backward(drawn, &work.policy_outputs, by_action, alpha * each, &mut work.by_output);
+        zero(&mut work.policy_grads, self.policy.len());
+        policy.backward(&self.policy, &mut work.policy_tape, &work.by_output, &mut work.policy_grads, None);
+        let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / n as f64;
+        let (log_prob, value) = (mean(&drawn.log_probs), mean(&work.values));
+        let loss = f64::from(alpha) * log_prob - value;
+        let optim = &self.settings.policy_optim;
+        let norm = clip_grad_norm(&mut work.policy_grads, optim.clip_grad);
+        let lr = optim.schedule.at(self.updates) as f32;
+        self.check(loss, "the loss of the policy")?;
+        self.check(f64::from(norm), "the gradient of the policy")?;
+        self.policy_adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.work.policy_grads, lr);
+        let tuned = self.temperature.step(log_prob);
+        measured.actor_loss += loss;
+        measured.actor_grad += f64::from(norm);
+        measured.entropy -= log_prob;
+        measured.q_pi += value;
+        measured.alpha_loss += tuned.loss;
+        measured.alpha_grad += tuned.gradient.abs();
+        measured.policy_updates += 1.0;
+        Ok(())
+    }
+
+    fn check(&self, value: f64, what: &'static str) -> Result<(), LearnError> {
+        if value.is_finite() {
+            Ok(())
+        } else {
+            Err(LearnError::Diverged { what, value, updates: self.updates })
+        }
+    }
+
+    fn check_widths(&self, rollout: &NewRollout) -> Result<(), LearnError> {
+        let (segment, networks) = (&rollout.segment, &self.networks);
+        let got = segment.obs[0].state_width();
+        let expected = networks.policy.inputs();
+        if got != expected {
+            return Err(LearnError::Width { what: "states", expected, got });
+        }
+        let expected = networks.gaussian.width() / self.settings.networks.chunk;
+        let got = segment.actions.first().map_or(expected, |actions| actions.len() / segment.batch());
+        if got != expected {
+            return Err(LearnError::Width { what: "actions", expected, got });
+        }
+        Ok(())
+    }
+
+    fn metrics(&self, measured: &Measured) -> Metrics {
+        let mut metrics = Metrics::default();
+        let last = self.updates.saturating_sub(1);
+        let per_update = |sum: f64| sum / measured.updates;
+        metrics.push("train/sac/critic_loss", per_update(measured.critic_loss));
+        metrics.push("train/critic/q_data", per_update(measured.q_data));
+        metrics.push("train/critic/grad_norm", per_update(measured.critic_grad));
+        metrics.push("train/critic/lr", self.settings.critic_optim.schedule.at(last));
+        if measured.policy_updates > 0.0 {
+            let per_update = |sum: f64| sum / measured.policy_updates;
+            metrics.push("train/sac/actor_loss", per_update(measured.actor_loss));
+            metrics.push("train/sac/alpha_loss", per_update(measured.alpha_loss));
+            metrics.push("train/actor/entropy", per_update(measured.entropy));
+            metrics.push("train/actor/q_pi", per_update(measured.q_pi));
+            metrics.push("train/actor/grad_norm", per_update(measured.actor_grad));
+            metrics.push("train/actor/lr", self.settings.policy_optim.schedule.at(last));
+            metrics.push("train/alpha/grad_norm", per_update(measured.alpha_grad));
+        }
+        metrics.push("train/sac/alpha", f64::from(self.temperature.alpha()));
+        metrics.push("train/replay_buffer/num_trajectories", self.replay.rollouts() as f64);
+        metrics.push("train/replay_buffer/total_samples", self.replay.transitions() as f64);
+        if let Some(demos) = &self.demos {
+            metrics.push("train/demo_buffer/num_trajectories", demos.rollouts() as f64);
+            metrics.push("train/demo_buffer/total_samples", demos.transitions() as f64);
+        }
+        metrics
+    }
+}
+
+impl Learner for Sac {
+    fn explorer(&self) -> Box<dyn Policy> {
+        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), Manner::Explore))
+    }
+
+    fn greedy(&self) -> Box<dyn Policy> {
+        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), Manner::Greedy))
+    }
+
+    fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
+        let Experience { segment, decisions, reward } = experience;
+        let new =
+            NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
+        self.check_widths(&new)?;
+        self.replay.add(new, None)
+    }
+
+    fn improve(&mut self) -> Result<Metrics, LearnError> {
+        if !self.is_ready() {
+            return Ok(Metrics::default());
+        }
+        let mut measured = Measured::default();
+        for _ in 0..self.settings.updates {
+            self.draw_batch();
+            self.draw_chance();
+            self.update(&mut measured)?;
+        }
+        Ok(self.metrics(&measured))
+    }
+
+    fn repay(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
+        let paid = self.replay.repay(reward)?;
+        let demos = self.demos.as_mut().map_or(Ok(0), |demos| demos.repay(reward))?;
+        Ok(paid + demos)
+    }
+
+    fn weights(&self) -> Weights {
+        let mut weights = Weights::new();
+        self.networks.export_policy(&self.policy, &mut weights);
+        self.networks.export_critics(&self.critics, &mut weights);
+        weights
+    }
+
+    fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
+        self.load_weights(weights)
+    }
+
+    fn save(&self, folder: &Path) -> Result<(), LearnError> {
+        checkpoint::save(self, folder)
+    }
+
+    fn restore(&mut self, folder: &Path) -> Result<(), LearnError> {
+        checkpoint::restore(self, folder)
+    }
+}
+
+impl SacSettings {
+    /// Refuses what cannot be.
+    fn check(&self) -> Result<(), LearnError> {
+        let positive = [
+            ("actor.global_batch_size", self.batch_size as u64),
+            ("algorithm.critic_actor_ratio", self.critic_actor_ratio),
+            ("algorithm.target_update_freq", self.target_update_freq),
+            ("actor.model.num_action_chunks", self.networks.chunk as u64),
+            ("actor.model.num_q_heads", self.networks.critics as u64),
+            ("algorithm.critic_subsample_size", self.critic_subsample.map_or(1, |count| count as u64)),
+        ];
+        match positive.into_iter().find(|(_, value)| *value == 0) {
+            Some((key, _)) => Err(LearnError::Setting(format!("{key} is 0; it must be at least 1"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// y, `[N]`, from the values of what followed.
+fn targets(
+    settings: &SacSettings,
+    batch: &Transitions,
+    alpha: f32,
+    log_probs: &[f32],
+    values: &[f32],
+    into: &mut Vec<f32>,
+) {
+    into.clear();
+    let rows = batch.rewards.iter().zip(&batch.ends).zip(values.iter().zip(log_probs));
+    into.extend(rows.map(|((reward, end), (value, log_prob))| {
+        let goes_on = *end != End::Terminated || settings.bootstrap == Bootstrap::Always;
+        let followed = if goes_on { value - alpha * log_prob } else { 0.0 };
+        reward + settings.gamma * followed
+    }));
+}
+
+/// So many zeros.
+fn zero(values: &mut Vec<f32>, len: usize) {
+    values.clear();
+    values.resize(len, 0.0);
+}
+
+/// What critics take: each row of `seen` followed by its action.
+fn join(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
+    into.clear();
+    join_more(seen, actions, n, into);
+}
+
+fn join_more(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
+    let (seen_width, action_width) = (seen.len() / n, actions.len() / n);
+    for (seen, action) in seen.chunks_exact(seen_width).zip(actions.chunks_exact(action_width)) {
+        into.extend_from_slice(seen);
+        into.extend_from_slice(action);
+    }
+}
+
+/// The part of gradients by the critics' inputs that belongs to actions.
+fn take_actions(by_inputs: &[f32], width: usize, n: usize, into: &mut Vec<f32>) {
+    into.clear();
+    let row_width = by_inputs.len() / n;
+    for row in by_inputs.chunks_exact(row_width) {
+        into.extend_from_slice(&row[row_width - width..]);
+    }
+}

@@ -1,0 +1,308 @@
+//! The networks of soft actor-critic: a policy, and several critics of one shape.
+//!
+//! ```text
+//! backbone      Linear → tanh, thrice                  orthogonal, gain √2
+//! actor_mean    Linear → C · action width              orthogonal, gain 0.01 √2: it begins near zero
+//! actor_logstd  Linear → C · action width              as PyTorch begins
+//! q_head.qs.i   [state, action] → Linear → layer norm → tanh, thrice, Linear → 1
+//! ```
+//!
+//! Both heads of the policy are one layer here, `[μ | x]`, and two in RLinf's files.
+
+use std::sync::Arc;
+
+use plaudit_core::{ActionSpace, Decision, Obs, Policy, PolicyError, Seed};
+use plaudit_nn::Weights;
+use plaudit_nn::dense::{
+    Activation, BatchNorm, Bias, Ensemble, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tensor, TensorKind,
+};
+
+use super::tanh_gaussian::{Drawn, Spread, TanhGaussian};
+use crate::Manner;
+use crate::naming::{self, Misfit};
+
+const SQRT_2: f32 = std::f32::consts::SQRT_2;
+/// PyTorch's gain for tanh.
+const TANH_GAIN: f32 = 5.0 / 3.0;
+
+/// What the networks look like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SoftNetworkSettings {
+    /// Numbers that policy and critics see: a state, or what becomes of an image.
+    pub inputs: usize,
+    /// What an action is; it must be continuous.
+    pub actions: ActionSpace,
+    /// Actions decided at once, C.
+    pub chunk: usize,
+    /// Widths of the policy's hidden layers.
+    pub policy_hidden: Vec<usize>,
+    /// Widths of each critic's hidden layers.
+    pub critic_hidden: Vec<usize>,
+    /// What follows each product.
+    pub activation: Activation,
+    /// How many critics.
+    pub critics: usize,
+    /// What the critics are made of.
+    pub critic_kind: CriticKind,
+    /// How the policy's deviations are bounded.
+    pub spread: Spread,
+}
+
+/// What the critics are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CriticKind {
+    /// Layer norm, and a target that follows slowly.
+    LayerNorm,
+    /// No norm, and a target that follows slowly: the original.
+    Plain,
+    /// CrossQ (Bhatt et al., 2024): batch renormalisation over both halves of a transition, and no target.
+    CrossQ,
+}
+
+impl SoftNetworkSettings {
+    /// RLinf's `mlp_policy` with critics.
+    pub fn mlp(states: usize, actions: ActionSpace, chunk: usize, critics: usize) -> Self {
+        Self {
+            inputs: states,
+            actions,
+            chunk,
+            policy_hidden: vec![256; 3],
+            critic_hidden: vec![256; 3],
+            activation: Activation::Tanh,
+            critics,
+            critic_kind: CriticKind::LayerNorm,
+            spread: Spread::STATES,
+        }
+    }
+}
+
+/// The shapes of policy and critics. Holds no parameters.
+#[derive(Debug, Clone)]
+pub struct SoftNetworks {
+    /// From what is seen to `[μ | x]`.
+    pub policy: Mlp,
+    /// From what is seen and done to a value.
+    pub critics: Ensemble,
+    /// From `[μ | x]` to actions.
+    pub gaussian: TanhGaussian,
+    kind: CriticKind,
+}
+
+impl SoftNetworks {
+    /// Networks of these shapes; nothing for actions that are one of several choices.
+    pub fn new(settings: &SoftNetworkSettings) -> Option<Self> {
+        let gaussian = TanhGaussian::new(&settings.actions, settings.chunk, settings.spread)?;
+        let policy = policy(settings, gaussian.width());
+        let critics = Ensemble::new(critic(settings, gaussian.width()), settings.critics);
+        Some(Self { policy, critics, gaussian, kind: settings.critic_kind })
+    }
+
+    /// Whether the critics are trained towards a target network.
+    pub fn has_target(&self) -> bool {
+        self.kind != CriticKind::CrossQ
+    }
+
+    /// The policy's parameters to begin with.
+    pub fn init_policy(&self, seed: Seed) -> Vec<f32> {
+        let mut params = self.policy.init(seed.purpose("policy"));
+        for tensor in self.last_layer().filter(|tensor| tensor.kind == TensorKind::Bias) {
+            let mut bias = self.policy.export(&params, &tensor);
+            bias[..self.gaussian.width()].fill(0.0);
+            self.policy.import(&mut params, &tensor, &bias);
+        }
+        params
+    }
+
+    /// The critics' parameters to begin with.
+    pub fn init_critics(&self, seed: Seed) -> Vec<f32> {
+        self.critics.init(seed.purpose("critics"))
+    }
+
+    /// Puts the policy's tensors among the weights, under RLinf's names.
+    pub fn export_policy(&self, params: &[f32], into: &mut Weights) {
+        let mut stacked = Weights::new();
+        naming::export(&self.policy, params, &self.policy_names(), &mut stacked);
+        let width = self.gaussian.width();
+        for (name, tensor) in stacked.iter() {
+            match name.strip_prefix(HEADS) {
+                None => into.insert(name, tensor.clone()),
+                Some(leaf) => {
+                    let values = tensor.to_f32().unwrap_or_default();
+                    let mut shape = tensor.shape().to_vec();
+                    shape[0] = width;
+                    let (mean, deviation) = values.split_at(values.len() / 2);
+                    into.insert_f32(format!("actor_mean{leaf}"), &shape, mean);
+                    into.insert_f32(format!("actor_logstd{leaf}"), &shape, deviation);
+                }
+            }
+        }
+        into.insert_f32("action_scale", &[width], self.gaussian.scale());
+        into.insert_f32("action_bias", &[width], self.gaussian.bias());
+    }
+
+    /// Takes the policy's tensors from the weights.
+    pub fn import_policy(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        let mut stacked = from.clone();
+        for tensor in self.last_layer() {
+            let leaf = naming::leaf(tensor.kind);
+            let mut shape = tensor.shape.clone();
+            shape[0] = self.gaussian.width();
+            let mut values = naming::take(from, &format!("actor_mean.{leaf}"), &shape)?;
+            values.extend(naming::take(from, &format!("actor_logstd.{leaf}"), &shape)?);
+            stacked.insert_f32(format!("{HEADS}.{leaf}"), &tensor.shape, &values);
+        }
+        naming::import(&self.policy, params, &self.policy_names(), &stacked)
+    }
+
+    /// Puts the critics' tensors among the weights, under RLinf's names.
+    pub fn export_critics(&self, params: &[f32], into: &mut Weights) {
+        for head in 0..self.critics.heads() {
+            let params = &params[self.critics.range(head)];
+            naming::export(self.critics.head(), params, &critic_names(self.critics.head(), head), into);
+        }
+    }
+
+    /// Takes the critics' tensors from the weights.
+    pub fn import_critics(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        for head in 0..self.critics.heads() {
+            let range = self.critics.range(head);
+            let naming = critic_names(self.critics.head(), head);
+            naming::import(self.critics.head(), &mut params[range], &naming, from)?;
+        }
+        Ok(())
+    }
+
+    fn last_layer(&self) -> impl Iterator<Item = Tensor> + '_ {
+        let last = self.policy.spec().layers.len() - 1;
+        self.policy.tensors().filter(move |tensor| tensor.layer == last)
+    }
+
+    fn policy_names(&self) -> impl Fn(usize, TensorKind) -> String {
+        let last = self.policy.spec().layers.len() - 1;
+        move |layer, kind| match layer == last {
+            true => format!("{HEADS}.{}", naming::leaf(kind)),
+            false => format!("backbone.{}.{}", 2 * layer, naming::leaf(kind)),
+        }
+    }
+}
+
+/// What both heads of the policy are called while they are one layer.
+const HEADS: &str = "actor_heads";
+
+/// `q_head.qs.{head}.net.{module}.{leaf}`: a layer is a product, its norm if any, and an activation.
+fn critic_names(mlp: &Mlp, head: usize) -> impl Fn(usize, TensorKind) -> String {
+    let modules: Vec<usize> = mlp
+        .spec()
+        .layers
+        .iter()
+        .scan(0, |next, layer| {
+            let first = *next;
+            *next += 1
+                + usize::from(layer.input_norm.is_some())
+                + usize::from(layer.norm != Norm::None)
+                + usize::from(layer.activation != Activation::None);
+            Some(first)
+        })
+        .collect();
+    let normed: Vec<bool> = mlp.spec().layers.iter().map(|layer| layer.input_norm.is_some()).collect();
+    move |layer, kind| {
+        let product = modules[layer] + usize::from(normed[layer]);
+        let module = match kind {
+            TensorKind::Weight | TensorKind::Bias => product,
+            TensorKind::NormWeight | TensorKind::NormBias => product + 1,
+            _ => modules[layer],
+        };
+        format!("q_head.qs.{head}.net.{module}.{}", naming::leaf(kind))
+    }
+}
+
+fn policy(settings: &SoftNetworkSettings, width: usize) -> Mlp {
+    let hidden = |&width: &usize| LayerSpec {
+        activation: settings.activation,
+        bias: Bias::Zero,
+        init: Init::Orthogonal { gain: SQRT_2 },
+        ..LayerSpec::linear(width)
+    };
+    let near_zero = Init::Orthogonal { gain: 0.01 * SQRT_2 };
+    let heads = LayerSpec {
+        init: Init::Rows(vec![(width, near_zero), (width, Init::TorchDefault)]),
+        ..LayerSpec::linear(2 * width)
+    };
+    let layers = settings.policy_hidden.iter().map(hidden).chain([heads]).collect();
+    Mlp::new(MlpSpec { inputs: settings.inputs, layers })
+}
+
+fn critic(settings: &SoftNetworkSettings, action_width: usize) -> Mlp {
+    let (norm, input_norm) = match settings.critic_kind {
+        CriticKind::LayerNorm => (Norm::Layer, None),
+        CriticKind::Plain => (Norm::None, None),
+        CriticKind::CrossQ => (Norm::None, Some(BatchNorm::crossq())),
+    };
+    let hidden = |&width: &usize| LayerSpec {
+        activation: settings.activation,
+        norm,
+        input_norm,
+        bias: Bias::Zero,
+        init: Init::XavierUniform { gain: TANH_GAIN },
+        ..LayerSpec::linear(width)
+    };
+    let value =
+        LayerSpec { input_norm, bias: Bias::Zero, init: Init::Normal { std: 0.02 }, ..LayerSpec::linear(1) };
+    let layers = settings.critic_hidden.iter().map(hidden).chain([value]).collect();
+    Mlp::new(MlpSpec { inputs: settings.inputs + action_width, layers })
+}
+
+/// The policy acting on states, with a copy of its parameters.
+#[derive(Debug, Clone)]
+pub struct SoftPolicy {
+    networks: Arc<SoftNetworks>,
+    params: Arc<Vec<f32>>,
+    manner: Manner,
+    scratch: Scratch,
+    drawn: Drawn,
+    noise: Vec<f32>,
+}
+
+impl SoftPolicy {
+    /// A policy of these parameters.
+    pub fn new(networks: Arc<SoftNetworks>, params: Arc<Vec<f32>>, manner: Manner) -> Self {
+        Self {
+            networks,
+            params,
+            manner,
+            scratch: Scratch::default(),
+            drawn: Drawn::default(),
+            noise: Vec::new(),
+        }
+    }
+
+    /// What it does, given what it sees, `[batch, inputs]`. Each row draws from its own stream of the seed.
+    pub(super) fn decide(&mut self, seen: &[f32], batch: usize, seed: Seed) -> Decision {
+        let SoftNetworks { policy, gaussian, .. } = &*self.networks;
+        let outputs = policy.infer(&self.params, seen, batch, &mut self.scratch);
+        if self.manner == Manner::Greedy {
+            let mut actions = Vec::new();
+            gaussian.mode(outputs, &mut actions);
+            return Decision { actions, ..Decision::default() };
+        }
+        self.noise.clear();
+        for row in 0..batch {
+            let mut rng = seed.index(row as u64).rng();
+            self.noise.extend((0..gaussian.width()).map(|_| rng.normal() as f32));
+        }
+        gaussian.draw(outputs, &self.noise, &mut self.drawn);
+        let Drawn { actions, log_prob_parts, .. } = &self.drawn;
+        Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() }
+    }
+}
+
+impl Policy for SoftPolicy {
+    fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
+        let expected = self.networks.policy.inputs();
+        if obs.state_width() != expected {
+            let expected = format!("states of {expected} numbers");
+            return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
+        }
+        Ok(self.decide(&obs.state, obs.batch(), seed))
+    }
+}

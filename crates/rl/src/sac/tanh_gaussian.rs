@@ -1,0 +1,202 @@
+//! The squashed Gaussian of soft actor-critic: a normal draw, bent by tanh into the bounds of an action.
+//!
+//! With `x` the network's second output, `ε ~ N(0, 1)` and one number per dimension of the action:
+//!
+//! ```text
+//! log σ = spread(x)       u = μ + σ ε        t = tanh u        a = scale t + bias
+//! log π = Σ  −ε²/2 − log σ − log √2π − log(scale (1 − t²) + 1e-6)
+//! ```
+//!
+//! Everything works on slices of the caller and allocates nothing after the first batch.
+
+use plaudit_core::ActionSpace;
+
+/// Keeps the logarithm finite where tanh is flat.
+const FLAT: f32 = 1e-6;
+/// log √2π
+const LOG_SQRT_TAU: f32 = 0.918_938_5;
+
+/// How the network's second output becomes a standard deviation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Spread {
+    /// `log σ = low + (high − low)/2 · (tanh x + 1)`: never outside, and never without a gradient.
+    Soft {
+        /// Smallest log σ.
+        low: f32,
+        /// Largest log σ.
+        high: f32,
+    },
+    /// `σ = exp x`, cut off at both ends.
+    Cut {
+        /// Smallest σ.
+        low: f32,
+        /// Largest σ.
+        high: f32,
+    },
+}
+
+impl Spread {
+    /// Policies on states: `log σ = −5 + 3.5·(tanh x + 1)`.
+    pub const STATES: Self = Self::Soft { low: -5.0, high: 2.0 };
+    /// Policies on images: `σ` between 1e-5 and 5.
+    pub const IMAGES: Self = Self::Cut { low: 1e-5, high: 5.0 };
+
+    fn log_std(self, x: f32) -> f32 {
+        match self {
+            Self::Soft { low, high } => low + 0.5 * (high - low) * (x.tanh() + 1.0),
+            Self::Cut { low, high } => x.exp().clamp(low, high).ln(),
+        }
+    }
+
+    /// d log σ / dx.
+    fn slope(self, x: f32) -> f32 {
+        match self {
+            Self::Soft { low, high } => {
+                let bent = x.tanh();
+                0.5 * (high - low) * (1.0 - bent * bent)
+            }
+            Self::Cut { low, high } => f32::from((low..=high).contains(&x.exp())),
+        }
+    }
+}
+
+/// The distribution of actions, given what a network says of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TanhGaussian {
+    spread: Spread,
+    /// Half the width of each dimension's bounds, and their middle.
+    scale: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+/// Actions that were drawn, with all that their gradients need. Buffers grow once and are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Drawn {
+    /// Actions, `[N, A]`.
+    pub actions: Vec<f32>,
+    /// Log-probability of each dimension, `[N, A]`.
+    pub log_prob_parts: Vec<f32>,
+    /// Log-probability of each whole action, `[N]`.
+    pub log_probs: Vec<f32>,
+    noise: Vec<f32>,
+    std: Vec<f32>,
+    /// tanh u, and its slope 1 − tanh² u.
+    bent: Vec<f32>,
+    slope: Vec<f32>,
+}
+
+impl TanhGaussian {
+    /// Actions between the bounds of a continuous space, `chunk` of them at once; unbounded dimensions are
+    /// drawn between −1 and 1. A discrete space has no such distribution.
+    pub fn new(space: &ActionSpace, chunk: usize, spread: Spread) -> Option<Self> {
+        let ActionSpace::Continuous { low, high } = space else { return None };
+        let bounds = low.iter().zip(high).map(|(&low, &high)| {
+            if low.is_finite() && high.is_finite() {
+                ((high - low) / 2.0, (high + low) / 2.0)
+            } else {
+                (1.0, 0.0)
+            }
+        });
+        let (scale, bias): (Vec<f32>, Vec<f32>) = bounds.unzip();
+        Some(Self { spread, scale: scale.repeat(chunk), bias: bias.repeat(chunk) })
+    }
+
+    /// Numbers per action (per chunk of actions, where they come in chunks).
+    pub fn width(&self) -> usize {
+        self.scale.len()
+    }
+
+    /// Half the width of each dimension's bounds.
+    pub fn scale(&self) -> &[f32] {
+        &self.scale
+    }
+
+    /// The middle of each dimension's bounds.
+    pub fn bias(&self) -> &[f32] {
+        &self.bias
+    }
+
+    /// The likeliest actions, without noise: from outputs `[N, 2 A]` (μ first, then x) to actions `[N, A]`.
+    pub fn mode(&self, outputs: &[f32], actions: &mut Vec<f32>) {
+        let width = self.width();
+        actions.clear();
+        for row in outputs.chunks_exact(2 * width) {
+            let bounds = self.scale.iter().zip(&self.bias);
+            actions.extend(row[..width].iter().zip(bounds).map(|(u, (scale, bias))| scale * u.tanh() + bias));
+        }
+    }
+
+    /// Draws actions with this standard normal `noise`, `[N, A]`, from outputs `[N, 2 A]` (μ first, then x).
+    pub fn draw(&self, outputs: &[f32], noise: &[f32], drawn: &mut Drawn) {
+        let width = self.width();
+        drawn.resize(noise.len(), width);
+        drawn.noise.copy_from_slice(noise);
+        for (row, output) in outputs.chunks_exact(2 * width).enumerate() {
+            let (mean, x) = output.split_at(width);
+            let mut sum = 0.0;
+            for dim in 0..width {
+                let at = row * width + dim;
+                let log_std = self.spread.log_std(x[dim]);
+                let std = log_std.exp();
+                let u = mean[dim] + std * noise[at];
+                let (bent, slope) = (u.tanh(), slope_of_tanh(u));
+                let squash = (self.scale[dim] * slope + FLAT).ln();
+                let log_prob = -0.5 * noise[at] * noise[at] - log_std - LOG_SQRT_TAU - squash;
+                (drawn.std[at], drawn.bent[at], drawn.slope[at]) = (std, bent, slope);
+                drawn.actions[at] = self.scale[dim] * bent + self.bias[dim];
+                drawn.log_prob_parts[at] = log_prob;
+                sum += log_prob;
+            }
+            drawn.log_probs[row] = sum;
+        }
+    }
+
+    /// Takes gradients back through a draw: from those by the actions, `[N, A]`, and by each log-probability (the
+    /// same number for all), to those by the network's outputs, `[N, 2 A]`.
+    pub fn backward(
+        &self,
+        drawn: &Drawn,
+        outputs: &[f32],
+        by_action: &[f32],
+        by_log_prob: f32,
+        by_output: &mut [f32],
+    ) {
+        let width = self.width();
+        let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
+        for (row, (output, by_output)) in rows.enumerate() {
+            for dim in 0..width {
+                let at = row * width + dim;
+                let (scale, std) = (self.scale[dim], drawn.std[at]);
+                let (bent, slope) = (drawn.bent[at], drawn.slope[at]);
+                // d log π / du: the squash's own derivative, as the noise is fixed.
+                let log_prob_by_u = 2.0 * scale * bent * slope / (scale * slope + FLAT);
+                let by_u = by_action[at] * scale * slope + by_log_prob * log_prob_by_u;
+                let by_log_std = by_u * std * drawn.noise[at] - by_log_prob;
+                by_output[dim] = by_u;
+                by_output[width + dim] = by_log_std * self.spread.slope(output[width + dim]);
+            }
+        }
+    }
+}
+
+/// 1 − tanh² u, without the difference of two numbers near 1.
+fn slope_of_tanh(u: f32) -> f32 {
+    let small = (-2.0 * u.abs()).exp();
+    4.0 * small / ((1.0 + small) * (1.0 + small))
+}
+
+impl Drawn {
+    fn resize(&mut self, values: usize, width: usize) {
+        for buffer in [
+            &mut self.actions,
+            &mut self.log_prob_parts,
+            &mut self.noise,
+            &mut self.std,
+            &mut self.bent,
+            &mut self.slope,
+        ] {
+            buffer.resize(values, 0.0);
+        }
+        self.log_probs.resize(values / width, 0.0);
+    }
+}

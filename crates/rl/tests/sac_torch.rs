@@ -1,0 +1,185 @@
+//! Soft actor-critic against PyTorch: draws, losses, gradients, optimisers and targets (`torch_sac/make_fixtures.py`).
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::path::{Path, PathBuf};
+
+use plaudit_core::{ActionSpace, End, Seed};
+use plaudit_data::python::{self, PyValue};
+use plaudit_nn::Weights;
+use plaudit_nn::dense::{Activation, AdamSettings};
+use plaudit_rl::replay::{Amount, Repay, ReplaySettings, Transitions};
+use plaudit_rl::sac::{
+    Agg, Chance, CriticKind, Drawn, Optim, Sac, SacSettings, SoftNetworkSettings, Spread, TanhGaussian,
+    TemperatureKind, TemperatureSettings,
+};
+use plaudit_rl::{Bootstrap, Learner, Schedule};
+
+fn fixtures() -> PyValue {
+    python::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_sac/cases.pkl")).unwrap()
+}
+
+fn floats(of: &PyValue, key: &str) -> Vec<f32> {
+    of.get(key).unwrap_or_else(|| panic!("no {key}")).as_array().unwrap().to_f32().unwrap()
+}
+
+fn number(of: &PyValue, key: &str) -> f64 {
+    of.get(key).unwrap_or_else(|| panic!("no {key}")).to_f64().unwrap()
+}
+
+fn word<'a>(of: &'a PyValue, key: &str) -> &'a str {
+    of.get(key).unwrap().as_str().unwrap()
+}
+
+/// Within `relative` of the larger number, or within `absolute` where both are small.
+fn assert_close(what: &str, ours: &[f32], theirs: &[f32], relative: f32, absolute: f32) {
+    assert_eq!(ours.len(), theirs.len(), "{what}");
+    for (at, (a, b)) in ours.iter().zip(theirs).enumerate() {
+        let allowed = absolute + relative * a.abs().max(b.abs());
+        assert!((a - b).abs() <= allowed, "{what}[{at}]: {a} where PyTorch has {b}");
+    }
+}
+
+fn space() -> ActionSpace {
+    ActionSpace::Continuous { low: vec![-1.0, -3.0], high: vec![1.0, 1.0] }
+}
+
+#[test]
+fn draws_and_their_gradients_are_pytorchs() {
+    let fixtures = fixtures();
+    for (name, spread) in [("soft", Spread::STATES), ("cut", Spread::IMAGES)] {
+        let case = fixtures.get("tanh_gaussian").unwrap().get(name).unwrap();
+        let gaussian = TanhGaussian::new(&space(), 1, spread).unwrap();
+        let (outputs, mut drawn) = (floats(case, "outputs"), Drawn::default());
+        gaussian.draw(&outputs, &floats(case, "noise"), &mut drawn);
+        assert_close("action", &drawn.actions, &floats(case, "action"), 1e-6, 1e-6);
+        assert_close("log_prob", &drawn.log_probs, &floats(case, "log_prob"), 1e-6, 1e-5);
+        let mut by_output = vec![0.0; outputs.len()];
+        gaussian.backward(&drawn, &outputs, &floats(case, "by_action"), 0.7, &mut by_output);
+        assert_close("by_output", &by_output, &floats(case, "by_output"), 1e-5, 1e-6);
+        let mut mode = Vec::new();
+        gaussian.mode(&outputs, &mut mode);
+        assert_close("mode", &mode, &floats(case, "mode"), 1e-6, 1e-6);
+    }
+}
+
+fn agg(word: &str) -> Agg {
+    if word == "min" { Agg::Min } else { Agg::Mean }
+}
+
+fn settings(case: &PyValue) -> SacSettings {
+    let chunk = number(case, "chunk") as usize;
+    let replay = ReplaySettings {
+        keep: Amount::Rollouts(1),
+        window: Amount::Rollouts(1),
+        chunk,
+        cameras: Vec::new(),
+        repay: Repay::default(),
+    };
+    let optim = |lr: &str| Optim {
+        schedule: Schedule::constant(number(case, lr)),
+        adam: AdamSettings { eps: number(case, "eps") as f32, ..AdamSettings::default() },
+        clip_grad: number(case, "clip_grad") as f32,
+    };
+    SacSettings {
+        networks: SoftNetworkSettings {
+            policy_hidden: vec![8, 6],
+            critic_hidden: vec![8, 6],
+            activation: Activation::Tanh,
+            critic_kind: if word(case, "kind") == "crossq" {
+                CriticKind::CrossQ
+            } else {
+                CriticKind::LayerNorm
+            },
+            ..SoftNetworkSettings::mlp(5, space(), chunk, number(case, "heads") as usize)
+        },
+        gamma: number(case, "gamma") as f32,
+        bootstrap: if word(case, "bootstrap") == "always" { Bootstrap::Always } else { Bootstrap::Standard },
+        agg_q: agg(word(case, "agg_q")),
+        actor_agg_q: agg(word(case, "actor_agg_q")),
+        critic_subsample: None,
+        backup_entropy: number(case, "backup_entropy") == 1.0,
+        tau: number(case, "tau") as f32,
+        target_update_freq: number(case, "target_update_freq") as u64,
+        critic_actor_ratio: number(case, "critic_actor_ratio") as u64,
+        train_actor_steps: 0,
+        temperature: TemperatureSettings {
+            kind: match word(case, "alpha") {
+                "softplus" => TemperatureKind::Softplus,
+                "exp" => TemperatureKind::Exp,
+                _ => TemperatureKind::Fixed,
+            },
+            initial: number(case, "initial_alpha"),
+            target_entropy: number(case, "target_entropy"),
+            lr: number(case, "alpha_lr"),
+            clip_grad: number(case, "clip_grad"),
+        },
+        policy_optim: optim("lr"),
+        critic_optim: optim("critic_lr"),
+        batch_size: 7,
+        updates: 1,
+        replay,
+        min_rollouts: 0,
+        demos: None,
+    }
+}
+
+fn batch(step: &PyValue) -> (Transitions, Chance) {
+    let batch = step.get("batch").unwrap();
+    let mut transitions = Transitions {
+        actions: floats(batch, "action"),
+        rewards: floats(batch, "reward"),
+        ends: floats(batch, "end")
+            .iter()
+            .map(|code| [End::No, End::Terminated, End::Truncated][*code as usize])
+            .collect(),
+        ..Transitions::default()
+    };
+    transitions.seen.states = floats(batch, "state");
+    transitions.outcome.states = floats(batch, "next_state");
+    let heads = floats(batch, "heads").iter().map(|head| *head as usize).collect();
+    let chance = Chance { next_noise: floats(batch, "next_noise"), noise: floats(batch, "noise"), heads };
+    (transitions, chance)
+}
+
+/// Everything a learner has written down, by name.
+fn checkpoint(sac: &Sac) -> Weights {
+    let folder = tempfile::tempdir().unwrap();
+    sac.save(folder.path()).unwrap();
+    let file: PathBuf = folder.path().join("learner.safetensors");
+    Weights::read(file).unwrap()
+}
+
+#[test]
+fn whole_updates_are_pytorchs() {
+    for name in ["sac", "redq", "crossq"] {
+        let fixtures = fixtures();
+        let case = fixtures.get("cases").unwrap().get(name).unwrap();
+        let mut sac = Sac::new(settings(case.get("settings").unwrap()), Vec::new(), Seed::new(1)).unwrap();
+        let mut initial = Weights::new();
+        for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
+            initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
+        }
+        sac.load_weights(&initial).unwrap();
+        for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
+            let (transitions, chance) = batch(step);
+            let metrics = sac.update_on(transitions, chance).unwrap();
+            let logged = step.get("logged").unwrap().as_dict().unwrap();
+            for (key, value) in logged.iter() {
+                let key = key.as_str().unwrap();
+                let ours = metrics.get(key).unwrap_or_else(|| panic!("{name} does not log {key}"));
+                let what = format!("{name} step {at} {key}");
+                // Log-probabilities are sums of terms up to ten, in 32 bits.
+                assert_close(&what, &[ours as f32], &[value.to_f64().unwrap() as f32], 2e-5, 1e-5);
+            }
+        }
+        let ours = checkpoint(&sac);
+        for (key, value) in case.get("after").unwrap().as_dict().unwrap().iter() {
+            let key = key.as_str().unwrap();
+            let what = format!("{name} {key}");
+            let found = ours.f32(key).unwrap_or_else(|| panic!("{what} is missing"));
+            // Adam divides gradients by their size, so that those near zero carry their rounding into the weights.
+            assert_close(&what, &found, &value.as_array().unwrap().to_f32().unwrap(), 1e-4, 2e-6);
+        }
+    }
+}
