@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use plaudit_core::Seed;
 use plaudit_nn::dense::{
     Activation, Adam, AdamSettings, BatchNorm, Bias, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs,
-    Init, Isa, LayerSpec, Mlp, MlpSpec, Norm, Renorm, Scratch, Tape, TensorKind, clip_grad_norm, polyak,
+    Init, LayerSpec, Mlp, MlpSpec, Norm, Renorm, Scratch, Tape, TensorKind, clip_grad_norm, polyak,
 };
+use plaudit_nn::kernels::{Isa, Precision};
 use serde::Deserialize;
 
 /// Allowed distance, relative to the largest number of the tensor: float32 keeps seven digits, and sums of some
@@ -371,7 +372,7 @@ fn threads_make_no_difference() {
     for heads in [1, 3] {
         let with = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| Everything::of(heads, Isa::best()))
+            pool.install(|| Everything::of(heads, Isa::best(Precision::F32)))
         };
         let one = with(1);
         for threads in [2, 3, 8] {
@@ -385,9 +386,8 @@ fn threads_make_no_difference() {
 
 #[test]
 fn all_instructions_agree() {
-    let plain = Isa::available().last().unwrap();
-    let expected = Everything::of(2, plain);
-    for isa in Isa::available() {
+    let expected = Everything::of(2, *Isa::all().last().unwrap());
+    for isa in Isa::all().into_iter().filter(|isa| isa.precision() == Precision::F32) {
         for ((what, ours), (_, plain)) in Everything::of(2, isa).parts().into_iter().zip(expected.parts()) {
             // Sums of 700 products of four layers: rounding differs by some 1e-6 of the largest.
             let scale = plain.iter().fold(0f32, |m, x| m.max(x.abs()));
@@ -399,7 +399,7 @@ fn all_instructions_agree() {
 
 #[test]
 fn a_row_alone_is_a_row_of_a_batch() {
-    let (mlp, inputs, batch) = large(Isa::best());
+    let (mlp, inputs, batch) = large(Isa::best(Precision::F32));
     let params = mlp.init(Seed::new(5));
     let mut scratch = Scratch::default();
     let all = mlp.infer(&params, &inputs, batch, &mut scratch).to_vec();
@@ -446,7 +446,7 @@ fn tanh_is_precise() {
     let mut xs: Vec<f32> = (-200_000..200_000).map(|i| i as f32 * 6e-5).collect();
     xs.extend((1..100).map(|i| 10f32.powi(-i)));
     xs.extend([f32::MAX, f32::MIN, f32::INFINITY, f32::NEG_INFINITY, 0.0, f32::NAN]);
-    for isa in Isa::available() {
+    for isa in Isa::all().into_iter().filter(|isa| isa.precision() == Precision::F32) {
         let mut scratch = Scratch::default();
         let ys = mlp(isa).infer(&[1.0], &xs, xs.len(), &mut scratch);
         for (x, y) in xs.iter().zip(ys) {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::simd::{Isa, Simd, for_each_isa, mul_add};
+use super::compiled::{best_isa, for_each_isa};
+use crate::kernels::lanes::Lanes;
 
 /// The constants of an optimiser. The default is PyTorch's Adam.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ impl Adam {
             "an optimiser of another network"
         );
         self.step += 1;
-        let isa = Isa::best();
+        let isa = best_isa();
         for (range, lr) in groups {
             let rates = self.rates(*lr);
             let parts = (&mut params[range.clone()], &grads[range.clone()]);
@@ -104,25 +105,38 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn update_all<S: Simd>(params: &mut [f32], grads: &[f32], m: &mut [f32], v: &mut [f32], rates: Rates) {
+fn update_all<L: Lanes>(
+    lanes: L,
+    params: &mut [f32],
+    grads: &[f32],
+    m: &mut [f32],
+    v: &mut [f32],
+    rates: Rates,
+) {
     let Rates { step_size, inv_root, keep, b1, b2, eps } = rates;
     for (((p, g), m), v) in params.iter_mut().zip(grads).zip(m).zip(v) {
-        *m = mul_add::<S>(1.0 - b1, *g - *m, *m);
-        *v = mul_add::<S>((1.0 - b2) * *g, *g, b2 * *v);
-        *p = keep * *p - step_size * *m / mul_add::<S>(v.sqrt(), inv_root, eps);
+        // Kept in registers: read back from memory, they would wait for their own way there.
+        let first = lanes.mul_add_one(1.0 - b1, *g - *m, *m);
+        let second = lanes.mul_add_one((1.0 - b2) * *g, *g, b2 * *v);
+        *p = keep * *p - step_size * first / lanes.mul_add_one(second.sqrt(), inv_root, eps);
+        (*m, *v) = (first, second);
     }
 }
 
 /// Short sums in single precision, their sum in double.
 #[inline(always)]
-fn squares_of<S: Simd>(values: &[f32]) -> f64 {
+fn squares_of<L: Lanes>(lanes: L, values: &[f32]) -> f64 {
     const PLACES: usize = 32;
     let mut total = 0.0;
     for chunk in values.chunks(64 * PLACES) {
         let mut places = [0.0f32; PLACES];
-        for part in chunk.chunks(PLACES) {
+        let parts = chunk.chunks_exact(PLACES);
+        for (place, x) in places.iter_mut().zip(parts.remainder()) {
+            *place = x * x;
+        }
+        for part in parts {
             for (place, x) in places.iter_mut().zip(part) {
-                *place = mul_add::<S>(*x, *x, *place);
+                *place = lanes.mul_add_one(*x, *x, *place);
             }
         }
         total += places.iter().map(|place| f64::from(*place)).sum::<f64>();
@@ -133,7 +147,7 @@ fn squares_of<S: Simd>(values: &[f32]) -> f64 {
 /// Scales gradients so that their norm is at most `max_norm`; returns the norm they had. As PyTorch's, it divides by
 /// the norm plus 1e-6. A norm that is not finite is returned and nothing scaled: stopping is for the caller.
 pub fn clip_grad_norm(grads: &mut [f32], max_norm: f32) -> f32 {
-    let norm = squares(Isa::best(), grads).sqrt() as f32;
+    let norm = squares(best_isa(), grads).sqrt() as f32;
     let scale = max_norm / (norm + 1e-6);
     if norm.is_finite() && scale < 1.0 {
         grads.iter_mut().for_each(|g| *g *= scale);

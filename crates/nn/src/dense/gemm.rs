@@ -3,26 +3,30 @@
 //! Each number of the result is the sum of its products in the order of the depth, whatever tile it falls into: a row
 //! has the same result alone and within a batch.
 
-use super::simd::{Simd, for_each_isa};
+use super::compiled::for_each_isa;
+use crate::kernels::lanes::Lanes;
 
 /// Columns of a panel: two vectors of the widest kind.
 pub(super) const PANEL: usize = 32;
 
 /// One panel of a product `C = A B` or `C += A B`: `rows` by at most [`PANEL`] columns. The depth may come in several
 /// blocks, each somewhere else in memory.
+///
+/// Operands are words: a float each, or two neighbours along the depth in bfloat16, as the instructions have it.
 #[derive(Clone, Copy)]
 pub(super) struct PanelProduct<'a> {
     pub(super) rows: usize,
     pub(super) columns: usize,
+    /// In words.
     pub(super) depth: usize,
     pub(super) blocks: usize,
     /// `A[row, k]` lies at `row * a_row + k * a_step`, plus `a_block` for each block.
-    pub(super) a: &'a [f32],
+    pub(super) a: &'a [u32],
     pub(super) a_row: usize,
     pub(super) a_step: usize,
     pub(super) a_block: usize,
     /// `B[k, column]` lies at `k * b_row + column`, plus `b_block` for each block.
-    pub(super) b: &'a [f32],
+    pub(super) b: &'a [u32],
     pub(super) b_row: usize,
     pub(super) b_block: usize,
     /// `C[row, column]` lies at `row * c_row + column`.
@@ -55,21 +59,21 @@ impl PanelProduct<'_> {
 }
 
 #[inline(always)]
-fn panel<S: Simd>(job: &PanelProduct<'_>, c: &mut [f32]) {
+fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
     job.check(c);
     let mut column = 0;
     while column < job.columns {
-        let width = (job.columns - column).min(2 * S::LANES);
+        let width = (job.columns - column).min(2 * L::WIDTH);
         // Tiles of nearly equal height: a last tile of one or two rows would wait for its own sums.
-        let tiles = job.rows.div_ceil(S::TILE_ROWS);
+        let tiles = job.rows.div_ceil(L::ROWS);
         for tile in 0..tiles {
             let (row, end) = (tile * job.rows / tiles, (tile + 1) * job.rows / tiles);
             // SAFETY: `check` found the ends of all three matrices inside their slices; `row` and `column` are
-            // inside the panel. The instructions are those this version was compiled for.
+            // inside the panel.
             unsafe {
                 let (a, b) = (job.a.as_ptr().add(row * job.a_row), job.b.as_ptr().add(column));
                 let c = c.as_mut_ptr().add(row * job.c_row + column);
-                tile_of_width::<S>(job, end - row, width, a, b, c);
+                tile_of_width(lanes, job, end - row, width, a, b, c);
             }
         }
         column += width;
@@ -77,52 +81,54 @@ fn panel<S: Simd>(job: &PanelProduct<'_>, c: &mut [f32]) {
 }
 
 #[inline(always)]
-unsafe fn tile_of_width<S: Simd>(
+unsafe fn tile_of_width<L: Lanes>(
+    lanes: L,
     job: &PanelProduct<'_>,
     rows: usize,
     width: usize,
-    a: *const f32,
-    b: *const f32,
+    a: *const u32,
+    b: *const u32,
     c: *mut f32,
 ) {
     // SAFETY: the caller's.
     unsafe {
-        if width == 2 * S::LANES {
-            tile_of_rows::<S, 2, false>(job, rows, S::LANES, a, b, c);
-        } else if width > S::LANES {
-            tile_of_rows::<S, 2, true>(job, rows, width - S::LANES, a, b, c);
+        if width == 2 * L::WIDTH {
+            tile_of_rows::<L, 2, false>(lanes, job, rows, L::WIDTH, a, b, c);
+        } else if width > L::WIDTH {
+            tile_of_rows::<L, 2, true>(lanes, job, rows, width - L::WIDTH, a, b, c);
         } else {
-            tile_of_rows::<S, 1, true>(job, rows, width, a, b, c);
+            tile_of_rows::<L, 1, true>(lanes, job, rows, width, a, b, c);
         }
     }
 }
 
 #[inline(always)]
-unsafe fn tile_of_rows<S: Simd, const N: usize, const PART: bool>(
+unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
+    lanes: L,
     job: &PanelProduct<'_>,
     rows: usize,
     last: usize,
-    a: *const f32,
-    b: *const f32,
+    a: *const u32,
+    b: *const u32,
     c: *mut f32,
 ) {
     macro_rules! pick {
         ($($count:literal)*) => {
             match rows {
-                // SAFETY: the caller's. The guard leaves out tiles that this vector has no registers for.
-                $($count if $count <= S::TILE_ROWS => unsafe { tile::<S, $count, N, PART>(job, last, a, b, c) },)*
+                // SAFETY: the caller's. The guard leaves out tiles that there are no registers for.
+                $($count if $count <= L::ROWS => unsafe { tile::<L, $count, N, PART>(lanes, job, last, a, b, c) },)*
                 _ => unreachable!("no tile of {rows} rows"),
             }
         };
     }
-    pick!(1 2 3 4 5 6 7 8 9 10 11 12 13);
+    pick!(1 2 3 4 5 6 7 8 9 10 11 12);
 }
 
 /// Writes a loop over the rows of a tile out: left to itself the compiler keeps a loop over many rows, and with it the
 /// sums in memory.
 macro_rules! unrolled_rows {
     ($r:ident, $rows:ident, $body:block) => {
-        unrolled_rows!(@ 0 1 2 3 4 5 6 7 8 9 10 11 12; $r, $rows, $body)
+        unrolled_rows!(@ 0 1 2 3 4 5 6 7 8 9 10 11; $r, $rows, $body)
     };
     (@ $($index:literal)*; $r:ident, $rows:ident, $body:block) => {
         $(if $index < $rows {
@@ -132,59 +138,52 @@ macro_rules! unrolled_rows {
     };
 }
 
-/// Groups of three rows share a pointer: their addresses are the pointer, plus one, plus two row steps.
-const GROUPS: usize = 5;
-
 #[inline(always)]
-unsafe fn tile<S: Simd, const R: usize, const N: usize, const PART: bool>(
+unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
+    lanes: L,
     job: &PanelProduct<'_>,
     last: usize,
-    a: *const f32,
-    b: *const f32,
+    a: *const u32,
+    b: *const u32,
     c: *mut f32,
 ) {
-    // SAFETY: `check` of the whole panel covers every address formed here.
+    // SAFETY: `check` of the whole panel covers every address that is read or written; those after the last are only
+    // formed.
     unsafe {
-        let mut sums = [[S::zero(); N]; R];
+        let mut sums = [[lanes.splat(0.0); N]; R];
         for block in 0..job.blocks {
-            let a = a.add(block * job.a_block);
-            let mut b = b.add(block * job.b_block);
-            let mut rows = [a; GROUPS];
-            for (group, pointer) in rows.iter_mut().enumerate() {
-                // Groups beyond the tile are never read, and may lie outside: no pointer arithmetic that promises more.
-                *pointer = a.wrapping_add(3 * group * job.a_row);
-            }
+            let (mut a, mut b) = (a.add(block * job.a_block), b.add(block * job.b_block));
             for _ in 0..job.depth {
-                let mut vectors = [S::zero(); N];
+                let mut vectors = [lanes.splat(0.0); N];
                 for (n, vector) in vectors.iter_mut().enumerate() {
-                    let from = b.add(n * S::LANES);
-                    *vector = if PART && n == N - 1 { S::load_first(from, last) } else { S::load(from) };
+                    let from = b.add(n * L::WIDTH);
+                    *vector = match PART && n == N - 1 {
+                        true => lanes.load_first(from.cast(), last),
+                        false => lanes.load_words(from),
+                    };
                 }
                 unrolled_rows!(r, R, {
-                    let x = S::splat(*rows[r / 3].add((r % 3) * job.a_row));
+                    let x = lanes.splat_word(a.add(r * job.a_row));
                     for n in 0..N {
-                        sums[r][n] = S::mul_add(x, vectors[n], sums[r][n]);
+                        sums[r][n] = lanes.dot(sums[r][n], x, vectors[n]);
                     }
                 });
-                b = b.wrapping_add(job.b_row);
-                for pointer in &mut rows {
-                    *pointer = pointer.wrapping_add(job.a_step);
-                }
+                (a, b) = (a.wrapping_add(job.a_step), b.wrapping_add(job.b_row));
             }
         }
         unrolled_rows!(r, R, {
             for n in 0..N {
-                let (to, mut sum) = (c.add(r * job.c_row + n * S::LANES), sums[r][n]);
+                let (to, mut sum) = (c.add(r * job.c_row + n * L::WIDTH), sums[r][n]);
                 if PART && n == N - 1 {
                     if job.add {
-                        sum = S::add(sum, S::load_first(to, last));
+                        sum = lanes.add(sum, lanes.load_first(to, last));
                     }
-                    S::store_first(to, sum, last);
+                    lanes.store_first(to, sum, last);
                 } else {
                     if job.add {
-                        sum = S::add(sum, S::load(to));
+                        sum = lanes.add(sum, lanes.load(to));
                     }
-                    S::store(to, sum);
+                    lanes.store(to, sum);
                 }
             }
         });
@@ -193,7 +192,8 @@ unsafe fn tile<S: Simd, const R: usize, const N: usize, const PART: bool>(
 
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn dot_rows<S: Simd>(
+fn dot_rows<L: Lanes>(
+    lanes: L,
     x: &[f32],
     x_row: usize,
     w: &[f32],
@@ -212,10 +212,10 @@ fn dot_rows<S: Simd>(
         unsafe {
             let (x, y) = (x.as_ptr().add(row * x_row), y.as_mut_ptr().add(row * y_row));
             if rows - row >= 4 {
-                dot_outputs::<S, 4>(&strides, x, w.as_ptr(), y, outputs);
+                dot_outputs::<L, 4>(lanes, &strides, x, w.as_ptr(), y, outputs);
                 row += 4;
             } else {
-                dot_outputs::<S, 1>(&strides, x, w.as_ptr(), y, outputs);
+                dot_outputs::<L, 1>(lanes, &strides, x, w.as_ptr(), y, outputs);
                 row += 1;
             }
         }
@@ -229,7 +229,8 @@ struct DotTile {
 }
 
 #[inline(always)]
-unsafe fn dot_outputs<S: Simd, const R: usize>(
+unsafe fn dot_outputs<L: Lanes, const R: usize>(
+    lanes: L,
     strides: &DotTile,
     x: *const f32,
     w: *const f32,
@@ -242,10 +243,10 @@ unsafe fn dot_outputs<S: Simd, const R: usize>(
         unsafe {
             let (w, y) = (w.add(output * strides.depth), y.add(output));
             if outputs - output >= 4 {
-                dot_tile::<S, R, 4>(strides, x, w, y);
+                dot_tile::<L, R, 4>(lanes, strides, x, w, y);
                 output += 4;
             } else {
-                dot_tile::<S, R, 1>(strides, x, w, y);
+                dot_tile::<L, R, 1>(lanes, strides, x, w, y);
                 output += 1;
             }
         }
@@ -253,7 +254,8 @@ unsafe fn dot_outputs<S: Simd, const R: usize>(
 }
 
 #[inline(always)]
-unsafe fn dot_tile<S: Simd, const R: usize, const O: usize>(
+unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
+    lanes: L,
     strides: &DotTile,
     x: *const f32,
     w: *const f32,
@@ -261,38 +263,55 @@ unsafe fn dot_tile<S: Simd, const R: usize, const O: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        let mut sums = [[S::zero(); O]; R];
+        let mut sums = [[lanes.splat(0.0); O]; R];
         let mut k = 0;
         while k < strides.depth {
-            let count = (strides.depth - k).min(S::LANES);
-            let mut weights = [S::zero(); O];
+            let count = (strides.depth - k).min(L::WIDTH);
+            let mut weights = [lanes.splat(0.0); O];
             for (o, vector) in weights.iter_mut().enumerate() {
-                *vector = load_up_to::<S>(w.add(o * strides.depth + k), count);
+                *vector = load_up_to(lanes, w.add(o * strides.depth + k), count);
             }
             for (r, row) in sums.iter_mut().enumerate() {
-                let x = load_up_to::<S>(x.add(r * strides.x_row + k), count);
+                let x = load_up_to(lanes, x.add(r * strides.x_row + k), count);
                 for (sum, w) in row.iter_mut().zip(weights) {
-                    *sum = S::mul_add(x, w, *sum);
+                    *sum = lanes.mul_add(x, w, *sum);
                 }
             }
             k += count;
         }
         for (r, row) in sums.iter().enumerate() {
             for (o, sum) in row.iter().enumerate() {
-                *y.add(r * strides.y_row + o) = S::sum(*sum);
+                *y.add(r * strides.y_row + o) = sum_of_lanes(lanes, *sum);
             }
         }
     }
 }
 
 #[inline(always)]
-unsafe fn load_up_to<S: Simd>(from: *const f32, count: usize) -> S::V {
+unsafe fn load_up_to<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's.
-    unsafe { if count == S::LANES { S::load(from) } else { S::load_first(from, count) } }
+    unsafe { if count == L::WIDTH { lanes.load(from) } else { lanes.load_first(from, count) } }
 }
 
 #[inline(always)]
-fn transpose_any<S: Simd>(
+fn sum_of_lanes<L: Lanes>(lanes: L, vector: L::Vector) -> f32 {
+    const { assert!(L::WIDTH <= PANEL) };
+    let mut places = [0.0; PANEL];
+    // SAFETY: there is room for the widest vector.
+    unsafe { lanes.store(places.as_mut_ptr(), vector) };
+    let mut half = L::WIDTH / 2;
+    while half > 0 {
+        for i in 0..half {
+            places[i] += places[i + half];
+        }
+        half /= 2;
+    }
+    places[0]
+}
+
+#[inline(always)]
+fn transpose_any<L: Lanes>(
+    lanes: L,
     from: &[f32],
     from_row: usize,
     to: &mut [f32],
@@ -300,14 +319,15 @@ fn transpose_any<S: Simd>(
     rows: usize,
     columns: usize,
 ) {
+    const SIDE: usize = 8;
     assert!(rows > 0 && columns > 0);
     assert!((rows - 1) * from_row + columns <= from.len() && (columns - 1) * to_row + rows <= to.len());
-    let (full_rows, full_columns) = (rows - rows % S::LANES, columns - columns % S::LANES);
-    for row in (0..full_rows).step_by(S::LANES) {
-        for column in (0..full_columns).step_by(S::LANES) {
+    let (full_rows, full_columns) = (rows - rows % SIDE, columns - columns % SIDE);
+    for row in (0..full_rows).step_by(SIDE) {
+        for column in (0..full_columns).step_by(SIDE) {
             let (from, to) = (&from[row * from_row + column..], &mut to[column * to_row + row..]);
             // SAFETY: the squares are inside both matrices, whose ends were checked.
-            unsafe { S::transpose(from.as_ptr(), from_row, to.as_mut_ptr(), to_row) };
+            unsafe { lanes.transpose_8x8(from.as_ptr(), from_row, to.as_mut_ptr(), to_row) };
         }
     }
     for row in 0..rows {

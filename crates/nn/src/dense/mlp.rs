@@ -5,13 +5,14 @@ use std::ops::Range;
 use plaudit_core::Seed;
 
 use super::backward::GradientTask;
+use super::compiled::best_isa;
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{Layout, Tensor, TensorKind};
 use super::plan::Plan;
-use super::simd::Isa;
 use super::spec::MlpSpec;
 use super::tape::{Scratch, Tape};
+use crate::kernels::Isa;
 
 /// The shape of a network and what it computes. Cheap to clone; holds no parameters.
 #[derive(Debug, Clone)]
@@ -29,7 +30,7 @@ impl Mlp {
     /// # Panics
     /// Without inputs, without layers, or with a layer of no width.
     pub fn new(spec: MlpSpec) -> Self {
-        Self::with_isa(spec, Isa::best())
+        Self::with_isa(spec, best_isa())
     }
 
     /// The same with other instructions than the best, to compare them.

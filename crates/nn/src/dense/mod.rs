@@ -26,10 +26,10 @@
 //! Shapes that do not fit panic, as slices do: they are errors of the program, never of its user. Nothing is allocated
 //! once a [`Tape`] or [`Scratch`] has seen its largest batch. Results do not depend on the number of threads.
 
-#[allow(unsafe_code)] // calls of functions compiled for instructions that were found first
 mod adam;
 mod aligned;
 mod backward;
+mod compiled;
 mod ensemble;
 mod forward;
 #[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel
@@ -38,12 +38,8 @@ mod init;
 mod layout;
 mod mlp;
 mod plan;
-#[allow(unsafe_code)] // as `adam`
 mod polyak;
-#[allow(unsafe_code)] // as `adam`
 mod rows;
-#[allow(unsafe_code)] // vector instructions
-mod simd;
 mod spec;
 mod tape;
 mod weights;
@@ -53,6 +49,5 @@ pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;
 pub use polyak::polyak;
-pub use simd::Isa;
 pub use spec::{Activation, BatchNorm, Bias, Init, LayerSpec, MlpSpec, Norm, Renorm};
 pub use tape::{Scratch, Tape};

@@ -1,6 +1,7 @@
 //! Target networks that follow slowly.
 
-use super::simd::{Isa, Simd, for_each_isa, mul_add};
+use super::compiled::{best_isa, for_each_isa};
+use crate::kernels::lanes::Lanes;
 
 /// `target = (1 - tau) * target + tau * source`; `tau` of one copies exactly.
 pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
@@ -9,7 +10,7 @@ pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
         target.copy_from_slice(source);
         return;
     }
-    follow(Isa::best(), target, source, tau);
+    follow(best_isa(), target, source, tau);
 }
 
 for_each_isa! {
@@ -17,8 +18,8 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn follow_all<S: Simd>(target: &mut [f32], source: &[f32], tau: f32) {
+fn follow_all<L: Lanes>(lanes: L, target: &mut [f32], source: &[f32], tau: f32) {
     for (t, s) in target.iter_mut().zip(source) {
-        *t = mul_add::<S>(tau, s - *t, *t);
+        *t = lanes.mul_add_one(tau, s - *t, *t);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Plain loops over slices; compiled for each instruction set, where the compiler makes vectors of them.
 
-use super::simd::{Simd, for_each_isa, mul_add};
+use super::compiled::for_each_isa;
 use super::spec::Activation;
+use crate::kernels::lanes::Lanes;
 
 const LAYER_NORM_EPS: f32 = 1e-5;
 
@@ -86,7 +87,7 @@ for_each_isa! {
 ///
 /// `e = exp(2x) - 1` without the loss of digits near zero, then `e / (e + 2)`.
 #[inline(always)]
-pub(super) fn tanh<S: Simd>(x: f32) -> f32 {
+pub(super) fn tanh<L: Lanes>(lanes: L, x: f32) -> f32 {
     // (2^f - 1) / f for |f| <= 1/2: the polynomial of least relative error, 1e-8.
     const POLYNOMIAL: [f32; 6] =
         [0.000_154_035_12, 0.001_339_073_5, 0.009_618_238, 0.055_503_573, 0.240_226_49, 0.693_147_2];
@@ -97,32 +98,39 @@ pub(super) fn tanh<S: Simd>(x: f32) -> f32 {
     let f = doublings - (rounded - ROUNDER);
     let mut p = POLYNOMIAL[0];
     for c in &POLYNOMIAL[1..] {
-        p = mul_add::<S>(p, f, *c);
+        p = lanes.mul_add_one(p, f, *c);
     }
     let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(0x3f80_0000));
-    let e = mul_add::<S>(power, p * f, power - 1.0);
+    let e = lanes.mul_add_one(power, p * f, power - 1.0);
     e / (e + 2.0)
 }
 
 #[inline(always)]
-fn activate<S: Simd>(values: &mut [f32], activation: Activation) {
+fn activate<L: Lanes>(lanes: L, values: &mut [f32], activation: Activation) {
     match activation {
         Activation::None => {}
-        Activation::Tanh => values.iter_mut().for_each(|x| *x = tanh::<S>(*x)),
+        Activation::Tanh => values.iter_mut().for_each(|x| *x = tanh(lanes, *x)),
         Activation::Relu => values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
     }
 }
 
 #[inline(always)]
-fn bias_activate_rows<S: Simd>(values: &mut [f32], rows: Rows, bias: &[f32], activation: Activation) {
+fn bias_activate_rows<L: Lanes>(
+    lanes: L,
+    values: &mut [f32],
+    rows: Rows,
+    bias: &[f32],
+    activation: Activation,
+) {
     for row in rows.of_mut(values) {
         row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
-        activate::<S>(row, activation);
+        activate(lanes, row, activation);
     }
 }
 
 #[inline(always)]
-fn activation_back_rows<S: Simd>(
+fn activation_back_rows<L: Lanes>(
+    lanes: L,
     activation: Activation,
     outputs: &[f32],
     output_stride: usize,
@@ -134,14 +142,15 @@ fn activation_back_rows<S: Simd>(
         let both = row.iter_mut().zip(outputs);
         match activation {
             Activation::None => {}
-            Activation::Tanh => both.for_each(|(g, y)| *g *= mul_add::<S>(-*y, *y, 1.0)),
+            Activation::Tanh => both.for_each(|(g, y)| *g *= lanes.mul_add_one(-*y, *y, 1.0)),
             Activation::Relu => both.for_each(|(g, y)| *g = if *y > 0.0 { *g } else { 0.0 }),
         }
     }
 }
 
 #[inline(always)]
-fn layer_norm_rows<S: Simd>(
+fn layer_norm_rows<L: Lanes>(
+    lanes: L,
     values: &mut [f32],
     rows: Rows,
     affine: Affine<'_>,
@@ -160,14 +169,15 @@ fn layer_norm_rows<S: Simd>(
             inv_std[index] = inv;
         }
         for ((x, w), b) in row.iter_mut().zip(affine.weight).zip(affine.bias) {
-            *x = mul_add::<S>(*x, *w, *b);
+            *x = lanes.mul_add_one(*x, *w, *b);
         }
-        activate::<S>(row, activation);
+        activate(lanes, row, activation);
     }
 }
 
 #[inline(always)]
-fn layer_norm_back_rows<S: Simd>(
+fn layer_norm_back_rows<L: Lanes>(
+    lanes: L,
     grad: &mut [f32],
     rows: Rows,
     weight: &[f32],
@@ -183,20 +193,20 @@ fn layer_norm_back_rows<S: Simd>(
     let hats = Rows { stride: hat_stride, ..rows };
     for ((row, hat), inv) in rows.of_mut(grad).zip(hats.of(hat)).zip(inv_std) {
         for (((g, h), w), b) in row.iter().zip(hat).zip(weight_sums.iter_mut()).zip(bias_sums.iter_mut()) {
-            *w = mul_add::<S>(*g, *h, *w);
+            *w = lanes.mul_add_one(*g, *h, *w);
             *b += g;
         }
         row.iter_mut().zip(weight).for_each(|(g, w)| *g *= w);
         let mean = sum_of(row, |g| g) * share;
-        let along = sum_of_products::<S>(row, hat) * share;
+        let along = sum_of_products(lanes, row, hat) * share;
         for (g, h) in row.iter_mut().zip(hat) {
-            *g = mul_add::<S>(-*h, along, *g - mean) * inv;
+            *g = lanes.mul_add_one(-*h, along, *g - mean) * inv;
         }
     }
 }
 
 #[inline(always)]
-fn column_sums_rows<S: Simd>(values: &[f32], rows: Rows, sums: &mut [f32]) {
+fn column_sums_rows<L: Lanes>(_: L, values: &[f32], rows: Rows, sums: &mut [f32]) {
     sums.fill(0.0);
     for row in rows.of(values) {
         sums.iter_mut().zip(row).for_each(|(s, x)| *s += x);
@@ -204,17 +214,18 @@ fn column_sums_rows<S: Simd>(values: &[f32], rows: Rows, sums: &mut [f32]) {
 }
 
 #[inline(always)]
-fn column_squares_rows<S: Simd>(values: &[f32], rows: Rows, center: &[f32], sums: &mut [f32]) {
+fn column_squares_rows<L: Lanes>(lanes: L, values: &[f32], rows: Rows, center: &[f32], sums: &mut [f32]) {
     sums.fill(0.0);
     for row in rows.of(values) {
         for ((s, x), c) in sums.iter_mut().zip(row).zip(center) {
-            *s = mul_add::<S>(x - c, x - c, *s);
+            *s = lanes.mul_add_one(x - c, x - c, *s);
         }
     }
 }
 
 #[inline(always)]
-fn column_products_rows<S: Simd>(
+fn column_products_rows<L: Lanes>(
+    lanes: L,
     values: &[f32],
     rows: Rows,
     others: &[f32],
@@ -224,13 +235,14 @@ fn column_products_rows<S: Simd>(
     sums.fill(0.0);
     for (row, other) in rows.of(values).zip(others.chunks(other_stride)) {
         for ((s, x), y) in sums.iter_mut().zip(row).zip(other) {
-            *s = mul_add::<S>(*x, *y, *s);
+            *s = lanes.mul_add_one(*x, *y, *s);
         }
     }
 }
 
 #[inline(always)]
-fn batch_norm_rows<S: Simd>(
+fn batch_norm_rows<L: Lanes>(
+    lanes: L,
     inputs: &[f32],
     rows: Rows,
     columns: Columns<'_>,
@@ -243,19 +255,20 @@ fn batch_norm_rows<S: Simd>(
     for (index, (row, to)) in rows.of(inputs).zip(to.chunks_mut(to_stride)).enumerate() {
         let to = &mut to[..rows.width];
         for (j, (y, x)) in to.iter_mut().zip(row).enumerate() {
-            *y = mul_add::<S>(x - columns.center[j], columns.scale[j], columns.shift[j]);
+            *y = lanes.mul_add_one(x - columns.center[j], columns.scale[j], columns.shift[j]);
         }
         if !hat.is_empty() {
             hat[index * to_stride..][..rows.width].copy_from_slice(to);
         }
         for ((y, w), b) in to.iter_mut().zip(weight).zip(bias) {
-            *y = mul_add::<S>(*y, *w, *b);
+            *y = lanes.mul_add_one(*y, *w, *b);
         }
     }
 }
 
 #[inline(always)]
-fn batch_norm_back_rows<S: Simd>(
+fn batch_norm_back_rows<L: Lanes>(
+    _: L,
     grad: &mut [f32],
     rows: Rows,
     hat: &[f32],
@@ -288,17 +301,17 @@ fn sum_of(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
 }
 
 #[inline(always)]
-fn sum_of_products<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
+fn sum_of_products<L: Lanes>(lanes: L, a: &[f32], b: &[f32]) -> f32 {
     let mut places = [0.0f32; PLACES];
     let (a_chunks, b_chunks) = (a.chunks_exact(PLACES), b.chunks_exact(PLACES));
     let (a_rest, b_rest) = (a_chunks.remainder(), b_chunks.remainder());
     for (a, b) in a_chunks.zip(b_chunks) {
         for ((place, x), y) in places.iter_mut().zip(a).zip(b) {
-            *place = mul_add::<S>(*x, *y, *place);
+            *place = lanes.mul_add_one(*x, *y, *place);
         }
     }
     for ((place, x), y) in places.iter_mut().zip(a_rest).zip(b_rest) {
-        *place = mul_add::<S>(*x, *y, *place);
+        *place = lanes.mul_add_one(*x, *y, *place);
     }
     fold(places)
 }

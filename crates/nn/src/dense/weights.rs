@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
+use bytemuck::cast_slice;
+
 use super::gemm::{PANEL, PanelProduct, dots, panel_product, transpose};
-use super::simd::Isa;
+use crate::kernels::Isa;
 
 /// Up to so many outputs a panel would be mostly empty.
 const NARROW: usize = 8;
@@ -101,11 +103,11 @@ impl WeightShape {
                 columns,
                 depth: self.inputs,
                 blocks: 1,
-                a: x,
+                a: cast_slice(x),
                 a_row: x_stride,
                 a_step: 1,
                 a_block: 0,
-                b: &weights[self.panel_range(panel..panel + 1)],
+                b: cast_slice(&weights[self.panel_range(panel..panel + 1)]),
                 b_row: columns,
                 b_block: 0,
                 c_row: out_stride,
@@ -160,11 +162,11 @@ impl WeightShape {
                 columns,
                 depth: self.outputs,
                 blocks: 1,
-                a: grad,
+                a: cast_slice(grad),
                 a_row: grad_stride,
                 a_step: 1,
                 a_block: 0,
-                b,
+                b: cast_slice(b),
                 b_row,
                 b_block: 0,
                 c_row: grad_x_stride,
@@ -222,11 +224,11 @@ impl WeightShape {
 impl<'a> PanelProduct<'a> {
     /// The transposed matrix on the left: its columns are the rows of the product.
     fn left(self, matrix: Blocks<'a>) -> Self {
-        Self { a: matrix.data, a_row: 1, a_step: matrix.stride, a_block: matrix.block, ..self }
+        Self { a: cast_slice(matrix.data), a_row: 1, a_step: matrix.stride, a_block: matrix.block, ..self }
     }
 
     /// A panel of the matrix on the right.
     fn right(self, matrix: Blocks<'a>, column: usize) -> Self {
-        Self { b: &matrix.data[column..], b_row: matrix.stride, b_block: matrix.block, ..self }
+        Self { b: cast_slice(&matrix.data[column..]), b_row: matrix.stride, b_block: matrix.block, ..self }
     }
 }

@@ -1,0 +1,35 @@
+//! Functions compiled once for each instruction set.
+
+use std::sync::OnceLock;
+
+use crate::kernels::{Isa, Precision};
+
+/// The best instructions for single precision, looked up once.
+pub(super) fn best_isa() -> Isa {
+    static BEST: OnceLock<Isa> = OnceLock::new();
+    *BEST.get_or_init(|| Isa::best(Precision::F32))
+}
+
+/// For each line, makes a function that takes an [`Isa`](crate::kernels::Isa) and runs the generic one, whose first
+/// argument are its [`Lanes`](crate::kernels::lanes::Lanes), compiled for it. The generic one and all that it calls must
+/// be `#[inline(always)]`. Plain loops over slices become vectors by that alone.
+macro_rules! for_each_isa {
+    ($($(#[$doc:meta])* $vis:vis fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?;)*) => {$(
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name(isa: $crate::kernels::Isa, $($arg: $ty),*) $(-> $ret)? {
+            struct Call<T>(T);
+            impl $crate::kernels::lanes::Kernel for Call<($($ty,)*)> {
+                #[allow(unused_parens)] // around what is returned, or around nothing
+                type Output = ($($ret)?);
+                #[inline(always)]
+                fn run<L: $crate::kernels::lanes::Lanes>(self, lanes: L) -> Self::Output {
+                    let ($($arg,)*) = self.0;
+                    $generic(lanes, $($arg),*)
+                }
+            }
+            isa.run(Call(($($arg,)*)))
+        }
+    )*};
+}
+pub(super) use for_each_isa;
