@@ -12,5 +12,6 @@ pub mod failure;
 pub mod keeper;
 pub mod lint;
 pub mod load;
+pub mod progress;
 pub mod run;
 pub mod say;

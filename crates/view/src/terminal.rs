@@ -91,6 +91,17 @@ impl<W: Write> Terminal<W> {
         self.remember(drawn);
     }
 
+    /// Takes the standing picture away, for work whose result says it all.
+    pub fn erase(&mut self) {
+        if let Mode::Live { size, standing, last } = &mut self.mode {
+            let frame = up(standing, size().width) + "\x1b[J";
+            standing.clear();
+            *last = None;
+            let erased = self.out.write_all(frame.as_bytes()).and_then(|()| self.out.flush());
+            self.remember(erased);
+        }
+    }
+
     /// Shows an event that happened at `at`, measured from any fixed moment.
     pub fn hear_at(&mut self, event: &Event, at: Duration) {
         self.view.hear(event, at);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::source::Source;
 use crate::python::{DType, ReadError, WriteError};
+use crate::store::StoreError;
 
 /// Why a conversion did not happen. Nothing that was there before is damaged.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum ConvertError {
     /// A Python file could not be written.
     #[error(transparent)]
     WritePython(#[from] WriteError),
+    /// A store could not be written.
+    #[error("{}", without_open(.0))]
+    WriteStore(#[from] StoreError),
     /// Nothing in the folder looks like episodes.
     #[error(
         "no episodes in {}: expected *.pkl episodes, folders `success` and `failure` of pickles, folders \
@@ -137,6 +141,16 @@ pub enum ConvertError {
         /// What it must be.
         hint: &'static str,
     },
+}
+
+/// A conversion makes new stores and adds to none, whatever the store itself would advise.
+fn without_open(error: &StoreError) -> String {
+    match error {
+        StoreError::Exists { path } | StoreError::NotEmpty { path } => {
+            format!("{} is there already; give another --output-dir, or remove it", path.display())
+        }
+        other => other.to_string(),
+    }
 }
 
 fn more(others: usize) -> String {

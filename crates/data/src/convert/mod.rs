@@ -42,7 +42,7 @@ mod stored;
 mod windows;
 
 pub use error::{BadFile, ConvertError, FileProblem};
-pub use images::{ImageOptions, ImageReport, convert_images};
+pub use images::{ImageFormat, ImageOptions, ImageReport, convert_images};
 pub use leakage::{Leakage, NEAR_BITS, NEAR_LEVELS};
 pub use picture::Layout;
 pub use progress::{BadFiles, OnProgress, Progress, Stage};

@@ -151,7 +151,11 @@ impl Collection {
             return Ok(Self::of_file(path));
         }
         if Store::is_at(path) {
-            return Self::of_store(path).map(Some);
+            return Self::of_stores(&[(path.into(), None)]).map(Some);
+        }
+        let stores = stores_below(path);
+        if !stores.is_empty() {
+            return Self::of_stores(&stores).map(Some);
         }
         if let Some(shards) = lerobot::shards(path).ok().filter(|shards| !shards.is_empty()) {
             return Ok(Some(Self::of_lerobot(&shards)));
@@ -194,7 +198,7 @@ impl Collection {
             "pt" | "pth" => Some(Self::of_images(vec![path.into()])),
             "npy" => Some(Self::of_recordings(vec![path.into()], Source::Trajectories)),
             "jsonl" if name == "segments.jsonl" => read::manifests(path.parent()?),
-            "jsonl" if name == "manifest.jsonl" => Self::of_store(path.parent()?).ok(),
+            "jsonl" if name == "manifest.jsonl" => Self::of_stores(&[(path.parent()?.into(), None)]).ok(),
             "pkl" | "pickle" => Some(Self::of_pickle(path)),
             _ => None,
         }
@@ -245,15 +249,31 @@ impl Collection {
         found
     }
 
-    fn of_store(path: &Path) -> Result<Self, InspectError> {
-        let store = Arc::new(Store::open(path)?);
-        let part = |id: EpisodeId| {
-            let file = path.join(format!("episodes/{id}.safetensors"));
-            Part::plain(file, How::Stored(store.clone(), id))
-        };
-        let parts = store.episodes().iter().map(|entry| part(entry.id)).collect();
-        Ok(Self { format: Format::Store, parts, broken: Vec::new() })
+    /// All episodes of these stores, each with the name of its part.
+    fn of_stores(stores: &[(PathBuf, Option<String>)]) -> Result<Self, InspectError> {
+        let mut found = Self { format: Format::Store, parts: Vec::new(), broken: Vec::new() };
+        for (path, split) in stores {
+            let store = Arc::new(Store::open(path)?);
+            let part = |id: EpisodeId| {
+                let file = path.join(format!("episodes/{id}.safetensors"));
+                Part { split: split.clone(), ..Part::plain(file, How::Stored(store.clone(), id)) }
+            };
+            found.parts.extend(store.episodes().iter().map(|entry| part(entry.id)));
+        }
+        Ok(found)
     }
+}
+
+/// The stores in a folder, each with its name: `train` and `val` of a dataset.
+fn stores_below(path: &Path) -> Vec<(PathBuf, Option<String>)> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let named = entries.map(|entry| (entry.path(), entry.file_name().to_str().map(String::from)));
+    let visible = |(path, name): &(PathBuf, Option<String>)| {
+        Store::is_at(path) && name.as_ref().is_some_and(|name| !name.starts_with('.'))
+    };
+    let mut stores: Vec<_> = named.filter(visible).collect();
+    stores.sort();
+    stores
 }
 
 /// Files of a folder by extension, in the order of their names.

@@ -210,6 +210,8 @@ pub(super) enum Data<'a> {
     Floats(Vec<f32>),
     Bytes(Vec<u8>),
     Borrowed(&'a [u8]),
+    /// So many bytes, which are written after everything else.
+    Later(usize),
 }
 
 impl Data<'_> {
@@ -222,7 +224,12 @@ impl Data<'_> {
             Self::Floats(numbers) => bytemuck::cast_slice(numbers),
             Self::Bytes(bytes) => bytes,
             Self::Borrowed(bytes) => bytes,
+            Self::Later(_) => &[],
         }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        if let Self::Later(len) = self { *len } else { self.bytes().len() }
     }
 }
 
@@ -235,7 +242,7 @@ pub(super) fn head(metadata: &[(&str, String)], columns: &[NewColumn<'_>]) -> Ve
     header.insert(METADATA.into(), metadata.into());
     let mut from = 0;
     for column in columns {
-        let to = from + column.data.bytes().len();
+        let to = from + column.data.len();
         let described =
             Described { dtype: column.data.kind(), shape: column.shape.clone(), data_offsets: [from, to] };
         header.insert(column.name.clone(), serde_json::to_value(described).unwrap_or_default());

@@ -1,6 +1,6 @@
 //! An episode as columns, always to the same bytes.
 
-use plaudit_core::End;
+use plaudit_core::{End, FrameShape};
 
 use super::VERSION;
 use super::columns::{Data, NewColumn, head};
@@ -35,13 +35,28 @@ impl<'a> Encoded<'a> {
         EpisodeId::of(self.parts())
     }
 
+    /// The size of the file.
     pub(super) fn bytes(&self) -> u64 {
-        self.parts().map(|part| part.len() as u64).sum()
+        (self.head.len() + self.columns.iter().map(|column| column.data.len()).sum::<usize>()) as u64
     }
 }
 
 /// An episode's file. Which environment it came from is not part of it: the same experience is the same file.
 pub(super) fn encode(episode: &Episode) -> Result<Encoded<'_>, StoreError> {
+    with_cameras(episode, cameras(episode)?)
+}
+
+/// The file of an episode of one camera whose images follow, one after the other.
+pub(super) fn encode_with_images_later<'a>(
+    episode: &'a Episode,
+    name: &str,
+    shape: FrameShape,
+) -> Result<Encoded<'a>, StoreError> {
+    let entries = episode.len() + 1;
+    with_cameras(episode, vec![camera(name, shape, entries, Data::Later(entries * shape.bytes()))])
+}
+
+fn with_cameras<'a>(episode: &'a Episode, cameras: Vec<NewColumn<'a>>) -> Result<Encoded<'a>, StoreError> {
     let entries = episode.len() + 1;
     same("states", episode.states.len(), entries)?;
     same("moments", episode.moments.len(), entries)?;
@@ -54,7 +69,7 @@ pub(super) fn encode(episode: &Episode) -> Result<Encoded<'_>, StoreError> {
         vec![entries],
         each(episode, |moment| moment.success.map_or(UNKNOWN, u8::from)),
     ));
-    cameras(episode, entries, &mut columns)?;
+    columns.extend(cameras);
 
     let names: Vec<serde_json::Value> = facts.iter().map(|name| (*name).into()).collect();
     let mut metadata = vec![
@@ -93,24 +108,23 @@ fn rows<'a>(name: &str, rows: &[Vec<f32>]) -> Result<NewColumn<'a>, StoreError> 
     Ok(floats(name, vec![rows.len(), width], rows.concat()))
 }
 
-fn cameras<'a>(
-    episode: &'a Episode,
-    entries: usize,
-    columns: &mut Vec<NewColumn<'a>>,
-) -> Result<(), StoreError> {
+fn cameras(episode: &Episode) -> Result<Vec<NewColumn<'_>>, StoreError> {
+    let entries = episode.len() + 1;
+    let mut columns = Vec::with_capacity(episode.cameras.len());
     for (at, track) in episode.cameras.iter().enumerate() {
         let shape = track.shape;
         same(&format!("camera `{}`", track.name), track.pixels.len(), entries * shape.bytes())?;
         if episode.cameras[..at].iter().any(|other| other.name == track.name) {
             return Err(misfit("the list of cameras", format!("`{}` twice", track.name), "one of each name"));
         }
-        columns.push(NewColumn {
-            name: format!("{CAMERA}{}", track.name),
-            shape: vec![entries, shape.height, shape.width, shape.channels],
-            data: Data::Borrowed(&track.pixels),
-        });
+        columns.push(camera(&track.name, shape, entries, Data::Borrowed(&track.pixels)));
     }
-    Ok(())
+    Ok(columns)
+}
+
+fn camera<'a>(name: &str, shape: FrameShape, entries: usize, data: Data<'a>) -> NewColumn<'a> {
+    let FrameShape { height, width, channels } = shape;
+    NewColumn { name: format!("{CAMERA}{name}"), shape: vec![entries, height, width, channels], data }
 }
 
 /// All names of facts, in the order in which they appear.

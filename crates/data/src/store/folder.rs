@@ -35,16 +35,9 @@ impl Store {
     /// When something is there already, or nothing can be written there.
     pub fn create(path: impl AsRef<Path>, licence: Option<&str>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        if is_store(path) {
-            return Err(StoreError::Exists { path: path.into() });
-        }
-        if path.exists() && fs::read_dir(path).map_err(reading(path))?.next().is_some() {
-            return Err(StoreError::NotEmpty { path: path.into() });
-        }
-        for folder in [EPISODES, LABELS] {
-            fs::create_dir_all(path.join(folder)).map_err(writing(path))?;
-        }
-        let manifest = Manifest::create(&path.join(MANIFEST), licence)?;
+        check_free(path)?;
+        make_folders(path)?;
+        let manifest = Manifest::create(&path.join(MANIFEST), licence, &[])?;
         Ok(Self { path: path.into(), manifest })
     }
 
@@ -73,6 +66,12 @@ impl Store {
     /// The licence of all episodes that name no other.
     pub fn licence(&self) -> Option<&str> {
         self.manifest.licence.as_deref()
+    }
+
+    /// What the store as a whole is: of a dataset made by [`convert_images`](crate::convert::convert_images) its
+    /// metadata, with the leakage between training and validation.
+    pub fn about(&self) -> Option<&serde_json::Value> {
+        self.manifest.about.as_ref()
     }
 
     /// What is known of every episode, in the order in which they were added.
@@ -124,7 +123,7 @@ impl Store {
     }
 
     pub(super) fn episode_path(&self, id: EpisodeId) -> PathBuf {
-        self.path.join(EPISODES).join(format!("{id}.{EXTENSION}"))
+        episode_path(&self.path, id)
     }
 
     pub(super) fn labels_path(&self, id: EpisodeId) -> PathBuf {
@@ -142,6 +141,30 @@ impl Store {
             _ => AtomicFile::write(path, encoded.parts()).map_err(writing(path)),
         }
     }
+}
+
+/// Where an episode of the store at `store` lies.
+pub(super) fn episode_path(store: &Path, id: EpisodeId) -> PathBuf {
+    store.join(EPISODES).join(format!("{id}.{EXTENSION}"))
+}
+
+/// An error if a store or anything else is at `path` already.
+pub(super) fn check_free(path: &Path) -> Result<(), StoreError> {
+    if is_store(path) {
+        return Err(StoreError::Exists { path: path.into() });
+    }
+    if path.exists() && fs::read_dir(path).map_err(reading(path))?.next().is_some() {
+        return Err(StoreError::NotEmpty { path: path.into() });
+    }
+    Ok(())
+}
+
+/// The folders of a store.
+pub(super) fn make_folders(path: &Path) -> Result<(), StoreError> {
+    [EPISODES, LABELS]
+        .iter()
+        .try_for_each(|folder| fs::create_dir_all(path.join(folder)))
+        .map_err(writing(path))
 }
 
 fn is_store(path: &Path) -> bool {

@@ -15,16 +15,28 @@ pub struct EpisodeId([u8; 32]);
 impl EpisodeId {
     /// Of bytes that come in parts.
     pub(super) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update(part);
-        }
-        Self(hash.finalize().into())
+        let mut hasher = Hasher::default();
+        parts.into_iter().for_each(|part| hasher.update(part));
+        hasher.finish()
     }
 
     /// The hash itself.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+}
+
+/// Names contents that are not all there at once.
+#[derive(Default)]
+pub(super) struct Hasher(Sha256);
+
+impl Hasher {
+    pub(super) fn update(&mut self, part: &[u8]) {
+        self.0.update(part);
+    }
+
+    pub(super) fn finish(self) -> EpisodeId {
+        EpisodeId(self.0.finalize().into())
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::VERSION;
 use super::error::{StoreError, reading, writing};
@@ -103,6 +104,8 @@ struct Head {
 pub(super) enum Line {
     Episode(Entry),
     Labels(LabelEntry),
+    /// What the store as a whole is: how it was made, and what was found then.
+    About(Value),
 }
 
 /// All that was read so far.
@@ -110,6 +113,7 @@ pub(super) enum Line {
 pub(super) struct Manifest {
     path: PathBuf,
     pub(super) licence: Option<String>,
+    pub(super) about: Option<Value>,
     pub(super) entries: Vec<Entry>,
     places: HashMap<EpisodeId, usize>,
     lines: usize,
@@ -117,11 +121,12 @@ pub(super) struct Manifest {
 }
 
 impl Manifest {
-    /// A new one, with its first line.
-    pub(super) fn create(path: &Path, licence: Option<&str>) -> Result<Self, StoreError> {
-        let head = Head { plaudit_store: VERSION, licence: licence.map(String::from) };
+    /// A new one, with its first line and some more.
+    pub(super) fn create(path: &Path, licence: Option<&str>, lines: &[Line]) -> Result<Self, StoreError> {
+        let mut text = line(&Head { plaudit_store: VERSION, licence: licence.map(String::from) });
+        lines.iter().for_each(|more| text.extend(line(more)));
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(writing(path))?;
-        file.write_all(&line(&head)).and_then(|()| file.sync_all()).map_err(writing(path))?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(writing(path))?;
         sync_folder_of(path);
         Self::open(path)
     }
@@ -131,6 +136,7 @@ impl Manifest {
         let mut manifest = Self {
             path: path.into(),
             licence: None,
+            about: None,
             entries: Vec::new(),
             places: HashMap::new(),
             lines: 0,
@@ -208,6 +214,7 @@ impl Manifest {
                 known.retain(|older| older.name != labels.name);
                 known.push(labels);
             }
+            Line::About(about) => self.about = Some(about),
         }
         Ok(())
     }

@@ -47,6 +47,7 @@
 //!
 //! What it is not: an archive of every field a robot can record, or a place to append to while an episode still runs.
 
+mod builder;
 mod columns;
 mod encode;
 mod error;
@@ -57,6 +58,7 @@ mod manifest;
 mod stored;
 mod verify;
 
+pub(crate) use builder::StoreBuilder;
 pub use error::{Damage, StoreError};
 pub use folder::Store;
 pub use id::EpisodeId;

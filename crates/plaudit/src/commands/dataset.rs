@@ -1,18 +1,17 @@
 //! `plaudit dataset`: collected episodes become training data.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use plaudit_data::convert::{
-    BadFile, BadFiles, ConvertError, ImageOptions, ImageReport, Layout, Leakage, Progress, RecordedArguments,
-    Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
+    BadFile, BadFiles, ConvertError, ImageFormat, ImageOptions, ImageReport, Layout, Leakage, Progress,
+    RecordedArguments, Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
 };
 
 use super::inspect::Inspect;
 use crate::cli::Volume;
 use crate::failure::Failure;
+use crate::progress::{Doing, ProgressBar};
 use crate::say;
 
 /// Turn collected episodes into training data
@@ -26,7 +25,7 @@ pub enum Command {
     Inspect(Inspect),
 }
 
-/// Labelled images for a classifier: train.pt and val.pt
+/// Labelled images for a classifier: train.pt and val.pt, or a store for each part
 ///
 /// The same episodes, options and seed give the same images in the same order as RLinf's
 /// preprocess_reward_dataset.py, apart from the validation part, which keeps all its failures unless --balance-val.
@@ -35,19 +34,23 @@ pub enum Command {
   plaudit dataset images --raw-data-path logs/run/collected_data
   plaudit dataset images --raw-data-path logs/run/collected_data --fail-success-ratio 3 --seed 7
   plaudit dataset images --raw-data-path reward_data --num-samples-per-episode 5
+  plaudit dataset images --raw-data-path logs/run/collected_data --format store --output-dir dataset
   plaudit dataset images --raw-data-path logs/run/data.pkl --skip-bad --memory 1G")]
 pub struct Images {
     /// Folder of collected episodes, or a data.pkl of transitions
     #[arg(long, value_name = "PATH")]
     raw_data_path: PathBuf,
-    /// Where train.pt and val.pt go
+    /// Where train.pt and val.pt go, or the stores train and val
     #[arg(long, value_name = "DIR", default_value = "logs/processed_reward_data")]
     output_dir: PathBuf,
+    /// What to write: `pt`, a file for each part as RLinf reads them, or `store`, a plaudit store for each
+    #[arg(long, value_name = "FORMAT", default_value_t)]
+    format: ImageFormat,
     /// Another place for the training part
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "PATH")]
     train_output_path: Option<PathBuf>,
     /// Another place for the validation part
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "PATH")]
     val_output_path: Option<PathBuf>,
     /// Frames kept of each episode, evenly spaced; 0 keeps all
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
@@ -200,12 +203,13 @@ impl Command {
 
 impl Images {
     fn run(self, volume: Volume) -> Result<(), Failure> {
-        let train = self.train_output_path.clone().unwrap_or_else(|| self.output_dir.join("train.pt"));
-        let val = self.val_output_path.clone().unwrap_or_else(|| self.output_dir.join("val.pt"));
-        let ticker = Ticker::new(volume);
-        let tick = |progress| ticker.tick(progress);
-        let report =
-            convert_images(&self.raw_data_path, &train, &val, &self.options(), &tick).map_err(failure)?;
+        let [train, val] = [("train", &self.train_output_path), ("val", &self.val_output_path)]
+            .map(|(name, given)| given.clone().unwrap_or_else(|| self.output_dir.join(self.part_name(name))));
+        let bar = ProgressBar::new("dataset images", volume);
+        let tick = |progress| bar.show(doing(progress, "images"));
+        let report = convert_images(&self.raw_data_path, &train, &val, &self.options(), &tick);
+        drop(bar);
+        let report = report.map_err(failure)?;
         let files = [("Train split: ", train, report.train), ("Val split:   ", val, report.val)];
         let lines: String =
             files.iter().map(|(name, path, classes)| part(name, path, classes.iter().sum())).collect();
@@ -220,6 +224,14 @@ impl Images {
         Ok(())
     }
 
+    /// What a part is called: a file, or the folder of a store.
+    fn part_name(&self, part: &str) -> String {
+        match self.format {
+            ImageFormat::Pt => format!("{part}.pt"),
+            ImageFormat::Store => part.into(),
+        }
+    }
+
     fn options(&self) -> ImageOptions {
         ImageOptions {
             num_samples_per_episode: self.num_samples_per_episode,
@@ -232,6 +244,7 @@ impl Images {
             image_key: self.image_key.clone(),
             layout: layout(self.chw),
             bad_files: bad_files(self.skip_bad),
+            format: self.format,
             memory_bytes: self.memory,
         }
     }
@@ -239,10 +252,11 @@ impl Images {
 
 impl Windows {
     fn run(self, volume: Volume) -> Result<(), Failure> {
-        let ticker = Ticker::new(volume);
-        let tick = |progress| ticker.tick(progress);
-        let report = convert_windows(&self.raw_data_path, &self.output_dir, &self.options(), &tick)
-            .map_err(failure)?;
+        let bar = ProgressBar::new("dataset windows", volume);
+        let tick = |progress| bar.show(doing(progress, "windows"));
+        let report = convert_windows(&self.raw_data_path, &self.output_dir, &self.options(), &tick);
+        drop(bar);
+        let report = report.map_err(failure)?;
         let manifest = |name: &str| self.output_dir.join(name).join("segments.jsonl");
         let lines = part("Train split: ", &manifest("train"), report.train.values().sum())
             + &part("Eval split:  ", &manifest("eval"), report.eval.values().sum());
@@ -288,6 +302,17 @@ fn layout(channels_first: bool) -> Layout {
 
 fn bad_files(skip: bool) -> BadFiles {
     if skip { BadFiles::Skip } else { BadFiles::Stop }
+}
+
+/// What is going on, for whoever watches. `samples` are what is written.
+fn doing(progress: Progress, samples: &'static str) -> Doing {
+    let Progress { stage, done, total } = progress;
+    let (what, unit) = match stage {
+        Stage::Reading => ("reading", "episodes"),
+        Stage::WritingTrain => ("writing for training", samples),
+        Stage::WritingVal => ("writing for validation", samples),
+    };
+    Doing { what, unit, done, total }
 }
 
 /// Between two rules of 80 signs, as RLinf's scripts print it.
@@ -347,35 +372,6 @@ fn failure(error: ConvertError) -> Failure {
             Failure::use_of(what, help)
         }
         _ => Failure::work(what, help),
-    }
-}
-
-/// A line now and then about long work.
-pub(super) struct Ticker {
-    last: Mutex<Instant>,
-    quiet: bool,
-}
-
-const BETWEEN_TICKS: Duration = Duration::from_secs(3);
-
-impl Ticker {
-    pub(super) fn new(volume: Volume) -> Self {
-        Self { last: Mutex::new(Instant::now()), quiet: volume.quiet }
-    }
-
-    pub(super) fn tick(&self, progress: Progress) {
-        // Whoever finds it taken has nothing to say: another thread is about to.
-        let Ok(mut last) = self.last.try_lock() else { return };
-        if self.quiet || last.elapsed() < BETWEEN_TICKS {
-            return;
-        }
-        *last = Instant::now();
-        let what = match progress.stage {
-            Stage::Reading => "episodes read",
-            Stage::WritingTrain => "training samples written",
-            Stage::WritingVal => "validation samples written",
-        };
-        say::aside(&format!("{} of {} {what}", progress.done, progress.total));
     }
 }
 

@@ -3,14 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plaudit_data::convert::{Progress, Stage};
 use plaudit_data::inspect::{
     InspectError, InspectOptions, Pick, Report, SheetOptions, contact_sheet, inspect,
 };
 
-use super::dataset::Ticker;
 use crate::cli::Volume;
 use crate::failure::Failure;
+use crate::progress::{Doing, ProgressBar};
 use crate::say;
 
 /// Say what is in a dataset and what is suspicious about it
@@ -44,10 +43,12 @@ pub struct Inspect {
 impl Inspect {
     /// Does it.
     pub fn run(self, volume: Volume) -> Result<(), Failure> {
-        let ticker = Ticker::new(volume);
         let options = InspectOptions { limit: self.limit.map(|limit| limit as usize) };
-        let tick = |done, total| ticker.tick(Progress { stage: Stage::Reading, done, total });
-        match inspect(&self.path, &options, &tick) {
+        let bar = ProgressBar::new("dataset inspect", volume);
+        let tick = |done, total| bar.show(Doing { what: "looking", unit: "files", done, total });
+        let looked = inspect(&self.path, &options, &tick);
+        drop(bar);
+        match looked {
             Ok(report) => {
                 say::out(&self.text(&report)?)?;
                 self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, volume))

@@ -8,13 +8,18 @@ use crate::convert::stored::Stored;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pick {
     pub(super) episode: u32,
-    frame: u32,
+    pub(super) frame: u32,
     pub(super) success: bool,
 }
 
 impl Pick {
     pub(super) fn image(&self, episodes: &[Episode]) -> Stored {
         episodes[self.episode as usize].frames[self.frame as usize].image
+    }
+
+    /// Which entry of its file it is.
+    pub(super) fn at(&self, episodes: &[Episode]) -> usize {
+        episodes[self.episode as usize].frames[self.frame as usize].at as usize
     }
 }
 

@@ -35,6 +35,8 @@ impl Episode {
 pub(super) struct LabelledFrame {
     pub(super) image: Stored,
     pub(super) success: bool,
+    /// Which entry of its file it is.
+    pub(super) at: u32,
 }
 
 /// All that the first pass found.
@@ -51,6 +53,15 @@ impl Labelled {
         let Episode { file, number, .. } = self.episodes[episode];
         let path = &self.files[file as usize].path;
         (path.canonicalize().unwrap_or_else(|_| path.clone()), number)
+    }
+
+    /// What an episode is called: its file, and its number where the file has several.
+    pub(super) fn name(&self, episode: usize) -> String {
+        let Episode { file, number, .. } = self.episodes[episode];
+        let stem = self.files[file as usize].path.file_stem().unwrap_or_default().to_string_lossy();
+        let neighbour = |at: usize| self.episodes.get(at).is_some_and(|other| other.file == file);
+        let alone = !neighbour(episode + 1) && !neighbour(episode.wrapping_sub(1));
+        if alone { stem.into_owned() } else { format!("{stem}_{number}") }
     }
 }
 
@@ -105,6 +116,7 @@ impl Found {
                 frames.push(LabelledFrame {
                     image: Stored::of(image, form, bytes, file, seen + at),
                     success: *label,
+                    at: *entry as u32,
                 });
             }
             seen += recording.frames.len();

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::choose::Pick;
 use super::episodes::Labelled;
-use super::write::Part;
 use super::{Chosen, ImageOptions, classes};
 use crate::convert::leakage::Leakage;
+use crate::convert::origins::Origins;
 use crate::convert::source::Source;
 use crate::python::PyValue;
 
@@ -83,13 +83,26 @@ fn keyboard(labelled: &Labelled) -> Keyboard {
 }
 
 /// What RLinf's `RewardDatasetPayload` reads.
-pub(super) fn payload(part: &Part, picks: &[Pick], metadata: &Value) -> PyValue {
+pub(super) fn payload(
+    images: Vec<PyValue>,
+    picks: &[Pick],
+    labelled: &Labelled,
+    metadata: &Value,
+) -> PyValue {
     let labels = picks.iter().map(|pick| PyValue::Int(pick.success.into()));
     PyValue::dict([
-        ("images", PyValue::list(part.images.iter().cloned())),
+        ("images", PyValue::list(images)),
         ("labels", PyValue::list(labels)),
         ("metadata", to_python(metadata)),
+        origins(picks, labelled).entry(),
     ])
+}
+
+/// Where each image is from, so that a judgement of it can be traced back.
+fn origins(picks: &[Pick], labelled: &Labelled) -> Origins {
+    let names = (0..labelled.episodes.len()).map(|episode| labelled.name(episode)).collect();
+    let of = picks.iter().map(|pick| (pick.episode as usize, pick.at(&labelled.episodes))).collect();
+    Origins { episodes: names, of }
 }
 
 fn to_python(value: &Value) -> PyValue {

@@ -1,4 +1,5 @@
-//! Labelled images for a classifier: `train.pt` and `val.pt` as RLinf's `preprocess_reward_dataset.py` makes them.
+//! Labelled images for a classifier: `train.pt` and `val.pt` as RLinf's `preprocess_reward_dataset.py` makes them, or a
+//! store for each part.
 //!
 //! For the same episodes, options and seed, `train.pt` holds the same images and labels in the same order as
 //! RLinf's. So does `val.pt` with [`ImageOptions::balance_val`]. Without it the validation part holds every sampled
@@ -11,7 +12,9 @@
 mod choose;
 mod episodes;
 mod metadata;
-mod write;
+mod output;
+mod to_pt;
+mod to_store;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -25,10 +28,12 @@ use super::python_random::PythonRandom;
 use super::source::Source;
 use super::split::{self, Block, Split};
 use super::stored::Files;
-use crate::python::{PtWriter, PyValue};
+use crate::python::PyValue;
 use choose::Pick;
 use episodes::{Episode, Labelled};
-use write::Part;
+use output::{Material, Output, Part};
+
+pub use output::ImageFormat;
 
 /// How images are chosen.
 #[derive(Clone, Debug)]
@@ -53,6 +58,8 @@ pub struct ImageOptions {
     pub layout: Layout,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
+    /// What is written.
+    pub format: ImageFormat,
     /// Bytes of images held at a time. Besides, each frame takes some 500 bytes until the end.
     pub memory_bytes: usize,
 }
@@ -71,6 +78,7 @@ impl Default for ImageOptions {
             image_key: None,
             layout: Layout::default(),
             bad_files: BadFiles::default(),
+            format: ImageFormat::default(),
             memory_bytes: 64 << 20,
         }
     }
@@ -103,8 +111,8 @@ impl ImageReport {
     }
 }
 
-/// Makes `train` and `val` out of the recording at `raw`. They get their names at the very end, when all images are
-/// written.
+/// Makes `train` and `val`, files or folders by [`ImageOptions::format`], out of the recording at `raw`. They get their
+/// names at the very end, when all images are written.
 ///
 /// # Errors
 /// When nothing usable is there, a file is bad and bad ones are not skipped, a part would be empty, or the system
@@ -127,23 +135,19 @@ pub fn convert_images(
     let input = source.files(raw)?;
     let again = |value: &PyValue, path: &Path| episodes::images(&reading, value, path, &input);
     let files = Files { known: &labelled.files, images: &again };
-    let mut writers = [PtWriter::create(train)?, PtWriter::create(val)?];
-    let mut parts = Vec::with_capacity(2);
-    let [train_writer, val_writer] = &mut writers;
-    for (writer, picks, stage) in
-        [(train_writer, &chosen.train, Stage::WritingTrain), (val_writer, &chosen.val, Stage::WritingVal)]
-    {
-        let stored: Vec<_> = picks.iter().map(|pick| pick.image(&labelled.episodes)).collect();
-        parts.push(write::images(&files, &stored, writer, stage, options.memory_bytes, progress)?);
-    }
+    let outputs = [Output::create(options.format, train)?, Output::create(options.format, val)?];
+    let [train, val] =
+        [(&chosen.train, Stage::WritingTrain), (&chosen.val, Stage::WritingVal)].map(|(picks, stage)| {
+            let (files, labelled, memory_bytes) = (&files, &labelled, options.memory_bytes);
+            Material { files, labelled, picks, stage, memory_bytes, progress }
+        });
+    let [train_output, val_output] = outputs;
+    let parts = [train_output.fill(train)?, val_output.fill(val)?];
     let leakage = leakage(&labelled, &chosen, &parts);
     let metadata = metadata::build(raw, options, source, &labelled, &chosen, leakage);
-    let [train_payload, val_payload] = [(0, &chosen.train), (1, &chosen.val)]
-        .map(|(part, picks)| metadata::payload(&parts[part], picks, &metadata));
-    let [train_writer, val_writer] = writers;
+    let [train, val] = parts;
     // Both are flushed to disk at the same time.
-    let (train, val) =
-        rayon::join(|| train_writer.finish(&train_payload), || val_writer.finish(&val_payload));
+    let (train, val) = rayon::join(|| train.finish(&metadata), || val.finish(&metadata));
     train?;
     val?;
     Ok(report(source, labelled, &chosen, leakage, metadata))
@@ -217,8 +221,8 @@ fn blocks(episodes: &[Episode]) -> Vec<Block> {
         .collect()
 }
 
-fn leakage(labelled: &Labelled, chosen: &Chosen, parts: &[Part]) -> Leakage {
-    let seen = |picks: &[Pick], part: &Part| -> Vec<Seen> {
+fn leakage(labelled: &Labelled, chosen: &Chosen, parts: &[Part<'_>; 2]) -> Leakage {
+    let seen = |picks: &[Pick], part: &Part<'_>| -> Vec<Seen> {
         let both = picks.iter().zip(&part.prints);
         both.map(|(pick, print)| Seen {
             episode: pick.episode as usize,
