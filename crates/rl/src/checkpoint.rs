@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
+use plaudit_nn::weights::Array;
 
 use crate::learner::LearnError;
 use crate::naming::Misfit;
@@ -27,25 +28,43 @@ impl Checkpoint {
         }
     }
 
+    /// Adds one tensor.
+    pub fn tensor(&mut self, name: &str, values: Array) {
+        self.tensors.insert(name, values);
+    }
+
     /// Adds a count.
     pub fn count(&mut self, name: &str, count: u64) {
         self.counts.insert(name.into(), count.to_string());
     }
 
-    /// Writes it.
+    /// Writes what a learner needs into a folder.
     pub fn write(&self, folder: &Path) -> Result<(), LearnError> {
-        let path = folder.join(FILE);
-        let written = self.tensors.write_safetensors(&path, &self.counts);
-        written.map_err(|error| LearnError::Checkpoint { path, problem: error.to_string() })
+        self.write_as(&folder.join(FILE))
     }
 
-    /// Reads it.
+    /// Writes it under a name of its own.
+    pub fn write_as(&self, path: &Path) -> Result<(), LearnError> {
+        let written = self.tensors.write_safetensors(path, &self.counts);
+        written.map_err(|error| LearnError::Checkpoint { path: path.into(), problem: error.to_string() })
+    }
+
+    /// Reads what a learner wrote into a folder.
     pub fn read(folder: &Path) -> Result<Self, LearnError> {
-        let path = folder.join(FILE);
-        match Weights::read(&path) {
-            Ok(tensors) => Ok(Self { path, counts: tensors.metadata().clone(), tensors }),
-            Err(error) => Err(LearnError::Checkpoint { path, problem: error.to_string() }),
+        Self::read_from(&folder.join(FILE))
+    }
+
+    /// Reads a file.
+    pub fn read_from(path: &Path) -> Result<Self, LearnError> {
+        match Weights::read(path) {
+            Ok(tensors) => Ok(Self { path: path.into(), counts: tensors.metadata().clone(), tensors }),
+            Err(error) => Err(LearnError::Checkpoint { path: path.into(), problem: error.to_string() }),
         }
+    }
+
+    /// One tensor.
+    pub fn array(&self, name: &str) -> Option<&Array> {
+        self.tensors.get(name)
     }
 
     /// The tensors under a name.
@@ -65,7 +84,8 @@ impl Checkpoint {
         self.problem(format!("{misfit}; it was written by another network"))
     }
 
-    fn problem(&self, problem: String) -> LearnError {
-        LearnError::Checkpoint { path: self.path.clone(), problem }
+    /// What is wrong with this file.
+    pub fn problem(&self, problem: impl Into<String>) -> LearnError {
+        LearnError::Checkpoint { path: self.path.clone(), problem: problem.into() }
     }
 }

@@ -31,6 +31,16 @@ impl Episodes {
         Self { rows: (0..num_envs).map(fresh).collect() }
     }
 
+    /// Environments in the middle of episodes.
+    pub fn going_on(rows: Vec<Episode>) -> Self {
+        Self { rows }
+    }
+
+    /// The unfinished episodes.
+    pub fn open(&self) -> &[Episode] {
+        &self.rows
+    }
+
     /// Takes note of a step and returns the episodes it finished.
     pub fn step(&mut self, step: &Step) -> Vec<Episode> {
         let mut finished = Vec::new();

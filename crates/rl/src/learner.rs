@@ -15,6 +15,7 @@ use plaudit_nn::Weights;
 use thiserror::Error;
 
 use crate::Decisions;
+use crate::naming::Misfit;
 
 /// Something that gets better at acting by what it is shown.
 ///
@@ -42,6 +43,9 @@ pub trait Learner: Send {
     /// The policy's weights under the names that RLinf gives them.
     fn weights(&self) -> Weights;
 
+    /// Starts from weights under those names; the optimiser begins anew. Weights of another shape change nothing.
+    fn load(&mut self, weights: &Weights) -> Result<(), Misfit>;
+
     /// Writes all that a later [`restore`](Self::restore) needs into an empty folder.
     fn save(&self, folder: &Path) -> Result<(), LearnError>;
 
@@ -68,6 +72,11 @@ impl Metrics {
     /// Adds a number.
     pub fn push(&mut self, name: impl Into<Cow<'static, str>>, value: f64) {
         self.0.push((name.into(), value));
+    }
+
+    /// Adds all of another.
+    pub fn extend(&mut self, more: Metrics) {
+        self.0.extend(more.0);
     }
 
     /// A number by its name.

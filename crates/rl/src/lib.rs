@@ -47,6 +47,8 @@ pub mod replay;
 mod rollout;
 pub mod sac;
 mod schedule;
+mod training;
+mod whereabouts;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};
 pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Manner, Thoughts};
@@ -56,3 +58,5 @@ pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
 pub use learner::{Experience, LearnError, Learner, Metrics};
 pub use rollout::{Decisions, Played, Rollout, RolloutError, Taken};
 pub use schedule::{Schedule, Shape};
+pub use training::{Training, TrainingError, TrainingPlan};
+pub use whereabouts::Whereabouts;

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use plaudit_core::{Env, EnvError, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow};
+use plaudit_core::{
+    Env, EnvError, Obs, Past, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow,
+};
 use thiserror::Error;
 
 use crate::plan::{Moment, Plan};
-use crate::{Episode, Episodes};
+use crate::{Episode, Episodes, Whereabouts};
 
 /// Environments that a policy acts in, cut into segments wherever the caller likes.
 ///
@@ -28,6 +30,8 @@ pub struct Rollout<'a> {
     context_limit: usize,
     /// Steps each row has taken in its episode.
     elapsed: Vec<usize>,
+    /// What it did in them.
+    past: Vec<Past>,
     episodes: Episodes,
     finished: Vec<Episode>,
 }
@@ -37,18 +41,57 @@ impl<'a> Rollout<'a> {
     pub fn start(env: &'a mut dyn Env, seed: Seed, context: usize) -> Result<Self, RolloutError> {
         let obs = env.reset(seed.purpose("reset"))?;
         let num_envs = obs.batch();
-        Ok(Self {
+        let fresh = Whereabouts {
+            steps: 0,
+            past: vec![Past::default(); num_envs],
+            episodes: Episodes::new(num_envs).open().to_vec(),
+            context: Vec::new(),
+            solved: vec![false; num_envs],
+        };
+        Ok(Self::at(env, seed, context, fresh, obs))
+    }
+
+    /// Goes on where a rollout of the same environments and seed was left; resets environments that cannot go back
+    /// there. Tells whether they went back.
+    pub fn resume(
+        env: &'a mut dyn Env,
+        seed: Seed,
+        context: usize,
+        left: Whereabouts,
+    ) -> Result<(Self, bool), RolloutError> {
+        match env.recall(seed.purpose("reset"), &left.past)? {
+            Some(obs) => Ok((Self::at(env, seed, context, left, obs), true)),
+            None => Ok((Self::start(env, seed.purpose("anew").index(left.steps), context)?, false)),
+        }
+    }
+
+    fn at(env: &'a mut dyn Env, seed: Seed, context: usize, place: Whereabouts, obs: Obs) -> Self {
+        let width = env.spec().actions.width();
+        let Whereabouts { steps, past, episodes, context: before, .. } = place;
+        Self {
             env,
             seed: seed.purpose("policy"),
-            steps: 0,
+            steps,
             obs,
             plan: Plan::default(),
-            context: VecDeque::new(),
+            context: before.into(),
             context_limit: context,
-            elapsed: vec![0; num_envs],
-            episodes: Episodes::new(num_envs),
+            elapsed: past.iter().map(|past| past.actions.len() / width).collect(),
+            past,
+            episodes: Episodes::going_on(episodes),
             finished: Vec::new(),
-        })
+        }
+    }
+
+    /// Where it is now, for [`Self::resume`]. A chunk of actions that is not yet done is forgotten.
+    pub fn whereabouts(&self) -> Whereabouts {
+        Whereabouts {
+            steps: self.steps,
+            past: self.past.clone(),
+            episodes: self.episodes.open().to_vec(),
+            context: self.context.iter().cloned().collect(),
+            solved: vec![false; self.past.len()],
+        }
     }
 
     /// What the policy sees now.
@@ -69,7 +112,7 @@ impl<'a> Rollout<'a> {
         self.plan.forget(&step.end);
         self.finished.extend(self.episodes.step(&step));
         let seen = std::mem::replace(&mut self.obs, step.obs.clone());
-        self.remember(seen, &step);
+        self.remember(seen, &actions, &step);
         Ok(Taken { actions, log_probs, values, fresh, step })
     }
 
@@ -106,9 +149,19 @@ impl<'a> Rollout<'a> {
         std::mem::take(&mut self.finished)
     }
 
-    fn remember(&mut self, seen: Obs, step: &Step) {
-        for (elapsed, end) in self.elapsed.iter_mut().zip(&step.end) {
-            *elapsed = if end.is_end() { 0 } else { *elapsed + 1 };
+    fn remember(&mut self, seen: Obs, actions: &[f32], step: &Step) {
+        let rows = actions.chunks_exact(actions.len() / step.end.len());
+        for (((elapsed, past), end), action) in
+            self.elapsed.iter_mut().zip(&mut self.past).zip(&step.end).zip(rows)
+        {
+            if end.is_end() {
+                *elapsed = 0;
+                past.episode += 1;
+                past.actions.clear();
+            } else {
+                *elapsed += 1;
+                past.actions.extend_from_slice(action);
+            }
         }
         if self.context_limit > 0 {
             self.context.push_back(Arc::new(seen));

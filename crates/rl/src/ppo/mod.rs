@@ -36,6 +36,7 @@ use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
 use crate::checkpoint::Checkpoint;
 use crate::gae::GaeSettings;
 use crate::learner::{Experience, LearnError, Learner, Metrics};
+use crate::naming::Misfit;
 use crate::schedule::Schedule;
 
 /// What a number belongs to when several actions are decided at once.
@@ -128,14 +129,6 @@ impl Ppo {
         let (rollouts, desk) = (Vec::new(), Desk::default());
         Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, desk })
     }
-
-    /// Starts from weights under RLinf's names.
-    pub fn load(&mut self, weights: &Weights) -> Result<(), crate::naming::Misfit> {
-        let mut params = self.params.clone();
-        self.networks.import(&mut params, weights)?;
-        self.params = params;
-        Ok(())
-    }
 }
 
 impl Learner for Ppo {
@@ -194,6 +187,13 @@ impl Learner for Ppo {
 
     fn weights(&self) -> Weights {
         self.networks.export(&self.params)
+    }
+
+    fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
+        let mut params = self.params.clone();
+        self.networks.import(&mut params, weights)?;
+        self.params = params;
+        Ok(())
     }
 
     fn save(&self, folder: &Path) -> Result<(), LearnError> {
