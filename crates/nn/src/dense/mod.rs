@@ -30,6 +30,7 @@ mod adam;
 mod aligned;
 mod backward;
 mod compiled;
+pub mod encoder;
 mod ensemble;
 mod forward;
 #[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel

@@ -1,4 +1,5 @@
-"""Makes networks.json, optimisers.json: what PyTorch computes for small networks, for tests/dense.rs.
+"""Makes networks.json, optimisers.json and encoders.json: what PyTorch computes
+for small networks, for tests/dense.rs and tests/encoders.rs.
 
 Needs torch. Run from this folder: python make.py
 """
@@ -157,6 +158,81 @@ def optimisers():
     ]
 
 
-for name, cases in dict(networks=networks(), optimisers=optimisers()).items():
+class SpatialEncoder(nn.Module):
+    """Weighted sums over the picture, for each channel; then linear, layer norm, tanh. No dropout here."""
+
+    def __init__(self, channels, height, width, features, outputs):
+        super().__init__()
+        self.pooling = nn.Parameter(torch.randn(channels, height, width, features))
+        self.linear = nn.Linear(channels * features, outputs)
+        self.norm = nn.LayerNorm(outputs)
+        nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+        nn.init.normal_(self.norm.bias, std=0.1)
+
+    def forward(self, x):
+        pooled = torch.einsum("bchw,chwf->bcf", x, self.pooling).flatten(1)
+        return torch.tanh(self.norm(self.linear(pooled)))
+
+    def tensors(self, pick):
+        return dict(pooling=pick(self.pooling)) | head_tensors(self, pick)
+
+
+class ConvEncoder(nn.Module):
+    """Convolutions with ReLU, then linear, layer norm, tanh."""
+
+    def __init__(self, channels, size, layers, outputs):
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for out, kernel, stride in layers:
+            self.layers.append(nn.Conv2d(channels, out, kernel, stride))
+            channels, size = out, (size - kernel) // stride + 1
+        self.linear = nn.Linear(channels * size * size, outputs)
+        self.norm = nn.LayerNorm(outputs)
+
+    def forward(self, pictures):
+        x = pictures.permute(0, 3, 1, 2).float() / 255 - 0.5
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return torch.tanh(self.norm(self.linear(x.flatten(1))))
+
+    def tensors(self, pick):
+        found = {}
+        for i, layer in enumerate(self.layers):
+            found |= {f"conv_weight_{i}": pick(layer.weight), f"conv_bias_{i}": pick(layer.bias)}
+        return found | head_tensors(self, pick)
+
+
+def head_tensors(net, pick):
+    return dict(
+        weight=pick(net.linear.weight),
+        bias=pick(net.linear.bias),
+        norm_weight=pick(net.norm.weight),
+        norm_bias=pick(net.norm.bias),
+    )
+
+
+def encoder(net, x, **shape):
+    y = net(x)
+    grad_out = torch.randn_like(y)
+    y.backward(grad_out)
+    return shape | dict(
+        params=net.tensors(numbers),
+        x=numbers(x),
+        y=numbers(y),
+        grad_out=numbers(grad_out),
+        grads=net.tensors(lambda p: numbers(p.grad)),
+    )
+
+
+def encoders():
+    sizes = dict(channels=19, height=2, width=3, features=4, outputs=24)
+    spatial = encoder(SpatialEncoder(**sizes), torch.randn(7, 19, 2, 3), kind="spatial", batch=7, **sizes)
+    layers, size, outputs = [[32, 3, 2], [8, 3, 1], [20, 3, 1]], 14, 17
+    net = ConvEncoder(3, size, layers, outputs)
+    pictures = torch.randint(0, 256, (5, size, size, 3), dtype=torch.uint8)
+    return [spatial, encoder(net, pictures, kind="conv", batch=5, size=size, layers=layers, outputs=outputs)]
+
+
+for name, cases in dict(networks=networks(), optimisers=optimisers(), encoders=encoders()).items():
     with open(f"{name}.json", "w") as file:
         file.write("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
