@@ -1,5 +1,7 @@
 //! One step of Adam or AdamW over a slice of parameters, in one pass over memory.
 
+use super::Precision;
+use super::lanes::{Isa, Kernel, Lanes};
 use rayon::prelude::*;
 
 /// The settings of one step. With `weight_decay` 0 this is plain Adam.
@@ -29,6 +31,17 @@ const RUN: usize = 1 << 15;
 /// # Panics
 /// When the slices are of different lengths.
 pub fn step(settings: &AdamStep, params: &mut [f32], grads: &[f32], means: &mut [f32], squares: &mut [f32]) {
+    step_on(Isa::best(Precision::F32), settings, params, grads, means, squares);
+}
+
+fn step_on(
+    isa: Isa,
+    settings: &AdamStep,
+    params: &mut [f32],
+    grads: &[f32],
+    means: &mut [f32],
+    squares: &mut [f32],
+) {
     let len = params.len();
     assert!([grads.len(), means.len(), squares.len()] == [len; 3], "Adam with slices of different lengths");
     let factors = Factors::of(settings);
@@ -37,7 +50,9 @@ pub fn step(settings: &AdamStep, params: &mut [f32], grads: &[f32], means: &mut 
         .zip(grads.par_chunks(RUN))
         .zip(means.par_chunks_mut(RUN))
         .zip(squares.par_chunks_mut(RUN))
-        .for_each(|(((params, grads), means), squares)| factors.apply(params, grads, means, squares));
+        .for_each(|(((params, grads), means), squares)| {
+            isa.run(Update { by: &factors, params, grads, means, squares });
+        });
 }
 
 /// The numbers of a step as the inner loop wants them, worked out in double precision.
@@ -67,13 +82,43 @@ impl Factors {
             keep: (1.0 - learning_rate * weight_decay) as f32,
         }
     }
+}
 
-    fn apply(&self, params: &mut [f32], grads: &[f32], means: &mut [f32], squares: &mut [f32]) {
-        for (((param, grad), mean), square) in params.iter_mut().zip(grads).zip(means).zip(squares) {
-            let grad = grad * self.grad_scale;
-            *mean += self.new_mean * (grad - *mean);
-            *square = self.old_square * *square + self.new_square * grad * grad;
-            *param = *param * self.keep - self.rate * *mean / (square.sqrt() * self.root_scale + self.eps);
+/// Some of the parameters, with what goes with them.
+struct Update<'a> {
+    by: &'a Factors,
+    params: &'a mut [f32],
+    grads: &'a [f32],
+    means: &'a mut [f32],
+    squares: &'a mut [f32],
+}
+
+impl Kernel for Update<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let by = self.by;
+        let (grad_scale, new_mean) = (l.splat(by.grad_scale), l.splat(by.new_mean));
+        let (old_square, new_square) = (l.splat(by.old_square), l.splat(by.new_square));
+        let (root_scale, eps) = (l.splat(by.root_scale), l.splat(by.eps));
+        let (rate, keep) = (l.splat(by.rate), l.splat(by.keep));
+        for i in (0..self.params.len()).step_by(L::WIDTH) {
+            let count = (self.params.len() - i).min(L::WIDTH);
+            // SAFETY: all four have `count` numbers from here on: `step` compared their lengths.
+            unsafe {
+                let grad = l.mul(l.load_first(self.grads.as_ptr().add(i), count), grad_scale);
+                let mean = l.load_first(self.means.as_ptr().add(i), count);
+                let mean = l.mul_add(new_mean, l.sub(grad, mean), mean);
+                let square = l.mul(l.load_first(self.squares.as_ptr().add(i), count), old_square);
+                let square = l.mul_add(l.mul(grad, grad), new_square, square);
+                let root = l.mul_add(l.sqrt(square), root_scale, eps);
+                let param = l.mul(l.load_first(self.params.as_ptr().add(i), count), keep);
+                let param = l.neg_mul_add(rate, l.div(mean, root), param);
+                l.store_first(self.means.as_mut_ptr().add(i), mean, count);
+                l.store_first(self.squares.as_mut_ptr().add(i), square, count);
+                l.store_first(self.params.as_mut_ptr().add(i), param, count);
+            }
         }
     }
 }
@@ -84,4 +129,54 @@ pub fn sum_of_squares(values: &[f32]) -> f64 {
     let parts: Vec<f64> =
         values.par_chunks(RUN).map(|run| run.iter().map(|&x| f64::from(x) * f64::from(x)).sum()).collect();
     parts.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three steps, as PyTorch's AdamW does them in double precision.
+    #[test]
+    fn steps_follow_the_formula() {
+        for (weight_decay, len) in [(0.0, 5), (0.01, 37)] {
+            let start: Vec<f32> = (0..len).map(|i| (i as f32 * 0.37).sin()).collect();
+            let grads: Vec<f32> = (0..len).map(|i| (i as f32 * 0.91).cos() * 0.1).collect();
+            let settings = |step| AdamStep {
+                learning_rate: 1e-3,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay,
+                step,
+                grad_scale: 0.5,
+            };
+            for isa in Isa::all() {
+                let (mut params, mut means, mut squares) = (start.clone(), vec![0.0; len], vec![0.0; len]);
+                for step in 1..=3 {
+                    step_on(isa, &settings(step), &mut params, &grads, &mut means, &mut squares);
+                }
+                for i in 0..len {
+                    let expected = after_three_steps(f64::from(start[i]), f64::from(grads[i]) * 0.5, weight_decay);
+                    assert!((f64::from(params[i]) - expected).abs() < 1e-6, "{i} on {}", isa.name());
+                }
+            }
+        }
+    }
+
+    fn after_three_steps(mut param: f64, grad: f64, weight_decay: f64) -> f64 {
+        let (mut mean, mut square) = (0.0, 0.0);
+        for step in 1..=3 {
+            param *= 1.0 - 1e-3 * weight_decay;
+            mean = 0.9 * mean + 0.1 * grad;
+            square = 0.999 * square + 0.001 * grad * grad;
+            let (mean, square) = (mean / (1.0 - 0.9f64.powi(step)), square / (1.0 - 0.999f64.powi(step)));
+            param -= 1e-3 * mean / (square.sqrt() + 1e-8);
+        }
+        param
+    }
+
+    #[test]
+    fn squares_are_added_up() {
+        assert_eq!(sum_of_squares(&[3.0; 40_000]), 360_000.0);
+    }
 }

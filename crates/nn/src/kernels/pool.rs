@@ -1,5 +1,10 @@
 //! Pooling: the largest of 3x3 pixels at every other pixel, and the mean of a whole picture.
 
+use super::lanes::{Isa, Kernel, Lanes};
+use super::threads::{Shared, for_each};
+use super::Precision;
+use rayon::prelude::*;
+
 /// Sizes of the pictures that go into a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PoolShape {
@@ -26,6 +31,12 @@ impl PoolShape {
         self.width.div_ceil(2)
     }
 
+    /// Numbers before.
+    #[must_use]
+    pub fn input_len(&self) -> usize {
+        self.batch * self.height * self.width * self.channels
+    }
+
     /// Numbers after [`max_pool_3x3_s2_p1`].
     #[must_use]
     pub fn output_len(&self) -> usize {
@@ -40,31 +51,116 @@ impl PoolShape {
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
-pub fn max_pool_3x3_s2_p1(
-    shape: &PoolShape,
-    input: &[f32],
-    output: &mut [f32],
-    mut places: Option<&mut [u8]>,
-) {
-    let PoolShape { height, width, channels, .. } = *shape;
-    for (i, out) in output.iter_mut().enumerate() {
-        let (channel, column) = (i % channels, i / channels % shape.out_width());
-        let row = i / channels / shape.out_width() % shape.out_height();
-        let picture = i / channels / shape.out_width() / shape.out_height();
-        let (mut best, mut best_place) = (f32::NEG_INFINITY, None);
-        for place in 0..9 {
-            let (y, x) = (row * 2 + place / 3, column * 2 + place % 3);
-            if y == 0 || x == 0 || y > height || x > width {
-                continue;
-            }
-            let value = input[((picture * height + y - 1) * width + x - 1) * channels + channel];
-            if best_place.is_none() || value > best || value.is_nan() {
-                (best, best_place) = (value, Some(place));
+pub fn max_pool_3x3_s2_p1(shape: &PoolShape, input: &[f32], output: &mut [f32], places: Option<&mut [u8]>) {
+    max_pool_on(Isa::best(Precision::F32), shape, input, output, places);
+}
+
+fn max_pool_on(isa: Isa, shape: &PoolShape, input: &[f32], output: &mut [f32], places: Option<&mut [u8]>) {
+    assert_eq!(input.len(), shape.input_len(), "numbers of the input");
+    assert_eq!(output.len(), shape.output_len(), "numbers of the output");
+    assert!(places.as_deref().is_none_or(|places| places.len() == output.len()), "a place for every output");
+    let row_len = shape.out_width() * shape.channels;
+    let (output, places) = (Shared::of(output), places.map(Shared::of));
+    for_each(shape.batch * shape.out_height(), |row| {
+        let (picture, row_in_picture) = (row / shape.out_height(), row % shape.out_height());
+        let picture_len = shape.height * shape.width * shape.channels;
+        // SAFETY: inside both, and each row has its own part.
+        let (output, places) =
+            unsafe { (output.at(row * row_len), places.map(|places| places.at(row * row_len))) };
+        let input = &input[picture * picture_len..][..picture_len];
+        isa.run(PoolRow { shape, input, row: row_in_picture, output, places });
+    });
+}
+
+/// A row of the output.
+struct PoolRow<'a> {
+    shape: &'a PoolShape,
+    /// The picture.
+    input: &'a [f32],
+    row: usize,
+    output: *mut f32,
+    places: Option<*mut u8>,
+}
+
+impl Kernel for PoolRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let channels = self.shape.channels;
+        for column in 0..self.shape.out_width() {
+            for channel in (0..channels).step_by(L::WIDTH) {
+                let count = (channels - channel).min(L::WIDTH);
+                // SAFETY: the row has this column, and the pixel `count` channels from here on.
+                unsafe {
+                    let (best, place) = self.best(l, column, channel, count);
+                    let at = column * channels + channel;
+                    if count == L::WIDTH {
+                        l.store(self.output.add(at), best);
+                    } else {
+                        l.store_first(self.output.add(at), best, count);
+                    }
+                    if let Some(places) = self.places {
+                        store_places(l, places.add(at), place, count);
+                    }
+                }
             }
         }
-        *out = best;
-        if let (Some(places), Some(place)) = (&mut places, best_place) {
-            places[i] = place as u8;
+    }
+}
+
+impl PoolRow<'_> {
+    /// The largest and its place.
+    ///
+    /// # Safety
+    /// The column is in the output, and a pixel has `count` channels from this one on.
+    #[inline(always)]
+    unsafe fn best<L: Lanes>(
+        &self,
+        l: L,
+        column: usize,
+        channel: usize,
+        count: usize,
+    ) -> (L::Vector, L::Vector) {
+        let PoolShape { height, width, channels, .. } = *self.shape;
+        let mut best = (l.splat(f32::NEG_INFINITY), l.splat(MIDDLE));
+        for y in 0..3 {
+            let in_row = (self.row * 2 + y).wrapping_sub(1);
+            if in_row >= height {
+                continue;
+            }
+            for x in 0..3 {
+                let in_column = (column * 2 + x).wrapping_sub(1);
+                if in_column >= width {
+                    continue;
+                }
+                // SAFETY: the pixel is inside the picture.
+                let value = unsafe {
+                    let at = self.input.as_ptr().add((in_row * width + in_column) * channels + channel);
+                    if count == L::WIDTH { l.load(at) } else { l.load_first(at, count) }
+                };
+                best = l.keep_larger(best, value, (y * 3 + x) as f32);
+            }
+        }
+        best
+    }
+}
+
+/// The place of the middle pixel, which is always inside: what is given when all are minus infinity.
+const MIDDLE: f32 = 4.0;
+
+/// # Safety
+/// `count` bytes can be written; it is at most a vector.
+#[inline(always)]
+unsafe fn store_places<L: Lanes>(l: L, to: *mut u8, places: L::Vector, count: usize) {
+    // SAFETY: the caller's promise; a part of a vector goes through memory of its own.
+    unsafe {
+        if count == L::WIDTH {
+            l.store_bytes(to, places);
+        } else {
+            let mut bytes = [0; 64];
+            l.store_bytes(bytes.as_mut_ptr(), places);
+            to.copy_from_nonoverlapping(bytes.as_ptr(), count);
         }
     }
 }
@@ -79,16 +175,100 @@ pub fn max_pool_3x3_s2_p1_backward(
     grad_output: &[f32],
     grad_input: &mut [f32],
 ) {
-    let PoolShape { height, width, channels, .. } = *shape;
-    grad_input.fill(0.0);
-    for (i, grad) in grad_output.iter().enumerate() {
-        let (channel, column) = (i % channels, i / channels % shape.out_width());
-        let row = i / channels / shape.out_width() % shape.out_height();
-        let picture = i / channels / shape.out_width() / shape.out_height();
-        let place = usize::from(places[i]);
-        let (y, x) = (row * 2 + place / 3 - 1, column * 2 + place % 3 - 1);
-        grad_input[((picture * height + y) * width + x) * channels + channel] += grad;
+    max_pool_backward_on(Isa::best(Precision::F32), shape, places, grad_output, grad_input);
+}
+
+fn max_pool_backward_on(
+    isa: Isa,
+    shape: &PoolShape,
+    places: &[u8],
+    grad_output: &[f32],
+    grad_input: &mut [f32],
+) {
+    assert_eq!(places.len(), shape.output_len(), "a place for every output");
+    assert_eq!(grad_output.len(), shape.output_len(), "numbers of the output");
+    assert_eq!(grad_input.len(), shape.input_len(), "numbers of the input");
+    let picture_len = shape.out_height() * shape.out_width() * shape.channels;
+    let target = Shared::of(grad_input);
+    for_each(shape.batch * shape.height, |row| {
+        let (picture, row_in_picture) = (row / shape.height, row % shape.height);
+        let here = picture * picture_len..(picture + 1) * picture_len;
+        // SAFETY: inside the gradient, and each row has its own part.
+        let grad_input = unsafe { target.at(row * shape.width * shape.channels) };
+        let (places, grads) = (&places[here.clone()], &grad_output[here]);
+        isa.run(PoolGradRow { shape, places, grads, row: row_in_picture, grad_input });
+    });
+}
+
+/// A row of the input's gradient.
+struct PoolGradRow<'a> {
+    shape: &'a PoolShape,
+    /// Of the picture, as the gradients.
+    places: &'a [u8],
+    grads: &'a [f32],
+    row: usize,
+    grad_input: *mut f32,
+}
+
+impl Kernel for PoolGradRow<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let channels = self.shape.channels;
+        let whole = channels / L::WIDTH * L::WIDTH;
+        for column in 0..self.shape.width {
+            for channel in (0..whole).step_by(L::WIDTH) {
+                // SAFETY: the row has this column, and the pixel a vector from this channel on.
+                unsafe {
+                    let grad = self.grad(l, column, channel);
+                    l.store(self.grad_input.add(column * channels + channel), grad);
+                }
+            }
+            for channel in whole..channels {
+                let mut grad = 0.0;
+                for (out_row, y) in windows(self.row, self.shape.out_height()) {
+                    for (out_column, x) in windows(column, self.shape.out_width()) {
+                        let at = (out_row * self.shape.out_width() + out_column) * channels + channel;
+                        grad += if usize::from(self.places[at]) == y * 3 + x { self.grads[at] } else { 0.0 };
+                    }
+                }
+                // SAFETY: the row has this pixel.
+                unsafe { *self.grad_input.add(column * channels + channel) = grad };
+            }
+        }
     }
+}
+
+impl PoolGradRow<'_> {
+    /// What all windows over a pixel give back to it.
+    ///
+    /// # Safety
+    /// The column is in the input, and a pixel has a vector of channels from this one on.
+    #[inline(always)]
+    unsafe fn grad<L: Lanes>(&self, l: L, column: usize, channel: usize) -> L::Vector {
+        let mut sum = l.splat(0.0);
+        for (out_row, y) in windows(self.row, self.shape.out_height()) {
+            for (out_column, x) in windows(column, self.shape.out_width()) {
+                let at = (out_row * self.shape.out_width() + out_column) * self.shape.channels + channel;
+                // SAFETY: the window is in the output.
+                unsafe {
+                    let place = l.load_bytes(self.places.as_ptr().add(at));
+                    let grad = l.load(self.grads.as_ptr().add(at));
+                    sum = l.add(sum, l.where_equal(grad, place, (y * 3 + x) as f32));
+                }
+            }
+        }
+        sum
+    }
+}
+
+/// The windows over a row (or column) of the input, and which of their rows it is: one over an even row, two over an odd.
+#[inline(always)]
+fn windows(row: usize, windows: usize) -> impl Iterator<Item = (usize, usize)> {
+    let lower = (row / 2, 1 + row % 2);
+    let upper = (row % 2 == 1 && row / 2 + 1 < windows).then_some((row / 2 + 1, 0));
+    std::iter::once(lower).chain(upper)
 }
 
 /// The mean of every channel over a picture: `[batch, pixels, channels]` to `[batch, channels]`.
@@ -96,14 +276,17 @@ pub fn max_pool_3x3_s2_p1_backward(
 /// # Panics
 /// When a slice has another length than `shape` says.
 pub fn global_average(shape: &PoolShape, input: &[f32], output: &mut [f32]) {
+    assert_eq!(input.len(), shape.input_len(), "numbers of the input");
+    assert_eq!(output.len(), shape.batch * shape.channels, "numbers of the output");
     let pixels = shape.height * shape.width;
-    for (input, output) in input.chunks(pixels * shape.channels).zip(output.chunks_mut(shape.channels)) {
+    let mean = |(input, output): (&[f32], &mut [f32])| {
         output.fill(0.0);
         for pixel in input.chunks(shape.channels) {
             output.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += x);
         }
         output.iter_mut().for_each(|sum| *sum /= pixels as f32);
-    }
+    };
+    input.par_chunks(pixels * shape.channels).zip(output.par_chunks_mut(shape.channels)).for_each(mean);
 }
 
 /// The gradient of [`global_average`].
@@ -111,12 +294,127 @@ pub fn global_average(shape: &PoolShape, input: &[f32], output: &mut [f32]) {
 /// # Panics
 /// When a slice has another length than `shape` says.
 pub fn global_average_backward(shape: &PoolShape, grad_output: &[f32], grad_input: &mut [f32]) {
+    assert_eq!(grad_input.len(), shape.input_len(), "numbers of the input");
+    assert_eq!(grad_output.len(), shape.batch * shape.channels, "numbers of the output");
     let pixels = shape.height * shape.width;
-    for (grads, grad) in
-        grad_input.chunks_mut(pixels * shape.channels).zip(grad_output.chunks(shape.channels))
-    {
+    let spread = |(grads, grad): (&mut [f32], &[f32])| {
         for pixel in grads.chunks_mut(shape.channels) {
             pixel.iter_mut().zip(grad).for_each(|(out, grad)| *out = grad / pixels as f32);
+        }
+    };
+    grad_input.par_chunks_mut(pixels * shape.channels).zip(grad_output.par_chunks(shape.channels)).for_each(spread);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shape(batch: usize, height: usize, width: usize, channels: usize) -> PoolShape {
+        PoolShape { batch, height, width, channels }
+    }
+
+    /// Few values, so that equals are common.
+    fn numbers(len: usize, seed: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i + 7 * seed).wrapping_mul(2_654_435_761) >> 11) as f32 % 13.0 - 6.0).collect()
+    }
+
+    /// The place of the largest of nine, by the rule of PyTorch: a later one must be larger, or not a number.
+    fn expected_places(shape: &PoolShape, input: &[f32]) -> Vec<u8> {
+        let PoolShape { height, width, channels, .. } = *shape;
+        let (out_height, out_width) = (shape.out_height(), shape.out_width());
+        let place = |i: usize| {
+            let (channel, column, row) = (i % channels, i / channels % out_width, i / channels / out_width % out_height);
+            let picture = i / channels / out_width / out_height;
+            let mut best: Option<(f32, u8)> = None;
+            for place in 0..9u8 {
+                let (y, x) = (row * 2 + usize::from(place / 3), column * 2 + usize::from(place % 3));
+                if y == 0 || x == 0 || y > height || x > width {
+                    continue;
+                }
+                let value = input[((picture * height + y - 1) * width + x - 1) * channels + channel];
+                if best.is_none_or(|(best, _)| value > best || value.is_nan()) {
+                    best = Some((value, place));
+                }
+            }
+            best.unwrap().1
+        };
+        (0..shape.output_len()).map(place).collect()
+    }
+
+    fn check(shape: PoolShape, seed: usize) {
+        let input = numbers(shape.input_len(), seed);
+        let grad_output = numbers(shape.output_len(), seed + 1);
+        let expected = expected_places(&shape, &input);
+        let from = |i: usize| {
+            let PoolShape { height, width, channels, .. } = shape;
+            let (out_height, out_width) = (shape.out_height(), shape.out_width());
+            let (channel, column, row) = (i % channels, i / channels % out_width, i / channels / out_width % out_height);
+            let (picture, place) = (i / channels / out_width / out_height, usize::from(expected[i]));
+            ((picture * height + row * 2 + place / 3 - 1) * width + column * 2 + place % 3 - 1) * channels + channel
+        };
+        let mut expected_grad = vec![0.0; input.len()];
+        grad_output.iter().enumerate().for_each(|(i, grad)| expected_grad[from(i)] += grad);
+        for isa in Isa::all() {
+            let (mut output, mut places) = (vec![f32::NAN; expected.len()], vec![99; expected.len()]);
+            max_pool_on(isa, &shape, &input, &mut output, Some(&mut places));
+            assert_eq!(places, expected, "places on {}", isa.name());
+            assert!(output.iter().enumerate().all(|(i, &x)| x == input[from(i)]), "output on {}", isa.name());
+            let mut grad_input = vec![f32::NAN; input.len()];
+            max_pool_backward_on(isa, &shape, &places, &grad_output, &mut grad_input);
+            assert_eq!(grad_input, expected_grad, "gradient on {}", isa.name());
+        }
+    }
+
+    #[test]
+    fn largest_of_nine() {
+        check(shape(2, 8, 8, 64), 1);
+        check(shape(1, 7, 9, 20), 2);
+        check(shape(3, 1, 1, 5), 3);
+    }
+
+    #[test]
+    fn a_nan_wins_and_stays() {
+        let mut input = numbers(9, 1);
+        input[0] = f32::NAN;
+        for isa in Isa::all() {
+            let mut output = [0.0; 4];
+            max_pool_on(isa, &shape(1, 3, 3, 1), &input, &mut output, None);
+            assert!(output[0].is_nan() && !output[3].is_nan());
+        }
+    }
+
+    #[test]
+    fn minus_infinity_everywhere_still_has_a_place() {
+        let shape = shape(1, 2, 2, 16);
+        for isa in Isa::all() {
+            let (mut output, mut places) = ([0.0; 16], [99; 16]);
+            max_pool_on(isa, &shape, &[f32::NEG_INFINITY; 64], &mut output, Some(&mut places));
+            let mut grad = [0.0; 64];
+            max_pool_backward_on(isa, &shape, &places, &[1.0; 16], &mut grad);
+            assert_eq!(grad.iter().sum::<f32>(), 16.0);
+        }
+    }
+
+    #[test]
+    fn mean_of_a_picture_and_its_gradient() {
+        let shape = shape(2, 1, 2, 3);
+        let mut output = [0.0; 6];
+        let input = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0];
+        global_average(&shape, &input, &mut output);
+        assert_eq!(output, [2.0, 3.0, 4.0, 1.0, 1.0, 1.0]);
+        let mut grads = [9.0; 12];
+        global_average_backward(&shape, &[2.0, 4.0, 6.0, 0.0, 0.0, 1.0], &mut grads);
+        assert_eq!(grads, [1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.5]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_size(size in [1usize..4, 1usize..12, 1usize..12, 1usize..40], seed in 0usize..1000) {
+            let [batch, height, width, channels] = size;
+            check(shape(batch, height, width, channels), seed);
         }
     }
 }

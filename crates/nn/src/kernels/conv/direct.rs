@@ -224,19 +224,24 @@ impl<'a> Source<'a> {
         let slack = taps.inner * tile.operand_bytes + 4;
         let mut operands = Workspace::of(rows * row_bytes + slack);
         let target = Shared::new(operands.start());
+        let border = shape.padding * pixel_bytes;
         for_each(rows, |row| {
             let (picture, y) = (row / height, row % height);
             // SAFETY: inside the workspace, and each row has its own part (the last also the slack).
             unsafe {
                 let target = target.at(row * row_bytes);
-                let zeros = if row + 1 == rows { row_bytes + slack } else { row_bytes };
-                target.write_bytes(0, zeros);
-                if (shape.padding..shape.padding + shape.height).contains(&y) {
-                    let len = shape.width * shape.in_channels;
-                    let source = input[(picture * shape.height + y - shape.padding) * len..].as_ptr();
-                    let target = target.add(shape.padding * pixel_bytes);
-                    isa.run(ToOperands { rows: 1, len, source, target, row_bytes: 0 });
+                if row + 1 == rows {
+                    target.add(row_bytes).write_bytes(0, slack);
                 }
+                if !(shape.padding..shape.padding + shape.height).contains(&y) {
+                    target.write_bytes(0, row_bytes);
+                    return;
+                }
+                target.write_bytes(0, border);
+                target.add(row_bytes - border).write_bytes(0, border);
+                let len = shape.width * shape.in_channels;
+                let source = input[(picture * shape.height + y - shape.padding) * len..].as_ptr();
+                isa.run(ToOperands { rows: 1, len, source, target: target.add(border), row_bytes: 0 });
             }
         });
         Self::Padded { operands, size: (height, width), pixel_bytes }

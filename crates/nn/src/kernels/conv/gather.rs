@@ -147,21 +147,22 @@ impl Gather<'_> {
     ) {
         let Operands { start, size: (height, width), pixel_bytes } = self.source;
         let (first_tap, first_row) = (table.taps.len(), table.rows.len());
+        let mut under = [(0, 0, 0); MOST_ROWS];
+        for (under, &(picture, row, column)) in under.iter_mut().zip(pixels) {
+            let (row, column) = (row * lattice.source_step, column * lattice.source_step);
+            *under = (row, column, ((picture * height + row) * width + column) * pixel_bytes);
+        }
         for tap in &lattice.taps {
+            let tap_bytes = (tap.row * width as isize + tap.column) * pixel_bytes as isize;
             let before = table.rows.len();
             let mut meets_something = false;
-            for &(picture, row, column) in pixels {
-                let row = (row * lattice.source_step).wrapping_add_signed(tap.row);
-                let column = (column * lattice.source_step).wrapping_add_signed(tap.column);
+            table.rows.extend(under[..pixels.len()].iter().map(|&(row, column, byte)| {
+                let (row, column) = (row.wrapping_add_signed(tap.row), column.wrapping_add_signed(tap.column));
                 let inside = row < height && column < width;
                 meets_something |= inside;
-                let pixel = (picture * height).wrapping_add(row).wrapping_mul(width).wrapping_add(column);
                 // SAFETY: the pixel is inside the source.
-                table.rows.push(match inside {
-                    true => unsafe { start.at(pixel * pixel_bytes).cast_const().cast() },
-                    false => zeros,
-                });
-            }
+                if inside { unsafe { start.at(byte.wrapping_add_signed(tap_bytes)).cast_const().cast() } } else { zeros }
+            }));
             if meets_something {
                 table.taps.push(tap.tap * self.panels.tap_stride());
             } else {

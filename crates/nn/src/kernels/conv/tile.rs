@@ -22,19 +22,10 @@ pub(super) unsafe fn add_products<L: Lanes, const R: usize>(
     words: usize,
     panel: *const u32,
 ) {
-    // Four at a time: there are more rows than address registers, and this is how often each is fetched again.
-    const UNROLL: usize = 4;
-    let whole = words / UNROLL * UNROLL;
-    // SAFETY: every word below `words` is inside the rows and the panel, as the caller promises.
-    unsafe {
-        for start in (0..whole).step_by(UNROLL) {
-            for word in start..start + UNROLL {
-                add_product(lanes, sums, rows, word, panel);
-            }
-        }
-        for word in whole..words {
-            add_product(lanes, sums, rows, word, panel);
-        }
+    // One loop without a second one for what is left: between two, sums would leave their registers.
+    for word in 0..words {
+        // SAFETY: every word is inside the rows and the panel, as the caller promises.
+        unsafe { add_product(lanes, sums, rows, word, panel) };
     }
 }
 

@@ -114,6 +114,10 @@ impl Lanes for Avx2 {
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(gate, _mm256_setzero_ps()), a) }
     }
     #[inline(always)]
+    fn where_equal(self, a: __m256, place: __m256, wanted: f32) -> __m256 {
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(place, _mm256_set1_ps(wanted)), a) }
+    }
+    #[inline(always)]
     fn keep_larger(self, best: (__m256, __m256), value: __m256, place: f32) -> (__m256, __m256) {
         unsafe {
             let larger = _mm256_or_ps(
@@ -150,6 +154,10 @@ impl Lanes for Avx2 {
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: __m256) {
         unsafe { _mm256_storeu_ps(to.cast(), vector) }
+    }
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
     #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> __m256 {

@@ -87,6 +87,10 @@ macro_rules! vectors {
             unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, _mm512_setzero_ps()), a) }
         }
         #[inline(always)]
+        fn where_equal(self, a: __m512, place: __m512, wanted: f32) -> __m512 {
+            unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(place, _mm512_set1_ps(wanted)), a) }
+        }
+        #[inline(always)]
         fn keep_larger(self, best: (__m512, __m512), value: __m512, place: f32) -> (__m512, __m512) {
             unsafe {
                 let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(value, best.0)
@@ -116,6 +120,10 @@ macro_rules! vectors {
         #[inline(always)]
         unsafe fn store_bytes(self, to: *mut u8, vector: __m512) {
             unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(vector))) }
+        }
+        #[inline(always)]
+        unsafe fn load_bytes(self, from: *const u8) -> __m512 {
+            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
         }
         #[inline(always)]
         unsafe fn load_words(self, from: *const u32) -> __m512 {

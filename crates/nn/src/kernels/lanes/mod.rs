@@ -41,6 +41,8 @@ pub(crate) trait Lanes: Copy {
     fn relu(self, a: Self::Vector) -> Self::Vector;
     /// `a` where `gate` is above zero, else zero.
     fn where_positive(self, a: Self::Vector, gate: Self::Vector) -> Self::Vector;
+    /// `a` where `place` is `wanted`, else zero.
+    fn where_equal(self, a: Self::Vector, place: Self::Vector, wanted: f32) -> Self::Vector;
     /// `(value, place)` if `value` is larger than `best` or not a number, else `(best, best_place)`.
     fn keep_larger(
         self,
@@ -74,6 +76,11 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// `WIDTH` bytes can be written.
     unsafe fn store_bytes(self, to: *mut u8, vector: Self::Vector);
+    /// Reads `WIDTH` bytes as numbers.
+    ///
+    /// # Safety
+    /// They can be read.
+    unsafe fn load_bytes(self, from: *const u8) -> Self::Vector;
     /// Writes `WIDTH` numbers as operands of [`Lanes::dot`].
     ///
     /// # Safety

@@ -57,6 +57,10 @@ impl Lanes for Portable {
         std::array::from_fn(|i| if gate[i] > 0.0 { a[i] } else { 0.0 })
     }
     #[inline(always)]
+    fn where_equal(self, a: Vector, place: Vector, wanted: f32) -> Vector {
+        std::array::from_fn(|i| if place[i] == wanted { a[i] } else { 0.0 })
+    }
+    #[inline(always)]
     fn keep_larger(self, best: (Vector, Vector), value: Vector, place: f32) -> (Vector, Vector) {
         let larger: [bool; WIDTH] = std::array::from_fn(|i| value[i] > best.0[i] || value[i].is_nan());
         (
@@ -91,6 +95,10 @@ impl Lanes for Portable {
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: Vector) {
         unsafe { to.cast::<Vector>().write_unaligned(vector) }
+    }
+    #[inline(always)]
+    unsafe fn load_bytes(self, from: *const u8) -> Vector {
+        unsafe { from.cast::<[u8; WIDTH]>().read() }.map(f32::from)
     }
     #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> Vector {
