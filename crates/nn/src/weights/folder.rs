@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::WeightsError;
 
 /// Where a run puts its weights, relative to the folder that people name.
-const PLACES: [&str; 5] = [
+const PLACES: [&str; 6] = [
     "model.safetensors",
+    "actor/model.safetensors",
     "full_weights.pt",
     "model_state_dict/full_weights.pt",
     "actor/model_state_dict/full_weights.pt",
