@@ -23,9 +23,11 @@
 
 mod atomic_file;
 pub mod convert;
+pub mod demonstrations;
 pub mod episode;
 pub mod inspect;
 pub mod labelled;
 pub mod lerobot;
 pub mod python;
+pub mod replay_buffer;
 pub mod store;

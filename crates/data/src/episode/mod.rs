@@ -2,6 +2,7 @@
 
 pub mod as_python;
 mod collector;
+pub mod from_python;
 mod writer;
 
 use std::sync::Arc;

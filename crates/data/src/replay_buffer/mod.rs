@@ -1,0 +1,60 @@
+//! RLinf's replay buffers on disk: one file per trajectory, and two small indices.
+//!
+//! ```text
+//! demos/
+//!   trajectory_{id}_{weights}.pt     tensors [T, B, …]: actions, rewards, terminations, curr_obs, next_obs, …
+//!   metadata.json                    how many, and where numbering goes on
+//!   trajectory_index.json            what each file holds
+//! ```
+//!
+//! [`Writer`] writes episodes as trajectories of one environment, as RLinf's collection of demonstrations does;
+//! [`read`] takes any such folder, also one with whole batches in each file, and gives the episodes in it.
+
+mod folder;
+mod trajectory;
+mod writer;
+
+pub use folder::{is_at, read};
+pub use trajectory::{Problem, episodes_of};
+pub use writer::Writer;
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::python::{ReadError, WriteError};
+
+/// Why a replay buffer could not be read or written.
+#[derive(Debug, Error)]
+pub enum ReplayBufferError {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A trajectory that cannot be read at all.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A trajectory that could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// An index that says something else than an index should.
+    #[error("{}: {problem}; delete it and plaudit goes by the names of the files", path.display())]
+    Index {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A trajectory whose fields do not fit together.
+    #[error("{}: {problem}", path.display())]
+    Trajectory {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: Problem,
+    },
+}
