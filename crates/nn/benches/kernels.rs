@@ -134,7 +134,7 @@ fn score(options: &Options, batch: usize, precision: Precision, peak: f64) {
     total(&format!("forward, batch {batch}, {precision:?}"), &sum, peak);
 }
 
-fn train(options: &Options, batch: usize, peak: f64) {
+fn train(options: &Options, batch: usize, precision: Precision, peak: f64) {
     let mut sums = [(); 3].map(|()| Sum { milliseconds: 0.0, gflop: 0.0 });
     for (name, times, shape) in layers(options.image) {
         let shape = ConvShape { batch, ..shape };
@@ -145,9 +145,9 @@ fn train(options: &Options, batch: usize, peak: f64) {
         let grad_output = numbers(shape.output_len());
         let mut output = vec![0.0; shape.output_len()];
         let (mut grad_input, mut grad_weights) = (vec![0.0; input.len()], vec![0.0; weights.len()]);
-        let saved = conv::forward(&shape, &input, &weights, &mut output);
+        let saved = conv::forward(&shape, precision, &input, &weights, &mut output);
         let forward = time(options.seconds, || {
-            conv::forward(&shape, &input, &weights, &mut output);
+            conv::forward(&shape, precision, &input, &weights, &mut output);
         });
         let wants_grad = in_place(name);
         let backward = time(options.seconds, || {
@@ -163,14 +163,14 @@ fn train(options: &Options, batch: usize, peak: f64) {
             );
         });
         let flop = gflop(&shape);
-        report(&mut sums[0], name, "forward", times, flop, forward, peak);
+        report(&mut sums[0], name, &format!("{precision:?} fwd"), times, flop, forward, peak);
         let both = if wants_grad { 2.0 } else { 1.0 };
-        report(&mut sums[1], name, "backward", times, both * flop, backward, peak);
+        report(&mut sums[1], name, &format!("{precision:?} bwd"), times, both * flop, backward, peak);
         sums[2].milliseconds += (forward + backward) * times as f64;
         sums[2].gflop += (1.0 + both) * flop * times as f64;
     }
     for (name, sum) in ["forward", "backward", "both"].iter().zip(&sums) {
-        total(&format!("training, batch {batch}, {name}"), sum, peak);
+        total(&format!("training, batch {batch}, {precision:?}, {name}"), sum, peak);
     }
 }
 
@@ -192,7 +192,8 @@ fn main() {
     rayon::scope(|_| {
         for &batch in &options.batches {
             if options.train {
-                train(&options, batch, peak);
+                train(&options, batch, Precision::F32, peak);
+                train(&options, batch, Precision::Bf16, peak);
             } else {
                 score(&options, batch, Precision::F32, peak);
                 score(&options, batch, Precision::Bf16, peak);

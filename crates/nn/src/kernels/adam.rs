@@ -156,7 +156,8 @@ mod tests {
                     step_on(isa, &settings(step), &mut params, &grads, &mut means, &mut squares);
                 }
                 for i in 0..len {
-                    let expected = after_three_steps(f64::from(start[i]), f64::from(grads[i]) * 0.5, weight_decay);
+                    let expected =
+                        after_three_steps(f64::from(start[i]), f64::from(grads[i]) * 0.5, weight_decay);
                     assert!((f64::from(params[i]) - expected).abs() < 1e-6, "{i} on {}", isa.name());
                 }
             }

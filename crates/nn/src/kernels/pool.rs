@@ -1,8 +1,8 @@
 //! Pooling: the largest of 3x3 pixels at every other pixel, and the mean of a whole picture.
 
+use super::Precision;
 use super::lanes::{Isa, Kernel, Lanes};
 use super::threads::{Shared, for_each};
-use super::Precision;
 use rayon::prelude::*;
 
 /// Sizes of the pictures that go into a pool.
@@ -302,7 +302,10 @@ pub fn global_average_backward(shape: &PoolShape, grad_output: &[f32], grad_inpu
             pixel.iter_mut().zip(grad).for_each(|(out, grad)| *out = grad / pixels as f32);
         }
     };
-    grad_input.par_chunks_mut(pixels * shape.channels).zip(grad_output.par_chunks(shape.channels)).for_each(spread);
+    grad_input
+        .par_chunks_mut(pixels * shape.channels)
+        .zip(grad_output.par_chunks(shape.channels))
+        .for_each(spread);
 }
 
 #[cfg(test)]
@@ -324,7 +327,8 @@ mod tests {
         let PoolShape { height, width, channels, .. } = *shape;
         let (out_height, out_width) = (shape.out_height(), shape.out_width());
         let place = |i: usize| {
-            let (channel, column, row) = (i % channels, i / channels % out_width, i / channels / out_width % out_height);
+            let (channel, column, row) =
+                (i % channels, i / channels % out_width, i / channels / out_width % out_height);
             let picture = i / channels / out_width / out_height;
             let mut best: Option<(f32, u8)> = None;
             for place in 0..9u8 {
@@ -349,9 +353,11 @@ mod tests {
         let from = |i: usize| {
             let PoolShape { height, width, channels, .. } = shape;
             let (out_height, out_width) = (shape.out_height(), shape.out_width());
-            let (channel, column, row) = (i % channels, i / channels % out_width, i / channels / out_width % out_height);
+            let (channel, column, row) =
+                (i % channels, i / channels % out_width, i / channels / out_width % out_height);
             let (picture, place) = (i / channels / out_width / out_height, usize::from(expected[i]));
-            ((picture * height + row * 2 + place / 3 - 1) * width + column * 2 + place % 3 - 1) * channels + channel
+            ((picture * height + row * 2 + place / 3 - 1) * width + column * 2 + place % 3 - 1) * channels
+                + channel
         };
         let mut expected_grad = vec![0.0; input.len()];
         grad_output.iter().enumerate().for_each(|(i, grad)| expected_grad[from(i)] += grad);

@@ -1,11 +1,12 @@
 //! Convolution as a sum over the taps of the kernel: any size, stride and padding.
 
-use super::gather::{Gather, Lattice, Operands, Tap};
+use super::gather::{Gather, Lattice, Tap};
+use super::operands::Operands;
 use super::pack::{Panels, turned};
 use super::tile::{Anywhere, OuterProducts};
 use super::{ConvShape, Finish};
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
-use crate::kernels::memory::{Workspace, unfilled};
+use crate::kernels::lanes::Isa;
+use crate::kernels::memory::unfilled;
 use crate::kernels::threads::{Shared, for_each, part_start};
 use std::ops::Range;
 
@@ -32,6 +33,27 @@ impl Taps {
         };
         Self { count, inner, whole_rows }
     }
+
+    /// The input as these taps want it.
+    fn operands<'a>(&self, isa: Isa, shape: &ConvShape, input: &'a [f32]) -> Operands<'a> {
+        match self.whole_rows {
+            true => Operands::padded(isa, shape, self.inner, input),
+            false => Operands::of(isa, (shape.height, shape.width), shape.in_channels, input),
+        }
+    }
+
+    /// Where the taps are in those operands, seen from the first pixel under the kernel.
+    fn places(&self, shape: &ConvShape) -> Vec<Tap> {
+        let padding = shape.padding as isize;
+        let place = |tap: usize| match self.whole_rows {
+            true => Tap { tap, row: tap as isize, column: 0 },
+            false => {
+                let (row, column) = (tap / shape.kernel, tap % shape.kernel);
+                Tap { tap, row: row as isize - padding, column: column as isize - padding }
+            }
+        };
+        (0..self.count).map(place).collect()
+    }
 }
 
 /// Weights for [`forward`].
@@ -50,12 +72,11 @@ pub(super) fn forward(
     output: &mut [f32],
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
-    let source = Source::of(isa, shape, taps, input);
+    let source = taps.operands(isa, shape, input);
     let size = (shape.out_height(), shape.out_width());
     let (batch, channels) = (shape.batch, shape.out_channels);
-    let gather =
-        Gather { isa, source: source.operands(shape), panels: weights, batch, size, channels, finish };
-    let (taps, source_step) = (source.taps(shape, taps), shape.stride);
+    let gather = Gather { isa, source: &source, panels: weights, batch, size, channels, finish };
+    let (taps, source_step) = (taps.places(shape), shape.stride);
     // SAFETY: the source has the operands of a tap at every pixel that one meets.
     unsafe { gather.run(&Lattice { first: (0, 0), step: 1, size, taps, source_step }, output) };
 }
@@ -72,11 +93,7 @@ pub(super) fn backward_input(
     let panels = Panels::pack(isa, taps, outs, ins, &turned(isa, taps, ins, outs, weights));
     let gather = Gather {
         isa,
-        source: Operands {
-            start: Shared::new(grad_output.as_ptr().cast_mut().cast()),
-            size: (shape.out_height(), shape.out_width()),
-            pixel_bytes: outs * size_of::<f32>(),
-        },
+        source: &Operands::of(isa, (shape.out_height(), shape.out_width()), outs, grad_output),
         panels: &panels,
         batch: shape.batch,
         size: (shape.height, shape.width),
@@ -127,8 +144,7 @@ pub(super) fn backward_weights(
     grad_weights: &mut [f32],
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
-    let source = Source::of(isa, shape, taps, input);
-    let (operands, places) = (source.operands(shape), source.taps(shape, taps));
+    let (source, places) = (taps.operands(isa, shape, input), taps.places(shape));
     let pixels = shape.batch * shape.out_height() * shape.out_width();
     let row_blocks = taps.inner.div_ceil(ROW_BLOCK);
     let slices = TASKS.div_ceil(taps.count * row_blocks).min(pixels.div_ceil(PIXEL_BLOCK)).max(1);
@@ -148,7 +164,7 @@ pub(super) fn backward_weights(
         let mut meeting = Vec::with_capacity(PIXEL_BLOCK);
         for start in slice.clone().step_by(PIXEL_BLOCK) {
             let pixels = start..slice.end.min(start + PIXEL_BLOCK);
-            pairs(shape, operands, places[tap], first_row, pixels, grad_output, &mut meeting);
+            pairs(shape, &source, places[tap], first_row, pixels, grad_output, &mut meeting);
             isa.run(OuterProducts {
                 pairs: Anywhere(&meeting),
                 rows: end_row - first_row,
@@ -180,107 +196,10 @@ pub(super) fn add_up(slices: &[f32], sums: &mut [f32]) {
     });
 }
 
-/// The input as operands.
-enum Source<'a> {
-    /// As it is.
-    Plain(&'a [f32]),
-    /// Rounded, each pixel filled up to whole words.
-    Rounded { operands: Workspace, pixel_bytes: usize },
-    /// With its padding written out, so that a row of the kernel is one run of memory.
-    Padded { operands: Workspace, size: (usize, usize), pixel_bytes: usize },
-}
-
-impl<'a> Source<'a> {
-    fn of(isa: Isa, shape: &ConvShape, taps: Taps, input: &'a [f32]) -> Self {
-        let tile = isa.tile();
-        if taps.whole_rows {
-            Self::padded(isa, shape, taps, input)
-        } else if tile.operand_bytes == size_of::<f32>() {
-            Self::Plain(input)
-        } else {
-            let pixel_bytes = tile.words(shape.in_channels) * 4;
-            let pixels = shape.batch * shape.height * shape.width;
-            let mut operands = Workspace::of(pixels * pixel_bytes);
-            let target = Shared::new(operands.start());
-            const RUN: usize = 64;
-            for_each(pixels.div_ceil(RUN), |run| {
-                let rows = RUN.min(pixels - run * RUN);
-                let source = input[run * RUN * shape.in_channels..].as_ptr();
-                // SAFETY: inside the workspace, and each run has its own part.
-                let target = unsafe { target.at(run * RUN * pixel_bytes) };
-                isa.run(ToOperands { rows, len: shape.in_channels, source, target, row_bytes: pixel_bytes });
-            });
-            Self::Rounded { operands, pixel_bytes }
-        }
-    }
-
-    fn padded(isa: Isa, shape: &ConvShape, taps: Taps, input: &[f32]) -> Self {
-        let tile = isa.tile();
-        let pixel_bytes = shape.in_channels * tile.operand_bytes;
-        let (width, height) = (shape.width + 2 * shape.padding, shape.height + 2 * shape.padding);
-        let row_bytes = width * pixel_bytes;
-        let rows = shape.batch * height;
-        // Whole words may reach beyond the last pixel.
-        let slack = taps.inner * tile.operand_bytes + 4;
-        let mut operands = Workspace::of(rows * row_bytes + slack);
-        let target = Shared::new(operands.start());
-        let border = shape.padding * pixel_bytes;
-        for_each(rows, |row| {
-            let (picture, y) = (row / height, row % height);
-            // SAFETY: inside the workspace, and each row has its own part (the last also the slack).
-            unsafe {
-                let target = target.at(row * row_bytes);
-                if row + 1 == rows {
-                    target.add(row_bytes).write_bytes(0, slack);
-                }
-                if !(shape.padding..shape.padding + shape.height).contains(&y) {
-                    target.write_bytes(0, row_bytes);
-                    return;
-                }
-                target.write_bytes(0, border);
-                target.add(row_bytes - border).write_bytes(0, border);
-                let len = shape.width * shape.in_channels;
-                let source = input[(picture * shape.height + y - shape.padding) * len..].as_ptr();
-                isa.run(ToOperands { rows: 1, len, source, target: target.add(border), row_bytes: 0 });
-            }
-        });
-        Self::Padded { operands, size: (height, width), pixel_bytes }
-    }
-
-    fn operands(&self, shape: &ConvShape) -> Operands {
-        let size = (shape.height, shape.width);
-        match self {
-            Self::Plain(input) => {
-                let pixel_bytes = shape.in_channels * size_of::<f32>();
-                Operands { start: Shared::new(input.as_ptr().cast_mut().cast()), size, pixel_bytes }
-            }
-            &Self::Rounded { ref operands, pixel_bytes } => {
-                Operands { start: Shared::new(operands.as_ptr().cast_mut()), size, pixel_bytes }
-            }
-            &Self::Padded { ref operands, size, pixel_bytes } => {
-                Operands { start: Shared::new(operands.as_ptr().cast_mut()), size, pixel_bytes }
-            }
-        }
-    }
-
-    /// Where the taps are, seen from the first pixel under the kernel.
-    fn taps(&self, shape: &ConvShape, taps: Taps) -> Vec<Tap> {
-        let padding = shape.padding as isize;
-        let place = |tap: usize| match taps.whole_rows {
-            true => Tap { tap, row: tap as isize, column: 0 },
-            false => {
-                let (row, column) = (tap / shape.kernel, tap % shape.kernel);
-                Tap { tap, row: row as isize - padding, column: column as isize - padding }
-            }
-        };
-        (0..taps.count).map(place).collect()
-    }
-}
-
 /// For every output that a tap meets: where its operands begin (from `first_row` on), and the gradient there.
 fn pairs(
     shape: &ConvShape,
-    source: Operands,
+    source: &Operands,
     tap: Tap,
     first_row: usize,
     outputs: Range<usize>,
@@ -302,46 +221,4 @@ fn pairs(
         let left = unsafe { source.start.at(pixel * source.pixel_bytes).cast::<f32>().add(first_row) };
         Some((left.cast_const(), grad_output[output * shape.out_channels..].as_ptr()))
     }));
-}
-
-/// Writes rows of numbers as operands.
-struct ToOperands {
-    rows: usize,
-    /// Numbers in a row, which lie one after the other.
-    len: usize,
-    source: *const f32,
-    target: *mut u8,
-    /// Bytes from one row of operands to the next; what is left of the last word is zero.
-    row_bytes: usize,
-}
-
-impl Kernel for ToOperands {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
-        let whole = self.len / L::WIDTH * L::WIDTH;
-        let left_over = self.len - whole;
-        for row in 0..self.rows {
-            // SAFETY: who made `self` has `rows` rows of `len` numbers and of `row_bytes` bytes.
-            unsafe {
-                let source = self.source.add(row * self.len);
-                let target = self.target.add(row * self.row_bytes);
-                for i in (0..whole).step_by(L::WIDTH) {
-                    lanes.store_operands(target.add(i * L::OPERAND_BYTES), lanes.load(source.add(i)));
-                }
-                if left_over > 0 {
-                    // A whole vector would run over into what other threads write.
-                    let mut last = [0u8; 64];
-                    lanes.store_operands(last.as_mut_ptr(), lanes.load_first(source.add(whole), left_over));
-                    let bytes = left_over * L::OPERAND_BYTES;
-                    let padded =
-                        if self.row_bytes > 0 { self.row_bytes - whole * L::OPERAND_BYTES } else { bytes };
-                    target
-                        .add(whole * L::OPERAND_BYTES)
-                        .copy_from_nonoverlapping(last.as_ptr(), padded.min(64));
-                }
-            }
-        }
-    }
 }

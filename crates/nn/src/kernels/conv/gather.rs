@@ -7,6 +7,7 @@
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
 use super::Finish;
+use super::operands::Operands;
 use super::pack::Panels;
 use super::tile::{MOST_ROWS, add_products, even_pieces, with_rows};
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
@@ -35,20 +36,10 @@ pub(super) struct Lattice {
     pub(super) source_step: usize,
 }
 
-/// Pictures whose pixels are runs of operands.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Operands {
-    pub(super) start: Shared<u8>,
-    /// Rows and columns of a picture.
-    pub(super) size: (usize, usize),
-    /// Bytes from one pixel to the next.
-    pub(super) pixel_bytes: usize,
-}
-
 /// What to compute.
 pub(super) struct Gather<'a> {
     pub(super) isa: Isa,
-    pub(super) source: Operands,
+    pub(super) source: &'a Operands<'a>,
     pub(super) panels: &'a Panels,
     pub(super) batch: usize,
     /// Rows and columns of a picture of the result.
@@ -145,7 +136,7 @@ impl Gather<'_> {
         pixels: &[(usize, usize, usize)],
         zeros: *const u32,
     ) {
-        let Operands { start, size: (height, width), pixel_bytes } = self.source;
+        let &Operands { start, size: (height, width), pixel_bytes, .. } = self.source;
         let (first_tap, first_row) = (table.taps.len(), table.rows.len());
         let mut under = [(0, 0, 0); MOST_ROWS];
         for (under, &(picture, row, column)) in under.iter_mut().zip(pixels) {
@@ -157,11 +148,16 @@ impl Gather<'_> {
             let before = table.rows.len();
             let mut meets_something = false;
             table.rows.extend(under[..pixels.len()].iter().map(|&(row, column, byte)| {
-                let (row, column) = (row.wrapping_add_signed(tap.row), column.wrapping_add_signed(tap.column));
+                let (row, column) =
+                    (row.wrapping_add_signed(tap.row), column.wrapping_add_signed(tap.column));
                 let inside = row < height && column < width;
                 meets_something |= inside;
                 // SAFETY: the pixel is inside the source.
-                if inside { unsafe { start.at(byte.wrapping_add_signed(tap_bytes)).cast_const().cast() } } else { zeros }
+                if inside {
+                    unsafe { start.at(byte.wrapping_add_signed(tap_bytes)).cast_const().cast() }
+                } else {
+                    zeros
+                }
             }));
             if meets_something {
                 table.taps.push(tap.tap * self.panels.tap_stride());

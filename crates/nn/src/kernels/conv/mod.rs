@@ -2,6 +2,7 @@
 
 mod direct;
 mod gather;
+mod operands;
 mod pack;
 mod packed;
 mod tile;
@@ -79,28 +80,36 @@ struct Finish<'a> {
 }
 
 /// What [`forward`] keeps for [`backward`], beside the input and the weights that the caller keeps.
-#[derive(Debug, Clone, Default)]
-pub struct ConvSaved {}
+#[derive(Debug, Clone)]
+pub struct ConvSaved {
+    precision: Precision,
+}
 
 /// Convolves. Every number of `output` is written.
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
-pub fn forward(shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) -> ConvSaved {
-    forward_on(Isa::best(Precision::F32), shape, input, weights, output)
+pub fn forward(
+    shape: &ConvShape,
+    precision: Precision,
+    input: &[f32],
+    weights: &[f32],
+    output: &mut [f32],
+) -> ConvSaved {
+    forward_on(Isa::best(precision), shape, input, weights, output);
+    ConvSaved { precision }
 }
 
-fn forward_on(isa: Isa, shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) -> ConvSaved {
+fn forward_on(isa: Isa, shape: &ConvShape, input: &[f32], weights: &[f32], output: &mut [f32]) {
     check("input", input.len(), shape.input_len());
     check("weights", weights.len(), shape.weights_len());
     check("output", output.len(), shape.output_len());
-    if winograd::suits(shape) {
-        let weights = RawWeights::of(isa, shape, weights);
-        winograd::forward(isa, shape, input, weights, Finish::default(), output);
+    if winograd::suits(isa, shape) {
+        let weights = RawWeights::of(isa.single(), shape, weights);
+        winograd::forward(isa.single(), shape, input, weights, Finish::default(), output);
     } else {
         direct::forward(isa, shape, input, &direct::pack(isa, shape, weights), Finish::default(), output);
     }
-    ConvSaved {}
 }
 
 /// The gradients of [`forward`]: of its input, its weights, or both. Every number of what is asked for is written.
@@ -111,12 +120,12 @@ pub fn backward(
     shape: &ConvShape,
     input: &[f32],
     weights: &[f32],
-    _saved: &ConvSaved,
+    saved: &ConvSaved,
     grad_output: &[f32],
     grad_input: Option<&mut [f32]>,
     grad_weights: Option<&mut [f32]>,
 ) {
-    backward_on(Isa::best(Precision::F32), shape, input, weights, grad_output, grad_input, grad_weights);
+    backward_on(Isa::best(saved.precision), shape, input, weights, grad_output, grad_input, grad_weights);
 }
 
 fn backward_on(
@@ -133,15 +142,23 @@ fn backward_on(
     check("grad_output", grad_output.len(), shape.output_len());
     check("grad_input", grad_input.as_deref().map_or(input.len(), <[f32]>::len), input.len());
     check("grad_weights", grad_weights.as_deref().map_or(weights.len(), <[f32]>::len), weights.len());
-    if winograd::suits(shape) {
-        winograd::backward::backward(isa, shape, input, weights, grad_output, grad_input, grad_weights);
+    if winograd::suits(isa, shape) {
+        winograd::backward::backward(
+            isa.single(),
+            shape,
+            input,
+            weights,
+            grad_output,
+            grad_input,
+            grad_weights,
+        );
         return;
     }
     if let Some(grad_input) = grad_input {
         direct::backward_input(isa, shape, weights, grad_output, grad_input);
     }
     if let Some(grad_weights) = grad_weights {
-        direct::backward_weights(isa, shape, input, grad_output, grad_weights);
+        direct::backward_weights(isa.single(), shape, input, grad_output, grad_weights);
     }
 }
 

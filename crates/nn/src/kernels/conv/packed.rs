@@ -15,10 +15,7 @@ pub struct PackedConv {
     padding: usize,
     in_channels: usize,
     out_channels: usize,
-    /// In single precision.
     isa: Isa,
-    /// In the precision that was asked for.
-    direct_isa: Isa,
     weights: Vec<f32>,
     /// Whole tiles of it.
     bias: Vec<f32>,
@@ -55,32 +52,17 @@ impl PackedConv {
     ) -> Self {
         check("weights", weights.len(), kernel * kernel * in_channels * out_channels);
         check("bias", bias.len(), out_channels);
-        let (isa, direct_isa) = (Isa::best(Precision::F32), Isa::best(precision));
+        let isa = Isa::best(precision);
         let (weights, bias) = (weights.to_vec(), whole_tiles(isa, bias));
         let (panels, factors) = (OnceLock::new(), OnceLock::new());
-        Self {
-            kernel,
-            stride,
-            padding,
-            in_channels,
-            out_channels,
-            isa,
-            direct_isa,
-            weights,
-            bias,
-            panels,
-            factors,
-        }
+        Self { kernel, stride, padding, in_channels, out_channels, isa, weights, bias, panels, factors }
     }
 
     /// The same on another instruction set.
     #[cfg(test)]
     pub(super) fn on(mut self, isa: Isa) -> Self {
         self.bias = whole_tiles(isa, &self.bias[..self.out_channels]);
-        self.direct_isa = isa;
-        if isa.precision() == Precision::F32 {
-            self.isa = isa;
-        }
+        self.isa = isa;
         self
     }
 
@@ -111,16 +93,17 @@ impl PackedConv {
         check("output", output.len(), shape.output_len());
         check("residual", residual.map_or(output.len(), <[f32]>::len), output.len());
         let finish = Finish { bias: Some(&self.bias), residual, relu };
-        if !winograd::suits(&shape) {
-            let panels = self.panels.get_or_init(|| direct::pack(self.direct_isa, &shape, &self.weights));
-            return direct::forward(self.direct_isa, &shape, input, panels, finish, output);
+        if !winograd::suits(self.isa, &shape) {
+            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.weights));
+            return direct::forward(self.isa, &shape, input, panels, finish, output);
         }
-        let weights = RawWeights::of(self.isa, &shape, &self.weights);
-        if winograd::wants_factors(self.isa, &shape) {
-            let factors = self.factors.get_or_init(|| Factors::of(self.isa, &shape, weights));
-            winograd::by_tiles(self.isa, &shape, input, factors, finish, output);
+        let isa = self.isa.single();
+        let weights = RawWeights::of(isa, &shape, &self.weights);
+        if winograd::wants_factors(isa, &shape) {
+            let factors = self.factors.get_or_init(|| Factors::of(isa, &shape, weights));
+            winograd::by_tiles(isa, &shape, input, factors, finish, output);
         } else {
-            winograd::by_panels(self.isa, &shape, input, weights, finish, output);
+            winograd::by_panels(isa, &shape, input, weights, finish, output);
         }
     }
 }

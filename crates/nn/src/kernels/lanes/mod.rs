@@ -191,6 +191,15 @@ impl Isa {
         }
     }
 
+    /// The same for work in single precision.
+    pub(crate) fn single(self) -> Self {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => Self(Level::Avx512),
+            _ => self,
+        }
+    }
+
     /// Runs a kernel with these instructions.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {

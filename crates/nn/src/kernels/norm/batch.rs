@@ -84,8 +84,10 @@ fn statistics(isa: Isa, input: &[f32], gamma: &[f32], beta: &[f32], eps: f32) ->
     let count = input.len() / gamma.len();
     let moments = moments(isa, input, gamma.len());
     let variance: Vec<f64> = moments.squares.iter().map(|squares| squares / count.max(1) as f64).collect();
-    let inv_std: Vec<f64> = variance.iter().map(|variance| 1.0 / (variance + f64::from(eps)).sqrt()).collect();
-    let scale: Vec<f64> = inv_std.iter().zip(gamma).map(|(inv_std, &gamma)| inv_std * f64::from(gamma)).collect();
+    let inv_std: Vec<f64> =
+        variance.iter().map(|variance| 1.0 / (variance + f64::from(eps)).sqrt()).collect();
+    let scale: Vec<f64> =
+        inv_std.iter().zip(gamma).map(|(inv_std, &gamma)| inv_std * f64::from(gamma)).collect();
     let shift = (moments.mean.iter().zip(&scale).zip(beta))
         .map(|((mean, scale), &beta)| (f64::from(beta) - mean * scale) as f32)
         .collect();
@@ -129,7 +131,11 @@ pub(super) fn backward_on(
     grad_input: Option<&mut [f32]>,
 ) -> NormGrads {
     let channels = gamma.len();
-    assert_eq!((saved.mean.len(), saved.count * channels), (channels, input.len()), "statistics of another input");
+    assert_eq!(
+        (saved.mean.len(), saved.count * channels),
+        (channels, input.len()),
+        "statistics of another input"
+    );
     assert_eq!(grad.len(), input.len(), "a gradient for every input");
     assert!(grad_input.as_deref().is_none_or(|grad| grad.len() == input.len()), "a gradient for every input");
     assert!(relu_output.is_none_or(|output| output.len() == input.len()), "an output for every input");
@@ -180,6 +186,10 @@ fn of_parameters(parts: &[f32], gamma: &[f32], saved: &BatchNormSaved) -> (Vec<f
         by.offset.push(offset as f32);
     }
     let beta = sums.iter().map(|&sum| sum as f32).collect();
-    let gamma = products.iter().zip(&saved.inv_std).map(|(product, &inv)| (product * f64::from(inv)) as f32).collect();
+    let gamma = products
+        .iter()
+        .zip(&saved.inv_std)
+        .map(|(product, &inv)| (product * f64::from(inv)) as f32)
+        .collect();
     (beta, gamma, by)
 }

@@ -37,7 +37,10 @@ pub fn group_norm_act_forward(
 fn picture_len(batch: usize, groups: usize, input: &[f32], gamma: &[f32]) -> usize {
     let channels = gamma.len();
     assert!(groups > 0 && channels.is_multiple_of(groups), "{channels} channels in {groups} groups");
-    assert!(batch > 0 && input.len().is_multiple_of(batch * channels), "{batch} pictures of {channels} channels");
+    assert!(
+        batch > 0 && input.len().is_multiple_of(batch * channels),
+        "{batch} pictures of {channels} channels"
+    );
     input.len() / batch
 }
 
@@ -99,7 +102,8 @@ fn statistics(isa: Isa, groups: usize, picture: &[f32], channels: usize, eps: f3
     let channels_of = |group: usize| group * width..(group + 1) * width;
     let group = |group: usize| {
         let mean = moments.mean[channels_of(group)].iter().sum::<f64>() / width as f64;
-        let apart = |channel: usize| moments.squares[channel] + pixels * (moments.mean[channel] - mean).powi(2);
+        let apart =
+            |channel: usize| moments.squares[channel] + pixels * (moments.mean[channel] - mean).powi(2);
         let variance = channels_of(group).map(apart).sum::<f64>() / (pixels * width as f64);
         (mean, 1.0 / (variance + f64::from(eps)).sqrt())
     };

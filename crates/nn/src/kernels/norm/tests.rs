@@ -97,7 +97,8 @@ impl Case {
             of_beta[i % self.channels] += passed(i);
         }
         let grad_input = |i: usize| {
-            (passed(i) * gamma(i) - mean_grad[self.set(i)] - normal(i) * mean_product[self.set(i)]) / deviation(i)
+            (passed(i) * gamma(i) - mean_grad[self.set(i)] - normal(i) * mean_product[self.set(i)])
+                / deviation(i)
         };
         let output = |i| if self.relu { before_relu(i).max(0.0) } else { before_relu(i) };
         let all = |value: &dyn Fn(usize) -> f64| (0..self.len()).map(value).collect();
@@ -136,8 +137,18 @@ impl Case {
             }
             Some(groups) => {
                 let (batch, relu) = (self.batch, self.relu);
-                let saved =
-                    group::forward_on(isa, batch, groups, input, gamma, beta, residual, relu, EPS, &mut output);
+                let saved = group::forward_on(
+                    isa,
+                    batch,
+                    groups,
+                    input,
+                    gamma,
+                    beta,
+                    residual,
+                    relu,
+                    EPS,
+                    &mut output,
+                );
                 let rectified = self.relu.then_some(&output[..]);
                 group::backward_on(isa, batch, groups, input, gamma, &saved, rectified, &mut grad, grad_input)
             }

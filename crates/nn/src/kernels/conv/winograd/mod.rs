@@ -12,6 +12,7 @@ mod transform;
 
 use super::tile::Multiply;
 use super::{ConvShape, Finish};
+use crate::kernels::Precision;
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, with_workspace};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
@@ -19,12 +20,19 @@ use matrices::PRODUCTS;
 use std::ops::Range;
 use transform::{FromInput, FromWeights, Products, Tiling, ToOutput};
 
-/// Whether this is a convolution for this file, and a worthwhile one.
-pub(super) fn suits(shape: &ConvShape) -> bool {
+/// Whether this is a convolution for this file, and less work here than tap by tap on the same instructions.
+pub(super) fn suits(isa: Isa, shape: &ConvShape) -> bool {
     let ConvShape { kernel, stride, padding, in_channels, out_channels, .. } = *shape;
-    // A picture of up to 2x2 meets at most four taps; tiles of 4x4 would waste more than they save.
-    let outputs = shape.out_height() * shape.out_width();
-    kernel == 3 && stride == 1 && padding <= 2 && in_channels >= 16 && out_channels >= 16 && outputs > 4
+    if kernel != 3 || stride != 1 || padding > 2 || in_channels < 16 || out_channels < 16 {
+        return false;
+    }
+    // Products for each pair of channels, measured in time: transforming tiles takes a quarter of multiplying them,
+    // transforming weights about as long as a hundred products.
+    let tiles = shape.batch * Tiling::of(shape).per_picture();
+    let here = tiles * PRODUCTS * 5 / 4 + 100;
+    let tap_by_tap = shape.batch * shape.out_height() * shape.out_width() * 9;
+    let faster = if isa.precision() == Precision::Bf16 { 2 } else { 1 };
+    here * faster <= tap_by_tap
 }
 
 /// Weights `[tap, inner, column]`, in panels of a tile's columns.
