@@ -11,8 +11,8 @@ use std::time::Instant;
 use plaudit_core::{Rng, Seed};
 use plaudit_nn::dense::encoder::{ConvEncoder, ConvEncoderSpec, ConvTape};
 use plaudit_nn::dense::{
-    Activation, Adam, AdamSettings, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs, LayerSpec, Mlp, MlpSpec,
-    Scratch, Tape, clip_grad_norm, polyak,
+    Activation, Adam, AdamSettings, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs, LayerSpec, Mlp,
+    MlpSpec, Scratch, Tape, clip_grad_norm, polyak, together,
 };
 
 fn main() {
@@ -36,31 +36,29 @@ fn main() {
     }
 }
 
-type Work = Box<dyn FnMut() + Send>;
+type Work = Box<dyn FnMut()>;
 
 fn works() -> Vec<(&'static str, Work)> {
-    let (mut ppo, mut policy, mut single, mut sac) = (Ppo::new(), Policy::new(256), Policy::new(1), Sac::new());
+    let (mut ppo, mut policy, mut single, mut sac) =
+        (Ppo::new(), Policy::new(256), Policy::new(1), Sac::new());
     let mut pictures = Pictures::new();
     vec![
-        ("ppo_update", Box::new(move || ppo.update())),
+        ("ppo_update", Box::new(move || together(|| ppo.update()))),
         ("policy_256", Box::new(move || policy.act())),
         ("policy_1", Box::new(move || single.act())),
-        ("sac_update", Box::new(move || sac.update())),
+        ("sac_update", Box::new(move || together(|| sac.update()))),
         ("conv_encoder", Box::new(move || pictures.update())),
     ]
 }
 
-/// On a thread of the pool, as a learner runs it: from outside, each parallel step would first have to wake one.
 fn repeat(work: &mut Work, repeats: usize) -> Vec<f64> {
-    rayon::scope(|_| {
+    work();
+    let timed = |_| {
+        let start = Instant::now();
         work();
-        let timed = |_| {
-            let start = Instant::now();
-            work();
-            start.elapsed().as_secs_f64() * 1e3
-        };
-        (0..repeats).map(timed).collect()
-    })
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    (0..repeats).map(timed).collect()
 }
 
 fn stack(inputs: usize, hidden: &[usize], activation: Activation, outputs: usize) -> Mlp {
@@ -128,7 +126,8 @@ impl Ppo {
         let share = 1.0 / BATCH as f32;
         self.actor.forward_backward(actor, &self.states, &mut self.tape, actor_grads, |rows, means, into| {
             for (i, row) in rows.enumerate() {
-                let (means, actions) = (&means[i * ACTIONS..][..ACTIONS], &self.actions[row * ACTIONS..][..ACTIONS]);
+                let (means, actions) =
+                    (&means[i * ACTIONS..][..ACTIONS], &self.actions[row * ACTIONS..][..ACTIONS]);
                 let mut log_prob = 0.0;
                 for ((mean, action), log_std) in means.iter().zip(actions).zip(log_std) {
                     let z = (action - mean) * (-log_std).exp();
@@ -146,16 +145,34 @@ impl Ppo {
                 }
             }
         });
-        self.critic.forward_backward(critic, &self.states, &mut self.tape, critic_grads, |rows, values, into| {
-            let huber = |e: f32| if e.abs() < 10.0 { (0.5 * e * e, e) } else { (10.0 * (e.abs() - 5.0), 10.0 * e.signum()) };
-            for (i, row) in rows.enumerate() {
-                let moved = values[i] - self.old_values[row];
-                let plain = huber(values[i] - self.returns[row]);
-                let clipped = huber(self.old_values[row] + moved.clamp(-1.0, 1.0) - self.returns[row]);
-                let slope = if plain.0 >= clipped.0 { plain.1 } else if moved.abs() < 1.0 { clipped.1 } else { 0.0 };
-                into[i] = slope * share;
-            }
-        });
+        self.critic.forward_backward(
+            critic,
+            &self.states,
+            &mut self.tape,
+            critic_grads,
+            |rows, values, into| {
+                let huber = |e: f32| {
+                    if e.abs() < 10.0 {
+                        (0.5 * e * e, e)
+                    } else {
+                        (10.0 * (e.abs() - 5.0), 10.0 * e.signum())
+                    }
+                };
+                for (i, row) in rows.enumerate() {
+                    let moved = values[i] - self.old_values[row];
+                    let plain = huber(values[i] - self.returns[row]);
+                    let clipped = huber(self.old_values[row] + moved.clamp(-1.0, 1.0) - self.returns[row]);
+                    let slope = if plain.0 >= clipped.0 {
+                        plain.1
+                    } else if moved.abs() < 1.0 {
+                        clipped.1
+                    } else {
+                        0.0
+                    };
+                    into[i] = slope * share;
+                }
+            },
+        );
         clip_grad_norm(&mut self.grads, 0.5);
         self.adam.step(&mut self.params, &self.grads, 3e-4);
     }
@@ -251,7 +268,14 @@ impl Sac {
 
     fn update(&mut self) {
         let Self { actor, critics, memory, rng, .. } = self;
-        let SacMemory { tape, critic_tape, scratch, critic_scratch, grads: [actor_grads, critic_grads], rows } = memory;
+        let SacMemory {
+            tape,
+            critic_tape,
+            scratch,
+            critic_scratch,
+            grads: [actor_grads, critic_grads],
+            rows,
+        } = memory;
         let [states, taken, next_states, next_pairs, grad_out, grad_pairs] = rows;
         let (batch, share) = (Self::BATCH, 1.0 / Self::BATCH as f32);
         let alpha = self.log_alpha[0].exp();

@@ -9,6 +9,7 @@ use plaudit_nn::dense::encoder::{
     ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Dropout, EncoderPart, EncoderTensor, SpatialEncoder,
     SpatialEncoderSpec, SpatialTape,
 };
+use plaudit_nn::kernels::Precision;
 use serde::Deserialize;
 
 /// Relative to the largest number of the tensor: sums of some hundred products in another order.
@@ -53,7 +54,15 @@ impl Case {
         let layers =
             self.layers.iter().map(|&[channels, kernel, stride]| ConvLayer { channels, kernel, stride });
         let (height, width, outputs) = (self.size, self.size, self.outputs);
-        ConvEncoder::new(ConvEncoderSpec { height, width, channels: 3, layers: layers.collect(), outputs })
+        let precision = Precision::F32;
+        ConvEncoder::new(ConvEncoderSpec {
+            height,
+            width,
+            channels: 3,
+            layers: layers.collect(),
+            outputs,
+            precision,
+        })
     }
 }
 

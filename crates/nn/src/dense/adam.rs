@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::compiled::{best_isa, for_each_isa};
+use super::crew::{Worth, each_parts};
 use crate::kernels::lanes::Lanes;
 
 /// The constants of an optimiser. The default is PyTorch's Adam.
@@ -58,12 +58,14 @@ impl Adam {
         self.step += 1;
         let isa = best_isa();
         for (range, lr) in groups {
-            let rates = self.rates(*lr);
-            let parts = (&mut params[range.clone()], &grads[range.clone()]);
-            let moments = (&mut self.m[range.clone()], &mut self.v[range.clone()]);
-            let parts = parts.0.par_chunks_mut(CHUNK).zip(parts.1.par_chunks(CHUNK));
-            let moments = moments.0.par_chunks_mut(CHUNK).zip(moments.1.par_chunks_mut(CHUNK));
-            parts.zip(moments).for_each(|((params, grads), (m, v))| update(isa, params, grads, m, v, rates));
+            let (rates, grads) = (self.rates(*lr), &grads[range.clone()]);
+            let worth = if range.len() < 2 * CHUNK { Worth::OneThread } else { Worth::AllThreads };
+            let slices = [&mut params[range.clone()], &mut self.m[range.clone()], &mut self.v[range.clone()]];
+            let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(grads.len());
+            let places = |index: usize| [place(index), place(index), place(index)];
+            each_parts(worth, slices, grads.len().div_ceil(CHUNK), places, |index, [params, m, v]| {
+                update(isa, params, &grads[place(index)], m, v, rates);
+            });
         }
     }
 
@@ -83,7 +85,7 @@ impl Adam {
 }
 
 /// Parameters that one task updates: some microseconds of work.
-const CHUNK: usize = 1 << 15;
+const CHUNK: usize = 1 << 14;
 
 /// What one step multiplies with.
 #[derive(Clone, Copy)]

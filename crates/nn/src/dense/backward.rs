@@ -6,8 +6,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::crew::{each_part, together};
 use super::mlp::Mlp;
 use super::plan::{BLOCK, LayerPlan, parts};
 use super::rows::{self, ColumnsBack, Rows};
@@ -15,7 +14,7 @@ use super::tape::{BatchColumns, Tape};
 use super::weights::Blocks;
 
 /// Panels of weights that one task sums: few enough for all threads to have some, enough to share what they read.
-const TASK_PANELS: usize = 2;
+const TASK_PANELS: usize = 1;
 
 /// Blocks summed in registers before the sum is added to memory.
 const BLOCKS_AT_ONCE: usize = 2;
@@ -69,35 +68,37 @@ impl Mlp {
             assert_eq!(grads.len(), params.len(), "gradients of another network");
         }
         tape.fit_backward(&self.plan);
-        self.transpose_weights(params, tape);
-        for layers in self.segments().rev() {
-            let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
-            let wants_input = first > 0 || normed || grad_inputs.is_some();
-            self.backward_blocks(params, layers, grad_out, wants_input, tape);
-            if normed {
-                self.gradient_statistics(params, first, tape, grads.as_deref_mut());
+        together(|| {
+            self.transpose_weights(params, tape);
+            for layers in self.segments().rev() {
+                let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
+                let wants_input = first > 0 || normed || grad_inputs.is_some();
+                self.backward_blocks(params, layers, grad_out, wants_input, tape);
+                if normed {
+                    self.gradient_statistics(params, first, tape, grads.as_deref_mut());
+                }
             }
-        }
-        if let Some(grads) = grads {
-            self.sum_gradients(tape, grads);
-        }
+            if let Some(grads) = grads {
+                self.sum_gradients(tape, grads);
+            }
+        });
         if let Some(grad_inputs) = grad_inputs {
             self.write_input_gradients(tape, grad_inputs);
         }
     }
 
+    /// Layer by layer and head by head.
     fn transpose_weights(&self, params: &[f32], tape: &mut Tape) {
-        let each = self.plan.transposed;
-        if each == 0 {
-            return;
-        }
-        let fewest = self.fewest_blocks(tape.heads, tape.batch);
-        let heads = tape.transposed[..tape.heads * each].par_chunks_mut(each);
-        heads.with_min_len(fewest).zip(params.par_chunks(self.len())).for_each(|(into, params)| {
-            for (plan, places) in self.plan.layers.iter().zip(&self.layout.layers) {
-                let into = &mut into[plan.transposed.clone()];
-                places.shape().transposed(self.isa, &params[places.weight.clone()], into);
-            }
+        let (layers, each) = (self.plan.layers.len(), self.plan.transposed);
+        let place = |index: usize| {
+            let place = &self.plan.layers[index % layers].transposed;
+            index / layers * each + place.start..index / layers * each + place.end
+        };
+        let worth = self.worth(tape.heads * tape.batch);
+        each_part(worth, &mut tape.transposed, tape.heads * layers, place, |index, into| {
+            let places = &self.layout.layers[index % layers];
+            let params = &params[index / layers * self.len()..];
+            places.shape().transposed(self.isa, &params[places.weight.clone()], into);
         });
     }
 
@@ -110,16 +111,17 @@ impl Mlp {
         tape: &mut Tape,
     ) {
         let mut backward = std::mem::take(&mut tape.backward);
-        let (heads, batch, blocks) = (tape.heads, tape.batch, tape.blocks());
-        let fewest = self.fewest_blocks(heads, batch);
-        let each = self.plan.backward;
-        let records = backward[..heads * blocks * each].par_chunks_mut(blocks * each);
-        records.with_min_len(fewest).enumerate().for_each(|(head, records)| {
-            records.par_chunks_mut(each).with_min_len(fewest).enumerate().for_each(|(block, record)| {
-                let place = BlockPlace { head, block };
-                self.backward_block(params, layers.clone(), grad_out, wants_input, tape, place, record);
-            });
-        });
+        let (grid, each) = (tape.grid(), self.plan.backward);
+        let worth = self.worth(grid.heads * grid.batch);
+        each_part(
+            worth,
+            &mut backward,
+            grid.count(),
+            |index| grid.record(index, each),
+            |index, record| {
+                self.backward_block(params, layers.clone(), grad_out, wants_input, tape, index, record);
+            },
+        );
         tape.backward = backward;
     }
 
@@ -131,23 +133,24 @@ impl Mlp {
         grad_out: &[f32],
         wants_input: bool,
         tape: &Tape,
-        place: BlockPlace,
+        block: usize,
         record: &mut [f32],
     ) {
-        let params = &params[place.head * self.len()..][..self.len()];
-        let count = tape.rows(place.block);
-        self.enter(layers.end, grad_out, tape, place, record);
+        let (grid, head) = (tape.grid(), tape.grid().head(block));
+        let params = &params[head * self.len()..][..self.len()];
+        let count = grid.rows(block);
+        self.enter(layers.end, grad_out, tape, block, record);
         for index in layers.rev() {
             let plan = &self.plan.layers[index];
             let rows = Rows { count, width: self.spec.layers[index].width, stride: plan.grad_stride };
-            self.backward_through_layer(params, index, tape, place, record, rows);
+            self.backward_through_layer(params, index, tape, block, record, rows);
             if index == 0 && !wants_input {
                 return;
             }
             let (into, into_stride) = self.input_grad(index);
             let [into, grad] = parts(record, [into, plan.grad.clone()]);
             let places = &self.layout.layers[index];
-            let transposed = &tape.transposed[place.head * self.plan.transposed..][plan.transposed.clone()];
+            let transposed = &tape.transposed[head * self.plan.transposed..][plan.transposed.clone()];
             let weights = &params[places.weight.clone()];
             places.shape().product_back(
                 self.isa,
@@ -173,14 +176,13 @@ impl Mlp {
     }
 
     /// Puts the gradient of the output of a segment of layers in place: from outside, or through a batch norm.
-    fn enter(&self, end: usize, grad_out: &[f32], tape: &Tape, place: BlockPlace, record: &mut [f32]) {
-        let count = tape.rows(place.block);
+    fn enter(&self, end: usize, grad_out: &[f32], tape: &Tape, block: usize, record: &mut [f32]) {
         if end < self.spec.layers.len() {
-            self.backward_through_norm(end, tape, place, record);
+            self.backward_through_norm(end, tape, block, record);
             return;
         }
         let (width, plan) = (self.outputs(), &self.plan.layers[end - 1]);
-        let from = &grad_out[(place.head * tape.batch + place.block * BLOCK) * width..][..count * width];
+        let from = &grad_out[tape.grid().part(block, width)];
         let into = record[plan.grad.clone()].chunks_mut(plan.grad_stride);
         into.zip(from.chunks(width)).for_each(|(into, from)| into[..width].copy_from_slice(from));
     }
@@ -191,14 +193,14 @@ impl Mlp {
         params: &[f32],
         index: usize,
         tape: &Tape,
-        place: BlockPlace,
+        block: usize,
         record: &mut [f32],
         rows: Rows,
     ) {
         let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
-        let forward = &tape.forward[place.record(tape, self.plan.forward)];
+        let forward = &tape.forward[tape.grid().record(block, self.plan.forward)];
         let outputs = match plan.output.is_empty() {
-            true => &tape.outputs[(place.head * tape.batch + place.block * BLOCK) * rows.width..],
+            true => &tape.outputs[tape.grid().part(block, rows.width)],
             false => &forward[plan.output.clone()],
         };
         let [grad, bias_sums, weight_sums, shift_sums] = parts(
@@ -225,14 +227,15 @@ impl Mlp {
     }
 
     /// The batch norm in front of a layer, for one block, in place.
-    fn backward_through_norm(&self, index: usize, tape: &Tape, place: BlockPlace, record: &mut [f32]) {
+    fn backward_through_norm(&self, index: usize, tape: &Tape, block: usize, record: &mut [f32]) {
+        let grid = tape.grid();
         let (plan, width) = (&self.plan.layers[index], self.layout.layers[index].inputs);
-        let hat = &tape.forward[place.record(tape, self.plan.forward)][plan.input_hat.clone()];
+        let hat = &tape.forward[grid.record(block, self.plan.forward)][plan.input_hat.clone()];
         let BatchColumns { slope, grad_mean, hat_mean, along, .. } =
-            &tape.batch_norms[place.head * self.plan.layers.len() + index];
+            &tape.batch_norms[grid.head(block) * self.plan.layers.len() + index];
         let columns = ColumnsBack { slope, mean: grad_mean, center: hat_mean, along };
         let (grad, stride) = self.input_grad(index);
-        let rows = Rows { count: tape.rows(place.block), width, stride };
+        let rows = Rows { count: grid.rows(block), width, stride };
         rows::batch_norm_back(self.isa, &mut record[grad], rows, hat, plan.input_stride, columns);
     }
 
@@ -278,11 +281,11 @@ impl Mlp {
         let (grad_place, stride) = self.input_grad(index);
         let add =
             |to: &mut Vec<f32>, sums: &[f32]| to.iter_mut().zip(sums).for_each(|(t, s)| *t += s * share);
-        for block in 0..tape.blocks() {
-            let place = BlockPlace { head, block };
-            let hat = &tape.forward[place.record(tape, self.plan.forward)][plan.input_hat.clone()];
-            let grad = &tape.backward[place.record(tape, self.plan.backward)][grad_place.clone()];
-            let rows = Rows { count: tape.rows(block), width, stride };
+        let grid = tape.grid();
+        for block in head * grid.blocks()..(head + 1) * grid.blocks() {
+            let hat = &tape.forward[grid.record(block, self.plan.forward)][plan.input_hat.clone()];
+            let grad = &tape.backward[grid.record(block, self.plan.backward)][grad_place.clone()];
+            let rows = Rows { count: grid.rows(block), width, stride };
             let hat_rows = Rows { stride: plan.input_stride, ..rows };
             rows::column_sums(self.isa, grad, rows, sums);
             add(grad_mean, sums);
@@ -312,66 +315,41 @@ impl Mlp {
 
     /// Sums the gradients of all heads over the blocks.
     fn sum_gradients(&self, tape: &Tape, grads: &mut [f32]) {
-        let fewest = self.fewest_blocks(tape.heads, tape.batch);
-        grads.par_chunks_mut(self.len()).with_min_len(fewest).enumerate().for_each(|(head, grads)| {
-            self.sum_tasks(tape, head, &self.tasks, grads, 0, fewest == 1);
+        let count = self.tasks.len();
+        let place = |index: usize| {
+            let place = &self.tasks[index % count].place;
+            index / count * self.len() + place.start..index / count * self.len() + place.end
+        };
+        let worth = self.worth(tape.heads * tape.batch);
+        each_part(worth, grads, tape.heads * count, place, |index, grads| {
+            let (head, task) = (index / count, &self.tasks[index % count]);
+            match &task.part {
+                Part::Panels(panels) => self.sum_panels(tape, head, task.layer, panels.clone(), grads),
+                Part::Sums => self.sum_sums(tape, head, task, grads),
+            }
         });
     }
 
-    /// Halves the tasks until one is left; `grads` starts at `start` of the parameters.
-    fn sum_tasks(
-        &self,
-        tape: &Tape,
-        head: usize,
-        tasks: &[GradientTask],
-        grads: &mut [f32],
-        start: usize,
-        parallel: bool,
-    ) {
-        if let [task] = tasks {
-            let grads = &mut grads[task.place.start - start..task.place.end - start];
-            return self.sum_task(tape, head, task, grads);
-        }
-        let (left, right) = tasks.split_at(tasks.len() / 2);
-        let middle = right[0].place.start;
-        let (left_grads, right_grads) = grads.split_at_mut(middle - start);
-        let mut left = || self.sum_tasks(tape, head, left, left_grads, start, parallel);
-        let mut right = || self.sum_tasks(tape, head, right, right_grads, middle, parallel);
-        if parallel {
-            rayon::join(left, right);
-        } else {
-            left();
-            right();
-        }
-    }
-
-    fn sum_task(&self, tape: &Tape, head: usize, task: &GradientTask, grads: &mut [f32]) {
-        match &task.part {
-            Part::Panels(panels) => self.sum_panels(tape, head, task.layer, panels.clone(), grads),
-            Part::Sums => self.sum_sums(tape, head, task, grads),
-        }
-    }
-
     fn sum_panels(&self, tape: &Tape, head: usize, layer: usize, panels: Range<usize>, grads: &mut [f32]) {
-        let shape = self.layout.layers[layer].shape();
-        let mut block = 0;
-        while block < tape.blocks() {
-            let place = BlockPlace { head, block };
-            let rows = tape.rows(block);
-            let full = (tape.batch - block * BLOCK) / BLOCK;
-            let at_once = full.clamp(1, BLOCKS_AT_ONCE);
-            let (x, grad) = (self.products_input(tape, layer, place), self.products_grad(tape, layer, place));
+        let (shape, grid) = (self.layout.layers[layer].shape(), tape.grid());
+        let mut block = head * grid.blocks();
+        let end = block + grid.blocks();
+        while block < end {
+            let rows = grid.rows(block);
+            // Only whole blocks are summed with others: the last may be shorter.
+            let whole = end - block - usize::from(grid.rows(end - 1) < BLOCK);
+            let at_once = whole.clamp(1, BLOCKS_AT_ONCE);
+            let (x, grad) = (self.products_input(tape, layer, block), self.products_grad(tape, layer, block));
             shape.add_gradients(self.isa, panels.clone(), x, grad, rows, at_once, grads);
             block += at_once;
         }
     }
 
     /// What the product of a layer took, from one block on.
-    fn products_input<'t>(&self, tape: &'t Tape, layer: usize, place: BlockPlace) -> Blocks<'t> {
+    fn products_input<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> Blocks<'t> {
         let plan = &self.plan.layers[layer];
         if layer == 0 && plan.normed_input.is_empty() {
-            let head = if tape.shared { 0 } else { place.head };
-            let start = (head * tape.batch + place.block * BLOCK) * self.inputs();
+            let start = tape.grid().input_part(block, self.inputs()).start;
             return Blocks {
                 data: &tape.inputs[start..],
                 stride: self.inputs(),
@@ -382,25 +360,26 @@ impl Mlp {
             true => self.plan.layers[layer - 1].output.start,
             false => plan.normed_input.start,
         };
-        let start = place.record(tape, self.plan.forward).start + within;
+        let start = tape.grid().record(block, self.plan.forward).start + within;
         Blocks { data: &tape.forward[start..], stride: plan.input_stride, block: self.plan.forward }
     }
 
     /// The gradient of the product of a layer, from one block on.
-    fn products_grad<'t>(&self, tape: &'t Tape, layer: usize, place: BlockPlace) -> Blocks<'t> {
+    fn products_grad<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> Blocks<'t> {
         let plan = &self.plan.layers[layer];
-        let start = place.record(tape, self.plan.backward).start + plan.grad.start;
+        let start = tape.grid().record(block, self.plan.backward).start + plan.grad.start;
         Blocks { data: &tape.backward[start..], stride: plan.grad_stride, block: self.plan.backward }
     }
 
     fn sum_sums(&self, tape: &Tape, head: usize, task: &GradientTask, grads: &mut [f32]) {
+        let grid = tape.grid();
         let (plan, places) = (&self.plan.layers[task.layer], &self.layout.layers[task.layer]);
         let bias = places.bias.clone().zip(Some(plan.bias_sums.clone()));
         let norms = places.norm.clone().map(|places| places.into_iter().zip(plan.norm_sums.clone()));
         for (place, sums) in bias.into_iter().chain(norms.into_iter().flatten()) {
             let grads = &mut grads[place.start - task.place.start..place.end - task.place.start];
-            for block in 0..tape.blocks() {
-                let record = BlockPlace { head, block }.record(tape, self.plan.backward);
+            for block in head * grid.blocks()..(head + 1) * grid.blocks() {
+                let record = grid.record(block, self.plan.backward);
                 let sums = &tape.backward[record][sums.clone()];
                 grads.iter_mut().zip(sums).for_each(|(g, s)| *g += s);
             }
@@ -409,6 +388,7 @@ impl Mlp {
 
     /// Gradients of the inputs: of each head, or their sum over the heads where those shared the inputs.
     fn write_input_gradients(&self, tape: &mut Tape, grad_inputs: &mut [f32]) {
+        let grid = tape.grid();
         let groups = if tape.shared { 1 } else { tape.heads };
         assert_eq!(
             grad_inputs.len(),
@@ -417,12 +397,9 @@ impl Mlp {
         );
         if self.spec.layers[0].input_norm.is_some() {
             let mut backward = std::mem::take(&mut tape.backward);
-            for head in 0..tape.heads {
-                for block in 0..tape.blocks() {
-                    let place = BlockPlace { head, block };
-                    let record = &mut backward[place.record(tape, self.plan.backward)];
-                    self.backward_through_norm(0, tape, place, record);
-                }
+            for block in 0..grid.count() {
+                let record = &mut backward[grid.record(block, self.plan.backward)];
+                self.backward_through_norm(0, tape, block, record);
             }
             tape.backward = backward;
         }
@@ -430,7 +407,7 @@ impl Mlp {
             let heads = if tape.shared { 0..tape.heads } else { group..group + 1 };
             for (block, into) in into.chunks_mut(BLOCK * self.inputs()).enumerate() {
                 for head in heads.clone() {
-                    let record = BlockPlace { head, block }.record(tape, self.plan.backward);
+                    let record = grid.record(head * grid.blocks() + block, self.plan.backward);
                     let from = &tape.backward[record][self.plan.input_grad.clone()];
                     if head == heads.start {
                         into.copy_from_slice(&from[..into.len()]);
@@ -440,20 +417,5 @@ impl Mlp {
                 }
             }
         }
-    }
-}
-
-/// One block of one head.
-#[derive(Debug, Clone, Copy)]
-struct BlockPlace {
-    head: usize,
-    block: usize,
-}
-
-impl BlockPlace {
-    /// Its record, among records of this length.
-    fn record(self, tape: &Tape, len: usize) -> Range<usize> {
-        let start = (self.head * tape.blocks() + self.block) * len;
-        start..start + len
     }
 }

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::crew::{Worth, each_parts};
 use super::ensemble::HeadInputs;
 use super::layout::LayerPlaces;
 use super::mlp::Mlp;
@@ -11,6 +10,12 @@ use super::plan::{BLOCK, parts, stride};
 use super::rows::{self, Affine, Columns, Rows};
 use super::spec::{BatchNorm, Norm};
 use super::tape::{BatchColumns, Scratch, Tape};
+
+/// Parts of a batch that each thread gets, so that one that comes late has less to do.
+const TASKS_PER_THREAD: usize = 2;
+
+/// Rows of such a part are a multiple of this.
+const ROWS_MULTIPLE: usize = 16;
 
 impl Mlp {
     /// Runs all heads on a batch and leaves everything on the tape.
@@ -49,31 +54,23 @@ impl Mlp {
         })
     }
 
-    /// Blocks and heads are shared out only where that is worth waking a thread.
-    pub(super) fn fewest_blocks(&self, heads: usize, batch: usize) -> usize {
-        const WORTH_A_THREAD: usize = 500_000; // products: some ten microseconds
-        if heads * batch * self.layout.products < WORTH_A_THREAD { usize::MAX } else { 1 }
+    /// Whether so many rows are worth more than one thread.
+    pub(super) fn worth(&self, rows: usize) -> Worth {
+        const ONE_THREAD: usize = 500_000; // products: some ten microseconds
+        if rows * self.layout.products < ONE_THREAD { Worth::OneThread } else { Worth::AllThreads }
     }
 
     fn forward_blocks(&self, params: &[f32], layers: Range<usize>, tape: &mut Tape) {
-        let (heads, batch, blocks) = (tape.heads, tape.batch, tape.blocks());
-        let fewest = self.fewest_blocks(heads, batch);
-        let input_step = if tape.shared { 0 } else { batch * self.inputs() };
+        let grid = tape.grid();
         let Tape { inputs, outputs, forward, batch_norms, .. } = tape;
-        let records =
-            forward[..heads * blocks * self.plan.forward].par_chunks_mut(blocks * self.plan.forward);
-        let outputs = outputs[..heads * batch * self.outputs()].par_chunks_mut(batch * self.outputs());
-        records.zip(outputs).with_min_len(fewest).enumerate().for_each(|(head, (records, outputs))| {
+        let places = |index: usize| [grid.record(index, self.plan.forward), grid.part(index, self.outputs())];
+        let worth = self.worth(grid.heads * grid.batch);
+        each_parts(worth, [forward, outputs], grid.count(), places, |index, [record, outputs]| {
+            let head = grid.head(index);
             let params = &params[head * self.len()..][..self.len()];
-            let inputs = &inputs[head * input_step..][..batch * self.inputs()];
             let norms = &batch_norms[head * self.plan.layers.len()..][..self.plan.layers.len()];
-            let records = records.par_chunks_mut(self.plan.forward);
-            let outputs = outputs.par_chunks_mut(BLOCK * self.outputs());
-            let inputs = inputs.par_chunks(BLOCK * self.inputs());
-            let blocks = records.zip(outputs).zip(inputs);
-            blocks.with_min_len(fewest).for_each(|((record, outputs), inputs)| {
-                self.forward_block(params, layers.clone(), norms, inputs, record, outputs);
-            });
+            let inputs = &inputs[grid.input_part(index, self.inputs())];
+            self.forward_block(params, layers.clone(), norms, inputs, record, outputs);
         });
     }
 
@@ -173,10 +170,10 @@ impl Mlp {
 
     /// Finds the columns of the batch norm in front of a layer, from the batch or from what has been running.
     fn batch_statistics(&self, params: &[f32], index: usize, tape: &mut Tape) {
-        let layers = self.plan.layers.len();
         let mut norms = std::mem::take(&mut tape.batch_norms);
-        norms[..tape.heads * layers].par_chunks_mut(layers).enumerate().for_each(|(head, norms)| {
-            let (norm, places) = (&mut norms[index], &self.layout.layers[index]);
+        for head in 0..tape.heads {
+            let places = &self.layout.layers[index];
+            let norm = &mut norms[head * self.plan.layers.len() + index];
             norm.fit(places.inputs);
             if tape.by_batch {
                 self.measure(tape, head, index, norm);
@@ -184,37 +181,36 @@ impl Mlp {
             if let Some(spec) = self.spec.layers[index].input_norm {
                 set_columns(&params[head * self.len()..][..self.len()], places, spec, tape.by_batch, norm);
             }
-        });
+        }
         tape.batch_norms = norms;
     }
 
     /// Mean and variance of each column, block after block.
-    fn measure(&self, tape: &Tape, head: usize, index: usize, norm: &mut BatchColumns) {
-        let width = self.layout.layers[index].inputs;
+    fn measure(&self, tape: &Tape, head: usize, layer: usize, norm: &mut BatchColumns) {
+        let (grid, width) = (tape.grid(), self.layout.layers[layer].inputs);
         let share = 1.0 / tape.batch as f32;
+        let blocks = || head * grid.blocks()..(head + 1) * grid.blocks();
+        let rows = |block| Rows { count: grid.rows(block), width, stride: self.stride_before(layer) };
         let BatchColumns { mean, var, center: sums, .. } = norm;
         mean.fill(0.0);
-        for block in 0..tape.blocks() {
-            let rows = Rows { count: tape.rows(block), width, stride: self.stride_before(index) };
-            rows::column_sums(self.isa, self.before(tape, head, index, block), rows, sums);
+        for block in blocks() {
+            rows::column_sums(self.isa, self.before(tape, layer, block), rows(block), sums);
             mean.iter_mut().zip(&*sums).for_each(|(m, s)| *m += s * share);
         }
         var.fill(0.0);
-        for block in 0..tape.blocks() {
-            let rows = Rows { count: tape.rows(block), width, stride: self.stride_before(index) };
-            rows::column_squares(self.isa, self.before(tape, head, index, block), rows, mean, sums);
+        for block in blocks() {
+            rows::column_squares(self.isa, self.before(tape, layer, block), rows(block), mean, sums);
             var.iter_mut().zip(&*sums).for_each(|(v, s)| *v += s * share);
         }
     }
 
     /// What comes into a layer for one block, before any norm of it.
-    fn before<'t>(&self, tape: &'t Tape, head: usize, index: usize, block: usize) -> &'t [f32] {
-        if index == 0 {
-            let head = if tape.shared { 0 } else { head };
-            &tape.inputs[(head * tape.batch + block * BLOCK) * self.inputs()..]
+    fn before<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> &'t [f32] {
+        let grid = tape.grid();
+        if layer == 0 {
+            &tape.inputs[grid.input_part(block, self.inputs())]
         } else {
-            let record = (head * tape.blocks() + block) * self.plan.forward;
-            &tape.forward[record..][self.plan.layers[index - 1].output.clone()]
+            &tape.forward[grid.record(block, self.plan.forward)][self.plan.layers[layer - 1].output.clone()]
         }
     }
 
@@ -228,30 +224,38 @@ impl Mlp {
         scratch: &'s mut Scratch,
     ) -> &'s [f32] {
         assert_eq!(inputs.len(), batch * self.inputs(), "inputs must be [batch, inputs]");
-        let fewest = self.fewest_blocks(chosen.len(), batch);
-        let tasks = if fewest == 1 { rayon::current_num_threads().div_ceil(chosen.len()) } else { 1 };
-        let rows = batch.div_ceil(tasks).next_multiple_of(16).min(batch).max(1);
-        let tasks = batch.div_ceil(rows);
-        let each = self.infer_memory();
+        let worth = self.worth(chosen.len() * batch);
+        let tasks = match worth {
+            Worth::OneThread => 1,
+            Worth::AllThreads => TASKS_PER_THREAD * rayon::current_num_threads().div_ceil(chosen.len()),
+        };
+        let rows = batch.div_ceil(tasks).next_multiple_of(ROWS_MULTIPLE).min(batch).max(1);
+        let (tasks, each) = (batch.div_ceil(rows), self.infer_memory());
         scratch.memory.fit(chosen.len() * tasks * each);
         scratch.outputs.fit(chosen.len() * batch * self.outputs());
         self.running_columns(params, chosen, &mut scratch.batch_norms);
-        let (layers, norms) = (self.plan.layers.len(), &scratch.batch_norms);
-        let outputs = &mut scratch.outputs[..chosen.len() * batch * self.outputs()];
-        let memory = &mut scratch.memory[..chosen.len() * tasks * each];
-        let heads = outputs.par_chunks_mut(batch * self.outputs()).zip(memory.par_chunks_mut(tasks * each));
-        heads.enumerate().with_min_len(fewest).for_each(|(place, (outputs, memory))| {
-            let params = &params[chosen[place] * self.len()..][..self.len()];
-            let norms = &norms[place * layers..][..layers];
-            let outputs = outputs.par_chunks_mut(rows * self.outputs());
-            let tasks = outputs.zip(memory.par_chunks_mut(each)).zip(inputs.par_chunks(rows * self.inputs()));
-            tasks.with_min_len(fewest).for_each(|((outputs, memory), inputs)| {
-                let blocks =
-                    outputs.chunks_mut(BLOCK * self.outputs()).zip(inputs.chunks(BLOCK * self.inputs()));
-                blocks.for_each(|(outputs, inputs)| self.infer_block(params, norms, inputs, memory, outputs));
-            });
+        let Scratch { memory, outputs, batch_norms } = scratch;
+        let layers = self.plan.layers.len();
+        let rows_of = |index: usize| {
+            let start = index % tasks * rows;
+            start..(start + rows).min(batch)
+        };
+        let places = |index: usize| {
+            let (head, rows) = (index / tasks, rows_of(index));
+            let output = |row: usize| (head * batch + row) * self.outputs();
+            [index * each..(index + 1) * each, output(rows.start)..output(rows.end)]
+        };
+        each_parts(worth, [memory, outputs], chosen.len() * tasks, places, |index, [memory, outputs]| {
+            let (head, rows) = (index / tasks, rows_of(index));
+            let params = &params[chosen[head] * self.len()..][..self.len()];
+            let norms = &batch_norms[head * layers..][..layers];
+            let inputs =
+                inputs[rows.start * self.inputs()..rows.end * self.inputs()].chunks(BLOCK * self.inputs());
+            for (inputs, outputs) in inputs.zip(outputs.chunks_mut(BLOCK * self.outputs())) {
+                self.infer_block(params, norms, inputs, memory, outputs);
+            }
         });
-        outputs
+        &scratch.outputs[..chosen.len() * batch * self.outputs()]
     }
 
     /// Two layers' outputs, and a normed input.

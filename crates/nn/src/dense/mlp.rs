@@ -6,6 +6,7 @@ use plaudit_core::Seed;
 
 use super::backward::GradientTask;
 use super::compiled::best_isa;
+use super::crew::together;
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{Layout, Tensor, TensorKind};
@@ -177,17 +178,19 @@ impl Mlp {
     ) {
         assert!(self.trainable_len() == self.len(), "a batch with batch norm cannot be cut");
         let rows = self.plan.rows_in_cache();
-        for (piece, inputs) in inputs.chunks(rows * self.inputs()).enumerate() {
-            let batch = inputs.len() / self.inputs();
-            self.forward_heads(params, 1, HeadInputs::Shared(inputs), batch, true, tape);
-            let len = batch * self.outputs();
-            let mut gradient = std::mem::take(&mut tape.grad_out);
-            gradient.fit(len);
-            let place = piece * rows..piece * rows + batch;
-            grad_out(place, &tape.outputs[..len], &mut gradient[..len]);
-            self.backward_heads(params, tape, &gradient[..len], Some(grads), None);
-            tape.grad_out = gradient;
-        }
+        together(|| {
+            for (piece, inputs) in inputs.chunks(rows * self.inputs()).enumerate() {
+                let batch = inputs.len() / self.inputs();
+                self.forward_heads(params, 1, HeadInputs::Shared(inputs), batch, true, tape);
+                let len = batch * self.outputs();
+                let mut gradient = std::mem::take(&mut tape.grad_out);
+                gradient.fit(len);
+                let place = piece * rows..piece * rows + batch;
+                grad_out(place, &tape.outputs[..len], &mut gradient[..len]);
+                self.backward_heads(params, tape, &gradient[..len], Some(grads), None);
+                tape.grad_out = gradient;
+            }
+        });
     }
 
     /// Writes the gradients of the inputs, and computes no others: the way through a critic to an action.

@@ -1,5 +1,7 @@
 //! Memory of a pass, kept between calls so that nothing is allocated in the loop.
 
+use std::ops::Range;
+
 use super::aligned::Aligned;
 use super::plan::{BLOCK, Plan};
 
@@ -53,20 +55,60 @@ impl BatchColumns {
     }
 }
 
-impl Tape {
+/// The blocks of all heads: block `b` of head `h` has the index `h * blocks + b`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BlockGrid {
+    pub(super) heads: usize,
+    pub(super) batch: usize,
+    /// Whether all heads have the same inputs.
+    pub(super) shared: bool,
+}
+
+impl BlockGrid {
     /// Blocks that the batch takes.
-    pub(super) fn blocks(&self) -> usize {
+    pub(super) fn blocks(self) -> usize {
         self.batch.div_ceil(BLOCK)
     }
 
+    /// Blocks of all heads.
+    pub(super) fn count(self) -> usize {
+        self.heads * self.blocks()
+    }
+
+    pub(super) fn head(self, index: usize) -> usize {
+        index / self.blocks()
+    }
+
     /// Rows of one block: all but the last are full.
-    pub(super) fn rows(&self, block: usize) -> usize {
-        BLOCK.min(self.batch - block * BLOCK)
+    pub(super) fn rows(self, index: usize) -> usize {
+        BLOCK.min(self.batch - index % self.blocks() * BLOCK)
+    }
+
+    /// The part of a block in `[heads, batch, width]`.
+    pub(super) fn part(self, index: usize, width: usize) -> Range<usize> {
+        let start = (self.head(index) * self.batch + index % self.blocks() * BLOCK) * width;
+        start..start + self.rows(index) * width
+    }
+
+    /// The part of a block in the inputs, `[heads, batch, width]` or `[batch, width]` where they are shared.
+    pub(super) fn input_part(self, index: usize, width: usize) -> Range<usize> {
+        self.part(if self.shared { index % self.blocks() } else { index }, width)
+    }
+
+    /// The record of a block among records of this length.
+    pub(super) fn record(self, index: usize, len: usize) -> Range<usize> {
+        index * len..(index + 1) * len
+    }
+}
+
+impl Tape {
+    pub(super) fn grid(&self) -> BlockGrid {
+        BlockGrid { heads: self.heads, batch: self.batch, shared: self.shared }
     }
 
     pub(super) fn fit_forward(&mut self, plan: &Plan, inputs: usize, outputs: usize) {
         let input_heads = if self.shared { 1 } else { self.heads };
-        let records = self.heads * self.blocks();
+        let records = self.grid().count();
         self.inputs.fit(input_heads * self.batch * inputs);
         self.outputs.fit(self.heads * self.batch * outputs);
         self.forward.fit(records * plan.forward);
@@ -74,7 +116,7 @@ impl Tape {
     }
 
     pub(super) fn fit_backward(&mut self, plan: &Plan) {
-        let records = self.heads * self.blocks();
+        let records = self.grid().count();
         self.backward.fit(records * plan.backward);
         self.transposed.fit(self.heads * plan.transposed);
     }

@@ -10,6 +10,7 @@ use crate::dense::aligned::Aligned;
 use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::init;
 use crate::dense::{Init, Mlp, MlpSpec, Scratch, Tape, TensorKind};
+use crate::kernels::Precision;
 use crate::kernels::conv::{self, ConvSaved, ConvShape};
 use crate::kernels::lanes::Lanes;
 
@@ -26,6 +27,8 @@ pub struct ConvEncoderSpec {
     pub layers: Vec<ConvLayer>,
     /// Numbers that come out.
     pub outputs: usize,
+    /// What the convolutions multiply in.
+    pub precision: Precision,
 }
 
 /// One convolution, square and without padding.
@@ -43,7 +46,7 @@ impl ConvEncoderSpec {
     /// Four layers of 32 channels after DrQ (Kostrikov et al., 2020), with strides 2, 2, 1, 1 for small pictures.
     pub fn drq(height: usize, width: usize, channels: usize, outputs: usize) -> Self {
         let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
-        Self { height, width, channels, layers: layers.to_vec(), outputs }
+        Self { height, width, channels, layers: layers.to_vec(), outputs, precision: Precision::F32 }
     }
 }
 
@@ -79,7 +82,7 @@ pub struct ConvTape {
 #[derive(Debug, Clone, Default)]
 struct LayerTape {
     output: Aligned,
-    saved: ConvSaved,
+    saved: Option<ConvSaved>,
 }
 
 impl ConvEncoder {
@@ -248,7 +251,7 @@ impl ConvEncoder {
             next.fit(if layer > 0 { shape.input_len() } else { 0 });
             let grad_input = (layer > 0).then(|| &mut next[..shape.input_len()]);
             grad_weights.resize(shape.weights_len(), 0.0);
-            let saved = &layers[layer].saved;
+            let saved = layers[layer].saved.as_ref().expect("a forward pass comes first");
             let kernel = &params[weights.clone()];
             conv::backward(&shape, input, kernel, saved, grad_output, grad_input, Some(grad_weights));
             grads[weights].iter_mut().zip(&*grad_weights).for_each(|(g, new)| *g += new);
@@ -279,7 +282,8 @@ impl ConvEncoder {
             let LayerTape { output, saved } = &mut after[0];
             output.fit(shape.output_len());
             let output = &mut output[..shape.output_len()];
-            *saved = conv::forward(&shape, &input[..shape.input_len()], &params[weights], output);
+            let input = &input[..shape.input_len()];
+            *saved = Some(conv::forward(&shape, self.spec.precision, input, &params[weights], output));
             let bias = &params[bias];
             let rows = output.par_chunks_mut(shape.output_len() / batch.max(1));
             rows.for_each(|rows| bias_relu(isa, rows, bias));
