@@ -448,3 +448,98 @@ impl Frame<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "../tests/torch/formula.rs"]
+mod formula;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    struct Case {
+        name: String,
+        shape: [usize; 4],
+        size: [usize; 2],
+        kind: String,
+        normalize: bool,
+        expected: Vec<f32>,
+    }
+
+    #[test]
+    fn pictures_become_what_pytorch_makes_of_them() {
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../tests/torch/pictures.json")).unwrap();
+        for Case { name, shape, size: [height, width], kind, normalize, expected } in cases {
+            let bytes = formula::bytes(&name, shape.iter().product());
+            let floats: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) / 256.0).collect();
+            let pixels = if kind == "u8" { Pixels::U8(&bytes) } else { Pixels::F32(&floats) };
+            let batch = ImageBatch::of(View::from_shape("any", pixels, shape)).unwrap();
+            let preprocess = Preprocess { keys: vec!["main".into()], channels: 3, height, width, normalize };
+            let got = preprocess.apply(&batch).unwrap().remove(0);
+            assert_eq!(got.len(), expected.len(), "{name}");
+            let off = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-6, "{name}: {off:e} off");
+        }
+    }
+
+    #[test]
+    fn pictures_that_do_not_fit_are_refused() {
+        let preprocess = Preprocess {
+            keys: vec!["wrist".into(), "side".into()],
+            channels: 3,
+            height: 4,
+            width: 4,
+            normalize: true,
+        };
+        let (bytes, floats) = ([0u8; 2 * 48], [0.5f32, f32::NAN, 2.0, -1.0].repeat(12));
+        let view = |key, pixels, shape| View::from_shape(key, pixels, shape);
+        let good = view("wrist", Pixels::U8(&bytes), [2, 4, 4, 3]);
+        let refused = |views: Vec<View<'_>>| {
+            let batch = ImageBatch::new(views);
+            batch.and_then(|batch| preprocess.apply(&batch).map(drop)).unwrap_err().to_string()
+        };
+        let cases = [
+            (
+                vec![good],
+                "no pictures of camera `side`; the batch has wrist. The model was made for `image_keys: [wrist, side]`",
+            ),
+            (
+                vec![good, view("side", Pixels::U8(&bytes), [1, 4, 6, 4])],
+                "camera `wrist` has 2 pictures and `side` has 1",
+            ),
+            (
+                vec![view("wrist", Pixels::U8(&bytes), [2, 4, 4, 4])],
+                "2 pictures of 4x4x4 need 128 numbers, not 96",
+            ),
+            (
+                vec![good, view("side", Pixels::U8(&bytes[..64]), [2, 4, 2, 4])],
+                "camera `side`: pictures of 4 channels; the model takes 3: drop the alpha channel",
+            ),
+            (
+                vec![good, view("side", Pixels::F32(&floats[..24]), [2, 3, 2, 2])],
+                "camera `side`: float pictures must lie in 0..1, but range from NaN to NaN",
+            ),
+            (
+                vec![good, view("side", Pixels::F32(&[0.0, 255.0, 3.0, 1.0, 1.0, 1.0]), [2, 1, 1, 3])],
+                "range from 0 to 255; divide by 255, or pass bytes",
+            ),
+            (vec![good, view("side", Pixels::U8(&[]), [2, 0, 5, 3])], "pictures of 0x5 have no pixels"),
+        ];
+        for (views, expected) in cases {
+            let error = refused(views);
+            assert!(error.contains(expected), "{error}\nlacks: {expected}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_batch_are_the_same_pictures() {
+        let bytes = formula::bytes("parts", 3 * 5 * 4 * 3);
+        let batch = ImageBatch::of(View::from_shape("any", Pixels::U8(&bytes), [3, 5, 4, 3])).unwrap();
+        let preprocess =
+            Preprocess { keys: vec!["any".into()], channels: 3, height: 6, width: 6, normalize: true };
+        let whole = preprocess.apply(&batch).unwrap().remove(0);
+        let parts = [0..1, 1..3].map(|range| preprocess.apply(&batch.slice(range)).unwrap().remove(0));
+        assert_eq!(parts.concat(), whole);
+    }
+}

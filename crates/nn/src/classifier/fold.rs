@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::network::{ConvNorm, EPSILON, Network, Norm};
 use super::parameters::{Id, upload};
+use crate::kernels::Precision;
 use crate::ops::{self, FixedConv};
 
 /// The numbers of parameters, in the order of memory.
@@ -36,17 +37,21 @@ impl Folded {
 }
 
 /// All convolutions of a network, folded.
-pub(super) fn fold(network: &Network, numbers: &impl Numbers, device: &Device) -> Vec<Folded> {
-    network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, device)).collect()
+pub(super) fn fold(
+    network: &Network,
+    numbers: &impl Numbers,
+    precision: Precision,
+    device: &Device,
+) -> Vec<Folded> {
+    network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, precision, device)).collect()
 }
 
-fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, device: &Device) -> Folded {
+fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, device: &Device) -> Folded {
     let mut weights = numbers.numbers(layer.weight);
     let shape = numbers.shape(layer.weight);
     let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
     let fixed = |weights: Vec<f32>, bias: Vec<f32>| {
-        let weights = upload(weights, device).reshape(shape);
-        FixedConv::new(weights, upload(bias, device), layer.stride, layer.padding())
+        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision, device)
     };
     match layer.norm {
         Norm::Batch { mean, variance, .. } => {

@@ -3,7 +3,7 @@
 use super::error::{ClassifierError, Mismatch};
 use super::network::trunk_prefixes;
 use super::parameters::{Id, Parameters, Role, Spec, Value, upload};
-use super::settings::{Arch, ClassifierSettings};
+use super::settings::{Arch, ClassifierSettings, REDUCTION};
 use crate::weights::{Array, Weights};
 
 /// Something that was decided from a checkpoint.
@@ -45,6 +45,27 @@ impl ClassifierSettings {
         let (size, use_pretrain) = ([*rows, *columns], [*rows, *columns] != [1, 1]);
         settings.use_pretrain = Some(use_pretrain);
         (settings, vec![Notice::UsePretrain { use_pretrain, kernel: name.to_owned(), size }])
+    }
+
+    /// The network that a checkpoint seems to be of, where nothing else says so. What it does not show (the size of
+    /// pictures, unless its pooling has learned places; whether they are normalised) is as RLinf's defaults have it.
+    #[must_use]
+    pub fn guessed(weights: &Weights) -> Self {
+        let guess = Guess::of(weights);
+        let arch = guess.arch.unwrap_or(Arch::Resnet18);
+        let mut settings = Self { arch, hidden_dim: guess.hidden_dim.unwrap_or(None), ..Self::default() };
+        if !guess.image_keys.is_empty() {
+            settings.image_keys = guess.image_keys;
+        }
+        if let (Arch::Resnet10Spatial, Some([_, rows, columns, blocks])) = (arch, guess.kernel) {
+            settings.normalize = false;
+            settings.num_spatial_blocks = blocks;
+            settings.image_size = match [rows, columns] {
+                [1, 1] => [3, 64, 64],
+                places => [3, places[0] * REDUCTION, places[1] * REDUCTION],
+            };
+        }
+        settings.adapted_to(weights).0
     }
 }
 
@@ -137,6 +158,8 @@ struct Guess {
     cameras: Option<usize>,
     image_keys: Vec<String>,
     kernel: Option<[usize; 4]>,
+    /// Whether each camera has its own trunk, where there are several.
+    separate: bool,
 }
 
 impl Guess {
@@ -158,7 +181,8 @@ impl Guess {
             inputs.zip(features).map(|(inputs, features)| inputs / features).filter(|count| *count > 0);
         let kernel = weights.iter().find(|(name, _)| name.ends_with("pooling_layer.kernel"));
         let kernel = kernel.and_then(|(_, kernel)| <[usize; 4]>::try_from(kernel.shape()).ok());
-        Self { arch, hidden_dim, cameras, image_keys: cameras_named(weights), kernel }
+        let separate = weights.names().any(|name| name.starts_with("backbones."));
+        Self { arch, hidden_dim, cameras, image_keys: cameras_named(weights), kernel, separate }
     }
 
     fn advice(&self, settings: &ClassifierSettings) -> Vec<String> {
@@ -174,6 +198,10 @@ impl Guess {
             advice.push(format!("Set `image_keys: [{}]`", self.image_keys.join(", ")));
         } else if let Some(cameras) = self.cameras.filter(|count| *count != settings.image_keys.len()) {
             advice.push(format!("Name {cameras} camera(s) in `image_keys`"));
+        }
+        let several = settings.image_keys.len() > 1 && settings.arch != Arch::Resnet10Spatial;
+        if several && self.arch.is_some() && self.separate == settings.shared_trunk {
+            advice.push(format!("Set `shared_trunk: {}`", !self.separate));
         }
         advice.extend(self.advice_on_kernel(settings));
         advice

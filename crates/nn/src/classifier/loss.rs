@@ -60,6 +60,31 @@ mod tests {
     }
 
     #[test]
+    fn pytorch_agrees() {
+        #[derive(Deserialize)]
+        struct Case {
+            gamma: Option<f64>,
+            label: f64,
+            logits: Vec<f64>,
+            loss: Vec<f64>,
+            slope: Vec<f64>,
+        }
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../../tests/torch/losses.json")).unwrap();
+        for Case { gamma, label, logits, loss, slope } in cases {
+            let kind = gamma.map_or(Loss::Bce, |gamma| Loss::Focal { gamma });
+            for (i, logit) in logits.iter().enumerate() {
+                let (cost, gradient) = kind.of(*logit, label);
+                assert!((cost - loss[i]).abs() < 1e-9, "{kind:?} of {logit} for {label}: {cost} {}", loss[i]);
+                assert!(
+                    (gradient - slope[i]).abs() < 1e-9,
+                    "{kind:?} of {logit} for {label}: {gradient} {}",
+                    slope[i]
+                );
+            }
+        }
+    }
+
+    #[test]
     fn far_logits_cost_what_they_should() {
         assert_eq!(Loss::Bce.of(800.0, 0.0), (800.0, 1.0));
         assert_eq!(Loss::Bce.of(-800.0, 0.0), (0.0, 0.0));

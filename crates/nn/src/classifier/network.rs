@@ -6,7 +6,7 @@ use burn::tensor::activation::{relu, tanh};
 use super::init::Init;
 use super::parameters::{Id, Order, Role, Spec};
 use super::settings::{Arch, ClassifierSettings};
-use crate::ops;
+use crate::ops::{self, Geometry};
 
 /// What a layer does with its parameters: learn from the batch, or answer.
 pub(super) trait Pass {
@@ -50,8 +50,8 @@ pub(super) struct ConvNorm {
 }
 
 impl ConvNorm {
-    pub(super) fn padding(&self) -> usize {
-        self.kernel / 2
+    pub(super) fn geometry(&self) -> Geometry {
+        Geometry { stride: self.stride, padding: self.kernel / 2 }
     }
 }
 

@@ -78,15 +78,9 @@ impl Optimizer {
         }
         let factor = clip.map_or(1.0, |clip| (clip / (grad_norm + 1e-6)).min(1.0));
         self.steps += 1;
-        let AdamW { betas, eps, weight_decay } = self.settings;
-        let step = AdamStep {
-            learning_rate: lr,
-            betas,
-            epsilon: eps,
-            weight_decay,
-            step: self.steps,
-            gradient_scale: factor,
-        };
+        let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
+        let (step, grad_scale) = (self.steps, factor);
+        let step = AdamStep { learning_rate: lr, beta1, beta2, eps, weight_decay, step, grad_scale };
         for (i, gradient) in gradients.into_iter().enumerate() {
             let Some(gradient) = gradient else { continue };
             let value = parameters.take(Id(i));

@@ -66,7 +66,7 @@ impl Scorer {
         numbers: &impl Numbers,
         device: Backend,
     ) -> Self {
-        let convolutions = fold(&network, numbers, &device);
+        let convolutions = fold(&network, numbers, settings.precision.on_processor(), &device);
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {

@@ -55,6 +55,16 @@ pub enum Precision {
     Fp16,
 }
 
+impl Precision {
+    /// What the kernels of the processor multiply in.
+    pub(super) fn on_processor(self) -> crate::kernels::Precision {
+        match self {
+            Self::Bf16 => crate::kernels::Precision::Bf16,
+            Self::Fp32 | Self::Fp16 => crate::kernels::Precision::F32,
+        }
+    }
+}
+
 /// Where a network runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -13,6 +13,7 @@ use super::parameters::{Id, Parameters, Role, Value, download, upload};
 use super::scorer::{Scorer, picture_tensor};
 use super::settings::{ClassifierSettings, Device};
 use crate::images::{ImageBatch, Preprocess};
+use crate::kernels::Precision;
 use crate::ops;
 use crate::weights::Weights;
 
@@ -140,7 +141,12 @@ impl Trainer {
         self.thaw_or_freeze();
         let device = self.parameters.device.clone().autodiff();
         let views = views.into_iter().map(|numbers| picture_tensor(numbers, &self.preprocess, &device));
-        let mut pass = Learn::new(&self.parameters, self.frozen.as_deref(), seed);
+        let mut pass = Learn::new(
+            &self.parameters,
+            self.settings.precision.on_processor(),
+            self.frozen.as_deref(),
+            seed,
+        );
         let logits = self.network.logits(&mut pass, views.collect());
         let answers = download(logits.clone().inner());
         let (loss, slopes) = mean_loss(&answers, labels, weights, loss, scale);
@@ -163,7 +169,12 @@ impl Trainer {
     /// Folds the layers of a frozen trunk, once.
     fn thaw_or_freeze(&mut self) {
         if self.settings.freeze_encoder && self.frozen.is_none() {
-            self.frozen = Some(fold(&self.network, &self.parameters, &self.parameters.device));
+            self.frozen = Some(fold(
+                &self.network,
+                &self.parameters,
+                self.settings.precision.on_processor(),
+                &self.parameters.device,
+            ));
         }
     }
 
@@ -289,6 +300,7 @@ struct Seen {
 /// The pass that learns.
 struct Learn<'a> {
     parameters: &'a Parameters,
+    precision: Precision,
     /// Those that learn, followed through the network.
     leaves: Vec<Option<Tensor<1>>>,
     frozen: Option<&'a [Folded]>,
@@ -298,7 +310,12 @@ struct Learn<'a> {
 }
 
 impl<'a> Learn<'a> {
-    fn new(parameters: &'a Parameters, frozen: Option<&'a [Folded]>, seed: Seed) -> Self {
+    fn new(
+        parameters: &'a Parameters,
+        precision: Precision,
+        frozen: Option<&'a [Folded]>,
+        seed: Seed,
+    ) -> Self {
         let leaf = |(i, value): (usize, &Value)| match value {
             Value::Numbers(tensor) if parameters.specs[i].role == Role::Trained => {
                 Some(tensor.clone().autodiff().require_grad())
@@ -306,7 +323,15 @@ impl<'a> Learn<'a> {
             _ => None,
         };
         let leaves = parameters.values.iter().enumerate().map(leaf).collect();
-        Self { parameters, leaves, frozen, statistics: Vec::new(), seed: seed.purpose("dropout"), drops: 0 }
+        Self {
+            parameters,
+            precision,
+            leaves,
+            frozen,
+            statistics: Vec::new(),
+            seed: seed.purpose("dropout"),
+            drops: 0,
+        }
     }
 }
 
@@ -328,7 +353,7 @@ impl Pass for Learn<'_> {
         if let Some(frozen) = self.frozen.filter(|_| layer.frozen) {
             return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
         }
-        let output = ops::conv(input, self.parameter(layer.weight), layer.stride, layer.padding());
+        let output = ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision);
         let (scale, shift) = (self.parameter(layer.scale), self.parameter(layer.shift));
         let (mean, variance, counter) = match layer.norm {
             Norm::Group { groups } => {

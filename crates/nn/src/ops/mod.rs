@@ -1,32 +1,37 @@
 //! The operations that decide how fast an image network is, on pictures `[n, h, w, c]`.
+//!
+//! Burn composes batch normalisation, a shortcut and ReLU from a dozen passes over memory, and its convolution knows
+//! no prepared weights; on the processor that takes four times as long as it could. So these few operations extend
+//! Burn's backends (`extension.rs`): the processor has our kernels for them, with gradients written by hand
+//! (`flex.rs`, `autodiff.rs`), every other device Burn's own operations. A network says them as it says any other.
 
-use burn::tensor::activation::relu as rectify;
-use burn::tensor::ops::{ConvOptions, MaxPoolOptions};
-use burn::tensor::{Tensor, module};
+mod autodiff;
+mod extension;
+mod flex;
 
-/// `[n, h, w, c]` to PyTorch's `[n, c, h, w]`.
-fn channels_first(x: Tensor<4>) -> Tensor<4> {
-    x.permute([0, 3, 1, 2])
-}
+use std::sync::Arc;
 
-/// `[n, c, h, w]` to `[n, h, w, c]`.
-fn channels_last(x: Tensor<4>) -> Tensor<4> {
-    x.permute([0, 2, 3, 1])
+use burn::backend::Dispatch;
+use burn::tensor::{Device, Tensor};
+
+pub(crate) use self::extension::Geometry;
+use self::extension::{ImageOps, Residual, Weights};
+use crate::kernels::Precision;
+pub(crate) use crate::kernels::adam::AdamStep;
+use crate::kernels::conv::PackedConv;
+
+fn residual_of(residual: Option<Tensor<4>>) -> Residual<Dispatch> {
+    residual.map_or(Residual::Nothing, |residual| Residual::Add(residual.into_dispatch()))
 }
 
 /// A convolution with weights `[row, column, in, out]`.
-pub(crate) fn conv(input: Tensor<4>, weights: Tensor<4>, stride: usize, padding: usize) -> Tensor<4> {
-    let options = ConvOptions::new([stride, stride], [padding, padding], [1, 1], 1);
-    channels_last(module::conv2d(channels_first(input), weights.permute([3, 2, 0, 1]), None, options))
-}
-
-/// What follows a normalisation: the sum with a shortcut, and ReLU.
-fn add_and_rectify(x: Tensor<4>, residual: Option<Tensor<4>>, relu: bool) -> Tensor<4> {
-    let sum = match residual {
-        Some(residual) => x + residual,
-        None => x,
-    };
-    if relu { rectify(sum) } else { sum }
+pub(crate) fn conv(
+    input: Tensor<4>,
+    weights: Tensor<4>,
+    geometry: Geometry,
+    precision: Precision,
+) -> Tensor<4> {
+    Tensor::from_dispatch(Dispatch::conv(input.into_dispatch(), weights.into_dispatch(), geometry, precision))
 }
 
 /// A batch, normalised.
@@ -47,9 +52,14 @@ pub(crate) fn batch_norm_act(
     relu: bool,
     epsilon: f64,
 ) -> BatchNormed {
-    let normed = module::batch_norm_train(channels_first(input), scale, shift, epsilon);
-    let output = add_and_rectify(channels_last(normed.output), residual, relu);
-    BatchNormed { output, mean: normed.mean, variance: normed.variance }
+    let (input, scale, shift) = (input.into_dispatch(), scale.into_dispatch(), shift.into_dispatch());
+    let (output, mean, variance) =
+        Dispatch::batch_norm_act(input, scale, shift, residual_of(residual), relu, epsilon);
+    BatchNormed {
+        output: Tensor::from_dispatch(output),
+        mean: Tensor::from_dispatch(mean),
+        variance: Tensor::from_dispatch(variance),
+    }
 }
 
 /// Group normalisation, plus `residual`, then ReLU if asked for.
@@ -62,79 +72,88 @@ pub(crate) fn group_norm_act(
     relu: bool,
     epsilon: f64,
 ) -> Tensor<4> {
-    let [n, h, w, c] = input.dims();
-    let grouped = input.reshape([n, h * w, groups, c / groups]).permute([0, 2, 1, 3]);
-    let grouped = grouped.reshape([n, groups, h * w * c / groups]);
-    let (variance, mean) = grouped.clone().var_mean_bias(2);
-    let normal = (grouped - mean) / (variance + epsilon).sqrt();
-    let normal = normal.reshape([n, groups, h * w, c / groups]).permute([0, 2, 1, 3]).reshape([n, h, w, c]);
-    let output = normal * scale.reshape([1, 1, 1, c]) + shift.reshape([1, 1, 1, c]);
-    add_and_rectify(output, residual, relu)
+    let (input, scale, shift) = (input.into_dispatch(), scale.into_dispatch(), shift.into_dispatch());
+    let residual = residual_of(residual);
+    Tensor::from_dispatch(Dispatch::group_norm_act(input, scale, shift, residual, groups, relu, epsilon))
 }
 
 /// The largest of 3x3 pixels at every other pixel.
 pub(crate) fn max_pool(input: Tensor<4>) -> Tensor<4> {
-    let options = MaxPoolOptions::new([3, 3]).with_stride([2, 2]).with_padding([1, 1]);
-    channels_last(module::max_pool2d(channels_first(input), options))
+    Tensor::from_dispatch(Dispatch::max_pool(input.into_dispatch()))
 }
 
 /// `[n, h, w, c]` to the mean of each channel, `[n, c]`.
 pub(crate) fn mean_of_places(input: Tensor<4>) -> Tensor<2> {
-    let [n, h, w, c] = input.dims();
-    input.reshape([n, h * w, c]).mean_dim(1).reshape([n, c])
+    Tensor::from_dispatch(Dispatch::mean_of_places(input.into_dispatch()))
 }
 
 /// A convolution whose weights stay as they are, with bias.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedConv {
-    weights: Tensor<4>,
-    bias: Tensor<1>,
-    stride: usize,
-    padding: usize,
+    weights: FixedWeights,
+    geometry: Geometry,
+}
+
+#[derive(Clone, Debug)]
+enum FixedWeights {
+    /// For the processor.
+    Packed(Arc<PackedConv>),
+    /// For other devices.
+    Plain(Box<(Tensor<4>, Tensor<1>)>),
 }
 
 impl FixedConv {
-    /// From weights `[row, column, in, out]`.
-    pub(crate) fn new(weights: Tensor<4>, bias: Tensor<1>, stride: usize, padding: usize) -> Self {
-        Self { weights, bias, stride, padding }
+    /// From weights `[row, column, in, out]` of these sizes.
+    pub(crate) fn new(
+        weights: &[f32],
+        sides: [usize; 4],
+        bias: &[f32],
+        geometry: Geometry,
+        precision: Precision,
+        device: &Device,
+    ) -> Self {
+        let [kernel, _, inputs, outputs] = sides;
+        let Geometry { stride, padding } = geometry;
+        let weights = if *device == Device::flex() {
+            FixedWeights::Packed(Arc::new(PackedConv::new(
+                kernel, stride, padding, inputs, outputs, weights, bias, precision,
+            )))
+        } else {
+            let weights = Tensor::<1>::from_data(weights, device).reshape(sides);
+            FixedWeights::Plain(Box::new((weights, Tensor::from_data(bias, device))))
+        };
+        Self { weights, geometry }
     }
 
     /// The convolution, plus bias and `residual`, then ReLU if asked for.
     pub(crate) fn forward(&self, input: Tensor<4>, residual: Option<Tensor<4>>, relu: bool) -> Tensor<4> {
-        let channels = self.bias.dims()[0];
-        let output = conv(input, self.weights.clone(), self.stride, self.padding);
-        add_and_rectify(output + self.bias.clone().reshape([1, 1, 1, channels]), residual, relu)
+        let weights = match &self.weights {
+            FixedWeights::Packed(packed) => Weights::Packed(packed.clone()),
+            FixedWeights::Plain(plain) => {
+                Weights::Plain(plain.0.clone().into_dispatch(), plain.1.clone().into_dispatch())
+            }
+        };
+        let residual = residual_of(residual);
+        Tensor::from_dispatch(Dispatch::fixed_conv(
+            input.into_dispatch(),
+            weights,
+            residual,
+            self.geometry,
+            relu,
+        ))
     }
 }
 
-/// One step of AdamW.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AdamStep {
-    pub(crate) learning_rate: f64,
-    pub(crate) betas: (f64, f64),
-    pub(crate) epsilon: f64,
-    pub(crate) weight_decay: f64,
-    /// Counted from 1.
-    pub(crate) step: u32,
-    /// Gradients are multiplied by it first.
-    pub(crate) gradient_scale: f64,
-}
-
-/// Parameters and the two moments of their gradients, moved by one step.
+/// Parameters and the two moments of their gradients, moved by one step of AdamW.
 pub(crate) fn adamw(
     step: AdamStep,
     [parameters, first, second]: [Tensor<1>; 3],
     gradients: Tensor<1>,
 ) -> [Tensor<1>; 3] {
-    let (beta1, beta2) = step.betas;
-    let gradients = gradients * step.gradient_scale;
-    let correction = |beta: f64| 1.0 - beta.powi(i32::try_from(step.step).unwrap_or(i32::MAX));
-    let first = first * beta1 + gradients.clone() * (1.0 - beta1);
-    let second = second * beta2 + gradients.square() * (1.0 - beta2);
-    let spread = second.clone().sqrt() / correction(beta2).sqrt() + step.epsilon;
-    let kept = parameters * (1.0 - step.learning_rate * step.weight_decay);
-    let parameters = kept - first.clone() / spread * (step.learning_rate / correction(beta1));
-    [parameters, first, second]
+    let (parameters, gradients) = (parameters.into_dispatch(), gradients.into_dispatch());
+    let (parameters, first, second) =
+        Dispatch::adamw(parameters, gradients, first.into_dispatch(), second.into_dispatch(), step);
+    [parameters, first, second].map(Tensor::from_dispatch)
 }
 
 /// The sum of squares.

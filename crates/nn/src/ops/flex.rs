@@ -1,0 +1,207 @@
+//! The operations on the processor: Burn's tensors in and out, our kernels between.
+
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::backend::{DType, Flex};
+use burn::tensor::{Bytes, Shape};
+
+use super::AdamStep;
+use super::extension::{Geometry, ImageOps, Residual, Weights};
+use crate::kernels::conv::{self, ConvSaved, ConvShape};
+use crate::kernels::norm::{self, BatchNormSaved, GroupNormSaved};
+use crate::kernels::pool::{self, PoolShape};
+use crate::kernels::{Precision, adam, unfilled};
+
+/// The tensor with its numbers one after another from the start of its memory.
+pub(super) fn packed(tensor: FlexTensor) -> FlexTensor {
+    let in_order = tensor.is_contiguous() && tensor.layout().start_offset() == 0;
+    if in_order { tensor } else { tensor.to_contiguous() }
+}
+
+/// The numbers of a tensor that is [`packed`].
+pub(super) fn numbers(tensor: &FlexTensor) -> &[f32] {
+    let numbers = tensor.as_slice::<f32>();
+    numbers.unwrap_or_else(|| unreachable!("networks are f32 on the processor, and this one is in order"))
+}
+
+/// The numbers of a tensor that is [`packed`], to be changed; in place if nobody else holds them.
+pub(super) fn numbers_mut(tensor: &mut FlexTensor) -> &mut [f32] {
+    let count = tensor.layout().num_elements();
+    &mut tensor.storage_mut::<f32>()[..count]
+}
+
+pub(super) fn tensor<const D: usize>(numbers: Vec<f32>, shape: [usize; D]) -> FlexTensor {
+    FlexTensor::new(Bytes::from_elems(numbers), Layout::contiguous(Shape::new(shape)), DType::F32)
+}
+
+pub(super) fn sides(tensor: &FlexTensor) -> [usize; 4] {
+    tensor.layout().shape().dims()
+}
+
+pub(super) fn conv_shape(input: &FlexTensor, weights: &FlexTensor, geometry: Geometry) -> ConvShape {
+    let [batch, height, width, in_channels] = sides(input);
+    let [kernel, _, _, out_channels] = sides(weights);
+    let Geometry { stride, padding } = geometry;
+    ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding }
+}
+
+fn pictures_after(shape: &ConvShape) -> [usize; 4] {
+    [shape.batch, shape.out_height(), shape.out_width(), shape.out_channels]
+}
+
+/// A convolution of tensors that are [`packed`].
+pub(super) fn conv(
+    shape: &ConvShape,
+    input: &FlexTensor,
+    weights: &FlexTensor,
+    precision: Precision,
+) -> (FlexTensor, ConvSaved) {
+    let mut output = unfilled(shape.output_len());
+    let saved = conv::forward(shape, precision, numbers(input), numbers(weights), &mut output);
+    (tensor(output, pictures_after(shape)), saved)
+}
+
+/// Batch normalisation of a tensor that is [`packed`].
+pub(super) fn batch_norm_act(
+    input: &FlexTensor,
+    scale: &FlexTensor,
+    shift: &FlexTensor,
+    residual: Option<FlexTensor>,
+    relu: bool,
+    epsilon: f64,
+) -> (FlexTensor, BatchNormSaved) {
+    let residual = residual.map(packed);
+    let mut output = unfilled(numbers(input).len());
+    let (scale, shift) = (numbers(scale), numbers(shift));
+    let residual = residual.as_ref().map(numbers);
+    let saved = norm::batch_norm_act_forward(
+        numbers(input),
+        scale,
+        shift,
+        residual,
+        relu,
+        epsilon as f32,
+        &mut output,
+    );
+    (tensor(output, sides(input)), saved)
+}
+
+/// Group normalisation of a tensor that is [`packed`].
+pub(super) fn group_norm_act(
+    input: &FlexTensor,
+    [scale, shift]: [&FlexTensor; 2],
+    residual: Option<FlexTensor>,
+    groups: usize,
+    relu: bool,
+    epsilon: f64,
+) -> (FlexTensor, GroupNormSaved) {
+    let residual = residual.map(packed);
+    let mut output = unfilled(numbers(input).len());
+    let saved = norm::group_norm_act_forward(
+        sides(input)[0],
+        groups,
+        numbers(input),
+        numbers(scale),
+        numbers(shift),
+        residual.as_ref().map(numbers),
+        relu,
+        epsilon as f32,
+        &mut output,
+    );
+    (tensor(output, sides(input)), saved)
+}
+
+pub(super) fn pool_shape(input: &FlexTensor) -> PoolShape {
+    let [batch, height, width, channels] = sides(input);
+    PoolShape { batch, height, width, channels }
+}
+
+/// Max pooling of a tensor that is [`packed`].
+pub(super) fn max_pool(shape: &PoolShape, input: &FlexTensor, places: Option<&mut [u8]>) -> FlexTensor {
+    let mut output = unfilled(shape.output_len());
+    pool::max_pool_3x3_s2_p1(shape, numbers(input), &mut output, places);
+    tensor(output, [shape.batch, shape.out_height(), shape.out_width(), shape.channels])
+}
+
+/// The mean over places of a tensor that is [`packed`].
+pub(super) fn mean_of_places(shape: &PoolShape, input: &FlexTensor) -> FlexTensor {
+    let mut output = unfilled(shape.batch * shape.channels);
+    pool::global_average(shape, numbers(input), &mut output);
+    tensor(output, [shape.batch, shape.channels])
+}
+
+impl ImageOps for Flex {
+    fn conv(input: FlexTensor, weights: FlexTensor, geometry: Geometry, precision: Precision) -> FlexTensor {
+        let (input, weights) = (packed(input), packed(weights));
+        conv(&conv_shape(&input, &weights, geometry), &input, &weights, precision).0
+    }
+
+    fn batch_norm_act(
+        input: FlexTensor,
+        scale: FlexTensor,
+        shift: FlexTensor,
+        residual: Residual<Self>,
+        relu: bool,
+        epsilon: f64,
+    ) -> (FlexTensor, FlexTensor, FlexTensor) {
+        let (input, scale, shift) = (packed(input), packed(scale), packed(shift));
+        let (output, saved) = batch_norm_act(&input, &scale, &shift, residual.into_option(), relu, epsilon);
+        let channels = saved.mean.len();
+        (output, tensor(saved.mean, [channels]), tensor(saved.variance, [channels]))
+    }
+
+    fn group_norm_act(
+        input: FlexTensor,
+        scale: FlexTensor,
+        shift: FlexTensor,
+        residual: Residual<Self>,
+        groups: usize,
+        relu: bool,
+        epsilon: f64,
+    ) -> FlexTensor {
+        let (input, scale, shift) = (packed(input), packed(scale), packed(shift));
+        group_norm_act(&input, [&scale, &shift], residual.into_option(), groups, relu, epsilon).0
+    }
+
+    fn max_pool(input: FlexTensor) -> FlexTensor {
+        let input = packed(input);
+        max_pool(&pool_shape(&input), &input, None)
+    }
+
+    fn mean_of_places(input: FlexTensor) -> FlexTensor {
+        let input = packed(input);
+        mean_of_places(&pool_shape(&input), &input)
+    }
+
+    fn fixed_conv(
+        input: FlexTensor,
+        weights: Weights<Self>,
+        residual: Residual<Self>,
+        _geometry: Geometry,
+        relu: bool,
+    ) -> FlexTensor {
+        let Weights::Packed(weights) = weights else {
+            unreachable!("weights for the processor are arranged for its kernels")
+        };
+        let (input, residual) = (packed(input), residual.into_option().map(packed));
+        let [batch, height, width, _] = sides(&input);
+        let shape = weights.shape(batch, height, width);
+        let mut output = unfilled(shape.output_len());
+        let residual = residual.as_ref().map(numbers);
+        weights.run(numbers(&input), batch, height, width, residual, relu, &mut output);
+        tensor(output, pictures_after(&shape))
+    }
+
+    fn adamw(
+        parameters: FlexTensor,
+        gradients: FlexTensor,
+        first: FlexTensor,
+        second: FlexTensor,
+        step: AdamStep,
+    ) -> (FlexTensor, FlexTensor, FlexTensor) {
+        let (mut parameters, gradients) = (packed(parameters), packed(gradients));
+        let (mut first, mut second) = (packed(first), packed(second));
+        let moments = (numbers_mut(&mut first), numbers_mut(&mut second));
+        adam::step(&step, numbers_mut(&mut parameters), numbers(&gradients), moments.0, moments.1);
+        (parameters, first, second)
+    }
+}

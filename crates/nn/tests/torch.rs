@@ -1,0 +1,177 @@
+//! The networks beside PyTorch's: logits, gradients, statistics and steps. `torch/make_fixtures.py` made the numbers.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "torch/formula.rs"]
+mod formula;
+#[path = "torch/made.rs"]
+mod made;
+
+use std::collections::BTreeMap;
+
+use plaudit_core::Seed;
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Scorer, Trainer};
+use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use serde::Deserialize;
+
+/// Norm, product with a fixed random vector, and up to four entries of a tensor.
+type Digest = Vec<f64>;
+
+#[derive(Deserialize)]
+struct Case {
+    settings: ClassifierSettings,
+    /// Which of the made pictures.
+    pictures: usize,
+    eval_logits: Vec<f64>,
+    #[serde(default)]
+    gradients: BTreeMap<String, Digest>,
+    #[serde(default)]
+    statistics: BTreeMap<String, Digest>,
+    #[serde(default)]
+    steps: Vec<Step>,
+    #[serde(default)]
+    moved: BTreeMap<String, Digest>,
+}
+
+#[derive(Deserialize)]
+struct Step {
+    loss: f64,
+    logits: Vec<f64>,
+    grad_norm: f64,
+}
+
+const BATCH: usize = 4;
+const LABELS: [f32; BATCH] = [0.0, 1.0, 0.0, 1.0];
+const WEIGHTS: [f32; BATCH] = [1.0, 2.0, 0.5, 1.5];
+const ADAMW: AdamW = AdamW { betas: (0.9, 0.999), eps: 1e-3, weight_decay: 0.01 };
+
+fn cases() -> BTreeMap<String, Case> {
+    serde_json::from_str(include_str!("torch/networks.json")).unwrap()
+}
+
+fn pictures(settings: &ClassifierSettings, number: usize) -> Vec<(String, Vec<u8>)> {
+    let [_, height, width] = settings.image_size;
+    let make = |key: &String| {
+        (key.clone(), formula::bytes(&format!("picture {number} {key}"), BATCH * height * width * 3))
+    };
+    settings.image_keys.iter().map(make).collect()
+}
+
+fn batch<'a>(settings: &ClassifierSettings, pictures: &'a [(String, Vec<u8>)]) -> ImageBatch<'a> {
+    let [channels, height, width] = settings.image_size;
+    let view = |(key, pixels): &'a (String, Vec<u8>)| View {
+        key,
+        pixels: Pixels::U8(pixels),
+        layout: Layout::Hwc,
+        count: BATCH,
+        height,
+        width,
+        channels,
+    };
+    ImageBatch::new(pictures.iter().map(view).collect()).unwrap()
+}
+
+fn close(what: &str, got: &[f32], expected: &[f64], tolerance: f64) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (got, expected) in got.iter().zip(expected) {
+        let error = (f64::from(*got) - expected).abs();
+        assert!(error <= tolerance, "{what}: {got} instead of {expected}, {error:.1e} off");
+    }
+}
+
+/// The largest difference of a tensor from its digest, relative to its norm.
+fn distance(name: &str, numbers: &[f32], expected: &Digest) -> f64 {
+    let norm = numbers.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    let probe = formula::fractions(&format!("probe {name}"), numbers.len());
+    let product: f64 = numbers.iter().zip(probe).map(|(x, p)| f64::from(*x) * p).sum();
+    let places = (0..numbers.len().min(4)).map(|k| if numbers.len() < 4 { k } else { numbers.len() * k / 4 });
+    let got = [norm, product].into_iter().chain(places.map(|place| f64::from(numbers[place])));
+    let largest = got.zip(expected).map(|(got, expected)| (got - expected).abs()).fold(0.0, f64::max);
+    largest / expected[0].max(1e-12)
+}
+
+fn tensors_close(what: &str, got: &Weights, expected: &BTreeMap<String, Digest>, tolerance: f64) {
+    let mut worst = (0.0, String::new());
+    for (name, digest) in expected {
+        let numbers = got.f32(name).unwrap_or_else(|| panic!("{what}: nothing for {name}"));
+        let off = distance(name, &numbers, digest);
+        assert!(off <= tolerance, "{what} {name}: {off:.1e} off");
+        worst = if off > worst.0 { (off, name.clone()) } else { worst };
+    }
+    eprintln!("{what}: at most {:.1e} off, at {}", worst.0, worst.1);
+}
+
+fn check(case: &str) {
+    let cases = cases();
+    let Case { settings, pictures: number, eval_logits, gradients, statistics, steps, moved } = &cases[case];
+    let mut trainer = Trainer::new(settings, ADAMW, 0).unwrap();
+    let weights = made::weights(&trainer.weights());
+    let pictures = pictures(settings, *number);
+    let batch = batch(settings, &pictures);
+
+    let scorer = Scorer::new(settings, &weights, Device::Cpu).unwrap();
+    close(&format!("{case}: eval logits"), &scorer.logits(&batch).unwrap(), eval_logits, 1e-4);
+    if steps.is_empty() {
+        return;
+    }
+
+    trainer.load(&weights).unwrap();
+    close(&format!("{case}: trainer's eval logits"), &trainer.predict(&batch).unwrap(), eval_logits, 1e-4);
+    for (i, step) in steps.iter().enumerate() {
+        // Errors of the first step come back in the second: its gradient is of weights that moved.
+        let slack = if i == 0 { 1.0 } else { 10.0 };
+        let given =
+            trainer.accumulate(&batch, &LABELS, Some(&WEIGHTS), Loss::Bce, 1.0, Seed::new(0)).unwrap();
+        close(&format!("{case}: logits of step {i}"), &given.logits, &step.logits, 1e-4 * slack);
+        assert!((given.loss - step.loss).abs() < 1e-5 * slack, "{case}: {} {}", given.loss, step.loss);
+        if i == 0 {
+            let got = trainer.gradients();
+            tensors_close(&format!("{case}: gradient"), &got, gradients, 1e-3);
+            assert_eq!(got.len(), gradients.len(), "{case}: gradients where there are none in PyTorch");
+            tensors_close(&format!("{case}: statistic"), &trainer.weights(), statistics, 1e-5);
+        }
+        let outcome = trainer.step(1e-3, Some(1.0));
+        let off = (outcome.grad_norm / step.grad_norm - 1.0).abs();
+        assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
+    }
+    tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
+}
+
+fn difference(after: &Weights, before: &Weights) -> Weights {
+    let mut difference = Weights::new();
+    for (name, tensor) in before.iter() {
+        let (after, before) = (after.f32(name).unwrap(), before.f32(name).unwrap());
+        let moved: Vec<f32> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+        difference.insert_f32(name, tensor.shape(), &moved);
+    }
+    difference
+}
+
+macro_rules! cases {
+    ($($test:ident: $case:literal),* $(,)?) => {
+        $(#[test] fn $test() { check($case); })*
+
+        #[test]
+        fn every_case_is_tested() {
+            assert_eq!(cases().into_keys().collect::<Vec<_>>(), { let mut all = vec![$($case),*]; all.sort(); all });
+        }
+    };
+}
+
+cases! {
+    resnet18: "resnet18",
+    resnet18_plain_head: "resnet18 plain head",
+    resnet18_frozen: "resnet18 frozen",
+    resnet18_one_trunk: "resnet18 two cameras, one trunk",
+    resnet18_two_trunks: "resnet18 two cameras, two trunks",
+    resnet34: "resnet34",
+    resnet50: "resnet50",
+    resnet101: "resnet101",
+    resnet152: "resnet152",
+    resnet10: "resnet10",
+    resnet10_frozen: "resnet10 frozen",
+    resnet10_spatial: "resnet10 spatial",
+    resnet10_spatial_pooled: "resnet10 spatial, pooled, frozen",
+    resnet10_spatial_two: "resnet10 spatial, two cameras",
+}
