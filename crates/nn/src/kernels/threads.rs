@@ -71,3 +71,8 @@ impl<T> Shared<T> {
         unsafe { self.0.add(count) }
     }
 }
+
+/// Runs `work` on a thread of the pool. Kernels that are called there hand out work without waking anybody first.
+pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if rayon::current_thread_index().is_some() { work() } else { rayon::scope(|_| work()) }
+}

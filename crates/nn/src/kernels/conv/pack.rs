@@ -3,7 +3,6 @@
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, unfilled};
 use crate::kernels::threads::{Shared, for_each};
-use half::bf16;
 use std::ops::Range;
 
 /// The right side of a multiplication: `[panel, tap, word, column]`, as many columns as a tile has, each word one
@@ -23,30 +22,20 @@ impl Panels {
     pub(super) fn pack(isa: Isa, taps: usize, inner: usize, columns: usize, weights: &[f32]) -> Self {
         assert_eq!(weights.len(), taps * inner * columns);
         let tile = isa.tile();
-        let per_word = 4 / tile.operand_bytes;
         let (tap_words, count) = (tile.words(inner), columns.div_ceil(tile.columns));
         let mut words = Workspace::of(count * taps * tap_words * tile.columns * 4);
         let target = Shared::new(words.start().cast::<u32>());
         for_each(count * taps, |i| {
             let (panel, tap) = (i / taps, i % taps);
             let first = panel * tile.columns;
-            let here = first..columns.min(first + tile.columns);
-            let row = |k: usize| match k < inner {
-                true => &weights[(tap * inner + k) * columns..][here.clone()],
-                false => &[],
-            };
-            for word in 0..tap_words {
+            isa.run(PackTap {
+                rows: &weights[tap * inner * columns..][..inner * columns],
+                stride: columns,
+                columns: first..columns.min(first + tile.columns),
+                words: tap_words,
                 // SAFETY: inside the workspace, and each `i` has its own part of it.
-                let packed = unsafe {
-                    let start = target.at((i * tap_words + word) * tile.columns);
-                    start.write_bytes(0, tile.columns);
-                    std::slice::from_raw_parts_mut(start, tile.columns)
-                };
-                match per_word {
-                    1 => packed.iter_mut().zip(row(word)).for_each(|(word, x)| *word = x.to_bits()),
-                    _ => pack_pairs(row(2 * word), row(2 * word + 1), packed),
-                }
-            }
+                target: unsafe { target.at(i * tap_words * tile.columns) },
+            });
         });
         Self { words, tap_words, taps, columns: tile.columns, count }
     }
@@ -72,11 +61,39 @@ impl Panels {
     }
 }
 
-/// Two rows as pairs of bfloat16, the first in the lower halves; a missing second row is zero.
-fn pack_pairs(first: &[f32], second: &[f32], packed: &mut [u32]) {
-    let bits = |x: f32| u32::from(bf16::from_f32(x).to_bits());
-    packed.iter_mut().zip(first).for_each(|(word, &x)| *word = bits(x));
-    packed.iter_mut().zip(second).for_each(|(word, &x)| *word |= bits(x) << 16);
+/// Packs some columns of one tap; there are at most those of a panel.
+struct PackTap<'a> {
+    rows: &'a [f32],
+    /// Numbers of a row.
+    stride: usize,
+    columns: Range<usize>,
+    words: usize,
+    target: *mut u32,
+}
+
+impl Kernel for PackTap<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let rows = self.rows.len() / self.stride;
+        for word in 0..self.words {
+            for lane in [0, L::WIDTH] {
+                let count = self.columns.len().saturating_sub(lane).min(L::WIDTH);
+                let mut vectors = [lanes.splat(0.0); 2];
+                for (i, vector) in vectors.iter_mut().enumerate().take(L::OPERANDS_PER_WORD) {
+                    let row = word * L::OPERANDS_PER_WORD + i;
+                    if row < rows && count > 0 {
+                        let from = row * self.stride + self.columns.start + lane;
+                        // SAFETY: `count` columns from there on are inside the row.
+                        *vector = unsafe { lanes.load_first(self.rows.as_ptr().add(from), count) };
+                    }
+                }
+                // SAFETY: a tap has room for all its words.
+                unsafe { lanes.store_words(self.target.add(word * 2 * L::WIDTH + lane), vectors) };
+            }
+        }
+    }
 }
 
 /// Matrices `[count, rows, columns]` as `[count, columns, rows]`.

@@ -160,6 +160,10 @@ impl Lanes for Avx2 {
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
     #[inline(always)]
+    unsafe fn store_words(self, to: *mut u32, rows: [__m256; 2]) {
+        unsafe { _mm256_storeu_ps(to.cast(), rows[0]) }
+    }
+    #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> __m256 {
         unsafe { _mm256_loadu_ps(from.cast()) }
     }

@@ -149,6 +149,10 @@ impl Lanes for Avx512 {
         unsafe { _mm512_storeu_ps(to.cast(), vector) }
     }
     #[inline(always)]
+    unsafe fn store_words(self, to: *mut u32, rows: [__m512; 2]) {
+        unsafe { _mm512_storeu_ps(to.cast(), rows[0]) }
+    }
+    #[inline(always)]
     fn dot(self, sum: __m512, a: __m512, b: __m512) -> __m512 {
         self.mul_add(a, b, sum)
     }
@@ -158,7 +162,7 @@ impl Lanes for Avx512Bf16 {
     const OPERAND_BYTES: usize = 2;
     vectors!();
 
-    // SAFETY, for both blocks: as above.
+    // SAFETY, for every block below: as above.
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
         unsafe {
@@ -166,6 +170,16 @@ impl Lanes for Avx512Bf16 {
                 to.cast(),
                 std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(vector)),
             )
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_words(self, to: *mut u32, rows: [__m512; 2]) {
+        unsafe {
+            let rounded = |row: __m512| {
+                _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(row)))
+            };
+            let pairs = _mm512_or_si512(rounded(rows[0]), _mm512_slli_epi32::<16>(rounded(rows[1])));
+            _mm512_storeu_si512(to.cast(), pairs);
         }
     }
     #[inline(always)]

@@ -21,6 +21,8 @@ pub(crate) trait Lanes: Copy {
     const ROWS: usize;
     /// Bytes of a number that goes into [`Lanes::dot`].
     const OPERAND_BYTES: usize;
+    /// Operands in a word, which is what [`Lanes::dot`] takes per lane.
+    const OPERANDS_PER_WORD: usize = 4 / Self::OPERAND_BYTES;
     /// Whether `f32::mul_add` is an instruction; elsewhere it is a slow function.
     const FUSED: bool;
 
@@ -86,6 +88,11 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// `WIDTH * OPERAND_BYTES` bytes can be written.
     unsafe fn store_operands(self, to: *mut u8, vector: Self::Vector);
+    /// Writes `WIDTH` words of operands: those of `rows[0]`, or if a word holds two, pairs of one from each row.
+    ///
+    /// # Safety
+    /// `WIDTH` words can be written.
+    unsafe fn store_words(self, to: *mut u32, rows: [Self::Vector; 2]);
     /// Reads `WIDTH` words of operands.
     ///
     /// # Safety

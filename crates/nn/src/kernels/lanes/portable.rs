@@ -101,6 +101,10 @@ impl Lanes for Portable {
         unsafe { from.cast::<[u8; WIDTH]>().read() }.map(f32::from)
     }
     #[inline(always)]
+    unsafe fn store_words(self, to: *mut u32, rows: [Vector; 2]) {
+        unsafe { to.cast::<Vector>().write_unaligned(rows[0]) }
+    }
+    #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> Vector {
         unsafe { from.cast::<Vector>().read_unaligned() }
     }
