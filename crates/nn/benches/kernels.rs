@@ -189,7 +189,7 @@ fn main() {
     let peak = options.peak * threads as f64;
     println!("{threads} threads, peak {peak:.0} GFLOP/s in single precision\n");
     // Inside the pool, as a network runs: handing work in from outside costs a wake-up each time.
-    rayon::scope(|_| {
+    plaudit_nn::dense::together(|| {
         for &batch in &options.batches {
             if options.train {
                 train(&options, batch, Precision::F32, peak);

@@ -7,6 +7,7 @@
 
 pub mod alloc;
 pub mod classifier;
+mod crew;
 pub mod dense;
 pub mod images;
 pub mod kernels;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::compiled::{best_isa, for_each_isa};
-use super::crew::{Worth, each_parts};
+use crate::crew::{Worth, each_parts};
 use crate::kernels::lanes::Lanes;
 
 /// The constants of an optimiser. The default is PyTorch's Adam.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::crew::{each_part, together};
+use crate::crew::{each_part, together};
 use super::mlp::Mlp;
 use super::plan::{BLOCK, LayerPlan, parts};
 use super::rows::{self, ColumnsBack, Rows};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::crew::{Worth, each_parts};
+use crate::crew::{Worth, each_parts};
 use super::ensemble::HeadInputs;
 use super::layout::LayerPlaces;
 use super::mlp::Mlp;

@@ -6,7 +6,7 @@ use plaudit_core::Seed;
 
 use super::backward::GradientTask;
 use super::compiled::best_isa;
-use super::crew::together;
+use crate::crew::together;
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{Layout, Tensor, TensorKind};

@@ -30,8 +30,6 @@ mod adam;
 mod aligned;
 mod backward;
 mod compiled;
-#[allow(unsafe_code)] // threads that share a step
-mod crew;
 pub mod encoder;
 mod ensemble;
 mod forward;
@@ -48,7 +46,7 @@ mod tape;
 mod weights;
 
 pub use adam::{Adam, AdamSettings, clip_grad_norm};
-pub use crew::together;
+pub use crate::crew::together;
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;

@@ -16,7 +16,6 @@ mod threads;
 
 pub use lanes::Isa;
 pub use memory::unfilled;
-pub use threads::in_pool;
 
 /// What the multiplications of a convolution are done in. Sums are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

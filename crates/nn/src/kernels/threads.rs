@@ -1,27 +1,10 @@
 //! Dividing work among the threads of the pool.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::crew::{self, Worth};
 
-/// Calls `work` once for each number below `count`, on all threads, each taking the next number when it is free.
+/// Calls `work` once for each number below `count`, on all threads.
 pub(crate) fn for_each(count: usize, work: impl Fn(usize) + Sync) {
-    let threads = rayon::current_num_threads().min(count);
-    if threads <= 1 {
-        return (0..count).for_each(work);
-    }
-    let next = AtomicUsize::new(0);
-    let take = || {
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= count {
-                return;
-            }
-            work(i);
-        }
-    };
-    rayon::scope(|scope| {
-        (1..threads).for_each(|_| scope.spawn(|_| take()));
-        take();
-    });
+    crew::each(Worth::AllThreads, count, work);
 }
 
 /// Pieces to cut `items` into so that `size` of them is about a piece, and threads get equally many.
@@ -70,9 +53,4 @@ impl<T> Shared<T> {
         // SAFETY: the caller's promise.
         unsafe { self.0.add(count) }
     }
-}
-
-/// Runs `work` on a thread of the pool. Kernels that are called there hand out work without waking anybody first.
-pub fn in_pool<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    if rayon::current_thread_index().is_some() { work() } else { rayon::scope(|_| work()) }
 }

@@ -5,8 +5,12 @@
 //! [`together`] borrows them from the pool for a whole update; they wait for steps without sleeping. A thread that never
 //! comes, because the pool is busy, is not waited for.
 //!
+//! A part of a step that has parallel steps of its own does those alone.
+//!
 //! Of each step a thread first takes the parts that are its own by their index, then what others have left: what it
 //! wrote in one step it mostly finds in its own cache in the next.
+
+#![allow(unsafe_code)] // threads that share a step
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -34,14 +38,14 @@ pub fn together<R>(work: impl FnOnce() -> R) -> R {
 
 /// Whether a step is large enough for more than one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Worth {
+pub(crate) enum Worth {
     OneThread,
     AllThreads,
 }
 
 /// Cuts slices into parts and calls `work(index, parts)` for each index, on all threads. Of each slice, the parts must
 /// follow each other.
-pub(super) fn each_parts<const N: usize>(
+pub(crate) fn each_parts<const N: usize>(
     worth: Worth,
     slices: [&mut [f32]; N],
     count: usize,
@@ -65,7 +69,7 @@ pub(super) fn each_parts<const N: usize>(
 }
 
 /// As [`each_parts`], for one slice.
-pub(super) fn each_part(
+pub(crate) fn each_part(
     worth: Worth,
     slice: &mut [f32],
     count: usize,
@@ -106,8 +110,8 @@ impl Parts {
 }
 
 /// Calls `work` once for each index, on all threads.
-fn each(worth: Worth, count: usize, work: impl Fn(usize) + Sync) {
-    if worth == Worth::OneThread || count <= 1 || rayon::current_num_threads() == 1 {
+pub(crate) fn each(worth: Worth, count: usize, work: impl Fn(usize) + Sync) {
+    if worth == Worth::OneThread || count <= 1 || IN_A_STEP.get() || rayon::current_num_threads() == 1 {
         return (0..count).for_each(work);
     }
     together(|| match CREW.get() {
@@ -120,6 +124,24 @@ fn each(worth: Worth, count: usize, work: impl Fn(usize) + Sync) {
 thread_local! {
     /// The crew that works for this thread.
     static CREW: Cell<Option<*const Crew>> = const { Cell::new(None) };
+    /// Whether this thread is at work on a part of a step.
+    static IN_A_STEP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread is in a step.
+struct InStep;
+
+impl InStep {
+    fn enter() -> Self {
+        IN_A_STEP.set(true);
+        Self
+    }
+}
+
+impl Drop for InStep {
+    fn drop(&mut self) {
+        IN_A_STEP.set(false);
+    }
 }
 
 /// While it lives, a crew works for this thread; then the crew is let go.
@@ -207,6 +229,7 @@ impl Crew {
     }
 
     fn take_parts(&self, thread: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        let _in_step = InStep::enter();
         let threads = self.next.len();
         for whose in (thread..threads).chain(0..thread) {
             let end = self.own(whose, count).end;
@@ -315,6 +338,15 @@ mod tests {
         pool(2).install(|| {
             let (a, b) = rayon::join(|| together(|| squares(100)), || together(|| squares(100)));
             assert_eq!(a, b);
+        });
+    }
+
+    #[test]
+    fn steps_inside_of_steps_are_done_alone() {
+        pool(3).install(|| {
+            let mut sums = [0.0; 50];
+            each_part(Worth::AllThreads, &mut sums, 50, |i| i..i + 1, |i, part| part[0] = squares(i + 1)[i]);
+            assert_eq!(sums.to_vec(), squares(50));
         });
     }
 
