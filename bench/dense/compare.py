@@ -110,10 +110,12 @@ def main():
         ("ppo_update_bf16", "PyTorch eager", ppo_update(), 10),
         ("ppo_update_bf16", "PyTorch bf16 autocast", ppo_update(autocast=True), 10),
         ("policy_256", "PyTorch eager", policy(256), 200),
+        ("policy_256_bf16", "PyTorch eager", policy(256), 200),
         ("policy_1", "PyTorch eager", policy(1), 500),
         ("sac_update", "Stable-Baselines3", sac_update(), 40),
         ("sac_update_bf16", "Stable-Baselines3", sac_update(), 40),
         ("conv_encoder", "PyTorch channels-last", conv_encoder(), 3),
+        ("conv_encoder_bf16", "PyTorch channels-last", conv_encoder(), 3),
     ]
     for name, peer, work, repeats in works:
         repeat(work, 3)
@@ -125,7 +127,7 @@ def main():
             theirs.append(statistics.median(repeat(work, repeats)))
             ratios.append(theirs[-1] / mine[-1])
         print(
-            f"{name:16} {statistics.median(mine):8.3f} ms   {peer:22} {statistics.median(theirs):8.3f} ms   "
+            f"{name:18} {statistics.median(mine):8.3f} ms   {peer:22} {statistics.median(theirs):8.3f} ms   "
             f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} to {max(ratios):.2f})",
             flush=True,
         )

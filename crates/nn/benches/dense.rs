@@ -14,6 +14,7 @@ use plaudit_nn::dense::{
     Activation, Adam, AdamSettings, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs, LayerSpec, Mlp,
     MlpSpec, Scratch, Tape, clip_grad_norm, polyak, together,
 };
+use plaudit_nn::kernels::Precision;
 
 fn main() {
     // Two threads, as the side it is compared with.
@@ -39,16 +40,27 @@ fn main() {
 type Work = Box<dyn FnMut()>;
 
 fn works() -> Vec<(&'static str, Work)> {
-    let (mut ppo, mut policy, mut single, mut sac) =
-        (Ppo::new(), Policy::new(256), Policy::new(1), Sac::new());
-    let mut pictures = Pictures::new();
-    vec![
-        ("ppo_update", Box::new(move || together(|| ppo.update()))),
-        ("policy_256", Box::new(move || policy.act())),
-        ("policy_1", Box::new(move || single.act())),
-        ("sac_update", Box::new(move || together(|| sac.update()))),
-        ("conv_encoder", Box::new(move || pictures.update())),
-    ]
+    use Precision::{Bf16, F32};
+    let mut works: Vec<(&'static str, Work)> = Vec::new();
+    for (name, precision) in [("ppo_update", F32), ("ppo_update_bf16", Bf16)] {
+        let mut ppo = Ppo::new(precision);
+        works.push((name, Box::new(move || together(|| ppo.update()))));
+    }
+    for (name, batch, precision) in
+        [("policy_256", 256, F32), ("policy_256_bf16", 256, Bf16), ("policy_1", 1, F32)]
+    {
+        let mut policy = Policy::new(batch, precision);
+        works.push((name, Box::new(move || policy.act())));
+    }
+    for (name, precision) in [("sac_update", F32), ("sac_update_bf16", Bf16)] {
+        let mut sac = Sac::new(precision);
+        works.push((name, Box::new(move || together(|| sac.update()))));
+    }
+    for (name, precision) in [("conv_encoder", F32), ("conv_encoder_bf16", Bf16)] {
+        let mut pictures = Pictures::new(precision);
+        works.push((name, Box::new(move || pictures.update())));
+    }
+    works
 }
 
 fn repeat(work: &mut Work, repeats: usize) -> Vec<f64> {
@@ -61,9 +73,16 @@ fn repeat(work: &mut Work, repeats: usize) -> Vec<f64> {
     (0..repeats).map(timed).collect()
 }
 
-fn stack(inputs: usize, hidden: &[usize], activation: Activation, outputs: usize) -> Mlp {
+fn stack(
+    precision: Precision,
+    inputs: usize,
+    hidden: &[usize],
+    activation: Activation,
+    outputs: usize,
+) -> Mlp {
     let hidden = hidden.iter().map(|width| LayerSpec { activation, ..LayerSpec::linear(*width) });
-    Mlp::new(MlpSpec { inputs, layers: hidden.chain([LayerSpec::linear(outputs)]).collect() })
+    let layers = hidden.chain([LayerSpec::linear(outputs)]).collect();
+    Mlp::new(MlpSpec { inputs, layers }).with_precision(precision)
 }
 
 fn normals(count: usize, rng: &mut Rng) -> Vec<f32> {
@@ -91,10 +110,10 @@ const ACTIONS: usize = 8;
 const BATCH: usize = 4096;
 
 impl Ppo {
-    fn new() -> Self {
+    fn new(precision: Precision) -> Self {
         let (actor, critic) = (
-            stack(STATES, &[256; 3], Activation::Tanh, ACTIONS),
-            stack(STATES, &[256; 3], Activation::Tanh, 1),
+            stack(precision, STATES, &[256; 3], Activation::Tanh, ACTIONS),
+            stack(precision, STATES, &[256; 3], Activation::Tanh, 1),
         );
         let mut params = actor.init(Seed::new(1));
         params.extend(critic.init(Seed::new(2)));
@@ -124,24 +143,21 @@ impl Ppo {
         let (net_grads, grad_log_std) = self.grads.split_at_mut(nets.len());
         let (actor_grads, critic_grads) = net_grads.split_at_mut(actor.len());
         let share = 1.0 / BATCH as f32;
+        let inv_std: [f32; ACTIONS] = std::array::from_fn(|j| (-log_std[j]).exp());
+        let constant: f32 = log_std.iter().map(|log_std| log_std + 0.918_938_5).sum();
         self.actor.forward_backward(actor, &self.states, &mut self.tape, actor_grads, |rows, means, into| {
             for (i, row) in rows.enumerate() {
                 let (means, actions) =
                     (&means[i * ACTIONS..][..ACTIONS], &self.actions[row * ACTIONS..][..ACTIONS]);
-                let mut log_prob = 0.0;
-                for ((mean, action), log_std) in means.iter().zip(actions).zip(log_std) {
-                    let z = (action - mean) * (-log_std).exp();
-                    log_prob -= 0.5 * z * z + log_std + 0.918_938_5;
-                }
+                let z: [f32; ACTIONS] = std::array::from_fn(|j| (actions[j] - means[j]) * inv_std[j]);
+                let log_prob = -0.5 * z.iter().map(|z| z * z).sum::<f32>() - constant;
                 let ratio = (log_prob - self.old_log_probs[row]).exp();
                 let advantage = self.advantages[row];
                 let unclipped = ratio * advantage <= ratio.clamp(0.8, 1.2) * advantage;
                 let grad = if unclipped { -ratio * advantage * share } else { 0.0 };
                 for j in 0..ACTIONS {
-                    let inv_std = (-log_std[j]).exp();
-                    let z = (actions[j] - means[j]) * inv_std;
-                    into[i * ACTIONS + j] = grad * z * inv_std;
-                    grad_log_std[j] += grad * (z * z - 1.0);
+                    into[i * ACTIONS + j] = grad * z[j] * inv_std[j];
+                    grad_log_std[j] += grad * (z[j] * z[j] - 1.0);
                 }
             }
         });
@@ -187,8 +203,8 @@ struct Policy {
 }
 
 impl Policy {
-    fn new(batch: usize) -> Self {
-        let net = stack(STATES, &[256; 3], Activation::Tanh, ACTIONS);
+    fn new(batch: usize, precision: Precision) -> Self {
+        let net = stack(precision, STATES, &[256; 3], Activation::Tanh, ACTIONS);
         let states = normals(batch * STATES, &mut Seed::new(4).rng());
         Self { params: net.init(Seed::new(1)), net, states, scratch: Scratch::default() }
     }
@@ -243,9 +259,9 @@ fn draw(outputs: &[f32], rng: &mut Rng) -> Drawn {
 impl Sac {
     const BATCH: usize = 256;
 
-    fn new() -> Self {
-        let actor = stack(3, &[256; 2], Activation::Relu, 2);
-        let critics = Ensemble::new(stack(4, &[256; 2], Activation::Relu, 1), 2);
+    fn new(precision: Precision) -> Self {
+        let actor = stack(precision, 3, &[256; 2], Activation::Relu, 2);
+        let critics = Ensemble::new(stack(precision, 4, &[256; 2], Activation::Relu, 1), 2);
         let (actor_params, critic_params) = (actor.init(Seed::new(1)), critics.init(Seed::new(2)));
         let adam = |len| Adam::new(len, AdamSettings::default());
         let mut rng = Seed::new(5).rng();
@@ -350,8 +366,9 @@ struct Pictures {
 impl Pictures {
     const BATCH: usize = 256;
 
-    fn new() -> Self {
-        let encoder = ConvEncoder::new(ConvEncoderSpec::drq(64, 64, 3, 50));
+    fn new(precision: Precision) -> Self {
+        let spec = ConvEncoderSpec::drq(64, 64, 3, 50);
+        let encoder = ConvEncoder::new(ConvEncoderSpec { precision, ..spec });
         let mut rng = Seed::new(6).rng();
         let params = encoder.init(Seed::new(1));
         Self {

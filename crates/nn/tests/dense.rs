@@ -457,3 +457,75 @@ fn tanh_is_precise() {
         }
     }
 }
+
+/// Rounds to the nearest number with eight bits, even in ties.
+fn rounded(x: f32) -> f64 {
+    let bits = x.to_bits();
+    f64::from(f32::from_bits(bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) & 0xffff_0000))
+}
+
+/// Products of bfloat16 are exactly those of rounded numbers: the sums alone are rounded to single precision.
+#[test]
+fn hidden_products_in_bfloat16_are_those_of_rounded_numbers() {
+    if Isa::best(Precision::Bf16).precision() != Precision::Bf16 {
+        eprintln!("skipped: this processor has no products of bfloat16");
+        return;
+    }
+    // Odd widths and an odd last block, so that words have halves without a partner.
+    let (inputs, width, batch) = (71, 99, 150);
+    let layer = LayerSpec { bias: Bias::None, ..LayerSpec::linear(width) };
+    let mlp = Mlp::new(MlpSpec { inputs, layers: vec![layer] }).with_precision(Precision::Bf16);
+    let params = mlp.init(Seed::new(1));
+    let weight = mlp.export(&params, &mlp.tensors().next().unwrap());
+    let x: Vec<f32> = (0..batch * inputs).map(|i| (i as f32 * 0.37).sin()).collect();
+    let grad: Vec<f32> = (0..batch * width).map(|i| (i as f32 * 0.73).cos()).collect();
+    let product = |rows: usize, columns: usize, depth: usize, term: &dyn Fn(usize, usize, usize) -> f64| {
+        let sum = |i: usize| (0..depth).map(|k| term(i / columns, i % columns, k)).sum::<f64>() as f32;
+        (0..rows * columns).map(sum).collect::<Vec<f32>>()
+    };
+    let outputs = product(batch, width, inputs, &|r, o, k| {
+        rounded(x[r * inputs + k]) * rounded(weight[o * inputs + k])
+    });
+    let grad_x = product(batch, inputs, width, &|r, i, k| {
+        rounded(grad[r * width + k]) * rounded(weight[k * inputs + i])
+    });
+    let grad_w =
+        product(width, inputs, batch, &|o, i, k| rounded(grad[k * width + o]) * rounded(x[k * inputs + i]));
+
+    let mut tape = Tape::default();
+    close("outputs", mlp.forward(&params, &x, batch, &mut tape), &outputs);
+    close("inferred", mlp.infer(&params, &x, batch, &mut Scratch::default()), &outputs);
+    let (mut grads, mut into) = (vec![0.0; mlp.len()], vec![0.0; x.len()]);
+    mlp.backward(&params, &mut tape, &grad, &mut grads, Some(&mut into));
+    close("of inputs", &into, &grad_x);
+    close("of weights", &mlp.export(&grads, &mlp.tensors().next().unwrap()), &grad_w);
+}
+
+/// The whole of a network in bfloat16 stays near the one in single precision, and gradients point the same way.
+#[test]
+fn bfloat16_is_near_single_precision() {
+    let tanh = LayerSpec { activation: Activation::Tanh, ..LayerSpec::linear(128) };
+    let normed = LayerSpec { norm: Norm::Layer, ..tanh.clone() };
+    let mlp =
+        Mlp::new(MlpSpec { inputs: 20, layers: vec![tanh.clone(), normed, tanh, LayerSpec::linear(4)] });
+    let ensemble = |precision| Ensemble::new(mlp.clone().with_precision(precision), 2);
+    let params = ensemble(Precision::F32).init(Seed::new(8));
+    let x: Vec<f32> = (0..200 * 20).map(|i| (i as f32 * 0.37).sin()).collect();
+    let run = |precision| {
+        let (ensemble, mut tape) = (ensemble(precision), EnsembleTape::default());
+        let mut all = ensemble.forward(&params, HeadInputs::Shared(&x), 200, &mut tape).to_vec();
+        let (mut grads, mut grad_x) = (vec![0.0; params.len()], vec![0.0; x.len()]);
+        let grad_out: Vec<f32> = (0..all.len()).map(|i| (i as f32 * 0.3).cos()).collect();
+        ensemble.backward(&params, &mut tape, &grad_out, &mut grads, Some(&mut grad_x));
+        let mut scratch = EnsembleScratch::default();
+        assert_eq!(ensemble.infer(&params, &[0, 1], &x, 200, &mut scratch), all);
+        all.truncate(800);
+        [all, grads, grad_x]
+    };
+    for (single, half) in run(Precision::F32).iter().zip(run(Precision::Bf16)) {
+        let dot =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>();
+        let cosine = dot(single, &half) / (dot(single, single) * dot(&half, &half)).sqrt();
+        assert!(cosine > 0.9999, "{cosine}");
+    }
+}

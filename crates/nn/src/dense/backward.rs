@@ -6,18 +6,27 @@
 
 use std::ops::Range;
 
-use crate::crew::{each_part, together};
 use super::mlp::Mlp;
-use super::plan::{BLOCK, LayerPlan, parts};
+use super::operands::{pack_pairs, pack_rows};
+use super::plan::{BLOCK, LayerPlan, parts, stride};
 use super::rows::{self, ColumnsBack, Rows};
 use super::tape::{BatchColumns, Tape};
-use super::weights::Blocks;
+use super::weights::{Operands, Results};
+use crate::crew::{each_part, together};
 
 /// Panels of weights that one task sums: few enough for all threads to have some, enough to share what they read.
 const TASK_PANELS: usize = 1;
 
 /// Blocks summed in registers before the sum is added to memory.
 const BLOCKS_AT_ONCE: usize = 2;
+
+/// What a backward pass is to find.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    /// Gradients of what the first layer takes.
+    input: bool,
+    weights: bool,
+}
 
 /// A part of the gradients of one head.
 #[derive(Debug, Clone)]
@@ -40,7 +49,7 @@ impl Mlp {
     pub(super) fn gradient_tasks(layers: &[super::layout::LayerPlaces]) -> Vec<GradientTask> {
         let mut tasks = Vec::new();
         for (layer, places) in layers.iter().enumerate() {
-            let shape = places.shape();
+            let shape = places.shape;
             for first in (0..shape.panels()).step_by(TASK_PANELS) {
                 let panels = first..(first + TASK_PANELS).min(shape.panels());
                 let range = shape.panel_range(panels.clone());
@@ -73,7 +82,8 @@ impl Mlp {
             for layers in self.segments().rev() {
                 let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
                 let wants_input = first > 0 || normed || grad_inputs.is_some();
-                self.backward_blocks(params, layers, grad_out, wants_input, tape);
+                let wanted = Wanted { input: wants_input, weights: grads.is_some() };
+                self.backward_blocks(params, layers, grad_out, wanted, tape);
                 if normed {
                     self.gradient_statistics(params, first, tape, grads.as_deref_mut());
                 }
@@ -98,7 +108,7 @@ impl Mlp {
         each_part(worth, &mut tape.transposed, tape.heads * layers, place, |index, into| {
             let places = &self.layout.layers[index % layers];
             let params = &params[index / layers * self.len()..];
-            places.shape().transposed(self.isa, &params[places.weight.clone()], into);
+            places.shape.transposed(&params[places.weight.clone()], into);
         });
     }
 
@@ -107,7 +117,7 @@ impl Mlp {
         params: &[f32],
         layers: Range<usize>,
         grad_out: &[f32],
-        wants_input: bool,
+        wanted: Wanted,
         tape: &mut Tape,
     ) {
         let mut backward = std::mem::take(&mut tape.backward);
@@ -119,7 +129,7 @@ impl Mlp {
             grid.count(),
             |index| grid.record(index, each),
             |index, record| {
-                self.backward_block(params, layers.clone(), grad_out, wants_input, tape, index, record);
+                self.backward_block(params, layers.clone(), grad_out, wanted, tape, index, record);
             },
         );
         tape.backward = backward;
@@ -131,7 +141,7 @@ impl Mlp {
         params: &[f32],
         layers: Range<usize>,
         grad_out: &[f32],
-        wants_input: bool,
+        wanted: Wanted,
         tape: &Tape,
         block: usize,
         record: &mut [f32],
@@ -144,25 +154,56 @@ impl Mlp {
             let plan = &self.plan.layers[index];
             let rows = Rows { count, width: self.spec.layers[index].width, stride: plan.grad_stride };
             self.backward_through_layer(params, index, tape, block, record, rows);
-            if index == 0 && !wants_input {
-                return;
+            if wanted.weights {
+                self.pack_for_weights(index, tape, block, record);
             }
-            let (into, into_stride) = self.input_grad(index);
-            let [into, grad] = parts(record, [into, plan.grad.clone()]);
-            let places = &self.layout.layers[index];
-            let transposed = &tape.transposed[head * self.plan.transposed..][plan.transposed.clone()];
-            let weights = &params[places.weight.clone()];
-            places.shape().product_back(
-                self.isa,
-                weights,
-                transposed,
-                grad,
-                plan.grad_stride,
-                count,
-                into,
-                into_stride,
-            );
+            if index > 0 || wanted.input {
+                self.backward_through_product(params, index, tape, block, record);
+            }
         }
+    }
+
+    /// From the gradient of a product to that of what it took.
+    fn backward_through_product(
+        &self,
+        params: &[f32],
+        index: usize,
+        tape: &Tape,
+        block: usize,
+        record: &mut [f32],
+    ) {
+        let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
+        let (rows, shape) = (tape.grid().rows(block), places.shape);
+        let (into, stride) = self.input_grad(index);
+        let [into, grad, operands] = parts(record, [into, plan.grad.clone(), plan.grad_operands.clone()]);
+        let grad = match shape.is_half() {
+            true => {
+                let grad_rows = Rows { count: rows, width: places.width, stride: plan.grad_stride };
+                pack_rows(shape.isa, grad, grad_rows, operands, plan.grad_words);
+                Operands::new(operands, plan.grad_words)
+            }
+            false => Operands::new(grad, plan.grad_stride),
+        };
+        let transposed =
+            &tape.transposed[tape.grid().head(block) * self.plan.transposed..][plan.transposed.clone()];
+        let weights = &params[places.weight.clone()];
+        shape.product_back(weights, transposed, grad, Results { memory: into, rows, stride });
+    }
+
+    /// Rounds what the gradients of the weights are products of, where those are of words.
+    fn pack_for_weights(&self, index: usize, tape: &Tape, block: usize, record: &mut [f32]) {
+        let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
+        if !places.shape.is_half() {
+            return;
+        }
+        let (count, isa) = (tape.grid().rows(block), places.shape.isa);
+        let pairs = [plan.grad.clone(), plan.grad_pairs.clone(), plan.input_pairs.clone()];
+        let [grad, grad_pairs, input_pairs] = parts(record, pairs);
+        let rows = Rows { count, width: places.width, stride: plan.grad_stride };
+        pack_pairs(isa, grad, rows, grad_pairs, plan.grad_stride);
+        let (input, input_stride) = self.products_input(tape, index, block);
+        let rows = Rows { count, width: places.inputs, stride: input_stride };
+        pack_pairs(isa, input, rows, input_pairs, stride(places.inputs));
     }
 
     /// Where the gradient of a layer's input is kept, and its row stride.
@@ -331,7 +372,7 @@ impl Mlp {
     }
 
     fn sum_panels(&self, tape: &Tape, head: usize, layer: usize, panels: Range<usize>, grads: &mut [f32]) {
-        let (shape, grid) = (self.layout.layers[layer].shape(), tape.grid());
+        let (shape, grid) = (self.layout.layers[layer].shape, tape.grid());
         let mut block = head * grid.blocks();
         let end = block + grid.blocks();
         while block < end {
@@ -339,36 +380,50 @@ impl Mlp {
             // Only whole blocks are summed with others: the last may be shorter.
             let whole = end - block - usize::from(grid.rows(end - 1) < BLOCK);
             let at_once = whole.clamp(1, BLOCKS_AT_ONCE);
-            let (x, grad) = (self.products_input(tape, layer, block), self.products_grad(tape, layer, block));
-            shape.add_gradients(self.isa, panels.clone(), x, grad, rows, at_once, grads);
+            let (x, grad) = self.gradient_operands(tape, layer, block);
+            shape.add_gradients(panels.clone(), x, grad, rows, at_once, grads);
             block += at_once;
         }
     }
 
-    /// What the product of a layer took, from one block on.
-    fn products_input<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> Blocks<'t> {
+    /// What the gradients of a layer's weights are products of, from one block on: what the product took, and its
+    /// gradient.
+    fn gradient_operands<'t>(
+        &self,
+        tape: &'t Tape,
+        layer: usize,
+        block: usize,
+    ) -> (Operands<'t>, Operands<'t>) {
+        let (plan, places) = (&self.plan.layers[layer], &self.layout.layers[layer]);
+        let record = tape.grid().record(block, self.plan.backward).start;
+        let kept = |place: &Range<usize>, stride: usize| {
+            Operands::new(&tape.backward[record + place.start..], stride).in_blocks(self.plan.backward)
+        };
+        if places.shape.is_half() {
+            return (
+                kept(&plan.input_pairs, stride(places.inputs)),
+                kept(&plan.grad_pairs, plan.grad_stride),
+            );
+        }
+        let (input, stride) = self.products_input(tape, layer, block);
+        let from_outside = layer == 0 && plan.normed_input.is_empty();
+        let input_block = if from_outside { BLOCK * self.inputs() } else { self.plan.forward };
+        (Operands::new(input, stride).in_blocks(input_block), kept(&plan.grad, plan.grad_stride))
+    }
+
+    /// What the product of a layer took, from one block on, and its row stride.
+    fn products_input<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> (&'t [f32], usize) {
         let plan = &self.plan.layers[layer];
         if layer == 0 && plan.normed_input.is_empty() {
             let start = tape.grid().input_part(block, self.inputs()).start;
-            return Blocks {
-                data: &tape.inputs[start..],
-                stride: self.inputs(),
-                block: BLOCK * self.inputs(),
-            };
+            return (&tape.inputs[start..], self.inputs());
         }
         let within = match plan.normed_input.is_empty() {
             true => self.plan.layers[layer - 1].output.start,
             false => plan.normed_input.start,
         };
         let start = tape.grid().record(block, self.plan.forward).start + within;
-        Blocks { data: &tape.forward[start..], stride: plan.input_stride, block: self.plan.forward }
-    }
-
-    /// The gradient of the product of a layer, from one block on.
-    fn products_grad<'t>(&self, tape: &'t Tape, layer: usize, block: usize) -> Blocks<'t> {
-        let plan = &self.plan.layers[layer];
-        let start = tape.grid().record(block, self.plan.backward).start + plan.grad.start;
-        Blocks { data: &tape.backward[start..], stride: plan.grad_stride, block: self.plan.backward }
+        (&tape.forward[start..], plan.input_stride)
     }
 
     fn sum_sums(&self, tape: &Tape, head: usize, task: &GradientTask, grads: &mut [f32]) {

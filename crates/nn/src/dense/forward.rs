@@ -2,20 +2,53 @@
 
 use std::ops::Range;
 
-use crate::crew::{Worth, each_parts};
 use super::ensemble::HeadInputs;
 use super::layout::LayerPlaces;
 use super::mlp::Mlp;
+use super::operands::pack_rows;
 use super::plan::{BLOCK, parts, stride};
 use super::rows::{self, Affine, Columns, Rows};
 use super::spec::{BatchNorm, Norm};
 use super::tape::{BatchColumns, Scratch, Tape};
+use super::weights::{Operands, Results};
+use crate::crew::{Worth, each_part, each_parts};
 
 /// Parts of a batch that each thread gets, so that one that comes late has less to do.
 const TASKS_PER_THREAD: usize = 2;
 
 /// Rows of such a part are a multiple of this.
 const ROWS_MULTIPLE: usize = 16;
+
+/// What one head computes with.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    params: &'a [f32],
+    packed: &'a [f32],
+    norms: &'a [BatchColumns],
+}
+
+/// Which heads run.
+#[derive(Clone, Copy)]
+enum Heads<'a> {
+    All(usize),
+    Chosen(&'a [usize]),
+}
+
+impl Heads<'_> {
+    fn count(self) -> usize {
+        match self {
+            Self::All(count) => count,
+            Self::Chosen(heads) => heads.len(),
+        }
+    }
+
+    fn at(self, place: usize) -> usize {
+        match self {
+            Self::All(_) => place,
+            Self::Chosen(heads) => heads[place],
+        }
+    }
+}
 
 impl Mlp {
     /// Runs all heads on a batch and leaves everything on the tape.
@@ -36,6 +69,7 @@ impl Mlp {
         (tape.batch, tape.heads, tape.shared, tape.by_batch) = (batch, heads, shared, by_batch);
         tape.fit_forward(&self.plan, self.inputs(), self.outputs());
         tape.inputs[..inputs.len()].copy_from_slice(inputs);
+        self.pack_weights(params, Heads::All(heads), batch, &mut tape.packed);
         for layers in self.segments() {
             if self.spec.layers[layers.start].input_norm.is_some() {
                 self.batch_statistics(params, layers.start, tape);
@@ -60,25 +94,48 @@ impl Mlp {
         if rows * self.layout.products < ONE_THREAD { Worth::OneThread } else { Worth::AllThreads }
     }
 
+    /// Packs the weights of some heads whose products are to be of words.
+    fn pack_weights(&self, params: &[f32], heads: Heads<'_>, batch: usize, into: &mut [f32]) {
+        let count = self.packed_panels.len();
+        let of = |index: usize| {
+            let (layer, panel) = self.packed_panels[index % count];
+            (layer, panel, self.layout.layers[layer].shape)
+        };
+        let place = |index: usize| {
+            let (layer, panel, shape) = of(index);
+            let start = index / count * self.plan.packed + self.plan.layers[layer].packed.start;
+            let range = shape.packed_panel(panel);
+            start + range.start..start + range.end
+        };
+        let worth = self.worth(heads.count() * batch);
+        each_part(worth, into, heads.count() * count, place, |index, into| {
+            let (layer, panel, shape) = of(index);
+            let params = &params[heads.at(index / count) * self.len()..];
+            shape.pack_panel(&params[self.layout.layers[layer].weight.clone()], panel, into);
+        });
+    }
+
     fn forward_blocks(&self, params: &[f32], layers: Range<usize>, tape: &mut Tape) {
         let grid = tape.grid();
-        let Tape { inputs, outputs, forward, batch_norms, .. } = tape;
+        let Tape { inputs, outputs, forward, batch_norms, packed, .. } = tape;
         let places = |index: usize| [grid.record(index, self.plan.forward), grid.part(index, self.outputs())];
         let worth = self.worth(grid.heads * grid.batch);
         each_parts(worth, [forward, outputs], grid.count(), places, |index, [record, outputs]| {
             let head = grid.head(index);
-            let params = &params[head * self.len()..][..self.len()];
-            let norms = &batch_norms[head * self.plan.layers.len()..][..self.plan.layers.len()];
+            let head = Head {
+                params: &params[head * self.len()..][..self.len()],
+                packed: &packed[head * self.plan.packed..],
+                norms: &batch_norms[head * self.plan.layers.len()..][..self.plan.layers.len()],
+            };
             let inputs = &inputs[grid.input_part(index, self.inputs())];
-            self.forward_block(params, layers.clone(), norms, inputs, record, outputs);
+            self.forward_block(head, layers.clone(), inputs, record, outputs);
         });
     }
 
     fn forward_block(
         &self,
-        params: &[f32],
+        head: Head<'_>,
         layers: Range<usize>,
-        norms: &[BatchColumns],
         inputs: &[f32],
         record: &mut [f32],
         outputs: &mut [f32],
@@ -91,16 +148,18 @@ impl Mlp {
                 let [before, normed, hat] =
                     parts(record, [before.clone(), plan.normed_input.clone(), plan.input_hat.clone()]);
                 let before = if index == 0 { inputs } else { before };
-                self.normalise_input(params, index, &norms[index], before, rows, normed, hat);
+                self.normalise_input(head, index, before, rows, normed, hat);
             }
             let input = if plan.normed_input.is_empty() { before } else { plan.normed_input.clone() };
             let from_outside = input.is_empty();
-            let [input, output, hat, inv_std] =
-                parts(record, [input, plan.output.clone(), plan.hat.clone(), plan.inv_std.clone()]);
+            let places = [plan.operands.clone(), plan.output.clone(), plan.hat.clone(), plan.inv_std.clone()];
+            let [operands, output, hat, inv_std] = places;
+            let [input, operands, output, hat, inv_std] =
+                parts(record, [input, operands, output, hat, inv_std]);
             let input = if from_outside { inputs } else { input };
             let output = if plan.output.is_empty() { &mut *outputs } else { output };
             let rows = Rows { count: rows, width: self.spec.layers[index].width, stride: plan.stride };
-            self.layer(params, index, input, plan.input_stride, output, rows, hat, inv_std);
+            self.layer(head, index, input, operands, output, rows, hat, inv_std);
         }
     }
 
@@ -108,16 +167,18 @@ impl Mlp {
     #[allow(clippy::too_many_arguments)]
     fn layer(
         &self,
-        params: &[f32],
+        head: Head<'_>,
         index: usize,
         input: &[f32],
-        input_stride: usize,
+        operands: &mut [f32],
         output: &mut [f32],
         rows: Rows,
         hat: &mut [f32],
         inv_std: &mut [f32],
     ) {
-        let (spec, places) = (&self.spec.layers[index], &self.layout.layers[index]);
+        let (spec, places, plan) =
+            (&self.spec.layers[index], &self.layout.layers[index], &self.plan.layers[index]);
+        let (params, shape) = (head.params, places.shape);
         let bias = places.bias.as_ref().map_or(&[][..], |place| &params[place.clone()]);
         let activation = match spec.norm {
             Norm::None => spec.activation,
@@ -127,35 +188,32 @@ impl Mlp {
             let bias = bias.get(column..column + width).unwrap_or_default();
             rows::bias_activate(self.isa, output, Rows { width, ..rows }, bias, activation);
         };
-        let weights = &params[places.weight.clone()];
-        places.shape().product(
-            self.isa,
-            weights,
-            input,
-            input_stride,
-            rows.count,
-            output,
-            rows.stride,
-            finish,
-        );
+        let (weights, x) = match shape.is_half() {
+            true => {
+                let input_rows = Rows { count: rows.count, width: places.inputs, stride: plan.input_stride };
+                pack_rows(shape.isa, input, input_rows, operands, plan.operand_words);
+                (&head.packed[plan.packed.clone()], Operands::new(operands, plan.operand_words))
+            }
+            false => (&params[places.weight.clone()], Operands::new(input, plan.input_stride)),
+        };
+        let out = Results { memory: output, rows: rows.count, stride: rows.stride };
+        shape.product(weights, x, out, finish);
         if let Some([weight, bias]) = &places.norm {
             let affine = Affine { weight: &params[weight.clone()], bias: &params[bias.clone()] };
             rows::layer_norm(self.isa, output, rows, affine, spec.activation, hat, inv_std);
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn normalise_input(
         &self,
-        params: &[f32],
+        Head { params, norms, .. }: Head<'_>,
         index: usize,
-        norm: &BatchColumns,
         inputs: &[f32],
         rows: usize,
         normed: &mut [f32],
         hat: &mut [f32],
     ) {
-        let Some(places) = &self.layout.layers[index].input_norm else { return };
+        let (Some(places), norm) = (&self.layout.layers[index].input_norm, &norms[index]) else { return };
         let width = self.layout.layers[index].inputs;
         let rows = Rows { count: rows, width, stride: self.stride_before(index) };
         let columns = Columns { center: &norm.center, scale: &norm.scale, shift: &norm.shift };
@@ -233,8 +291,10 @@ impl Mlp {
         let (tasks, each) = (batch.div_ceil(rows), self.infer_memory());
         scratch.memory.fit(chosen.len() * tasks * each);
         scratch.outputs.fit(chosen.len() * batch * self.outputs());
+        scratch.packed.fit(chosen.len() * self.plan.packed);
+        self.pack_weights(params, Heads::Chosen(chosen), batch, &mut scratch.packed);
         self.running_columns(params, chosen, &mut scratch.batch_norms);
-        let Scratch { memory, outputs, batch_norms } = scratch;
+        let Scratch { memory, outputs, packed, batch_norms } = scratch;
         let layers = self.plan.layers.len();
         let rows_of = |index: usize| {
             let start = index % tasks * rows;
@@ -247,20 +307,23 @@ impl Mlp {
         };
         each_parts(worth, [memory, outputs], chosen.len() * tasks, places, |index, [memory, outputs]| {
             let (head, rows) = (index / tasks, rows_of(index));
-            let params = &params[chosen[head] * self.len()..][..self.len()];
-            let norms = &batch_norms[head * layers..][..layers];
+            let head = Head {
+                params: &params[chosen[head] * self.len()..][..self.len()],
+                packed: &packed[head * self.plan.packed..],
+                norms: &batch_norms[head * layers..][..layers],
+            };
             let inputs =
                 inputs[rows.start * self.inputs()..rows.end * self.inputs()].chunks(BLOCK * self.inputs());
             for (inputs, outputs) in inputs.zip(outputs.chunks_mut(BLOCK * self.outputs())) {
-                self.infer_block(params, norms, inputs, memory, outputs);
+                self.infer_block(head, inputs, memory, outputs);
             }
         });
         &scratch.outputs[..chosen.len() * batch * self.outputs()]
     }
 
-    /// Two layers' outputs, and a normed input.
+    /// Two layers' outputs, a normed input, and a rounded one.
     fn infer_memory(&self) -> usize {
-        3 * self.infer_part()
+        4 * self.infer_part()
     }
 
     fn infer_part(&self) -> usize {
@@ -282,27 +345,21 @@ impl Mlp {
         }
     }
 
-    fn infer_block(
-        &self,
-        params: &[f32],
-        norms: &[BatchColumns],
-        inputs: &[f32],
-        memory: &mut [f32],
-        outputs: &mut [f32],
-    ) {
+    fn infer_block(&self, head: Head<'_>, inputs: &[f32], memory: &mut [f32], outputs: &mut [f32]) {
         let rows = inputs.len() / self.inputs();
         let (mut even, rest) = memory.split_at_mut(self.infer_part());
-        let (mut odd, normed) = rest.split_at_mut(self.infer_part());
+        let (mut odd, rest) = rest.split_at_mut(self.infer_part());
+        let (normed, operands) = rest.split_at_mut(self.infer_part());
         for (index, spec) in self.spec.layers.iter().enumerate() {
             let plan = &self.plan.layers[index];
             let mut input = if index == 0 { inputs } else { &*even };
             if spec.input_norm.is_some() {
-                self.normalise_input(params, index, &norms[index], input, rows, normed, &mut []);
+                self.normalise_input(head, index, input, rows, normed, &mut []);
                 input = normed;
             }
             let output = if plan.output.is_empty() { &mut *outputs } else { &mut *odd };
             let rows = Rows { count: rows, width: spec.width, stride: plan.stride };
-            self.layer(params, index, input, plan.input_stride, output, rows, &mut [], &mut []);
+            self.layer(head, index, input, operands, output, rows, &mut [], &mut []);
             std::mem::swap(&mut even, &mut odd);
         }
     }

@@ -51,6 +51,7 @@ pub struct Tensor {
 pub(super) struct LayerPlaces {
     pub(super) inputs: usize,
     pub(super) width: usize,
+    pub(super) shape: WeightShape,
     pub(super) weight: Range<usize>,
     pub(super) bias: Option<Range<usize>>,
     /// Scale and shift, one after the other.
@@ -77,7 +78,8 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn new(spec: &MlpSpec) -> Self {
+    /// `shape(inputs, outputs)` says how a layer's weights are multiplied.
+    pub(super) fn new(spec: &MlpSpec, shape: impl Fn(usize, usize) -> WeightShape) -> Self {
         assert!(spec.inputs > 0 && !spec.layers.is_empty(), "a network needs inputs and layers");
         let mut end = 0;
         let mut take = |n: usize| {
@@ -92,6 +94,7 @@ impl Layout {
             layers.push(LayerPlaces {
                 inputs,
                 width: layer.width,
+                shape: shape(inputs, layer.width),
                 weight: take(inputs * layer.width),
                 bias: (layer.bias != Bias::None).then(|| take(layer.width)),
                 norm: (layer.norm == Norm::Layer).then(|| [take(layer.width), take(layer.width)]),
@@ -112,7 +115,7 @@ impl Layout {
             }
         }
         let len = take(0).start;
-        let products = layers.iter().map(|layer| layer.shape().len()).sum();
+        let products = layers.iter().map(|layer| layer.shape.len()).sum();
         Self { layers, trainable, len, products }
     }
 
@@ -123,10 +126,6 @@ impl Layout {
 }
 
 impl LayerPlaces {
-    pub(super) fn shape(&self) -> WeightShape {
-        WeightShape { inputs: self.inputs, outputs: self.width }
-    }
-
     /// What the gradients of everything but the weights take.
     pub(super) fn after_weight(&self) -> Range<usize> {
         let ends = [

@@ -6,14 +6,15 @@ use plaudit_core::Seed;
 
 use super::backward::GradientTask;
 use super::compiled::best_isa;
-use crate::crew::together;
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{Layout, Tensor, TensorKind};
 use super::plan::Plan;
 use super::spec::MlpSpec;
 use super::tape::{Scratch, Tape};
-use crate::kernels::Isa;
+use super::weights::WeightShape;
+use crate::crew::together;
+use crate::kernels::{Isa, Precision};
 
 /// The shape of a network and what it computes. Cheap to clone; holds no parameters.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct Mlp {
     pub(super) layout: Layout,
     pub(super) plan: Plan,
     pub(super) tasks: Vec<GradientTask>,
+    /// Layer and panel of all weights that are packed for their products.
+    pub(super) packed_panels: Vec<(usize, usize)>,
     pub(super) isa: Isa,
 }
 
@@ -36,10 +39,24 @@ impl Mlp {
 
     /// The same with other instructions than the best, to compare them.
     pub fn with_isa(spec: MlpSpec, isa: Isa) -> Self {
-        let layout = Layout::new(&spec);
-        let plan = Plan::new(&spec, |index| layout.layers[index].shape().transposed_len());
+        Self::build(spec, isa, Precision::F32)
+    }
+
+    /// The same with the products of its hidden layers in this precision. Parameters, sums and everything else stay in
+    /// single precision. Where the processor has no faster products, nothing changes.
+    #[must_use]
+    pub fn with_precision(self, precision: Precision) -> Self {
+        Self::build(self.spec, self.isa, precision)
+    }
+
+    fn build(spec: MlpSpec, isa: Isa, precision: Precision) -> Self {
+        let layout = Layout::new(&spec, |inputs, outputs| WeightShape::new(inputs, outputs, isa, precision));
+        let plan = Plan::new(&spec, |index| layout.layers[index].shape);
         let tasks = Self::gradient_tasks(&layout.layers);
-        Self { spec, layout, plan, tasks, isa }
+        let panels = layout.layers.iter().enumerate().filter(|(_, places)| places.shape.is_half());
+        let panels =
+            panels.flat_map(|(layer, places)| (0..places.shape.panels()).map(move |panel| (layer, panel)));
+        Self { packed_panels: panels.collect(), spec, layout, plan, tasks, isa }
     }
 
     /// The shape it was made from.
@@ -99,7 +116,7 @@ impl Mlp {
     pub fn export(&self, params: &[f32], tensor: &Tensor) -> Vec<f32> {
         let values = &params[tensor.range.clone()];
         match tensor.kind {
-            TensorKind::Weight => self.layout.layers[tensor.layer].shape().export(values),
+            TensorKind::Weight => self.layout.layers[tensor.layer].shape.export(values),
             _ => values.to_vec(),
         }
     }
@@ -111,7 +128,7 @@ impl Mlp {
     pub fn import(&self, params: &mut [f32], tensor: &Tensor, values: &[f32]) {
         let into = &mut params[tensor.range.clone()];
         match tensor.kind {
-            TensorKind::Weight => self.layout.layers[tensor.layer].shape().import(values, into),
+            TensorKind::Weight => self.layout.layers[tensor.layer].shape.import(values, into),
             _ => into.copy_from_slice(values),
         }
     }

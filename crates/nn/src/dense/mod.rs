@@ -38,6 +38,8 @@ mod gemm;
 mod init;
 mod layout;
 mod mlp;
+#[allow(unsafe_code)] // vectors at the ends of rows
+mod operands;
 mod plan;
 mod polyak;
 mod rows;
@@ -45,8 +47,8 @@ mod spec;
 mod tape;
 mod weights;
 
-pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use crate::crew::together;
+pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;

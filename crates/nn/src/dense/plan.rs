@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use super::aligned::LINE;
+use super::operands::row_words;
 use super::spec::{MlpSpec, Norm};
+use super::weights::WeightShape;
 
 /// Rows of a block. A constant, because gradients are summed block by block: how many threads there are must not
 /// change the order of sums.
@@ -28,6 +30,8 @@ pub(super) struct Plan {
     pub(super) backward: usize,
     /// Gradient of the input of the network, in the record of the backward pass.
     pub(super) input_grad: Range<usize>,
+    /// Packed weights, for each head.
+    pub(super) packed: usize,
     /// Transposed weights, for each head.
     pub(super) transposed: usize,
 }
@@ -40,6 +44,9 @@ pub(super) struct LayerPlan {
     /// The input after batch norm, and before its scale and shift.
     pub(super) normed_input: Range<usize>,
     pub(super) input_hat: Range<usize>,
+    /// Rounded inputs of the product, side by side in rows of so many words.
+    pub(super) operands: Range<usize>,
+    pub(super) operand_words: usize,
     /// Row stride of the output.
     pub(super) stride: usize,
     /// The output; that of the last layer lies with the outputs of the tape instead.
@@ -50,10 +57,17 @@ pub(super) struct LayerPlan {
     /// Backward: the gradient of the output, then of the product; and its row stride.
     pub(super) grad: Range<usize>,
     pub(super) grad_stride: usize,
+    /// Backward: this gradient rounded, side by side in rows of so many words, and in pairs of rows; and pairs of rows of
+    /// the rounded inputs.
+    pub(super) grad_operands: Range<usize>,
+    pub(super) grad_words: usize,
+    pub(super) grad_pairs: Range<usize>,
+    pub(super) input_pairs: Range<usize>,
     /// Backward: sums over the block for the bias, and for scale and shift of the layer norm.
     pub(super) bias_sums: Range<usize>,
     pub(super) norm_sums: [Range<usize>; 2],
-    /// For each head: the weights in panels of inputs.
+    /// For each head: the packed weights, and the weights in panels of inputs.
+    pub(super) packed: Range<usize>,
     pub(super) transposed: Range<usize>,
 }
 
@@ -89,8 +103,8 @@ impl Tail {
 }
 
 impl Plan {
-    pub(super) fn new(spec: &MlpSpec, transposed_len: impl Fn(usize) -> usize) -> Self {
-        let [mut forward, mut backward, mut transposed] = <[Tail; 3]>::default();
+    pub(super) fn new(spec: &MlpSpec, weights: impl Fn(usize) -> WeightShape) -> Self {
+        let [mut forward, mut backward, mut packed, mut transposed] = <[Tail; 4]>::default();
         let mut input = (spec.inputs, spec.inputs);
         let layers = spec.layers.iter().enumerate();
         let layers = layers.map(|(index, layer)| {
@@ -100,23 +114,34 @@ impl Plan {
             let (is_last, stride) = (index + 1 == spec.layers.len(), stride(layer.width));
             let normed_stride = if batch_norm { self::stride(inputs) } else { input_stride };
             input = (layer.width, stride);
+            let weights = weights(index);
+            let (half, operand_words, grad_words) =
+                (weights.is_half(), row_words(inputs), row_words(layer.width));
             LayerPlan {
                 input_stride: normed_stride,
                 normed_input: forward.take_if(batch_norm, BLOCK * normed_stride),
                 input_hat: forward.take_if(batch_norm, BLOCK * normed_stride),
+                operands: forward.take_if(half, BLOCK * operand_words),
+                operand_words,
                 stride: if is_last { layer.width } else { stride },
                 output: forward.take_if(!is_last, BLOCK * stride),
                 hat: forward.take_if(layer_norm, BLOCK * stride),
                 inv_std: forward.take_if(layer_norm, BLOCK),
                 grad: backward.take(BLOCK * stride),
                 grad_stride: stride,
+                grad_operands: backward.take_if(half, BLOCK * grad_words),
+                grad_words,
+                grad_pairs: backward.take_if(half, BLOCK / 2 * stride),
+                input_pairs: backward.take_if(half, BLOCK / 2 * self::stride(inputs)),
                 bias_sums: backward.take(layer.width),
                 norm_sums: [(); 2].map(|()| backward.take_if(layer_norm, layer.width)),
-                transposed: transposed.take(transposed_len(index)),
+                packed: packed.take(weights.packed_len()),
+                transposed: transposed.take(weights.transposed_len()),
             }
         });
         let layers = layers.collect();
         let input_grad = backward.take(BLOCK * spec.inputs);
-        Self { layers, forward: forward.0, backward: backward.0, input_grad, transposed: transposed.0 }
+        let [packed, transposed] = [packed.0, transposed.0];
+        Self { layers, forward: forward.0, backward: backward.0, input_grad, packed, transposed }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Rows {
 
 impl Rows {
     #[inline(always)]
-    fn of(self, values: &[f32]) -> impl Iterator<Item = &[f32]> {
+    pub(super) fn of(self, values: &[f32]) -> impl Iterator<Item = &[f32]> {
         values.chunks(self.stride).take(self.count).map(move |row| &row[..self.width])
     }
 

@@ -23,7 +23,8 @@ pub struct Tape {
     pub(super) backward: Aligned,
     /// `[batch, outputs]`, where the tape keeps them for its user.
     pub(super) grad_out: Aligned,
-    /// `[heads, transposed]`
+    /// `[heads, packed]`, `[heads, transposed]`
+    pub(super) packed: Aligned,
     pub(super) transposed: Aligned,
     /// `[heads, layers]`; without numbers where a layer has no batch norm.
     pub(super) batch_norms: Vec<BatchColumns>,
@@ -112,6 +113,7 @@ impl Tape {
         self.inputs.fit(input_heads * self.batch * inputs);
         self.outputs.fit(self.heads * self.batch * outputs);
         self.forward.fit(records * plan.forward);
+        self.packed.fit(self.heads * plan.packed);
         self.batch_norms.resize_with(self.heads * plan.layers.len(), BatchColumns::default);
     }
 
@@ -126,6 +128,7 @@ impl Tape {
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
     pub(super) memory: Aligned,
+    pub(super) packed: Aligned,
     pub(super) outputs: Aligned,
     pub(super) batch_norms: Vec<BatchColumns>,
 }

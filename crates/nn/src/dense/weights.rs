@@ -1,41 +1,87 @@
 //! How the weights of a layer lie in memory, and products with them.
 //!
 //! A wide layer keeps its weights in panels of [`PANEL`] outputs; within a panel, the numbers of one input follow each
-//! other. So a product reads a panel from front to back, gradients are summed where they belong, and nothing is packed
-//! per call but the transposed weights that the way back needs. A narrow layer keeps PyTorch's order `[outputs, inputs]`.
+//! other. So a product reads a panel from front to back, gradients are summed where they belong, and products in single
+//! precision need nothing packed but the transposed weights for the way back. A narrow layer keeps PyTorch's order
+//! `[outputs, inputs]`.
 
 use std::ops::Range;
 
 use bytemuck::cast_slice;
 
 use super::gemm::{PANEL, PanelProduct, dots, panel_product, transpose};
-use crate::kernels::Isa;
+use super::operands::{pack_pairs, pack_rows};
+use super::rows::Rows;
+use crate::kernels::{Isa, Precision};
 
 /// Up to so many outputs a panel would be mostly empty.
 const NARROW: usize = 8;
 
-/// The shape of a layer's weights.
+/// Below so many inputs or outputs, rounding takes longer than the faster products save; and what a network is given may
+/// not bear rounding.
+const HIDDEN: usize = 64;
+
+/// The weights of a layer: their shape and what they are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WeightShape {
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+    /// The instructions of its products.
+    pub(super) isa: Isa,
 }
 
-/// A matrix of a batch, spread over blocks of rows: row `r` of block `b` starts at `b * block + r * stride`.
+/// A matrix of operands: words in rows that are `stride` apart.
 #[derive(Clone, Copy)]
-pub(super) struct Blocks<'a> {
-    pub(super) data: &'a [f32],
+pub(super) struct Operands<'a> {
+    words: &'a [u32],
+    stride: usize,
+    /// Distance of the same row in the next block.
+    block: usize,
+}
+
+impl<'a> Operands<'a> {
+    /// Of memory that holds numbers or packed words.
+    pub(super) fn new(memory: &'a [f32], stride: usize) -> Self {
+        Self { words: cast_slice(memory), stride, block: 0 }
+    }
+
+    /// A matrix spread over blocks.
+    pub(super) fn in_blocks(self, block: usize) -> Self {
+        Self { block, ..self }
+    }
+}
+
+/// Rows of a result.
+pub(super) struct Results<'a> {
+    pub(super) memory: &'a mut [f32],
+    pub(super) rows: usize,
     pub(super) stride: usize,
-    pub(super) block: usize,
 }
 
 impl WeightShape {
+    /// Weights multiplied in a precision where their size allows it.
+    pub(super) fn new(inputs: usize, outputs: usize, isa: Isa, precision: Precision) -> Self {
+        let hidden = inputs >= HIDDEN && outputs >= HIDDEN;
+        let half = hidden && precision == Precision::Bf16 && isa == Isa::best(Precision::F32);
+        Self { inputs, outputs, isa: if half { Isa::best(Precision::Bf16) } else { isa } }
+    }
+
+    /// Whether products take words of two numbers.
+    pub(super) fn is_half(self) -> bool {
+        self.isa.precision() == Precision::Bf16
+    }
+
     fn is_narrow(self) -> bool {
         self.outputs <= NARROW
     }
 
     pub(super) fn len(self) -> usize {
         self.inputs * self.outputs
+    }
+
+    /// Words of so many numbers along the depth.
+    fn words(self, depth: usize) -> usize {
+        if self.is_half() { depth.div_ceil(2) } else { depth }
     }
 
     /// Panels of outputs; one for all where the layer is narrow.
@@ -78,157 +124,176 @@ impl WeightShape {
         }
     }
 
-    /// `out = x W^T` for some rows. After each panel, `finish(out, first column, columns)` while it is in the cache.
-    #[allow(clippy::too_many_arguments)]
+    /// Room that [`Self::pack_panel`] needs for all panels: none where the weights are used as they are.
+    pub(super) fn packed_len(self) -> usize {
+        if self.is_half() { self.words(self.inputs) * self.outputs } else { 0 }
+    }
+
+    /// Where the words of one panel go.
+    pub(super) fn packed_panel(self, panel: usize) -> Range<usize> {
+        let start = panel * PANEL * self.words(self.inputs);
+        start..start + self.width(panel) * self.words(self.inputs)
+    }
+
+    /// Packs one panel of weights.
+    pub(super) fn pack_panel(self, weights: &[f32], panel: usize, into: &mut [f32]) {
+        let width = self.width(panel);
+        let rows = Rows { count: self.inputs, width, stride: width };
+        pack_pairs(self.isa, &weights[self.panel_range(panel..panel + 1)], rows, into, width);
+    }
+
+    /// `out = x W^T`, given the weights, packed if they are to be. After each panel, `finish(out, first column, columns)`
+    /// while it is in the cache.
     pub(super) fn product(
         self,
-        isa: Isa,
         weights: &[f32],
-        x: &[f32],
-        x_stride: usize,
-        rows: usize,
-        out: &mut [f32],
-        out_stride: usize,
+        x: Operands<'_>,
+        out: Results<'_>,
         finish: impl Fn(&mut [f32], usize, usize),
     ) {
+        let Results { memory, rows, stride } = out;
         if self.is_narrow() {
-            dots(isa, x, x_stride, weights, self.inputs, out, out_stride, rows, self.outputs);
-            finish(out, 0, self.outputs);
-            return;
+            dots(
+                self.isa,
+                cast_slice(x.words),
+                x.stride,
+                weights,
+                self.inputs,
+                memory,
+                stride,
+                rows,
+                self.outputs,
+            );
+            return finish(memory, 0, self.outputs);
         }
         for panel in 0..self.panels() {
-            let (columns, out) = (self.width(panel), &mut out[panel * PANEL..]);
+            let (columns, out) = (self.width(panel), &mut memory[panel * PANEL..]);
             let job = PanelProduct {
                 rows,
                 columns,
-                depth: self.inputs,
-                blocks: 1,
-                a: cast_slice(x),
-                a_row: x_stride,
-                a_step: 1,
-                a_block: 0,
-                b: cast_slice(&weights[self.panel_range(panel..panel + 1)]),
-                b_row: columns,
-                b_block: 0,
-                c_row: out_stride,
-                add: false,
+                depth: self.words(self.inputs),
+                c_row: stride,
+                ..PanelProduct::NONE
             };
-            panel_product(isa, &job, out);
+            let job = PanelProduct { a: x.words, a_row: x.stride, a_step: 1, ..job };
+            let weights = cast_slice(&weights[self.packed_panel(panel)]);
+            panel_product(self.isa, &PanelProduct { b: weights, b_row: columns, ..job }, out);
             finish(out, panel * PANEL, columns);
         }
     }
 
     /// Room that [`Self::transposed`] needs.
     pub(super) fn transposed_len(self) -> usize {
-        if self.is_narrow() { 0 } else { self.len() }
+        match (self.is_narrow(), self.is_half()) {
+            (true, _) => 0,
+            (false, false) => self.len(),
+            (false, true) => self.words(self.outputs) * self.inputs + self.inputs * PANEL / 2,
+        }
     }
 
-    /// Writes the weights in panels of inputs, for [`Self::product_back`].
-    pub(super) fn transposed(self, isa: Isa, weights: &[f32], into: &mut [f32]) {
+    /// Writes the weights in panels of inputs, packed if they are to be, for [`Self::product_back`].
+    pub(super) fn transposed(self, weights: &[f32], into: &mut [f32]) {
         if self.is_narrow() {
             return;
         }
+        let depth = self.words(self.outputs);
+        let (into, space) = into.split_at_mut(depth * self.inputs);
         for panel in 0..self.panels() {
             let (width, from) = (self.width(panel), &weights[self.panel_range(panel..panel + 1)]);
+            let (first, words) = (self.words(panel * PANEL), self.words(width));
+            let (from, stride) = match self.is_half() {
+                true => {
+                    let rows = Rows { count: self.inputs, width, stride: width };
+                    pack_rows(self.isa, from, rows, space, PANEL / 2);
+                    (&*space, PANEL / 2)
+                }
+                false => (from, width),
+            };
             for input in (0..self.inputs).step_by(PANEL) {
                 let columns = (self.inputs - input).min(PANEL);
-                let to = &mut into[input * self.outputs + panel * PANEL * columns..];
-                transpose(isa, &from[input * width..], width, to, columns, columns, width);
+                let to = &mut into[input * depth + first * columns..];
+                transpose(self.isa, &from[input * stride..], stride, to, columns, columns, words);
             }
         }
     }
 
-    /// `grad_x = grad W` for some rows and the wanted columns of `x`, given the transposed weights too.
-    #[allow(clippy::too_many_arguments)]
+    /// `grad_x = grad W` for some rows, given the weights themselves and transposed.
     pub(super) fn product_back(
         self,
-        isa: Isa,
         weights: &[f32],
         transposed: &[f32],
-        grad: &[f32],
-        grad_stride: usize,
-        rows: usize,
-        grad_x: &mut [f32],
-        grad_x_stride: usize,
+        grad: Operands<'_>,
+        grad_x: Results<'_>,
     ) {
+        let Results { memory, rows, stride } = grad_x;
+        let depth = self.words(self.outputs);
         for input in (0..self.inputs).step_by(PANEL) {
             let columns = (self.inputs - input).min(PANEL);
             let (b, b_row) = match self.is_narrow() {
                 true => (&weights[input..], self.inputs),
-                false => (&transposed[input * self.outputs..][..columns * self.outputs], columns),
+                false => (&transposed[input * depth..][..columns * depth], columns),
             };
-            let job = PanelProduct {
-                rows,
-                columns,
-                depth: self.outputs,
-                blocks: 1,
-                a: cast_slice(grad),
-                a_row: grad_stride,
-                a_step: 1,
-                a_block: 0,
-                b: cast_slice(b),
-                b_row,
-                b_block: 0,
-                c_row: grad_x_stride,
-                add: false,
-            };
-            panel_product(isa, &job, &mut grad_x[input..]);
+            let job = PanelProduct { rows, columns, depth, c_row: stride, ..PanelProduct::NONE };
+            let job = PanelProduct { a: grad.words, a_row: grad.stride, a_step: 1, ..job };
+            let job = PanelProduct { b: cast_slice(b), b_row, ..job };
+            panel_product(self.isa, &job, &mut memory[input..]);
         }
     }
 
-    /// `grads += grad^T x` for some panels, over `blocks` blocks of `rows` rows. `grads` is what those panels take.
-    #[allow(clippy::too_many_arguments)]
+    /// `grads += grad^T x` for some panels, over `blocks` blocks of `rows` rows; `grads` is what those panels take. The
+    /// rows of both matrices are the depth.
     pub(super) fn add_gradients(
         self,
-        isa: Isa,
         panels: Range<usize>,
-        x: Blocks<'_>,
-        grad: Blocks<'_>,
+        x: Operands<'_>,
+        grad: Operands<'_>,
         rows: usize,
         blocks: usize,
         grads: &mut [f32],
     ) {
-        let job = PanelProduct {
-            rows: 0,
-            columns: 0,
-            depth: rows,
-            blocks,
-            a: &[],
-            a_row: 1,
-            a_step: 0,
-            a_block: 0,
-            b: &[],
-            b_row: 0,
-            b_block: 0,
-            c_row: 0,
-            add: true,
-        };
+        let job = PanelProduct { depth: self.words(rows), blocks, add: true, ..PanelProduct::NONE };
         if self.is_narrow() {
             for input in (0..self.inputs).step_by(PANEL) {
                 let columns = (self.inputs - input).min(PANEL);
                 let job = PanelProduct { rows: self.outputs, columns, c_row: self.inputs, ..job };
-                let job = job.left(grad).right(x, input);
-                panel_product(isa, &job, &mut grads[input..]);
+                panel_product(self.isa, &job.left(grad).right(x, input), &mut grads[input..]);
             }
             return;
         }
         for panel in panels.clone() {
             let columns = self.width(panel);
             let job = PanelProduct { rows: self.inputs, columns, c_row: columns, ..job };
-            let job = job.left(x).right(grad, panel * PANEL);
-            panel_product(isa, &job, &mut grads[(panel - panels.start) * PANEL * self.inputs..]);
+            let grads = &mut grads[(panel - panels.start) * PANEL * self.inputs..];
+            panel_product(self.isa, &job.left(x).right(grad, panel * PANEL), grads);
         }
     }
 }
 
 impl<'a> PanelProduct<'a> {
+    /// Nothing yet, of one block.
+    const NONE: Self = PanelProduct {
+        rows: 0,
+        columns: 0,
+        depth: 0,
+        blocks: 1,
+        a: &[],
+        a_row: 0,
+        a_step: 0,
+        a_block: 0,
+        b: &[],
+        b_row: 0,
+        b_block: 0,
+        c_row: 0,
+        add: false,
+    };
+
     /// The transposed matrix on the left: its columns are the rows of the product.
-    fn left(self, matrix: Blocks<'a>) -> Self {
-        Self { a: cast_slice(matrix.data), a_row: 1, a_step: matrix.stride, a_block: matrix.block, ..self }
+    fn left(self, matrix: Operands<'a>) -> Self {
+        Self { a: matrix.words, a_row: 1, a_step: matrix.stride, a_block: matrix.block, ..self }
     }
 
     /// A panel of the matrix on the right.
-    fn right(self, matrix: Blocks<'a>, column: usize) -> Self {
-        Self { b: cast_slice(&matrix.data[column..]), b_row: matrix.stride, b_block: matrix.block, ..self }
+    fn right(self, matrix: Operands<'a>, column: usize) -> Self {
+        Self { b: &matrix.words[column..], b_row: matrix.stride, b_block: matrix.block, ..self }
     }
 }
