@@ -1,5 +1,7 @@
 //! The one `match` per choice: from settings to the objects they name.
 
+mod reward;
+
 use std::path::PathBuf;
 
 use plaudit_compose::ComposeError;
@@ -16,6 +18,8 @@ use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{
     Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
 };
+
+pub use reward::{frames_needed, reward};
 
 /// Which of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use super::blocks::actor::{ModelType, PolicySetup};
 use super::blocks::algorithm::LossType;
 use super::blocks::cluster::Placement;
 use super::blocks::env::{EnvSettings, EnvType};
-use super::blocks::reward::{RewardMode, RewardModelType, WorkerType};
+use super::blocks::reward::{
+    Hysteresis, RewardMode, RewardModelType, RewardSettings, RewardTerm, TermSource, WorkerType,
+};
 use super::blocks::runner::{LoggerBackend, TaskType};
 use super::{Config, Notice, Purpose, edit};
 
@@ -104,8 +106,8 @@ impl Checker<'_> {
         self.within("algorithm.gamma", algorithm.gamma, 0.0, 1.0)?;
         self.within("algorithm.gae_lambda", algorithm.gae_lambda, 0.0, 1.0)?;
         self.within("algorithm.tau", algorithm.tau, 0.0, 1.0)?;
-        if let Some(threshold) = reward.reward_threshold {
-            self.within("reward.reward_threshold", threshold, 0.0, 1.0)?;
+        for (path, term) in learned_terms(reward) {
+            self.term(&path, &term)?;
         }
         self.within("reward.model.dropout", reward.model.dropout, 0.0, 1.0)?;
         self.within("actor.model.dropout", config.actor.model.dropout, 0.0, 1.0)?;
@@ -137,14 +139,6 @@ impl Checker<'_> {
         }
         self.within("runner.val_split", config.runner.val_split, 0.0, 1.0)?;
         self.within("data.val_split", config.data.val_split, 0.0, 1.0)?;
-        for (name, buffer) in &reward.model.history_buffers {
-            let path = format!("reward.model.history_buffers.{name}");
-            self.at_least(&format!("{path}.history_size"), buffer.history_size, 1)?;
-            if buffer.history_keys.is_empty() {
-                let message = "no history_keys: the window would hold nothing".into();
-                return Err(self.problem(&path, message, "name the cameras, such as [main_images]"));
-            }
-        }
         self.env("env.train", &config.env.train)?;
         self.env("env.eval", &config.env.eval)
     }
@@ -195,15 +189,21 @@ impl Checker<'_> {
     /// What a learned reward needs, where one is used.
     fn rewards(&self, config: &Config) -> Result<(), ComposeError> {
         let reward = &config.reward;
+        if let (false, Some(name)) = (reward.use_reward_model, reward.terms.keys().next()) {
+            let message = "a further term where nothing learned is paid".into();
+            let hint = "set reward.use_reward_model to true, or remove the terms";
+            return Err(self.problem(&format!("reward.terms.{name}"), message, hint));
+        }
         if !reward.use_reward_model {
             return Ok(());
         }
+        if let Some(name) = reward.terms.keys().find(|name| matches!(name.as_str(), "model" | "env")) {
+            let message = format!("`{name}` is the name of a term that is always there");
+            return Err(self.problem(&format!("reward.terms.{name}"), message, "choose another name"));
+        }
         let judge = reward.model.model_type == RewardModelType::BufferedVlm;
-        if reward.reward_mode == RewardMode::HistoryBuffer && reward.model.history_buffers.is_empty() {
-            let message =
-                "history_buffer without reward.model.history_buffers: there is no window to judge".into();
-            let hint = "add a window, such as history_window: {history_size: 5, history_keys: [main_images]}";
-            return Err(self.problem("reward.reward_mode", message, hint));
+        for (path, term) in learned_terms(reward) {
+            self.windows_in_use(&path, &term)?;
         }
         if reward.worker_type == WorkerType::Api && !judge {
             let message = format!("a server judges windows, not `{}`", reward.model.model_type.word());
@@ -212,6 +212,77 @@ impl Checker<'_> {
                 message,
                 "set reward.model.model_type to buffered_vlm",
             ));
+        }
+        Ok(())
+    }
+
+    /// What `reward_mode: history_buffer` needs, and what it cannot be joined with.
+    fn windows_in_use(&self, path: &str, term: &RewardTerm) -> Result<(), ComposeError> {
+        let key = format!("{path}.reward_mode");
+        if term.reward_mode != RewardMode::HistoryBuffer {
+            return Ok(());
+        }
+        if term.model.history_buffers.is_empty() {
+            let message =
+                format!("history_buffer without {path}.model.history_buffers: there is no window to judge");
+            let hint = "add a window, such as history_window: {history_size: 5, history_keys: [main_images]}";
+            return Err(self.problem(&key, message, hint));
+        }
+        if term.hold_steps > 1 || term.hysteresis.is_some() || !term.guards.is_empty() {
+            let message =
+                "hold_steps, hysteresis and guards are rules about single frames, not about windows".into();
+            return Err(self.problem(
+                &key,
+                message,
+                "set reward_mode to per_step or terminal, or leave the rules out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The numbers of one learned term.
+    fn term(&self, path: &str, term: &RewardTerm) -> Result<(), ComposeError> {
+        if let Some(threshold) = term.reward_threshold {
+            self.within(&format!("{path}.reward_threshold"), threshold, 0.0, 1.0)?;
+        }
+        self.at_least(&format!("{path}.hold_steps"), term.hold_steps, 1)?;
+        if let Some(Hysteresis { enter, leave }) = term.hysteresis {
+            self.within(&format!("{path}.hysteresis.enter"), enter, 0.0, 1.0)?;
+            self.within(&format!("{path}.hysteresis.leave"), leave, 0.0, 1.0)?;
+            if enter < leave {
+                let message = format!(
+                    "success would begin above {enter} and end below {leave}, both at once in between"
+                );
+                return Err(self.problem(
+                    &format!("{path}.hysteresis"),
+                    message,
+                    "make enter the larger of the two",
+                ));
+            }
+        }
+        if term.source == TermSource::State && term.guards.is_empty() {
+            let message = "a term that goes by the state and has no guards".into();
+            let hint = "add conditions, such as guards: [is_grasped, \"obj_pose.z > 0.04\"]";
+            return Err(self.problem(path, message, hint));
+        }
+        self.history_buffers(path, term)
+    }
+
+    fn history_buffers(&self, path: &str, term: &RewardTerm) -> Result<(), ComposeError> {
+        let buffers = &term.model.history_buffers;
+        let longest = buffers.values().map(|buffer| buffer.history_size).max().unwrap_or(0);
+        for (name, buffer) in buffers {
+            let path = format!("{path}.model.history_buffers.{name}");
+            self.at_least(&format!("{path}.history_size"), buffer.history_size, 1)?;
+            if buffer.history_keys.is_empty() {
+                let message = "no history_keys: the window would hold nothing".into();
+                return Err(self.problem(&path, message, "name the cameras, such as [main_images]"));
+            }
+            if buffer.min_history_size > longest {
+                let (least, key) = (buffer.min_history_size, format!("{path}.min_history_size"));
+                let message = format!("only {longest} frames are kept, so that {least} never come together");
+                return Err(self.problem(&key, message, "make it no larger than history_size"));
+            }
         }
         Ok(())
     }
@@ -229,6 +300,12 @@ impl Checker<'_> {
         }
         Ok(())
     }
+}
+
+/// The main model's term and the further ones, with the path of each.
+fn learned_terms(reward: &RewardSettings) -> Vec<(String, RewardTerm)> {
+    let further = reward.terms.iter().map(|(name, term)| (format!("reward.terms.{name}"), term.clone()));
+    std::iter::once(("reward".to_string(), reward.main_term())).chain(further).collect()
 }
 
 fn is_placement(text: &str) -> bool {
@@ -263,11 +340,13 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
             env_notices(path, env, &mut say);
         }
     }
-    let bonus = config.reward.model.gt_success_bonus;
-    if config.reward.use_reward_model && bonus != 0.0 {
-        say(format!(
-            "reward.model.gt_success_bonus pays {bonus} by the simulator's truth: the reward is then not learned alone"
-        ));
+    for (path, term) in learned_terms(&config.reward) {
+        let bonus = term.model.gt_success_bonus;
+        if config.reward.use_reward_model && bonus != 0.0 {
+            say(format!(
+                "{path}.model.gt_success_bonus pays {bonus} by the simulator's truth: the reward is then not learned alone"
+            ));
+        }
     }
     notices
 }

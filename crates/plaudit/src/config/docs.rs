@@ -44,6 +44,13 @@ RLinf's guides of different ages say different things. These are the decisions h
 ## Keys
 ";
 
+/// Blocks that are documented elsewhere, and where.
+const TWINS: [(&str, &str); 3] = [
+    ("env.eval", "env.train"),
+    ("reward.terms.<name>.model", "reward.model"),
+    ("reward.terms.<name>.hysteresis", "reward.hysteresis"),
+];
+
 /// The whole page.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
@@ -58,8 +65,8 @@ pub fn page() -> String {
 }
 
 fn section(page: &mut String, path: &str, block: &BlockDoc, defaults: &serde_json::Value) {
-    if path == "env.eval" {
-        let _ = writeln!(page, "\n### `env.eval`\n\nAs `env.train`.");
+    if let Some((_, twin)) = TWINS.iter().find(|(twice, _)| *twice == path) {
+        let _ = writeln!(page, "\n### `{path}`\n\nAs `{twin}`.");
         return;
     }
     let _ = writeln!(page, "\n### `{path}`\n\n{}\n", block.about);

@@ -13,6 +13,8 @@ choice! {
         Terminal = "terminal",
         /// On windows of past frames.
         HistoryBuffer = "history_buffer",
+        /// At every step, by how the score changes: `gamma` times the score after it, minus the score before it.
+        Potential = "potential",
     }
 }
 
@@ -118,14 +120,78 @@ block! {
         env_reward_weight: f64 = 0.0,
         /// Log the raw probabilities as well.
         use_reward_prob: bool = false,
+        /// Success counts after this many steps of it on end.
+        hold_steps: u64 = 1,
+        /// Two thresholds instead of one. Not set: `reward_threshold`.
+        hysteresis: Option<Hysteresis> = None,
+        /// Conditions on the state that success needs as well, such as `obj_pose.z > 0.04`, `gripper closed` or
+        /// `abs(qvel[:7]) < 0.2`.
+        guards: Vec<String> = Vec::new(),
         /// Give a window's reward to every step in it, not to the last alone.
         history_reward_assign: bool = false,
+        /// Look before every rollout whether `model_path` has changed, and judge by the new weights from then on; SAC
+        /// pays its replay anew.
+        reload_model: bool = false,
+        /// Paid besides, each with its own weight: other models, conditions on the state.
+        terms: IndexMap<String, RewardTerm> = IndexMap::new(),
         /// On a robot: the model alone decides about success.
         standalone_realworld: bool = false,
         /// The model that judges.
         model: RewardModelSettings = RewardModelSettings::default(),
         /// The server, with `worker_type: api`.
         api: Api = Api::default(),
+    }
+}
+
+choice! {
+    /// What a further term goes by.
+    TermSource {
+        /// A model of its own.
+        Model = "model",
+        /// Its `guards` alone.
+        State = "state",
+    }
+}
+
+block! {
+    /// A further term of the reward. Its keys mean what they mean in `reward`, and have the same defaults.
+    RewardTerm as RewardTermWritten {
+        /// What it goes by; `model` unless written.
+        source: TermSource = TermSource::Model,
+        /// Factor on what it pays; 1.0 unless written.
+        weight: f64 = 1.0,
+        /// When it is asked.
+        reward_mode: RewardMode = RewardMode::PerStep,
+        /// Scores at or below this count as no success.
+        reward_threshold: Option<f64> = None,
+        /// What a score becomes.
+        reward_type: RewardType = RewardType::Continuous,
+        /// Paid for success (with `reward_type: binary`).
+        success_reward: f64 = 1.0,
+        /// Paid otherwise (with `reward_type: binary`).
+        fail_reward: f64 = 0.0,
+        /// Log the raw probabilities as well.
+        use_reward_prob: bool = false,
+        /// Success counts after this many steps of it on end.
+        hold_steps: u64 = 1,
+        /// Two thresholds instead of one.
+        hysteresis: Option<Hysteresis> = None,
+        /// Conditions on the state.
+        guards: Vec<String> = Vec::new(),
+        /// Give a window's reward to every step in it.
+        history_reward_assign: bool = false,
+        /// The model that judges, with `source: model`.
+        model: RewardModelSettings = RewardModelSettings::default(),
+    }
+}
+
+block! {
+    /// Success begins at one score and lasts until another.
+    Hysteresis as HysteresisWritten {
+        /// Begins above this; 0.7 unless written.
+        enter: f64 = 0.7,
+        /// Ends below this; 0.3 unless written.
+        leave: f64 = 0.3,
     }
 }
 
@@ -165,7 +231,7 @@ block! {
 
         /// Judge: low-rank adapters for the model.
         lora_path: Option<String> = None,
-        /// Judge: paid on top when the environment says success. Truth leaks into the reward.
+        /// Paid on top when the environment says success. Truth leaks into the reward.
         gt_success_bonus: f64 = 0.0,
         /// Judge: how frames become a prompt.
         input_builder_name: Option<String> = None,
@@ -175,9 +241,9 @@ block! {
         reward_parser_name: Option<String> = None,
         /// Judge: what each answer pays.
         reward_parser_params: RewardParser = RewardParser::default(),
-        /// Judge: windows of past frames by name.
+        /// Windows of past frames by name.
         history_buffers: IndexMap<String, HistoryBuffer> = IndexMap::new(),
-        /// Judge: paid at steps without a full window.
+        /// Paid at steps without a window (with `reward_mode: history_buffer`).
         interval_reward: f64 = 0.0,
         /// Judge: windows judged at once. 0: all.
         infer_micro_batch_size: u64 = 0,
@@ -253,5 +319,26 @@ block! {
         model: Option<String> = None,
         /// Sent along with every request.
         sampling_params: Free = Free::default(),
+    }
+}
+
+impl RewardSettings {
+    /// What the main model pays, as a term.
+    pub fn main_term(&self) -> RewardTerm {
+        RewardTerm {
+            source: TermSource::Model,
+            weight: self.reward_weight,
+            reward_mode: self.reward_mode,
+            reward_threshold: self.reward_threshold,
+            reward_type: self.reward_type,
+            success_reward: self.success_reward,
+            fail_reward: self.fail_reward,
+            use_reward_prob: self.use_reward_prob,
+            hold_steps: self.hold_steps,
+            hysteresis: self.hysteresis.clone(),
+            guards: self.guards.clone(),
+            history_reward_assign: self.history_reward_assign,
+            model: self.model.clone(),
+        }
     }
 }

@@ -1,0 +1,305 @@
+//! The reward a config describes: terms, each with a judge and rules.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use plaudit_compose::ComposeError;
+use plaudit_core::{EnvReward, EnvSpec, FrameShape, Reward, Watch};
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{ClassifierSettings, Device, Scorer};
+use plaudit_reward::card::ModelCard;
+use plaudit_reward::{
+    Classifier, Entry, FrameJudge, FrameReward, Gallery, Guard, History, JudgeError, JudgeFile, Latch, Pay,
+    Rule, ScoredClips, Seat, StateAlone, Sum, When, WindowReward, camera_for,
+};
+
+use super::Which;
+use crate::config::Loaded;
+use crate::config::blocks::reward::{
+    Arch, CombineMode, HistoryBuffer, Precision, RewardMode, RewardModelSettings, RewardModelType,
+    RewardTerm, RewardType, TermSource,
+};
+
+/// What training in environments like these is paid. Whatever is wrong with the model shows here, before the first step.
+pub fn reward(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Reward>, ComposeError> {
+    let settings = &loaded.config.reward;
+    if !settings.use_reward_model {
+        return Ok(Box::new(EnvReward));
+    }
+    let env_weight = match settings.combine_mode {
+        CombineMode::Replace => 0.0,
+        CombineMode::Add => 1.0,
+        CombineMode::Weighted => settings.env_reward_weight,
+    };
+    let term =
+        |name: &str, key: String, term: &RewardTerm| TermBuilder { loaded, spec, name, key, term }.build();
+    let main = settings.main_term();
+    let mut sum = Sum::default()
+        .plus(main.weight as f32, term("model", "reward".into(), &main)?)
+        .plus(env_weight as f32, Box::new(EnvReward));
+    for (name, further) in &settings.terms {
+        sum = sum.plus(further.weight as f32, term(name, format!("reward.terms.{name}"), further)?);
+    }
+    Ok(Box::new(sum))
+}
+
+/// Which frames training needs: for the reward, for a policy that sees (`policy_sees`), and for what is kept.
+pub fn frames_needed(loaded: &Loaded, which: Which, reward: &dyn Reward, policy_sees: bool) -> Watch {
+    let settings = which.settings(loaded);
+    let kept = settings.video_cfg.save_video || settings.data_collection.enabled;
+    if kept || policy_sees { Watch::Everything } else { reward.watch() }
+}
+
+/// Builds one learned term; problems point at the key they are about.
+struct TermBuilder<'a> {
+    loaded: &'a Loaded,
+    spec: &'a EnvSpec,
+    name: &'a str,
+    /// Where the term stands in the config.
+    key: String,
+    term: &'a RewardTerm,
+}
+
+impl TermBuilder<'_> {
+    fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
+        self.loaded.problem(&format!("{}.{key}", self.key), message.to_string(), hint)
+    }
+
+    fn build(&self) -> Result<Box<dyn Reward>, ComposeError> {
+        let entry = Entry {
+            name: self.name.into(),
+            true_success_bonus: self.term.model.gt_success_bonus as f32,
+            log_scores: self.term.use_reward_prob,
+        };
+        let gamma = self.loaded.config.algorithm.gamma as f32;
+        let when = match self.term.reward_mode {
+            RewardMode::HistoryBuffer => return Ok(Box::new(self.windows(entry)?)),
+            RewardMode::PerStep => When::EveryStep,
+            RewardMode::Terminal => When::AtEnds,
+            RewardMode::Potential => When::AsPotential { gamma },
+        };
+        Ok(Box::new(FrameReward { entry, seat: self.seat()?, when, rule: self.rule()?, pay: self.pay() }))
+    }
+
+    fn pay(&self) -> Pay {
+        match self.term.reward_type {
+            RewardType::Continuous => Pay::Score,
+            RewardType::Binary => {
+                Pay::Verdict { success: self.term.success_reward as f32, fail: self.term.fail_reward as f32 }
+            }
+        }
+    }
+
+    fn threshold(&self) -> Option<f32> {
+        self.term.reward_threshold.map(|threshold| threshold as f32)
+    }
+
+    fn rule(&self) -> Result<Rule, ComposeError> {
+        let latch = match (&self.term.hysteresis, self.spec.max_episode_steps) {
+            (None, _) => Latch::Threshold(self.threshold()),
+            (Some(levels), Some(longest_episode)) => {
+                Latch::Hysteresis { enter: levels.enter as f32, leave: levels.leave as f32, longest_episode }
+            }
+            (Some(_), None) => {
+                let message = "hysteresis remembers whole episodes, and nobody says how long they are";
+                return Err(self.problem("hysteresis", message, "set env.train.max_episode_steps"));
+            }
+        };
+        let guard = |text: &String| {
+            let hint = format!("state has {} numbers: name a part, or write state[0]", self.spec.state_width);
+            Guard::parse(text, &self.spec.state_parts, self.spec.state_width)
+                .map_err(|error| self.problem("guards", error, hint))
+        };
+        let guards = self.term.guards.iter().map(guard).collect::<Result<_, _>>()?;
+        Ok(Rule { latch, guards, hold: at_least_one(self.term.hold_steps) })
+    }
+
+    fn windows(&self, entry: Entry) -> Result<WindowReward, ComposeError> {
+        let model = &self.term.model;
+        for (name, buffer) in &model.history_buffers {
+            for key in &buffer.history_keys {
+                camera_for(key, &self.spec.cameras).map_err(|error| {
+                    self.problem(
+                        &format!("model.history_buffers.{name}.history_keys"),
+                        error,
+                        "name another camera",
+                    )
+                })?;
+            }
+        }
+        let buffers = model.history_buffers.iter().map(|(name, buffer)| window(name, buffer)).collect();
+        let judge = ScoredClips { seat: self.seat()?, threshold: self.threshold(), pay: self.pay() };
+        Ok(WindowReward {
+            entry,
+            judge: Box::new(judge),
+            history: History::new(buffers),
+            between: model.interval_reward as f32,
+            to_every_step: self.term.history_reward_assign,
+        })
+    }
+
+    /// Who judges.
+    fn seat(&self) -> Result<Arc<Seat>, ComposeError> {
+        if self.term.source == TermSource::State {
+            return Ok(Arc::new(Seat::of(Box::new(StateAlone))));
+        }
+        match self.term.model.model_type {
+            RewardModelType::Resnet => self.classifier(),
+            other @ (RewardModelType::Vlm | RewardModelType::BufferedVlm) => {
+                let message = format!("this version cannot judge with `{}`", other.word());
+                Err(self.problem("model.model_type", message, "set it to resnet"))
+            }
+        }
+    }
+
+    fn classifier(&self) -> Result<Arc<Seat>, ComposeError> {
+        let model = &self.term.model;
+        let Some(path) = &model.model_path else {
+            let message = "a learned reward without weights: an untrained network would pay at random";
+            let hint = "give the best_model folder of a reward model, from `plaudit reward train`";
+            return Err(self.problem("model.model_path", message, hint));
+        };
+        let settings = self.settings_for(Path::new(path))?;
+        let cameras = self.cameras(&settings)?;
+        let (keep_in, threshold) = (model.debug_save_dir.clone(), self.threshold());
+        let load = move |path: &Path| {
+            let classifier = read_classifier(path, &settings, &cameras)?;
+            let Some(folder) = &keep_in else { return Ok(classifier) };
+            let threshold = threshold.or(classifier.threshold()).unwrap_or(0.5);
+            Ok(Box::new(Gallery::new(classifier, threshold, Path::new(folder))?) as Box<dyn FrameJudge>)
+        };
+        let (first, source) =
+            JudgeFile::open(path, Box::new(load)).map_err(|error| self.unreadable(error))?;
+        let follows = self.loaded.config.reward.reload_model;
+        Ok(Arc::new(Seat::following(first, follows.then(|| Box::new(source) as _))))
+    }
+
+    fn unreadable(&self, error: impl ToString) -> ComposeError {
+        self.problem("model.model_path", error, "give the folder or the file of a trained reward model")
+    }
+
+    /// The network, as its checkpoint says, or else as the config does. What is written in both must be the same.
+    fn settings_for(&self, path: &Path) -> Result<ClassifierSettings, ComposeError> {
+        let written = classifier_settings(&self.term.model);
+        let weights = Weights::read(path).map_err(|error| self.unreadable(error))?;
+        let card = ModelCard::from_header(weights.metadata()).map_err(|error| self.unreadable(error))?;
+        let Some(ModelCard { settings: own, .. }) = card else { return Ok(written) };
+        for (key, differs, is) in [
+            ("arch", own.arch != written.arch, format!("{:?}", own.arch).to_lowercase()),
+            ("hidden_dim", own.hidden_dim != written.hidden_dim, own.hidden_dim.unwrap_or(0).to_string()),
+            ("image_size", own.image_size != written.image_size, format!("{:?}", own.image_size)),
+            ("normalize", own.normalize != written.normalize, own.normalize.to_string()),
+            ("image_keys", own.image_keys != written.image_keys, format!("[{}]", own.image_keys.join(", "))),
+        ] {
+            if differs && self.loaded.is_written(&format!("{}.model.{key}", self.key)) {
+                let message = format!("the model in {} was made with {key}: {is}", path.display());
+                return Err(self.problem(
+                    &format!("model.{key}"),
+                    message,
+                    "write the same, or leave the key out",
+                ));
+            }
+        }
+        Ok(ClassifierSettings { precision: written.precision, ..own })
+    }
+
+    /// The environment's cameras that the model looks through, if they draw what it was trained on.
+    fn cameras(&self, settings: &ClassifierSettings) -> Result<Vec<Arc<str>>, ComposeError> {
+        let [channels, height, width] = settings.image_size;
+        let wanted = FrameShape { height, width, channels };
+        let mut cameras = Vec::new();
+        for key in &settings.image_keys {
+            let (camera, drawn) = camera_for(key, &self.spec.cameras).map_err(|error| {
+                self.problem(
+                    "model.image_keys",
+                    error,
+                    "name cameras of the environment, or leave it out for the main view",
+                )
+            })?;
+            if *drawn != wanted {
+                let message = format!(
+                    "the model looks at {height}x{width}, and camera `{camera}` draws {}x{}",
+                    drawn.height, drawn.width
+                );
+                let hint = format!(
+                    "set env.train.init_params.sensor_configs to {{width: {width}, height: {height}}}"
+                );
+                return Err(self.problem("model.image_size", message, hint));
+            }
+            cameras.push(camera.clone());
+        }
+        Ok(cameras)
+    }
+}
+
+/// The classifier in a checkpoint, with the threshold that the checkpoint gives it.
+fn read_classifier(
+    path: &Path,
+    settings: &ClassifierSettings,
+    cameras: &[Arc<str>],
+) -> Result<Box<dyn FrameJudge>, JudgeError> {
+    let weights = Weights::read(path).map_err(|error| JudgeError::Backend(error.into()))?;
+    let card =
+        ModelCard::from_header(weights.metadata()).map_err(|error| JudgeError::Backend(error.into()))?;
+    let threshold = card.and_then(|card| card.threshold).map(|threshold| threshold as f32);
+    let scorer = Scorer::new(settings, &weights, Device::Cpu);
+    let scorer = scorer.map_err(|error| JudgeError::Backend(error.into()))?;
+    Ok(Box::new(Classifier::new(scorer, cameras.to_vec(), threshold)))
+}
+
+fn at_least_one(number: u64) -> NonZeroUsize {
+    NonZeroUsize::new(number as usize).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn window(name: &str, buffer: &HistoryBuffer) -> plaudit_reward::HistoryBuffer {
+    plaudit_reward::HistoryBuffer {
+        name: name.into(),
+        history_size: at_least_one(buffer.history_size),
+        min_history_size: buffer.min_history_size as usize,
+        input_interval: at_least_one(
+            buffer.input_interval.filter(|steps| *steps > 0).unwrap_or(buffer.history_size),
+        ),
+        input_on_done: buffer.input_on_done,
+    }
+}
+
+fn classifier_settings(model: &RewardModelSettings) -> ClassifierSettings {
+    let image_keys = match &model.image_keys[..] {
+        [] => vec!["main_images".into()],
+        keys => keys.to_vec(),
+    };
+    ClassifierSettings {
+        arch: arch(model.arch),
+        hidden_dim: (model.hidden_dim > 0).then_some(model.hidden_dim as usize),
+        dropout: model.dropout,
+        image_size: model.image_size.map(|side| side as usize),
+        normalize: model.normalize,
+        precision: precision(model.precision),
+        image_keys,
+        num_spatial_blocks: model.num_spatial_blocks as usize,
+        use_pretrain: model.use_pretrain,
+        freeze_encoder: model.freeze_encoder,
+        ..ClassifierSettings::default()
+    }
+}
+
+pub(super) fn arch(arch: Arch) -> plaudit_nn::classifier::Arch {
+    match arch {
+        Arch::Resnet18 => plaudit_nn::classifier::Arch::Resnet18,
+        Arch::Resnet34 => plaudit_nn::classifier::Arch::Resnet34,
+        Arch::Resnet50 => plaudit_nn::classifier::Arch::Resnet50,
+        Arch::Resnet101 => plaudit_nn::classifier::Arch::Resnet101,
+        Arch::Resnet152 => plaudit_nn::classifier::Arch::Resnet152,
+        Arch::Resnet10 => plaudit_nn::classifier::Arch::Resnet10,
+        Arch::Resnet10Spatial => plaudit_nn::classifier::Arch::Resnet10Spatial,
+    }
+}
+
+pub(super) fn precision(precision: Precision) -> plaudit_nn::classifier::Precision {
+    match precision {
+        Precision::Fp32 => plaudit_nn::classifier::Precision::Fp32,
+        Precision::Bf16 => plaudit_nn::classifier::Precision::Bf16,
+        Precision::Fp16 => plaudit_nn::classifier::Precision::Fp16,
+    }
+}

@@ -1,0 +1,253 @@
+//! From the reward block of a config to what pays, and what is refused before the first step.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::path::Path;
+
+use plaudit::build::{self, Which};
+use plaudit::cli::ConfigArgs;
+use plaudit::config::{self, Loaded};
+use plaudit::load::Asked;
+use plaudit_core::{Env, Reward, Seed, Watch};
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
+use plaudit_reward::card::ModelCard;
+use plaudit_rl::Rollout;
+
+/// PickCube at 32 pixels, paid by a model.
+const CONFIG: &str = "
+env:
+  train:
+    env_type: embedded
+    total_num_envs: 3
+    max_episode_steps: 6
+    init_params: {id: PickCube-v1, sensor_configs: {width: 32, height: 32}}
+actor: {model: {model_type: random}}
+algorithm: {gamma: 0.5}
+";
+
+fn load(folder: &Path, words: &[&str]) -> Result<Loaded, String> {
+    let file = folder.join("mine.yaml");
+    std::fs::write(&file, CONFIG).unwrap();
+    let words =
+        std::iter::once(file.to_str().unwrap()).chain(words.iter().copied()).map(String::from).collect();
+    let asked = Asked::from_args(&ConfigArgs { words, config_path: None, config_name: None }).unwrap();
+    config::load(&asked.disk, &asked.request).map_err(|error| error.to_string())
+}
+
+/// A model of 32 pixels with fresh weights, as a training run leaves it behind.
+fn model(folder: &Path, threshold: Option<f64>, seed: u64) -> String {
+    let settings = ClassifierSettings {
+        arch: Arch::Resnet10,
+        hidden_dim: Some(256),
+        image_size: [3, 32, 32],
+        ..ClassifierSettings::default()
+    };
+    let weights = Trainer::new(&settings, AdamW::default(), seed).unwrap().weights();
+    let place = folder.join("best_model");
+    std::fs::create_dir_all(&place).unwrap();
+    ModelCard { threshold, ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
+    place.to_str().unwrap().into()
+}
+
+fn paid_by_model(path: &str) -> Vec<String> {
+    ["reward.use_reward_model=true".into(), format!("reward.model.model_path={path}")].into()
+}
+
+fn reward(folder: &Path, words: &[String]) -> Result<(Loaded, Box<dyn Env>, Box<dyn Reward>), String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let loaded = load(folder, &words)?;
+    let env = build::env(&loaded, Which::Train).map_err(|error| error.to_string())?;
+    let reward = build::reward(&loaded, env.spec()).map_err(|error| error.to_string())?;
+    Ok((loaded, env, reward))
+}
+
+/// The labels of two episodes per environment, cut in the middle of one.
+fn play(env: &mut dyn Env, reward: &dyn Reward) -> Vec<plaudit_core::RewardColumn> {
+    let spec = env.spec().actions.clone();
+    let mut policy = plaudit_env::RandomPolicy::new(spec);
+    let mut rollout = Rollout::start(env, Seed::new(1), reward.context()).unwrap();
+    [8, 4].map(|steps| reward.label(&rollout.play(&mut policy, steps).unwrap().segment).unwrap()).into()
+}
+
+#[test]
+fn without_a_model_the_environment_pays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, mut env, reward) = reward(folder.path(), &[]).unwrap();
+    let columns = play(&mut *env, &*reward);
+    assert_eq!(
+        (columns[0].terms.len(), &*columns[0].terms[0].name, reward.watch()),
+        (1, "env", Watch::Nothing)
+    );
+}
+
+#[test]
+fn a_terminal_model_draws_last_frames_alone_even_where_cameras_are_observed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut words = paid_by_model(&model(folder.path(), Some(0.0), 1));
+    words.extend(
+        [
+            "reward.reward_mode=terminal",
+            "reward.reward_weight=10",
+            "reward.use_reward_prob=true",
+            "env.train.init_params.obs_mode=rgb",
+            "env.train.use_full_state=true",
+        ]
+        .map(String::from),
+    );
+    let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
+    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    let mut policy = plaudit_env::RandomPolicy::new(env.spec().actions.clone());
+    let mut rollout = Rollout::start(&mut *env, Seed::new(1), reward.context()).unwrap();
+    let segment = rollout.play(&mut policy, 8).unwrap().segment;
+    assert!(segment.obs.iter().all(|obs| obs.cameras.is_empty()), "nothing is drawn while episodes go on");
+    assert_eq!(segment.last.len(), 3);
+    assert!(segment.last.iter().all(|(_, _, obs)| obs.cameras.len() == 1), "and every end is");
+    let column = reward.label(&segment).unwrap();
+    let names: Vec<_> = column.terms.iter().map(|term| (&*term.name, term.weight)).collect();
+    assert_eq!(names, [("model", 10.0), ("model/probability", 0.0), ("env", 0.0)]);
+    for (at, end) in segment.end.iter().enumerate() {
+        let (pay, probability) = (column.terms[0].values[at], column.terms[1].values[at]);
+        assert_eq!(pay, probability, "any score is above 0, and paid as it is");
+        assert_eq!(pay > 0.0, end.is_end());
+        assert_eq!(column.total[at], 10.0 * pay);
+        assert_eq!(column.success.as_ref().unwrap()[at], end.is_end());
+    }
+    assert_eq!(
+        build::frames_needed(&loaded, Which::Train, &*reward, true),
+        Watch::Everything,
+        "a policy that sees"
+    );
+}
+
+#[test]
+fn terms_and_rules_are_read_from_the_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path(), Some(0.0), 1);
+    let mut words = paid_by_model(&path);
+    words.extend(
+        [
+            "reward.reward_type=binary",
+            "reward.success_reward=2",
+            "reward.fail_reward=-1",
+            "reward.hold_steps=3",
+            "reward.guards=['tcp_pose.z > 0', 'abs(qvel[:7]) < 100']",
+            "reward.combine_mode=weighted",
+            "reward.env_reward_weight=0.25",
+            "reward.terms.progress.reward_mode=potential",
+            "reward.terms.progress.weight=0.5",
+            "reward.terms.open.source=state",
+            "reward.terms.open.guards=['gripper open', 'not is_grasped']",
+        ]
+        .map(String::from),
+    );
+    words.push(format!("reward.terms.progress.model.model_path={path}"));
+    let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
+    assert_eq!((reward.context(), reward.watch()), (1, Watch::Everything));
+    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    let columns = play(&mut *env, &*reward);
+    let names: Vec<_> = columns[0].terms.iter().map(|term| (&*term.name, term.weight)).collect();
+    assert_eq!(names, [("model", 1.0), ("env", 0.25), ("progress", 0.5), ("open", 1.0)]);
+    // Every score is above the checkpoint's threshold of 0, so success begins at the third step of each episode, and the
+    // second column goes on where the first was cut.
+    let of_row = |column: &plaudit_core::RewardColumn| -> Vec<f32> {
+        column.terms[0].values.iter().step_by(3).copied().collect()
+    };
+    assert_eq!(of_row(&columns[0]), [-1.0, -1.0, 2.0, 2.0, 2.0, 2.0, -1.0, -1.0]);
+    assert_eq!(of_row(&columns[1]), [2.0, 2.0, 2.0, 2.0]);
+    assert!(columns[0].terms[3].values.iter().any(|open| *open == 1.0));
+}
+
+#[test]
+fn a_model_that_is_overwritten_judges_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path(), None, 1);
+    let mut words = paid_by_model(&path);
+    let (_, _, still) = reward(folder.path(), &words).unwrap();
+    words.push("reward.reload_model=true".into());
+    let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
+    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    let before = play(&mut *env, &*reward);
+    assert!(!reward.refresh().unwrap());
+    model(folder.path(), None, 2);
+    assert!(reward.refresh().unwrap() && !still.refresh().unwrap());
+    let after = play(&mut *env, &*reward);
+    assert!(after[0].version > before[0].version && after[0].version == reward.version());
+    assert_ne!(after[0].total, before[0].total);
+    assert_eq!(play(&mut *env, &*still)[0].total, before[0].total, "one that does not follow");
+}
+
+#[test]
+fn judged_pictures_are_kept_where_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut words = paid_by_model(&model(folder.path(), None, 1));
+    let gallery = folder.path().join("seen");
+    words.push(format!("reward.model.debug_save_dir={}", gallery.display()));
+    words.push("reward.reward_mode=terminal".into());
+    let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
+    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    play(&mut *env, &*reward);
+    let count = |part: &str| std::fs::read_dir(gallery.join(part)).unwrap().count();
+    assert_eq!(count("resnet_success") + count("resnet_fail"), 6, "two ends of three environments");
+}
+
+#[test]
+fn what_cannot_pay_is_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path(), None, 1);
+    let gone = folder.path().join("gone");
+    let on = |more: &[&str]| -> Vec<String> {
+        paid_by_model(&path).into_iter().chain(more.iter().map(|word| word.to_string())).collect()
+    };
+    let gone = gone.to_str().unwrap();
+    for (words, expected) in [
+        (vec!["reward.use_reward_model=true".to_string()], "a learned reward without weights"),
+        (paid_by_model(gone), "cannot read"),
+        (
+            on(&["env.train.init_params.sensor_configs.width=64"]),
+            "the model looks at 32x32, and camera `base_camera` draws 32x64",
+        ),
+        (on(&["env.train.init_params.id=CartPole-v1"]), "the environment has no camera for `main_images`"),
+        (on(&["reward.model.image_size=[3,64,64]"]), "was made with image_size: [3, 32, 32]"),
+        (on(&["reward.model.arch=resnet18"]), "was made with arch: resnet10"),
+        (on(&["reward.guards=['height > 1']"]), "the state has no part `height`"),
+        (on(&["reward.model.model_type=vlm"]), "this version cannot judge with `vlm`"),
+        (
+            on(&["reward.hysteresis={enter: 0.2, leave: 0.6}"]),
+            "success would begin above 0.2 and end below 0.6",
+        ),
+        (on(&["reward.hold_steps=0"]), "0 is too small"),
+        (on(&["reward.terms.env.source=state"]), "a term that goes by the state and has no guards"),
+        (
+            on(&["reward.terms.env.source=state", "reward.terms.env.guards=[is_grasped]"]),
+            "`env` is the name of a term",
+        ),
+        (
+            vec!["reward.terms.x.source=state".into(), "reward.terms.x.guards=[is_grasped]".into()],
+            "a further term where nothing learned is paid",
+        ),
+        (on(&["reward.reward_mode=history_buffer"]), "history_buffer without reward.model.history_buffers"),
+        (
+            on(&[
+                "reward.model.history_buffers={w: {history_size: 2, min_history_size: 3, history_keys: [main_images]}}",
+            ]),
+            "only 2 frames are kept, so that 3 never come together",
+        ),
+        (
+            on(&[
+                "reward.reward_mode=history_buffer",
+                "reward.hold_steps=2",
+                "reward.model.history_buffers={w: {history_size: 2, history_keys: [main_images]}}",
+            ]),
+            "rules about single frames",
+        ),
+        (
+            on(&[
+                "reward.reward_mode=history_buffer",
+                "reward.model.history_buffers={w: {history_size: 2, history_keys: [wrist_images]}}",
+            ]),
+            "the environment has no camera for `wrist_images`",
+        ),
+    ] {
+        let error = reward(folder.path(), &words).map(|_| ()).unwrap_err();
+        assert!(error.contains(expected), "{words:?}\n{error}");
+    }
+}
