@@ -67,6 +67,10 @@ impl<'a> Training<'a> {
     ) -> Result<Metrics, E> {
         let mut told = Told::default();
         let began = Instant::now();
+        // A model that cannot be read just now is being written: the old one goes on judging.
+        if self.reward.refresh().is_ok_and(|changed| changed) {
+            learner.repay(self.reward).map_err(TrainingError::from)?;
+        }
         let mut policy = learner.explorer();
         for _ in 0..self.plan.rollouts {
             let experience = self.play(policy.as_mut(), &mut watch, &mut told)?;
