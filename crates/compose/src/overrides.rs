@@ -11,6 +11,8 @@ const MAX_DEPTH: usize = 64;
 
 /// The functions that change a value; all others that Hydra knows make sweeps.
 const CASTS: [&str; 4] = ["bool", "float", "int", "str"];
+const COMMA: &str = "for a list write [a,b]; for text with a comma put it in quotes inside the argument; for several \
+                     values start one run for each";
 const SWEEPS: [&str; 7] = ["choice", "glob", "interval", "range", "shuffle", "sort", "tag"];
 
 /// What an override does.
@@ -83,9 +85,8 @@ impl<'t> Parser<'t> {
         ComposeError::at(kind, &origin)
     }
 
-    fn sweep(&self) -> ComposeError {
-        ComposeError::at(ErrorKind::Sweep { text: self.text.to_owned() }, &self.origin())
-            .or_hint("for a list write [a,b]; for text with a comma put it in quotes inside the argument")
+    fn sweep(&self, hint: &str) -> ComposeError {
+        ComposeError::at(ErrorKind::Sweep { text: self.text.to_owned() }, &self.origin()).or_hint(hint)
     }
 
     fn parse(&mut self) -> Result<Override> {
@@ -170,7 +171,7 @@ impl<'t> Parser<'t> {
         let value = self.element()?;
         match self.token() {
             None if self.rest().is_empty() => Ok(value),
-            Some((Token::Shared(Kind::Comma), _)) => Err(self.sweep()),
+            Some((Token::Shared(Kind::Comma), _)) => Err(self.sweep(COMMA)),
             _ => Err(self.error("the end; put the value in quotes if this belongs to it")),
         }
     }
@@ -311,7 +312,10 @@ impl<'t> Parser<'t> {
     fn function(&mut self, name_length: usize) -> Result<Value> {
         let name = &self.rest()[..name_length];
         if SWEEPS.contains(&name) {
-            return Err(self.sweep());
+            return Err(self.sweep(match name {
+                "sort" | "shuffle" => "Hydra orders the runs of a sweep by it; to set a list, write it in its order: [a,b]",
+                _ => "it stands for several values; start one run for each, as in `for x in 1 2; do plaudit … key=$x; done`",
+            }));
         }
         if !CASTS.contains(&name) {
             let error = self.error(&format!("one of the functions {}", CASTS.join(", ")));
@@ -322,7 +326,7 @@ impl<'t> Parser<'t> {
         self.eat(Token::Open);
         let argument = self.argument()?;
         if self.eat_kind(Kind::Comma) {
-            return Err(self.sweep());
+            return Err(self.sweep(COMMA));
         }
         if !self.eat(Token::Close) {
             return Err(self.error("`)`"));

@@ -109,8 +109,23 @@ fn overrides() {
         config,
         &["lr=1,2"],
         "command line: `lr=1,2` asks for a sweep, and sweeps are not supported\n\
-         hint: for a list write [a,b]; for text with a comma put it in quotes inside the argument",
+         hint: for a list write [a,b]; for text with a comma put it in quotes inside the argument; for several values \
+         start one run for each",
         "lr=1,2",
+    );
+    check(
+        config,
+        &["lr=sort(3,1)"],
+        "command line: `lr=sort(3,1)` asks for a sweep, and sweeps are not supported\n\
+         hint: Hydra orders the runs of a sweep by it; to set a list, write it in its order: [a,b]",
+        "lr=sort(3,1)",
+    );
+    check(
+        config,
+        &["lr=range(1,4)"],
+        "command line: `lr=range(1,4)` asks for a sweep, and sweeps are not supported\n\
+         hint: it stands for several values; start one run for each, as in `for x in 1 2; do plaudit … key=$x; done`",
+        "lr=range(1,4)",
     );
     check(config, &["~nope"], "command line: nope: could not delete `nope`: it does not exist", "~nope");
     check(config, &["model=[1]"], "command line: model: cannot merge a list into a mapping", "model=[1]");

@@ -42,6 +42,8 @@ impl AtomicFile {
         hidden.push(format!(".{}-{number}{PARTIAL}", std::process::id()));
         let temporary = target.with_file_name(hidden);
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        // The lock goes with the process, however that ends. Systems without locks do without.
+        file.try_lock().ok();
         let file = BufWriter::with_capacity(1 << 18, file);
         Ok(Self { target: target.to_owned(), temporary, file, unasked: 0, flusher: None, committed: false })
     }
@@ -79,6 +81,33 @@ impl AtomicFile {
             }
         }
     }
+}
+
+/// Removes what killed processes left of files or folders that were to be called `target`. Tells how many.
+pub(crate) fn clear_leftovers_of(target: &Path) -> usize {
+    let start = format!(".{}.", target.file_name().unwrap_or_default().to_string_lossy());
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    clear(folder, |name| name.starts_with(&start))
+}
+
+/// Removes all that killed processes left in a folder. Tells how many.
+pub(crate) fn clear_leftovers_in(folder: &Path) -> usize {
+    clear(folder, |name| name.starts_with('.'))
+}
+
+/// What somebody holds a lock on is work in progress, and stays.
+fn clear(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_leftover = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let ours = is_wanted(&name) && name.ends_with(PARTIAL);
+        ours && File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+    };
+    let remove = |path: &PathBuf| match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    entries.map(|entry| entry.path()).filter(is_leftover).filter(|path| remove(path).is_ok()).count()
 }
 
 /// A new name is on disk once its folder is. A folder that cannot be opened is no reason to fail.
@@ -190,6 +219,21 @@ mod tests {
             found.len() as u64 == 2 * PIECE + (1 << 20) && found.chunks(1 << 20).all(|some| some == piece)
         );
         assert_eq!(names(dir.path()), ["large"]);
+    }
+
+    #[test]
+    fn leftovers_are_cleared_and_work_in_progress_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("train.pt");
+        let going_on = AtomicFile::create(&path).unwrap();
+        fs::write(dir.path().join(".train.pt.1-0.partial"), "half").unwrap();
+        fs::create_dir(dir.path().join(".train.pt.1.partial")).unwrap();
+        fs::write(dir.path().join(".val.pt.1-0.partial"), "another").unwrap();
+        assert_eq!(clear_leftovers_of(&path), 2);
+        assert_eq!(names(dir.path()).len(), 2);
+        assert_eq!(clear_leftovers_in(dir.path()), 1);
+        going_on.commit().unwrap();
+        assert_eq!(names(dir.path()), ["train.pt"]);
     }
 
     #[test]

@@ -270,10 +270,25 @@ fn a_file_that_is_cut_short() {
 }
 
 #[test]
+fn what_is_no_recording_is_called_by_its_name() {
+    let raw = tempfile::tempdir().unwrap();
+    std::fs::write(raw.path().join("notes.pkl"), "hello world").unwrap();
+    let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
+    assert!(text.contains("begins neither as a pickle nor as"), "{text}");
+    let raw = tempfile::tempdir().unwrap();
+    plaudit_data::store::Store::create(raw.path(), None).unwrap();
+    let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
+    assert!(text.contains("is a plaudit store, which is not converted; train a reward on it"), "{text}");
+    let lerobot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lerobot/v3_image");
+    let text = convert_with(&lerobot, &all()).unwrap_err().to_string();
+    assert!(text.contains("is a LeRobot dataset") && text.contains("export_format"), "{text}");
+}
+
+#[test]
 fn files_of_another_kind() {
     let text = message(&PyValue::dict([("observation", PyValue::None)]), &all());
     assert!(
-        text.contains("the file has no `observations` (it has observation); is --source right?"),
+        text.contains("the file has no `observations` (it has observation = None); is --source right?"),
         "{text}"
     );
     assert!(message(&PyValue::list([]), &all()).contains("the file is a list, not a dict"));
@@ -309,7 +324,7 @@ fn images_that_are_none() {
     let states = of(&|_| PyValue::dict([("states", PyValue::None)]));
     let text = message(&states, &all());
     assert!(
-        text.contains("no observation has an image under `main_images` (the first has states)"),
+        text.contains("no observation has an image under `main_images` (the first has states = None)"),
         "{text}"
     );
     let words = of(&|_| observation("a cube"));

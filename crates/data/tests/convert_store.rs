@@ -44,9 +44,10 @@ fn in_store(path: &Path) -> Vec<(u32, bool)> {
         let episode = store.episode(entry.id).unwrap();
         let frames = episode.fact("frame").unwrap();
         assert!(frames.is_sorted_by(|one, next| one < next), "in the order of time: {frames:?}");
-        pairs.extend((0..episode.entries()).map(|at| {
-            (crc32fast::hash(episode.frame(0, at)), episode.success_at(at).unwrap())
-        }));
+        pairs.extend(
+            (0..episode.entries())
+                .map(|at| (crc32fast::hash(episode.frame(0, at)), episode.success_at(at).unwrap())),
+        );
     }
     pairs.sort_unstable();
     pairs
@@ -96,7 +97,8 @@ fn both_parts_are_inspected_as_one_dataset() {
     let report = inspect(out.path(), &InspectOptions::default(), &|_, _| {}).unwrap();
     assert_eq!(report.format, Format::Store);
     let count = |split: &str, name: &str| {
-        let found = report.labels.iter().find(|label| label.split.as_deref() == Some(split) && label.name == name);
+        let found =
+            report.labels.iter().find(|label| label.split.as_deref() == Some(split) && label.name == name);
         found.map_or(0, |label| label.count)
     };
     assert_eq!([count("train", "success"), count("train", "fail")], converted.train);
@@ -123,4 +125,13 @@ fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+#[test]
+fn what_a_killed_conversion_left_is_cleared_away() {
+    let out = tempfile::tempdir().unwrap();
+    std::fs::write(out.path().join(".train.pt.1-0.partial"), "half").unwrap();
+    let report = convert(&fixture("episodes_numpy"), out.path(), &ImageOptions::default()).unwrap();
+    assert!(report.notes.iter().any(|note| note.starts_with("1 hidden leftover(s)")), "{:?}", report.notes);
+    assert_eq!(names(out.path()), ["train.pt", "val.pt"]);
 }

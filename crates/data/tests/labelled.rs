@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::convert::{ImageOptions, Source, convert_images};
+use plaudit_data::convert::{ImageFormat, ImageOptions, Source, convert_images};
 use plaudit_data::episode::{CameraTrack, Episode, Moment, as_python};
-use plaudit_data::labelled::{Kind, LabelledData, LabelledError, Pick, ReadOptions, SplitOptions};
+use plaudit_data::labelled::{
+    Kind, LabelledData, LabelledError, LabelledFrame, Pick, ReadOptions, SplitOptions,
+};
 use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
 use plaudit_data::store::{Labels, Origin, Store};
 
@@ -209,4 +211,27 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
         one.split(&SplitOptions::default()),
         Err(LabelledError::TooFewEpisodes { episodes: 1, .. })
     ));
+}
+
+#[test]
+fn chosen_images_know_where_they_were_and_that_others_are_missing() {
+    let out = tempfile::tempdir().unwrap();
+    let raw = fixture("episodes_torch");
+    for (format, name) in [(ImageFormat::Pt, "train.pt"), (ImageFormat::Store, "train")] {
+        let (train, val) = (out.path().join(name), out.path().join(name.replace("train", "val")));
+        let options = ImageOptions { num_samples_per_episode: 3, format, ..ImageOptions::default() };
+        convert_images(&raw, &train, &val, &options, &|_| {}).unwrap();
+        let (all, some) = (read(&raw).unwrap(), read(&val).unwrap());
+        assert!(some.in_episodes && !some.has_past, "{name}");
+        assert!(all.has_past);
+        for frame in some.episodes.iter().flat_map(|episode| &episode.frames) {
+            let same = |other: &&LabelledFrame| {
+                other.at == frame.at && other.images[0].pixels() == frame.images[0].pixels()
+            };
+            assert!(
+                all.episodes.iter().flat_map(|episode| &episode.frames).any(|other| same(&other)),
+                "{name}"
+            );
+        }
+    }
 }

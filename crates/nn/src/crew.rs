@@ -23,17 +23,36 @@ use std::sync::{Arc, Mutex};
 /// Worth its while around everything that one update of networks does. Parallel work of any other kind inside of it,
 /// convolutions among them, would find the pool's threads taken.
 pub fn together<R>(work: impl FnOnce() -> R) -> R {
+    let _awake = awake();
+    work()
+}
+
+/// Keeps the threads of the current pool awake, as [`together`] does, until the guard is dropped.
+#[must_use]
+pub(crate) fn awake() -> Awake {
     let helpers = rayon::current_num_threads().saturating_sub(1);
-    if helpers == 0 || CREW.get().is_some() {
-        return work();
+    if helpers == 0 || CREW.get().is_some() || IN_A_STEP.get() {
+        return Awake(None);
     }
     let crew = Arc::new(Crew::of(1 + helpers));
     for place in 1..=helpers {
         let crew = crew.clone();
         rayon::spawn(move || crew.help(place));
     }
-    let _here = Here::enter(crew);
-    work()
+    CREW.set(Some(Arc::as_ptr(&crew)));
+    Awake(Some(crew))
+}
+
+/// While it lives, a crew works for this thread; then the crew is let go.
+pub(crate) struct Awake(Option<Arc<Crew>>);
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        if let Some(crew) = &self.0 {
+            CREW.set(None);
+            crew.over.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Whether a step is large enough for more than one thread.
@@ -115,7 +134,7 @@ pub(crate) fn each(worth: Worth, count: usize, work: impl Fn(usize) + Sync) {
         return (0..count).for_each(work);
     }
     together(|| match CREW.get() {
-        // SAFETY: `Here` put it there, keeps it alive, and takes it away at the end of `together`.
+        // SAFETY: `Awake` keeps it alive, and takes it away when dropped.
         Some(crew) => unsafe { &*crew }.share(count, &work),
         None => (0..count).for_each(&work),
     });
@@ -144,25 +163,8 @@ impl Drop for InStep {
     }
 }
 
-/// While it lives, a crew works for this thread; then the crew is let go.
-struct Here(Arc<Crew>);
-
-impl Here {
-    fn enter(crew: Arc<Crew>) -> Self {
-        CREW.set(Some(Arc::as_ptr(&crew)));
-        Self(crew)
-    }
-}
-
-impl Drop for Here {
-    fn drop(&mut self) {
-        CREW.set(None);
-        self.0.over.store(true, Ordering::Release);
-    }
-}
-
 /// What a thread and its helpers share.
-struct Crew {
+pub(crate) struct Crew {
     /// Odd while a step is open to helpers; another number for each step.
     step: AtomicU64,
     /// Helpers that may be looking at the step.
@@ -267,10 +269,10 @@ impl Crew {
         let Some(Step { work, count }) = (unsafe { *self.work.get() }) else { return };
         // SAFETY: as above: `work` outlives the step.
         let help = AssertUnwindSafe(|| self.take_parts(thread, count, unsafe { &*work }));
-        if let Err(panic) = catch_unwind(help) {
-            if let Ok(mut place) = self.panic.lock() {
-                *place = Some(panic);
-            }
+        if let Err(panic) = catch_unwind(help)
+            && let Ok(mut place) = self.panic.lock()
+        {
+            *place = Some(panic);
         }
     }
 

@@ -7,9 +7,9 @@
 use rayon::prelude::*;
 
 /// ImageNet's channel means.
-const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 /// ImageNet's channel standard deviations.
-const STD: [f32; 3] = [0.229, 0.224, 0.225];
+pub(crate) const STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// The numbers of pictures.
 #[derive(Clone, Copy, Debug)]
@@ -277,13 +277,20 @@ pub(crate) struct Preprocess {
 }
 
 impl Preprocess {
-    /// For each camera, the pictures as `[n, height, width, channels]`.
-    pub(crate) fn apply(&self, batch: &ImageBatch<'_>) -> Result<Vec<Vec<f32>>, ImageError> {
-        batch.views_for(&self.keys)?.into_iter().map(|view| self.view(view)).collect()
+    /// The view of each camera, once it is known to fit.
+    pub(crate) fn views<'b, 'a>(&self, batch: &'b ImageBatch<'a>) -> Result<Vec<&'b View<'a>>, ImageError> {
+        let views = batch.views_for(&self.keys)?;
+        views.iter().try_for_each(|view| self.check(view))?;
+        Ok(views)
     }
 
-    fn view(&self, view: &View<'_>) -> Result<Vec<f32>, ImageError> {
-        self.check(view)?;
+    /// Whether pictures already have the model's size.
+    pub(crate) fn same_size(&self, view: &View<'_>) -> bool {
+        (view.height, view.width) == (self.height, self.width)
+    }
+
+    /// The pictures of a camera that fits, as `[n, height, width, channels]`.
+    pub(crate) fn view(&self, view: &View<'_>) -> Vec<f32> {
         let mut out = vec![0.0; view.count * self.height * self.width * self.channels];
         let frame = Frame {
             view,
@@ -292,7 +299,7 @@ impl Preprocess {
             columns: taps(view.width, self.width),
         };
         match view.pixels {
-            Pixels::U8(all) if frame.same_size() => {
+            Pixels::U8(all) if self.same_size(view) => {
                 let table = self.table();
                 frame.each(all, &mut out, |from, to| {
                     frame.copy(from, to, |c, byte| table[c][usize::from(byte)])
@@ -301,7 +308,7 @@ impl Preprocess {
             Pixels::U8(all) => frame.each(all, &mut out, |from, to| {
                 frame.resize(from, to, |byte| f32::from(byte) / 255.0);
             }),
-            Pixels::F32(all) if frame.same_size() => {
+            Pixels::F32(all) if self.same_size(view) => {
                 frame
                     .each(all, &mut out, |from, to| frame.copy(from, to, |c, number| self.finish(c, number)));
             }
@@ -309,7 +316,7 @@ impl Preprocess {
                 frame.each(all, &mut out, |from, to| frame.resize(from, to, |number| number));
             }
         }
-        Ok(out)
+        out
     }
 
     /// What a number in 0..1 of colour `c` becomes.
@@ -399,10 +406,6 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    fn same_size(&self) -> bool {
-        (self.view.height, self.view.width) == (self.preprocess.height, self.preprocess.width)
-    }
-
     fn each<T: Sync>(&self, all: &[T], out: &mut [f32], make: impl Fn(&[T], &mut [f32]) + Sync) {
         let (from, to) =
             (self.view.numbers_of_one(), self.rows.len() * self.columns.len() * self.view.channels);
@@ -457,6 +460,10 @@ mod formula;
 mod tests {
     use super::*;
 
+    fn whole(preprocess: &Preprocess, batch: &ImageBatch<'_>) -> Vec<f32> {
+        preprocess.view(preprocess.views(batch).unwrap()[0])
+    }
+
     #[derive(serde::Deserialize)]
     struct Case {
         name: String,
@@ -476,7 +483,7 @@ mod tests {
             let pixels = if kind == "u8" { Pixels::U8(&bytes) } else { Pixels::F32(&floats) };
             let batch = ImageBatch::of(View::from_shape("any", pixels, shape)).unwrap();
             let preprocess = Preprocess { keys: vec!["main".into()], channels: 3, height, width, normalize };
-            let got = preprocess.apply(&batch).unwrap().remove(0);
+            let got = whole(&preprocess, &batch);
             assert_eq!(got.len(), expected.len(), "{name}");
             let off = got.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off < 1e-6, "{name}: {off:e} off");
@@ -497,7 +504,7 @@ mod tests {
         let good = view("wrist", Pixels::U8(&bytes), [2, 4, 4, 3]);
         let refused = |views: Vec<View<'_>>| {
             let batch = ImageBatch::new(views);
-            batch.and_then(|batch| preprocess.apply(&batch).map(drop)).unwrap_err().to_string()
+            batch.and_then(|batch| preprocess.views(&batch).map(drop)).unwrap_err().to_string()
         };
         let cases = [
             (
@@ -538,8 +545,7 @@ mod tests {
         let batch = ImageBatch::of(View::from_shape("any", Pixels::U8(&bytes), [3, 5, 4, 3])).unwrap();
         let preprocess =
             Preprocess { keys: vec!["any".into()], channels: 3, height: 6, width: 6, normalize: true };
-        let whole = preprocess.apply(&batch).unwrap().remove(0);
-        let parts = [0..1, 1..3].map(|range| preprocess.apply(&batch.slice(range)).unwrap().remove(0));
-        assert_eq!(parts.concat(), whole);
+        let parts = [0..1, 1..3].map(|range| whole(&preprocess, &batch.slice(range)));
+        assert_eq!(parts.concat(), whole(&preprocess, &batch));
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Scorer, Trainer};
+use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
 use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
 use serde::Deserialize;
 
@@ -112,6 +112,11 @@ fn check(case: &str) {
 
     let scorer = Scorer::new(settings, &weights, Device::Cpu).unwrap();
     close(&format!("{case}: eval logits"), &scorer.logits(&batch).unwrap(), eval_logits, 1e-4);
+    for precision in [Precision::Bf16, Precision::Fp16] {
+        let rounded = ClassifierSettings { precision, ..settings.clone() };
+        let scorer = Scorer::new(&rounded, &weights, Device::Cpu).unwrap();
+        close(&format!("{case}: {precision:?} logits"), &scorer.logits(&batch).unwrap(), eval_logits, 2e-2);
+    }
     if steps.is_empty() {
         return;
     }
@@ -136,6 +141,37 @@ fn check(case: &str) {
         assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
     }
     tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
+}
+
+/// Rounding to bf16 puts some units on the other side of their kink; what is left must point the same way.
+#[test]
+fn bf16_gradients_point_the_same_way() {
+    let cases = cases();
+    for case in ["resnet18", "resnet10 spatial"] {
+        let Case { settings, pictures: number, .. } = &cases[case];
+        let pictures = pictures(settings, *number);
+        let batch = batch(settings, &pictures);
+        let gradients = [Precision::Fp32, Precision::Bf16].map(|precision| {
+            let settings = ClassifierSettings { precision, ..settings.clone() };
+            let mut trainer = Trainer::new(&settings, ADAMW, 0).unwrap();
+            trainer.load(&made::weights(&trainer.weights())).unwrap();
+            let given = trainer.accumulate(&batch, &LABELS, None, Loss::Bce, 1.0, Seed::new(0)).unwrap();
+            (given, trainer.gradients())
+        });
+        let [(exact, exact_gradients), (rounded, rounded_gradients)] = gradients;
+        let expected: Vec<f64> = exact.logits.iter().map(|logit| f64::from(*logit)).collect();
+        close(&format!("{case}: bf16 logits in training"), &rounded.logits, &expected, 5e-2);
+        let all = |weights: &Weights| {
+            weights.names().flat_map(|name| weights.f32(name).unwrap()).collect::<Vec<f32>>()
+        };
+        let cosine = cosine(&all(&exact_gradients), &all(&rounded_gradients));
+        assert!(cosine > 0.99, "{case}: cosine {cosine}");
+    }
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
 fn difference(after: &Weights, before: &Weights) -> Weights {

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use plaudit_core::Seed;
+use std::collections::BTreeSet;
+
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Loss, Trainer};
 use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
 
@@ -68,5 +70,138 @@ fn it_learns_and_resumes_bit_for_bit() {
         resumed.restore(&state).unwrap();
         assert_eq!(train(&mut resumed, 4..6), later, "{arch:?}");
         assert_eq!(resumed.state(), straight.state(), "{arch:?}");
+    }
+}
+
+/// Whether a parameter of a network is part of the trunk.
+fn in_trunk(name: &str) -> bool {
+    let plain_head = name.starts_with("backbone.fc.");
+    (name.starts_with("backbone.") || name.contains("resnet_backbone.")) && !plain_head
+}
+
+#[test]
+fn what_is_declared_trainable_learns_and_nothing_else() {
+    let (pixels, labels) = pictures(4, 0);
+    for (arch, frozen) in [
+        (Arch::Resnet18, false),
+        (Arch::Resnet18, true),
+        (Arch::Resnet10, false),
+        (Arch::Resnet10, true),
+        (Arch::Resnet10Spatial, false),
+        (Arch::Resnet10Spatial, true),
+    ] {
+        let settings = ClassifierSettings { freeze_encoder: frozen, ..settings(arch) };
+        let mut trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
+        let before = trainer.weights();
+        trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 1.0, Seed::new(0)).unwrap();
+        let gradients = trainer.gradients();
+        assert!(!trainer.step(1e-3, None).skipped);
+        let after = trainer.weights();
+
+        // ResNet-10's file has a layer of classes that no network uses.
+        let unused = |name: &str| name.contains("backbone.fc.") && arch != Arch::Resnet18;
+        let statistic = |name: &str| name.contains("running_") || name.ends_with("num_batches_tracked");
+        let learns = |name: &&str| !unused(name) && !statistic(name) && !(frozen && in_trunk(name));
+        let expected: BTreeSet<&str> = before.names().filter(learns).collect();
+        assert_eq!(gradients.names().collect::<BTreeSet<_>>(), expected, "{arch:?}, frozen: {frozen}");
+        assert_eq!(
+            trainer.trained_numbers(),
+            expected.iter().map(|name| before.get(name).unwrap().len()).sum::<usize>()
+        );
+        for (name, tensor) in before.iter() {
+            let moved = after.get(name) != Some(tensor);
+            let follows = statistic(name) && !frozen;
+            assert_eq!(moved, expected.contains(name) || follows, "{arch:?}, frozen: {frozen}: {name}");
+        }
+        for (name, gradient) in gradients.iter() {
+            assert!(
+                gradient.to_f32().unwrap().iter().any(|number| *number != 0.0),
+                "{arch:?}: nothing reaches {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_moves_nothing() {
+    let (pixels, labels) = pictures(2, 0);
+    let mut trainer = Trainer::new(&settings(Arch::Resnet10), AdamW::default(), 1).unwrap();
+    let before = trainer.state();
+    trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, f64::INFINITY, Seed::new(0)).unwrap();
+    let outcome = trainer.step(1e-3, Some(1.0));
+    assert!(outcome.skipped && !outcome.grad_norm.is_finite());
+    assert_eq!(trainer.state(), before);
+}
+
+#[test]
+fn a_loss_that_is_not_finite_leaves_no_trace() {
+    let (pixels, labels) = pictures(4, 0);
+    let mut trainer = Trainer::new(&settings(Arch::Resnet18), AdamW::default(), 1).unwrap();
+    let before = trainer.state();
+    let weights = [1.0, f32::NAN, 1.0, 1.0];
+    let given =
+        trainer.accumulate(&batch(&pixels), &labels, Some(&weights), Loss::Bce, 1.0, Seed::new(0)).unwrap();
+    assert!(given.loss.is_nan());
+    assert!(trainer.gradients().is_empty());
+    assert_eq!(trainer.state(), before);
+}
+
+#[test]
+fn labels_must_fit_the_pictures() {
+    let (pixels, _) = pictures(2, 0);
+    let mut trainer = Trainer::new(&settings(Arch::Resnet10), AdamW::default(), 1).unwrap();
+    let mut refused = |labels: &[f32], weights: Option<&[f32]>| {
+        let given = trainer.accumulate(&batch(&pixels), labels, weights, Loss::Bce, 1.0, Seed::new(0));
+        given.unwrap_err().to_string()
+    };
+    assert_eq!(refused(&[1.0], None), "1 labels for 2 pictures");
+    assert_eq!(refused(&[1.0, 0.0], Some(&[1.0])), "1 weights for 2 pictures");
+    assert_eq!(refused(&[1.0, 2.0], None), "label 2 of picture 1 is not between 0 and 1");
+    assert_eq!(refused(&[1.0, f32::NAN], None), "label NaN of picture 1 is not between 0 and 1");
+}
+
+#[test]
+fn dropout_is_decided_by_the_seed() {
+    let (pixels, labels) = pictures(4, 0);
+    let settings = ClassifierSettings { dropout: 0.5, ..settings(Arch::Resnet10) };
+    let logits = |seed: u64| {
+        let mut trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
+        trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 1.0, Seed::new(seed)).unwrap().logits
+    };
+    assert_eq!(logits(1), logits(1));
+    assert_ne!(logits(1), logits(2));
+}
+
+#[test]
+fn threads_do_not_change_the_numbers() {
+    let run = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            [Arch::Resnet18, Arch::Resnet10Spatial].map(|arch| {
+                let mut trainer = Trainer::new(&settings(arch), AdamW::default(), 1).unwrap();
+                train(&mut trainer, 0..1);
+                let (pixels, _) = pictures(5, 7);
+                (trainer.predict(&batch(&pixels)).unwrap(), trainer.state())
+            })
+        })
+    };
+    let alone = run(1);
+    assert!(run(2) == alone, "two threads give other numbers than one");
+    assert!(run(5) == alone, "five threads give other numbers than one");
+}
+
+#[test]
+fn splitting_a_batch_does_not_change_scores() {
+    let mut trainer = Trainer::new(&settings(Arch::Resnet18), AdamW::default(), 1).unwrap();
+    train(&mut trainer, 0..1);
+    let scorer = trainer.scorer();
+    let (pixels, _) = pictures(300, 3);
+    let all = batch(&pixels);
+    let together = scorer.logits(&all).unwrap();
+    assert_eq!(together.len(), 300);
+    for range in [0..1, 7..9, 250..300] {
+        let part = scorer.logits(&all.slice(range.clone())).unwrap();
+        let off = part.iter().zip(&together[range]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off < 1e-5, "{off:e}");
     }
 }

@@ -1,5 +1,7 @@
 //! The one `match` per choice: from settings to the objects they name.
 
+mod classifier;
+mod learner;
 mod reward;
 
 use std::path::PathBuf;
@@ -19,6 +21,8 @@ use crate::config::blocks::env::{
     Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
 };
 
+pub use classifier::{augment, classifier, classifier_training, recorder};
+pub use learner::{learner, trained_policy, training_plan};
 pub use reward::{frames_needed, reward};
 
 /// Which of a config's two batches of environments.
@@ -330,6 +334,7 @@ pub fn policy(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn P
     match model.model_type {
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
         ModelType::Scripted => scripted(loaded, which, spec),
+        ModelType::Mlp | ModelType::Cnn => trained_policy(loaded, spec),
         other => {
             let name = model.foreign.as_deref().unwrap_or(other.word());
             let message = format!("this version cannot act with `{name}`");

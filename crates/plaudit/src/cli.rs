@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{check, collect, completions, config, dataset, eval, report};
+use crate::commands::{check, collect, completions, config, dataset, eval, report, reward, train};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -11,6 +11,7 @@ use crate::commands::{check, collect, completions, config, dataset, eval, report
   plaudit config list                             recipes that come with plaudit
   plaudit config show maniskill_ppo_mlp           what a recipe resolves to
   plaudit eval cartpole_random                    a run: episodes, metrics, TensorBoard files
+  plaudit train cartpole_ppo                      a policy learns to balance a pole
 
 Exit codes: 0 done, 1 failed or stopped before the end, 2 wrong use.")]
 pub struct Cli {
@@ -33,6 +34,11 @@ pub enum Command {
     /// Turn episodes into training data
     #[command(subcommand)]
     Dataset(dataset::Command),
+    /// Train a policy
+    Train(train::Command),
+    /// Train an image reward model, and measure one
+    #[command(subcommand)]
+    Reward(reward::Command),
     /// Let a policy act and judge it by the environment's truth
     Eval(eval::Command),
     /// Find what is unwise in a reward config, without running it

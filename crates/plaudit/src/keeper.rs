@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use plaudit_core::{Obs, Seed};
-use plaudit_data::episode::{Collector, Counts, Episode, EpisodeWriter, Keep, Layout, Targets};
+use plaudit_core::{Emit, Event, Level, Obs, Seed};
+use plaudit_data::episode::{
+    Collector, Counts, Episode, EpisodeWriter, Found, Keep, Layout, Targets, WriterError,
+};
 use plaudit_data::lerobot::{self, Existing};
+use plaudit_data::replay_buffer;
 use plaudit_data::store::Origin;
 use plaudit_rl::Taken;
 
@@ -12,11 +15,15 @@ use crate::build::Which;
 use crate::config::Loaded;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::collection::{Collection, ExportFormat};
+use crate::config::yaml;
 use crate::failure::Failure;
+use crate::run::Run;
 
 /// Gathers episodes and hands those that are wanted to the disk.
 pub struct Keeper {
     collector: Option<Collector>,
+    /// Episodes that each environment has finished.
+    finished: Vec<u64>,
     writers: Vec<EpisodeWriter>,
     settings: Collection,
     seed: Seed,
@@ -33,16 +40,19 @@ impl Keeper {
             OneOrMore::More(formats) => formats.clone(),
         };
         let mut writers = Vec::new();
-        for format in formats {
-            writers.push(writer(loaded, which, format, &settings, &directory)?);
+        for format in &formats {
+            // Several formats would count each other's files as their own.
+            let folder = if formats.len() > 1 { directory.join(format.word()) } else { directory.clone() };
+            writers.push(writer(loaded, which, *format, &settings, &folder)?);
         }
         let seed = Seed::new(which.settings(loaded).seed).purpose("keep");
-        Ok(Self { collector: None, writers, settings, seed, directory })
+        Ok(Self { collector: None, finished: Vec::new(), writers, settings, seed, directory })
     }
 
     /// All environments were reset.
     pub fn reset(&mut self, obs: &Obs) {
         let keep = if self.settings.only_success { Keep::Successes } else { Keep::All };
+        self.finished.resize(obs.batch(), 0);
         match &mut self.collector {
             Some(collector) => collector.restart(obs),
             None => self.collector = Some(Collector::new(obs, keep)),
@@ -53,7 +63,7 @@ impl Keeper {
     pub fn step(&mut self, taken: &Taken, limit: u64) -> Result<(), Failure> {
         let Some(collector) = &mut self.collector else { return Ok(()) };
         for episode in collector.step(&taken.actions, &taken.step) {
-            if self.is_sampled(&episode) && self.kept().all() < limit {
+            if self.is_in_turn(&episode, limit) && self.is_sampled(&episode) {
                 self.write(episode)?;
             }
         }
@@ -62,11 +72,23 @@ impl Keeper {
 
     fn write(&mut self, episode: Episode) -> Result<(), Failure> {
         for writer in &mut self.writers {
-            let help =
-                "free some space, or choose another save_dir; then run the same command again".to_string();
-            writer.write(episode.clone()).map_err(|error| Failure::work(error, help))?;
+            writer.write(episode.clone()).map_err(cannot_write)?;
         }
         Ok(())
+    }
+
+    /// Whether an episode is one of the `limit` that are wanted. Each environment gives as many as the others: the first
+    /// ones to end would mostly be successes, which are short. Where outcomes are chosen anyway, the first ones do.
+    fn is_in_turn(&mut self, episode: &Episode, limit: u64) -> bool {
+        let Collection { only_success, target_success, target_failure, sample_rate_success, sample_rate_fail, .. } =
+            self.settings;
+        let is_choosy = only_success
+            || target_success.or(target_failure).is_some()
+            || sample_rate_success.min(sample_rate_fail) < 1.0;
+        let (row, rows) = (episode.row as u64, self.finished.len() as u64);
+        self.finished[episode.row] += 1;
+        let share = limit / rows + u64::from(row < limit % rows);
+        self.kept().all() < limit && (is_choosy || self.finished[episode.row] <= share)
     }
 
     /// Whether an episode falls into the share of its kind that is kept; always the same answer for it.
@@ -104,8 +126,12 @@ impl Keeper {
             0 => String::new(),
             n => format!(" and {n} that a killed run had not finished, which are removed"),
         };
+        let kept = match found.recovered {
+            0 => String::new(),
+            n => format!(" ({n} of them in a dataset that a killed run had left open, and that is complete now)"),
+        };
         let any = found.episodes + found.unfinished > 0;
-        any.then(|| format!("{place} holds {} episodes{left}; new ones are added", found.episodes))
+        any.then(|| format!("{place} holds {} episodes{kept}{left}; new ones are added", found.episodes))
     }
 
     /// Seconds that stepping waited for the disk.
@@ -113,14 +139,28 @@ impl Keeper {
         self.writers.iter().map(|writer| writer.waited().as_secs_f64()).sum()
     }
 
+    /// Waits until everything is on disk, and says where it is.
+    pub fn close(self, run: &mut Run) -> Result<(), Failure> {
+        let text = format!("{} episodes in {}", self.kept().all(), self.directory().display());
+        self.finish()?;
+        run.emit(Event::Notice { level: Level::Info, text });
+        Ok(())
+    }
+
     /// Waits until everything is on disk.
     pub fn finish(self) -> Result<Counts, Failure> {
         let mut counts = Counts::default();
         for writer in self.writers {
-            counts = writer.finish().map_err(|error| Failure::work(error, None))?;
+            counts = writer.finish().map_err(cannot_write)?;
         }
         Ok(counts)
     }
+}
+
+/// The disk is full, or gone.
+fn cannot_write(error: WriterError) -> Failure {
+    let help = "free some space, or choose another save_dir; then run the same command again".to_string();
+    Failure::work(error, help)
 }
 
 /// The writer of one format.
@@ -146,7 +186,8 @@ fn writer(
         ExportFormat::Store => {
             let origin = Origin {
                 env: which.settings(loaded).init_params.id.clone(),
-                ..Origin::new("plaudit collect")
+                licence: settings.licence.clone(),
+                ..Origin::of_run("plaudit collect", &yaml::to_yaml(&loaded.as_tree(), false))
             };
             EpisodeWriter::into_store(directory, origin, targets)
         }
@@ -156,11 +197,14 @@ fn writer(
             let lerobot = lerobot::Settings { robot_type, fps, finalize_interval, existing };
             EpisodeWriter::into_lerobot(directory, lerobot, targets)
         }
-        ExportFormat::ReplayBuffer => {
-            let key = format!("{}.data_collection.export_format", which.key());
-            let message = format!("this version does not write `{}`", format.word());
-            return Err(loaded.problem(&key, message, "choose pickle, lerobot, npy, frames or store").into());
-        }
+        ExportFormat::ReplayBuffer => return replay_buffer(directory, targets),
     };
     writer.map_err(|error| Failure::work(error, None))
+}
+
+/// RLinf's replay buffer, to be the `load_path` of a `demo_buffer`.
+fn replay_buffer(directory: &Path, targets: Targets) -> Result<EpisodeWriter, Failure> {
+    let buffer = replay_buffer::Writer::open(directory).map_err(|error| Failure::work(error, None))?;
+    let found = Found { episodes: buffer.trajectories() as u64, ..Found::default() };
+    Ok(EpisodeWriter::with_sink(Box::new(buffer), found, targets))
 }

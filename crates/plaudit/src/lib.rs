@@ -5,9 +5,11 @@
 //! alone talks to the user.
 
 pub mod build;
+pub mod checkpoint;
 pub mod cli;
 pub mod commands;
 pub mod config;
+pub mod evaluation;
 pub mod failure;
 pub mod keeper;
 pub mod lint;

@@ -6,8 +6,11 @@ use plaudit_compose::Request;
 
 use crate::cli::ConfigArgs;
 use crate::config::recipes;
-use crate::config::sources::Disk;
+use crate::config::sources::{self, Disk};
 use crate::failure::Failure;
+
+/// What a config is called that comes through a pipe.
+const STREAMED: &str = "stdin";
 
 /// A config that was asked for, and where to read it from.
 #[derive(Debug)]
@@ -29,8 +32,16 @@ impl Asked {
                 return Err(Failure::use_of("which config?", help.to_string()));
             }
         };
-        let (directory, name) = place(args.config_path.as_deref(), name);
-        let disk = Disk::for_config_in(&directory);
+        let streamed = if args.config_path.is_none() { sources::streamed(name) } else { None };
+        let (directory, name) = match &streamed {
+            Some(_) => (".".into(), STREAMED.into()),
+            None => place(args.config_path.as_deref(), name),
+        };
+        let mut disk = Disk::for_config_in(&directory);
+        if let Some(text) = streamed {
+            let text = text.map_err(|error| Failure::use_of(format!("cannot read the config: {error}"), None))?;
+            disk = disk.with_text(&format!("{directory}/{name}.yaml"), text);
+        }
         // A file whose defaults name RLinf's group files composes without RLinf: the recipes have them too.
         let fallback = if recipes::is_inside(&directory) { vec![] } else { vec![recipes::DIRECTORY.into()] };
         let request = Request {
@@ -45,7 +56,7 @@ impl Asked {
 }
 
 /// `a=b`, `+a=b`, `~a`: no config is called like that, unless a file is.
-fn looks_like_override(word: &str) -> bool {
+pub(crate) fn looks_like_override(word: &str) -> bool {
     (word.contains('=') || word.starts_with(['+', '~'])) && !Path::new(word).is_file()
 }
 

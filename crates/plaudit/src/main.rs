@@ -14,6 +14,8 @@ fn main() -> ExitCode {
         Command::Config(command) => command.run(cli.volume),
         Command::Collect(command) => command.run(cli.volume),
         Command::Dataset(command) => command.run(cli.volume),
+        Command::Train(command) => command.run(cli.volume),
+        Command::Reward(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
         Command::Check(command) => command.run(cli.volume),
         Command::Report(command) => command.run(),

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use plaudit_core::{Emit, EndReason, Event, Level};
-use plaudit_view::{Recorder, RunDir, RunError, Terminal, write_atomically};
+use plaudit_view::{Recorder, RunDir, Terminal, write_atomically};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::checkpoint;
 use crate::cli::Volume;
 use crate::config::{Loaded, yaml};
 use crate::failure::Failure;
@@ -85,7 +86,7 @@ impl Run {
         loaded: &Loaded,
         job: &'static str,
         unit: &str,
-        steps: u64,
+        steps: impl Into<Option<u64>>,
         volume: Volume,
     ) -> Result<Self, Failure> {
         let directory = directory(loaded)?;
@@ -101,8 +102,8 @@ impl Run {
             name,
             job: job.into(),
             unit: unit.into(),
-            step: run.saved_step()?,
-            steps: Some(steps),
+            step: run.saved_step()?.max(begun_at(loaded)),
+            steps: steps.into(),
         });
         if let Some(text) = repair {
             run.emit(Event::Notice { level: Level::Warning, text });
@@ -160,9 +161,19 @@ impl Run {
         Ok(result)
     }
 
+    /// The run directory.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Where episodes go.
     pub fn data_directory(&self) -> PathBuf {
         self.directory.data()
+    }
+
+    /// Where checkpoints go.
+    pub fn checkpoints_directory(&self) -> PathBuf {
+        self.directory.checkpoints()
     }
 
     /// Where videos go.
@@ -217,9 +228,14 @@ fn run_name(loaded: &Loaded) -> String {
 fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
     let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
-    if let Some(path) = &loaded.config.runner.resume_dir {
-        let run = open_around(Path::new(path)).map_err(|error| {
-            loaded.problem("runner.resume_dir", error.to_string(), "name a run directory")
+    // A checkpoint starts a run of its own; a run directory goes on in place.
+    if let Some(path) = resume_dir(loaded).filter(|path| checkpoint::step_of(path).is_none()) {
+        let run = RunDir::open(path).map_err(|error| {
+            loaded.problem(
+                "runner.resume_dir",
+                error.to_string(),
+                "name a run directory, or a checkpoint's folder in it",
+            )
         })?;
         same_config(&run, &config)?;
         return Ok(run);
@@ -239,11 +255,13 @@ fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
     Ok(run)
 }
 
-/// The run at a path, or around it: a checkpoint folder lies inside its run.
-fn open_around(path: &Path) -> Result<RunDir, RunError> {
-    let first = RunDir::open(path);
-    let above = || path.ancestors().skip(1).take(4).find_map(|path| RunDir::open(path).ok());
-    first.or_else(|error| above().ok_or(error))
+fn resume_dir(loaded: &Loaded) -> Option<&Path> {
+    loaded.config.runner.resume_dir.as_deref().map(Path::new)
+}
+
+/// The step of the checkpoint that a run starts from; 0 without one.
+fn begun_at(loaded: &Loaded) -> u64 {
+    resume_dir(loaded).and_then(checkpoint::step_of).unwrap_or(0)
 }
 
 /// A run goes on with the config it began with; only its length and its place may change.

@@ -34,6 +34,7 @@
 
 mod action_head;
 mod actor_critic;
+mod async_training;
 mod categorical;
 mod checkpoint;
 mod episodes;
@@ -52,6 +53,7 @@ mod whereabouts;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};
 pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Manner, Thoughts};
+pub use async_training::{AsyncPlan, AsyncTraining, Onlooker};
 pub use checkpoint::Checkpoint;
 pub use episodes::{Episode, Episodes};
 pub use gae::{Advantages, Bootstrap, Course, GaeSettings};

@@ -52,16 +52,19 @@ impl<'a> Rollout<'a> {
     }
 
     /// Goes on where a rollout of the same environments and seed was left; resets environments that cannot go back
-    /// there. Tells whether they went back.
+    /// there, or whose past lacks what `context` asks for. Tells whether they went back.
     pub fn resume(
         env: &'a mut dyn Env,
         seed: Seed,
         context: usize,
         left: Whereabouts,
     ) -> Result<(Self, bool), RolloutError> {
+        let width = env.spec().actions.width();
         match env.recall(seed.purpose("reset"), &left.past)? {
-            Some(obs) => Ok((Self::at(env, seed, context, left, obs), true)),
-            None => Ok((Self::start(env, seed.purpose("anew").index(left.steps), context)?, false)),
+            Some(obs) if remembers(&left, context, width, &obs) => {
+                Ok((Self::at(env, seed, context, left, obs), true))
+            }
+            _ => Ok((Self::start(env, seed.purpose("anew").index(left.steps), context)?, false)),
         }
     }
 
@@ -170,6 +173,15 @@ impl<'a> Rollout<'a> {
             self.context.pop_front();
         }
     }
+}
+
+/// Whether `left` carries what a reward that looks back on `context` observations needs. One that was left under another
+/// reward may carry too little, or observations without pictures.
+fn remembers(left: &Whereabouts, context: usize, action_width: usize, now: &Obs) -> bool {
+    let oldest = left.past.iter().map(|past| past.actions.len() / action_width).max().unwrap_or(0);
+    let needed = context.min(oldest);
+    let newest = left.context.iter().rev().take(needed);
+    left.context.len() >= needed && newest.clone().all(|seen| seen.cameras.len() == now.cameras.len())
 }
 
 /// A step that was taken.

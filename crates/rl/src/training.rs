@@ -92,7 +92,7 @@ impl<'a> Training<'a> {
     }
 
     /// One rollout, paid.
-    fn play<E: From<TrainingError>>(
+    pub(crate) fn play<E: From<TrainingError>>(
         &mut self,
         policy: &mut dyn Policy,
         watch: &mut impl FnMut(&Taken) -> Result<(), E>,
@@ -111,7 +111,9 @@ impl<'a> Training<'a> {
         told.episodes.extend(self.rollout.take_finished());
         self.judged.add(&segment, &reward);
         if reward.success.is_some() {
-            told.judged = Some(std::mem::take(&mut self.judged.finished));
+            let (episodes, solved) = std::mem::take(&mut self.judged.finished);
+            let judged = told.judged.get_or_insert((0, 0));
+            *judged = (judged.0 + episodes, judged.1 + solved);
         }
         Ok(Experience { segment, decisions, reward })
     }
@@ -153,7 +155,7 @@ impl JudgedByReward {
 
 /// What one step of learning tells of its rollouts.
 #[derive(Default)]
-struct Told {
+pub(crate) struct Told {
     episodes: Vec<Episode>,
     /// Episodes the reward judged, and those it saw solved.
     judged: Option<(u64, u64)>,
@@ -172,8 +174,24 @@ impl Told {
         }
     }
 
+    /// Adds what another rollout told.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.episodes.extend(other.episodes);
+        self.paying_secs += other.paying_secs;
+        for (name, sum, count) in other.terms {
+            match self.terms.iter_mut().find(|(known, ..)| *known == name) {
+                Some((_, total, values)) => (*total, *values) = (*total + sum, *values + count),
+                None => self.terms.push((name, sum, count)),
+            }
+        }
+        if let Some((episodes, solved)) = other.judged {
+            let judged = self.judged.get_or_insert((0, 0));
+            *judged = (judged.0 + episodes, judged.1 + solved);
+        }
+    }
+
     /// Means over the episodes that ended, under RLinf's names, and each term of the reward.
-    fn tell(&self, metrics: &mut Metrics) {
+    pub(crate) fn tell(&self, metrics: &mut Metrics) {
         let n = self.episodes.len() as f64;
         if !self.episodes.is_empty() {
             let mean = |of: fn(&Episode) -> f64| self.episodes.iter().map(of).sum::<f64>() / n;

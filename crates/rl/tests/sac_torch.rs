@@ -160,7 +160,7 @@ fn whole_updates_are_pytorchs() {
         for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
             initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
         }
-        sac.load_weights(&initial).unwrap();
+        sac.load(&initial).unwrap();
         for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
             let (transitions, chance) = batch(step);
             let metrics = sac.update_on(transitions, chance).unwrap();

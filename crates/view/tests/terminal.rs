@@ -92,6 +92,17 @@ fn notices_stay_above_and_the_last_picture_stays() {
 }
 
 #[test]
+fn what_is_erased_leaves_notices_alone() {
+    let mut terminal = live(60, 24);
+    for (at, event) in run().into_iter().filter(|(_, event)| !matches!(event, Event::Ended { .. })) {
+        terminal.hear_at(&event, secs(at));
+    }
+    terminal.erase();
+    let expected = ["warning: 3 episodes have no label and were left out of", "         training", ""];
+    assert_eq!(screen(&terminal.into_inner()), expected);
+}
+
+#[test]
 fn a_low_terminal_is_never_overfilled() {
     let mut terminal = live(60, 6);
     for (at, event) in run().into_iter().filter(|(_, event)| !matches!(event, Event::Notice { .. })) {

@@ -43,6 +43,16 @@ pub enum ConvertError {
         /// The folder.
         path: PathBuf,
     },
+    /// Episodes in a form that is not converted.
+    #[error("{} is {what}, which is not converted; {hint}", path.display())]
+    OtherForm {
+        /// The folder.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        hint: &'static str,
+    },
     /// The folder or file could be read in more than one way, or in none that is known.
     #[error("cannot tell what {} holds: {why}; say it with --source ({})", path.display(), Source::names())]
     Unsure {
@@ -234,8 +244,8 @@ pub enum FileProblem {
     },
     /// A camera view that the windows need is in no observation.
     #[error(
-        "no observation has the view `{view}` (the first has {has}); collect with that camera, or choose the views \
-         with --extra-views"
+        "no observation has the view `{view}` (the first has {has}); collect with that camera, choose others with \
+         --extra-views, or --extra-views none to use the main camera alone"
     )]
     MissingView {
         /// The view.

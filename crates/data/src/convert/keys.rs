@@ -6,7 +6,11 @@ use crate::python::PyValue;
 /// The keys of a dict, for a message.
 pub(crate) fn of(value: Option<&PyValue>) -> String {
     let Some(dict) = value.and_then(PyValue::as_dict) else { return "nothing".into() };
-    let names: Vec<&str> = dict.iter().take(12).map(|(key, _)| key.as_str().unwrap_or("?")).collect();
+    let name = |(key, value): (&PyValue, &PyValue)| {
+        let none = if *value == PyValue::None { " = None" } else { "" };
+        format!("{}{none}", key.as_str().unwrap_or("?"))
+    };
+    let names: Vec<String> = dict.iter().take(12).map(name).collect();
     if names.is_empty() { "nothing".into() } else { names.join(", ") }
 }
 

@@ -29,6 +29,7 @@ mod frames;
 mod images;
 mod keys;
 mod leakage;
+mod leftovers;
 mod origins;
 mod picture;
 mod progress;

@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use super::error::ConvertError;
 use super::keys;
+use crate::lerobot;
 use crate::python::{self, PyValue};
+use crate::store::Store;
 
 /// The collectors whose recordings can be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +81,7 @@ impl Source {
             found.push(Self::of_file(first)?);
         }
         match found[..] {
-            [] => Err(ConvertError::NoEpisodes { path: path.into() }),
+            [] => Err(other_form(path).unwrap_or_else(|| ConvertError::NoEpisodes { path: path.into() })),
             [one] => Ok(one),
             _ => {
                 let names: Vec<&str> = found.iter().map(|source| source.name()).collect();
@@ -148,6 +150,18 @@ impl FromStr for Source {
 pub(crate) struct InputFile {
     pub(crate) path: PathBuf,
     pub(crate) outcome: Option<bool>,
+}
+
+/// What else plaudit knows that episodes lie in.
+fn other_form(path: &Path) -> Option<ConvertError> {
+    let (what, hint) = if Store::is_at(path) {
+        ("a plaudit store", "train a reward on it as it is: every frame has its label")
+    } else if lerobot::shards(path).is_ok_and(|shards| !shards.is_empty()) {
+        ("a LeRobot dataset", "collect with export_format: pickle, or both: [pickle, lerobot]")
+    } else {
+        return None;
+    };
+    Some(ConvertError::OtherForm { path: path.into(), what, hint })
 }
 
 fn unsure(path: &Path, why: &str) -> ConvertError {

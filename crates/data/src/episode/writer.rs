@@ -5,6 +5,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,6 +15,7 @@ use thiserror::Error;
 
 use super::Episode;
 use super::as_python::{as_frames, as_npy, as_pickle, pickle_name};
+use crate::atomic_file::clear_leftovers_in;
 use crate::lerobot;
 use crate::python::{PickleStyle, write_npy, write_pickle};
 use crate::store::{Origin, Store};
@@ -99,6 +102,8 @@ impl Counts {
 pub struct Found {
     /// Whole episodes of this layout.
     pub episodes: u64,
+    /// Those of them that lay in a dataset which a killed run had left open; it is complete now.
+    pub recovered: u64,
     /// Files that a killed run had not finished; they are removed.
     pub unfinished: u64,
 }
@@ -110,6 +115,8 @@ pub struct EpisodeWriter {
     thread: Option<JoinHandle<Result<(), SinkError>>>,
     targets: Targets,
     taken: Counts,
+    /// Episodes that are on disk.
+    written: Arc<AtomicU64>,
     found: Found,
     waited: Duration,
 }
@@ -145,7 +152,8 @@ impl EpisodeWriter {
         let store =
             if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
         let store = store.map_err(|error| WriterError::Sink(error.into()))?;
-        let found = Found { episodes: store.episodes().len() as u64, unfinished: 0 };
+        let unfinished = store.clear_leftovers() as u64;
+        let found = Found { episodes: store.episodes().len() as u64, unfinished, ..Found::default() };
         Ok(Self::with_sink(Box::new(StoreSink { store, origin }), found, targets))
     }
 
@@ -157,15 +165,22 @@ impl EpisodeWriter {
     ) -> Result<Self, WriterError> {
         let writer =
             lerobot::Writer::new(directory, 0, settings).map_err(|error| WriterError::Sink(error.into()))?;
-        let found = Found { episodes: writer.found().episodes, unfinished: 0 };
+        let recovered = writer.found().recovered.iter().map(|shard| shard.episodes).sum();
+        let found = Found { episodes: writer.found().episodes, recovered, ..Found::default() };
         Ok(Self::with_sink(Box::new(LerobotSink { writer }), found, targets))
     }
 
     /// Hands episodes to any sink, from a thread of its own.
     pub fn with_sink(mut sink: Box<dyn EpisodeSink>, found: Found, targets: Targets) -> Self {
         let (queue, episodes): (_, Receiver<Episode>) = sync_channel(QUEUE);
+        let written = Arc::new(AtomicU64::new(0));
+        let count = written.clone();
         let thread = std::thread::spawn(move || {
-            episodes.iter().try_for_each(|episode| sink.write(&episode))?;
+            episodes.iter().try_for_each(|episode| {
+                sink.write(&episode)?;
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok::<(), SinkError>(())
+            })?;
             sink.finish()
         });
         Self {
@@ -173,6 +188,7 @@ impl EpisodeWriter {
             thread: Some(thread),
             targets,
             taken: Counts::default(),
+            written,
             found,
             waited: Duration::ZERO,
         }
@@ -232,14 +248,16 @@ impl EpisodeWriter {
 
     fn why_it_stopped(&mut self) -> WriterError {
         self.queue = None;
-        self.join().unwrap_or(WriterError::Stopped)
+        self.join().unwrap_or(WriterError::Gone)
     }
 
     fn join(&mut self) -> Option<WriterError> {
         match self.thread.take()?.join() {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(WriterError::Sink(error)),
-            Err(_) => Some(WriterError::Stopped),
+            Ok(Err(error)) => {
+                Some(WriterError::Stopped { error, written: self.written.load(Ordering::Relaxed) })
+            }
+            Err(_) => Some(WriterError::Gone),
         }
     }
 }
@@ -311,14 +329,10 @@ impl EpisodeSink for LerobotSink {
 
 /// Whole episodes, unfinished files (which are removed), and the next free number of a folder.
 fn look_into(folder: &Path, layout: &Layout) -> io::Result<(u64, u64, u64)> {
-    let (mut episodes, mut unfinished, mut next) = (0, 0, 0);
+    let (mut episodes, unfinished, mut next) = (0, clear_leftovers_in(folder) as u64, 0);
     for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with('.') && name.ends_with(".partial") {
-            std::fs::remove_file(entry.path())?;
-            unfinished += 1;
-        } else if let Some(number) = number_of(&name, layout) {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(number) = number_of(&name, layout) {
             episodes += 1;
             next = next.max(number + 1);
         }
@@ -346,12 +360,21 @@ pub enum WriterError {
         /// What the system said.
         source: io::Error,
     },
-    /// An episode that could not be written. What was written before is whole.
-    #[error("{0}; the episodes before it are safe")]
-    Sink(#[source] SinkError),
+    /// What is there cannot be added to.
+    #[error(transparent)]
+    Sink(SinkError),
+    /// An episode could not be written. What was written before is whole.
+    #[error("{error}; the {written} episodes that were written before it are safe")]
+    Stopped {
+        /// Why.
+        #[source]
+        error: SinkError,
+        /// Episodes that are on disk.
+        written: u64,
+    },
     /// The thread is gone for no reason it could tell.
     #[error("the thread that writes episodes stopped")]
-    Stopped,
+    Gone,
 }
 
 #[cfg(test)]
@@ -411,7 +434,7 @@ mod tests {
             ]
         );
         let writer = EpisodeWriter::start(folder.path(), Layout::Pickle, Targets::default()).unwrap();
-        assert_eq!(*writer.found(), Found { episodes: 4, unfinished: 1 });
+        assert_eq!(*writer.found(), Found { episodes: 4, unfinished: 1, ..Found::default() });
     }
 
     #[test]

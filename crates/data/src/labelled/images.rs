@@ -59,12 +59,14 @@ pub(super) fn read(path: &Path, cameras: &[CameraKey]) -> Result<LabelledData, L
         None => vec![LabelledEpisode { name: stem, folder, frames }],
     };
     let cameras = vec![(cameras[0].written.clone(), shape)];
+    let has_past = in_episodes && LabelledData::is_gapless(&episodes);
     Ok(LabelledData {
         path: path.into(),
         kind: Kind::Images,
         cameras,
         episodes,
         in_episodes,
+        has_past,
         skipped: Vec::new(),
     })
 }

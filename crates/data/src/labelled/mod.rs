@@ -108,6 +108,8 @@ pub struct LabelledData {
     pub episodes: Vec<LabelledEpisode>,
     /// Whether frames are grouped into the episodes that they happened in, in order.
     pub in_episodes: bool,
+    /// Whether episodes have every frame that was recorded, so that what was a moment ago can be seen.
+    pub has_past: bool,
     /// Files that were left out.
     pub skipped: Vec<BadFile>,
 }
@@ -166,6 +168,12 @@ impl LabelledData {
     #[must_use]
     pub fn frame_before(&self, pick: Pick, moments: usize) -> &LabelledFrame {
         &self.episodes[pick.episode as usize].frames[(pick.frame as usize).saturating_sub(moments)]
+    }
+
+    /// Whether no episode lacks a frame between its first and its last.
+    fn is_gapless(episodes: &[LabelledEpisode]) -> bool {
+        let follows = |pair: &[LabelledFrame]| pair[1].at == pair[0].at + 1;
+        episodes.iter().all(|episode| episode.frames.windows(2).all(follows))
     }
 
     /// How many frames there are.

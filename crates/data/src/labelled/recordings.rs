@@ -88,6 +88,7 @@ fn read_files(
         cameras: names.zip(shapes).collect(),
         episodes: scanned.found.drain(..).flat_map(|found| found.episodes).collect(),
         in_episodes: true,
+        has_past: true,
         skipped: scanned.bad,
     })
 }

@@ -11,6 +11,8 @@ use super::image::FrameImage;
 use super::{Kind, LabelledData, LabelledEpisode, LabelledFrame};
 use crate::store::{Store, StoredEpisode};
 
+/// In a store of chosen images, the fact that says which entry of its recording a frame is.
+const FRAME: &str = "frame";
 /// Labels that were added under this name count for more than what the environment said.
 const LABEL: &str = "success";
 
@@ -44,7 +46,8 @@ pub(super) fn read(path: &Path, keys: &[CameraKey]) -> Result<LabelledData, Labe
         return Err(LabelledError::Images { path: path.into(), what });
     }
     let (path, kind) = (path.into(), Kind::Store);
-    Ok(LabelledData { path, kind, cameras, episodes, in_episodes: true, skipped: Vec::new() })
+    let has_past = LabelledData::is_gapless(&episodes);
+    Ok(LabelledData { path, kind, cameras, episodes, in_episodes: true, has_past, skipped: Vec::new() })
 }
 
 fn places(path: &Path, episode: &StoredEpisode, keys: &[CameraKey]) -> Result<Vec<usize>, LabelledError> {
@@ -76,9 +79,12 @@ fn frames(episode: &Arc<StoredEpisode>, places: &[usize]) -> Vec<LabelledFrame> 
         Some(label) => Some(label >= 0.5),
         None => Some(episode.success_at(at).unwrap_or(false)),
     };
+    let recorded = episode.fact(FRAME).filter(|places| places.iter().all(|place| *place >= 0.0));
     let frame = |at: usize| {
         let images = places.iter().map(|place| FrameImage::stored(episode, *place, at)).collect();
-        Some(LabelledFrame { images, success: label(at)?, at })
+        let success = label(at)?;
+        let at = recorded.map_or(at, |places| places[at] as usize);
+        Some(LabelledFrame { images, success, at })
     };
     (0..episode.entries()).filter_map(frame).collect()
 }

@@ -92,6 +92,11 @@ impl ReadError {
         Self::new(at, Problem::Malformed { expected, found: found.into() })
     }
 
+    /// Whether the bytes make no sense, as opposed to asking for something that is not given.
+    pub(crate) fn is_malformed(&self) -> bool {
+        matches!(self.0.problem, Problem::Malformed { .. })
+    }
+
     pub(crate) fn unsupported(at: usize, what: impl Into<String>, hint: &'static str) -> Self {
         Self::new(at, Problem::Unsupported { what: what.into(), hint })
     }

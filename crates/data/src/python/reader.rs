@@ -6,6 +6,7 @@ use super::buffer::{Access, Buffer};
 use super::error::{Problem, ReadError, Result};
 use super::limits::{Limits, Meter};
 use super::npy_header::MAGIC;
+use super::pickle::opcode as op;
 use super::value::PyValue;
 use super::zip::Archive;
 use super::{npy, pickle, torch_legacy, torch_zip};
@@ -106,7 +107,7 @@ impl Reader {
         match format {
             Format::Npy => npy::read(&bytes, meter),
             Format::TorchLegacy => torch_legacy::read(&bytes, meter),
-            _ => pickle::read(&bytes, 0, meter),
+            _ => pickle::read(&bytes, 0, meter).map_err(|error| if_pickle(error, &bytes)),
         }
     }
 
@@ -133,6 +134,17 @@ impl Reader {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Pickles of this century begin with their protocol. What does not, and makes no sense either, is something else.
+fn if_pickle(error: ReadError, bytes: &[u8]) -> ReadError {
+    match bytes.first() {
+        Some(first) if *first != op::PROTO && error.is_malformed() => {
+            let hint = "is it another program's file, or the wrong one?";
+            ReadError::unsupported(0, "a file that begins neither as a pickle nor as .npy, .npz or .pt", hint)
+        }
+        _ => error,
     }
 }
 

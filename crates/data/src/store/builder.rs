@@ -24,6 +24,8 @@ use crate::episode::Episode;
 pub(crate) struct StoreBuilder {
     target: PathBuf,
     aside: PathBuf,
+    /// Tells others that somebody is at work here.
+    _lock: Option<File>,
     counter: AtomicU64,
 }
 
@@ -33,11 +35,9 @@ impl StoreBuilder {
         check_free(target)?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let aside = target.with_file_name(format!(".{name}.{}{PARTIAL}", std::process::id()));
-        if aside.exists() {
-            fs::remove_dir_all(&aside).map_err(writing(&aside))?; // of a process that was killed and had this number
-        }
         make_folders(&aside)?;
-        Ok(Self { target: target.into(), aside, counter: AtomicU64::new(0) })
+        let lock = File::open(&aside).ok().filter(|folder| folder.try_lock().is_ok());
+        Ok(Self { target: target.into(), aside, _lock: lock, counter: AtomicU64::new(0) })
     }
 
     /// Begins an episode of one camera. Its images follow.

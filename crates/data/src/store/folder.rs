@@ -9,7 +9,7 @@ use super::id::EpisodeId;
 use super::labels::{self, Labels, StoredLabels};
 use super::manifest::{Entry, LabelEntry, Line, Manifest, Origin};
 use super::stored::StoredEpisode;
-use crate::atomic_file::AtomicFile;
+use crate::atomic_file::{AtomicFile, clear_leftovers_in};
 use crate::episode::Episode;
 
 pub(super) const MANIFEST: &str = "manifest.jsonl";
@@ -120,6 +120,11 @@ impl Store {
         };
         let labels = entry.labels.iter().map(open).collect::<Result<_, _>>()?;
         Ok(episode.with_labels(labels))
+    }
+
+    /// Removes what writers that were killed left unfinished. Tells how many files.
+    pub fn clear_leftovers(&self) -> usize {
+        [EPISODES, LABELS].iter().map(|folder| clear_leftovers_in(&self.path.join(folder))).sum()
     }
 
     pub(super) fn episode_path(&self, id: EpisodeId) -> PathBuf {

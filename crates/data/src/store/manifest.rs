@@ -38,6 +38,12 @@ impl Origin {
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), ..Self::default() }
     }
+
+    /// From a run with this resolved config, which is kept as its hash: what `sha256sum` says of the text.
+    pub fn of_run(source: impl Into<String>, config: &str) -> Self {
+        let config_hash = Some(EpisodeId::of([config.as_bytes()]).to_string());
+        Self { config_hash, ..Self::new(source) }
+    }
 }
 
 /// What the manifest says about one episode.

@@ -33,6 +33,16 @@ pub enum ClassifierError {
     /// plaudit was built without CUDA.
     #[error("this plaudit cannot use CUDA; build it with `--features cuda`, or set the device to `cpu`")]
     NoCuda,
+    /// The machine has no such GPU.
+    #[error(
+        "no GPU of number {index}: {found} found. Check the driver (`nvidia-smi`), or set the device to `cpu`"
+    )]
+    NoSuchGpu {
+        /// The number asked for.
+        index: usize,
+        /// How many there are.
+        found: usize,
+    },
 }
 
 /// How a checkpoint and a model differ.

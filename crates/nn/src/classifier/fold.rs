@@ -1,11 +1,13 @@
 //! Layers whose weights stay as they are: batch normalisation multiplied into the convolution before it.
 
 use burn::tensor::{Device, Tensor};
+use half::f16;
 use rayon::prelude::*;
 
+use super::device::number_type;
 use super::network::{ConvNorm, EPSILON, Network, Norm};
 use super::parameters::{Id, upload};
-use crate::kernels::Precision;
+use super::settings::Precision;
 use crate::ops::{self, FixedConv};
 
 /// The numbers of parameters, in the order of memory.
@@ -47,11 +49,15 @@ pub(super) fn fold(
 }
 
 fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, device: &Device) -> Folded {
+    let dtype = number_type(precision, device);
     let mut weights = numbers.numbers(layer.weight);
     let shape = numbers.shape(layer.weight);
     let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
-    let fixed = |weights: Vec<f32>, bias: Vec<f32>| {
-        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision, device)
+    let fixed = |mut weights: Vec<f32>, bias: Vec<f32>| {
+        if precision == Precision::Fp16 {
+            weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
+        }
+        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_processor(), dtype, device)
     };
     match layer.norm {
         Norm::Batch { mean, variance, .. } => {
@@ -68,7 +74,8 @@ fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, de
         }
         Norm::Group { groups } => {
             let conv = fixed(weights, vec![0.0; shape[3]]);
-            Folded::Group { conv, groups, scale: upload(scale, device), shift: upload(shift, device) }
+            let parameter = |numbers| upload(numbers, device).cast(dtype);
+            Folded::Group { conv, groups, scale: parameter(scale), shift: parameter(shift) }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! convolution is followed by the normalisation of its batch and remembers what its gradient needs; for scoring, the
 //! normalisation has been multiplied into the weights beforehand.
 
+mod device;
 mod error;
 mod fold;
 mod init;
@@ -17,10 +18,11 @@ mod scorer;
 mod settings;
 mod trainer;
 
+pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
 pub use load::Notice;
 pub use loss::Loss;
 pub use optimizer::{AdamW, StepOutcome};
-pub use scorer::Scorer;
-pub use settings::{Arch, ClassifierSettings, Device, Precision};
+pub use scorer::{Prepared, Scorer};
+pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};

@@ -2,19 +2,28 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device as Backend, Tensor, TensorData};
+use burn::tensor::{Device as Backend, Tensor};
 
+use super::device::{Device, is_processor, number_type, pictures};
 use super::error::ClassifierError;
 use super::fold::{Folded, Numbers, fold};
 use super::load;
 use super::network::{self, ConvNorm, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec, download, upload};
-use super::settings::{ClassifierSettings, Device};
+use super::settings::ClassifierSettings;
+use crate::crew;
 use crate::images::{ImageBatch, Preprocess};
 use crate::weights::Weights;
 
-/// Pictures that go through the network at a time.
+/// Pictures that go through the network at a time on the processor, and elsewhere.
 const CHUNK: usize = 256;
+const CHUNK_ELSEWHERE: usize = 1024;
+
+/// Pictures ready for the network. Cloning shares them.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    views: Vec<Tensor<4>>,
+}
 
 /// A classifier ready to be asked. Cloning it shares the weights.
 #[derive(Clone, Debug)]
@@ -66,12 +75,13 @@ impl Scorer {
         numbers: &impl Numbers,
         device: Backend,
     ) -> Self {
-        let convolutions = fold(&network, numbers, settings.precision.on_processor(), &device);
+        let dtype = number_type(settings.precision, &device);
+        let convolutions = fold(&network, numbers, settings.precision, &device);
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {
             let used = matches!(spec.role, Role::Trained | Role::Frozen) && !in_trunk.contains(&Id(i));
-            used.then(|| (upload(numbers.numbers(Id(i)), &device), spec.shape.clone()))
+            used.then(|| (upload(numbers.numbers(Id(i)), &device).cast(dtype), spec.shape.clone()))
         };
         let others = specs.iter().enumerate().map(other).collect();
         let preprocess = settings.preprocess();
@@ -89,17 +99,31 @@ impl Scorer {
     /// # Errors
     /// When the pictures do not fit the model; see [`ImageError`](crate::images::ImageError).
     pub fn logits(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
+        let size = if is_processor(&self.inner.device) { CHUNK } else { CHUNK_ELSEWHERE };
         let mut logits = Vec::with_capacity(images.len());
-        for start in (0..images.len()).step_by(CHUNK) {
-            let chunk = images.slice(start..(start + CHUNK).min(images.len()));
-            let views = self.inner.preprocess.apply(&chunk)?;
-            let views = views
-                .into_iter()
-                .map(|numbers| picture_tensor(numbers, &self.inner.preprocess, &self.inner.device));
-            let mut pass = Answer(&self.inner);
-            logits.extend(download(self.inner.network.logits(&mut pass, views.collect())));
+        for start in (0..images.len()).step_by(size) {
+            let chunk = images.slice(start..(start + size).min(images.len()));
+            logits.extend(self.logits_of(self.prepare(&chunk)?));
         }
         Ok(logits)
+    }
+
+    /// Pictures brought to the network's size, numbers and device, all at once: half of what
+    /// [`logits`](Self::logits) does, for callers that do it while the network is busy.
+    ///
+    /// # Errors
+    /// When the pictures do not fit the model.
+    pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<Prepared, ClassifierError> {
+        let Inner { preprocess, settings, device, .. } = &*self.inner;
+        Ok(Prepared { views: pictures(preprocess, images, settings.precision, device)? })
+    }
+
+    /// The logits of pictures that this scorer, or one of the same settings and device, prepared.
+    #[must_use]
+    pub fn logits_of(&self, pictures: Prepared) -> Vec<f32> {
+        // One picture is forty short steps; see `crew`.
+        let _awake = is_processor(&self.inner.device).then(crew::awake);
+        download(self.inner.network.logits(&mut Answer(&self.inner), pictures.views))
     }
 
     /// The probability of each picture or moment: the sigmoid of its logit.
@@ -109,12 +133,6 @@ impl Scorer {
     pub fn probabilities(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
         Ok(self.logits(images)?.into_iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect())
     }
-}
-
-pub(super) fn picture_tensor(numbers: Vec<f32>, preprocess: &Preprocess, device: &Backend) -> Tensor<4> {
-    let Preprocess { channels, height, width, .. } = *preprocess;
-    let count = numbers.len() / (channels * height * width);
-    Tensor::from_data(TensorData::new(numbers, [count, height, width, channels]), device)
 }
 
 /// The numbers of a checkpoint that was checked.

@@ -65,29 +65,6 @@ impl Precision {
     }
 }
 
-/// Where a network runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Device {
-    /// The processor.
-    #[default]
-    Cpu,
-    /// An NVIDIA GPU, by number. Needs plaudit built with the feature `cuda`.
-    Cuda(usize),
-}
-
-impl Device {
-    pub(crate) fn open(self) -> Result<burn::tensor::Device, ClassifierError> {
-        match self {
-            Self::Cpu => Ok(burn::tensor::Device::flex()),
-            #[cfg(feature = "cuda")]
-            Self::Cuda(index) => Ok(burn::tensor::Device::cuda(index)),
-            #[cfg(not(feature = "cuda"))]
-            Self::Cuda(_) => Err(ClassifierError::NoCuda),
-        }
-    }
-}
-
 /// A network, by everything that decides its shapes and its arithmetic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,8 +1,9 @@
 //! A network that learns.
 
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::Tensor;
 use plaudit_core::Seed;
 
+use super::device::{Device, is_processor, pictures};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
 use super::load;
@@ -10,10 +11,10 @@ use super::loss::Loss;
 use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
 use super::optimizer::{AdamW, Optimizer, StepOutcome};
 use super::parameters::{Id, Parameters, Role, Value, download, upload};
-use super::scorer::{Scorer, picture_tensor};
-use super::settings::{ClassifierSettings, Device};
+use super::scorer::Scorer;
+use super::settings::{ClassifierSettings, Precision};
+use crate::crew;
 use crate::images::{ImageBatch, Preprocess};
-use crate::kernels::Precision;
 use crate::ops;
 use crate::weights::Weights;
 
@@ -137,23 +138,19 @@ impl Trainer {
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
         check_labels(images.len(), labels, weights)?;
-        let views = self.preprocess.apply(images)?;
+        let _awake = is_processor(&self.parameters.device).then(crew::awake);
+        // Weights stay in 32 bits while they learn, and so do pictures.
+        let views = pictures(&self.preprocess, images, Precision::Fp32, &self.parameters.device)?;
+        let views = views.into_iter().map(Tensor::autodiff);
         self.thaw_or_freeze();
-        let device = self.parameters.device.clone().autodiff();
-        let views = views.into_iter().map(|numbers| picture_tensor(numbers, &self.preprocess, &device));
-        let mut pass = Learn::new(
-            &self.parameters,
-            self.settings.precision.on_processor(),
-            self.frozen.as_deref(),
-            seed,
-        );
+        let mut pass = Learn::new(&self.parameters, self.settings.precision, self.frozen.as_deref(), seed);
         let logits = self.network.logits(&mut pass, views.collect());
         let answers = download(logits.clone().inner());
         let (loss, slopes) = mean_loss(&answers, labels, weights, loss, scale);
         if !loss.is_finite() {
             return Ok(Accumulated { loss, logits: answers });
         }
-        let slopes: Tensor<1> = Tensor::from_data(TensorData::new(slopes, [answers.len()]), &device);
+        let slopes = upload(slopes, &self.parameters.device).autodiff();
         let mut gradients = (logits * slopes).sum().backward();
         let Learn { leaves, statistics, .. } = pass;
         for (i, leaf) in leaves.into_iter().enumerate() {
@@ -169,12 +166,8 @@ impl Trainer {
     /// Folds the layers of a frozen trunk, once.
     fn thaw_or_freeze(&mut self) {
         if self.settings.freeze_encoder && self.frozen.is_none() {
-            self.frozen = Some(fold(
-                &self.network,
-                &self.parameters,
-                self.settings.precision.on_processor(),
-                &self.parameters.device,
-            ));
+            self.frozen =
+                Some(fold(&self.network, &self.parameters, self.settings.precision, &self.parameters.device));
         }
     }
 
@@ -195,6 +188,7 @@ impl Trainer {
     /// gradient that is not finite moves nothing.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
         self.scorer = None;
+        let _awake = is_processor(&self.parameters.device).then(crew::awake);
         self.optimizer.step(&mut self.parameters, lr, clip)
     }
 
@@ -353,7 +347,8 @@ impl Pass for Learn<'_> {
         if let Some(frozen) = self.frozen.filter(|_| layer.frozen) {
             return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
         }
-        let output = ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision);
+        let output =
+            ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_processor());
         let (scale, shift) = (self.parameter(layer.scale), self.parameter(layer.shift));
         let (mean, variance, counter) = match layer.norm {
             Norm::Group { groups } => {

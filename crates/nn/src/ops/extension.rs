@@ -120,6 +120,11 @@ pub trait ImageOps: Backend {
         add_and_rectify::<Self>(output, residual, relu)
     }
 
+    /// The sum of squares of all numbers: `[1]`.
+    fn sum_of_squares(numbers: FloatTensor<Self>) -> FloatTensor<Self> {
+        Self::float_sum(Self::float_mul(numbers.clone(), numbers))
+    }
+
     /// One step of AdamW on parameters, with the means of gradients and of their squares: all three, moved.
     fn adamw(
         parameters: FloatTensor<Self>,

@@ -191,6 +191,10 @@ impl ImageOps for Flex {
         tensor(output, pictures_after(&shape))
     }
 
+    fn sum_of_squares(numbers: FlexTensor) -> FlexTensor {
+        tensor(vec![adam::sum_of_squares(self::numbers(&packed(numbers))) as f32], [1])
+    }
+
     fn adamw(
         parameters: FlexTensor,
         gradients: FlexTensor,

@@ -12,7 +12,7 @@ mod flex;
 use std::sync::Arc;
 
 use burn::backend::Dispatch;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 
 pub(crate) use self::extension::Geometry;
 use self::extension::{ImageOps, Residual, Weights};
@@ -103,13 +103,16 @@ enum FixedWeights {
 }
 
 impl FixedConv {
-    /// From weights `[row, column, in, out]` of these sizes.
+    /// From weights `[row, column, in, out]` of these sizes: for the processor, in numbers that its kernels choose by
+    /// `precision`; for others, in numbers of type `dtype`.
+    #[expect(clippy::too_many_arguments, reason = "what a convolution is, for every kind of device")]
     pub(crate) fn new(
         weights: &[f32],
         sides: [usize; 4],
         bias: &[f32],
         geometry: Geometry,
         precision: Precision,
+        dtype: FloatDType,
         device: &Device,
     ) -> Self {
         let [kernel, _, inputs, outputs] = sides;
@@ -119,8 +122,8 @@ impl FixedConv {
                 kernel, stride, padding, inputs, outputs, weights, bias, precision,
             )))
         } else {
-            let weights = Tensor::<1>::from_data(weights, device).reshape(sides);
-            FixedWeights::Plain(Box::new((weights, Tensor::from_data(bias, device))))
+            let weights = Tensor::<1>::from_data(weights, device).reshape(sides).cast(dtype);
+            FixedWeights::Plain(Box::new((weights, Tensor::<1>::from_data(bias, device).cast(dtype))))
         };
         Self { weights, geometry }
     }
@@ -158,5 +161,6 @@ pub(crate) fn adamw(
 
 /// The sum of squares.
 pub(crate) fn sum_of_squares(numbers: Tensor<1>) -> f64 {
-    f64::from(numbers.square().sum().into_scalar::<f32>())
+    let sum: Tensor<1> = Tensor::from_dispatch(Dispatch::sum_of_squares(numbers.into_dispatch()));
+    f64::from(sum.into_scalar::<f32>())
 }

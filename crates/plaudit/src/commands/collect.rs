@@ -30,7 +30,7 @@ pub struct Command {
     /// Which config.
     #[command(flatten)]
     config: ConfigArgs,
-    /// Stop after this many episodes. Not given: when `target_success` and `target_failure` are met, or else after
+    /// Stop after this many episodes, equally many of each environment. Not given: when `target_success` and `target_failure` are met, or else after
     /// one episode per environment and `rollout_epoch`
     #[arg(long, value_name = "N")]
     episodes: Option<u64>,

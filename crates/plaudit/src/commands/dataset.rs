@@ -1,5 +1,6 @@
 //! `plaudit dataset`: collected episodes become training data.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -368,8 +369,12 @@ fn failure(error: ConvertError) -> Failure {
         None => (text, None),
     };
     match error {
-        ConvertError::Option { .. } | ConvertError::NoEpisodes { .. } | ConvertError::Unsure { .. } => {
-            Failure::use_of(what, help)
+        ConvertError::Option { .. }
+        | ConvertError::NoEpisodes { .. }
+        | ConvertError::OtherForm { .. }
+        | ConvertError::Unsure { .. } => Failure::use_of(what, help),
+        ConvertError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Failure::use_of(what, "check the path after --raw-data-path".to_string())
         }
         _ => Failure::work(what, help),
     }

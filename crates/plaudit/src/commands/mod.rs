@@ -8,3 +8,5 @@ pub mod dataset;
 pub mod eval;
 pub mod inspect;
 pub mod report;
+pub mod reward;
+pub mod train;

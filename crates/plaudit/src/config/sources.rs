@@ -1,6 +1,7 @@
 //! Where configs come from: files, the recipes inside the binary, and environment variables.
 
 use std::cell::RefCell;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,6 +26,13 @@ impl Disk {
     /// Sources for a config that lies in `config_dir`.
     pub fn for_config_in(config_dir: impl Into<PathBuf>) -> Self {
         Self { config_dir: config_dir.into(), ..Self::default() }
+    }
+
+    /// A file that is not on disk.
+    #[must_use]
+    pub fn with_text(self, path: &str, text: String) -> Self {
+        self.restored.replace(Some((path.into(), text)));
+        self
     }
 
     /// What the user should know about where values came from.
@@ -119,7 +127,8 @@ impl Sources for Disk {
     }
 
     fn is_file(&self, path: &str) -> bool {
-        recipes::text(path).is_some() || Path::new(path).is_file()
+        let given = self.restored.borrow().as_ref().is_some_and(|(given, _)| given == Path::new(path));
+        given || recipes::text(path).is_some() || Path::new(path).is_file()
     }
 
     fn is_dir(&self, path: &str) -> bool {
@@ -163,6 +172,26 @@ impl Sources for Disk {
     fn cwd(&self) -> String {
         std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned()
     }
+}
+
+/// The text that comes through a pipe: `-`, `/dev/stdin`, or what a shell makes of `<(…)`. Nothing for names of files.
+pub fn streamed(name: &str) -> Option<Result<String, String>> {
+    let read = |input: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        let read = input.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        if read as u64 > LARGEST_FILE {
+            return Err(format!("more than {LARGEST_FILE} bytes come through the pipe"));
+        }
+        String::from_utf8(bytes).map_err(|_| "what comes through the pipe is not UTF-8".into())
+    };
+    if name == "-" {
+        return Some(read(&mut std::io::stdin().lock()));
+    }
+    let kind = std::fs::metadata(name).ok()?.file_type();
+    if kind.is_file() && !name.starts_with("/dev/") || kind.is_dir() {
+        return None;
+    }
+    Some(std::fs::File::open(name).map_err(|error| error.to_string()).and_then(|mut file| read(&mut file)))
 }
 
 fn local_offset_secs() -> i64 {

@@ -55,8 +55,8 @@ pub enum DatasetError {
     },
     /// Views of the past in data that has none.
     #[error(
-        "`{view}` looks back in time, but {path} does not say which frames follow each other; train from the episodes, \
-         or convert them again with this version"
+        "`{view}` looks back in time, but {path} does not have every frame of its episodes; train from the episodes \
+         themselves"
     )]
     NoPast {
         /// The view.

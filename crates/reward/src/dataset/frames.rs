@@ -83,7 +83,7 @@ impl Frames {
                     found,
                 });
             }
-            if view.back > 0 && !recording.in_episodes {
+            if view.back > 0 && !recording.has_past {
                 return Err(DatasetError::NoPast { view: view.to_string(), path: path() });
             }
         }

@@ -14,6 +14,18 @@ pub(super) struct Batches {
     order: Option<(u64, Vec<usize>)>,
 }
 
+/// Steps that go once through so many frames.
+#[must_use]
+pub fn steps_per_epoch(frames: usize, micro_batch: usize, global_batch: usize) -> u64 {
+    let batches = Batches::new(frames, micro_batch, false, Seed::new(0));
+    (batches.per_epoch() / micro_batches(micro_batch, global_batch)).max(1)
+}
+
+/// Micro batches of one step.
+pub(super) fn micro_batches(micro_batch: usize, global_batch: usize) -> u64 {
+    (global_batch / micro_batch.max(1)).max(1) as u64
+}
+
 impl Batches {
     pub(super) fn new(frames: usize, size: usize, shuffle: bool, seed: Seed) -> Self {
         Self { frames, size: size.clamp(1, frames.max(1)), shuffle, seed, order: None }

@@ -18,6 +18,7 @@ mod schedule;
 mod settings;
 mod training;
 
+pub use batches::steps_per_epoch;
 pub use checkpoint::{Checkpoints, Resumed};
 pub use early_stop::{Best, EarlyStop, Monitor, Progress};
 pub use error::TrainError;

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use plaudit_core::{Emit, Event, Level, Seed};
-use plaudit_nn::classifier::{Accumulated, Trainer};
+use plaudit_nn::classifier::{Accumulated, ClassifierError, Trainer};
 
-use super::batches::Batches;
+use super::batches::{Batches, micro_batches, steps_per_epoch};
 use super::checkpoint::{Checkpoints, Resumed};
 use super::early_stop::Progress;
 use super::error::TrainError;
@@ -58,6 +58,42 @@ pub enum Why {
     Stopped,
 }
 
+/// What the micro batches of a step gave.
+#[derive(Default)]
+struct Seen {
+    batches: usize,
+    frames: usize,
+    right: usize,
+    sum_of_losses: f64,
+    sum_of_probabilities: f64,
+}
+
+impl Seen {
+    fn add(&mut self, found: &Accumulated, labels: &[f32]) {
+        self.batches += 1;
+        self.frames += labels.len();
+        self.sum_of_losses += found.loss;
+        for (logit, label) in found.logits.iter().zip(labels) {
+            self.right += usize::from((*logit > 0.0) == (*label > 0.5));
+            self.sum_of_probabilities += 1.0 / (1.0 + (-f64::from(*logit)).exp());
+        }
+    }
+
+    /// As events name it.
+    fn values(&self, grad_norm: f64, lr: f64, secs: f64) -> Vec<(String, f64)> {
+        let frames = self.frames as f64;
+        let values = [
+            ("train/loss", self.sum_of_losses / self.batches as f64),
+            ("train/accuracy", self.right as f64 / frames),
+            ("train/grad_norm", grad_norm),
+            ("train/learning_rate", lr),
+            ("train/probabilities_mean", self.sum_of_probabilities / frames),
+            ("time/step_secs", secs),
+        ];
+        values.map(|(name, value)| (name.to_string(), value)).into()
+    }
+}
+
 /// Steps on end without a usable gradient before a training gives up.
 const VOID_STEPS: u64 = 10;
 /// Frames that a message names.
@@ -99,14 +135,20 @@ impl<'a> Training<'a> {
 
     /// Micro batches of a step.
     fn accumulation(&self) -> u64 {
-        (self.settings.global_batch / self.settings.micro_batch.max(1)).max(1) as u64
+        micro_batches(self.settings.micro_batch, self.settings.global_batch)
     }
 
     /// How many steps there are in all.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        let per_epoch = (self.batches.per_epoch() / self.accumulation()).max(1);
-        self.settings.length.steps(per_epoch)
+        let Settings { micro_batch, global_batch, length, .. } = self.settings;
+        length.steps(steps_per_epoch(self.train.len(), micro_batch, global_batch))
+    }
+
+    /// How many times all steps together go through the training frames.
+    #[must_use]
+    pub fn epochs(&self) -> f64 {
+        (self.steps() * self.accumulation()) as f64 / self.batches.per_epoch() as f64
     }
 
     /// What the model will say about itself.
@@ -153,24 +195,16 @@ impl<'a> Training<'a> {
         let began = Instant::now();
         let (step, accumulation) = (self.progress.step, self.accumulation());
         let lr = self.settings.schedule.at(step);
-        let (mut loss, mut right, mut promised) = (0.0, 0, 0.0);
+        let mut seen = Seen::default();
         let mut numbers = Vec::new();
         for micro in step * accumulation..(step + 1) * accumulation {
             numbers = self.batches.frames(micro);
-            let (batch, found) = self.accumulate(micro, &numbers, 1.0 / accumulation as f64)?;
+            let (labels, found) = self.accumulate(micro, &numbers, 1.0 / accumulation as f64)?;
             if !found.loss.is_finite() {
                 let (frames, kept) = (self.named(&numbers), self.kept(checkpoints));
                 return Err(TrainError::Loss { step: step + 1, loss: found.loss, frames, lr, kept });
             }
-            loss += found.loss / accumulation as f64;
-            let hits = found
-                .logits
-                .iter()
-                .zip(&batch.labels)
-                .filter(|(logit, label)| (**logit > 0.0) == (**label > 0.5));
-            right += hits.count();
-            promised +=
-                found.logits.iter().map(|logit| 1.0 / (1.0 + (-f64::from(*logit)).exp())).sum::<f64>();
+            seen.add(&found, &labels);
         }
         let moved = self.trainer.step(lr, self.settings.clip);
         self.progress.step += 1;
@@ -183,27 +217,19 @@ impl<'a> Training<'a> {
             let (steps, frames, kept) = (VOID_STEPS, self.named(&numbers), self.kept(checkpoints));
             return Err(TrainError::Gradient { steps, step: step + 1, frames, lr, kept });
         }
-        let seen = (numbers.len() as u64 * accumulation) as f64;
-        let values = [
-            ("train/loss", loss),
-            ("train/accuracy", right as f64 / seen),
-            ("train/grad_norm", moved.grad_norm),
-            ("train/learning_rate", lr),
-            ("train/probabilities_mean", promised / seen),
-            ("time/step_secs", began.elapsed().as_secs_f64()),
-        ];
-        let values = values.map(|(name, value)| (name.to_string(), value)).into();
+        let values = seen.values(moved.grad_norm, lr, began.elapsed().as_secs_f64());
         host.emit(Event::Metrics { step: self.progress.step, values });
         host.emit(Event::Progress { step: self.progress.step });
         Ok(())
     }
 
+    /// Runs a micro batch; gives its labels and what came of it.
     fn accumulate(
         &mut self,
         micro: u64,
         numbers: &[usize],
         scale: f64,
-    ) -> Result<(Batch, Accumulated), TrainError> {
+    ) -> Result<(Vec<f32>, Accumulated), TrainError> {
         let Settings { augment, seed, loss, .. } = &self.settings;
         let batch = match augment.is_off() {
             true => Batch::of(self.train, numbers),
@@ -215,11 +241,11 @@ impl<'a> Training<'a> {
         let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
             batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
         });
-        let images = batch.images().map_err(plaudit_nn::classifier::ClassifierError::from)?;
+        let images = batch.images().map_err(ClassifierError::from)?;
         let drop = seed.purpose("dropout").index(micro);
         let found =
             self.trainer.accumulate(&images, &batch.labels, weights.as_deref(), *loss, scale, drop)?;
-        Ok((batch, found))
+        Ok((batch.labels, found))
     }
 
     /// Measures, tells, and keeps the model if it is the best.

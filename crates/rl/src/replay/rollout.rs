@@ -52,12 +52,6 @@ impl Seen {
         let width = self.features.len() / self.obs.batch();
         (self.obs.row(row), &self.features[row * width..(row + 1) * width])
     }
-
-    /// Bytes of what it holds.
-    pub(super) fn bytes(&self) -> u64 {
-        let images: usize = self.obs.cameras.iter().map(|(_, frames)| frames.pixels.len()).sum();
-        (images + 4 * (self.obs.state.len() + self.features.len())) as u64
-    }
 }
 
 /// Which steps of a rollout begin a transition.
@@ -174,13 +168,6 @@ impl Stored {
             success: self.success.clone(),
             last: self.last.iter().map(|(t, row, seen)| (*t, *row, (*seen.obs).clone())).collect(),
         }
-    }
-
-    /// Bytes of all observations.
-    pub(super) fn bytes(&self) -> u64 {
-        let seen = self.seen.iter().chain(&self.after).chain(self.last.iter().map(|(_, _, seen)| seen));
-        let numbers = self.actions.iter().map(Vec::len).sum::<usize>() + 2 * self.reward.len();
-        seen.map(Seen::bytes).sum::<u64>() + 4 * numbers as u64
     }
 
     /// Lets go of every camera but these.

@@ -49,7 +49,7 @@ impl Agg {
 }
 
 /// Draws `count` of `heads` critics, with replacement; all of them in order where no number is given.
-pub fn choose(heads: usize, count: Option<usize>, rng: &mut Rng, chosen: &mut Vec<usize>) {
+pub(super) fn choose(heads: usize, count: Option<usize>, rng: &mut Rng, chosen: &mut Vec<usize>) {
     chosen.clear();
     match count {
         None => chosen.extend(0..heads),

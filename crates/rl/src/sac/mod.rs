@@ -230,25 +230,14 @@ impl Sac {
         self.temperature.alpha()
     }
 
+    /// How it learns.
+    pub fn settings(&self) -> &SacSettings {
+        &self.settings
+    }
+
     /// Experience to learn from.
     pub fn replay(&self) -> &Replay {
         &self.replay
-    }
-
-    /// Takes the networks' tensors from weights of RLinf's names. Critics are taken where they are there.
-    pub fn load_weights(&mut self, weights: &Weights) -> Result<(), Misfit> {
-        let mut policy = self.policy.to_vec();
-        self.networks.import_policy(&mut policy, weights)?;
-        if weights.names().any(|name| name.starts_with("q_head.")) {
-            let mut critics = self.critics.clone();
-            self.networks.import_critics(&mut critics, weights)?;
-            if self.networks.has_target() {
-                self.target.copy_from_slice(&critics);
-            }
-            self.critics = critics;
-        }
-        self.policy = Arc::new(policy);
-        Ok(())
     }
 
     /// One update on a batch, with chance as given.
@@ -550,8 +539,20 @@ impl Learner for Sac {
         weights
     }
 
+    /// Critics are taken where they are there.
     fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
-        self.load_weights(weights)
+        let (mut policy, mut critics) = (self.policy.to_vec(), self.critics.clone());
+        self.networks.import_policy(&mut policy, weights)?;
+        if weights.names().any(|name| name.starts_with("q_head.")) {
+            self.networks.import_critics(&mut critics, weights)?;
+        }
+        if self.networks.has_target() {
+            self.target.copy_from_slice(&critics);
+        }
+        self.policy_adam = Adam::new(policy.len(), self.settings.policy_optim.adam);
+        self.critic_adam = Adam::new(critics.len(), self.settings.critic_optim.adam);
+        (self.policy, self.critics) = (Arc::new(policy), critics);
+        Ok(())
     }
 
     fn save(&self, folder: &Path) -> Result<(), LearnError> {

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use super::error::{BadFile, ConvertError};
 use super::frames::Reading;
 use super::leakage::{Leakage, Seen};
+use super::leftovers;
 use super::picture::Layout;
 use super::progress::{BadFiles, OnProgress, Stage};
 use super::python_random::PythonRandom;
@@ -132,6 +133,7 @@ pub fn convert_images(
     for path in [train, val] {
         make_parent(path)?;
     }
+    let cleared = leftovers::clear(&[train.into(), val.into()]);
     let input = source.files(raw)?;
     let again = |value: &PyValue, path: &Path| episodes::images(&reading, value, path, &input);
     let files = Files { known: &labelled.files, images: &again };
@@ -150,7 +152,9 @@ pub fn convert_images(
     let (train, val) = rayon::join(|| train.finish(&metadata), || val.finish(&metadata));
     train?;
     val?;
-    Ok(report(source, labelled, &chosen, leakage, metadata))
+    let mut report = report(source, labelled, &chosen, leakage, metadata);
+    report.notes.extend(cleared);
+    Ok(report)
 }
 
 fn report(

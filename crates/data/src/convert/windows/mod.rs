@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::error::{BadFile, ConvertError, FileProblem};
 use super::leakage::{Leakage, Seen};
+use super::leftovers;
 use super::picture::Layout;
 use super::progress::{BadFiles, OnProgress};
 use super::python_random::PythonRandom;
@@ -170,11 +171,14 @@ pub fn convert_windows(
     let chosen = choose(raw, &found.episodes, options)?;
     let again = |value: &PyValue, _: &Path| cut::images(value, options);
     let files = Files { known: &found.files, images: &again };
+    let cleared = leftovers::clear(&["train", "eval"].map(|part| out.join(part).join("pkl")));
     let written = write::both_parts(&files, &found.episodes, &chosen, out, options, progress)?;
     let leakage = leakage(&found, &chosen, &written);
     let metadata = rows::dataset_info(raw, out, options, &found, &chosen, leakage);
     write::finish(written, &found.episodes, &chosen, out, options, &metadata)?;
-    Ok(report(found, &chosen, leakage, metadata))
+    let mut report = report(found, &chosen, leakage, metadata);
+    report.notes.extend(cleared);
+    Ok(report)
 }
 
 fn report(found: Found, chosen: &Chosen, leakage: Leakage, metadata: Value) -> WindowReport {

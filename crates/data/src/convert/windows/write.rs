@@ -153,6 +153,8 @@ fn fetch(files: &Files<'_>, stored: &[Stored]) -> Result<(PyValue, Vec<Fingerpri
 /// A folder beside the final one. What is still in it when it is dropped is removed.
 struct Aside {
     folder: PathBuf,
+    /// Tells others that somebody is at work here.
+    _lock: Option<fs::File>,
 }
 
 impl Aside {
@@ -162,7 +164,8 @@ impl Aside {
             fs::create_dir_all(folder)
                 .map_err(|source| ConvertError::Write { path: folder.clone(), source })?;
         }
-        Ok(Self { folder })
+        let lock = fs::File::open(&folder).ok().filter(|folder| folder.try_lock().is_ok());
+        Ok(Self { folder, _lock: lock })
     }
 
     fn put(&self, file: &str, into: &Path) -> Result<(), ConvertError> {

@@ -46,6 +46,8 @@ block! {
         optim: Optim = Optim::default(),
         /// How the critics are optimised. Not set: as the policy.
         critic_optim: Option<Optim> = None,
+        /// Image reward model: what a wrong score costs.
+        loss: RewardLoss = RewardLoss::default(),
         /// Samples per step of the optimiser.
         global_batch_size: u64 = 64,
         /// Samples that go through the network at once.
@@ -115,6 +117,8 @@ block! {
         num_q_heads: u64 = 2,
         /// Policies: the standard deviation depends on the state.
         state_dependent_std: bool = false,
+        /// Policies on states: widths of the hidden layers, of the policy and of the value head.
+        hidden_sizes: Vec<u64> = vec![256; 3],
         /// Policies on images: the trunk, `resnet`.
         backbone: String = "resnet".into(),
         /// Policies on images: how many cameras, the main one counted.
@@ -143,8 +147,11 @@ block! {
         image_size: [u64; 3] = [3, 128, 128],
         /// Images: subtract ImageNet's mean and divide by its deviation.
         normalize: bool = true,
-        /// Images: the cameras, main view first. Empty: the main view alone.
+        /// Images: the cameras, main view first. Empty: the main view alone. An image reward model may also look back:
+        /// `main_images@-4` is what that camera saw four moments before.
         image_keys: Vec<String> = Vec::new(),
+        /// Image reward model: all cameras go through the same trunk; off, each has its own.
+        shared_trunk: bool = true,
 
         /// Vision-language judge: train low-rank adapters and leave the model frozen.
         is_lora: bool = false,
@@ -164,6 +171,28 @@ block! {
         ckpt_name: Option<String> = None,
         /// The file itself, wherever it is.
         ckpt_path: Option<String> = None,
+    }
+}
+
+choice! {
+    /// How much frames of each label count.
+    ClassWeight {
+        /// All the same.
+        Even = "even" | "none",
+        /// Successes and failures the same in all, however many there are of each.
+        Balanced = "balanced",
+    }
+}
+
+block! {
+    /// What a wrong score of an image reward model costs.
+    RewardLoss as RewardLossWritten {
+        /// How much less frames count that are scored rightly already (focal loss; 2 is usual). 0: plain cross entropy.
+        focal_gamma: f64 = 0.0,
+        /// How much frames of each label count.
+        class_weight: ClassWeight = ClassWeight::Even,
+        /// A success counts so many times as much as a failure; used instead of `class_weight` where it is set.
+        success_weight: Option<f64> = None,
     }
 }
 

@@ -27,7 +27,7 @@ block! {
         enabled: bool = false,
         /// Where episodes go. Not set: `data/` in the run directory.
         save_dir: Option<String> = None,
-        /// How episodes are written: one format or several.
+        /// How episodes are written: one format, or several, each in a folder of its name then.
         export_format: OneOrMore<ExportFormat> = OneOrMore::One(ExportFormat::Pickle),
         /// Keep successful episodes only, whether they end by success or by the clock.
         only_success: bool = false,
@@ -39,6 +39,8 @@ block! {
         finalize_interval: u64 = 100,
         /// Add to what is already in `save_dir`.
         resume: bool = false,
+        /// The licence that episodes in plaudit's own store are under.
+        licence: Option<String> = None,
         /// Stop keeping successes at this many. Not set: no limit.
         target_success: Option<u64> = None,
         /// Stop keeping failures at this many. Not set: no limit.

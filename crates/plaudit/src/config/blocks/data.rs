@@ -14,6 +14,46 @@ choice! {
     }
 }
 
+choice! {
+    /// Who recorded episodes.
+    Recorder {
+        /// Today's collectors: a pickle per episode, `success` in its infos.
+        Collected = "collected",
+        /// Those before: `is_obj_placed` in the infos.
+        PreMerge = "pre-merge",
+        /// Folders `success` and `failure` of pickles of frames.
+        Frames = "frames",
+        /// Folders `positive` and `negative` of `.npy`.
+        Trajectories = "trajectories",
+        /// A robot's transitions, in one file.
+        Transitions = "transitions",
+        /// Frames labelled by keyboard, in one file.
+        Keyboard = "keyboard",
+    }
+}
+
+block! {
+    /// Chance changes to training pictures. Each is off at 0.
+    AugmentSettings as AugmentSettingsWritten {
+        /// Moved by up to this share of the side.
+        shift: f64 = 0.0,
+        /// Cut down by up to this share of the side, then stretched back.
+        crop: f64 = 0.0,
+        /// Brighter or darker by up to this share.
+        brightness: f64 = 0.0,
+        /// More or less contrast by up to this share.
+        contrast: f64 = 0.0,
+        /// More or less colour by up to this share.
+        saturation: f64 = 0.0,
+        /// Colours turned by up to this share of the circle. Not where a colour is the goal.
+        hue: f64 = 0.0,
+        /// Blurred by up to so many pixels (standard deviation).
+        blur: f64 = 0.0,
+        /// A grey rectangle over the picture, with sides of up to this share.
+        cutout: f64 = 0.0,
+    }
+}
+
 block! {
     /// What reward models are trained on.
     Data as DataWritten {
@@ -21,8 +61,17 @@ block! {
         train_data_paths: Option<OneOrMore<String>> = None,
         /// Validation data.
         val_data_paths: Option<OneOrMore<String>> = None,
-        /// Episodes to make training and validation data from; used instead of the two above where it is set.
+        /// Episodes to make training and validation data from: a folder, a file, or a store; used instead of the two
+        /// above where it is set.
         data_path: Option<String> = None,
+        /// Who recorded the episodes, where it cannot be told.
+        source: Option<Recorder> = None,
+        /// Successful `.npy` trajectories; with `negative_dir`, used instead of all of the above.
+        positive_dir: Option<String> = None,
+        /// Failed `.npy` trajectories.
+        negative_dir: Option<String> = None,
+        /// Changes to training pictures.
+        augment: AugmentSettings = AugmentSettings::default(),
         /// Frames taken from each episode made into data. 0: all.
         num_samples_per_episode: u64 = 5,
         /// Failures kept per success. 0: keep all.
@@ -35,7 +84,7 @@ block! {
         num_workers: u64 = 4,
         /// New order in every epoch.
         shuffle: bool = true,
-        /// Seed of the order.
+        /// Seed of the split into training and validation, and of the order of windows.
         seed: u64 = 42,
         /// Windows: which kind of dataset.
         dataset_name: Option<WindowDataset> = None,

@@ -83,12 +83,16 @@ block! {
 }
 
 choice! {
-    /// The number that early stopping watches.
+    /// The number that makes a model the best, and that early stopping watches.
     Monitor {
         /// Validation loss; lower is better.
         ValLoss = "val_loss",
         /// Validation accuracy; higher is better.
         ValAccuracy = "val_accuracy",
+        /// Chance that a success scores higher than a failure, on validation data; higher is better.
+        Auc = "auc" | "val_auc",
+        /// Average precision on validation data; higher is better.
+        AveragePrecision = "average_precision" | "val_average_precision",
     }
 }
 
@@ -101,7 +105,7 @@ block! {
         patience: u64 = 5,
         /// The least change that counts as improvement.
         min_delta: f64 = 0.001,
-        /// The number to watch.
+        /// The number to watch. It also decides which model is the best, early stop or not.
         monitor: Monitor = Monitor::ValLoss,
     }
 }

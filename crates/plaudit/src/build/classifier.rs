@@ -1,0 +1,189 @@
+//! The image reward model that a config trains, and how.
+
+use std::path::Path;
+
+use plaudit_compose::ComposeError;
+use plaudit_core::Seed;
+use plaudit_data::convert::Source;
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
+use plaudit_reward::augment::Augment;
+use plaudit_reward::train::{
+    ClassWeight, EarlyStop, Length, Monitor, Schedule, Settings, Shape, steps_per_epoch,
+};
+
+use super::reward::{arch, precision};
+use crate::config::Loaded;
+use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
+use crate::config::blocks::data::Recorder;
+use crate::config::blocks::reward::Arch;
+use crate::config::blocks::runner;
+
+/// The network of a config, with the weights that it names, or fresh ones.
+pub fn classifier(loaded: &Loaded) -> Result<Trainer, ComposeError> {
+    let actor = &loaded.config.actor;
+    let (model, optim) = (&actor.model, &actor.optim);
+    let adamw = AdamW {
+        betas: (optim.adam_beta1, optim.adam_beta2),
+        eps: optim.adam_eps,
+        weight_decay: optim.weight_decay,
+    };
+    let wrong = |error: ClassifierError| match error {
+        ClassifierError::Setting { key, why } => {
+            loaded.problem(&format!("actor.model.{key}"), why, "change what the message names")
+        }
+        other => loaded.problem("actor.model", other.to_string(), "change what the message names"),
+    };
+    let mut trainer = Trainer::new(&settings(loaded), adamw, actor.seed).map_err(wrong)?;
+    match (&model.model_path, model.pretrained) {
+        (Some(path), false) => load(loaded, "actor.model.model_path", path, |weights| trainer.load(weights))?,
+        (Some(path), true) => {
+            load(loaded, "actor.model.model_path", path, |weights| trainer.load_pretrained(weights))?;
+        }
+        (None, true) => {
+            let message = "ImageNet weights are asked for, and nothing is downloaded";
+            let hint = "set actor.model.model_path to torchvision's file, such as resnet18-f37072fd.pth, or this to false";
+            return Err(loaded.problem("actor.model.pretrained", message, hint));
+        }
+        (None, false) => {}
+    }
+    if let Some(path) = &model.pretrained_encoder_path {
+        let key = "actor.model.pretrained_encoder_path";
+        load(loaded, key, path, |weights| trainer.load_pretrained(weights))?;
+    }
+    Ok(trainer)
+}
+
+fn load(
+    loaded: &Loaded,
+    key: &str,
+    path: &str,
+    into: impl FnOnce(&Weights) -> Result<(), ClassifierError>,
+) -> Result<(), ComposeError> {
+    let weights = Weights::read(Path::new(path)).map_err(|error| {
+        let hint = "name a checkpoint: a file (.pt, .safetensors), or the folder of one";
+        loaded.problem(key, error.to_string(), hint)
+    })?;
+    into(&weights).map_err(|error| {
+        let hint = "set actor.model as it was when the weights were trained";
+        loaded.problem(key, format!("{path}: {error}"), hint)
+    })
+}
+
+fn settings(loaded: &Loaded) -> ClassifierSettings {
+    let model = &loaded.config.actor.model;
+    let image_keys = match &model.image_keys[..] {
+        [] => vec!["main_images".into()],
+        keys => keys.to_vec(),
+    };
+    ClassifierSettings {
+        arch: arch(model.arch),
+        hidden_dim: (model.hidden_dim > 0).then_some(model.hidden_dim as usize),
+        dropout: model.dropout,
+        image_size: model.image_size.map(|side| side as usize),
+        normalize: model.normalize,
+        precision: precision(model.precision),
+        image_keys,
+        shared_trunk: model.shared_trunk,
+        num_spatial_blocks: model.num_spatial_blocks as usize,
+        use_pretrain: None,
+        freeze_encoder: is_frozen(loaded, model),
+    }
+}
+
+/// Only the small trunk is ever frozen, and only one that has learned something, unless the config insists.
+fn is_frozen(loaded: &Loaded, model: &ModelSettings) -> bool {
+    let small = matches!(model.arch, Arch::Resnet10 | Arch::Resnet10Spatial);
+    let learned = model.pretrained_encoder_path.is_some() || model.model_path.is_some();
+    small && model.freeze_encoder && (learned || loaded.is_written("actor.model.freeze_encoder"))
+}
+
+/// How a classifier is trained on so many frames.
+pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
+    let (actor, runner, data) = (&loaded.config.actor, &loaded.config.runner, &loaded.config.data);
+    let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
+    let global_batch = actor.global_batch_size as usize;
+    let limit = |number: i64| u64::try_from(number).ok();
+    let length = Length {
+        max_epochs: limit(runner.max_epochs).filter(|epochs| *epochs > 0),
+        max_steps: limit(runner.max_steps),
+    };
+    let steps = length.steps(steps_per_epoch(frames, micro_batch, global_batch));
+    let stop = &runner.early_stop;
+    Settings {
+        micro_batch,
+        global_batch,
+        eval_batch: actor.eval_batch_size.unwrap_or(256) as usize,
+        length,
+        val_interval: interval(runner.val_check_interval),
+        save_interval: interval(runner.save_interval),
+        early_stop: stop.enabled.then_some(EarlyStop { patience: stop.patience, min_delta: stop.min_delta }),
+        monitor: match stop.monitor {
+            runner::Monitor::ValLoss => Monitor::Loss,
+            runner::Monitor::ValAccuracy => Monitor::Accuracy,
+            runner::Monitor::Auc => Monitor::Auc,
+            runner::Monitor::AveragePrecision => Monitor::AveragePrecision,
+        },
+        schedule: schedule(&actor.optim, steps),
+        clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
+        loss: match actor.loss.focal_gamma {
+            0.0 => Loss::Bce,
+            gamma => Loss::Focal { gamma },
+        },
+        class_weight: match (actor.loss.success_weight, actor.loss.class_weight) {
+            (Some(weight), _) => ClassWeight::Success(weight),
+            (None, actor::ClassWeight::Even) => ClassWeight::Even,
+            (None, actor::ClassWeight::Balanced) => ClassWeight::Balanced,
+        },
+        augment: augment(loaded),
+        shuffle: data.shuffle,
+        seed: Seed::new(actor.seed).purpose("reward training"),
+    }
+}
+
+fn interval(steps: i64) -> Option<u64> {
+    u64::try_from(steps).ok().filter(|steps| *steps > 0)
+}
+
+fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
+    let total_steps = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(steps);
+    let by_share = (optim.lr_warmup_steps_ratio * total_steps as f64) as u64;
+    Schedule {
+        lr: optim.lr,
+        min_lr: optim.min_lr,
+        warmup_steps: u64::try_from(optim.lr_warmup_steps).unwrap_or(by_share),
+        total_steps,
+        shape: match optim.lr_scheduler {
+            LrSchedule::Constant => Shape::Constant,
+            LrSchedule::Cosine => Shape::Cosine,
+            LrSchedule::Linear => Shape::Linear,
+        },
+    }
+}
+
+/// What happens to training pictures.
+pub fn augment(loaded: &Loaded) -> Augment {
+    let settings = &loaded.config.data.augment;
+    Augment {
+        shift: settings.shift,
+        crop: settings.crop,
+        brightness: settings.brightness,
+        contrast: settings.contrast,
+        saturation: settings.saturation,
+        hue: settings.hue,
+        blur: settings.blur,
+        cutout: settings.cutout,
+    }
+}
+
+/// Who recorded the episodes, if the config says so.
+pub fn recorder(loaded: &Loaded) -> Option<Source> {
+    loaded.config.data.source.map(|source| match source {
+        Recorder::Collected => Source::Collected,
+        Recorder::PreMerge => Source::PreMerge,
+        Recorder::Frames => Source::Frames,
+        Recorder::Trajectories => Source::Trajectories,
+        Recorder::Transitions => Source::Transitions,
+        Recorder::Keyboard => Source::Keyboard,
+    })
+}

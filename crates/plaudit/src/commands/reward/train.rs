@@ -1,0 +1,255 @@
+//! `plaudit reward train`: from labelled frames to a model that scores them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_nn::Weights;
+use plaudit_reward::card::ModelCard;
+use plaudit_reward::dataset::Frames;
+use plaudit_reward::pictures::{Png, preview, save_part, save_successes};
+use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, TrainError, Training, Why};
+
+use super::data::{TrainingData, training_data};
+use super::older::OlderFlags;
+use super::summary::Summary;
+use crate::build;
+use crate::cli::{ConfigArgs, Volume};
+use crate::config::{self, Loaded, Purpose};
+use crate::failure::Failure;
+use crate::load::Asked;
+use crate::progress::ProgressBar;
+use crate::run::{Run, interrupted};
+use crate::say;
+
+/// Train a classifier of images to tell success from failure
+///
+/// From train.pt and val.pt, a folder of episodes, a store, or folders of .npy trajectories. The best model by
+/// `runner.early_stop.monitor` is kept in checkpoints/best_model of the run directory, for plaudit and for PyTorch.
+/// Without CONFIG it is the recipe reward_training.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit reward train reward_training data.train_data_paths=dataset/train.pt data.val_data_paths=dataset/val.pt
+  plaudit reward train --data logs/run/collected_data data.num_samples_per_episode=0 data.fail_success_ratio=3.0
+  plaudit reward train --data episodes actor.model.image_keys=[main_images,extra_view_images]
+  plaudit reward train --positive-dir reward_data/positive --negative-dir reward_data/negative \\
+      --output-checkpoint checkpoints/reward_model.pt --image-size 3 64 64 --epochs 30
+  plaudit reward train reward_training runner.resume_dir=logs/20260801-12:00:00-reward_training")]
+pub(super) struct Train {
+    /// Which config.
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    older: OlderFlags,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    /// Does it.
+    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
+        let config = self.older.config(&self.config);
+        let asked = Asked::from_args(&config)?;
+        let loaded = config::load(&asked.disk, &asked.request)?;
+        say::notices(&loaded.notices, volume);
+        refuse_other_work(&loaded)?;
+        let data = training_data(&loaded, &ProgressBar::new("reward train", volume))?;
+        let output = self.older.output_checkpoint.as_deref();
+        output.map(writable).transpose()?;
+
+        let settings = build::classifier_training(&loaded, data.train.len());
+        let trainer = build::classifier(&loaded)?;
+        let training = Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)?;
+        let mut run = Run::start(&loaded, "reward_train", "steps", training.steps(), volume)?;
+        let outcome = self.train(&mut run, &loaded, &data, training);
+        let mut command = config.command("reward");
+        command.insert(2, "train".into());
+        let (outcome, reason) = match outcome {
+            Ok(outcome) => {
+                let stopped = outcome.why == Why::Stopped;
+                let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
+                (Ok((outcome, reason.clone())), reason)
+            }
+            Err(failure) => (Err(failure), EndReason::Interrupted),
+        };
+        let summary = match (&outcome, reason) {
+            (Ok((outcome, _)), EndReason::Done) => Some(Summary::of(&mut run, outcome, &data)?),
+            _ => None,
+        };
+        run.finish(outcome, &command)?;
+        let Some(summary) = summary else { return Ok(()) };
+        if let Some(path) = output {
+            summary.write_checkpoint(path)?;
+        }
+        let text = if self.json { summary.json() } else { summary.text(output) };
+        say::out(&text)
+    }
+
+    fn train(
+        &self,
+        run: &mut Run,
+        loaded: &Loaded,
+        data: &TrainingData,
+        mut training: Training<'_>,
+    ) -> Result<Outcome, Failure> {
+        let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
+        if let Some(progress) = run.restore::<Progress>()? {
+            resume(loaded, &checkpoints, progress, &mut training)?;
+        } else {
+            self.show(run, loaded, data)?;
+        }
+        tell(run, data, &training);
+        training.run(&checkpoints, &mut Hosting(run)).map_err(failure)
+    }
+
+    /// Pictures of what is trained on, where they are asked for.
+    fn show(&self, run: &mut Run, loaded: &Loaded, data: &TrainingData) -> Result<(), Failure> {
+        let kept = |text: String| Event::Notice { level: Level::Info, text };
+        if self.older.visualize_positive {
+            let folder = &self.older.vis_output_dir;
+            let count = save_successes(&data.train, folder).map_err(|error| Failure::work(error, None))?;
+            run.emit(kept(format!("{count} successes as pictures in {}", folder.display())));
+        }
+        if let Some(folder) = &loaded.config.data.debug_save_dir {
+            let parts: Vec<(&str, &Frames)> = [("train", Some(&data.train)), ("val", data.val.as_ref())]
+                .into_iter()
+                .filter_map(|(name, frames)| Some((name, frames?)))
+                .collect();
+            for (name, frames) in parts {
+                save_part(frames, name, Path::new(folder)).map_err(|error| Failure::work(error, None))?;
+            }
+            run.emit(kept(format!("every frame as a picture in {folder}")));
+        }
+        let settings = build::classifier_training(loaded, data.train.len());
+        if !settings.augment.is_off() {
+            let sheet =
+                preview(&data.train, &settings.augment, |epoch| Training::epoch_seed(settings.seed, epoch));
+            run.emit(image("data/augment", 0, sheet));
+        }
+        Ok(())
+    }
+}
+
+/// A picture for the log.
+pub(super) fn image(name: &str, step: u64, png: Png) -> Event {
+    let (height, width) = (png.height as u32, png.width as u32);
+    Event::Image { step, name: name.into(), height, width, png: png.bytes }
+}
+
+fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
+    if loaded.purpose == Purpose::RewardTraining {
+        return Ok(());
+    }
+    let (key, message, hint) = match loaded.purpose {
+        Purpose::JudgeTuning => (
+            "actor.model.model_type",
+            "this tunes a vision-language judge, and only image classifiers are trained here",
+            "set it to resnet",
+        ),
+        _ => (
+            "runner.task_type",
+            "this config is for reinforcement learning, not for training a reward model",
+            "start from the recipe reward_training, or set it to sft and actor.model.model_type to resnet",
+        ),
+    };
+    Err(loaded.problem(key, message, hint).into())
+}
+
+/// Goes on where the run stopped, if it is with the same data.
+fn resume(
+    loaded: &Loaded,
+    checkpoints: &Checkpoints,
+    progress: Progress,
+    training: &mut Training<'_>,
+) -> Result<(), Failure> {
+    let named = loaded.config.runner.resume_dir.as_deref().map(Path::new);
+    let step = named.and_then(|path| path.file_name()?.to_str()?.strip_prefix("global_step_")?.parse().ok());
+    let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
+    let file = checkpoints.step(resumed.step).join("model.safetensors");
+    let weights = Weights::read(&file).map_err(|error| Failure::work(error, None))?;
+    let before = ModelCard::from_header(weights.metadata()).ok().flatten().and_then(|card| card.dataset);
+    if before.is_some() && before != training.card().dataset {
+        let message = "the data is not what this run was trained on before";
+        let help = "bring back the data, or start a new run from these weights with actor.model.model_path";
+        return Err(Failure::use_of(message, help.to_string()));
+    }
+    training.resume(progress, &resumed).map_err(failure)
+}
+
+/// What is trained on, and what a person should know about it.
+fn tell(run: &mut Run, data: &TrainingData, training: &Training<'_>) {
+    let count = |frames: &Frames| {
+        let balance = frames.balance();
+        format!("{} frames ({} successes)", frames.len(), balance.successes)
+    };
+    let val = data.val.as_ref().filter(|val| !val.is_empty());
+    let measured = val.map_or("no validation: the last model counts as the best".into(), |val| {
+        format!("validation on {}", count(val))
+    });
+    let (steps, epochs) = (training.steps(), training.epochs());
+    let text = format!("{steps} steps, {epochs:.1} epochs, on {}; {measured}", count(&data.train));
+    run.emit(Event::Notice { level: Level::Info, text });
+    if let Some(val) = val {
+        let balance = val.balance();
+        let missing = match (balance.successes, balance.failures) {
+            (0, _) => Some("success"),
+            (_, 0) => Some("failure"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            let text = format!(
+                "no validation frame is a {missing}: nothing can be ranked, and the threshold stays at 0.5; change data.seed or data.val_split"
+            );
+            run.emit(Event::Notice { level: Level::Warning, text });
+        }
+    }
+}
+
+/// A place that a file can be written to, found out before hours are spent.
+fn writable(path: &Path) -> Result<(), Failure> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .map_or(PathBuf::from("."), PathBuf::from);
+    let help = || Some("give --output-checkpoint in a folder that can be written".to_string());
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| tempfile_in(&folder))
+        .map_err(|error| Failure::use_of(format!("cannot write {}: {error}", path.display()), help()))
+}
+
+fn tempfile_in(folder: &Path) -> std::io::Result<()> {
+    let probe = folder.join(format!(".plaudit-{}", std::process::id()));
+    std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe))
+}
+
+pub(super) fn failure(error: TrainError) -> Failure {
+    let text = error.to_string();
+    let (what, help) = match text.split_once("; ") {
+        Some((what, help)) => (what.to_string(), Some(help.to_string())),
+        None => (text, None),
+    };
+    match error {
+        TrainError::Dataset(_) | TrainError::NoState { .. } => Failure::use_of(what, help),
+        _ => Failure::work(what, help),
+    }
+}
+
+/// A run as the host of a training.
+struct Hosting<'a>(&'a mut Run);
+
+impl Emit for Hosting<'_> {
+    fn emit(&mut self, event: Event) {
+        self.0.emit(event);
+    }
+}
+
+impl Host for Hosting<'_> {
+    fn saved(&mut self, progress: &Progress) -> Result<(), String> {
+        self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
+    }
+
+    fn stop(&self) -> bool {
+        interrupted()
+    }
+}

@@ -1,0 +1,377 @@
+//! `plaudit reward train` and `plaudit reward eval` as a person meets them, on pictures small enough to learn in seconds.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use plaudit_core::Seed;
+use plaudit_data::python::{self, Array, ObjectArray, PyValue, Storages};
+use plaudit_nn::Weights;
+use plaudit_reward::card::ModelCard;
+use serde_json::Value;
+
+const SIDE: usize = 16;
+
+/// The smallest network, a few steps, nothing left to chance.
+const SMALL: [&str; 9] = [
+    "actor.model.arch=resnet10",
+    "actor.model.image_size=[3,32,32]",
+    "actor.model.hidden_dim=16",
+    "actor.micro_batch_size=8",
+    "actor.global_batch_size=8",
+    "actor.optim.lr=1e-3",
+    "actor.optim.lr_warmup_steps=0",
+    "runner.val_check_interval=4",
+    "runner.save_interval=4",
+];
+
+fn plaudit(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+    command.args(words).current_dir(folder).stdin(Stdio::null()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8(text).unwrap().replace(['│', '×'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn train(folder: &Path, words: &[&str]) -> Output {
+    plaudit(folder, &[&["reward", "train"], words, &SMALL[..]].concat())
+}
+
+fn done(output: &Output) -> String {
+    let said = said(output);
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// A refusal with this exit code that says all of this, and does not panic.
+fn refused(output: &Output, code: i32, says: &[&str]) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for words in says {
+        assert!(said.contains(words), "`{words}` is not in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Noise, with a bright square on the left for success and on the right for failure.
+fn picture(success: bool, number: usize) -> Vec<u8> {
+    let mut rng = Seed::new(4).index(number as u64).rng();
+    let mut pixels: Vec<u8> = (0..SIDE * SIDE * 3).map(|_| rng.below(90) as u8).collect();
+    let left = if success { 1 } else { 10 };
+    for row in 5..10 {
+        pixels[(row * SIDE + left) * 3..][..15].fill(240);
+    }
+    pixels
+}
+
+fn write_pt(path: &Path, labels: impl Iterator<Item = bool>) {
+    let labels: Vec<bool> = labels.collect();
+    let image = |(number, success): (usize, &bool)| {
+        PyValue::Tensor(Arc::new(Array::from_slice(&[SIDE, SIDE, 3], &picture(*success, number)).unwrap()))
+    };
+    let data = PyValue::dict([
+        ("images", PyValue::list(labels.iter().enumerate().map(image))),
+        ("labels", PyValue::list(labels.iter().map(|label| PyValue::Int((*label).into())))),
+    ]);
+    python::write_pt(path, &data, Storages::Shared).unwrap();
+}
+
+fn thirds(count: usize) -> impl Iterator<Item = bool> {
+    (0..count).map(|at| at % 3 == 0)
+}
+
+/// A folder with train.pt and val.pt.
+fn dataset() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write_pt(&folder.path().join("train.pt"), thirds(48));
+    write_pt(&folder.path().join("val.pt"), thirds(18));
+    folder
+}
+
+fn card(model: &Path) -> ModelCard {
+    ModelCard::from_header(Weights::read(model).unwrap().metadata()).unwrap().unwrap()
+}
+
+#[test]
+fn a_model_is_trained_from_images_measured_and_kept_for_everybody() {
+    let folder = dataset();
+    let here = folder.path();
+    let words = [
+        "reward_training",
+        "data.train_data_paths=train.pt",
+        "data.val_data_paths=val.pt",
+        "runner.max_steps=16",
+        "runner.logger.log_path=run",
+        "data.debug_save_dir=debug",
+        "data.augment.shift=0.05",
+        "--output-checkpoint",
+        "out/model.pt",
+    ];
+    let said = done(&train(here, &words));
+    for expected in
+        ["AUC", "average precision", "model.safetensors", "full_weights.pt", "plaudit reward eval"]
+    {
+        assert!(said.contains(expected), "`{expected}` is not in: {said}");
+    }
+    let best = here.join("run/checkpoints/best_model");
+    let card = card(&best);
+    assert!(card.metrics.unwrap().auc.unwrap() > 0.9, "{card:?}");
+    assert_eq!(card.dataset.as_ref().unwrap().train.balance.successes, 16);
+    let same = Weights::read(here.join("out/model.pt")).unwrap();
+    assert!(
+        same.iter().eq(Weights::read(best.join("actor/model_state_dict/full_weights.pt")).unwrap().iter())
+    );
+    for file in ["debug/train/success/train_00000.png", "debug/val/fail/val_00001.png", "run/config.yaml"] {
+        assert!(here.join(file).is_file(), "{file}");
+    }
+    let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
+    for name in ["train/loss", "train/grad_norm", "eval/val_loss", "eval/auc", "data/augment"] {
+        assert!(log.contains(name), "{name}");
+    }
+
+    let words = ["reward", "eval", "run", "val.pt", "--output-dir", "measured", "--json"];
+    let output = plaudit(here, &words);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let close = |a: Option<f64>, b: Option<f64>| (a.unwrap() - b.unwrap()).abs() < 1e-9;
+    assert!(close(found["metrics"]["auc"].as_f64(), card.metrics.unwrap().auc));
+    let table = std::fs::read_to_string(here.join("measured/scores.csv")).unwrap();
+    assert_eq!(table.lines().count(), 19);
+    assert!(table.starts_with("episode,frame,score,success\nval,0,"), "{table}");
+    assert!(here.join("measured/curves.png").is_file());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("pictures are 16x16; the model looks at 32x32"));
+    let said =
+        done(&plaudit(here, &["reward", "eval", "out/model.pt", "val.pt", "--image-size", "3", "32", "32"]));
+    assert!(said.contains("AUC"), "weights without a card are taken for what they look like: {said}");
+}
+
+#[test]
+fn a_resumed_training_ends_with_the_same_bits() {
+    let folder = dataset();
+    let words = |log: &'static str, steps: &'static str| {
+        ["reward_training", "data.data_path=.", "actor.seed=7", log, steps]
+    };
+    done(&train(folder.path(), &words("runner.logger.log_path=whole", "runner.max_steps=8")));
+    done(&train(folder.path(), &words("runner.logger.log_path=halves", "runner.max_steps=4")));
+    done(&train(folder.path(), &words("runner.resume_dir=halves", "runner.max_steps=8")));
+    let state = |run: &str| {
+        std::fs::read(folder.path().join(run).join("checkpoints/global_step_8/actor/trainer.safetensors"))
+            .unwrap()
+    };
+    assert!(state("whole") == state("halves"));
+    assert!(!folder.path().join("halves/checkpoints/global_step_4/actor/trainer.safetensors").exists());
+
+    write_pt(&folder.path().join("train.pt"), thirds(45));
+    let output = train(folder.path(), &words("runner.resume_dir=halves", "runner.max_steps=12"));
+    refused(&output, 2, &["not what this run was trained on", "actor.model.model_path"]);
+}
+
+/// A trajectory of four frames; the last two are labelled.
+fn write_npy(path: &Path, success: bool, number: usize) {
+    let mut images = Vec::new();
+    for frame in 0..4 {
+        let pixels = picture(success && frame > 1, number * 4 + frame);
+        for channel in 0..3 {
+            images.extend(pixels[channel..].iter().step_by(3).map(|byte| f32::from(*byte) / 255.0));
+        }
+    }
+    let labels = [0.0, 0.0, 1.0, 1.0].map(|label: f32| if success { label } else { 0.0 });
+    let array = |array: Array| PyValue::Array(Arc::new(array));
+    let images = array(Array::from_slice(&[4, 3, SIDE, SIDE], &images).unwrap());
+    let content = PyValue::dict([
+        ("images", PyValue::dict([("base_camera", images)])),
+        ("labels", array(Array::from_slice(&[4], &labels).unwrap())),
+    ]);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    python::write_npy(path, &PyValue::ObjectArray(Arc::new(ObjectArray::around(content)))).unwrap();
+}
+
+#[test]
+fn the_flags_of_the_oldest_script_train_its_classifier() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..6 {
+        write_npy(&folder.path().join(format!("positive/{number:06}.npy")), true, number);
+        write_npy(&folder.path().join(format!("negative/{number:06}.npy")), false, 6 + number);
+    }
+    let words = [
+        "reward",
+        "train",
+        "--positive-dir",
+        "positive",
+        "--negative-dir",
+        "negative",
+        "--output-checkpoint",
+        "checkpoints/reward_model.pt",
+        "--image-size",
+        "3",
+        "32",
+        "32",
+        "--epochs",
+        "2",
+        "--lr",
+        "1e-3",
+        "--batch-size",
+        "16",
+        "--hidden-dim",
+        "16",
+        "--num-spatial-blocks",
+        "2",
+        "--visualize-positive",
+        "--vis-output-dir",
+        "show",
+        "runner.logger.log_path=run",
+    ];
+    done(&plaudit(folder.path(), &words));
+    let weights = Weights::read(folder.path().join("checkpoints/reward_model.pt")).unwrap();
+    let kernel = weights.get("encoders.base_camera.pooling_layer.kernel").unwrap();
+    assert_eq!(kernel.shape(), [512, 1, 1, 2]);
+    let pictures = std::fs::read_dir(folder.path().join("show")).unwrap();
+    let names: Vec<String> =
+        pictures.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| name.starts_with("positive_00000")), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with("_frame003.png")), "{names:?}");
+    let output = plaudit(folder.path(), &["reward", "eval", "checkpoints/reward_model.pt", "."]);
+    assert!(done(&output).contains("12 episodes"));
+}
+
+#[test]
+fn a_model_is_trained_from_collected_episodes_and_a_second_camera() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = [
+        "-q",
+        "collect",
+        "pickcube_scripted",
+        "--episodes",
+        "6",
+        "env.eval.total_num_envs=6",
+        "env.eval.ignore_terminations=true",
+        "env.eval.init_params.id=PickCube3View-v1",
+        "env.eval.init_params.sensor_configs={width: 32, height: 32}",
+        "env.eval.data_collection.save_dir=episodes",
+    ];
+    done(&plaudit(folder.path(), &words));
+    let words = [
+        "--data",
+        "episodes",
+        "runner.max_steps=3",
+        "runner.logger.log_path=run",
+        "actor.model.image_keys=[main_images,extra_view_images,main_images@-3]",
+        "data.num_samples_per_episode=10",
+        "--json",
+    ];
+    let output = train(folder.path(), &words);
+    let said = done(&output);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["steps"], 3, "{said}");
+    let card = card(&folder.path().join("run"));
+    assert_eq!(card.settings.image_keys, ["main_images", "extra_view_images", "main_images@-3"]);
+    let val = card.dataset.unwrap().val.unwrap();
+    assert_eq!((val.episodes, val.views.len(), val.views[0].1), (1, 3, [32, 32, 3]));
+    let output = plaudit(folder.path(), &["reward", "eval", "run", "episodes", "--output-dir", "measured"]);
+    assert!(done(&output).contains("6 episodes"));
+    let mistakes = found["mistakes"]["sheet"].as_str();
+    assert!(mistakes.is_none_or(|path| folder.path().join(path).is_file()));
+}
+
+#[test]
+fn bad_data_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    write_pt(&here.join("failures.pt"), [false; 6].into_iter());
+    write_pt(&here.join("both.pt"), thirds(6));
+    write_npy(&here.join("positive/0.npy"), true, 0);
+    std::fs::create_dir(here.join("negative")).unwrap();
+    std::fs::create_dir(here.join("empty")).unwrap();
+    let check = |words: &[&str], says: &[&str]| refused(&train(here, words), 2, says);
+    check(
+        &["data.train_data_paths=failures.pt", "data.val_data_paths=both.pt"],
+        &["all 6 training frames are labelled failure", "collect episodes with a success"],
+    );
+    check(&["--data", "both.pt"], &["data.data_path", "1 usable episode", "at least 2"]);
+    check(&["--data", "empty"], &["no episodes in empty"]);
+    check(&["--data", "nowhere"], &["nowhere does not exist"]);
+    check(&["data.train_data_paths=null"], &["nothing to train on", "--data"]);
+    check(&["data.train_data_paths=gone.pt"], &["gone.pt does not exist"]);
+    check(&["--positive-dir", "positive", "--negative-dir", "negative"], &["negative: no .npy trajectory"]);
+    check(
+        &[
+            "data.train_data_paths=both.pt",
+            "data.val_data_paths=null",
+            "actor.model.image_keys=[main_images,wrist_images]",
+        ],
+        &["one camera", "from the episodes"],
+    );
+    check(&["data.train_data_paths=both.pt", "actor.model.image_keys=[a@b]"], &["`a@b` names no view"]);
+    check(&["maniskill_ppo_mlp"], &["runner.task_type", "reinforcement learning", "reward_training"]);
+    check(
+        &["data.train_data_paths=both.pt", "data.val_data_paths=null", "actor.model.pretrained=true"],
+        &["nothing is downloaded"],
+    );
+    assert!(!here.join("logs").exists(), "a refused training leaves nothing behind");
+}
+
+#[test]
+fn a_loss_that_is_no_number_stops_and_keeps_the_last_good_checkpoint() {
+    let folder = dataset();
+    let here = folder.path();
+    let words = ["data.data_path=.", "runner.logger.log_path=run", "runner.max_steps=4"];
+    done(&train(here, &words));
+    let best = std::fs::read(here.join("run/checkpoints/best_model/model.safetensors")).unwrap();
+    let words = [
+        "data.data_path=.",
+        "runner.logger.log_path=wild",
+        "runner.max_steps=40",
+        "actor.model.model_path=run",
+        "actor.optim.clip_grad=0",
+    ];
+    let output =
+        plaudit(here, &[&["reward", "train"], &words[..], &SMALL[..], &["actor.optim.lr=1e20"]].concat());
+    refused(&output, 1, &["train ", "and 2 more", "Lower the learning rate (now 1e20)"]);
+    assert!(std::fs::read(here.join("run/checkpoints/best_model/model.safetensors")).unwrap() == best);
+    let log = std::fs::read_to_string(here.join("wild/events.jsonl")).unwrap();
+    assert!(log.contains("\"failed\""), "the log says how it ended");
+}
+
+#[test]
+fn checkpoints_of_other_networks_and_places_that_cannot_be_written_are_named() {
+    let folder = dataset();
+    let here = folder.path();
+    done(&train(here, &["data.data_path=.", "runner.logger.log_path=run", "runner.max_steps=1"]));
+    let with = |words: &[&str]| {
+        plaudit(here, &[&["reward", "train", "data.data_path=."], &SMALL[..], words].concat())
+    };
+    refused(
+        &with(&["actor.model.model_path=run", "actor.model.arch=resnet18"]),
+        2,
+        &["actor.model.model_path", "does not fit the model", "Set `arch: resnet10`"],
+    );
+    refused(&with(&["actor.model.model_path=run", "actor.model.hidden_dim=32"]), 2, &["hidden_dim: 16"]);
+    refused(&with(&["actor.model.model_path=train.pt"]), 2, &["train.pt", "no weights in it"]);
+    refused(&with(&["runner.logger.log_path=/proc/run"]), 2, &["/proc/run"]);
+    refused(&with(&["--output-checkpoint", "/proc/model.pt"]), 2, &["cannot write /proc/model.pt"]);
+    let eval = |words: &[&str]| plaudit(here, &[&["reward", "eval"], words].concat());
+    refused(&eval(&["train.pt", "val.pt"]), 2, &["train.pt", "no weights in it"]);
+    refused(&eval(&["nowhere", "val.pt"]), 2, &["nowhere"]);
+    refused(&eval(&["run", "nowhere.pt"]), 2, &["nowhere.pt does not exist"]);
+    refused(
+        &eval(&["run", "val.pt", "--output-dir", "/proc/measured"]),
+        2,
+        &["/proc/measured", "--output-dir"],
+    );
+
+    let model = here.join("run/checkpoints/best_model/model.safetensors");
+    let weights = Weights::read(&model).unwrap();
+    let mut wrong = card(&model);
+    wrong.settings.arch = plaudit_nn::classifier::Arch::Resnet18;
+    let changed: PathBuf = here.join("changed.safetensors");
+    weights.write_safetensors(&changed, &wrong.header()).unwrap();
+    refused(
+        &eval(&["changed.safetensors", "val.pt"]),
+        2,
+        &["does not fit the model", "another architecture"],
+    );
+}

@@ -1,0 +1,267 @@
+//! Training as a person meets it: runs, checkpoints, kills, and what goes wrong.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use plaudit_nn::Weights;
+
+/// A run of a second or so.
+const SMALL: [&str; 6] = [
+    "env.train.total_num_envs=8",
+    "env.train.max_steps_per_rollout_epoch=32",
+    "env.eval.total_num_envs=4",
+    "env.eval.max_episode_steps=50",
+    "actor.model.hidden_sizes=[16,16]",
+    "algorithm.update_epoch=2",
+];
+
+fn command(directory: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+    command.args(words).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
+fn plaudit(directory: &Path, words: &[&str]) -> Output {
+    command(directory, words).output().unwrap()
+}
+
+/// `plaudit train cartpole_ppo` on a small scale, into `into`.
+fn train<'a>(into: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["-q", "train", "cartpole_ppo"]
+        .into_iter()
+        .chain(SMALL)
+        .chain([into])
+        .chain(more.iter().copied())
+        .collect()
+}
+
+fn succeeds(directory: &Path, words: &[&str]) -> String {
+    let output = plaudit(directory, words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a refused command says, on one line.
+fn refused(directory: &Path, words: &[&str], code: i32) -> String {
+    let output = plaudit(directory, words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Every number of a run by step and name, but for times. A step that was lived twice must have told the same.
+fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
+    let mut curve = BTreeMap::new();
+    for line in std::fs::read_to_string(run.join("events.jsonl")).unwrap().lines() {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        if event["event"] != "metrics" {
+            continue;
+        }
+        let step = event["step"].as_u64().unwrap();
+        for pair in event["values"].as_array().unwrap() {
+            let (name, value) = (pair[0].as_str().unwrap(), pair[1].as_f64().unwrap().to_bits());
+            if !name.starts_with("time/") {
+                let before = curve.insert((step, name.to_string()), value);
+                assert!(
+                    before.is_none_or(|before| before == value),
+                    "{name} at step {step} is told differently"
+                );
+            }
+        }
+    }
+    curve
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn weights(run: &Path, step: u64) -> Weights {
+    Weights::read(run.join(format!("checkpoints/global_step_{step}/actor/model.safetensors"))).unwrap()
+}
+
+#[test]
+fn a_run_leaves_curves_and_checkpoints_that_can_be_judged_and_collected_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let words = train(
+        "runner.logger.log_path=run",
+        &["runner.max_epochs=4", "runner.save_interval=2", "runner.val_check_interval=2", "--json"],
+    );
+    let result: serde_json::Value = serde_json::from_str(&succeeds(at, &words)).unwrap();
+    assert_eq!(result["step"], 4);
+    for name in [
+        "env/return",
+        "rollout/rewards",
+        "reward/env",
+        "train/actor/policy_loss",
+        "train/critic/value_loss",
+        "eval/return",
+        "time/step",
+    ] {
+        assert!(result[name].is_number(), "{name} is missing in {result}");
+    }
+    let run = at.join("run");
+    let told: Vec<u64> =
+        curve(&run).keys().filter(|(_, name)| name == "eval/return").map(|(step, _)| *step).collect();
+    assert_eq!(told, [0, 2, 4], "before the first step, every second one, and the last");
+    let names: Vec<String> = weights(&run, 4).names().map(String::from).collect();
+    for name in [
+        "backbone.0.weight",
+        "backbone.2.bias",
+        "actor_mean.weight",
+        "value_head.mlp.0.weight",
+        "value_head.mlp.4.weight",
+    ] {
+        assert!(names.iter().any(|other| other == name), "{name} is missing in {names:?}");
+    }
+
+    // The same policy from its folder, from its file, and from RLinf's kind of file.
+    let rlinf = at.join("full_weights.pt");
+    weights(&run, 4).write_pt(&rlinf).unwrap();
+    let judged = |key: &str| {
+        let words: Vec<&str> =
+            ["-q", "eval", "cartpole_ppo", "--json", key].into_iter().chain(SMALL).collect();
+        serde_json::from_str::<serde_json::Value>(&succeeds(at, &words)).unwrap()["eval/return"].clone()
+    };
+    let by_folder = judged("runner.ckpt_path=run/checkpoints/global_step_4");
+    assert_eq!(
+        judged("actor.model.model_path=run/checkpoints/global_step_4/actor/model.safetensors"),
+        by_folder
+    );
+    assert_eq!(judged("runner.ckpt_path=full_weights.pt"), by_folder);
+    assert_eq!(judged("runner.resume_dir=run/checkpoints/global_step_4"), by_folder);
+
+    let words = [
+        "-q",
+        "collect",
+        "cartpole_ppo",
+        "--episodes",
+        "5",
+        "runner.ckpt_path=run/checkpoints/global_step_4",
+        "env.train.data_collection.save_dir=kept",
+    ];
+    succeeds(at, &words.into_iter().chain(SMALL).collect::<Vec<_>>());
+    assert_eq!(std::fs::read_dir(at.join("kept")).unwrap().count(), 5);
+}
+
+#[test]
+fn a_run_that_is_killed_and_resumed_has_the_curve_of_one_that_was_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let length = ["runner.max_epochs=12", "runner.save_interval=2", "runner.val_check_interval=4"];
+    succeeds(at, &train("runner.logger.log_path=whole", &length));
+    let mut child = command(at, &train("runner.logger.log_path=killed", &length)).spawn().unwrap();
+    wait_for(&at.join("killed/checkpoints/global_step_4"));
+    child.kill().unwrap(); // SIGKILL, wherever it is
+    child.wait().unwrap();
+    succeeds(at, &train("runner.resume_dir=killed", &length));
+    assert_eq!(curve(&at.join("killed")), curve(&at.join("whole")));
+    assert_eq!(weights(&at.join("killed"), 12), weights(&at.join("whole"), 12));
+}
+
+#[test]
+fn a_checkpoint_starts_a_run_of_its_own_with_another_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    succeeds(at, &train("runner.logger.log_path=warm", &["runner.max_epochs=2"]));
+    let more =
+        ["runner.max_epochs=3", "runner.resume_dir=warm/checkpoints/global_step_2", "algorithm.gamma=0.9"];
+    succeeds(at, &train("runner.logger.log_path=next", &more));
+    let steps: Vec<u64> = curve(&at.join("next")).keys().map(|(step, _)| *step).collect();
+    assert!(steps.iter().all(|&step| step == 3), "{steps:?}");
+    assert_ne!(weights(&at.join("next"), 3), weights(&at.join("warm"), 2));
+    let said =
+        refused(at, &train("runner.resume_dir=warm", &["runner.max_epochs=3", "algorithm.gamma=0.9"]), 2);
+    assert!(said.contains("was run with another config: `gamma: 0.98` there, `gamma: 0.9` now"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    succeeds(at, &train("runner.logger.log_path=warm", &["runner.max_epochs=1"]));
+    let check = |more: &[&str], says: &[&str]| {
+        let words: Vec<&str> = train("runner.logger.log_path=never", more);
+        let said = refused(at, &words, 2);
+        for expected in says {
+            assert!(said.contains(expected), "`{expected}` is not in: {said}");
+        }
+        assert!(!at.join("never").exists(), "a refused run leaves nothing behind");
+    };
+    let resume = "runner.resume_dir=warm/checkpoints/global_step_1";
+    check(
+        &[resume, "actor.model.hidden_sizes=[32,32]"],
+        &["backbone.0.weight", "[16, 4]", "[32, 4]", "another network"],
+    );
+    check(&["runner.resume_dir=warm/checkpoints/global_step_9"], &["runner.resume_dir", "global_step_9"]);
+    check(&["runner.ckpt_path=nowhere.pt"], &["runner.ckpt_path", "nowhere.pt"]);
+    check(&["actor.model.obs_dim=42"], &["actor.model.obs_dim", "CartPole-v1 has 4 where this says 42"]);
+    check(&["actor.model.num_action_chunks=5"], &["max_steps_per_rollout_epoch", "chunks of 5"]);
+    check(
+        &["actor.optim.lr_scheduler=linear", "runner.max_epochs=-1"],
+        &["actor.optim.lr_scheduler", "runner.max_epochs"],
+    );
+    check(&["algorithm.logprob_type=chunk_level"], &["reward_type"]);
+    check(&["runner.task_type=sft", "actor.model.model_type=resnet"], &["runner.task_type", "reward model"]);
+}
+
+#[test]
+fn a_run_that_diverges_names_the_step_and_the_last_good_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let more = [
+        "runner.max_epochs=50",
+        "runner.save_interval=1",
+        "actor.optim.lr=1e30",
+        "actor.optim.lr_scheduler=constant",
+    ];
+    let said = refused(at, &train("runner.logger.log_path=run", &more), 1);
+    assert!(said.contains("step ") && said.contains(" is NaN"), "{said}");
+    assert!(said.contains("the last good checkpoint is") || said.contains("nothing was saved"), "{said}");
+}
+
+#[test]
+fn episodes_are_kept_while_a_policy_learns() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    let more = [
+        "runner.max_epochs=3",
+        "env.train.data_collection.enabled=true",
+        "env.train.data_collection.save_dir=kept",
+        "env.eval.data_collection.enabled=true",
+        "env.eval.data_collection.save_dir=judged",
+        "runner.val_check_interval=3",
+    ];
+    succeeds(at, &train("runner.logger.log_path=run", &more));
+    let files = |name: &str| std::fs::read_dir(at.join(name)).unwrap().count();
+    let finished: f64 = curve(&at.join("run"))
+        .iter()
+        .filter(|((_, name), _)| name == "env/num_trajectories")
+        .map(|(_, value)| f64::from_bits(*value))
+        .sum();
+    assert!(finished > 10.0);
+    assert_eq!(files("kept"), finished as usize);
+    assert_eq!(files("judged"), 2 * 4, "two evaluations of four environments");
+}
+
+#[test]
+fn only_eval_judges_and_trains_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    succeeds(at, &train("runner.logger.log_path=warm", &["runner.max_epochs=1"]));
+    let more = ["runner.only_eval=true", "runner.ckpt_path=warm/checkpoints/global_step_1"];
+    succeeds(at, &train("runner.logger.log_path=judged", &more));
+    let names: Vec<String> = curve(&at.join("judged")).into_keys().map(|(_, name)| name).collect();
+    assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("eval/")), "{names:?}");
+}

@@ -1,0 +1,158 @@
+//! PPO in a real environment: it learns, and a run that was left goes on as if it had not been.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::path::Path;
+
+use plaudit_core::{Env, EnvReward, Seed};
+use plaudit_env::{EnvId, EnvSettings, make};
+use plaudit_nn::dense::AdamSettings;
+use plaudit_rl::ppo::{KlEstimate, Level, LossSettings, Ppo, PpoSettings};
+use plaudit_rl::{
+    ActorCriticSettings, Bootstrap, Deviation, GaeSettings, LearnError, Learner, Metrics, Schedule, Training,
+    TrainingPlan, Whereabouts,
+};
+
+fn settings() -> PpoSettings {
+    PpoSettings {
+        gae: GaeSettings { gamma: 0.98, lambda: 0.9, bootstrap: Bootstrap::Standard },
+        normalize_advantages: true,
+        reward_level: Level::Action,
+        log_prob_level: Level::Action,
+        entropy_level: Level::Action,
+        loss: LossSettings {
+            clip: [0.2, 0.2],
+            dual_clip: Some(3.0),
+            value_clip: None,
+            huber_delta: 100.0,
+            kl_beta: 0.0,
+            kl: KlEstimate::Plain,
+        },
+        entropy_bonus: 0.0,
+        target_kl: None,
+        update_epochs: 6,
+        batch: 128,
+        micro_batch: 128,
+        adam: AdamSettings::default(),
+        lr: Schedule::constant(2e-3),
+        value_lr: Schedule::constant(2e-3),
+        clip_grad: 0.5,
+    }
+}
+
+fn learner(env: &dyn Env, chunk: usize, hidden: usize, seed: u64) -> Ppo {
+    let networks = ActorCriticSettings {
+        states: env.spec().state_width,
+        actions: env.spec().actions.clone(),
+        chunk,
+        hidden: vec![hidden, hidden],
+        deviation: Deviation::Independent,
+        values: chunk,
+    };
+    Ppo::new(&networks, settings(), Seed::new(seed)).unwrap()
+}
+
+fn envs(id: EnvId) -> Box<dyn Env> {
+    make(&EnvSettings { max_episode_steps: Some(90), ..EnvSettings::new(id, 16) }).unwrap()
+}
+
+/// Numbers that depend on what happened, not on how long it took.
+fn without_times(metrics: &Metrics) -> Vec<(String, u64)> {
+    let told = metrics.iter().filter(|(name, _)| !name.starts_with("time/"));
+    told.map(|(name, value)| (name.to_string(), value.to_bits())).collect()
+}
+
+/// Steps `from..to` of a run, saved at its end; what each step told.
+fn run(
+    id: EnvId,
+    chunk: usize,
+    from: Option<&Path>,
+    steps: usize,
+    save: Option<&Path>,
+) -> Vec<Vec<(String, u64)>> {
+    let mut env = envs(id);
+    let mut ppo = learner(env.as_ref(), chunk, 16, 1);
+    let left = from.map(|folder| {
+        ppo.restore(folder).unwrap();
+        Whereabouts::read(folder).unwrap().unwrap()
+    });
+    let plan = TrainingPlan { steps: 32, rollouts: 2 };
+    let (mut training, went_back) =
+        Training::start(env.as_mut(), &EnvReward, plan, Seed::new(2), left).unwrap();
+    assert_eq!(went_back, from.is_some());
+    let told =
+        (0..steps).map(|_| training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap());
+    let told = told.map(|metrics| without_times(&metrics)).collect();
+    if let Some(folder) = save {
+        ppo.save(folder).unwrap();
+        training.whereabouts().write(folder).unwrap();
+    }
+    told
+}
+
+#[test]
+fn a_run_that_was_left_goes_on_as_if_it_had_not_been() {
+    for (id, chunk) in [(EnvId::CartPoleV1, 1), (EnvId::PendulumV1, 1), (EnvId::CartPoleV1, 4)] {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = run(id, chunk, None, 5, None);
+        let first = run(id, chunk, None, 2, Some(folder.path()));
+        let rest = run(id, chunk, Some(folder.path()), 3, None);
+        assert_eq!(whole, [first, rest].concat(), "{id} in chunks of {chunk}");
+    }
+}
+
+#[test]
+fn a_pole_is_balanced_longer_and_longer() {
+    let mut env = envs(EnvId::CartPoleV1);
+    let mut ppo = learner(env.as_ref(), 1, 32, 1);
+    let plan = TrainingPlan { steps: 64, rollouts: 1 };
+    let (mut training, _) = Training::start(env.as_mut(), &EnvReward, plan, Seed::new(3), None).unwrap();
+    let mut returns = Vec::new();
+    for _ in 0..15 {
+        let metrics = training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap();
+        returns.extend(metrics.get("env/return"));
+    }
+    // Chance holds it for about 22 steps; the clock stops at 90.
+    assert!(returns[0] < 35.0 && *returns.last().unwrap() > 80.0, "{returns:?}");
+}
+
+#[test]
+fn a_checkpoint_of_another_network_is_refused_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let env = envs(EnvId::CartPoleV1);
+    learner(env.as_ref(), 1, 16, 1).save(folder.path()).unwrap();
+    let mut other = learner(env.as_ref(), 1, 32, 1);
+    let before = other.weights();
+    let error = other.restore(folder.path()).unwrap_err();
+    let LearnError::Checkpoint { problem, .. } = &error else { panic!("{error}") };
+    assert_eq!(
+        problem,
+        "`backbone.0.weight` is [16, 4] where this network has [32, 4]; it was written by another network"
+    );
+    assert_eq!(other.weights(), before);
+}
+
+#[test]
+fn rewards_that_are_too_large_stop_it_before_the_weights_are_lost() {
+    let mut env = envs(EnvId::CartPoleV1);
+    let mut ppo = learner(env.as_ref(), 1, 16, 1);
+    let plan = TrainingPlan { steps: 8, rollouts: 1 };
+    let (mut training, _) = Training::start(env.as_mut(), &Huge, plan, Seed::new(2), None).unwrap();
+    let before = ppo.weights();
+    let error = training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap_err().to_string();
+    assert!(error.starts_with("the gradient is "), "{error}");
+    assert_eq!(ppo.weights(), before);
+}
+
+/// Pays finite numbers whose squares are not.
+struct Huge;
+
+impl plaudit_core::Reward for Huge {
+    fn label(
+        &self,
+        segment: &plaudit_core::Segment,
+    ) -> Result<plaudit_core::RewardColumn, plaudit_core::RewardError> {
+        let values = vec![f32::MAX / 2.0; segment.end.len()];
+        let term = plaudit_core::Term { name: "huge".into(), weight: 1.0, values };
+        plaudit_core::RewardColumn::of_terms(vec![term], 0)
+    }
+}

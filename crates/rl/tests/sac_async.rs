@@ -1,0 +1,187 @@
+//! Acting and learning side by side, and soft actor-critic going on where it was saved.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::sync::Arc;
+
+use plaudit_core::{ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, Obs, Seed, Step, Watch};
+use plaudit_nn::dense::AdamSettings;
+use plaudit_rl::replay::{Amount, Repay, ReplaySettings};
+use plaudit_rl::sac::{
+    Agg, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
+};
+use plaudit_rl::{
+    AsyncPlan, AsyncTraining, Bootstrap, Learner, Schedule, Training, TrainingError, TrainingPlan,
+};
+
+/// A point on a line that is paid for being near the middle; episodes last ten steps.
+struct Line {
+    spec: EnvSpec,
+    at: Vec<f32>,
+    steps: usize,
+}
+
+impl Line {
+    fn new(rows: usize) -> Self {
+        let spec = EnvSpec {
+            id: "line".into(),
+            num_envs: rows,
+            state_width: 1,
+            state_parts: vec![],
+            actions: ActionSpace::Continuous { low: vec![-1.0], high: vec![1.0] },
+            cameras: vec![],
+            max_episode_steps: Some(10),
+            control_hz: 1.0,
+        };
+        Self { spec, at: Vec::new(), steps: 0 }
+    }
+
+    fn place(&mut self) {
+        self.at = (0..self.spec.num_envs).map(|row| if row % 2 == 0 { 2.0 } else { -2.0 }).collect();
+        self.steps = 0;
+    }
+}
+
+impl Env for Line {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, _: Seed) -> Result<Obs, EnvError> {
+        self.place();
+        Ok(Obs::from_state(self.at.len(), self.at.clone()).unwrap())
+    }
+
+    fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+        self.steps += 1;
+        self.at.iter_mut().zip(actions).for_each(|(at, action)| *at = (*at + action).clamp(-3.0, 3.0));
+        let reward = self.at.iter().map(|at| -at.abs()).collect();
+        let success = self.at.iter().map(|at| at.abs() < 0.3).collect();
+        let ended = self.steps == 10;
+        let end = vec![if ended { End::Truncated } else { End::No }; self.at.len()];
+        let mut last = Vec::new();
+        if ended {
+            let seen = |(row, at): (usize, &f32)| (row, Obs::from_state(1, vec![*at]).unwrap());
+            last = self.at.iter().enumerate().map(seen).collect();
+            self.place();
+        }
+        let obs = Obs::from_state(self.at.len(), self.at.clone()).unwrap();
+        Ok(Step { obs, reward, end, success, last, facts: vec![] })
+    }
+
+    fn watch(&mut self, _: Watch) {}
+}
+
+fn learner() -> Sac {
+    let line = Line::new(1);
+    let size = Amount::Rollouts(200);
+    let replay =
+        ReplaySettings { keep: size, window: size, chunk: 1, cameras: Vec::new(), repay: Repay::default() };
+    let optim = Optim { schedule: Schedule::constant(3e-3), adam: AdamSettings::default(), clip_grad: 10.0 };
+    let settings = SacSettings {
+        networks: SoftNetworkSettings {
+            policy_hidden: vec![16; 2],
+            critic_hidden: vec![16; 2],
+            ..SoftNetworkSettings::mlp(1, line.spec.actions.clone(), 1, 2)
+        },
+        gamma: 0.9,
+        bootstrap: Bootstrap::Standard,
+        agg_q: Agg::Min,
+        actor_agg_q: Agg::Min,
+        critic_subsample: None,
+        backup_entropy: true,
+        tau: 0.02,
+        target_update_freq: 1,
+        critic_actor_ratio: 1,
+        train_actor_steps: 0,
+        temperature: TemperatureSettings {
+            kind: TemperatureKind::Softplus,
+            initial: 0.1,
+            target_entropy: -1.0,
+            lr: 3e-3,
+            clip_grad: 10.0,
+        },
+        policy_optim: optim,
+        critic_optim: optim,
+        batch_size: 64,
+        updates: 4,
+        replay,
+        min_rollouts: 2,
+        demos: None,
+    };
+    Sac::new(settings, Vec::new(), Seed::new(1)).unwrap()
+}
+
+const PLAN: TrainingPlan = TrainingPlan { steps: 5, rollouts: 1 };
+
+/// The mean distance from the middle over the last half of an episode, acting without chance.
+fn distance(learner: &dyn Learner) -> f32 {
+    let mut line = Line::new(2);
+    let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
+    let played = rollout.play(learner.greedy().as_mut(), 9).unwrap();
+    let late = &played.segment.env_reward[10..];
+    -late.iter().sum::<f32>() / late.len() as f32
+}
+
+#[test]
+fn it_learns_and_goes_on_exactly_where_it_was_saved() {
+    let (mut line, mut sac) = (Line::new(4), learner());
+    let before = distance(&sac);
+    let (mut training, _) = Training::start(&mut line, &EnvReward, PLAN, Seed::new(3), None).unwrap();
+    let mut learn = |sac: &mut Sac, steps: usize| {
+        for _ in 0..steps {
+            training.step::<TrainingError>(sac, |_| Ok(())).unwrap();
+        }
+    };
+    learn(&mut sac, 150);
+    let folder = tempfile::tempdir().unwrap();
+    sac.save(folder.path()).unwrap();
+    let mut restored = learner();
+    restored.restore(folder.path()).unwrap();
+    for _ in 0..5 {
+        assert_eq!(sac.improve().unwrap(), restored.improve().unwrap());
+    }
+    assert_eq!(sac.weights(), restored.weights());
+    learn(&mut sac, 50);
+    let after = distance(&sac);
+    assert!(before > 1.0 && after < 0.5, "{before} before, {after} after");
+}
+
+#[test]
+fn environments_go_on_while_the_learner_learns() {
+    let mut sac = learner();
+    let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: Some(2) };
+    let nobody = Box::new(|_: &plaudit_rl::Taken| Ok(()));
+    let line = Box::new(Line::new(4));
+    let mut training =
+        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, nobody);
+    let mut arrived = 0.0;
+    for _ in 0..50 {
+        let metrics = training.step(&mut sac, || false).unwrap().unwrap();
+        arrived += metrics.get("train/replay_channel_qsize").unwrap();
+        if let Some(stalest) = metrics.get("train/async/staleness_max") {
+            assert!(
+                stalest <= 3.0,
+                "bounded, but for a version sent between the look and the act: {stalest}"
+            );
+        }
+    }
+    let whereabouts = training.finish(&mut sac).unwrap().unwrap();
+    assert!(arrived >= 2.0 && whereabouts.steps >= 5 * arrived as u64);
+    assert!(sac.replay().rollouts() as f64 >= arrived.min(200.0));
+}
+
+#[test]
+fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
+    let settings = SacSettings {
+        demos: Some(plaudit_rl::sac::DemoSettings {
+            replay: learner().settings().replay.clone(),
+            min_rollouts: 1,
+        }),
+        ..learner().settings().clone()
+    };
+    let Err(error) = Sac::new(settings, Vec::new(), Seed::new(1)) else {
+        panic!("there are no demonstrations")
+    };
+    assert!(error.to_string().contains("demo_buffer.load_path"), "{error}");
+}
