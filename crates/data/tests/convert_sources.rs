@@ -274,7 +274,7 @@ fn what_is_no_recording_is_called_by_its_name() {
     let raw = tempfile::tempdir().unwrap();
     std::fs::write(raw.path().join("notes.pkl"), "hello world").unwrap();
     let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
-    assert!(text.contains("begins neither as a pickle nor as"), "{text}");
+    assert!(text.contains("is it the right file?"), "{text}");
     let raw = tempfile::tempdir().unwrap();
     plaudit_data::store::Store::create(raw.path(), None).unwrap();
     let text = convert_with(raw.path(), &all()).unwrap_err().to_string();

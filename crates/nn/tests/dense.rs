@@ -37,6 +37,7 @@ struct LayerCase {
     bias: bool,
     norm: bool,
     activation: String,
+    #[expect(clippy::type_complexity, reason = "as the fixture has it")]
     input_norm: Option<(f32, f32, Option<(f32, f32)>)>,
 }
 

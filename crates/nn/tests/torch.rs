@@ -1,6 +1,6 @@
 //! The networks beside PyTorch's: logits, gradients, statistics and steps. `torch/make_fixtures.py` made the numbers.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 #[path = "torch/formula.rs"]
 mod formula;

@@ -80,8 +80,14 @@ impl Keeper {
     /// Whether an episode is one of the `limit` that are wanted. Each environment gives as many as the others: the first
     /// ones to end would mostly be successes, which are short. Where outcomes are chosen anyway, the first ones do.
     fn is_in_turn(&mut self, episode: &Episode, limit: u64) -> bool {
-        let Collection { only_success, target_success, target_failure, sample_rate_success, sample_rate_fail, .. } =
-            self.settings;
+        let Collection {
+            only_success,
+            target_success,
+            target_failure,
+            sample_rate_success,
+            sample_rate_fail,
+            ..
+        } = self.settings;
         let is_choosy = only_success
             || target_success.or(target_failure).is_some()
             || sample_rate_success.min(sample_rate_fail) < 1.0;
@@ -128,7 +134,9 @@ impl Keeper {
         };
         let kept = match found.recovered {
             0 => String::new(),
-            n => format!(" ({n} of them in a dataset that a killed run had left open, and that is complete now)"),
+            n => format!(
+                " ({n} of them in a dataset that a killed run had left open, and that is complete now)"
+            ),
         };
         let any = found.episodes + found.unfinished > 0;
         any.then(|| format!("{place} holds {} episodes{kept}{left}; new ones are added", found.episodes))

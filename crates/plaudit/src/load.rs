@@ -39,7 +39,8 @@ impl Asked {
         };
         let mut disk = Disk::for_config_in(&directory);
         if let Some(text) = streamed {
-            let text = text.map_err(|error| Failure::use_of(format!("cannot read the config: {error}"), None))?;
+            let text =
+                text.map_err(|error| Failure::use_of(format!("cannot read the config: {error}"), None))?;
             disk = disk.with_text(&format!("{directory}/{name}.yaml"), text);
         }
         // A file whose defaults name RLinf's group files composes without RLinf: the recipes have them too.

@@ -38,7 +38,7 @@ struct Shown {
 }
 
 enum How {
-    Bar { terminal: Terminal<Stderr>, stage: Option<&'static str> },
+    Bar { terminal: Box<Terminal<Stderr>>, stage: Option<&'static str> },
     Lines { last: Instant },
 }
 
@@ -47,7 +47,7 @@ impl ProgressBar {
     pub fn new(job: &'static str, volume: Volume) -> Self {
         let began = Instant::now();
         let how = match stderr().is_terminal() {
-            true => How::Bar { terminal: Terminal::on(stderr(), say::colour()), stage: None },
+            true => How::Bar { terminal: Box::new(Terminal::on(stderr(), say::colour())), stage: None },
             false => How::Lines { last: began },
         };
         Self((!volume.quiet).then(|| Mutex::new(Shown { job, began, how })))

@@ -22,7 +22,8 @@ actor: {global_batch_size: 400, micro_batch_size: 400}
 ";
 
 /// Changes to the sound config, and the codes they bring.
-const CASES: &[(&[(&str, &str)], &[&str])] = &[
+type Case = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+const CASES: &[Case] = &[
     (&[], &[]),
     (&[("model_path: best_model, ", "")], &["no-model"]),
     (&[("gamma: 0.97", "gamma: 0.8")], &["end-not-felt"]),

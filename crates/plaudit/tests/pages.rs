@@ -1,7 +1,7 @@
 //! Pages opened in a browser: everything on them loads, and they look as they should.
 //!
 //! These tests need Chromium on the path (Debian: `apt-get install chromium`) and say so when it is not there.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::path::Path;
 use std::process::Command;

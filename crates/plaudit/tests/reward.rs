@@ -52,7 +52,9 @@ fn paid_by_model(path: &str) -> Vec<String> {
     ["reward.use_reward_model=true".into(), format!("reward.model.model_path={path}")].into()
 }
 
-fn reward(folder: &Path, words: &[String]) -> Result<(Loaded, Box<dyn Env>, Box<dyn Reward>), String> {
+type Built = (Loaded, Box<dyn Env>, Box<dyn Reward>);
+
+fn reward(folder: &Path, words: &[String]) -> Result<Built, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let loaded = load(folder, &words)?;
     let env = build::env(&loaded, Which::Train).map_err(|error| error.to_string())?;
@@ -153,7 +155,7 @@ fn terms_and_rules_are_read_from_the_config() {
     };
     assert_eq!(of_row(&columns[0]), [-1.0, -1.0, 2.0, 2.0, 2.0, 2.0, -1.0, -1.0]);
     assert_eq!(of_row(&columns[1]), [2.0, 2.0, 2.0, 2.0]);
-    assert!(columns[0].terms[3].values.iter().any(|open| *open == 1.0));
+    assert!(columns[0].terms[3].values.contains(&1.0));
 }
 
 #[test]

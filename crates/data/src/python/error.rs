@@ -92,9 +92,12 @@ impl ReadError {
         Self::new(at, Problem::Malformed { expected, found: found.into() })
     }
 
-    /// Whether the bytes make no sense, as opposed to asking for something that is not given.
-    pub(crate) fn is_malformed(&self) -> bool {
-        matches!(self.0.problem, Problem::Malformed { .. })
+    /// The same with a doubt about the whole file, where bytes make no sense.
+    pub(crate) fn doubting(mut self, doubt: &str) -> Self {
+        if let Problem::Malformed { found, .. } = &mut self.0.problem {
+            *found = format!("{found}; {doubt}");
+        }
+        self
     }
 
     pub(crate) fn unsupported(at: usize, what: impl Into<String>, hint: &'static str) -> Self {

@@ -137,14 +137,13 @@ impl Reader {
     }
 }
 
-/// Pickles of this century begin with their protocol. What does not, and makes no sense either, is something else.
+/// Pickles of this century begin with their protocol. Of what does not, and makes no sense either, that is said too.
 fn if_pickle(error: ReadError, bytes: &[u8]) -> ReadError {
-    match bytes.first() {
-        Some(first) if *first != op::PROTO && error.is_malformed() => {
-            let hint = "is it another program's file, or the wrong one?";
-            ReadError::unsupported(0, "a file that begins neither as a pickle nor as .npy, .npz or .pt", hint)
-        }
-        _ => error,
+    let usual = bytes.first().is_none_or(|first| *first == op::PROTO);
+    if usual {
+        error
+    } else {
+        error.doubting("pickles, .npy, .npz and .pt begin otherwise: is it the right file?")
     }
 }
 

@@ -172,8 +172,8 @@ unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
             }
         }
         unrolled_rows!(r, R, {
-            for n in 0..N {
-                let (to, mut sum) = (c.add(r * job.c_row + n * L::WIDTH), sums[r][n]);
+            for (n, &sum) in sums[r].iter().enumerate() {
+                let (to, mut sum) = (c.add(r * job.c_row + n * L::WIDTH), sum);
                 if PART && n == N - 1 {
                     if job.add {
                         sum = lanes.add(sum, lanes.load_first(to, last));

@@ -1,6 +1,8 @@
 //! The operations as an extension of Burn's backends, with bodies of Burn's own operations for every device that has
 //! nothing better.
 
+#![expect(unreachable_pub, reason = "the extension macro makes its own items as visible as these")]
+
 use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;

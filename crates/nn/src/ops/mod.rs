@@ -105,7 +105,6 @@ enum FixedWeights {
 impl FixedConv {
     /// From weights `[row, column, in, out]` of these sizes: for the processor, in numbers that its kernels choose by
     /// `precision`; for others, in numbers of type `dtype`.
-    #[expect(clippy::too_many_arguments, reason = "what a convolution is, for every kind of device")]
     pub(crate) fn new(
         weights: &[f32],
         sides: [usize; 4],

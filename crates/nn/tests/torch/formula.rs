@@ -14,16 +14,16 @@ fn bits(name: &str, count: usize) -> impl Iterator<Item = u64> + use<> {
     })
 }
 
-pub fn fractions(name: &str, count: usize) -> impl Iterator<Item = f64> + use<> {
+pub(crate) fn fractions(name: &str, count: usize) -> impl Iterator<Item = f64> + use<> {
     bits(name, count).map(|bits| (bits >> 40) as f64 / f64::from(1 << 23) - 1.0)
 }
 
-pub fn bytes(name: &str, count: usize) -> Vec<u8> {
+pub(crate) fn bytes(name: &str, count: usize) -> Vec<u8> {
     bits(name, count).map(|bits| (bits >> 56) as u8).collect()
 }
 
 /// A plausible parameter from a fraction.
-pub fn number(name: &str, shape: &[usize], u: f64) -> f64 {
+pub(crate) fn number(name: &str, shape: &[usize], u: f64) -> f64 {
     let ends = |end: &str| name.ends_with(end);
     match shape {
         _ if ends("running_var") => 1.0 + 0.3 * u,

@@ -5,7 +5,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::weights::Array;
 
 /// Weights of the names and shapes of `like`.
-pub fn weights(like: &Weights) -> Weights {
+pub(crate) fn weights(like: &Weights) -> Weights {
     let mut weights = Weights::new();
     for (name, tensor) in like.iter() {
         if name.ends_with("num_batches_tracked") {

@@ -27,7 +27,7 @@ pub fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
     };
     let (mut low, mut high) = (0.01, 100.0);
     for _ in 0..80 {
-        let middle = (low * high as f64).sqrt();
+        let middle = f64::sqrt(low * high);
         if slope(middle) > 0.0 { high = middle } else { low = middle }
     }
     Some(1.0 / (low * high).sqrt())

@@ -30,6 +30,9 @@ impl Stack {
     }
 }
 
+/// What happens to a picture: number of its frame, view, size, pixels.
+type Change<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
+
 impl Batch {
     /// The frames of these numbers, as they are.
     #[must_use]
@@ -48,11 +51,7 @@ impl Batch {
         })
     }
 
-    fn made(
-        frames: &Frames,
-        numbers: &[usize],
-        change: &(dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync),
-    ) -> Self {
+    fn made(frames: &Frames, numbers: &[usize], change: &Change<'_>) -> Self {
         let stack = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];

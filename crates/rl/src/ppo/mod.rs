@@ -287,11 +287,11 @@ impl Ppo {
             let old = &samples.log_prob[actions_at..actions_at + length];
             match settings.log_prob_level {
                 Level::Action => {
-                    for action in 0..length {
+                    for (action, &old) in old.iter().enumerate() {
                         let (log_prob, entropy) = head.measure(out, log_std, acted, action);
                         let unit = if units.len() == length { units.start + action } else { units.start };
-                        let made = settings.loss.policy(log_prob, old[action], samples.advantage[unit]);
-                        found.policy(&made, log_prob - old[action]);
+                        let made = settings.loss.policy(log_prob, old, samples.advantage[unit]);
+                        found.policy(&made, log_prob - old);
                         found.entropy += f64::from(entropy);
                         let by_log_prob = made.slope / sizes.ratios;
                         head.backward(

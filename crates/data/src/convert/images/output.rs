@@ -78,7 +78,7 @@ impl Material<'_> {
 
 /// A part that nothing is in yet.
 pub(super) enum Output {
-    Pt(PtWriter),
+    Pt(Box<PtWriter>),
     Store(StoreBuilder),
 }
 
@@ -91,14 +91,14 @@ pub(super) struct Part<'a> {
 }
 
 enum Written {
-    Pt(PtWriter, Vec<PyValue>),
+    Pt(Box<PtWriter>, Vec<PyValue>),
     Store(StoreBuilder, Vec<Entry>),
 }
 
 impl Output {
     pub(super) fn create(format: ImageFormat, path: &Path) -> Result<Self, ConvertError> {
         Ok(match format {
-            ImageFormat::Pt => Self::Pt(PtWriter::create(path)?),
+            ImageFormat::Pt => Self::Pt(Box::new(PtWriter::create(path)?)),
             ImageFormat::Store => Self::Store(StoreBuilder::create(path)?),
         })
     }

@@ -68,7 +68,7 @@ pub(super) fn training_data(loaded: &Loaded, bar: &ProgressBar) -> Result<Traini
         views(keys).map_err(|error| loaded.problem("actor.model.image_keys", error.to_string(), hint))?;
     let reading = Reading { views, source: build::recorder(loaded), bar };
     let (key, read) = named(loaded, &reading)?;
-    Ok(read.map_err(|error| problem(loaded, key, &error))?)
+    read.map_err(|error| problem(loaded, key, &error))
 }
 
 /// The key that names the data, and what is there.

@@ -28,7 +28,7 @@ use crate::say;
   plaudit reward eval logs/20260801-12:00:00-reward_training dataset/val.pt
   plaudit reward eval checkpoints/best_model logs/run/collected_data --threshold 0.6
   plaudit reward eval reward_model.safetensors store --json")]
-pub(super) struct Eval {
+pub struct Eval {
     /// A model: a run, a checkpoint folder, or a file
     #[arg(value_name = "MODEL")]
     model: PathBuf,

@@ -35,7 +35,7 @@ use crate::say;
   plaudit reward train --positive-dir reward_data/positive --negative-dir reward_data/negative \\
       --output-checkpoint checkpoints/reward_model.pt --image-size 3 64 64 --epochs 30
   plaudit reward train reward_training runner.resume_dir=logs/20260801-12:00:00-reward_training")]
-pub(super) struct Train {
+pub struct Train {
     /// Which config.
     #[command(flatten)]
     config: ConfigArgs,
