@@ -31,7 +31,6 @@ const CASES: &[Case] = &[
     (&[("reward_threshold: 0.5", "combine_mode: add")], &["env-reward-beside-model"]),
     (&[("reward_threshold: 0.5", "env_reward_weight: 0.5")], &["env-reward-beside-model"]),
     (&[("use_reward_model: true", "use_reward_model: false")], &["threshold-unapplied"]),
-    (&[("task_type: embodied", "task_type: embodied, use_profiler: true")], &[]),
     (&[("actor: {", "actor: {fsdp_config: {strategy: fsdp}, ")], &["threshold-unapplied", "unread-key"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true")], &["success-by-equality"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true\n  reward_type: binary")], &[]),

@@ -223,7 +223,9 @@ fn a_run_that_diverges_names_the_step_and_the_last_good_checkpoint() {
     let more = [
         "runner.max_epochs=50",
         "runner.save_interval=1",
-        "actor.optim.lr=1e30",
+        "actor.optim.lr=1e38",
+        "actor.optim.value_lr=1e38",
+        "actor.optim.weight_decay=1.0",
         "actor.optim.lr_scheduler=constant",
     ];
     let said = refused(at, &train("runner.logger.log_path=run", &more), 1);

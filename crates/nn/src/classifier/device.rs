@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn pictures_finished_there_are_those_finished_here() {
-        let bytes: Vec<u8> = (0..2 * 5 * 4 * 3).map(|i| (i * 7 % 256) as u8).collect();
-        for (shape, normalize) in [([2, 5, 4, 3], true), ([2, 3, 5, 4], true), ([2, 5, 4, 3], false)] {
+        let bytes: Vec<u8> = (0..2 * 5 * 6 * 3).map(|i| (i * 7 % 256) as u8).collect();
+        for (shape, normalize) in [([2, 5, 6, 3], true), ([2, 3, 5, 6], true), ([2, 5, 6, 3], false)] {
             let view = View::from_shape("any", Pixels::U8(&bytes), shape);
             let keys = vec!["any".to_owned()];
-            let preprocess = Preprocess { keys, channels: 3, height: 5, width: 4, normalize };
+            let preprocess = Preprocess { keys, channels: 3, height: 5, width: 6, normalize };
             let here = preprocess.view(&view);
             let there = finished_there(&preprocess, &view, &bytes, &Backend::flex());
-            assert_eq!(there.dims(), [2, 5, 4, 3]);
+            assert_eq!(there.dims(), [2, 5, 6, 3]);
             let off = download(there).iter().zip(&here).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off < 1e-6, "{shape:?}: {off:e}");
         }

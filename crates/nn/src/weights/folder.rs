@@ -106,6 +106,6 @@ mod tests {
             fs::write(dir.path().join(file), b"").unwrap();
         }
         let error = checkpoint_in(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("looked for model.safetensors, full_weights.pt"), "{error}");
+        assert!(error.contains("looked for model.safetensors, actor/model.safetensors"), "{error}");
     }
 }

@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shell_offers_recipes() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+    fn bash_and_zsh_offer_recipes() {
+        for shell in [Shell::Bash, Shell::Zsh] {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut offering_recipes(Cli::command()), "plaudit", &mut script);
             assert!(String::from_utf8_lossy(&script).contains("pickcube_scripted"), "{shell}");
