@@ -34,6 +34,10 @@ pub(crate) fn awake() -> Awake {
     if helpers == 0 || CREW.get().is_some() || IN_A_STEP.get() {
         return Awake(None);
     }
+    // Crews of several threads could take every thread of the pool and wait for each other through it.
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return Awake(None);
+    }
     let crew = Arc::new(Crew::of(1 + helpers));
     for place in 1..=helpers {
         let crew = crew.clone();
@@ -43,6 +47,9 @@ pub(crate) fn awake() -> Awake {
     Awake(Some(crew))
 }
 
+/// Whether a crew is at work: there is one at a time, and whoever finds it taken works alone.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// While it lives, a crew works for this thread; then the crew is let go.
 pub(crate) struct Awake(Option<Arc<Crew>>);
 
@@ -51,6 +58,7 @@ impl Drop for Awake {
         if let Some(crew) = &self.0 {
             CREW.set(None);
             crew.over.store(true, Ordering::Release);
+            TAKEN.store(false, Ordering::Release);
         }
     }
 }
