@@ -12,6 +12,8 @@
 //! MEMORY.give_back(); // everything that is kept, when the work is done
 //! # }
 //! ```
+//!
+//! SAFETY: blocks and layouts are those that the system allocator promises about, handed through.
 #![allow(unsafe_code)] // An allocator deals in raw memory; each block says why.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
             "max_steps_per_rollout_epoch: 50, auto_reset: true",
             "max_steps_per_rollout_epoch: 25, auto_reset: false",
         )],
-        &["ends-never-come"],
+        &["ends-never-come", "uneven-batches"],
     ),
     (&[("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step")], &["almost-pays-more"]),
     (

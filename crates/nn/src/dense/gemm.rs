@@ -2,6 +2,8 @@
 //!
 //! Each number of the result is the sum of its products in the order of the depth, whatever tile it falls into: a row
 //! has the same result alone and within a batch.
+//!
+//! SAFETY: callers promise that rows, columns and steps of a product stay inside of its three operands.
 
 use super::compiled::for_each_isa;
 use crate::kernels::lanes::Lanes;

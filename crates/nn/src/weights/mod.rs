@@ -28,7 +28,7 @@ pub use plaudit_data::python::{Array, DType, Element, ShapeError};
 /// # let path = dir.path().join("model.safetensors");
 /// let mut weights = Weights::new();
 /// weights.insert_f32("head.weight", &[2, 3], &[0.5; 6]);
-/// weights.write_safetensors(&path, &[("made by", "an example")].into())?;
+/// weights.write_safetensors(&path, &[("made by".into(), "an example".into())].into())?;
 ///
 /// let read = Weights::read(&path)?;
 /// assert_eq!(read.f32("head.weight"), Some(vec![0.5; 6]));

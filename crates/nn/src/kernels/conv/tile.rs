@@ -2,6 +2,8 @@
 //!
 //! Left operands are read one word at a time and spread over a vector, right operands ("panels") lie as the tile wants
 //! them: `[inner, column]`, as many columns as a tile has.
+//!
+//! SAFETY: callers promise that the places they count to are inside of the picture and the weights.
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 

@@ -1,4 +1,7 @@
 //! AVX2 with FMA: eight numbers at a time.
+//!
+//! SAFETY: `Isa::run` hands these lanes out only where the processor has AVX2 and FMA; callers promise, as the trait `Lanes` says, that
+//! pointers may be read or written for the whole vector.
 
 use super::{Kernel, Lanes};
 use std::arch::x86_64::*;

@@ -1,4 +1,7 @@
 //! AVX-512: sixteen numbers at a time; with BF16, pairs of rounded ones in a multiplication.
+//!
+//! SAFETY: `Isa::run` hands these lanes out only where the processor has AVX-512; callers promise, as the trait `Lanes` says, that pointers
+//! may be read or written for the whole vector.
 
 use super::{Kernel, Lanes, avx2};
 use std::arch::x86_64::*;

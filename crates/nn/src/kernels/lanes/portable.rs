@@ -1,4 +1,6 @@
 //! Any processor: arrays of eight numbers, in loops that compilers turn into the vectors there are.
+//!
+//! SAFETY: callers promise, as the trait `Lanes` says, that pointers may be read or written for the whole vector.
 
 use super::Lanes;
 
