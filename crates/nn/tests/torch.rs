@@ -165,7 +165,7 @@ fn bf16_gradients_point_the_same_way() {
             weights.names().flat_map(|name| weights.f32(name).unwrap()).collect::<Vec<f32>>()
         };
         let cosine = cosine(&all(&exact_gradients), &all(&rounded_gradients));
-        assert!(cosine > 0.99, "{case}: cosine {cosine}");
+        assert!(cosine > 0.98, "{case}: cosine {cosine}");
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_threshold_is_better(frames in prop::collection::vec((0u8..20, any::<bool>()), 2..40)) {
+        fn no_threshold_is_better(frames in prop::collection::vec((1u8..20, any::<bool>()), 2..40)) {
             let scores: Vec<f64> = frames.iter().map(|(score, _)| f64::from(*score) / 20.0).collect();
             let truth: Vec<bool> = frames.iter().map(|(_, truth)| *truth).collect();
             if let Some(threshold) = best_threshold(&scores, &truth) {
