@@ -12,8 +12,6 @@
 //! MEMORY.give_back(); // everything that is kept, when the work is done
 //! # }
 //! ```
-//!
-//! SAFETY: blocks and layouts are those that the system allocator promises about, handed through.
 #![allow(unsafe_code)] // An allocator deals in raw memory; each block says why.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -200,6 +198,7 @@ unsafe impl GlobalAlloc for Reusing {
         }
     }
 
+    // SAFETY: the caller's promise, as `GlobalAlloc` has it.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller promises that the new size makes a layout.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };

@@ -2,8 +2,6 @@
 //!
 //! Each number of the result is the sum of its products in the order of the depth, whatever tile it falls into: a row
 //! has the same result alone and within a batch.
-//!
-//! SAFETY: callers promise that rows, columns and steps of a product stay inside of its three operands.
 
 use super::compiled::for_each_isa;
 use crate::kernels::lanes::Lanes;
@@ -82,6 +80,7 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
     }
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn tile_of_width<L: Lanes>(
     lanes: L,
@@ -104,6 +103,7 @@ unsafe fn tile_of_width<L: Lanes>(
     }
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
     lanes: L,
@@ -140,6 +140,7 @@ macro_rules! unrolled_rows {
     };
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
     lanes: L,
@@ -230,6 +231,7 @@ struct DotTile {
     y_row: usize,
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn dot_outputs<L: Lanes, const R: usize>(
     lanes: L,
@@ -255,6 +257,7 @@ unsafe fn dot_outputs<L: Lanes, const R: usize>(
     }
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
     lanes: L,
@@ -289,6 +292,7 @@ unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
     }
 }
 
+// SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
 unsafe fn load_up_to<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's.

@@ -91,7 +91,9 @@ pub fn best_threshold(scores: &[f64], truth: &[bool]) -> Option<f64> {
         found += level.iter().filter(|frame| truth[**frame]).count();
         called += level.len();
         let f1 = 2.0 * found as f64 / (called + all) as f64;
-        let below = levels.get(at + 1).map_or(0.0, |next| scores[next[0]]);
+        // What lets everything pass lies below the lowest score, which may be zero itself.
+        let lowest = if scores[level[0]] > 0.0 { 0.0 } else { scores[level[0]] - 1.0 };
+        let below = levels.get(at + 1).map_or(lowest, |next| scores[next[0]]);
         if best.is_none_or(|(highest, _)| f1 > highest) {
             best = Some((f1, (scores[level[0]] + below) / 2.0));
         }
@@ -120,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_threshold_is_better(frames in prop::collection::vec((1u8..20, any::<bool>()), 2..40)) {
+        fn no_threshold_is_better(frames in prop::collection::vec((0u8..20, any::<bool>()), 2..40)) {
             let scores: Vec<f64> = frames.iter().map(|(score, _)| f64::from(*score) / 20.0).collect();
             let truth: Vec<bool> = frames.iter().map(|(_, truth)| *truth).collect();
             if let Some(threshold) = best_threshold(&scores, &truth) {

@@ -6,6 +6,10 @@ use super::{ConvShape, Finish, check, direct};
 use crate::kernels::{Isa, Precision};
 use std::sync::OnceLock;
 
+/// The batch by which a kernel is chosen. Were it the batch at hand, a picture would score differently, in its last
+/// digits, alone and among others.
+const USUAL_BATCH: usize = 8;
+
 /// A convolution with fixed weights and bias (batch norm folded into them by the caller). Threads share it.
 ///
 /// What a kernel wants of the weights is made when it first runs, since which kernel runs depends on the pictures.
@@ -93,13 +97,14 @@ impl PackedConv {
         check("output", output.len(), shape.output_len());
         check("residual", residual.map_or(output.len(), <[f32]>::len), output.len());
         let finish = Finish { bias: Some(&self.bias), residual, relu };
-        if !winograd::suits(self.isa, &shape) {
+        let usual = ConvShape { batch: USUAL_BATCH, ..shape };
+        if !winograd::suits(self.isa, &usual) {
             let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.weights));
             return direct::forward(self.isa, &shape, input, panels, finish, output);
         }
         let isa = self.isa.single();
         let weights = RawWeights::of(isa, &shape, &self.weights);
-        if winograd::wants_factors(isa, &shape) {
+        if winograd::wants_factors(isa, &usual) {
             let factors = self.factors.get_or_init(|| Factors::of(isa, &shape, weights));
             winograd::by_tiles(isa, &shape, input, factors, finish, output);
         } else {

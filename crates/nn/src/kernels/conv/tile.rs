@@ -2,8 +2,6 @@
 //!
 //! Left operands are read one word at a time and spread over a vector, right operands ("panels") lie as the tile wants
 //! them: `[inner, column]`, as many columns as a tile has.
-//!
-//! SAFETY: callers promise that the places they count to are inside of the picture and the weights.
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
@@ -170,6 +168,7 @@ impl Pairs for Anywhere<'_> {
     fn count(&self) -> usize {
         self.0.len()
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn get(&self, i: usize) -> (*const f32, *const f32) {
         // SAFETY: the caller's promise.
@@ -189,6 +188,7 @@ impl Pairs for InOrder {
     fn count(&self) -> usize {
         self.count
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn get(&self, i: usize) -> (*const f32, *const f32) {
         // SAFETY: the caller's promise.

@@ -1,7 +1,4 @@
 //! AVX2 with FMA: eight numbers at a time.
-//!
-//! SAFETY: `Isa::run` hands these lanes out only where the processor has AVX2 and FMA; callers promise, as the trait `Lanes` says, that
-//! pointers may be read or written for the whole vector.
 
 use super::{Kernel, Lanes};
 use std::arch::x86_64::*;
@@ -77,51 +74,63 @@ impl Lanes for Avx2 {
     // features. What is read and written, the callers of the unsafe methods promise.
     #[inline(always)]
     fn splat(self, value: f32) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_set1_ps(value) }
     }
     #[inline(always)]
     fn add(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_add_ps(a, b) }
     }
     #[inline(always)]
     fn sub(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_sub_ps(a, b) }
     }
     #[inline(always)]
     fn mul(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_mul_ps(a, b) }
     }
     #[inline(always)]
     fn div(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_div_ps(a, b) }
     }
     #[inline(always)]
     fn sqrt(self, a: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_sqrt_ps(a) }
     }
     #[inline(always)]
     fn mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
     fn neg_mul_add(self, a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_fnmadd_ps(a, b, c) }
     }
     #[inline(always)]
     fn relu(self, a: __m256) -> __m256 {
         // The second operand is what comes out when one is not a number.
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_max_ps(_mm256_setzero_ps(), a) }
     }
     #[inline(always)]
     fn where_positive(self, a: __m256, gate: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(gate, _mm256_setzero_ps()), a) }
     }
     #[inline(always)]
     fn where_equal(self, a: __m256, place: __m256, wanted: f32) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_EQ_OQ>(place, _mm256_set1_ps(wanted)), a) }
     }
     #[inline(always)]
     fn keep_larger(self, best: (__m256, __m256), value: __m256, place: f32) -> (__m256, __m256) {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe {
             let larger = _mm256_or_ps(
                 _mm256_cmp_ps::<_CMP_GT_OQ>(value, best.0),
@@ -130,22 +139,27 @@ impl Lanes for Avx2 {
             (_mm256_blendv_ps(best.0, value, larger), _mm256_blendv_ps(best.1, _mm256_set1_ps(place), larger))
         }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {
         unsafe { _mm256_loadu_ps(from) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_first(self, from: *const f32, count: usize) -> __m256 {
         unsafe { _mm256_maskload_ps(from, first(count)) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: __m256) {
         unsafe { _mm256_storeu_ps(to, vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, vector: __m256, count: usize) {
         unsafe { _mm256_maskstore_ps(to, first(count), vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_bytes(self, to: *mut u8, vector: __m256) {
         unsafe {
@@ -154,26 +168,32 @@ impl Lanes for Avx2 {
             _mm_storel_epi64(to.cast(), _mm_packus_epi16(halves, halves));
         }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: __m256) {
         unsafe { _mm256_storeu_ps(to.cast(), vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> __m256 {
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()))) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_words(self, to: *mut u32, rows: [__m256; 2]) {
         unsafe { _mm256_storeu_ps(to.cast(), rows[0]) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> __m256 {
         unsafe { _mm256_loadu_ps(from.cast()) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn splat_word(self, from: *const u32) -> __m256 {
         unsafe { _mm256_set1_ps(from.cast::<f32>().read_unaligned()) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         unsafe { transpose_8x8(from, from_stride, to, to_stride) }

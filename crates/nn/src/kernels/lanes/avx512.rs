@@ -1,7 +1,4 @@
 //! AVX-512: sixteen numbers at a time; with BF16, pairs of rounded ones in a multiplication.
-//!
-//! SAFETY: `Isa::run` hands these lanes out only where the processor has AVX-512; callers promise, as the trait `Lanes` says, that pointers
-//! may be read or written for the whole vector.
 
 use super::{Kernel, Lanes, avx2};
 use std::arch::x86_64::*;
@@ -50,51 +47,63 @@ macro_rules! vectors {
         // promise the features. What is read and written, the callers of the unsafe methods promise.
         #[inline(always)]
         fn splat(self, value: f32) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_set1_ps(value) }
         }
         #[inline(always)]
         fn add(self, a: __m512, b: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_add_ps(a, b) }
         }
         #[inline(always)]
         fn sub(self, a: __m512, b: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_sub_ps(a, b) }
         }
         #[inline(always)]
         fn mul(self, a: __m512, b: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_mul_ps(a, b) }
         }
         #[inline(always)]
         fn div(self, a: __m512, b: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_div_ps(a, b) }
         }
         #[inline(always)]
         fn sqrt(self, a: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_sqrt_ps(a) }
         }
         #[inline(always)]
         fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_fmadd_ps(a, b, c) }
         }
         #[inline(always)]
         fn neg_mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_fnmadd_ps(a, b, c) }
         }
         #[inline(always)]
         fn relu(self, a: __m512) -> __m512 {
             // The second operand is what comes out when one is not a number.
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_max_ps(_mm512_setzero_ps(), a) }
         }
         #[inline(always)]
         fn where_positive(self, a: __m512, gate: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, _mm512_setzero_ps()), a) }
         }
         #[inline(always)]
         fn where_equal(self, a: __m512, place: __m512, wanted: f32) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_EQ_OQ>(place, _mm512_set1_ps(wanted)), a) }
         }
         #[inline(always)]
         fn keep_larger(self, best: (__m512, __m512), value: __m512, place: f32) -> (__m512, __m512) {
+            // SAFETY: in `run` only, where the processor has the instructions.
             unsafe {
                 let larger = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(value, best.0)
                     | _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
@@ -104,38 +113,47 @@ macro_rules! vectors {
                 )
             }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn load(self, from: *const f32) -> __m512 {
             unsafe { _mm512_loadu_ps(from) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn load_first(self, from: *const f32, count: usize) -> __m512 {
             unsafe { _mm512_maskz_loadu_ps(first(count), from) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn store(self, to: *mut f32, vector: __m512) {
             unsafe { _mm512_storeu_ps(to, vector) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn store_first(self, to: *mut f32, vector: __m512, count: usize) {
             unsafe { _mm512_mask_storeu_ps(to, first(count), vector) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn store_bytes(self, to: *mut u8, vector: __m512) {
             unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(vector))) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn load_bytes(self, from: *const u8) -> __m512 {
             unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()))) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn load_words(self, from: *const u32) -> __m512 {
             unsafe { _mm512_loadu_ps(from.cast()) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
             unsafe { avx2::transpose_8x8(from, from_stride, to, to_stride) }
         }
+        // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
         unsafe fn splat_word(self, from: *const u32) -> __m512 {
             unsafe { _mm512_castsi512_ps(_mm512_set1_epi32(from.cast::<i32>().read_unaligned())) }
@@ -147,10 +165,12 @@ impl Lanes for Avx512 {
     const OPERAND_BYTES: usize = 4;
     vectors!();
 
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
         unsafe { _mm512_storeu_ps(to.cast(), vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_words(self, to: *mut u32, rows: [__m512; 2]) {
         unsafe { _mm512_storeu_ps(to.cast(), rows[0]) }
@@ -166,6 +186,7 @@ impl Lanes for Avx512Bf16 {
     vectors!();
 
     // SAFETY, for every block below: as above.
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
         unsafe {
@@ -175,6 +196,7 @@ impl Lanes for Avx512Bf16 {
             )
         }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_words(self, to: *mut u32, rows: [__m512; 2]) {
         unsafe {
@@ -187,6 +209,7 @@ impl Lanes for Avx512Bf16 {
     }
     #[inline(always)]
     fn dot(self, sum: __m512, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: in `run` only, where the processor has the instructions.
         unsafe {
             let pairs = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
             _mm512_dpbf16_ps(sum, pairs(a), pairs(b))

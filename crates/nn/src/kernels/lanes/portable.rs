@@ -1,6 +1,4 @@
 //! Any processor: arrays of eight numbers, in loops that compilers turn into the vectors there are.
-//!
-//! SAFETY: callers promise, as the trait `Lanes` says, that pointers may be read or written for the whole vector.
 
 use super::Lanes;
 
@@ -72,48 +70,59 @@ impl Lanes for Portable {
     }
     // SAFETY, for every block below: what is read and written, the callers promise; arrays of bytes have no invalid
     // values, and every access is an unaligned one.
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> Vector {
         unsafe { from.cast::<Vector>().read_unaligned() }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_first(self, from: *const f32, count: usize) -> Vector {
         std::array::from_fn(|i| if i < count { unsafe { from.add(i).read_unaligned() } } else { 0.0 })
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store(self, to: *mut f32, vector: Vector) {
         unsafe { to.cast::<Vector>().write_unaligned(vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_first(self, to: *mut f32, vector: Vector, count: usize) {
         for (i, &value) in vector.iter().enumerate().take(count) {
             unsafe { to.add(i).write_unaligned(value) }
         }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_bytes(self, to: *mut u8, vector: Vector) {
         unsafe { to.cast::<[u8; WIDTH]>().write(vector.map(|x| x as u8)) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_operands(self, to: *mut u8, vector: Vector) {
         unsafe { to.cast::<Vector>().write_unaligned(vector) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_bytes(self, from: *const u8) -> Vector {
         unsafe { from.cast::<[u8; WIDTH]>().read() }.map(f32::from)
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn store_words(self, to: *mut u32, rows: [Vector; 2]) {
         unsafe { to.cast::<Vector>().write_unaligned(rows[0]) }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load_words(self, from: *const u32) -> Vector {
         unsafe { from.cast::<Vector>().read_unaligned() }
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn splat_word(self, from: *const u32) -> Vector {
         [unsafe { from.cast::<f32>().read_unaligned() }; WIDTH]
     }
+    // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn transpose_8x8(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for (row, column) in (0..8).flat_map(|row| (0..8).map(move |column| (row, column))) {
