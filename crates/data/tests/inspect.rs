@@ -14,6 +14,7 @@ use plaudit_data::inspect::{
 };
 use plaudit_data::lerobot::{Settings, Writer};
 use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
+use plaudit_data::replay_buffer;
 use plaudit_data::store::{Origin, Store};
 
 fn tests() -> PathBuf {
@@ -365,6 +366,25 @@ fn lerobot_datasets_are_looked_at_shard_by_shard() {
     assert_eq!((report.success.once, report.success.known, report.broken.len()), (3, 4, 0), "{report}");
     assert_eq!(kinds(&report), [], "{report}");
     assert!(!contact_sheet(dir.path(), &report, &SheetOptions::default()).unwrap().is_empty());
+}
+
+#[test]
+fn replay_buffers_are_looked_at_trajectory_by_trajectory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = replay_buffer::Writer::open(dir.path()).unwrap();
+    let mut lost = failure(2);
+    lost.moments[4].end = End::Truncated; // the layout keeps no success: a termination that was paid is one
+    [episode(1), lost, episode(3)].iter().for_each(|episode| writer.append(episode).unwrap());
+    let report = look(dir.path());
+    assert_eq!((report.format, report.episodes, report.frames), (Format::ReplayBuffer, 3, 12), "{report}");
+    assert_eq!((report.success.once, report.success.known), (2, 3), "{report}");
+    assert!(!contact_sheet(dir.path(), &report, &SheetOptions::default()).unwrap().is_empty());
+
+    let one = replay_buffer::files(dir.path()).unwrap().remove(0);
+    assert_eq!((look(&one).format, look(&one).episodes), (Format::ReplayBuffer, 1));
+    fs::remove_file(one).unwrap();
+    let error = inspect(dir.path(), &InspectOptions::default(), &|_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("names trajectory 0, which is not there"), "{error}");
 }
 
 #[test]

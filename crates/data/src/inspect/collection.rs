@@ -12,6 +12,7 @@ use super::recorded::Recorded;
 use crate::convert::Source;
 use crate::lerobot::{self, Dataset};
 use crate::python::{self, PyValue};
+use crate::replay_buffer;
 use crate::store::{EpisodeId, Store};
 
 /// What people have lying around.
@@ -35,6 +36,8 @@ pub enum Format {
     Windows,
     /// A LeRobot dataset.
     Lerobot,
+    /// A replay buffer of RLinf's: files `trajectory_*.pt`.
+    ReplayBuffer,
     /// plaudit's own store.
     Store,
 }
@@ -51,6 +54,7 @@ impl Format {
             Self::Images => "labelled images",
             Self::Windows => "labelled windows",
             Self::Lerobot => "a LeRobot dataset",
+            Self::ReplayBuffer => "a replay buffer",
             Self::Store => "a plaudit store",
         }
     }
@@ -103,6 +107,7 @@ enum How {
     Window,
     Stored(Arc<Store>, EpisodeId),
     Lerobot(Arc<Dataset>, usize),
+    Trajectory,
 }
 
 impl Part {
@@ -113,6 +118,7 @@ impl Part {
             How::Window => read::window(&open(&self.path)?, self),
             How::Stored(store, id) => read::stored(store, *id),
             How::Lerobot(dataset, episode) => read::lerobot(dataset, *episode),
+            How::Trajectory => read::trajectory(&open(&self.path)?),
         }
     }
 
@@ -163,6 +169,9 @@ impl Collection {
         if let Some(windows) = read::manifests(path) {
             return Ok(Some(windows));
         }
+        if replay_buffer::is_at(path) {
+            return Ok(Some(Self::of_trajectories(replay_buffer::files(path)?)));
+        }
         let archives = list(path, "pt");
         if !archives.is_empty() {
             return Ok(Some(Self::of_images(archives)));
@@ -195,6 +204,9 @@ impl Collection {
     fn of_file(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         match path.extension()?.to_str()? {
+            "pt" | "pkl" if replay_buffer::is_trajectory(path) => {
+                Some(Self::of_trajectories(vec![path.into()]))
+            }
             "pt" | "pth" => Some(Self::of_images(vec![path.into()])),
             "npy" => Some(Self::of_recordings(vec![path.into()], Source::Trajectories)),
             "jsonl" if name == "segments.jsonl" => read::manifests(path.parent()?),
@@ -229,6 +241,11 @@ impl Collection {
             ..Part::plain(path, How::Images)
         };
         Self { format: Format::Images, parts: files.into_iter().map(part).collect(), broken: Vec::new() }
+    }
+
+    fn of_trajectories(files: Vec<PathBuf>) -> Self {
+        let parts = files.into_iter().map(|path| Part::plain(path, How::Trajectory)).collect();
+        Self { format: Format::ReplayBuffer, parts, broken: Vec::new() }
     }
 
     /// All episodes of all datasets that a collector left behind.

@@ -7,6 +7,7 @@ use super::report::Report;
 use crate::convert::FileProblem;
 use crate::lerobot::LeRobotError;
 use crate::python::ReadError;
+use crate::replay_buffer::{Problem, ReplayBufferError};
 use crate::store::StoreError;
 
 /// Why a dataset could not be looked at.
@@ -32,6 +33,9 @@ pub enum InspectError {
     /// A store that cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A replay buffer whose index cannot be trusted.
+    #[error(transparent)]
+    ReplayBuffer(#[from] ReplayBufferError),
     /// Every file of it is broken.
     #[error("none of the {} files in {} can be read; the first: {}", report.files, path.display(), first(report))]
     NothingRead {
@@ -78,6 +82,9 @@ pub enum Unusable {
     /// An episode of a LeRobot dataset is damaged.
     #[error("{0}")]
     Lerobot(#[from] LeRobotError),
+    /// A trajectory of a replay buffer whose fields do not fit together.
+    #[error("{0}")]
+    Trajectory(#[from] Problem),
     /// Something is not there.
     #[error("there is no `{key}` in it (it has {has})")]
     Missing {

@@ -11,7 +11,7 @@ use crate::python;
 
 /// Whether a folder is a replay buffer: it has an index, or files that are named like trajectories.
 pub fn is_at(folder: &Path) -> bool {
-    folder.join(writer::INDEX).is_file() || files(folder).is_ok_and(|files| !files.is_empty())
+    folder.join(writer::INDEX).is_file() || numbered(folder).is_ok_and(|files| !files.is_empty())
 }
 
 /// Every episode in a replay buffer, in the order they were added.
@@ -20,7 +20,7 @@ pub fn is_at(folder: &Path) -> bool {
 /// When the folder, its index, or one of the trajectories that it names cannot be read.
 pub fn read(folder: &Path) -> Result<Vec<Episode>, ReplayBufferError> {
     let mut episodes = Vec::new();
-    for path in listed(folder)? {
+    for path in files(folder)? {
         let trajectory = python::read(&path)?;
         let found = episodes_of(&trajectory);
         episodes.extend(found.map_err(|problem| ReplayBufferError::Trajectory { path, problem })?);
@@ -33,9 +33,13 @@ struct Index {
     trajectory_id_list: Vec<u64>,
 }
 
-/// The files that the index names, in its order; without an index, all of them by number.
-fn listed(folder: &Path) -> Result<Vec<PathBuf>, ReplayBufferError> {
-    let found = files(folder).map_err(|source| ReplayBufferError::Io { path: folder.to_owned(), source })?;
+/// The trajectories that the index names, in its order; without an index, all of them by number.
+///
+/// # Errors
+/// When the folder or its index cannot be read, or the index names what is not there.
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>, ReplayBufferError> {
+    let found =
+        numbered(folder).map_err(|source| ReplayBufferError::Io { path: folder.to_owned(), source })?;
     let index = folder.join(writer::INDEX);
     let text = match std::fs::read(&index) {
         Ok(text) => text,
@@ -53,17 +57,25 @@ fn listed(folder: &Path) -> Result<Vec<PathBuf>, ReplayBufferError> {
     ids.trajectory_id_list.iter().map(place).collect()
 }
 
-/// Files that are named `trajectory_{id}_…`, by id.
-pub(super) fn files(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
+/// Whether a file is named like a trajectory.
+pub fn is_trajectory(file: &Path) -> bool {
+    number(file).is_some()
+}
+
+/// Files that are named like trajectories, by number.
+pub(super) fn numbered(folder: &Path) -> std::io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_data = name.ends_with(".pt") || name.ends_with(".pkl");
-        let number =
-            name.strip_prefix("trajectory_").and_then(|rest| rest.split('_').next()?.parse::<u64>().ok());
-        found.extend(number.filter(|_| is_data).map(|number| (number, path)));
+        found.extend(number(&path).map(|number| (number, path)));
     }
     found.sort();
     Ok(found)
+}
+
+/// The `{id}` in `trajectory_{id}_….pt`.
+fn number(file: &Path) -> Option<u64> {
+    let name = file.file_name()?.to_str()?;
+    let stem = name.strip_suffix(".pt").or_else(|| name.strip_suffix(".pkl"))?;
+    stem.strip_prefix("trajectory_")?.split('_').next()?.parse().ok()
 }

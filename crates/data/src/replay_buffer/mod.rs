@@ -14,7 +14,7 @@ mod folder;
 mod trajectory;
 mod writer;
 
-pub use folder::{is_at, read};
+pub use folder::{files, is_at, is_trajectory, read};
 pub use trajectory::{Problem, episodes_of};
 pub use writer::Writer;
 

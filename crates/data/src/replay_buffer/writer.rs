@@ -34,7 +34,7 @@ impl Writer {
         let refused = |source| ReplayBufferError::Io { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(refused)?;
         let mut writer = Self { folder: folder.to_owned(), entries: Vec::new(), samples: 0 };
-        for (id, path) in folder::files(folder).map_err(refused)? {
+        for (id, path) in folder::numbered(folder).map_err(refused)? {
             let found = episodes_of(&python::read(&path)?);
             let found =
                 found.map_err(|problem| ReplayBufferError::Trajectory { path: path.clone(), problem })?;

@@ -1,16 +1,19 @@
 //! Every format's files as [`Recorded`](super::recorded::Recorded) things.
 
+mod episode;
 mod images;
 mod lerobot;
 mod observation;
 mod recordings;
 mod stored;
+mod trajectory;
 mod windows;
 
 pub(super) use images::images;
 pub(super) use lerobot::lerobot;
 pub(super) use recordings::{outcome_name, recordings};
 pub(super) use stored::stored;
+pub(super) use trajectory::trajectory;
 pub(super) use windows::{manifests, window};
 
 use super::error::Unusable;
