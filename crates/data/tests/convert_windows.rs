@@ -4,8 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use plaudit_data::convert::{WindowOptions, convert_windows};
-use plaudit_data::python::{self, PyValue};
+use plaudit_core::{End, FrameShape};
+use plaudit_data::convert::{BadFiles, WindowOptions, convert_windows};
+use plaudit_data::episode::as_python::as_pickle;
+use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::python::{self, PickleStyle, PyValue};
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
@@ -138,11 +141,7 @@ fn pickles_say_what_rlinf_reads() {
 fn other_views_are_a_choice() {
     let out = tempfile::tempdir().unwrap();
     let convert = |extra_views: Vec<usize>| {
-        let options = WindowOptions {
-            extra_views,
-            bad_files: plaudit_data::convert::BadFiles::Skip,
-            ..Default::default()
-        };
+        let options = WindowOptions { extra_views, bad_files: BadFiles::Skip, ..Default::default() };
         convert_windows(&fixture("episodes_numpy"), out.path(), &options, &|_| {}).unwrap();
         let manifest = std::fs::read_to_string(out.path().join("train/segments.jsonl")).unwrap();
         let row: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
@@ -155,4 +154,42 @@ fn other_views_are_a_choice() {
     assert_eq!(pickle.get("extra_view_1_frames").and_then(PyValue::as_items).map(<[_]>::len), Some(5));
     assert!(row["prompt"].as_str().unwrap().contains("3 synchronized 5-frame videos"));
     assert_eq!(row["segment_metadata"]["views"][2], "extra_view_images[1]");
+}
+
+#[test]
+fn episodes_of_another_size_are_named() {
+    let raw = tempfile::tempdir().unwrap();
+    let write = |name: &str, side: usize| {
+        let shape = FrameShape::rgb(side, side);
+        let moment = |at: usize| Moment {
+            reward: at as f32,
+            end: if at == 7 { End::Terminated } else { End::No },
+            success: Some(at == 7),
+            facts: vec![],
+        };
+        let episode = Episode {
+            row: 0,
+            number: 0,
+            batch_step: 7,
+            success: true,
+            task: None,
+            cameras: vec![CameraTrack { name: "base".into(), shape, pixels: vec![9; 8 * shape.bytes()] }],
+            states: vec![vec![0.0]; 8],
+            actions: vec![vec![0.0]; 7],
+            moments: (0..8).map(moment).collect(),
+        };
+        python::write_pickle(raw.path().join(name), &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+    };
+    write("a_success.pkl", 16);
+    write("b_success.pkl", 16);
+    write("c_success.pkl", 24);
+    let out = tempfile::tempdir().unwrap();
+    let convert = |bad_files| {
+        let options = WindowOptions { extra_views: vec![], bad_files, ..Default::default() };
+        convert_windows(raw.path(), out.path(), &options, &|_| {})
+    };
+    let error = convert(BadFiles::Stop).unwrap_err().to_string();
+    assert!(error.contains("c_success.pkl") && error.contains("[24, 24, 3]"), "{error}");
+    assert!(std::fs::read_dir(out.path()).unwrap().next().is_none(), "nothing is written");
+    assert_eq!(convert(BadFiles::Skip).unwrap().skipped.len(), 1);
 }

@@ -43,9 +43,9 @@ pub(crate) enum Strictness {
     Refuse,
     /// As the oldest recordings: floats may also be whole numbers from 0 to 255.
     AllowByteFloats,
-    /// As RLinf's window export: numbers beyond 1 are cut to 0..255; grey images become RGB, and a fourth
+    /// As RLinf's window export: floats may be any numbers from 0 to 255; grey images become RGB, and a fourth
     /// channel is dropped.
-    Clip,
+    AllowBytes,
 }
 
 impl Form {
@@ -117,7 +117,7 @@ fn stored_shape(
 ) -> Result<([u32; 3], u32), FileProblem> {
     let wrong = || FileProblem::Shape { place: place(), shape: shape.to_vec() };
     let sides = match *shape {
-        [height, width] if strictness == Strictness::Clip => {
+        [height, width] if strictness == Strictness::AllowBytes => {
             return Ok(([narrow(height), narrow(width), Some(1)].try_all().ok_or_else(wrong)?, 3));
         }
         [1, a, b, c] | [a, b, c] => [a, b, c],
@@ -138,7 +138,7 @@ fn stored_shape(
         return Err(wrong());
     }
     let stored = [narrow(height), narrow(width), narrow(channels)].try_all().ok_or_else(wrong)?;
-    let kept = if strictness == Strictness::Clip { stored[2].min(3) } else { stored[2] };
+    let kept = if strictness == Strictness::AllowBytes { stored[2].min(3) } else { stored[2] };
     Ok((stored, kept))
 }
 
@@ -171,7 +171,7 @@ fn scale(array: &Array, strictness: Strictness, place: &impl Fn() -> String) -> 
     match strictness {
         _ if low.is_nan() => Err(out_of_range()),
         _ if floats && in_range(1.0) => Ok(Scale::Unit),
-        Strictness::Clip => Ok(Scale::Clip),
+        Strictness::AllowBytes if in_range(255.0) => Ok(Scale::Clip),
         _ if !floats && in_range(255.0) => Ok(Scale::Clip),
         Strictness::AllowByteFloats if in_range(255.0) && numbers.iter().all(|x| x.fract() == 0.0) => {
             Ok(Scale::Clip)
@@ -232,13 +232,18 @@ mod tests {
     fn windows_get_three_channels() {
         let grey = Array::from_slice(&[1, 2], &[7u8, 8]).unwrap();
         assert_eq!(
-            converted(&grey, Layout::ChannelsLast, Strictness::Clip),
+            converted(&grey, Layout::ChannelsLast, Strictness::AllowBytes),
             ([1, 2, 3], vec![7, 7, 7, 8, 8, 8])
         );
         let rgba = Array::from_slice(&[1, 1, 4], &[1u8, 2, 3, 255]).unwrap();
-        assert_eq!(converted(&rgba, Layout::ChannelsLast, Strictness::Clip), ([1, 1, 3], vec![1, 2, 3]));
-        let wide = Array::from_slice(&[1, 1, 3], &[-4i16, 99, 300]).unwrap();
-        assert_eq!(converted(&wide, Layout::ChannelsLast, Strictness::Clip).1, [0, 99, 255]);
+        assert_eq!(
+            converted(&rgba, Layout::ChannelsLast, Strictness::AllowBytes),
+            ([1, 1, 3], vec![1, 2, 3])
+        );
+        let bytes = Array::from_slice(&[1, 1, 3], &[0.0f32, 99.5, 255.0]).unwrap();
+        assert_eq!(converted(&bytes, Layout::ChannelsLast, Strictness::AllowBytes).1, [0, 99, 255]);
+        let wide = Array::from_slice(&[1, 1, 3], &[-4.0f32, 99.0, 300.0]).unwrap();
+        assert!(Form::of(&wide, Layout::ChannelsLast, Strictness::AllowBytes, || "image".into()).is_err());
     }
 
     #[test]

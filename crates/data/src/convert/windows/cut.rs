@@ -10,6 +10,7 @@ use crate::convert::frames::image;
 use crate::convert::keys;
 use crate::convert::picture::{Form, Strictness};
 use crate::convert::sampling::sample;
+use crate::convert::scan::Scan;
 use crate::convert::stored::Stored;
 use crate::python::{Array, Buffer, PyValue};
 
@@ -100,6 +101,14 @@ impl Episode {
             episode.windows = episode.all_windows(&scores, options)?;
         }
         Ok(episode)
+    }
+
+    /// Where each view is first seen, and its size there.
+    fn sizes(&self) -> Vec<Option<(usize, [usize; 3])>> {
+        let first = |view: &Vec<Option<Stored>>| {
+            view.iter().enumerate().find_map(|(at, stored)| Some((at, stored.as_ref()?.form.shape())))
+        };
+        self.views.iter().map(first).collect()
     }
 
     fn all_windows(
@@ -262,7 +271,7 @@ fn store(
                 places.push(None);
                 continue;
             };
-            let form = Form::of(array, options.layout, Strictness::Clip, || place(&name, at))?;
+            let form = Form::of(array, options.layout, Strictness::AllowBytes, || place(&name, at))?;
             let expected = *size.get_or_insert(form.shape());
             if form.shape() != expected {
                 let (place, found, other) = (place(&name, at), form.shape(), path.to_path_buf());
@@ -274,6 +283,24 @@ fn store(
         stored.push(places);
     }
     Ok(stored)
+}
+
+/// The first episode says how large each view is. Episodes that differ are bad.
+pub(super) fn refuse_other_sizes(scan: &mut Scan<Episode>, options: &WindowOptions) {
+    let Some(first) = scan.found.first() else { return };
+    let (expected, other) = (first.sizes(), first.path.clone());
+    let bad = &mut scan.bad;
+    scan.found.retain(|episode| {
+        let pairs = episode.sizes().into_iter().zip(&expected).zip(view_names(options));
+        let differs = pairs.into_iter().find_map(|((found, expected), name)| {
+            let ((at, found), (_, expected)) = (found?, (*expected)?);
+            (found != expected).then(|| (place(&name, at), found, expected))
+        });
+        let Some((place, found, expected)) = differs else { return true };
+        let problem = FileProblem::Size { place, found, expected, other: other.clone() };
+        bad.push(problem.in_file(&episode.path));
+        false
+    });
 }
 
 /// A view that no frame has is a mistake; one that some frames lack only costs windows.

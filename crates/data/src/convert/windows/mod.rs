@@ -4,7 +4,8 @@
 //! A window is positive, negative or unclear by how the score changes from its first frame to its last. For the same
 //! episodes, options and seed the manifests are equal to RLinf's, byte for byte; so are the frames. What differs: a
 //! pickle that is there already is written again, since episodes of two runs may have the same names; floats from 0
-//! to 1 become bytes instead of black images; and a file that cannot be used is an error unless [`BadFiles::Skip`].
+//! to 1 become bytes instead of black images; and a file that cannot be used (numbers beyond 0 to 255 and images of
+//! another size among them) is an error unless [`BadFiles::Skip`].
 
 mod cut;
 mod gather;
@@ -215,7 +216,9 @@ fn find(raw: &Path, options: &WindowOptions, progress: &OnProgress<'_>) -> Resul
          file: &super::source::InputFile,
          number: usize|
          -> Result<Episode, FileProblem> { Episode::cut(value, bytes, &file.path, number, options) };
-    let scan = scan(raw, &input, options.bad_files, progress, look)?;
+    let mut scan = scan(raw, &input, options.bad_files, progress, look)?;
+    cut::refuse_other_sizes(&mut scan, options);
+    scan.stop_if_bad(raw, options.bad_files)?;
     let longest = scan.found.iter().map(|episode| episode.length).max().unwrap_or(0);
     let short = scan.found.iter().filter(|episode| episode.length < options.window_size).count();
     let incomplete = scan.found.iter().map(|episode| episode.incomplete).sum();
