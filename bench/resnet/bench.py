@@ -36,10 +36,10 @@ BUSY = 0.95
 class Plaudit:
     """The example program, spoken to line by line."""
 
-    def __init__(self, threads):
+    def __init__(self, program, threads):
         env = {**os.environ, "RAYON_NUM_THREADS": str(threads)}
         env.pop("GLIBC_TUNABLES")
-        self.process = subprocess.Popen([BINARY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def ask(self, *words):
         print(*words, file=self.process.stdin, flush=True)
@@ -166,10 +166,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="work whose title has this text")
+    parser.add_argument("--program", default=BINARY, help="resnet_bench, where it was built")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    plaudit = Plaudit(options.threads)
+    plaudit = Plaudit(options.program, options.threads)
     quiet = Quiet(plaudit)
     print(f"torch {torch.__version__}, {options.threads} threads; milliseconds: median (least-most)")
     for work in WORK:

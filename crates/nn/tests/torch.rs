@@ -143,12 +143,23 @@ fn check(case: &str) {
     tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
 }
 
-/// Rounding to bf16 puts some units on the other side of their kink; what is left must point the same way.
+/// What rounding to bf16 costs PyTorch: `torch/make_bf16.py`.
+#[derive(Deserialize)]
+struct Rounding {
+    /// Between the gradients of single precision and of autocast.
+    cosine: f64,
+    /// The largest difference of a logit.
+    logits: f64,
+}
+
+/// Rounding to bf16 puts some units on the other side of their kink. It may turn the gradient no further than PyTorch's own
+/// autocast turns it: up to a thousandth, since other units are rounded.
 #[test]
 fn bf16_gradients_point_the_same_way() {
     let cases = cases();
-    for case in ["resnet18", "resnet10 spatial"] {
-        let Case { settings, pictures: number, .. } = &cases[case];
+    let torch: BTreeMap<String, Rounding> = serde_json::from_str(include_str!("torch/bf16.json")).unwrap();
+    for (case, theirs) in &torch {
+        let Case { settings, pictures: number, .. } = &cases[case.as_str()];
         let pictures = pictures(settings, *number);
         let batch = batch(settings, &pictures);
         let gradients = [Precision::Fp32, Precision::Bf16].map(|precision| {
@@ -160,12 +171,16 @@ fn bf16_gradients_point_the_same_way() {
         });
         let [(exact, exact_gradients), (rounded, rounded_gradients)] = gradients;
         let expected: Vec<f64> = exact.logits.iter().map(|logit| f64::from(*logit)).collect();
-        close(&format!("{case}: bf16 logits in training"), &rounded.logits, &expected, 5e-2);
+        close(&format!("{case}: bf16 logits in training"), &rounded.logits, &expected, 2e-2);
         let all = |weights: &Weights| {
             weights.names().flat_map(|name| weights.f32(name).unwrap()).collect::<Vec<f32>>()
         };
         let cosine = cosine(&all(&exact_gradients), &all(&rounded_gradients));
-        assert!(cosine > 0.98, "{case}: cosine {cosine}");
+        eprintln!(
+            "{case}: cosine {cosine:.4}, PyTorch's {:.4}; logits off by {:.4} there",
+            theirs.cosine, theirs.logits
+        );
+        assert!(cosine > theirs.cosine - 1e-3, "{case}: cosine {cosine}, PyTorch's {}", theirs.cosine);
     }
 }
 

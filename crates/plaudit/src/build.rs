@@ -2,6 +2,7 @@
 
 mod classifier;
 mod learner;
+pub(crate) mod network;
 mod reward;
 
 use std::path::PathBuf;

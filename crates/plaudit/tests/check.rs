@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::process::Command;
+use std::sync::OnceLock;
 
 use plaudit::config;
 use plaudit::lint::{Severity, lint};
 use plaudit_compose::parse_yaml;
+use plaudit_nn::classifier::{AdamW, ClassifierSettings, Trainer};
+use plaudit_reward::card::ModelCard;
 
 /// A policy paid by an image classifier, with nothing to object to.
 const SOUND: &str = "
@@ -34,7 +37,38 @@ const CASES: &[Case] = &[
     (&[("actor: {", "actor: {fsdp_config: {strategy: fsdp}, ")], &["threshold-unapplied", "unread-key"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true")], &["success-by-equality"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true\n  reward_type: binary")], &[]),
-    (&[("[3, 128, 128]", "[3, 224, 224]")], &["image-size-differs"]),
+    (&[("[3, 128, 128]", "[3, 224, 224]")], &["checkpoint-differs"]),
+    (
+        &[("best_model, image_size: [3, 128, 128]", "no_such_model, image_size: [3, 224, 224]")],
+        &["image-size-differs", "checkpoint-unreadable"],
+    ),
+    (&[("obs_mode: rgb", "obs_mode: rgb, sensor_configs: {width: 64, height: 64}")], &["image-size-differs"]),
+    (&[("model_path: best_model", "model_path: best_model, hidden_dim: 64")], &["checkpoint-differs"]),
+    (
+        &[("model_path: best_model", "model_path: best_model, arch: resnet34, normalize: false")],
+        &["checkpoint-differs", "checkpoint-differs"],
+    ),
+    (
+        &[("model_path: best_model", "model_path: best_model, image_keys: [wrist_images]")],
+        &["checkpoint-differs"],
+    ),
+    (&[("model_path: best_model", "model_path: best_model, hidden_dim: 256, arch: resnet18")], &[]),
+    (&[("model_path: best_model", "model_path: no_such_model")], &["checkpoint-unreadable"]),
+    (&[("model_path: best_model", "model_path: best_model/actor/model_state_dict/full_weights.pt")], &[]),
+    (
+        &[(
+            "model_path: best_model",
+            "model_path: best_model/actor/model_state_dict/full_weights.pt, hidden_dim: 64",
+        )],
+        &["checkpoint-differs"],
+    ),
+    (
+        &[(
+            "reward_threshold: 0.5",
+            "reward_threshold: 0.5\n  terms: {near: {model: {model_path: no_such_model}}}",
+        )],
+        &["checkpoint-unreadable"],
+    ),
     (
         &[
             ("global_batch_size: 400", "global_batch_size: 300"),
@@ -100,8 +134,28 @@ const CASES: &[Case] = &[
     ),
 ];
 
+/// An untrained model as `reward train` leaves it, made once.
+fn best_model() -> &'static str {
+    static MODEL: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
+    let make = || {
+        let folder = tempfile::tempdir().unwrap();
+        let settings =
+            ClassifierSettings { hidden_dim: Some(256), image_size: [3, 128, 128], ..Default::default() };
+        let trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
+        ModelCard::of(settings).write(&trainer.weights(), folder.path()).unwrap();
+        let path = folder.path().to_str().unwrap().to_string();
+        (folder, path)
+    };
+    &MODEL.get_or_init(make).1
+}
+
+fn read(yaml: &str) -> config::Loaded {
+    let yaml = yaml.replace("best_model", best_model());
+    config::read(parse_yaml("test.yaml", &yaml).unwrap(), "test").unwrap()
+}
+
 fn codes(yaml: &str) -> Vec<&'static str> {
-    let loaded = config::read(parse_yaml("test.yaml", yaml).unwrap(), "test").unwrap();
+    let loaded = read(yaml);
     lint(&loaded).iter().map(|finding| finding.code).collect()
 }
 
@@ -124,7 +178,7 @@ fn every_rule_fires_where_it_should_and_nowhere_else() {
 #[test]
 fn a_finding_says_where_why_and_what_to_do() {
     let yaml = SOUND.replace("gamma: 0.97", "gamma: 0.8");
-    let loaded = config::read(parse_yaml("test.yaml", &yaml).unwrap(), "test").unwrap();
+    let loaded = read(&yaml);
     let found = lint(&loaded);
     let [finding] = &found[..] else { panic!("one finding, not {found:?}") };
     assert_eq!(finding.severity, Severity::Warning);

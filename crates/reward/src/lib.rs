@@ -12,7 +12,7 @@ pub mod train;
 
 pub use judge::{
     CameraError, Classifier, ClipJudge, FrameJudge, Gallery, JudgeError, JudgeFile, JudgeSource, Judged,
-    Newer, Seat, Seated, StateAlone, Verdict, camera_for,
+    Moment, Newer, Seat, Seated, Sight, StateAlone, Verdict, camera_for,
 };
 pub use pay::{
     Clip, ClipBuffer, Entry, Frame, FrameReward, Guard, GuardError, History, HistoryBuffer, Latch, Pay,

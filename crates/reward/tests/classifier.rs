@@ -6,7 +6,9 @@ use std::sync::Arc;
 use plaudit_core::{End, FrameShape, Frames, Obs, ObsRow, Reward, Score, Seed, Segment, StepRow};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
-use plaudit_reward::{Classifier, Entry, FrameJudge, FrameReward, JudgeError, Pay, Rule, Seat, When};
+use plaudit_reward::{
+    Classifier, Entry, FrameJudge, FrameReward, JudgeError, Moment, Pay, Rule, Seat, Sight, When,
+};
 
 const SIDE: usize = 32;
 
@@ -24,10 +26,14 @@ fn weights(settings: &ClassifierSettings) -> Weights {
     Trainer::new(settings, AdamW::default(), 3).unwrap().weights()
 }
 
+fn sight(camera: &str, back: usize) -> Sight {
+    Sight { camera: camera.into(), back }
+}
+
 fn classifier(keys: &[&str], cameras: &[&str]) -> Classifier {
     let settings = settings(keys);
     let scorer = Scorer::new(&settings, &weights(&settings), Device::Cpu).unwrap();
-    Classifier::new(scorer, cameras.iter().map(|camera| Arc::from(*camera)).collect(), None)
+    Classifier::new(scorer, cameras.iter().map(|camera| sight(camera, 0)).collect(), None)
 }
 
 /// `count` moments, each with a picture of its own on both cameras.
@@ -47,7 +53,8 @@ fn moments(count: usize, seed: u64) -> Obs {
 }
 
 fn scores(judge: &dyn FrameJudge, rows: &[ObsRow<'_>]) -> Vec<f32> {
-    judge.scores(rows).unwrap().into_iter().map(Score::get).collect()
+    let moments: Vec<_> = rows.iter().map(|row| Moment::alone(*row)).collect();
+    judge.scores(&moments).unwrap().into_iter().map(Score::get).collect()
 }
 
 #[test]
@@ -73,7 +80,27 @@ fn each_camera_is_looked_at_as_the_part_it_plays() {
     let swapped = classifier(&["main_images", "wrist_images"], &["hand_camera", "base_camera"]);
     assert_ne!(scores(&both, &rows), scores(&swapped, &rows));
     let blind = classifier(&["main_images"], &["side_camera"]);
-    assert!(matches!(blind.scores(&rows), Err(JudgeError::Camera { camera }) if &*camera == "side_camera"));
+    let moments: Vec<_> = rows.iter().map(|row| Moment::alone(*row)).collect();
+    assert!(
+        matches!(blind.scores(&moments), Err(JudgeError::Camera { camera }) if &*camera == "side_camera")
+    );
+}
+
+#[test]
+fn a_view_of_the_past_is_what_was_seen_then() {
+    let settings = settings(&["main_images", "main_images@-2"]);
+    let scorer = Scorer::new(&settings, &weights(&settings), Device::Cpu).unwrap();
+    let judge = |backs: [usize; 2]| {
+        Classifier::new(scorer.clone(), backs.map(|back| sight("base_camera", back)).into(), None)
+    };
+    let obs = moments(4, 3);
+    let [now, one, two, three] = [0, 1, 2, 3].map(|row| obs.row(row));
+    let score = |judge: Classifier, now, past| judge.scores(&[Moment::with_past(now, past)]).unwrap()[0];
+    let looked_back = score(judge([0, 2]), now, vec![one, two, three]);
+    assert_eq!(judge([0, 2]).reach(), 2);
+    assert_eq!(looked_back, score(judge([0, 1]), now, vec![two]));
+    assert_ne!(looked_back, score(judge([0, 1]), now, vec![one]));
+    assert_eq!(looked_back, score(judge([0, 2]), now, vec![two]), "an episode that began one step ago");
 }
 
 #[test]
@@ -87,9 +114,9 @@ fn broken_weights_are_named_and_nobody_is_paid_by_them() {
         }
     }
     let scorer = Scorer::new(&settings, &broken, Device::Cpu).unwrap();
-    let judge = Classifier::new(scorer, vec!["base_camera".into()], None);
+    let judge = Classifier::new(scorer, vec![sight("base_camera", 0)], None);
     let obs = moments(1, 1);
-    let error = judge.scores(&[obs.row(0)]).unwrap_err().to_string();
+    let error = judge.scores(&[Moment::alone(obs.row(0))]).unwrap_err().to_string();
     let words = "the judge gives moment 0 the score NaN, which is no probability; its weights are broken";
     assert_eq!(error, words);
 }

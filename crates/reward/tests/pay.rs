@@ -22,7 +22,12 @@ const GAMMA: f32 = 0.9;
 const HYSTERESIS: Latch = Latch::Hysteresis { enter: 0.7, leave: 0.3, longest_episode: LONGEST };
 
 fn seat() -> Arc<Seat> {
-    Arc::new(Seat::of(Box::new(Byte::default())))
+    looking_back(0)
+}
+
+/// A judge of what was seen some steps ago.
+fn looking_back(back: usize) -> Arc<Seat> {
+    Arc::new(Seat::of(Box::new(Byte { back, ..Byte::default() })))
 }
 
 fn frames(when: When, rule: Rule) -> FrameReward {
@@ -79,6 +84,7 @@ fn causal_rewards() -> Vec<Box<dyn Reward>> {
     for rule in rules() {
         for when in [When::EveryStep, When::AtEnds, When::AsPotential { gamma: GAMMA }] {
             rewards.push(Box::new(frames(when, rule.clone())));
+            rewards.push(Box::new(FrameReward { seat: looking_back(3), ..frames(when, rule.clone()) }));
         }
     }
     for buffers in [
@@ -88,6 +94,9 @@ fn causal_rewards() -> Vec<Box<dyn Reward>> {
         vec![buffer(1, 0, 1, false)],
         vec![buffer(2, 0, 2, false), buffer(6, 3, 5, true)],
     ] {
+        let judge = ScoredClips { seat: looking_back(2), threshold: Some(0.4), pay: Pay::Score };
+        let looking_back = WindowReward { judge: Box::new(judge), ..windows(buffers.clone(), false) };
+        rewards.push(Box::new(looking_back));
         rewards.push(Box::new(windows(buffers, false)));
     }
     let state = FrameReward {
@@ -155,6 +164,26 @@ proptest! {
                     prop_assert_eq!(success[t * story.rows.len() + b], expected, "{:?} at {} of {}", rule, t, b);
                     prop_assert_eq!(column.terms[0].values[t * story.rows.len() + b], if expected { 1.0 } else { -0.25 });
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn looking_back_stops_at_the_first_moment_of_an_episode(story in stories(3, LONGEST), back in 0usize..6) {
+        let reward = FrameReward {
+            seat: looking_back(back),
+            entry: Entry::named("model"),
+            pay: Pay::Score,
+            ..frames(When::EveryStep, Rule::default())
+        };
+        let column = reward.label(&story.whole(&reward)).unwrap();
+        for (b, row) in story.rows.iter().enumerate() {
+            for t in 0..story.steps() {
+                let [byte, _] = match back.min(story.age(b, t) + 1) {
+                    0 => story.outcome(t, b),
+                    steps => row.seen[t + 1 - steps],
+                };
+                prop_assert_eq!(column.total[t * story.rows.len() + b], score_of(byte), "{} of {}", t, b);
             }
         }
     }

@@ -28,7 +28,8 @@ impl CameraKey {
         let names: Vec<&str> = names.collect();
         let on_the_hand = |name: &str| name.contains("hand") || name.contains("wrist");
         let place = |name: &dyn Fn(&str) -> bool| names.iter().position(|found| name(found));
-        let extra = || (1..names.len()).filter(|at| !on_the_hand(names[*at])).nth(self.view);
+        // RLinf stacks every camera but the first there, one on the hand too.
+        let extra = || (1..names.len()).nth(self.view);
         place(&|name| name == self.written).or_else(|| match self.key.as_str() {
             MAIN => (!names.is_empty()).then_some(0),
             "wrist_images" => place(&on_the_hand),
@@ -48,9 +49,10 @@ mod tests {
         let cases = [
             ("main_images", Some(0)),
             ("wrist_images", Some(1)),
-            ("extra_view_images", Some(2)),
-            ("extra_view_images[1]", Some(3)),
-            ("extra_view_images[2]", None),
+            ("extra_view_images", Some(1)),
+            ("extra_view_images[1]", Some(2)),
+            ("extra_view_images[2]", Some(3)),
+            ("extra_view_images[3]", None),
             ("hand_camera", Some(1)),
             ("right[2]", Some(3)),
             ("wrist", None),

@@ -12,7 +12,7 @@ use plaudit_reward::train::{
     ClassWeight, EarlyStop, Length, Monitor, Schedule, Settings, Shape, steps_per_epoch,
 };
 
-use super::reward::{arch, precision};
+use super::network::Described;
 use crate::config::Loaded;
 use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
 use crate::config::blocks::data::Recorder;
@@ -72,23 +72,7 @@ fn load(
 
 fn settings(loaded: &Loaded) -> ClassifierSettings {
     let model = &loaded.config.actor.model;
-    let image_keys = match &model.image_keys[..] {
-        [] => vec!["main_images".into()],
-        keys => keys.to_vec(),
-    };
-    ClassifierSettings {
-        arch: arch(model.arch),
-        hidden_dim: (model.hidden_dim > 0).then_some(model.hidden_dim as usize),
-        dropout: model.dropout,
-        image_size: model.image_size.map(|side| side as usize),
-        normalize: model.normalize,
-        precision: precision(model.precision),
-        image_keys,
-        shared_trunk: model.shared_trunk,
-        num_spatial_blocks: model.num_spatial_blocks as usize,
-        use_pretrain: None,
-        freeze_encoder: is_frozen(loaded, model),
-    }
+    ClassifierSettings { freeze_encoder: is_frozen(loaded, model), ..Described::from(model).settings() }
 }
 
 /// Only the small trunk is ever frozen, and only one that has learned something, unless the config insists.

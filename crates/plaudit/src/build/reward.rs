@@ -5,20 +5,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{EnvReward, EnvSpec, FrameShape, Reward, Watch};
+use plaudit_core::{EnvReward, EnvSpec, Reward, Watch};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{ClassifierSettings, Device, Scorer};
 use plaudit_reward::card::ModelCard;
+use plaudit_reward::dataset::{DatasetError, ViewKey};
 use plaudit_reward::{
     Classifier, Entry, FrameJudge, FrameReward, Gallery, Guard, History, JudgeError, JudgeFile, Latch, Pay,
-    Rule, ScoredClips, Seat, StateAlone, Sum, When, WindowReward, camera_for,
+    Rule, ScoredClips, Seat, Sight, StateAlone, Sum, When, WindowReward, camera_for,
 };
 
 use super::Which;
+use super::network::{Described, Difference, differences};
 use crate::config::Loaded;
 use crate::config::blocks::reward::{
-    Arch, CombineMode, HistoryBuffer, Precision, RewardMode, RewardModelSettings, RewardModelType,
-    RewardTerm, RewardType, TermSource,
+    CombineMode, HistoryBuffer, RewardMode, RewardModelType, RewardTerm, RewardType, TermSource,
 };
 
 /// What training in environments like these is paid. Whatever is wrong with the model shows here, before the first step.
@@ -161,10 +162,10 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.model_path", message, hint));
         };
         let settings = self.settings_for(Path::new(path))?;
-        let cameras = self.cameras(&settings)?;
+        let sights = self.sights(&settings)?;
         let (keep_in, threshold) = (model.debug_save_dir.clone(), self.threshold());
         let load = move |path: &Path| {
-            let classifier = read_classifier(path, &settings, &cameras)?;
+            let classifier = read_classifier(path, &settings, &sights)?;
             let Some(folder) = &keep_in else { return Ok(classifier) };
             let threshold = threshold.or(classifier.threshold()).unwrap_or(0.5);
             Ok(Box::new(Gallery::new(classifier, threshold, Path::new(folder))?) as Box<dyn FrameJudge>)
@@ -181,18 +182,12 @@ impl TermBuilder<'_> {
 
     /// The network, as its checkpoint says, or else as the config does. What is written in both must be the same.
     fn settings_for(&self, path: &Path) -> Result<ClassifierSettings, ComposeError> {
-        let written = classifier_settings(&self.term.model);
+        let written = Described::from(&self.term.model).settings();
         let weights = Weights::read(path).map_err(|error| self.unreadable(error))?;
         let card = ModelCard::from_header(weights.metadata()).map_err(|error| self.unreadable(error))?;
         let Some(ModelCard { settings: own, .. }) = card else { return Ok(written) };
-        for (key, differs, is) in [
-            ("arch", own.arch != written.arch, format!("{:?}", own.arch).to_lowercase()),
-            ("hidden_dim", own.hidden_dim != written.hidden_dim, own.hidden_dim.unwrap_or(0).to_string()),
-            ("image_size", own.image_size != written.image_size, format!("{:?}", own.image_size)),
-            ("normalize", own.normalize != written.normalize, own.normalize.to_string()),
-            ("image_keys", own.image_keys != written.image_keys, format!("[{}]", own.image_keys.join(", "))),
-        ] {
-            if differs && self.loaded.is_written(&format!("{}.model.{key}", self.key)) {
+        for Difference { key, is } in differences(&own, &written) {
+            if self.loaded.is_written(&format!("{}.model.{key}", self.key)) {
                 let message = format!("the model in {} was made with {key}: {is}", path.display());
                 return Err(self.problem(
                     &format!("model.{key}"),
@@ -204,32 +199,16 @@ impl TermBuilder<'_> {
         Ok(ClassifierSettings { precision: written.precision, ..own })
     }
 
-    /// The environment's cameras that the model looks through, if they draw what it was trained on.
-    fn cameras(&self, settings: &ClassifierSettings) -> Result<Vec<Arc<str>>, ComposeError> {
-        let [channels, height, width] = settings.image_size;
-        let wanted = FrameShape { height, width, channels };
-        let mut cameras = Vec::new();
-        for key in &settings.image_keys {
-            let (camera, drawn) = camera_for(key, &self.spec.cameras).map_err(|error| {
-                self.problem(
-                    "model.image_keys",
-                    error,
-                    "name cameras of the environment, or leave it out for the main view",
-                )
-            })?;
-            if *drawn != wanted {
-                let message = format!(
-                    "the model looks at {height}x{width}, and camera `{camera}` draws {}x{}",
-                    drawn.height, drawn.width
-                );
-                let hint = format!(
-                    "set env.train.init_params.sensor_configs to {{width: {width}, height: {height}}}"
-                );
-                return Err(self.problem("model.image_size", message, hint));
-            }
-            cameras.push(camera.clone());
-        }
-        Ok(cameras)
+    /// What the model's views are in this environment. Pictures of another size are resized, as RLinf does it.
+    fn sights(&self, settings: &ClassifierSettings) -> Result<Vec<Sight>, ComposeError> {
+        let hint = "name cameras of the environment, or leave it out for the main view";
+        let wrong = |error: &dyn std::fmt::Display| self.problem("model.image_keys", error, hint);
+        let sight = |key: &String| {
+            let ViewKey { camera, back } = key.parse().map_err(|error: DatasetError| wrong(&error))?;
+            let (camera, _) = camera_for(&camera, &self.spec.cameras).map_err(|error| wrong(&error))?;
+            Ok(Sight { camera: camera.clone(), back })
+        };
+        settings.image_keys.iter().map(sight).collect()
     }
 }
 
@@ -237,7 +216,7 @@ impl TermBuilder<'_> {
 fn read_classifier(
     path: &Path,
     settings: &ClassifierSettings,
-    cameras: &[Arc<str>],
+    sights: &[Sight],
 ) -> Result<Box<dyn FrameJudge>, JudgeError> {
     let weights = Weights::read(path).map_err(|error| JudgeError::Backend(error.into()))?;
     let card =
@@ -245,7 +224,7 @@ fn read_classifier(
     let threshold = card.and_then(|card| card.threshold).map(|threshold| threshold as f32);
     let scorer = Scorer::new(settings, &weights, Device::Cpu);
     let scorer = scorer.map_err(|error| JudgeError::Backend(error.into()))?;
-    Ok(Box::new(Classifier::new(scorer, cameras.to_vec(), threshold)))
+    Ok(Box::new(Classifier::new(scorer, sights.to_vec(), threshold)))
 }
 
 fn at_least_one(number: u64) -> NonZeroUsize {
@@ -261,45 +240,5 @@ fn window(name: &str, buffer: &HistoryBuffer) -> plaudit_reward::HistoryBuffer {
             buffer.input_interval.filter(|steps| *steps > 0).unwrap_or(buffer.history_size),
         ),
         input_on_done: buffer.input_on_done,
-    }
-}
-
-fn classifier_settings(model: &RewardModelSettings) -> ClassifierSettings {
-    let image_keys = match &model.image_keys[..] {
-        [] => vec!["main_images".into()],
-        keys => keys.to_vec(),
-    };
-    ClassifierSettings {
-        arch: arch(model.arch),
-        hidden_dim: (model.hidden_dim > 0).then_some(model.hidden_dim as usize),
-        dropout: model.dropout,
-        image_size: model.image_size.map(|side| side as usize),
-        normalize: model.normalize,
-        precision: precision(model.precision),
-        image_keys,
-        num_spatial_blocks: model.num_spatial_blocks as usize,
-        use_pretrain: model.use_pretrain,
-        freeze_encoder: model.freeze_encoder,
-        ..ClassifierSettings::default()
-    }
-}
-
-pub(super) fn arch(arch: Arch) -> plaudit_nn::classifier::Arch {
-    match arch {
-        Arch::Resnet18 => plaudit_nn::classifier::Arch::Resnet18,
-        Arch::Resnet34 => plaudit_nn::classifier::Arch::Resnet34,
-        Arch::Resnet50 => plaudit_nn::classifier::Arch::Resnet50,
-        Arch::Resnet101 => plaudit_nn::classifier::Arch::Resnet101,
-        Arch::Resnet152 => plaudit_nn::classifier::Arch::Resnet152,
-        Arch::Resnet10 => plaudit_nn::classifier::Arch::Resnet10,
-        Arch::Resnet10Spatial => plaudit_nn::classifier::Arch::Resnet10Spatial,
-    }
-}
-
-pub(super) fn precision(precision: Precision) -> plaudit_nn::classifier::Precision {
-    match precision {
-        Precision::Fp32 => plaudit_nn::classifier::Precision::Fp32,
-        Precision::Bf16 => plaudit_nn::classifier::Precision::Bf16,
-        Precision::Fp16 => plaudit_nn::classifier::Precision::Fp16,
     }
 }

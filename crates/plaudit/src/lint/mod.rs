@@ -33,7 +33,7 @@ const RULES: &[Rule] = &[
     pay::almost,
     horizon::terminal_reward,
     horizon::endless_episodes,
-    checkpoint::differences,
+    checkpoint::agreement,
 ];
 
 /// Everything the rules find, worst first and otherwise in the order of the rules.

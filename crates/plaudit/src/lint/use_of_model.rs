@@ -1,5 +1,6 @@
 //! Rules about how a reward model is used.
 
+use super::checkpoint::looks_at;
 use super::{Findings, Remark, Severity};
 use crate::config::blocks::reward::{RewardMode, RewardModelType, RewardType, WorkerType};
 
@@ -79,8 +80,8 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
         return;
     }
     let sensor = &config.env.train.init_params.sensor_configs;
-    let drawn = (sensor.height.unwrap_or(128) as u64, sensor.width.unwrap_or(128) as u64);
-    let [_, height, width] = config.reward.model.image_size;
+    let drawn = (sensor.height.unwrap_or(128) as usize, sensor.width.unwrap_or(128) as usize);
+    let [_, height, width] = looks_at(&config.reward.model);
     if drawn != (height, width) {
         findings.add("image-size-differs", Severity::Warning, "reward.model.image_size", Remark {
             what: format!("the model looks at {height}x{width} and the camera draws {}x{}", drawn.0, drawn.1),

@@ -12,7 +12,8 @@ pub fn camera_for<'a>(
     cameras: &'a [(Arc<str>, FrameShape)],
 ) -> Result<&'a (Arc<str>, FrameShape), CameraError> {
     let on_the_hand = |name: &str| name.contains("hand") || name.contains("wrist");
-    let extra = |at: usize| cameras.iter().skip(1).filter(|(name, _)| !on_the_hand(name)).nth(at);
+    // As episodes have it: every camera but the first, one on the hand too.
+    let extra = |at: usize| cameras.iter().skip(1).nth(at);
     let found = match key {
         _ if cameras.iter().any(|(name, _)| &**name == key) => {
             cameras.iter().find(|(name, _)| &**name == key)
@@ -57,15 +58,15 @@ mod tests {
         for (key, name) in [
             ("main_images", "base_camera"),
             ("wrist_images", "hand_camera"),
-            ("extra_view_images", "left"),
-            ("extra_view_images[0]", "left"),
-            ("extra_view_images[1]", "right"),
+            ("extra_view_images", "hand_camera"),
+            ("extra_view_images[0]", "hand_camera"),
+            ("extra_view_images[2]", "right"),
             ("right", "right"),
         ] {
             assert_eq!(found(key), Ok(name), "{key}");
         }
-        let error = found("extra_view_images[2]").unwrap_err().to_string();
-        let words = "the environment has no camera for `extra_view_images[2]`; \
+        let error = found("extra_view_images[3]").unwrap_err().to_string();
+        let words = "the environment has no camera for `extra_view_images[3]`; \
                      it has base_camera, hand_camera, left, right";
         assert_eq!(error, words);
         let error = camera_for("main_images", &[]).unwrap_err().to_string();

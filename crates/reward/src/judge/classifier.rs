@@ -2,23 +2,35 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{FrameShape, ObsRow, Score};
+use plaudit_core::{FrameShape, Score};
 use plaudit_nn::classifier::Scorer;
 use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
 
-use super::{FrameJudge, JudgeError};
+use super::{FrameJudge, JudgeError, Moment};
+
+/// What a view of a model is in an environment: a camera, now or some steps ago.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    /// The environment's name of the camera.
+    pub camera: Arc<str>,
+    /// How many steps ago.
+    pub back: usize,
+}
 
 /// A trained image classifier that looks through an environment's cameras.
 pub struct Classifier {
     scorer: Scorer,
     cameras: Vec<Arc<str>>,
+    /// How many steps back each of the model's views is.
+    backs: Vec<usize>,
     threshold: Option<f32>,
 }
 
 impl Classifier {
-    /// `cameras` are the environment's, in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
-    pub fn new(scorer: Scorer, cameras: Vec<Arc<str>>, threshold: Option<f32>) -> Self {
-        Self { scorer, cameras, threshold }
+    /// `sights` are in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
+    pub fn new(scorer: Scorer, sights: Vec<Sight>, threshold: Option<f32>) -> Self {
+        let (cameras, backs) = sights.into_iter().map(|Sight { camera, back }| (camera, back)).unzip();
+        Self { scorer, cameras, backs, threshold }
     }
 }
 
@@ -27,12 +39,17 @@ impl FrameJudge for Classifier {
         &self.cameras
     }
 
-    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-        if seen.is_empty() {
+    fn reach(&self) -> usize {
+        self.backs.iter().copied().max().unwrap_or(0)
+    }
+
+    fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+        if moments.is_empty() {
             return Ok(Vec::new());
         }
+        let sights = self.cameras.iter().zip(&self.backs);
         let pictures: Vec<_> =
-            self.cameras.iter().map(|camera| Pictures::of(camera, seen)).collect::<Result<_, _>>()?;
+            sights.map(|(camera, back)| Pictures::of(camera, *back, moments)).collect::<Result<_, _>>()?;
         let keys = &self.scorer.settings().image_keys;
         let views = pictures.iter().zip(keys).map(|(pictures, key)| pictures.view(key)).collect();
         let batch = ImageBatch::new(views).map_err(backend)?;
@@ -59,8 +76,8 @@ struct Pictures {
 }
 
 impl Pictures {
-    fn of(camera: &Arc<str>, seen: &[ObsRow<'_>]) -> Result<Self, JudgeError> {
-        let images = seen.iter().map(|row| row.image(camera)).collect::<Option<Vec<_>>>();
+    fn of(camera: &Arc<str>, back: usize, moments: &[Moment<'_>]) -> Result<Self, JudgeError> {
+        let images = moments.iter().map(|moment| moment.back(back).image(camera)).collect::<Option<Vec<_>>>();
         let images = images.ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
         let shape = images[0].0;
         if images.iter().any(|(other, _)| *other != shape) {

@@ -72,10 +72,10 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use plaudit_core::{ObsRow, Score};
+    use plaudit_core::Score;
 
     use super::*;
-    use crate::judge::Seat;
+    use crate::judge::{Moment, Seat};
 
     /// Scores everything as the file says.
     struct Written(Score);
@@ -85,8 +85,8 @@ mod tests {
             &[]
         }
 
-        fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-            Ok(vec![self.0; seen.len()])
+        fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+            Ok(vec![self.0; moments.len()])
         }
 
         fn threshold(&self) -> Option<f32> {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plaudit_core::{FrameShape, ObsRow, Score};
+use plaudit_core::{FrameShape, Score};
 
-use super::{FrameJudge, JudgeError};
+use super::{FrameJudge, JudgeError, Moment};
 use crate::pictures::{PictureError, Png};
 
 /// Keeps every picture that its judge is shown: what the judge's first camera saw, as it was.
@@ -40,13 +40,19 @@ impl FrameJudge for Gallery {
         self.judge.cameras()
     }
 
-    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-        let scores = self.judge.scores(seen)?;
+    fn reach(&self) -> usize {
+        self.judge.reach()
+    }
+
+    fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+        let scores = self.judge.scores(moments)?;
         if let Some(camera) = self.judge.cameras().first() {
-            for (row, score) in seen.iter().zip(&scores) {
+            for (moment, score) in moments.iter().zip(&scores) {
                 let wall = if score.get() > self.threshold { &self.success } else { &self.fail };
-                let (shape, pixels) =
-                    row.image(camera).ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
+                let (shape, pixels) = moment
+                    .now()
+                    .image(camera)
+                    .ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
                 wall.hang(shape, pixels, *score)?;
             }
         }
@@ -93,9 +99,9 @@ mod tests {
             &self.0
         }
 
-        fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-            let byte = |row: &ObsRow<'_>| f32::from(row.image("eye").unwrap().1[0]);
-            Ok(seen.iter().map(|row| Score::new(byte(row) / 255.0).unwrap()).collect())
+        fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+            let byte = |moment: &Moment<'_>| f32::from(moment.now().image("eye").unwrap().1[0]);
+            Ok(moments.iter().map(|moment| Score::new(byte(moment) / 255.0).unwrap()).collect())
         }
     }
 

@@ -17,7 +17,7 @@ use plaudit_core::{ObsRow, RewardError, Score};
 use thiserror::Error;
 
 pub use cameras::{CameraError, camera_for};
-pub use classifier::Classifier;
+pub use classifier::{Classifier, Sight};
 pub use file::JudgeFile;
 pub use gallery::Gallery;
 pub use seat::{JudgeSource, Newer, Seat, Seated};
@@ -31,11 +31,49 @@ pub trait FrameJudge: Send + Sync {
     fn cameras(&self) -> &[Arc<str>];
 
     /// One score per moment, in order.
-    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError>;
+    fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError>;
+
+    /// How many steps it looks back from each moment.
+    fn reach(&self) -> usize {
+        0
+    }
 
     /// The score above which it means success, if it was told one.
     fn threshold(&self) -> Option<f32> {
         None
+    }
+}
+
+/// What a judge is shown of one moment: what was seen then, and as much of the past as it looks back.
+#[derive(Clone, Debug)]
+pub struct Moment<'a> {
+    now: ObsRow<'a>,
+    /// The newest first.
+    past: Vec<ObsRow<'a>>,
+}
+
+impl<'a> Moment<'a> {
+    /// A moment of which only itself is known.
+    pub fn alone(now: ObsRow<'a>) -> Self {
+        Self { now, past: Vec::new() }
+    }
+
+    /// A moment and what came before it in its episode, the newest first.
+    pub fn with_past(now: ObsRow<'a>, past: Vec<ObsRow<'a>>) -> Self {
+        Self { now, past }
+    }
+
+    /// What was seen.
+    pub fn now(&self) -> ObsRow<'a> {
+        self.now
+    }
+
+    /// What was seen so many steps earlier; before an episode's first moment, it is the first.
+    pub fn back(&self, steps: usize) -> ObsRow<'a> {
+        match steps.min(self.past.len()) {
+            0 => self.now,
+            steps => self.past[steps - 1],
+        }
     }
 }
 
@@ -46,6 +84,11 @@ pub trait ClipJudge: Send + Sync {
 
     /// Whether its verdicts say that the task is solved.
     fn sees_success(&self) -> bool;
+
+    /// How many steps it looks back from each frame of a clip.
+    fn reach(&self) -> usize {
+        0
+    }
 
     /// Grows when the judge changes its mind.
     fn version(&self) -> u64 {
@@ -87,8 +130,8 @@ impl FrameJudge for StateAlone {
         &[]
     }
 
-    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-        Ok(vec![Score::CERTAIN; seen.len()])
+    fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+        Ok(vec![Score::CERTAIN; moments.len()])
     }
 
     fn threshold(&self) -> Option<f32> {
@@ -137,6 +180,9 @@ pub enum JudgeError {
         /// What it said.
         answers: usize,
     },
+    /// A past that it looks back to and that is not there.
+    #[error(transparent)]
+    Past(RewardError),
     /// A judged picture could not be kept.
     #[error(transparent)]
     Keep(#[from] PictureError),
@@ -149,6 +195,7 @@ impl From<JudgeError> for RewardError {
     fn from(error: JudgeError) -> Self {
         match error {
             JudgeError::Camera { camera } => Self::Camera { camera },
+            JudgeError::Past(error) => error,
             JudgeError::Backend(cause) => Self::Backend(cause),
             other => Self::Backend(Box::new(other)),
         }

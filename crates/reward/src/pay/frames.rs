@@ -59,7 +59,7 @@ impl Reward for FrameReward {
         let seated = self.seat.current();
         let own = seated.judge.threshold();
         let (levels, filtered) = (self.rule.levels(own), self.rule.filters(own));
-        let mut scores = Scores::new(&*seated.judge);
+        let mut scores = Scores::new(&*seated.judge, segment);
         let runs = runs(segment);
         let asked = self.asked(&runs);
         let successes = self.rule.successes(segment, &asked, &mut scores, levels)?;
@@ -85,13 +85,17 @@ impl Reward for FrameReward {
     }
 
     fn context(&self) -> usize {
-        self.rule.context()
+        // A potential looks at what a step began with; everything else begins with what it led to.
+        let before =
+            self.rule.outcomes_before().max(usize::from(matches!(self.when, When::AsPotential { .. })));
+        // The newest of them is the segment's first observation.
+        (before + self.seat.current().judge.reach()).saturating_sub(1)
     }
 
     fn watch(&self) -> Watch {
         match self.when {
             _ if self.seat.current().judge.cameras().is_empty() => Watch::Nothing,
-            When::AtEnds if self.rule.is_momentary() => Watch::Ends,
+            When::AtEnds if self.rule.is_momentary() && self.seat.current().judge.reach() == 0 => Watch::Ends,
             When::AtEnds | When::EveryStep | When::AsPotential { .. } => Watch::Everything,
         }
     }
@@ -109,7 +113,7 @@ impl Reward for FrameReward {
 fn changes(segment: &Segment, scores: &mut Scores<'_>, gamma: f32) -> Result<Vec<f32>, RewardError> {
     let places: Vec<_> =
         (0..segment.steps()).flat_map(|t| (0..segment.batch()).map(move |b| (t, b))).collect();
-    scores.ask(places.iter().map(|&(t, b)| Place::Seen { t, b }.with_view(segment)))?;
+    scores.ask(places.iter().map(|&(t, b)| Place::Seen { t, b }))?;
     let change = |(t, b): (usize, usize)| {
         let after = match segment.end[segment.at(t, b)] {
             End::Terminated => 0.0,

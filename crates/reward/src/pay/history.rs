@@ -43,6 +43,8 @@ pub struct History {
 /// What a judge is shown at one step.
 #[derive(Debug, Clone)]
 pub struct Clip<'a> {
+    /// Where it is cut from.
+    pub segment: &'a Segment,
     /// The step of the segment.
     pub t: usize,
     /// The row.
@@ -83,14 +85,15 @@ impl History {
         Self { buffers, held }
     }
 
-    /// Observations that a segment must carry from before its first step.
-    pub(crate) fn context(&self) -> usize {
+    /// Observations that a segment must carry from before its first step, if each frame is seen with `reach` others
+    /// before it.
+    pub(crate) fn context(&self, reach: usize) -> usize {
         let longest = |buffer: &HistoryBuffer| {
             let left_over = if buffer.input_on_done { buffer.input_interval.get() - 1 } else { 0 };
             buffer.history_size.get().max(left_over.min(self.held))
         };
         // Of a window's frames, one is the outcome of the first step and one the segment's first observation.
-        self.buffers.iter().map(longest).max().unwrap_or(0).saturating_sub(2)
+        (self.buffers.iter().map(longest).max().unwrap_or(0) + reach).saturating_sub(2)
     }
 
     /// How many frames each buffer shows at outcome `number`; `None` if the step is not judged.
@@ -140,6 +143,6 @@ impl History {
             let frames = (last + 1 - frames..=last).map(frame).collect::<Result<_, RewardError>>()?;
             buffers.push(ClipBuffer { name: &buffer.name, frames });
         }
-        Ok(Clip { t, row: run.row, buffers })
+        Ok(Clip { segment, t, row: run.row, buffers })
     }
 }

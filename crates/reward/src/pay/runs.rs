@@ -2,6 +2,8 @@
 
 use plaudit_core::{End, ObsRow, RewardError, Segment};
 
+use crate::judge::Moment;
+
 /// A moment of a segment, by where it stands. Two places are never the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
@@ -37,11 +39,6 @@ impl Place {
         }
     }
 
-    /// The place, and what is to be seen there.
-    pub(crate) fn with_view(self, segment: &Segment) -> (Self, ObsRow<'_>) {
-        (self, self.look(segment))
-    }
-
     /// What is to be seen there.
     pub(crate) fn look(self, segment: &Segment) -> ObsRow<'_> {
         match self {
@@ -49,6 +46,34 @@ impl Place {
             Self::Last { t, b } => segment.outcome(t, b),
             Self::Context { back, b } => segment.context[segment.context.len() - back].row(b),
         }
+    }
+
+    /// What was to be seen one step earlier in the same episode; `None` of its first moment.
+    fn before(self, segment: &Segment) -> Result<Option<Self>, RewardError> {
+        let context = |back: usize, b: usize| match segment.elapsed[b] {
+            elapsed if back > elapsed => Ok(None),
+            _ if back <= segment.context.len() => Ok(Some(Self::Context { back, b })),
+            elapsed => Err(RewardError::Context { needed: back, carried: segment.context.len(), elapsed }),
+        };
+        match self {
+            Self::Last { t, b } => Ok(Some(Self::Seen { t, b })),
+            Self::Seen { t: 0, b } => context(1, b),
+            Self::Seen { t, b } if segment.end[segment.at(t - 1, b)].is_end() => Ok(None),
+            Self::Seen { t, b } => Ok(Some(Self::Seen { t: t - 1, b })),
+            Self::Context { back, b } => context(back + 1, b),
+        }
+    }
+
+    /// What is to be seen there, and in up to `reach` moments before it.
+    pub(crate) fn moment(self, segment: &Segment, reach: usize) -> Result<Moment<'_>, RewardError> {
+        let (mut place, mut past) = (self, Vec::with_capacity(reach));
+        while past.len() < reach
+            && let Some(earlier) = place.before(segment)?
+        {
+            past.push(earlier.look(segment));
+            place = earlier;
+        }
+        Ok(Moment::with_past(self.look(segment), past))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use plaudit_core::{ObsRow, Score};
+use plaudit_core::{Score, Segment};
 
 use super::runs::Place;
 use crate::judge::{FrameJudge, JudgeError};
@@ -13,30 +13,31 @@ const CHUNK: usize = 256;
 /// What a judge said about the moments of a segment.
 pub(crate) struct Scores<'a> {
     judge: &'a dyn FrameJudge,
+    segment: &'a Segment,
     known: HashMap<Place, Score>,
 }
 
 impl<'a> Scores<'a> {
-    pub(crate) fn new(judge: &'a dyn FrameJudge) -> Self {
-        Self { judge, known: HashMap::new() }
+    pub(crate) fn new(judge: &'a dyn FrameJudge, segment: &'a Segment) -> Self {
+        Self { judge, segment, known: HashMap::new() }
     }
 
     /// Asks the judge about those moments it was not asked about before.
-    pub(crate) fn ask<'o>(
-        &mut self,
-        moments: impl IntoIterator<Item = (Place, ObsRow<'o>)>,
-    ) -> Result<(), JudgeError> {
-        let new = |(place, _): &(Place, _)| !self.known.contains_key(place);
-        let mut moments: Vec<_> = moments.into_iter().filter(new).collect();
-        moments.sort_unstable_by_key(|(place, _)| *place);
-        moments.dedup_by_key(|(place, _)| *place);
-        for chunk in moments.chunks(CHUNK) {
-            let seen: Vec<_> = chunk.iter().map(|(_, seen)| *seen).collect();
-            let scores = self.judge.scores(&seen)?;
-            if scores.len() != seen.len() {
-                return Err(JudgeError::Answers { asked: seen.len(), answers: scores.len() });
+    pub(crate) fn ask(&mut self, places: impl IntoIterator<Item = Place>) -> Result<(), JudgeError> {
+        let new = |place: &Place| !self.known.contains_key(place);
+        let mut places: Vec<_> = places.into_iter().filter(new).collect();
+        places.sort_unstable();
+        places.dedup();
+        let reach = self.judge.reach();
+        for chunk in places.chunks(CHUNK) {
+            let moment = |place: &Place| place.moment(self.segment, reach);
+            let moments =
+                chunk.iter().map(moment).collect::<Result<Vec<_>, _>>().map_err(JudgeError::Past)?;
+            let scores = self.judge.scores(&moments)?;
+            if scores.len() != moments.len() {
+                return Err(JudgeError::Answers { asked: moments.len(), answers: scores.len() });
             }
-            self.known.extend(chunk.iter().map(|(place, _)| *place).zip(scores));
+            self.known.extend(chunk.iter().copied().zip(scores));
         }
         Ok(())
     }

@@ -98,13 +98,12 @@ pub(crate) struct Span {
 }
 
 impl Rule {
-    /// Observations that a segment must carry from before its first step.
-    pub(crate) fn context(&self) -> usize {
-        let outcomes_before = match self.latch {
+    /// How many outcomes before the first one that is asked about may matter.
+    pub(crate) fn outcomes_before(&self) -> usize {
+        match self.latch {
             Latch::Threshold(_) => self.hold.get() - 1,
             Latch::Hysteresis { longest_episode, .. } => longest_episode.saturating_sub(1),
-        };
-        outcomes_before.saturating_sub(1) // the newest of them is the segment's first observation
+        }
     }
 
     /// Whether the end of an episode can be judged without what came before it.
@@ -140,7 +139,7 @@ impl Rule {
         let mut places = Vec::new();
         for (run, span) in &longer {
             for number in span.from..=span.to {
-                places.push(run.place(segment, number)?.with_view(segment));
+                places.push(run.place(segment, number)?);
             }
         }
         scores.ask(places)?;
@@ -195,7 +194,7 @@ fn state_before(
     while !open.is_empty() {
         let place = |(at, number): &(usize, usize)| spans[*at].0.place(segment, *number);
         let places = open.iter().map(place).collect::<Result<Vec<_>, _>>()?;
-        scores.ask(places.iter().map(|place| place.with_view(segment)))?;
+        scores.ask(places.iter().copied())?;
         let mut older = Vec::new();
         for ((at, number), place) in open.into_iter().zip(places) {
             match levels.decides(scores.of(place)) {

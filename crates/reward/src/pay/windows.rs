@@ -50,7 +50,7 @@ impl Reward for WindowReward {
     }
 
     fn context(&self) -> usize {
-        self.history.context()
+        self.history.context(self.judge.reach())
     }
 
     fn watch(&self) -> Watch {
@@ -91,8 +91,11 @@ pub struct ScoredClips {
 impl ClipJudge for ScoredClips {
     fn judge(&self, clips: &[Clip<'_>]) -> Result<Judged, JudgeError> {
         let seated = self.seat.current();
-        let mut scores = Scores::new(&*seated.judge);
-        scores.ask(clips.iter().flat_map(frames).map(|frame| (frame.place, frame.seen)))?;
+        let Some(first) = clips.first() else {
+            return Ok(Judged { verdicts: Vec::new(), version: seated.version });
+        };
+        let mut scores = Scores::new(&*seated.judge, first.segment);
+        scores.ask(clips.iter().flat_map(frames).map(|frame| frame.place))?;
         let rule = Rule { latch: Latch::Threshold(self.threshold), ..Rule::default() };
         let own = seated.judge.threshold();
         let (level, filtered) = (rule.levels(own), rule.filters(own));
@@ -107,6 +110,10 @@ impl ClipJudge for ScoredClips {
 
     fn sees_success(&self) -> bool {
         true
+    }
+
+    fn reach(&self) -> usize {
+        self.seat.current().judge.reach()
     }
 
     fn version(&self) -> u64 {

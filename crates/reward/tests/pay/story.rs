@@ -4,10 +4,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use plaudit_core::{
-    End, FrameShape, Frames, Obs, ObsRow, Reward, RewardColumn, Score, Segment, StepRow, Watch,
-};
-use plaudit_reward::{FrameJudge, JudgeError};
+use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Score, Segment, StepRow, Watch};
+use plaudit_reward::{FrameJudge, JudgeError, Moment};
 use proptest::prelude::*;
 
 /// T steps of B environments. A moment's byte is its picture's only colour; its state is the byte and a second one.
@@ -111,6 +109,8 @@ impl Story {
 /// Scores a moment by its byte, and remembers what it was asked.
 #[derive(Default)]
 pub(crate) struct Byte {
+    /// It looks at the moment so many steps before.
+    pub(crate) back: usize,
     pub(crate) threshold: Option<f32>,
     pub(crate) asked: Arc<AtomicUsize>,
     pub(crate) batches: Arc<Mutex<Vec<usize>>>,
@@ -126,14 +126,19 @@ impl FrameJudge for Byte {
         EYE.get_or_init(|| ["eye".into()])
     }
 
-    fn scores(&self, seen: &[ObsRow<'_>]) -> Result<Vec<Score>, JudgeError> {
-        self.asked.fetch_add(seen.len(), Ordering::Relaxed);
-        self.batches.lock().unwrap().push(seen.len());
-        let score = |row: &ObsRow<'_>| {
-            let (_, pixels) = row.image("eye").ok_or(JudgeError::Camera { camera: "eye".into() })?;
+    fn scores(&self, moments: &[Moment<'_>]) -> Result<Vec<Score>, JudgeError> {
+        self.asked.fetch_add(moments.len(), Ordering::Relaxed);
+        self.batches.lock().unwrap().push(moments.len());
+        let score = |moment: &Moment<'_>| {
+            let seen = moment.back(self.back);
+            let (_, pixels) = seen.image("eye").ok_or(JudgeError::Camera { camera: "eye".into() })?;
             Ok(Score::new(score_of(pixels[0])).unwrap())
         };
-        seen.iter().map(score).collect()
+        moments.iter().map(score).collect()
+    }
+
+    fn reach(&self) -> usize {
+        self.back
     }
 
     fn threshold(&self) -> Option<f32> {
