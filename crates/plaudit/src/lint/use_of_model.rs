@@ -80,7 +80,7 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
         return;
     }
     let sensor = &config.env.train.init_params.sensor_configs;
-    let drawn = (sensor.height.unwrap_or(128) as usize, sensor.width.unwrap_or(128) as usize);
+    let drawn = (sensor.height.unwrap_or(128), sensor.width.unwrap_or(128));
     let [_, height, width] = looks_at(&config.reward.model);
     if drawn != (height, width) {
         findings.add("image-size-differs", Severity::Warning, "reward.model.image_size", Remark {

@@ -109,8 +109,8 @@ mod tests {
         let pixels = firsts.iter().flat_map(|first| [*first, 1, 2, 3, 4, 5]).collect();
         let obs = Obs::from_state(firsts.len(), vec![0.0; firsts.len()]).unwrap();
         let obs = obs.with_camera("eye", Frames::new(FrameShape::rgb(1, 2), pixels).unwrap()).unwrap();
-        let rows: Vec<_> = (0..firsts.len()).map(|row| obs.row(row)).collect();
-        gallery.scores(&rows).unwrap();
+        let moments: Vec<_> = (0..firsts.len()).map(|row| Moment::alone(obs.row(row))).collect();
+        gallery.scores(&moments).unwrap();
     }
 
     fn names(folder: &Path) -> Vec<String> {
