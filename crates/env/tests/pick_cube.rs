@@ -4,7 +4,7 @@
 use plaudit_core::{End, Env, Policy, Seed, Watch};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeSettings,
-    RandomPolicy, RewardMode, make,
+    RandomPolicy, RewardMode, Shown, draw_pick_cube, make,
 };
 
 fn tables(num_envs: usize, settings: PickCubeSettings) -> Box<dyn Env> {
@@ -234,4 +234,32 @@ fn impossible_cameras_are_refused() {
         refused(EnvId::CartPoleV1, vec![]),
         "`pick_cube` settings were given, but the environment is `CartPole-v1`; leave them out"
     );
+}
+
+/// The picture that a state tells is the one that was taken, and every pixel knows what it shows.
+#[test]
+fn a_picture_is_drawn_again_from_its_state() {
+    let camera = CameraSettings { name: CameraName::BaseCamera, width: 64, height: 64 };
+    let mut env = tables(3, PickCubeSettings { cameras: Some(vec![camera]), ..PickCubeSettings::default() });
+    env.watch(Watch::Everything);
+    let mut expert = PickCubeExpert::new(ControlMode::PdJointDeltaPos);
+    let mut obs = env.reset(Seed::new(3)).unwrap();
+    for t in 0..12 {
+        for row in 0..3 {
+            let seen = obs.row(row);
+            let (_, pixels) = seen.image("base_camera").unwrap();
+            let drawn = draw_pick_cube(seen.state, CameraName::BaseCamera, (64, 64), true).unwrap();
+            let apart = drawn.pixels.iter().zip(pixels).filter(|(a, b)| a.abs_diff(**b) > 2).count();
+            assert!(apart < 60, "{apart} of {} bytes differ: more than edges", pixels.len());
+            for shown in [Shown::Background, Shown::Shadow, Shown::Arm, Shown::Gripper] {
+                assert!(drawn.shown.contains(&shown), "{shown:?} is nowhere");
+            }
+            let red = |at: usize| pixels[3 * at] > 2 * pixels[3 * at + 1].max(pixels[3 * at + 2]).max(20);
+            let cube: Vec<usize> = (0..64 * 64).filter(|at| drawn.shown[*at] == Shown::Thing).collect();
+            let reddish = cube.iter().filter(|at| red(**at)).count();
+            assert!(2 * reddish >= cube.len(), "{reddish} of {} pixels of the cube are red", cube.len());
+        }
+        obs = env.step(&expert.act(&obs, Seed::new(4).index(t)).unwrap().actions).unwrap().obs;
+    }
+    assert_eq!(draw_pick_cube(&[0.0; 29], CameraName::BaseCamera, (8, 8), true), None);
 }

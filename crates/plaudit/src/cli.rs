@@ -36,7 +36,7 @@ pub enum Command {
     Dataset(dataset::Command),
     /// Train a policy
     Train(train::Command),
-    /// Train an image reward model, and measure one
+    /// Train an image reward model, measure it, and find out whether it can be trusted
     #[command(subcommand)]
     Reward(reward::Command),
     /// Let a policy act and judge it by the environment's truth

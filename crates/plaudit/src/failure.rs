@@ -34,6 +34,9 @@ pub enum Failure {
     /// The user stopped it, and everything is saved: exit code 1, and nothing more to say.
     #[error("stopped")]
     Stopped,
+    /// A model was audited and should not be used, which has been said: exit code 3.
+    #[error("not passed")]
+    Verdict,
     /// A check found something, and has said what: exit code 1.
     #[error("found something")]
     Found,
@@ -42,7 +45,7 @@ pub enum Failure {
 impl Failure {
     /// Whether everything there is to say has been said already.
     pub fn is_told(&self) -> bool {
-        matches!(self, Self::Stopped | Self::Found)
+        matches!(self, Self::Stopped | Self::Found | Self::Verdict)
     }
 }
 
@@ -62,6 +65,7 @@ impl Failure {
         match self {
             Self::Config(_) | Self::Use { .. } => 2,
             Self::Work { .. } | Self::Stopped | Self::Found => 1,
+            Self::Verdict => 3,
         }
     }
 }

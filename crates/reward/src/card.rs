@@ -12,13 +12,16 @@ use plaudit_nn::{Weights, WeightsError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Guarantee;
 use crate::dataset::{ClassBalance, Manifest};
 use crate::metrics::Metrics;
 
 /// What the header calls the file.
 const FORMAT: &str = "plaudit reward model";
-/// The version of the header that this code writes, and the newest that it reads.
-const VERSION: u32 = 1;
+/// The newest version of the header that this code reads.
+const VERSION: u32 = 2;
+/// The version of a header without a temperature: scores are then the same for older readers.
+const WITHOUT_TEMPERATURE: u32 = 1;
 
 /// What is known of a reward model.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,10 @@ pub struct ModelCard {
     pub settings: ClassifierSettings,
     /// Scores above this mean success, by what validation or an audit found best.
     pub threshold: Option<f64>,
+    /// What logits are divided by before they become scores, as an audit found it honest. Not set: 1.
+    pub temperature: Option<f64>,
+    /// What an audit promises about the threshold.
+    pub guarantee: Option<Guarantee>,
     /// How many frames of each label it was trained on.
     pub class_balance: Option<ClassBalance>,
     /// What it was trained and validated on.
@@ -86,7 +93,16 @@ impl ModelCard {
     /// A model of which only the network is known.
     #[must_use]
     pub fn of(settings: ClassifierSettings) -> Self {
-        Self { settings, threshold: None, class_balance: None, dataset: None, metrics: None, step: 0 }
+        Self {
+            settings,
+            threshold: None,
+            temperature: None,
+            guarantee: None,
+            class_balance: None,
+            dataset: None,
+            metrics: None,
+            step: 0,
+        }
     }
 
     /// The header of a file.
@@ -94,7 +110,7 @@ impl ModelCard {
     pub fn header(&self) -> BTreeMap<String, String> {
         let mut header: BTreeMap<String, String> = [
             ("format", FORMAT.to_string()),
-            ("version", VERSION.to_string()),
+            ("version", self.temperature.map_or(WITHOUT_TEMPERATURE, |_| VERSION).to_string()),
             ("step", self.step.to_string()),
         ]
         .map(|(key, value)| (key.to_string(), value))
@@ -102,6 +118,8 @@ impl ModelCard {
         put(&mut header, "settings", Some(&self.settings));
         put(&mut header, "preprocessing", Some(&Preprocessing::of(&self.settings)));
         put(&mut header, "threshold", self.threshold.as_ref());
+        put(&mut header, "temperature", self.temperature.as_ref());
+        put(&mut header, "guarantee", self.guarantee.as_ref());
         put(&mut header, "class_balance", self.class_balance.as_ref());
         put(&mut header, "dataset", self.dataset.as_ref());
         put(&mut header, "metrics", self.metrics.as_ref());
@@ -124,11 +142,31 @@ impl ModelCard {
         Ok(Some(Self {
             settings: take(header, "settings")?.ok_or(missing)?,
             threshold: take(header, "threshold")?,
+            temperature: temperature(header)?,
+            guarantee: take(header, "guarantee")?,
             class_balance: take(header, "class_balance")?,
             dataset: take(header, "dataset")?,
             metrics: take(header, "metrics")?,
             step: take(header, "step")?.unwrap_or(0),
         }))
+    }
+
+    /// What logits are divided by before they become scores.
+    #[must_use]
+    pub fn temperature(&self) -> f64 {
+        self.temperature.unwrap_or(1.0)
+    }
+
+    /// Writes this card into the header of a file that has one, in place of the old one. The file is replaced as a
+    /// whole; its tensors, and what else its header says, stay as they are.
+    ///
+    /// # Errors
+    /// When the file cannot be read or written.
+    pub fn replace_in(&self, file: &Path) -> Result<(), WeightsError> {
+        let weights = Weights::read(file)?;
+        let mut header = weights.metadata().clone();
+        header.extend(self.header());
+        weights.write_safetensors(file, &header)
     }
 
     /// Writes a model with this card as `model.safetensors`, and as RLinf has it in
@@ -161,6 +199,17 @@ fn take<T: DeserializeOwned>(
     serde_json::from_str(text).map(Some).map_err(wrong)
 }
 
+/// A temperature that divides.
+fn temperature(header: &BTreeMap<String, String>) -> Result<Option<f64>, CardError> {
+    let found: Option<f64> = take(header, "temperature")?;
+    match found {
+        Some(found) if !(found.is_finite() && found > 0.0) => {
+            Err(CardError::Entry { key: "temperature", why: format!("{found} is no temperature above 0") })
+        }
+        found => Ok(found),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +218,7 @@ mod tests {
     fn a_card_comes_back_from_its_header() {
         let card = ModelCard {
             threshold: Some(0.1 + 0.2),
+            temperature: Some(1.75),
             class_balance: Some(ClassBalance { successes: 3, failures: 4 }),
             metrics: Some(Metrics::of(&[0.2, 0.9], &[false, true], 0.5)),
             step: 70,
@@ -187,8 +237,33 @@ mod tests {
             header.insert(key.into(), value.into());
             ModelCard::from_header(&header).unwrap_err().to_string()
         };
+        assert!(with("temperature", "0.0").contains("above 0"));
         assert!(with("version", "9").contains("version 9"));
         assert!(with("settings", "{\"arch\":\"resnet9\"}").contains("resnet9"));
         assert!(with("threshold", "high").contains("`threshold`"));
+    }
+
+    #[test]
+    fn a_new_card_leaves_the_tensors_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model.safetensors");
+        let mut weights = Weights::new();
+        weights.insert_f32("a", &[3], &[1.0, f32::MIN_POSITIVE, -0.0]);
+        let card = ModelCard::of(ClassifierSettings::default());
+        let mut header = card.header();
+        header.insert("note".into(), "mine".into());
+        weights.write_safetensors(&file, &header).unwrap();
+        ModelCard { temperature: Some(2.0), threshold: Some(0.9), ..card }.replace_in(&file).unwrap();
+        let read = Weights::read(&file).unwrap();
+        let bits = |weights: &Weights| weights.get("a").unwrap().bytes().to_vec();
+        assert_eq!(bits(&read), bits(&weights));
+        assert_eq!(read.metadata()["note"], "mine");
+        let card = ModelCard::from_header(read.metadata()).unwrap().unwrap();
+        assert_eq!((card.temperature(), card.threshold), (2.0, Some(0.9)));
+        assert_eq!(
+            read.metadata()["version"],
+            "2",
+            "a reader that knows no temperature must not score with it"
+        );
     }
 }

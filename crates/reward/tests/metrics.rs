@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use plaudit_reward::metrics::Metrics;
+use plaudit_reward::metrics::{Metrics, precision_recall_curve, roc_curve};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -26,6 +26,13 @@ struct Case {
     log_loss: f64,
     ece: f64,
     confusion: [usize; 4],
+    roc: Option<Vec<(f64, f64)>>,
+    precision_recall: Option<Vec<(f64, f64)>>,
+}
+
+fn same_points(found: &[(f64, f64)], expected: &[(f64, f64)]) -> bool {
+    let near = |(a, b): (&(f64, f64), &(f64, f64))| (a.0 - b.0).abs() < 1e-9 && (a.1 - b.1).abs() < 1e-9;
+    found.len() == expected.len() && found.iter().zip(expected).all(near)
 }
 
 #[test]
@@ -51,6 +58,11 @@ fn metrics_are_scikit_learns() {
                 (found, expected) => found == expected,
             };
             assert!(same, "{}: {metric} is {found:?}, scikit-learn says {expected:?}", case.name);
+        }
+        if let (Some(roc), Some(expected)) = (&case.roc, &case.precision_recall) {
+            assert!(same_points(&roc_curve(&case.scores, &case.truth), roc), "{}: roc", case.name);
+            let found = precision_recall_curve(&case.scores, &case.truth);
+            assert!(same_points(&found, expected), "{}: {found:?} is not {expected:?}", case.name);
         }
         let confusion = found.confusion;
         let found = [

@@ -68,6 +68,19 @@ pub fn rate(per_sec: f64, unit: &str) -> String {
     format!("{text} {unit}/{time}")
 }
 
+/// Bytes in the largest unit that leaves a number of at least 1.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    let mut amount = value as f64;
+    for unit in ["B", "KiB", "MiB"] {
+        if amount < 1024.0 {
+            return if unit == "B" { format!("{value} B") } else { format!("{amount:.1} {unit}") };
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1} GiB")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +127,14 @@ mod tests {
         check(0.05, "3.0 updates/min");
         check(0.001, "3.6 updates/h");
         check(0.0, "0.0 updates/h");
+    }
+
+    #[test]
+    fn bytes_have_a_fitting_unit() {
+        for (value, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 20, "3.0 MiB"), (5 << 30, "5.0 GiB")]
+        {
+            assert_eq!(bytes(value), text);
+        }
     }
 }

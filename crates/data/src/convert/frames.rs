@@ -19,6 +19,8 @@ pub(crate) struct Frame {
     pub(crate) label: bool,
     /// Which entry of the file it is.
     pub(crate) at: usize,
+    /// The state vector that was recorded with it, if any.
+    pub(crate) state: Option<Array>,
 }
 
 /// How to read the images of a source.
@@ -145,7 +147,7 @@ impl Reading {
         for (at, observation) in observations.iter().enumerate().take(count) {
             let label = label(at)?;
             if let (Some(label), Some(image)) = (label, image(observation, self.key(), || self.place(at))?) {
-                frames.push(Frame { image, label, at });
+                frames.push(Frame { image, label, at, state: state(observation) });
             }
         }
         self.some(frames, observations.first())
@@ -172,7 +174,7 @@ impl Reading {
             };
             let observation = keys::need(entry, "obs", &format!("frames[{at}]"))?;
             if let Some(image) = image(observation, self.key(), || self.place(at))? {
-                frames.push(Frame { image, label, at });
+                frames.push(Frame { image, label, at, state: state(observation) });
             }
         }
         self.some(frames, entries.first().and_then(|entry| entry.get("obs")))
@@ -190,8 +192,9 @@ impl Reading {
         if count < labels.len() {
             return Err(FileProblem::TooFewObservations { infos: labels.len(), observations: count });
         }
-        let frame =
-            |(at, label): (usize, &f32)| Some(Frame { image: images.row(at)?, label: *label >= 0.5, at });
+        let frame = |(at, label): (usize, &f32)| {
+            Some(Frame { image: images.row(at)?, label: *label >= 0.5, at, state: None })
+        };
         let frames: Vec<Frame> = labels.iter().enumerate().filter_map(frame).collect();
         if frames.is_empty() { Err(FileProblem::Empty { key: "labels" }) } else { Ok(Recording { frames }) }
     }
@@ -234,7 +237,7 @@ impl Reading {
                 let reward =
                     keys::number(keys::need(entry, "rewards", &place)?, || format!("{place}[\"rewards\"]"))?;
                 if let Some(image) = image(seen, self.key(), || self.place(at))? {
-                    current.frames.push(Frame { image, label: reward > 0.5, at });
+                    current.frames.push(Frame { image, label: reward > 0.5, at, state: state(seen) });
                 }
             }
             if (terminated || truncated || at + 1 == entries.len()) && !current.frames.is_empty() {
@@ -266,6 +269,11 @@ fn both_lists(episode: &PyValue) -> Result<(&[PyValue], &[PyValue]), FileProblem
         return Err(FileProblem::TooFewObservations { infos: infos.len(), observations: observations.len() });
     }
     Ok((observations, infos))
+}
+
+/// The state of an observation, if it has one.
+fn state(observation: &PyValue) -> Option<Array> {
+    observation.get("states")?.as_array().cloned()
 }
 
 /// The image of an observation, if it has one.

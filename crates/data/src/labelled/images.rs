@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, cameras: &[CameraKey]) -> Result<LabelledData, L
     let frame = |(at, (image, success)): (usize, (Array, bool))| {
         let image = FrameImage::of(&image, || format!("images[{at}]"))
             .map_err(|problem| LabelledError::Frames(problem.in_file(path)))?;
-        Ok(LabelledFrame { images: vec![image], success, at })
+        Ok(LabelledFrame { images: vec![image], success, at, state: None })
     };
     let frames: Vec<LabelledFrame> =
         images.into_iter().zip(labels).enumerate().map(frame).collect::<Result<_, LabelledError>>()?;

@@ -21,6 +21,7 @@ mod choose;
 mod error;
 mod image;
 mod images;
+mod leak;
 mod recordings;
 mod stored;
 
@@ -35,6 +36,7 @@ use cameras::CameraKey;
 pub use choose::{Parts, Pick, SplitOptions};
 pub use error::LabelledError;
 pub use image::FrameImage;
+pub use leak::leakage;
 
 /// How data is read.
 #[derive(Clone, Debug)]
@@ -74,6 +76,8 @@ pub struct LabelledFrame {
     pub success: bool,
     /// Which entry of its episode it is.
     pub at: usize,
+    /// The environment's state vector at that moment, if it was recorded.
+    pub state: Option<Vec<f32>>,
 }
 
 /// The frames of one episode, in order.

@@ -10,7 +10,7 @@ use super::error::LabelledError;
 use super::image::FrameImage;
 use super::{Kind, LabelledData, LabelledEpisode, LabelledFrame, ReadOptions};
 use crate::convert::{FileProblem, Frame, InputFile, OnProgress, Reading, Recording, Source, list, scan};
-use crate::python::PyValue;
+use crate::python::{Array, PyValue};
 
 /// A folder or a file of episodes.
 pub(super) fn read(
@@ -127,7 +127,8 @@ fn in_file(
             }
             // A moment that one camera missed is no moment for a model that looks at all.
             if images.len() == cameras.len() {
-                frames.push(LabelledFrame { images, success: frame.label, at: frame.at });
+                let state = frame.state.as_ref().and_then(Array::to_f32);
+                frames.push(LabelledFrame { images, success: frame.label, at: frame.at, state });
             }
         }
         let name = if alone { stem(&file.path) } else { format!("{}_{number}", stem(&file.path)) };

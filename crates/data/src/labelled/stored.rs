@@ -83,8 +83,9 @@ fn frames(episode: &Arc<StoredEpisode>, places: &[usize]) -> Vec<LabelledFrame> 
     let frame = |at: usize| {
         let images = places.iter().map(|place| FrameImage::stored(episode, *place, at)).collect();
         let success = label(at)?;
+        let state = Some(episode.state(at)).filter(|state| !state.is_empty()).map(<[f32]>::to_vec);
         let at = recorded.map_or(at, |places| places[at] as usize);
-        Some(LabelledFrame { images, success, at })
+        Some(LabelledFrame { images, success, at, state })
     };
     (0..episode.entries()).filter_map(frame).collect()
 }

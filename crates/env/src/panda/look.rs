@@ -34,6 +34,23 @@ pub(crate) fn detail(height: usize) -> Detail {
     if height < FINE_FROM { Detail::COARSE } else { Detail::FINE }
 }
 
+/// What a pixel shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Table, floor or wall.
+    Background,
+    /// The same, under the shadow of something.
+    Shadow,
+    /// The robot without its hand.
+    Arm,
+    /// Hand and fingers.
+    Gripper,
+    /// What is to be moved.
+    Thing,
+    /// What marks the goal.
+    Goal,
+}
+
 /// A robot to draw.
 pub(crate) struct Look {
     pub(crate) arm: Arm,
@@ -46,6 +63,33 @@ impl Look {
         let places = self.places();
         let robot: &Model = if detail(size.0) == Detail::COARSE { &COARSE } else { &FINE };
         let solids = [Solids { model: robot, places: &places }, things];
+        CANVAS.with_borrow_mut(|canvas| canvas.draw(&solids, camera, size, frame));
+    }
+
+    /// As [`draw`](Self::draw), and says what each pixel shows; `of_thing` names the frames of `things`.
+    pub(crate) fn draw_shown(
+        &self,
+        (things, of_thing): (Solids<'_>, fn(usize) -> Shown),
+        camera: &Camera,
+        size: (usize, usize),
+        frame: &mut [u8],
+    ) -> Vec<Shown> {
+        self.draw(things, camera, size, frame);
+        let named = |shown: Option<(usize, usize)>| match shown {
+            None | Some((0, TABLE)) => Shown::Background,
+            Some((0, HAND..)) => Shown::Gripper,
+            Some((0, _)) => Shown::Arm,
+            Some((_, thing)) => of_thing(thing),
+        };
+        CANVAS.with_borrow(|canvas| canvas.shown().map(named).collect())
+    }
+
+    /// What `camera` would see if there were only the table.
+    pub(crate) fn draw_table(camera: &Camera, size: (usize, usize), frame: &mut [u8]) {
+        let robot: &Model = if detail(size.0) == Detail::COARSE { &COARSE } else { &FINE };
+        let mut places = [None; FRAMES];
+        places[TABLE] = Some(Affine3A::IDENTITY);
+        let solids = [Solids { model: robot, places: &places }];
         CANVAS.with_borrow_mut(|canvas| canvas.draw(&solids, camera, size, frame));
     }
 

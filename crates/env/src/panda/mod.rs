@@ -19,6 +19,7 @@ pub(crate) mod tabletop;
 pub use cameras::{CameraName, CameraSettings};
 pub use control::ControlMode;
 pub(crate) use kinematics::{Arm, Pose};
+pub use look::Shown;
 pub use modes::{ObsMode, RewardMode};
 pub use physics::Engine;
 pub(crate) use tabletop::CONTROL_HZ;

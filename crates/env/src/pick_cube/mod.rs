@@ -37,6 +37,7 @@ use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
 pub use expert::PickCubeExpert;
+pub use scene::{PickCubePicture, draw_pick_cube};
 pub use settings::PickCubeSettings;
 
 /// Half an edge of the cube.

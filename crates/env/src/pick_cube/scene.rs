@@ -5,12 +5,16 @@ use std::sync::LazyLock;
 use glam::{DQuat, DVec3, Vec3};
 
 use super::CUBE_HALF;
-use crate::panda::look::{Look, affine, detail};
-use crate::panda::{CameraName, Pose};
+use crate::panda::kinematics::{Arm, JOINTS};
+use crate::panda::look::{Look, Shown, affine, detail};
+use crate::panda::{CameraName, ObsMode, Pose};
 use crate::render::{Camera, Detail, Model, Part, Shape, Skin, Solids};
 
 /// How near the cube must come to the goal, and the radius of the ball that shows it.
 pub(crate) const GOAL_RADIUS: f64 = 0.025;
+
+/// A pixel of the table that differs from the empty table by more levels than this lies in a shadow.
+const SHADE: u8 = 3;
 
 /// Frames that parts move with.
 const CUBE: usize = 0;
@@ -39,6 +43,28 @@ impl Scene {
         self.robot.draw(things, &self.camera(camera), size, frame);
     }
 
+    /// As [`draw`](Self::draw), and says what each pixel shows.
+    fn draw_shown(&self, camera: CameraName, size: (usize, usize), frame: &mut [u8]) -> Vec<Shown> {
+        let goal = self.goal.map(|goal| affine(Pose::new(goal, DQuat::IDENTITY)));
+        let model: &Model = if detail(size.0) == Detail::COARSE { &COARSE } else { &FINE };
+        let things = Solids { model, places: &[Some(affine(self.cube)), goal] };
+        let of_thing = |thing: usize| if thing == GOAL { Shown::Goal } else { Shown::Thing };
+        let camera = self.camera(camera);
+        let mut shown = self.robot.draw_shown((things, of_thing), &camera, size, frame);
+        let mut table = vec![0; frame.len()];
+        Look::draw_table(&camera, size, &mut table);
+        let darker =
+            |(now, empty): (&[u8], &[u8])| now.iter().zip(empty).any(|(a, b)| a.abs_diff(*b) > SHADE);
+        for (shown, is_darker) in
+            shown.iter_mut().zip(frame.chunks_exact(3).zip(table.chunks_exact(3)).map(darker))
+        {
+            if *shown == Shown::Background && is_darker {
+                *shown = Shown::Shadow;
+            }
+        }
+        shown
+    }
+
     fn camera(&self, name: CameraName) -> Camera {
         match name {
             CameraName::BaseCamera => Camera::look_at(
@@ -52,6 +78,39 @@ impl Scene {
             CameraName::HandCamera => self.robot.hand_camera(),
         }
     }
+}
+
+/// A picture of PickCube, and what each of its pixels shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PickCubePicture {
+    /// Rows of RGB pixels.
+    pub pixels: Vec<u8>,
+    /// One for each pixel.
+    pub shown: Vec<Shown>,
+}
+
+/// Draws PickCube as the 42 numbers of its state tell it, in `(height, width)` pixels; `None` of another state.
+#[must_use]
+pub fn draw_pick_cube(
+    state: &[f32],
+    camera: CameraName,
+    size: (usize, usize),
+    show_goal: bool,
+) -> Option<PickCubePicture> {
+    let parts = super::state_parts(ObsMode::State);
+    let part =
+        |name: &str| parts.iter().find(|part| &*part.name == name).map(|part| &state[part.range.clone()]);
+    if state.len() != super::state_width(ObsMode::State) || state.iter().any(|number| !number.is_finite()) {
+        return None;
+    }
+    let (qpos, goal, cube) = (part("qpos")?, part("goal_pos")?, part("obj_pose")?);
+    let at = |k: usize| f64::from(qpos[k]);
+    let robot = Look { arm: Arm::at(&std::array::from_fn(at)), fingers: [at(JOINTS), at(JOINTS + 1)] };
+    let goal = DVec3::from_array(std::array::from_fn(|k| f64::from(goal[k])));
+    let scene = Scene { robot, cube: Pose::from_numbers(cube), goal: show_goal.then_some(goal) };
+    let mut pixels = vec![0; size.0 * size.1 * 3];
+    let shown = scene.draw_shown(camera, size, &mut pixels);
+    Some(PickCubePicture { pixels, shown })
 }
 
 fn parts() -> [Part; 2] {

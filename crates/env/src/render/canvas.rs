@@ -60,6 +60,8 @@ struct Row {
 #[derive(Debug, Clone, Copy)]
 struct Facet {
     skin: Skin,
+    /// Which of the drawn solids it is of, and which frame of that moves it.
+    of: (u8, u8),
     to_key: Slope,
     to_top: Slope,
 }
@@ -82,23 +84,29 @@ impl Canvas {
     ) {
         self.clear(height, width);
         self.scale = height as f32 / 2.0 / camera.half_height;
-        for Solids { model, places } in solids {
+        for (solid, Solids { model, places }) in solids.iter().enumerate() {
             for mesh in &model.meshes {
                 if let Some(place) = &places[mesh.part.frame] {
-                    self.add(mesh, place, camera);
+                    self.add(solid as u8, mesh, place, camera);
                 }
             }
         }
         self.shade(camera, frame);
     }
 
-    fn add(&mut self, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
+    /// For each pixel of the picture drawn last, which of the solids it shows and which frame of that moves it.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = Option<(usize, usize)>> {
+        let of = |facet: &Facet| (facet.of.0.into(), facet.of.1.into());
+        self.visible.iter().map(move |visible| self.seen.get(usize::from(*visible)).map(of))
+    }
+
+    fn add(&mut self, solid: u8, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
         self.world.clear();
         self.world.extend(mesh.points.iter().map(|point| place.transform_point3(*point)));
         if casts_shadow(mesh.part.skin) {
             self.draw_shadow(mesh);
         }
-        self.draw_mesh(mesh, place, camera);
+        self.draw_mesh(solid, mesh, place, camera);
     }
 
     fn clear(&mut self, height: usize, width: usize) {
@@ -130,7 +138,7 @@ impl Canvas {
         }
     }
 
-    fn draw_mesh(&mut self, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
+    fn draw_mesh(&mut self, solid: u8, mesh: &Mesh, place: &Affine3A, camera: &Camera) {
         let view = camera.view();
         let centre = view * (place.transform_point3(mesh.centre) - camera.eye);
         if !self.may_show(centre, mesh.radius) {
@@ -151,6 +159,7 @@ impl Canvas {
             let seen = if all_in_front { self.paint(points) } else { self.paint_clipped(points) };
             if seen {
                 let facet = Facet::new(
+                    (solid, mesh.part.frame as u8),
                     mesh.part.skin,
                     corners.map(|corner| self.world[corner]),
                     corners.map(|corner| place.transform_vector3(mesh.normals[corner])),
@@ -274,7 +283,7 @@ fn spread(out: &mut Vec<f32>, columns: &[f32], ways: &[f32], [first, step, eye]:
 
 impl Facet {
     /// Light is computed at the corners and spread between them.
-    fn new(skin: Skin, points: [Vec3; 3], normals: [Vec3; 3]) -> Self {
+    fn new(of: (u8, u8), skin: Skin, points: [Vec3; 3], normals: [Vec3; 3]) -> Self {
         let slope = |towards: Vec3| {
             let [first, second, third] = normals.map(|normal| normal.dot(towards));
             if first == second && second == third {
@@ -288,7 +297,7 @@ impl Facet {
             let per_metre = along_u * (second - first) + along_v * (third - first);
             Slope { at_origin: first - per_metre.dot(points[0]), per_metre }
         };
-        Self { skin, to_key: slope(KEY), to_top: slope(Vec3::Z) }
+        Self { skin, of, to_key: slope(KEY), to_top: slope(Vec3::Z) }
     }
 
     /// The colour at a place in the world, which is also a place on the shadow map.

@@ -102,13 +102,21 @@ impl Weights {
     /// # Errors
     /// When there is nothing to read, when it is damaged, or when it holds no tensors.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, WeightsError> {
-        let path = path.as_ref();
-        let file = if path.is_dir() { folder::checkpoint_in(path)? } else { path.to_owned() };
+        let file = Self::locate(path)?;
         let stored =
             if safetensors::is_named_so(&file) { safetensors::read(&file)? } else { torch::read(&file)? };
         let tensors =
             stored.tensors.into_iter().filter_map(|(name, tensor)| Some((plain_name(&name)?, tensor)));
         Ok(Self { tensors: tensors.collect(), metadata: stored.metadata })
+    }
+
+    /// The file that [`read`](Self::read) reads when it is given `path`: itself, or the checkpoint in a folder.
+    ///
+    /// # Errors
+    /// When a folder has no checkpoint.
+    pub fn locate(path: impl AsRef<Path>) -> Result<PathBuf, WeightsError> {
+        let path = path.as_ref();
+        if path.is_dir() { folder::checkpoint_in(path) } else { Ok(path.to_owned()) }
     }
 
     /// Writes a safetensors file with these words in its header. It appears whole or not at all.

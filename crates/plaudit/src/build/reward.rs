@@ -221,10 +221,11 @@ fn read_classifier(
     let weights = Weights::read(path).map_err(|error| JudgeError::Backend(error.into()))?;
     let card =
         ModelCard::from_header(weights.metadata()).map_err(|error| JudgeError::Backend(error.into()))?;
+    let temperature = card.as_ref().map_or(1.0, ModelCard::temperature);
     let threshold = card.and_then(|card| card.threshold).map(|threshold| threshold as f32);
     let scorer = Scorer::new(settings, &weights, Device::Cpu);
     let scorer = scorer.map_err(|error| JudgeError::Backend(error.into()))?;
-    Ok(Box::new(Classifier::new(scorer, sights.to_vec(), threshold)))
+    Ok(Box::new(Classifier::new(scorer, sights.to_vec(), threshold).at_temperature(temperature)))
 }
 
 fn at_least_one(number: u64) -> NonZeroUsize {

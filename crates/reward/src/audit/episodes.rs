@@ -1,4 +1,4 @@
-//! JudgedEpisode episodes: scores beside the truth, and when success was noticed.
+//! Judged episodes: scores beside the truth, and when success was noticed.
 
 /// One episode as the model and the truth saw it.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,6 +12,13 @@ pub struct JudgedEpisode {
 }
 
 impl JudgedEpisode {
+    /// The same with logits divided by a temperature.
+    #[must_use]
+    pub fn at_temperature(&self, temperature: f64) -> Self {
+        let logits = self.logits.iter().map(|logit| super::tempered(*logit, temperature)).collect();
+        Self { logits, ..self.clone() }
+    }
+
     /// Probabilities, frame by frame.
     #[must_use]
     pub fn scores(&self) -> Vec<f64> {

@@ -15,12 +15,14 @@
 //! no cheat. (It is the order-statistic form of the Clopper-Pearson bound; split conformal prediction promises the
 //! rate on average only, where a robot wants it with confidence.)
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::JudgedEpisode;
 
 /// Which frames can raise an alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Alarm {
     /// Any frame: the reward is asked at every step.
     AnyFrame,
@@ -29,7 +31,7 @@ pub enum Alarm {
 }
 
 /// A threshold and what is promised about it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Guarantee {
     /// Scores above it count as success.
     pub threshold: f64,

@@ -9,11 +9,11 @@ const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Changes of one picture, as factors around 1 and an angle in turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Jitter {
-    brightness: f32,
-    contrast: f32,
-    saturation: f32,
-    hue_turns: f32,
+pub(crate) struct Jitter {
+    pub(crate) brightness: f32,
+    pub(crate) contrast: f32,
+    pub(crate) saturation: f32,
+    pub(crate) hue_turns: f32,
 }
 
 impl Jitter {
@@ -34,7 +34,7 @@ impl Jitter {
     }
 
     /// Brightness, then contrast around the mean, then saturation around each pixel's grey, then hue.
-    pub(super) fn apply(&self, pixels: &mut [u8]) {
+    pub(crate) fn apply(&self, pixels: &mut [u8]) {
         let mean = mean_luma(pixels) * self.brightness;
         let gain = self.brightness * self.contrast;
         // Grey is untouched by saturation and hue, so the offset of contrast goes through unchanged.

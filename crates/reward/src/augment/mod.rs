@@ -3,8 +3,8 @@
 //! Each kind of change draws from its own stream of random numbers, named by the seed that the caller gives for a picture:
 //! the same seed gives the same picture, and turning one kind off leaves the others as they were.
 
-mod colour;
-mod space;
+pub(crate) mod colour;
+pub(crate) mod space;
 
 use plaudit_core::{FrameShape, Seed};
 use serde::{Deserialize, Serialize};

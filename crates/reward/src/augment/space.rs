@@ -3,7 +3,7 @@
 use plaudit_core::{FrameShape, Seed};
 
 /// What covers a part that is cut out: ImageNet's mean, which a normalised network sees as zero.
-pub(super) const GREY: [u8; 3] = [124, 116, 104];
+pub(crate) const GREY: [u8; 3] = [124, 116, 104];
 
 /// Moves a picture by up to `shift` of its sides and cuts it down by up to `crop` of them, as one resampling.
 pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, crop: f64, seed: Seed) {
@@ -18,6 +18,11 @@ pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, cr
     };
     let rows = window(shape.height, moves.uniform(-shift, shift.max(f64::MIN_POSITIVE)), cuts.unit());
     let columns = window(shape.width, moves.uniform(-shift, shift.max(f64::MIN_POSITIVE)), cuts.unit());
+    resample(pixels, shape, &rows, &columns);
+}
+
+/// What is seen through two windows, stretched over the whole picture; the border is repeated.
+pub(crate) fn resample(pixels: &mut [u8], shape: FrameShape, rows: &Window, columns: &Window) {
     let rows: Vec<Between> = (0..shape.height).map(|at| rows.source(at, shape.height)).collect();
     let columns: Vec<Between> = (0..shape.width).map(|at| columns.source(at, shape.width)).collect();
     let old = pixels.to_vec();
@@ -39,9 +44,11 @@ pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, cr
 }
 
 /// What is seen of one axis.
-struct Window {
-    start: f64,
-    kept: f64,
+pub(crate) struct Window {
+    /// Pixels before it.
+    pub(crate) start: f64,
+    /// The share of the axis in it.
+    pub(crate) kept: f64,
 }
 
 /// A place between two pixels.
@@ -62,7 +69,7 @@ impl Window {
 }
 
 /// Blurs by a normal distribution of this many pixels, the border repeated.
-pub(super) fn blur(pixels: &mut [u8], shape: FrameShape, deviation: f64) {
+pub(crate) fn blur(pixels: &mut [u8], shape: FrameShape, deviation: f64) {
     let kernel = kernel(deviation);
     if kernel.len() == 1 {
         return;

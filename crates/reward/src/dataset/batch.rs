@@ -31,7 +31,7 @@ impl Stack {
 }
 
 /// What happens to a picture: number of its frame, view, size, pixels.
-type Change<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
+pub(crate) type Change<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
 
 impl Batch {
     /// The frames of these numbers, as they are.
@@ -51,7 +51,8 @@ impl Batch {
         })
     }
 
-    fn made(frames: &Frames, numbers: &[usize], change: &Change<'_>) -> Self {
+    /// The frames of these numbers, each picture changed.
+    pub(crate) fn made(frames: &Frames, numbers: &[usize], change: &Change<'_>) -> Self {
         let stack = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];

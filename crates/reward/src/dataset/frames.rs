@@ -173,6 +173,14 @@ impl Frames {
         &frame.images[self.cameras[view]]
     }
 
+    /// The environment's state when the picture of a view was taken, if it was recorded.
+    #[must_use]
+    pub fn state(&self, at: usize, view: usize) -> Option<&[f32]> {
+        let Sample { recording, pick } = self.samples[at];
+        let frame = self.recordings[recording as usize].frame_before(pick, self.views[view].back);
+        frame.state.as_deref()
+    }
+
     fn frame(&self, at: usize) -> &LabelledFrame {
         let Sample { recording, pick } = self.samples[at];
         self.recordings[recording as usize].frame(pick)

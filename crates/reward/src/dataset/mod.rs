@@ -11,6 +11,7 @@ mod manifest;
 mod view;
 
 pub use batch::Batch;
+pub(crate) use batch::Change;
 pub use error::DatasetError;
 pub use frames::{ClassBalance, Frames, Origin};
 pub use manifest::{Manifest, PartManifest};

@@ -24,13 +24,20 @@ pub struct Classifier {
     /// How many steps back each of the model's views is.
     backs: Vec<usize>,
     threshold: Option<f32>,
+    temperature: f32,
 }
 
 impl Classifier {
     /// `sights` are in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
     pub fn new(scorer: Scorer, sights: Vec<Sight>, threshold: Option<f32>) -> Self {
         let (cameras, backs) = sights.into_iter().map(|Sight { camera, back }| (camera, back)).unzip();
-        Self { scorer, cameras, backs, threshold }
+        Self { scorer, cameras, backs, threshold, temperature: 1.0 }
+    }
+
+    /// The same, with logits divided by the checkpoint's temperature.
+    #[must_use]
+    pub fn at_temperature(self, temperature: f64) -> Self {
+        Self { temperature: temperature as f32, ..self }
     }
 }
 
@@ -55,7 +62,7 @@ impl FrameJudge for Classifier {
         let batch = ImageBatch::new(views).map_err(backend)?;
         let logits = self.scorer.logits(&batch).map_err(backend)?;
         let score = |(moment, logit): (usize, f32)| {
-            Score::from_logit(logit).ok_or(JudgeError::NotAScore { value: logit, moment })
+            Score::from_logit(logit / self.temperature).ok_or(JudgeError::NotAScore { value: logit, moment })
         };
         logits.into_iter().enumerate().map(score).collect()
     }

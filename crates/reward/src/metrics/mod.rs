@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use calibration::{Bin, brier, calibration_error, log_loss, reliability};
 pub use confusion::{Confusion, best_threshold};
-pub use ranking::{average_precision, roc_auc};
+pub use ranking::{average_precision, precision_recall_curve, roc_auc, roc_curve};
 
 /// Bins of [`calibration_error`] in [`Metrics`].
 pub const CALIBRATION_BINS: usize = 15;

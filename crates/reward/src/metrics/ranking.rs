@@ -44,6 +44,43 @@ pub fn average_precision(scores: &[f64], truth: &[bool]) -> Option<f64> {
     (successes > 0.0).then(|| sum / successes)
 }
 
+/// The receiver operating characteristic: for every score that occurs, used as a threshold, the share of failures
+/// and of successes at or above it, from (0, 0) to (1, 1). Empty unless both are there.
+#[must_use]
+pub fn roc_curve(scores: &[f64], truth: &[bool]) -> Vec<(f64, f64)> {
+    let levels = levels(scores, truth);
+    let all = levels.iter().map(|level| level.successes).sum::<f64>();
+    let others = levels.iter().map(|level| level.failures).sum::<f64>();
+    if all == 0.0 || others == 0.0 {
+        return Vec::new();
+    }
+    let (mut successes, mut failures) = (0.0, 0.0);
+    let mut curve = vec![(0.0, 0.0)];
+    for level in levels {
+        successes += level.successes;
+        failures += level.failures;
+        curve.push((failures / others, successes / all));
+    }
+    curve
+}
+
+/// Recall and precision at every score that occurs, used as a threshold, the highest first. Empty without a success.
+#[must_use]
+pub fn precision_recall_curve(scores: &[f64], truth: &[bool]) -> Vec<(f64, f64)> {
+    let levels = levels(scores, truth);
+    let all = levels.iter().map(|level| level.successes).sum::<f64>();
+    if all == 0.0 {
+        return Vec::new();
+    }
+    let (mut successes, mut called) = (0.0, 0.0);
+    let point = |level: Level| {
+        successes += level.successes;
+        called += level.successes + level.failures;
+        (successes / all, successes / called)
+    };
+    levels.into_iter().map(point).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

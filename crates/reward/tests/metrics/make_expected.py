@@ -22,8 +22,19 @@ def ece(truth, scores):
     return float(np.sum(counts * np.abs(happened - promised)) / len(scores))
 
 
+def curves(truth, scores):
+    """Points from the highest threshold down; scikit-learn ends precision and recall with a point of its own."""
+    if not truth.any() or truth.all():
+        return None, None
+    false, true, _ = metrics.roc_curve(truth, scores, drop_intermediate=False)
+    precision, recall, _ = metrics.precision_recall_curve(truth, scores)
+    pairs = list(zip(recall[:-1].tolist(), precision[:-1].tolist()))
+    return list(zip(false.tolist(), true.tolist())), pairs[::-1]
+
+
 def case(name, scores, truth, threshold):
     called = scores > threshold
+    roc, precision_recall = curves(truth, scores)
     both = 0 < truth.sum() < len(truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -43,6 +54,8 @@ def case(name, scores, truth, threshold):
             "log_loss": float(metrics.log_loss(truth, scores, labels=[False, True])),
             "ece": ece(truth, scores),
             "confusion": [int(tp), int(fp), int(tn), int(fn)],
+            "roc": roc,
+            "precision_recall": precision_recall,
         }
 
 

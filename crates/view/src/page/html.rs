@@ -86,18 +86,32 @@ impl Html {
         self.raw(&(html + "</div>"))
     }
 
+    /// What everything comes to: a sentence, and lines with what to do about each.
+    pub fn verdict(&mut self, tone: Tone, title: &str, lines: &[(String, String)]) -> &mut Self {
+        let class = match tone {
+            Tone::Good => "good",
+            Tone::Bad => "bad",
+        };
+        let mut html = format!("<div class=\"verdict {class}\"><p><b>{}</b></p>", escape(title));
+        for (what, hint) in lines {
+            let hint = if hint.is_empty() {
+                String::new()
+            } else {
+                format!(" <span class=\"soft\">{}.</span>", escape(hint))
+            };
+            let _ = write!(html, "<p>{}{hint}</p>", escape(what));
+        }
+        self.raw(&(html + "</div>"))
+    }
+
     /// A table; the first column is text, the others are numbers.
     pub fn table<C: Display>(&mut self, head: &[&str], rows: &[Vec<C>]) -> &mut Self {
-        let cells = |tag: &str, cells: &mut dyn Iterator<Item = String>| {
-            let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(&cell))).collect();
-            format!("<tr>{cells}</tr>")
-        };
-        let mut html = String::from("<table>");
-        html += &cells("th", &mut head.iter().map(|cell| (*cell).to_string()));
-        for row in rows {
-            html += &cells("td", &mut row.iter().map(ToString::to_string));
-        }
-        self.raw(&(html + "</table>"))
+        self.raw(&table(head, rows))
+    }
+
+    /// A long table that opens on request.
+    pub fn folded_table<C: Display>(&mut self, title: &str, head: &[&str], rows: &[Vec<C>]) -> &mut Self {
+        self.raw(&format!("<details><summary>{}</summary>{}</details>", escape(title), table(head, rows)))
     }
 
     /// Charts beside each other.
@@ -111,7 +125,14 @@ impl Html {
 
     /// Small pictures with words under each.
     pub fn thumbnails(&mut self, pictures: &[(String, String)]) -> &mut Self {
-        self.raw("<div class=\"thumbs\">");
+        self.thumbnails_of(8.5, pictures)
+    }
+
+    /// Pictures with words under each, as wide as so many letters are high, or wider.
+    pub fn thumbnails_of(&mut self, width: f64, pictures: &[(String, String)]) -> &mut Self {
+        let columns =
+            format!("grid-template-columns:repeat(auto-fill,minmax({width}rem,{}rem))", 1.2 * width);
+        self.raw(&format!("<div class=\"thumbs\" style=\"{columns}\">"));
         for (address, words) in pictures {
             let words = escape(words);
             self.raw(&format!(
@@ -129,6 +150,30 @@ impl Html {
             escape(text)
         ))
     }
+}
+
+fn table<C: Display>(head: &[&str], rows: &[Vec<C>]) -> String {
+    let cells = |tag: &str, cells: &mut dyn Iterator<Item = String>| {
+        let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(&cell))).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let mut html = String::from("<table>");
+    if head.iter().any(|cell| !cell.is_empty()) {
+        html += &cells("th", &mut head.iter().map(|cell| (*cell).to_string()));
+    }
+    for row in rows {
+        html += &cells("td", &mut row.iter().map(ToString::to_string));
+    }
+    html + "</table>"
+}
+
+/// Whether a verdict is welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// It is.
+    Good,
+    /// It is not.
+    Bad,
 }
 
 /// A whole page.

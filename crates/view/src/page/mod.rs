@@ -8,4 +8,4 @@ mod chart;
 mod html;
 
 pub use chart::{Chart, Mark, Scale, Series};
-pub use html::{Html, Page, escape, picture};
+pub use html::{Html, Page, Tone, escape, picture};

@@ -110,7 +110,7 @@ impl Found {
                 sample(recording.frames.len(), options.num_samples_per_episode, options.keep_last_frame);
             let mut frames = Vec::with_capacity(kept.len());
             for at in kept {
-                let Frame { image, label, at: entry } = &recording.frames[at];
+                let Frame { image, label, at: entry, .. } = &recording.frames[at];
                 let form = Form::of(image, reading.layout(), reading.strictness(), || reading.place(*entry))?;
                 found.note_shape(*entry, form.shape());
                 frames.push(LabelledFrame {

@@ -7,17 +7,18 @@ use clap::Args;
 use plaudit_data::convert::Source;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{Arch, ClassifierError, ClassifierSettings, Device, Scorer};
+use plaudit_reward::audit::logits;
 use plaudit_reward::card::ModelCard;
-use plaudit_reward::dataset::Frames;
+use plaudit_reward::dataset::{DatasetError, Frames};
 use plaudit_reward::metrics::Metrics;
 use plaudit_reward::pictures::{Mistakes, ScoreCurve, curves};
-use plaudit_reward::train::evaluate;
+use plaudit_reward::train::Evaluation;
 
 use super::data::{Reading, views};
 use super::summary::measured;
 use crate::cli::Volume;
 use crate::failure::Failure;
-use crate::progress::ProgressBar;
+use crate::progress::{Doing, ProgressBar};
 use crate::say;
 
 /// Measure a reward model on labelled frames
@@ -63,8 +64,7 @@ impl Eval {
     /// Does it.
     pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
         let (weights, written) = read(&self.model)?;
-        let guessed = || ModelCard::of(ClassifierSettings::guessed(&weights));
-        let mut card = written.clone().unwrap_or_else(guessed);
+        let mut card = written.clone().unwrap_or_else(|| ModelCard::of(guessed(&weights)));
         let frames = self.frames(&card, volume)?;
         if written.is_none() && card.settings.arch != Arch::Resnet10Spatial {
             card.settings.image_size = self.size_of(&frames);
@@ -75,7 +75,12 @@ impl Eval {
             say::aside(&format!("note: {notice}"));
         }
         let threshold = self.threshold.or(card.threshold).unwrap_or(0.5);
-        let evaluation = evaluate(&scorer, &frames, BATCH).map_err(|error| unfit(&self.model, &error))?;
+        let bar = ProgressBar::new("reward eval", volume);
+        let heard = |done, total| bar.show(Doing { what: "scoring", unit: "frames", done, total });
+        let logits = logits(&scorer, &frames, BATCH, &heard).map_err(|error| unfit(&self.model, &error))?;
+        drop(bar);
+        let logits: Vec<f32> = logits.iter().map(|logit| (logit / card.temperature()) as f32).collect();
+        let evaluation = Evaluation::of(&logits, &frames.labels());
         if evaluation.scores.iter().any(|score| !score.is_finite()) {
             let message =
                 format!("{} gives scores that are no numbers; its weights are broken", self.model.display());
@@ -108,18 +113,10 @@ impl Eval {
     }
 
     fn frames(&self, card: &ModelCard, volume: Volume) -> Result<Frames, Failure> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            let text = error.to_string().replace("--image-key", "the model's own");
-            let (what, help) = match text.rsplit_once("; ") {
-                Some((what, help)) => (what.to_string(), Some(help.to_string())),
-                None => (text, None),
-            };
-            Failure::use_of(what, help)
-        };
-        let views = views(&card.settings.image_keys).map_err(|error| wrong(&error))?;
+        let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
         let bar = ProgressBar::new("reward eval", volume);
         let reading = Reading { views, source: self.source, bar: &bar };
-        let frames = reading.all(&self.data).map_err(|error| wrong(&error))?;
+        let frames = reading.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
             return Err(Failure::use_of(
                 "there are no frames to measure on",
@@ -130,8 +127,23 @@ impl Eval {
     }
 }
 
+/// Trouble with data, in words that fit a command which takes cameras from the model.
+pub(super) fn as_failure(error: &DatasetError) -> Failure {
+    let text = error.to_string().replace("--image-key", "the model's own");
+    let (what, help) = match text.rsplit_once("; ") {
+        Some((what, help)) => (what.to_string(), Some(help.to_string())),
+        None => (text, None),
+    };
+    Failure::use_of(what, help)
+}
+
+/// The network of weights that do not say what they are of.
+pub(super) fn guessed(weights: &Weights) -> ClassifierSettings {
+    ClassifierSettings::guessed(weights)
+}
+
 /// The weights of a model, and what it says about itself, if it does.
-fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
+pub(super) fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
     let help = || "give a run, a checkpoint folder, or a file (.safetensors, .pt)".to_string();
     let weights = Weights::read(path).map_err(|error| Failure::use_of(error, help()))?;
     let card = ModelCard::from_header(weights.metadata())
@@ -139,7 +151,7 @@ fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
     Ok((weights, card))
 }
 
-fn unfit(model: &Path, error: &ClassifierError) -> Failure {
+pub(super) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
     let help = "the file is of another architecture, or its card was changed".to_string();
     Failure::use_of(format!("{}: {error}", model.display()), help)
 }

@@ -1,5 +1,6 @@
-//! `plaudit reward`: a classifier learns to tell success from failure, and is measured.
+//! `plaudit reward`: a classifier learns to tell success from failure, and is measured and audited.
 
+mod audit;
 mod data;
 mod eval;
 mod older;
@@ -11,13 +12,15 @@ use clap::Subcommand;
 use crate::cli::Volume;
 use crate::failure::Failure;
 
-/// Train an image reward model, and measure one
+/// Train an image reward model, measure it, and find out whether it can be trusted
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a classifier of images to tell success from failure
     Train(Box<train::Train>),
     /// Measure a reward model on labelled frames
     Eval(eval::Eval),
+    /// Find out whether a reward model can be trusted: a page, JSON, and an exit code
+    Audit(Box<audit::AuditCommand>),
 }
 
 impl Command {
@@ -26,6 +29,7 @@ impl Command {
         match self {
             Self::Train(train) => train.run(volume),
             Self::Eval(eval) => eval.run(volume),
+            Self::Audit(audit) => audit.run(volume),
         }
     }
 }

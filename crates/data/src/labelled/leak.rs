@@ -1,0 +1,27 @@
+//! Whether frames that measure a model are among those it learned from.
+
+use std::collections::HashSet;
+
+use rayon::prelude::*;
+
+use super::LabelledData;
+use crate::convert::{Fingerprint, Leakage, Seen};
+
+/// What frames to measure on share with frames that were learned from, by the pictures of their first camera.
+#[must_use]
+pub fn leakage(train: &[&LabelledData], measured: &[&LabelledData]) -> Leakage {
+    Leakage::between(&seen(train), &seen(measured), &HashSet::new())
+}
+
+fn seen(data: &[&LabelledData]) -> Vec<Seen> {
+    let episodes: Vec<_> = data.iter().flat_map(|data| &data.episodes).enumerate().collect();
+    let frames = episodes.into_par_iter().flat_map_iter(|(episode, frames)| {
+        frames.frames.iter().map(move |frame| {
+            let image = &frame.images[0];
+            let shape = image.shape();
+            let print = Fingerprint::of(&image.pixels(), [shape.height, shape.width, shape.channels]);
+            Seen { episode, label: u8::from(frame.success), print }
+        })
+    });
+    frames.collect()
+}

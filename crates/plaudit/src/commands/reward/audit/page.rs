@@ -1,0 +1,495 @@
+//! The page.
+
+use plaudit_reward::audit::{CurvePoint, RegionSource, ScoresAt, Severity, Slice, Stressed};
+use plaudit_reward::metrics::Bin;
+use plaudit_reward::pictures::Png;
+use plaudit_view::format;
+use plaudit_view::page::{Chart, Html, Mark, Page, Series, Tone, picture};
+
+use super::examine::Pictures;
+use super::result::{Audit, Stored, interval, percent};
+use super::training_data::SharedWithTraining;
+
+/// Episodes in the table; all are in the JSON.
+const EPISODES_SHOWN: usize = 50;
+
+/// The whole page.
+pub(super) fn page(audit: &Audit, pictures: &Pictures) -> String {
+    let title = if audit.passed { "Audit: passed" } else { "Audit: not passed" };
+    let mut page = Page::new(title, format!("{} on {}", audit.model, audit.data.join(", ")));
+    let body = &mut page.body;
+    verdict(body, audit);
+    body.tiles(&tiles(audit));
+    ranking(body, audit);
+    threshold(body, audit);
+    calibration(body, audit);
+    time(body, audit);
+    mistakes(body, audit, pictures);
+    labels(body, audit, pictures);
+    sharing(body, audit);
+    slices(body, audit);
+    stress(body, audit);
+    looking(body, audit, pictures);
+    speed(body, audit);
+    details(body, audit);
+    page.render()
+}
+
+fn verdict(body: &mut Html, audit: &Audit) {
+    let (tone, title) = match audit.passed {
+        true => (Tone::Good, "This model can be used as a reward."),
+        false => (Tone::Bad, "This model should not be used as a reward."),
+    };
+    let lines: Vec<(String, String)> = audit
+        .verdict
+        .findings
+        .iter()
+        .map(|finding| {
+            let word = match finding.severity {
+                Severity::Fatal => "No: ",
+                Severity::Warning => "Warning: ",
+                Severity::Note => "Note: ",
+            };
+            (format!("{word}{}.", finding.what), capitalised(&finding.hint))
+        })
+        .collect();
+    body.verdict(tone, title, &lines);
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn tiles(audit: &Audit) -> Vec<(String, String)> {
+    let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
+    let alarms = audit.operating.alarms;
+    vec![
+        (number(audit.auc.map(|auc| auc.value)), "AUC".into()),
+        (format!("{:.4}", audit.operating.threshold), "threshold".into()),
+        (
+            format!("≤ {}", percent(alarms.bound)),
+            format!("false alarms per episode, confidence {}", percent(audit.operating.confidence)),
+        ),
+        (
+            format!("{} of {}", audit.timing.detected, audit.timing.successes),
+            "successful episodes noticed".into(),
+        ),
+        (format!("{:.3}", audit.calibration.after.ece), "calibration error".into()),
+        (
+            format!("{:.1} ms", audit.latency.first().map_or(0.0, |timed| timed.latency.p50_ms)),
+            "for one frame".into(),
+        ),
+    ]
+}
+
+fn curve(points: &[CurvePoint], look: usize, name: &str) -> Series {
+    Series {
+        name: name.into(),
+        look,
+        points: points.iter().map(|point| (point.at, point.value)).collect(),
+        band: points
+            .iter()
+            .filter(|point| !point.low.is_nan() && !point.high.is_nan())
+            .map(|point| (point.at, point.low, point.high))
+            .collect(),
+        ..Series::default()
+    }
+}
+
+fn ranking(body: &mut Html, audit: &Audit) {
+    let metrics = &audit.metrics;
+    body.heading("How well it tells success from failure");
+    body.paragraph(&format!(
+        "{} episodes with {} frames, {} of them of success ({}): the balance of the data as it is. Intervals hold 95 % of \
+         the values over episodes drawn again and again, since frames of one episode look alike.",
+        audit.episodes,
+        metrics.frames,
+        metrics.successes,
+        percent(metrics.successes as f64 / metrics.frames.max(1) as f64)
+    ));
+    body.table(
+        &["", "value (95 % interval over episodes)"],
+        &[
+            vec!["area under the ROC curve".to_string(), interval(audit.auc)],
+            vec!["average precision".to_string(), interval(audit.average_precision)],
+        ],
+    );
+    let operating = (metrics.confusion.false_positive_rate(), metrics.recall, metrics.precision);
+    let at = |x: Option<f64>, y: Option<f64>| Series {
+        name: "at the threshold".into(),
+        look: 1,
+        points: x.zip(y).into_iter().collect(),
+        ..Series::default()
+    };
+    let roc = Chart {
+        title: "ROC: successes found".into(),
+        x_label: "share of failures called a success".into(),
+        y_range: Some((0.0, 1.0)),
+        series: vec![curve(&audit.roc, 0, "frames"), at(operating.0, operating.1)],
+        ..Chart::default()
+    };
+    let precision = Chart {
+        title: "Precision: successes among what is called one".into(),
+        x_label: "share of successes found".into(),
+        y_range: Some((0.0, 1.0)),
+        series: vec![curve(&audit.precision_recall, 0, "frames"), at(operating.1, operating.2)],
+        ..Chart::default()
+    };
+    body.charts([&roc, &precision]);
+}
+
+fn threshold(body: &mut Html, audit: &Audit) {
+    let operating = &audit.operating;
+    body.heading("The threshold, and what is promised");
+    body.paragraph(&format!(
+        "Scores above {:.6} count as success: {}.",
+        operating.threshold,
+        operating.promise()
+    ));
+    if let Some(why) = &operating.refused {
+        body.paragraph(&format!("Nothing more can be promised: {why}."));
+    }
+    body.paragraph(
+        "What counts for an episode is the highest score that it reaches without success. The threshold is one of these \
+         numbers, counted from the top, at a place that depends on how many episodes there are and not on the scores; \
+         the chance that a new episode exceeds it is then known whatever the scores look like (the order-statistic form \
+         of the Clopper-Pearson bound). It holds for episodes like these, not for what a policy finds that looks for gaps: \
+         that is what watching is for.",
+    );
+    let confusion = audit.metrics.confusion;
+    body.table(
+        &["frames", "called success", "called failure"],
+        &[
+            vec![
+                "success".to_string(),
+                confusion.true_positives.to_string(),
+                confusion.false_negatives.to_string(),
+            ],
+            vec![
+                "failure".to_string(),
+                confusion.false_positives.to_string(),
+                confusion.true_negatives.to_string(),
+            ],
+        ],
+    );
+    let some = |value: Option<f64>| value.map_or("–".into(), percent);
+    body.paragraph(&format!(
+        "Precision {}, recall {}, accuracy {} at the threshold.",
+        some(audit.metrics.precision),
+        some(audit.metrics.recall),
+        percent(audit.metrics.accuracy)
+    ));
+    match &audit.stored {
+        Stored::In { file } => body.paragraph(&format!("Threshold and temperature are stored in {file}.")),
+        Stored::No { why } => body.paragraph(&format!("Nothing was stored: {why}.")),
+    };
+}
+
+fn calibration(body: &mut Html, audit: &Audit) {
+    let found = &audit.calibration;
+    body.heading("Whether scores mean what they say");
+    let fitted = match found.temperature {
+        Some(temperature) => format!(
+            "Logits divided by {temperature:.3}, fitted on {} episodes and measured on the other {}.",
+            found.fitted_on, found.measured_on
+        ),
+        None => "No temperature could be fitted: a label is missing in half of the episodes.".into(),
+    };
+    body.paragraph(&fitted);
+    let row = |name: &str, one: &plaudit_reward::audit::Honesty| {
+        vec![
+            name.to_string(),
+            format!("{:.4}", one.ece),
+            format!("{:.4}", one.brier),
+            format!("{:.4}", one.log_loss),
+        ]
+    };
+    body.table(
+        &["", "calibration error (ECE)", "Brier score", "log loss"],
+        &[row("as the network says it", &found.before), row("at the temperature", &found.after)],
+    );
+    let series = |bins: &[Bin], look: usize, name: &str| Series {
+        name: name.into(),
+        look,
+        points: bins.iter().map(|bin| (bin.score, bin.successes)).collect(),
+        ..Series::default()
+    };
+    let honest =
+        Series { name: "honest".into(), look: 6, points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() };
+    let chart = Chart {
+        title: "Successes among frames of like scores".into(),
+        x_label: "score".into(),
+        y_range: Some((0.0, 1.0)),
+        series: vec![
+            honest,
+            series(&found.before.bins, 1, "before"),
+            series(&found.after.bins, 0, "at the temperature"),
+        ],
+        ..Chart::default()
+    };
+    body.charts([&chart]);
+}
+
+fn time(body: &mut Html, audit: &Audit) {
+    let timing = &audit.timing;
+    body.heading("When success is noticed, and whether it is held");
+    let frames = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.0} frames"));
+    let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.2}"));
+    body.table(
+        &["", ""],
+        &[
+            vec![
+                "successful episodes noticed".to_string(),
+                format!("{} of {}", timing.detected, timing.successes),
+            ],
+            vec![
+                "episodes with a false alarm".to_string(),
+                format!("{} of {}", timing.with_false_alarm, audit.episodes),
+            ],
+            vec!["from success to its detection, median".to_string(), frames(timing.delay_median)],
+            vec!["the same, exceeded by one in ten".to_string(), frames(timing.delay_p90)],
+            vec![
+                "share of the frames of success called so".to_string(),
+                timing.held.map_or("–".into(), percent),
+            ],
+            vec!["changes of mind among them".to_string(), some(timing.flips)],
+            vec!["rank correlation with time up to success".to_string(), some(timing.rank_with_time)],
+        ],
+    );
+    let series = |scores: &[ScoresAt], look: usize, name: &str| Series {
+        name: name.into(),
+        look,
+        points: scores.iter().map(|one| (one.frame as f64, one.mean)).collect(),
+        band: scores.iter().map(|one| (one.frame as f64, one.low, one.high)).collect(),
+        ..Series::default()
+    };
+    let chart = Chart {
+        title: "Scores over time: mean, and eight of ten episodes".into(),
+        x_label: "frame of the episode".into(),
+        y_range: Some((0.0, 1.0)),
+        series: vec![
+            series(&audit.scores_of_successes, 0, "episodes that succeed"),
+            series(&audit.scores_of_failures, 1, "episodes that fail"),
+        ],
+        ..Chart::default()
+    };
+    body.charts([&chart, &delays(audit)]);
+    let text = |value: Option<usize>| value.map_or("–".into(), |value| value.to_string());
+    let rows: Vec<Vec<String>> = timing
+        .episodes
+        .iter()
+        .take(EPISODES_SHOWN)
+        .map(|one| {
+            vec![
+                one.episode.clone(),
+                one.frames.to_string(),
+                text(one.success_at),
+                text(one.detected_at),
+                text(one.first_false_alarm),
+                one.held.map_or("–".into(), percent),
+                text(one.flips),
+            ]
+        })
+        .collect();
+    let title = match timing.episodes.len() {
+        all if all > EPISODES_SHOWN => {
+            format!("The first {EPISODES_SHOWN} of {all} episodes (all are in the JSON)")
+        }
+        _ => "Episode by episode".into(),
+    };
+    let head =
+        ["episode", "frames", "success at", "noticed at", "first false alarm", "held", "changes of mind"];
+    body.folded_table(&title, &head, &rows);
+}
+
+/// How many successes are noticed within so many frames.
+fn delays(audit: &Audit) -> Chart {
+    let delay = |one: &plaudit_reward::audit::EpisodeTiming| Some(one.detected_at? - one.success_at?);
+    let delays: Vec<usize> = audit.timing.episodes.iter().filter_map(delay).collect();
+    let longest = delays.iter().copied().max().unwrap_or(0);
+    let within = |frames: usize| delays.iter().filter(|delay| **delay <= frames).count() as f64;
+    let share = |frames: usize| (frames as f64, within(frames) / audit.timing.successes.max(1) as f64);
+    Chart {
+        title: "Successful episodes noticed within so many frames".into(),
+        x_label: "frames after success".into(),
+        y_range: Some((0.0, 1.0)),
+        series: vec![Series { points: (0..=longest.max(1)).map(share).collect(), ..Series::default() }],
+        marks: audit.timing.delay_median.map(|x| Mark { x, name: "median".into() }).into_iter().collect(),
+        ..Chart::default()
+    }
+}
+
+fn shown(pictures: &[(Png, String)]) -> Vec<(String, String)> {
+    pictures.iter().map(|(png, words)| (picture("image/png", &png.bytes), words.clone())).collect()
+}
+
+fn mistakes(body: &mut Html, audit: &Audit, pictures: &Pictures) {
+    body.heading("The worst mistakes");
+    let all = audit.metrics.confusion;
+    body.subheading(&format!("Called success, and none: the worst of {} frames", all.false_positives));
+    body.thumbnails(&shown(&pictures.false_positives));
+    body.subheading(&format!("Success, and not called so: the worst of {} frames", all.false_negatives));
+    body.thumbnails(&shown(&pictures.false_negatives));
+}
+
+fn labels(body: &mut Html, audit: &Audit, pictures: &Pictures) {
+    body.heading("Labels that may be wrong");
+    if audit.suspected_labels.is_empty() {
+        body.paragraph("None is suspected.");
+        return;
+    }
+    body.paragraph(&format!(
+        "{} stretches of frames score like the other label does on average, away from the moment at which the label \
+         changes. A model that is wrong suspects what is right, so look before changing any.",
+        audit.suspected_labels.len()
+    ));
+    body.thumbnails(&shown(&pictures.suspected));
+}
+
+fn sharing(body: &mut Html, audit: &Audit) {
+    body.heading("Whether it has seen this data before");
+    let text = match &audit.shared_with_training {
+        SharedWithTraining::Everything => "This is the data that the model learned from.".to_string(),
+        SharedWithTraining::Validation => "This is the data that the model was validated on.".to_string(),
+        SharedWithTraining::SamePlace { path } => format!("Its training frames were picked from {path}."),
+        SharedWithTraining::Unknown => {
+            "What the model learned from is not there; --train-data names it, and frames are compared."
+                .to_string()
+        }
+        SharedWithTraining::Compared(found) => format!(
+            "Of {} frames, {} are among the {} training frames to the byte ({} with another label), and {} look like one \
+             of them; {} episodes are there as a whole.",
+            found.val_images,
+            found.exact_duplicates,
+            found.train_images,
+            found.exact_duplicates_with_other_label,
+            found.near_duplicates,
+            found.shared_episodes
+        ),
+    };
+    body.paragraph(&text);
+}
+
+fn slices(body: &mut Html, audit: &Audit) {
+    body.heading("Parts of the data");
+    let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
+    let share = |value: Option<f64>| value.map_or("–".into(), percent);
+    let row = |slice: &Slice| {
+        vec![
+            slice.name.clone(),
+            slice.episodes.to_string(),
+            slice.frames.to_string(),
+            some(slice.auc),
+            share(slice.precision),
+            share(slice.recall),
+            share(slice.detected),
+            share(slice.false_alarms),
+        ]
+    };
+    let head = [
+        "",
+        "episodes",
+        "frames",
+        "AUC",
+        "precision",
+        "recall",
+        "episodes noticed",
+        "episodes with a false alarm",
+    ];
+    let rows: Vec<Vec<String>> =
+        audit.slices.by_length.iter().chain(&audit.slices.by_data).map(row).collect();
+    body.table(&head, &rows);
+    body.subheading("Each camera: what is left when it is covered");
+    stressed(body, &audit.slices.by_camera);
+}
+
+fn stress(body: &mut Html, audit: &Audit) {
+    body.heading("What disturbs it");
+    body.paragraph(&match audit.regions_known_by {
+        RegionSource::Simulator => format!(
+            "Some frames, half of them successes, disturbed. What each pixel shows is known: the scene was drawn again from \
+             the recorded states, and came out as it was recorded. A call that changes although the truth does not is a \
+             mistake; covering the cube should change calls, covering the background should not. {}",
+            background(audit)
+        ),
+        RegionSource::StillPicture => format!(
+            "Some frames, half of them successes, disturbed. What each pixel shows is not known (no states of the embedded \
+             simulator are recorded with them), so what moves is told from what stands still by the middle of many frames, \
+             and cube and gripper cannot be covered one by one. {}",
+            background(audit)
+        ),
+    });
+    stressed(body, &audit.stress);
+}
+
+fn background(audit: &Audit) -> String {
+    match audit.background.ranking_from_background {
+        Some(share) => format!("The background alone gives {} of the ranking.", percent(share.max(0.0))),
+        None => String::new(),
+    }
+}
+
+fn stressed(body: &mut Html, all: &[Stressed]) {
+    let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:+.3}"));
+    let rows: Vec<Vec<String>> = all
+        .iter()
+        .map(|one| {
+            vec![
+                one.name.clone(),
+                percent(one.flips),
+                some(one.drop_on_successes),
+                some(one.rise_on_failures),
+                one.auc.map_or("–".into(), |auc| format!("{auc:.3}")),
+            ]
+        })
+        .collect();
+    let head = ["", "calls that change", "score lost on successes", "score gained on failures", "AUC"];
+    body.table(&head, &rows);
+}
+
+fn looking(body: &mut Html, audit: &Audit, pictures: &Pictures) {
+    body.heading("Where it looks");
+    body.paragraph(
+        "Each square is covered in turn, in frames of both labels: the more the answer changes, the brighter the square.",
+    );
+    body.thumbnails_of(18.0, &shown(&pictures.saliency));
+    for one in &audit.saliency {
+        body.paragraph(&format!(
+            "{}: {} of what matters lies in the {} of the squares in which hardly anything moves.",
+            one.view,
+            percent(one.on_still_squares),
+            percent(one.still_squares)
+        ));
+    }
+}
+
+fn speed(body: &mut Html, audit: &Audit) {
+    body.heading("How fast it answers");
+    let rows: Vec<Vec<String>> = audit
+        .latency
+        .iter()
+        .map(|timed| {
+            let one = &timed.latency;
+            vec![
+                one.batch.to_string(),
+                format!("{:.2} ms", one.p50_ms),
+                format!("{:.2} ms", one.p99_ms),
+                format!("{:.0}", one.frames_per_second),
+                timed.peak_bytes.map_or("–".into(), format::bytes),
+                one.answers.to_string(),
+            ]
+        })
+        .collect();
+    body.table(
+        &["frames at once", "p50", "p99", "frames per second", "memory at the peak", "answers timed"],
+        &rows,
+    );
+}
+
+fn details(body: &mut Html, audit: &Audit) {
+    body.heading("Details");
+    body.paragraph("audit.json beside this page has every number on it.");
+    let findings = serde_json::to_string_pretty(&audit.verdict).unwrap_or_default();
+    body.fold("Findings, as a program reads them", &findings);
+}

@@ -1,0 +1,104 @@
+//! Whether a model is as good on every part of the data.
+
+use serde::Serialize;
+
+use super::{JudgedEpisode, detection};
+use crate::metrics::{Metrics, roc_auc};
+
+/// How a model does on some of the episodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slice {
+    /// Which.
+    pub name: String,
+    /// How many episodes.
+    pub episodes: usize,
+    /// How many frames.
+    pub frames: usize,
+    /// Chance that a success scores higher than a failure.
+    pub auc: Option<f64>,
+    /// Share of the frames of success that are called so.
+    pub recall: Option<f64>,
+    /// Share of what is called a success that is one.
+    pub precision: Option<f64>,
+    /// Share of the successful episodes that are noticed.
+    pub detected: Option<f64>,
+    /// Share of the episodes with a frame that is called a success and is none.
+    pub false_alarms: Option<f64>,
+}
+
+impl Slice {
+    /// Measures some episodes at a threshold.
+    #[must_use]
+    pub fn of(name: impl Into<String>, episodes: &[&JudgedEpisode], threshold: f64) -> Self {
+        let scores: Vec<f64> = episodes.iter().flat_map(|episode| episode.scores()).collect();
+        let truth: Vec<bool> = episodes.iter().flat_map(|episode| episode.truth.iter().copied()).collect();
+        let metrics = Metrics::of(&scores, &truth, threshold);
+        let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
+        let found: Vec<_> = episodes.iter().filter_map(|episode| detection(episode, threshold)).collect();
+        let alarmed = |episode: &&&JudgedEpisode| {
+            let scores = episode.scores();
+            scores.iter().zip(&episode.truth).any(|(score, truth)| *score > threshold && !truth)
+        };
+        Self {
+            name: name.into(),
+            episodes: episodes.len(),
+            frames: truth.len(),
+            auc: roc_auc(&scores, &truth),
+            recall: metrics.recall,
+            precision: metrics.precision,
+            detected: share(found.iter().filter(|found| found.detected_at.is_some()).count(), found.len()),
+            false_alarms: share(episodes.iter().filter(alarmed).count(), episodes.len()),
+        }
+    }
+}
+
+/// Short, middling and long episodes: thirds by length, where lengths differ at all.
+#[must_use]
+pub fn by_length(episodes: &[JudgedEpisode], threshold: f64) -> Vec<Slice> {
+    let mut sorted: Vec<&JudgedEpisode> = episodes.iter().collect();
+    sorted.sort_by_key(|episode| episode.truth.len());
+    let lengths = |part: &[&JudgedEpisode]| {
+        let of = |one: Option<&&JudgedEpisode>| one.map_or(0, |episode| episode.truth.len());
+        (of(part.first()), of(part.last()))
+    };
+    let (shortest, longest) = lengths(&sorted);
+    if sorted.len() < 3 || shortest == longest {
+        return vec![Slice::of(format!("{shortest} frames"), &sorted, threshold)];
+    }
+    // Episodes of one length stay together: a third ends where the length changes.
+    let mut parts: Vec<Vec<&JudgedEpisode>> = Vec::new();
+    let third = sorted.len().div_ceil(3);
+    for same in sorted.chunk_by(|a, b| a.truth.len() == b.truth.len()) {
+        match parts.last_mut() {
+            Some(part) if part.len() < third => part.extend(same),
+            _ => parts.push(same.to_vec()),
+        }
+    }
+    let slice = |part: Vec<&JudgedEpisode>| {
+        let (from, to) = lengths(&part);
+        let name = if from == to { format!("{from} frames") } else { format!("{from} to {to} frames") };
+        Slice::of(name, &part, threshold)
+    };
+    parts.into_iter().map(slice).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_cut_into_thirds_that_keep_equals_together() {
+        let episode = |frames: usize| JudgedEpisode {
+            name: String::new(),
+            logits: vec![1.0; frames],
+            truth: vec![true; frames],
+        };
+        let names = |lengths: &[usize]| -> Vec<String> {
+            let episodes: Vec<_> = lengths.iter().map(|length| episode(*length)).collect();
+            by_length(&episodes, 0.5).into_iter().map(|slice| slice.name).collect()
+        };
+        assert_eq!(names(&[5, 5, 5, 5]), ["5 frames"]);
+        assert_eq!(names(&[1, 2, 3, 4, 5, 6]), ["1 to 2 frames", "3 to 4 frames", "5 to 6 frames"]);
+        assert_eq!(names(&[5, 5, 5, 5, 5, 9]), ["5 frames", "9 frames"]);
+    }
+}

@@ -1,0 +1,336 @@
+//! What a model says when the picture is disturbed in ways that do not change the truth, and when parts are covered.
+
+use plaudit_core::{FrameShape, Seed};
+use plaudit_nn::classifier::{ClassifierError, Scorer};
+use serde::Serialize;
+
+use super::Backdrop;
+use crate::augment::colour::Jitter;
+use crate::augment::space::{self, GREY, Window};
+use crate::dataset::{Batch, Frames};
+use crate::metrics::roc_auc;
+
+/// What a pixel shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Region {
+    /// Table, floor, wall.
+    Background,
+    /// The same, under the shadow of something that is in the scene.
+    Shadow,
+    /// The robot without its hand.
+    Arm,
+    /// Hand and fingers.
+    Gripper,
+    /// What is to be moved.
+    Thing,
+    /// What marks the goal.
+    Goal,
+}
+
+/// What each pixel of a picture shows, by number of its frame and view; `None` where that is not known.
+pub type RegionsOf<'a> = dyn Fn(usize, usize) -> Option<Vec<Region>> + Sync + 'a;
+
+/// Something done to pictures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Disturbance {
+    /// Moved by this share of the sides, across and down.
+    Shift(f64, f64),
+    /// Only this share of the sides is kept, around the middle.
+    Crop(f64),
+    /// Times this.
+    Brightness(f32),
+    /// Colours turned by this share of the circle.
+    Hue(f32),
+    /// By this share of the height.
+    Blur(f64),
+    /// Normal noise of so many levels.
+    Noise(f64),
+    /// Parts under a flat grey.
+    Cover(Part),
+    /// Everything but the background replaced by what is behind it.
+    BackgroundAlone,
+}
+
+/// A part of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Thing,
+    Gripper,
+    Goal,
+    Background,
+    Foreground,
+}
+
+impl Part {
+    fn has(self, region: Region) -> bool {
+        match self {
+            Self::Thing => region == Region::Thing,
+            Self::Gripper => region == Region::Gripper,
+            Self::Goal => region == Region::Goal,
+            Self::Background => region == Region::Background,
+            Self::Foreground => region != Region::Background,
+        }
+    }
+}
+
+/// What every audit tries.
+const PLAIN: [(&str, Disturbance); 10] = [
+    ("moved right by 5 %", Disturbance::Shift(0.05, 0.0)),
+    ("moved down by 5 %", Disturbance::Shift(0.0, 0.05)),
+    ("cropped to 90 %", Disturbance::Crop(0.9)),
+    ("darker by 30 %", Disturbance::Brightness(0.7)),
+    ("brighter by 30 %", Disturbance::Brightness(1.3)),
+    ("hue turned by 5 %", Disturbance::Hue(0.05)),
+    ("hue turned back by 5 %", Disturbance::Hue(-0.05)),
+    ("blurred by 1 % of the height", Disturbance::Blur(0.01)),
+    ("noise of 5 levels", Disturbance::Noise(5.0)),
+    ("noise of 15 levels", Disturbance::Noise(15.0)),
+];
+
+/// Where it is known what each pixel shows.
+const BY_REGION: [(&str, Disturbance); 5] = [
+    ("cube covered", Disturbance::Cover(Part::Thing)),
+    ("gripper covered", Disturbance::Cover(Part::Gripper)),
+    ("goal covered", Disturbance::Cover(Part::Goal)),
+    ("background covered", Disturbance::Cover(Part::Background)),
+    ("background alone", Disturbance::BackgroundAlone),
+];
+
+/// Where it is only known what stands still.
+const BY_MOTION: [(&str, Disturbance); 3] = [
+    ("what moves covered", Disturbance::Cover(Part::Foreground)),
+    ("what stands still covered", Disturbance::Cover(Part::Background)),
+    ("what stands still alone", Disturbance::BackgroundAlone),
+];
+
+/// What a disturbance does to calls and scores.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Stressed {
+    /// What was done.
+    pub name: String,
+    /// Frames it was tried on.
+    pub frames: usize,
+    /// Share of them whose call changes.
+    pub flips: f64,
+    /// Mean loss of score on successes.
+    pub drop_on_successes: Option<f64>,
+    /// Mean gain of score on failures.
+    pub rise_on_failures: Option<f64>,
+    /// Chance that a success still scores higher than a failure.
+    pub auc: Option<f64>,
+}
+
+/// How it is known which pixels are background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RegionSource {
+    /// The scene was drawn again from the recorded state.
+    Simulator,
+    /// What differs from the middle of many frames moves; the rest stands still.
+    StillPicture,
+}
+
+/// The frames, and what of them, a stress test looks at.
+pub struct StressTest<'a> {
+    /// Who is asked.
+    pub scorer: &'a Scorer,
+    /// What logits are divided by.
+    pub temperature: f64,
+    /// Scores above this are calls.
+    pub threshold: f64,
+    /// The data.
+    pub frames: &'a Frames,
+    /// Which of its frames: some successes, some failures.
+    pub sample: Vec<usize>,
+    /// What stands still.
+    pub backdrop: &'a Backdrop,
+    /// What pixels show, where that is known.
+    pub regions: Option<&'a RegionsOf<'a>>,
+}
+
+/// So many frames of each label, spread evenly.
+#[must_use]
+pub fn sample(frames: &Frames, of_each: usize) -> Vec<usize> {
+    let labels = frames.labels();
+    let mut sample = Vec::new();
+    for label in [true, false] {
+        let all: Vec<usize> = (0..labels.len()).filter(|at| labels[*at] == label).collect();
+        let count = all.len().min(of_each);
+        sample.extend((0..count).map(|at| all[at * all.len() / count]));
+    }
+    sample
+}
+
+impl StressTest<'_> {
+    /// Tries everything. `heard` is told how many of how many disturbances are done.
+    ///
+    /// # Errors
+    /// When pictures do not fit the model.
+    pub fn run(
+        &self,
+        heard: &dyn Fn(usize, usize),
+    ) -> Result<(Vec<Stressed>, RegionSource), ClassifierError> {
+        let known = self.regions.is_some();
+        let parts: &[(&str, Disturbance)] = if known { &BY_REGION } else { &BY_MOTION };
+        let source = if known { RegionSource::Simulator } else { RegionSource::StillPicture };
+        let all: Vec<_> = PLAIN.iter().chain(parts).collect();
+        let plain = self.scores(None)?;
+        let mut found = Vec::new();
+        for (done, (name, disturbance)) in all.iter().enumerate() {
+            heard(done, all.len());
+            let scores = self.scores(Some(*disturbance))?;
+            found.push(self.compared(name, &plain, &scores));
+        }
+        heard(all.len(), all.len());
+        let mut undisturbed = self.compared("undisturbed", &plain, &plain);
+        undisturbed.name = "undisturbed".into();
+        found.insert(0, undisturbed);
+        Ok((found, source))
+    }
+
+    /// The scores when all pictures of one view are a flat grey: how much a camera is needed.
+    ///
+    /// # Errors
+    /// When pictures do not fit the model.
+    pub fn without_view(&self, hidden: usize) -> Result<Stressed, ClassifierError> {
+        let plain = self.scores(None)?;
+        let scores = self.asked(&|_, view, shape, pixels| {
+            if view == hidden {
+                pixels.chunks_exact_mut(shape.channels).for_each(cover);
+            }
+        })?;
+        Ok(self.compared(&format!("without {}", self.frames.views()[hidden]), &plain, &scores))
+    }
+
+    fn compared(&self, name: &str, plain: &[f64], scores: &[f64]) -> Stressed {
+        let truth: Vec<bool> = self.sample.iter().map(|number| self.frames.success(*number)).collect();
+        let flips =
+            plain.iter().zip(scores).filter(|(a, b)| (**a > self.threshold) != (**b > self.threshold));
+        let change = |label: bool| {
+            let of_label = truth.iter().zip(plain.iter().zip(scores)).filter(|(truth, _)| **truth == label);
+            let changes: Vec<f64> = of_label.map(|(_, (before, after))| after - before).collect();
+            (!changes.is_empty()).then(|| changes.iter().sum::<f64>() / changes.len() as f64)
+        };
+        Stressed {
+            name: name.into(),
+            frames: scores.len(),
+            flips: flips.count() as f64 / scores.len().max(1) as f64,
+            drop_on_successes: change(true).map(|change| -change),
+            rise_on_failures: change(false),
+            auc: roc_auc(scores, &truth),
+        }
+    }
+
+    fn scores(&self, disturbance: Option<Disturbance>) -> Result<Vec<f64>, ClassifierError> {
+        self.asked(&|number, view, shape, pixels| {
+            if let Some(disturbance) = disturbance {
+                self.disturb(disturbance, number, view, shape, pixels);
+            }
+        })
+    }
+
+    fn asked(&self, change: &crate::dataset::Change<'_>) -> Result<Vec<f64>, ClassifierError> {
+        let logits = self.scorer.logits(&Batch::made(self.frames, &self.sample, change).images()?)?;
+        let score = |logit: f32| 1.0 / (1.0 + (-f64::from(logit) / self.temperature).exp());
+        Ok(logits.into_iter().map(score).collect())
+    }
+
+    fn disturb(&self, what: Disturbance, number: usize, view: usize, shape: FrameShape, pixels: &mut [u8]) {
+        match what {
+            Disturbance::Cover(part) => {
+                let shown = self.shown(number, view, shape, pixels);
+                let covered = pixels.chunks_exact_mut(shape.channels).zip(shown);
+                covered.filter(|(_, region)| part.has(*region)).for_each(|(pixel, _)| cover(pixel));
+            }
+            Disturbance::BackgroundAlone => {
+                let shown = self.shown(number, view, shape, pixels);
+                let behind = self.backdrop.picture(view).chunks_exact(shape.channels);
+                for ((pixel, behind), region) in
+                    pixels.chunks_exact_mut(shape.channels).zip(behind).zip(shown)
+                {
+                    if region != Region::Background {
+                        pixel.copy_from_slice(behind);
+                    }
+                }
+            }
+            plain => disturb_plainly(plain, pixels, shape, Seed::new(number as u64).index(view as u64)),
+        }
+    }
+
+    fn shown(&self, number: usize, view: usize, shape: FrameShape, pixels: &[u8]) -> Vec<Region> {
+        if let Some(regions) = self.regions.and_then(|regions| regions(number, view)) {
+            return regions;
+        }
+        let moves = self.backdrop.differs(view, pixels, shape.channels);
+        moves.into_iter().map(|moves| if moves { Region::Thing } else { Region::Background }).collect()
+    }
+}
+
+fn disturb_plainly(what: Disturbance, pixels: &mut [u8], shape: FrameShape, seed: Seed) {
+    let (height, width) = (shape.height as f64, shape.width as f64);
+    let none = Jitter { brightness: 1.0, contrast: 1.0, saturation: 1.0, hue_turns: 0.0 };
+    let coloured = shape.channels == 3;
+    match what {
+        Disturbance::Shift(across, down) => {
+            let window = |side: f64, share: f64| Window { start: -(side * share).round(), kept: 1.0 };
+            space::resample(pixels, shape, &window(height, down), &window(width, across));
+        }
+        Disturbance::Crop(kept) => {
+            let window = |side: f64| Window { start: side * (1.0 - kept) / 2.0, kept };
+            space::resample(pixels, shape, &window(height), &window(width));
+        }
+        Disturbance::Brightness(brightness) if coloured => Jitter { brightness, ..none }.apply(pixels),
+        Disturbance::Hue(hue_turns) if coloured => Jitter { hue_turns, ..none }.apply(pixels),
+        Disturbance::Blur(share) => space::blur(pixels, shape, share * height),
+        Disturbance::Noise(levels) => {
+            let mut rng = seed.purpose("noise").rng();
+            for byte in pixels {
+                *byte = (f64::from(*byte) + levels * rng.normal()).round().clamp(0.0, 255.0) as u8;
+            }
+        }
+        // Light and hue mean nothing without colours; parts are covered elsewhere.
+        _ => {}
+    }
+}
+
+/// A flat grey that a normalised network sees as nothing.
+pub(super) fn cover(pixel: &mut [u8]) {
+    for (channel, byte) in pixel.iter_mut().enumerate() {
+        *byte = GREY.get(channel).copied().unwrap_or(255);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: FrameShape = FrameShape { height: 20, width: 20, channels: 3 };
+
+    fn disturbed(what: Disturbance) -> Vec<u8> {
+        let mut pixels: Vec<u8> = (0..SHAPE.bytes()).map(|at| (at * 7 % 200) as u8).collect();
+        disturb_plainly(what, &mut pixels, SHAPE, Seed::new(1));
+        pixels
+    }
+
+    #[test]
+    fn every_plain_disturbance_changes_a_picture_and_always_alike() {
+        let original: Vec<u8> = (0..SHAPE.bytes()).map(|at| (at * 7 % 200) as u8).collect();
+        for (name, what) in PLAIN {
+            let what = if let Disturbance::Blur(_) = what { Disturbance::Blur(0.05) } else { what };
+            assert_ne!(disturbed(what), original, "{name}");
+            assert_eq!(disturbed(what), disturbed(what), "{name}");
+        }
+    }
+
+    #[test]
+    fn moving_right_moves_right() {
+        let original: Vec<u8> = (0..SHAPE.bytes()).map(|at| (at * 7 % 200) as u8).collect();
+        let moved = disturbed(Disturbance::Shift(0.05, 0.0));
+        for row in 0..20 {
+            let at = |column: usize| (row * 20 + column) * 3;
+            assert_eq!(moved[at(0)], original[at(0)], "the border is repeated");
+            assert_eq!(moved[at(7)..at(8)], original[at(6)..at(7)]);
+        }
+    }
+}
