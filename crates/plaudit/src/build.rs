@@ -23,7 +23,7 @@ use crate::config::blocks::env::{
 };
 
 pub use classifier::{augment, classifier, classifier_training, recorder};
-pub use learner::{learner, trained_policy, training_plan};
+pub use learner::{learner, pace, trained_policy};
 pub use reward::{frames_needed, reward};
 
 /// Which of a config's two batches of environments.

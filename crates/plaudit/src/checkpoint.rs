@@ -29,8 +29,8 @@ pub struct Moment<'a> {
     pub step: u64,
     /// Who learns.
     pub learner: &'a dyn Learner,
-    /// Where the environments are.
-    pub whereabouts: Whereabouts,
+    /// Where the environments are, if that is known.
+    pub whereabouts: Option<Whereabouts>,
     /// The resolved config, as YAML.
     pub config: &'a str,
 }
@@ -62,7 +62,8 @@ fn fill(folder: &Path, moment: &Moment<'_>) -> Result<(), Failure> {
         .write_safetensors(actor.join(MODEL), &[("format".to_string(), "pt".to_string())].into());
     written.map_err(|error| Failure::work(error, help()))?;
     moment.learner.save(&actor).map_err(|error| Failure::work(error, help()))?;
-    moment.whereabouts.write(&actor).map_err(|error| Failure::work(error, help()))
+    let whereabouts = moment.whereabouts.as_ref().map_or(Ok(()), |left| left.write(&actor));
+    whereabouts.map_err(|error| Failure::work(error, help()))
 }
 
 /// What was found in a checkpoint.

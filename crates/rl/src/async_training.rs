@@ -7,9 +7,12 @@
 //!
 //! The policy in the environments is exchanged at the start of every rollout, and in the middle of one where it has
 //! fallen too many versions behind. How far behind the experience was is told with every step of learning.
+//!
+//! A reward that changes is noticed by the learner's side, which pays anew what the old one had paid; so is what was
+//! still on its way when it changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -37,6 +40,7 @@ pub struct AsyncPlan {
 /// A learner beside its environments.
 pub struct AsyncTraining {
     plan: AsyncPlan,
+    reward: Arc<dyn Reward>,
     post: Arc<Post>,
     queue: Receiver<Report>,
     thread: Option<JoinHandle<Result<(), TrainingError>>>,
@@ -46,8 +50,26 @@ pub struct AsyncTraining {
     num_envs: usize,
 }
 
-/// Somebody who looks at each step of the environments; an error ends the training.
-pub type Onlooker = Box<dyn FnMut(&Taken) -> Result<(), TrainingError> + Send>;
+/// Somebody who looks at each step of the environments, on their thread.
+pub trait Onlooker: Send {
+    /// What the environments show before the first step.
+    fn begin(&mut self, obs: &Obs);
+
+    /// A step was taken. An error ends the training.
+    fn step(&mut self, taken: &Taken) -> Result<(), TrainingError>;
+}
+
+/// Nobody looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nobody;
+
+impl Onlooker for Nobody {
+    fn begin(&mut self, _: &Obs) {}
+
+    fn step(&mut self, _: &Taken) -> Result<(), TrainingError> {
+        Ok(())
+    }
+}
 
 /// Where the newest policy waits to be fetched.
 struct Post {
@@ -75,7 +97,7 @@ impl AsyncTraining {
         seed: Seed,
         left: Option<Whereabouts>,
         learner: &dyn Learner,
-        onlooker: Onlooker,
+        onlooker: Box<dyn Onlooker>,
     ) -> Self {
         let (send, queue) = channel();
         let post = Arc::new(Post {
@@ -84,9 +106,9 @@ impl AsyncTraining {
             stop: AtomicBool::new(false),
         });
         let num_envs = env.spec().num_envs;
-        let side = Side { env, reward, plan, seed, left, post: post.clone(), onlooker };
+        let side = Side { env, reward: reward.clone(), plan, seed, left, post: post.clone(), onlooker };
         let thread = std::thread::spawn(move || side.act(&send));
-        Self { plan, post, queue, thread: Some(thread), whereabouts: None, steps: 0, num_envs }
+        Self { plan, reward, post, queue, thread: Some(thread), whereabouts: None, steps: 0, num_envs }
     }
 
     /// Where the environments were after the last rollout that arrived, for a later [`Self::start`].
@@ -103,8 +125,13 @@ impl AsyncTraining {
     ) -> Result<Option<Metrics>, TrainingError> {
         let began = Instant::now();
         let mut arrived = Arrived::default();
+        // A model that cannot be read just now is being written: the old one goes on judging.
+        arrived.is_paid_by_another = self.reward.refresh().unwrap_or(false);
         let learned = loop {
             self.receive(learner, &mut arrived)?;
+            if std::mem::take(&mut arrived.is_paid_by_another) {
+                *arrived.repaid.get_or_insert(0) += learner.repay(self.reward.as_ref())?;
+            }
             let learned = learner.improve()?;
             if !learned.is_empty() {
                 break learned;
@@ -131,10 +158,13 @@ impl AsyncTraining {
 
     /// Takes in all that has arrived.
     fn receive(&mut self, learner: &mut dyn Learner, arrived: &mut Arrived) -> Result<(), TrainingError> {
-        while let Ok(report) = self.queue.try_recv() {
-            self.take(report, learner, arrived)?;
+        loop {
+            match self.queue.try_recv() {
+                Ok(report) => self.take(report, learner, arrived)?,
+                Err(TryRecvError::Empty) => return Ok(()),
+                Err(TryRecvError::Disconnected) => return self.join(),
+            }
         }
-        Ok(())
     }
 
     /// Waits a little for something to arrive.
@@ -158,6 +188,7 @@ impl AsyncTraining {
         arrived.staleness += staleness;
         arrived.stalest = arrived.stalest.max(staleness);
         arrived.acting += took;
+        arrived.is_paid_by_another |= experience.reward.version != self.reward.version();
         self.whereabouts = Some(whereabouts);
         Ok(learner.remember(experience)?)
     }
@@ -177,6 +208,9 @@ impl AsyncTraining {
         metrics.extend(learned);
         let rollouts = arrived.rollouts as f64;
         metrics.push("train/replay_channel_qsize", rollouts);
+        if let Some(repaid) = arrived.repaid {
+            metrics.push("train/replay_buffer/repaid", repaid as f64);
+        }
         if arrived.rollouts > 0 {
             metrics.push("train/async/staleness", arrived.staleness as f64 / rollouts);
             metrics.push("train/async/staleness_max", arrived.stalest as f64);
@@ -206,6 +240,10 @@ struct Arrived {
     staleness: u64,
     stalest: u64,
     acting: Duration,
+    /// Whether some experience was paid by another version of the reward than the one in use.
+    is_paid_by_another: bool,
+    /// Steps that were paid anew, if any had to be.
+    repaid: Option<usize>,
 }
 
 impl Post {
@@ -229,7 +267,7 @@ struct Side {
     seed: Seed,
     left: Option<Whereabouts>,
     post: Arc<Post>,
-    onlooker: Onlooker,
+    onlooker: Box<dyn Onlooker>,
 }
 
 impl Side {
@@ -238,11 +276,14 @@ impl Side {
         let plan = self.plan.rollouts;
         let (mut training, _) =
             Training::start(self.env.as_mut(), self.reward.as_ref(), plan, self.seed, self.left)?;
+        let onlooker = &mut self.onlooker;
+        onlooker.begin(training.obs());
         let mut policy = Fetched::new(self.post.clone(), self.plan.staleness_threshold);
         while !self.post.stop.load(Ordering::Relaxed) {
             let (began, mut told) = (Instant::now(), Told::default());
             policy.begin();
-            let experience = training.play(&mut policy, &mut self.onlooker, &mut told)?;
+            let experience =
+                training.play(&mut policy, &mut |taken: &Taken| onlooker.step(taken), &mut told)?;
             let report = Report {
                 experience,
                 told,

@@ -37,6 +37,7 @@ mod actor_critic;
 mod async_training;
 mod categorical;
 mod checkpoint;
+mod demonstrations;
 mod episodes;
 mod gae;
 mod gaussian;
@@ -53,8 +54,9 @@ mod whereabouts;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};
 pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Manner, Thoughts};
-pub use async_training::{AsyncPlan, AsyncTraining, Onlooker};
+pub use async_training::{AsyncPlan, AsyncTraining, Nobody, Onlooker};
 pub use checkpoint::Checkpoint;
+pub use demonstrations::{Demonstrations, Unfit};
 pub use episodes::{Episode, Episodes};
 pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
 pub use learner::{Experience, LearnError, Learner, Metrics};

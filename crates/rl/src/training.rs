@@ -68,9 +68,9 @@ impl<'a> Training<'a> {
         let mut told = Told::default();
         let began = Instant::now();
         // A model that cannot be read just now is being written: the old one goes on judging.
-        if self.reward.refresh().is_ok_and(|changed| changed) {
-            learner.repay(self.reward).map_err(TrainingError::from)?;
-        }
+        let changed = self.reward.refresh().unwrap_or(false);
+        let repaid =
+            if changed { Some(learner.repay(self.reward).map_err(TrainingError::from)?) } else { None };
         let mut policy = learner.explorer();
         for _ in 0..self.plan.rollouts {
             let experience = self.play(policy.as_mut(), &mut watch, &mut told)?;
@@ -82,6 +82,9 @@ impl<'a> Training<'a> {
         let mut metrics = Metrics::default();
         told.tell(&mut metrics);
         metrics.extend(learned);
+        if let Some(repaid) = repaid.filter(|&steps| steps > 0) {
+            metrics.push("train/replay_buffer/repaid", repaid as f64);
+        }
         let whole = began.elapsed().as_secs_f64();
         metrics.push("time/step", whole);
         metrics.push("time/generate_rollouts", acted - told.paying_secs);
@@ -225,4 +228,7 @@ pub enum TrainingError {
     /// The learner.
     #[error(transparent)]
     Learner(#[from] LearnError),
+    /// Whoever looked on.
+    #[error(transparent)]
+    Onlooker(Box<dyn std::error::Error + Send + Sync>),
 }

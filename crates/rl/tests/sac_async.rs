@@ -11,7 +11,7 @@ use plaudit_rl::sac::{
     Agg, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::{
-    AsyncPlan, AsyncTraining, Bootstrap, Learner, Schedule, Training, TrainingError, TrainingPlan,
+    AsyncPlan, AsyncTraining, Bootstrap, Learner, Nobody, Schedule, Training, TrainingError, TrainingPlan,
 };
 
 /// A point on a line that is paid for being near the middle; episodes last ten steps.
@@ -106,7 +106,7 @@ fn learner() -> Sac {
         batch_size: 64,
         updates: 4,
         replay,
-        min_rollouts: 2,
+        min_replay: Amount::Rollouts(2),
         demos: None,
     };
     Sac::new(settings, Vec::new(), Seed::new(1)).unwrap()
@@ -151,10 +151,9 @@ fn it_learns_and_goes_on_exactly_where_it_was_saved() {
 fn environments_go_on_while_the_learner_learns() {
     let mut sac = learner();
     let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: Some(2) };
-    let nobody = Box::new(|_: &plaudit_rl::Taken| Ok(()));
     let line = Box::new(Line::new(4));
     let mut training =
-        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, nobody);
+        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(Nobody));
     let mut arrived = 0.0;
     for _ in 0..50 {
         let metrics = training.step(&mut sac, || false).unwrap().unwrap();
@@ -176,7 +175,7 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
     let settings = SacSettings {
         demos: Some(plaudit_rl::sac::DemoSettings {
             replay: learner().settings().replay.clone(),
-            min_rollouts: 1,
+            min: Amount::Rollouts(1),
         }),
         ..learner().settings().clone()
     };

@@ -119,7 +119,7 @@ fn settings(case: &PyValue) -> SacSettings {
         batch_size: 7,
         updates: 1,
         replay,
-        min_rollouts: 0,
+        min_replay: Amount::Rollouts(0),
         demos: None,
     }
 }

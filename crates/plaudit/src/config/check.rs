@@ -42,9 +42,14 @@ pub(crate) fn purpose(config: &Config, tree: &Node) -> Result<Purpose, ComposeEr
 /// Values that follow from other keys.
 fn derive(config: &mut Config, tree: &Node) {
     // RLinf's SAC is Adam without decay; only PPO and supervised training decay by default.
-    let decay = &mut config.actor.optim.weight_decay;
-    if config.algorithm.loss_type == LossType::Sac && edit::get(tree, "actor.optim.weight_decay").is_none() {
-        *decay = 0.0;
+    if config.algorithm.loss_type == LossType::Sac {
+        let (optim, critic_optim) = (&mut config.actor.optim, config.actor.critic_optim.as_mut());
+        for (key, optim) in [("optim", Some(optim)), ("critic_optim", critic_optim)] {
+            let is_written = edit::get(tree, &format!("actor.{key}.weight_decay")).is_some();
+            if let Some(optim) = optim.filter(|_| !is_written) {
+                optim.weight_decay = 0.0;
+            }
+        }
     }
     let control = match config.actor.model.policy_setup {
         PolicySetup::PandaQpos => Some("pd_joint_delta_pos"),

@@ -20,6 +20,14 @@ pub(crate) fn set_what_launchers_set(tree: &mut Node, disk: &Disk, name: &str) {
             put(tree, key, set_by("launch", value));
         }
     }
+    // RLinf starts configs of this name by another script, `train_async.py`.
+    if name.ends_with("_async") && is_set(tree, "algorithm") && !is_set(tree, "runner.asynchronous") {
+        put(
+            tree,
+            "runner.asynchronous",
+            Node { value: Value::Bool(true), origin: Origin::new("launch", 0, 0) },
+        );
+    }
     if let Ok(directory) = std::env::var("DEBUG_IMAGE_SAVE_DIR")
         && is_set(tree, "reward")
     {

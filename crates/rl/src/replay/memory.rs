@@ -1,6 +1,6 @@
 //! Whether a replay will fit in memory, asked before the first step.
 
-use plaudit_core::EnvSpec;
+use plaudit_core::{EnvSpec, Watch};
 use thiserror::Error;
 
 use super::{Amount, ReplaySettings};
@@ -37,8 +37,12 @@ pub struct Filling {
 impl ReplaySettings {
     /// Bytes of the replay when it is full.
     pub fn full_bytes(&self, spec: &EnvSpec, filling: Filling) -> u64 {
-        self.full_transitions(spec, filling)
+        let transitions = self.full_transitions(spec, filling);
+        let for_reward =
+            transitions.saturating_mul(self.reward_frame_bytes(spec)).min(self.repay.frame_bytes);
+        transitions
             .saturating_mul(self.transition_bytes(spec, filling.feature_width))
+            .saturating_add(for_reward)
     }
 
     /// Refuses a replay that would not fit.
@@ -68,6 +72,19 @@ impl ReplaySettings {
         let observation = (4 * (spec.state_width + feature_width) + images) as u64;
         let ends = spec.max_episode_steps.map_or(0, |steps| observation / steps.max(1) as u64);
         observation + ends + 4 * (spec.actions.width() as u64 + 2) + 2
+    }
+}
+
+impl ReplaySettings {
+    /// Bytes of a transition's frames that are kept for a changed reward alone.
+    fn reward_frame_bytes(&self, spec: &EnvSpec) -> u64 {
+        let cameras = spec.cameras.iter().filter(|(name, _)| !self.cameras.contains(name));
+        let images: usize = cameras.map(|(_, shape)| shape.bytes()).sum();
+        match self.repay.watch {
+            Watch::Nothing => 0,
+            Watch::Ends => images as u64 / spec.max_episode_steps.unwrap_or(1).max(1) as u64,
+            Watch::Everything => images as u64,
+        }
     }
 }
 

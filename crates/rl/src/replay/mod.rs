@@ -12,7 +12,7 @@ mod saved;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use plaudit_core::{Obs, Reward, Rng, Segment, Watch};
+use plaudit_core::{Obs, Reward, RewardError, Rng, Segment, Watch};
 
 pub use batch::{Transitions, Views};
 pub use memory::{Filling, MemoryError};
@@ -105,6 +105,14 @@ impl Replay {
         (self.added - self.rollouts.front().map_or(self.added, |oldest| oldest.first)) as usize
     }
 
+    /// Whether so much is kept.
+    pub fn holds(&self, amount: Amount) -> bool {
+        match amount {
+            Amount::Rollouts(rollouts) => self.rollouts() >= rollouts,
+            Amount::Transitions(transitions) => self.transitions() >= transitions,
+        }
+    }
+
     /// How many transitions were paid by another version of the reward than this.
     pub fn paid_by_others(&self, version: u64) -> usize {
         let others = self.rollouts.iter().filter(|rollout| rollout.version != version);
@@ -174,7 +182,15 @@ impl Replay {
                 continue;
             }
             let next = self.rollouts.get(at + 1).and_then(|next| next.seen.first());
-            let column = reward.label(&stored.segment(next, self.context_of(at)))?;
+            let column = match reward.label(&stored.segment(next, self.context_of(at))) {
+                Ok(column) => column,
+                // Lived under a reward that looked at less: it keeps the pay it has.
+                Err(RewardError::Camera { .. } | RewardError::Context { .. }) => {
+                    self.rollouts[at].payable = false;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             paid += column.total.len();
             let stored = &mut self.rollouts[at];
             stored.reward = column.total;

@@ -35,7 +35,7 @@ pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
 
 use crate::naming::Misfit;
-use crate::replay::{NewRollout, Replay, ReplaySettings, Transitions};
+use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions};
 use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule};
 use critics::choose;
 
@@ -76,8 +76,8 @@ pub struct SacSettings {
     pub updates: u64,
     /// Experience that is kept.
     pub replay: ReplaySettings,
-    /// Rollouts that must be there before anything is learned.
-    pub min_rollouts: usize,
+    /// Experience that must be there before anything is learned.
+    pub min_replay: Amount,
     /// Demonstrations that must be there before anything is learned; they are kept under these settings.
     pub demos: Option<DemoSettings>,
 }
@@ -88,7 +88,7 @@ pub struct DemoSettings {
     /// What is kept of them.
     pub replay: ReplaySettings,
     /// How many there must be.
-    pub min_rollouts: usize,
+    pub min: Amount,
 }
 
 /// How a network is optimised.
@@ -213,16 +213,20 @@ impl Sac {
                 demos.add(demo, None)?;
             }
         }
-        let needed = self.settings.demos.as_ref().map_or(0, |demos| demos.min_rollouts.max(1));
-        let found = self.demos.as_ref().map_or(needed, Replay::rollouts);
-        if found < needed {
-            let problem = format!(
-                "RLPD learns from demonstrations, and there are {found} where {needed} are needed; \
-                 set algorithm.demo_buffer.load_path to some, or leave demo_buffer out"
-            );
-            return Err(LearnError::Setting(problem));
+        let (Some(demos), Some(settings)) = (&self.demos, &self.settings.demos) else { return Ok(()) };
+        if demos.holds(settings.min) && demos.transitions() > 0 {
+            return Ok(());
         }
-        Ok(())
+        let (found, needed) = match settings.min {
+            Amount::Rollouts(needed) => (demos.rollouts(), needed),
+            Amount::Transitions(needed) => (demos.transitions(), needed),
+        };
+        let problem = format!(
+            "RLPD learns from demonstrations, and there are {found} where {} are needed; \
+             set algorithm.demo_buffer.load_path to some, or leave demo_buffer out",
+            needed.max(1)
+        );
+        Err(LearnError::Setting(problem))
     }
 
     /// α.
@@ -250,7 +254,7 @@ impl Sac {
 
     /// Whether there is enough to learn from.
     fn is_ready(&self) -> bool {
-        self.replay.rollouts() >= self.settings.min_rollouts && self.replay.transitions() > 0
+        self.replay.holds(self.settings.min_replay) && self.replay.transitions() > 0
     }
 
     /// Draws the batch of this update: half of it demonstrations, where there are any.

@@ -37,6 +37,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What follows each hidden product of a network.
+    Activation {
+        /// The hyperbolic tangent, as RLinf has it.
+        Tanh = "tanh",
+        /// Nothing below zero.
+        Relu = "relu",
+    }
+}
+
 block! {
     /// The network that is trained, and how.
     Actor as ActorWritten {
@@ -117,8 +127,10 @@ block! {
         num_q_heads: u64 = 2,
         /// Policies: the standard deviation depends on the state.
         state_dependent_std: bool = false,
-        /// Policies on states: widths of the hidden layers, of the policy and of the value head.
+        /// Policies on states: widths of the hidden layers, of the policy and of the value head or the critics.
         hidden_sizes: Vec<u64> = vec![256; 3],
+        /// Policies on states, with SAC: what follows each hidden layer, of the policy and of the critics.
+        activation: Activation = Activation::Tanh,
         /// Policies on images: the trunk, `resnet`.
         backbone: String = "resnet".into(),
         /// Policies on images: how many cameras, the main one counted.

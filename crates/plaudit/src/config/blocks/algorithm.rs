@@ -197,17 +197,33 @@ block! {
     }
 }
 
+choice! {
+    /// What sizes of a replay count.
+    ReplayUnit {
+        /// Whole rollouts of all environments, or whole demonstrations: what RLinf calls trajectories.
+        Rollouts = "rollouts" | "trajectories",
+        /// Single steps of single environments.
+        Transitions = "transitions",
+    }
+}
+
 block! {
-    /// Experience kept for learning. RLinf counts whole rollouts ("trajectories"); so do these keys.
+    /// Experience kept for learning. RLinf counts whole rollouts ("trajectories"); so do these keys, unless `unit` says
+    /// otherwise.
     ReplaySettings as ReplaySettingsWritten {
-        /// Rollouts kept in memory.
+        /// What the three sizes count.
+        unit: ReplayUnit = ReplayUnit::Rollouts,
+        /// The most that is kept in memory.
         cache_size: u64 = 10_000,
-        /// Newest rollouts that are drawn from.
+        /// The newest that are drawn from.
         sample_window_size: u64 = 10_000,
-        /// Rollouts needed before learning starts.
+        /// What is needed before learning starts.
         min_buffer_size: u64 = 0,
-        /// Demonstrations to start from.
+        /// RLPD: demonstrations to start from: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`).
         load_path: Option<String> = None,
+        /// With `reward.reload_model`: the most memory for frames that only the reward looks at, so that what is kept can
+        /// be paid anew. Beyond it the oldest keep the pay they have.
+        reward_frames_mib: u64 = 1024,
         /// Keep experience on disk as well.
         auto_save: bool = false,
         /// Where experience is kept on disk.

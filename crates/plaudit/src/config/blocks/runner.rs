@@ -37,7 +37,10 @@ block! {
         ckpt_path: Option<String> = None,
         /// Stop when validation no longer improves.
         early_stop: EarlyStop = EarlyStop::default(),
-        /// Send new weights to the environments' side every so many updates (asynchronous training).
+        /// Act and learn side by side, neither waiting for the other (SAC). Not set: as the config's name says, which ends
+        /// in `_async` or does not.
+        asynchronous: bool = false,
+        /// Send new weights to the environments' side every so many steps of learning (asynchronous training).
         weight_sync_interval: u64 = 1,
         /// Robot: episodes to collect on the robot.
         num_data_episodes: u64 = 20,

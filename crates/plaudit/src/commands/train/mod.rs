@@ -1,13 +1,19 @@
 //! `plaudit train`: a policy learns in its environments.
 
+mod pace;
+
+pub use pace::Plan;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed};
-use plaudit_rl::{Learner, Metrics, Training, TrainingError, TrainingPlan, Whereabouts};
+use plaudit_rl::{Learner, Metrics, Whereabouts};
 use serde::{Deserialize, Serialize};
 
+use self::pace::{Pace, Scene};
 use super::eval;
 use crate::build::{self, Which};
 use crate::checkpoint::{self, Found, Moment};
@@ -28,6 +34,7 @@ use crate::say;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit train cartpole_ppo
+  plaudit train pendulum_sac
   plaudit train maniskill_ppo_mlp runner.max_epochs=100 env.train.total_num_envs=256
   plaudit train maniskill_ppo_mlp runner.resume_dir=logs/20260801-12:00:00-maniskill_ppo_mlp
   plaudit eval maniskill_ppo_mlp runner.ckpt_path=logs/20260801-12:00:00-maniskill_ppo_mlp/checkpoints/global_step_100")]
@@ -74,10 +81,10 @@ type Numbers = serde_json::Map<String, serde_json::Value>;
 fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers, Failure> {
     let last_step = last_step(loaded);
     let mut env = build::env(loaded, Which::Train)?;
-    let reward = build::reward(loaded, env.spec())?;
+    let reward: Arc<dyn Reward> = build::reward(loaded, env.spec())?.into();
     env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), false));
-    let plan = build::training_plan(loaded)?;
-    let mut learner = build::learner(loaded, env.spec(), last_step)?;
+    let plan = build::pace(loaded)?;
+    let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
     let is_judged = loaded.config.runner.val_check_interval > 0;
     let judges = if is_judged { Some(build::env(loaded, Which::Eval)?) } else { None };
     let from = checkpoint_to_start_from(loaded)?;
@@ -85,7 +92,8 @@ fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers,
         checkpoint::restore(folder, learner.as_mut())?; // what does not fit shows before anything is made
     }
     let mut run = Run::start(loaded, "train", "steps", last_step, volume)?;
-    let cast = Cast { env: env.as_mut(), reward: reward.as_ref(), learner: learner.as_mut() };
+    let mut env = Some(env);
+    let cast = Cast { env: &mut env, reward: &reward, learner: learner.as_mut() };
     let outcome = Job::start(loaded, &mut run, cast, plan, judges, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
@@ -111,8 +119,8 @@ fn checkpoint_to_start_from(loaded: &Loaded) -> Result<Option<PathBuf>, Failure>
 
 /// Who plays.
 struct Cast<'a> {
-    env: &'a mut dyn Env,
-    reward: &'a dyn Reward,
+    env: &'a mut Option<Box<dyn Env>>,
+    reward: &'a Arc<dyn Reward>,
     learner: &'a mut dyn Learner,
 }
 
@@ -128,10 +136,9 @@ struct State {
 struct Job<'a> {
     loaded: &'a Loaded,
     run: &'a mut Run,
-    training: Training<'a>,
+    pace: Option<Pace<'a>>,
     learner: &'a mut dyn Learner,
     stage: Option<Stage>,
-    keeper: Option<Keeper>,
     /// Steps of learning done.
     step: u64,
     last_step: Option<u64>,
@@ -147,7 +154,7 @@ impl<'a> Job<'a> {
         loaded: &'a Loaded,
         run: &'a mut Run,
         cast: Cast<'a>,
-        plan: TrainingPlan,
+        plan: Plan,
         judges: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
@@ -159,43 +166,32 @@ impl<'a> Job<'a> {
         let (mut step, mut left, mut saved) = (0, None, None);
         if let Some(folder) = from {
             step = checkpoint::step_of(&folder).unwrap_or(0);
-            left =
-                continue_from(&folder, learner, run)?.filter(|left| left.past.len() == env.spec().num_envs);
+            let num_envs = env.as_ref().map(|env| env.spec().num_envs);
+            left = continue_from(&folder, learner, run)?.filter(|left| Some(left.past.len()) == num_envs);
             saved = Some((step, folder));
         }
+        repay(learner, reward.as_ref(), run)?;
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
-        let resumed = left.is_some();
-        let (training, went_back) =
-            Training::start(env, reward, plan, seed, left).map_err(|error| Failure::work(error, None))?;
-        if resumed && !went_back {
-            tell(
-                run,
-                Level::Warning,
-                "these environments cannot go back to where they were: they start anew",
-            );
-        }
         let keeps = loaded.config.env.train.data_collection.enabled;
         let data = run.data_directory();
-        let mut keeper = if keeps { Some(Keeper::start(loaded, Which::Train, data.clone())?) } else { None };
-        if let Some(keeper) = &mut keeper {
-            if let Some(text) = keeper.found() {
-                tell(run, Level::Info, &text);
-            }
-            keeper.reset(training.obs());
+        let keeper = if keeps { Some(Keeper::start(loaded, Which::Train, data.clone())?) } else { None };
+        if let Some(text) = keeper.as_ref().and_then(Keeper::found) {
+            tell(run, Level::Info, &text);
         }
+        let pace = Some(Pace::start(plan, Scene { env, reward, seed, left, keeper }, learner, run)?);
         let data = if keeps { data.join("eval") } else { data };
         let stage = judges.map(|env| Stage::new(loaded, env, data, run)).transpose()?;
         let config = yaml::to_yaml(&loaded.as_tree(), false);
         let last_step = last_step(loaded);
         let numbers = Numbers::new();
-        Ok(Self { loaded, run, training, learner, stage, keeper, step, last_step, saved, config, numbers })
+        Ok(Self { loaded, run, pace, learner, stage, step, last_step, saved, config, numbers })
     }
 
     /// Until the last step, or Ctrl-C.
     fn work(mut self) -> Result<(Numbers, EndReason), Failure> {
         let outcome = self.steps();
         let outcome = outcome.map_err(|failure| self.with_last_checkpoint(failure));
-        if let Some(keeper) = self.keeper.take() {
+        if let Some(keeper) = self.pace.take().and_then(Pace::stop) {
             keeper.close(self.run)?;
         }
         if let Some(stage) = self.stage.take() {
@@ -213,7 +209,7 @@ impl<'a> Job<'a> {
         }
         while self.last_step.is_none_or(|last| self.step < last) {
             self.learn()?;
-            let is_last = self.last_step == Some(self.step);
+            let is_last = self.last_step.is_some_and(|last| self.step >= last);
             if is_last || is_due(runner.val_check_interval, self.step) {
                 self.judge()?;
             }
@@ -229,15 +225,8 @@ impl<'a> Job<'a> {
 
     /// One step of learning.
     fn learn(&mut self) -> Result<(), Failure> {
-        let keeper = &mut self.keeper;
-        let learned = self.training.step(self.learner, |taken| match keeper {
-            Some(keeper) => keeper.step(taken, u64::MAX).map_err(Stopped::Keeping),
-            None => Ok(()),
-        });
-        let metrics = learned.map_err(|stopped| match stopped {
-            Stopped::Keeping(failure) => failure,
-            Stopped::Training(error) => Failure::work(format!("step {}: {error}", self.step + 1), None),
-        })?;
+        let Some(pace) = &mut self.pace else { return Ok(()) };
+        let Some(metrics) = pace.learn(self.learner, self.step + 1)? else { return Ok(()) };
         self.step += 1;
         let values = self.note(&metrics);
         self.run.emit(Event::Metrics { step: self.step, values });
@@ -269,7 +258,7 @@ impl<'a> Job<'a> {
     }
 
     fn save(&mut self) -> Result<(), Failure> {
-        let whereabouts = self.training.whereabouts();
+        let whereabouts = self.pace.as_ref().and_then(Pace::whereabouts);
         let moment = Moment { step: self.step, learner: self.learner, whereabouts, config: &self.config };
         let folder = checkpoint::write(&self.run.checkpoints_directory(), &moment)?;
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -306,18 +295,15 @@ fn continue_from(
     }
 }
 
+/// Experience that another reward has paid is paid by this one, where that can be.
+fn repay(learner: &mut dyn Learner, reward: &dyn Reward, run: &mut Run) -> Result<(), Failure> {
+    let repaid = learner.repay(reward).map_err(|error| Failure::work(error, None))?;
+    if repaid > 0 {
+        tell(run, Level::Info, &format!("another reward had paid {repaid} steps of the replay: paid anew"));
+    }
+    Ok(())
+}
+
 fn tell(run: &mut Run, level: Level, text: &str) {
     run.emit(Event::Notice { level, text: text.into() });
-}
-
-/// Why a step of learning stopped.
-enum Stopped {
-    Training(TrainingError),
-    Keeping(Failure),
-}
-
-impl From<TrainingError> for Stopped {
-    fn from(error: TrainingError) -> Self {
-        Self::Training(error)
-    }
 }

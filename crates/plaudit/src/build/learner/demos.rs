@@ -1,0 +1,79 @@
+//! Demonstrations for RLPD: read, fitted to the environments, and paid.
+
+use std::path::Path;
+
+use plaudit_compose::ComposeError;
+use plaudit_core::{Reward, RewardColumn, RewardError};
+use plaudit_data::demonstrations;
+use plaudit_reward::camera_for;
+use plaudit_rl::replay::NewRollout;
+use plaudit_rl::{Demonstrations, Unfit};
+
+use super::Builder;
+use crate::config::blocks::algorithm::ReplaySettings;
+
+const KEY: &str = "algorithm.demo_buffer.load_path";
+
+impl Builder<'_> {
+    /// The demonstrations that a buffer starts from, paid by `reward` as everything else will be.
+    pub(super) fn demonstrations(
+        &self,
+        buffer: &ReplaySettings,
+        reward: &dyn Reward,
+    ) -> Result<Vec<NewRollout>, ComposeError> {
+        let Some(path) = &buffer.load_path else {
+            let message = "RLPD learns from demonstrations, and none are named";
+            let hint =
+                "name episodes (`plaudit collect pickcube_scripted` makes some), or leave demo_buffer out";
+            return Err(self.loaded.problem(KEY, message, hint));
+        };
+        let path = Path::new(path);
+        let hint = "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)";
+        let episodes =
+            demonstrations::read(path).map_err(|error| self.loaded.problem(KEY, error.to_string(), hint))?;
+        let camera = |name: &str| camera_for(name, &self.spec.cameras).ok().map(|(name, _)| name.clone());
+        let fit = Demonstrations { spec: self.spec, camera: &camera, watch: reward.watch() };
+        let mut paid = Vec::new();
+        for (number, episode) in episodes.iter().enumerate() {
+            let segment = fit.segment(episode).map_err(|unfit| self.no_demo(path, number, &unfit))?;
+            let column = reward.label(&segment).map_err(|error| self.unpayable(path, number, &error))?;
+            let RewardColumn { total, version, .. } = column;
+            paid.push(NewRollout { segment, fresh: Vec::new(), reward: total, version });
+        }
+        self.refuse_unpaid(path, &paid)?;
+        Ok(paid)
+    }
+
+    fn no_demo(&self, path: &Path, number: usize, unfit: &Unfit) -> ComposeError {
+        let message = format!("{}: episode {number} is no demonstration here: {unfit}", path.display());
+        let hint = match unfit {
+            Unfit::Width { what: "actions", .. } => "collect with the same actor.model.policy_setup",
+            Unfit::Width { .. } => "collect with the same env.train.init_params.obs_mode and use_full_state",
+            Unfit::Image { .. } => "collect with the same env.train.init_params.sensor_configs",
+            _ => "leave it out of the folder, or collect it again",
+        };
+        self.loaded.problem(KEY, message, hint)
+    }
+
+    fn unpayable(&self, path: &Path, number: usize, error: &RewardError) -> ComposeError {
+        let message = format!("{}: episode {number} cannot be paid: {error}", path.display());
+        let hint = match error {
+            RewardError::Camera { .. } => {
+                "collect with images: env.train.init_params.obs_mode=rgb, use_full_state=true"
+            }
+            _ => "leave it out of the folder, or collect it again",
+        };
+        self.loaded.problem(KEY, message, hint)
+    }
+
+    /// Demonstrations that earn nothing teach that what they show is worth nothing.
+    fn refuse_unpaid(&self, path: &Path, paid: &[NewRollout]) -> Result<(), ComposeError> {
+        let earns = paid.iter().any(|demo| demo.reward.iter().any(|&reward| reward != 0.0));
+        if earns || paid.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{}: none of {} demonstrations is paid anything", path.display(), paid.len());
+        let hint = "the files may hold no rewards (LeRobot datasets do not), or the reward model sees no success in them";
+        Err(self.loaded.problem(KEY, message, hint))
+    }
+}

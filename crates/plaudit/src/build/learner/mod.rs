@@ -1,0 +1,194 @@
+//! The learner a config describes, and the policy that its weights make.
+
+mod demos;
+mod ppo;
+mod sac;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plaudit_compose::ComposeError;
+use plaudit_core::{EnvSpec, Policy, Reward, Seed};
+use plaudit_nn::Weights;
+use plaudit_nn::dense::AdamSettings;
+use plaudit_rl::sac::{SoftNetworks, SoftPolicy};
+use plaudit_rl::{ActorCritic, AsyncPlan, Learner, Manner, Schedule, Shape, TrainingPlan};
+
+use crate::commands::train::Plan;
+use crate::config::Loaded;
+use crate::config::blocks::actor::{LrSchedule, Optim};
+use crate::config::blocks::algorithm::{Bootstrap, LossType};
+
+/// How much one step of learning is.
+fn training_plan(loaded: &Loaded) -> Result<TrainingPlan, ComposeError> {
+    let env = &loaded.config.env.train;
+    let (steps, chunk) = (env.max_steps_per_rollout_epoch, loaded.config.actor.model.num_action_chunks);
+    if !steps.is_multiple_of(chunk.max(1)) {
+        let message = format!("{steps} steps are no whole number of chunks of {chunk} actions");
+        let hint = "make it a multiple of actor.model.num_action_chunks";
+        return Err(loaded.problem("env.train.max_steps_per_rollout_epoch", message, hint));
+    }
+    Ok(TrainingPlan { steps: steps as usize, rollouts: env.rollout_epoch as usize })
+}
+
+/// How acting and learning go together.
+pub fn pace(loaded: &Loaded) -> Result<Plan, ComposeError> {
+    let (plan, config) = (training_plan(loaded)?, &loaded.config);
+    if !config.runner.asynchronous {
+        return Ok(Plan::Turns(plan));
+    }
+    if config.algorithm.loss_type != LossType::Sac {
+        let message = "only SAC learns beside its environments: PPO needs experience of its newest policy";
+        return Err(loaded.problem("runner.asynchronous", message, "set it to false"));
+    }
+    Ok(Plan::SideBySide(AsyncPlan {
+        rollouts: plan,
+        weight_sync_interval: config.runner.weight_sync_interval,
+        staleness_threshold: config.algorithm.staleness_threshold,
+    }))
+}
+
+/// What learns in environments like these, for `steps` steps if the run has an end. Weights the config names are
+/// loaded, and demonstrations are paid by `reward`.
+pub fn learner(
+    loaded: &Loaded,
+    spec: &EnvSpec,
+    reward: &dyn Reward,
+    steps: Option<u64>,
+) -> Result<Box<dyn Learner>, ComposeError> {
+    let algorithm = &loaded.config.algorithm;
+    let builder = Builder { loaded, spec, steps };
+    let mut learner = match algorithm.loss_type {
+        LossType::Ppo => builder.ppo()?,
+        LossType::Sac => builder.sac(reward)?,
+        LossType::Foreign => return Err(foreign(loaded)),
+    };
+    if let Some((key, path)) = named_weights(loaded) {
+        let weights = read_weights(loaded, key, &path)?;
+        learner.load(&weights).map_err(|misfit| unfit(loaded, key, &path, misfit))?;
+    }
+    Ok(learner)
+}
+
+/// What a config's weights do in environments like these: the likeliest action, never chance.
+pub fn trained_policy(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+    let Some((key, path)) = named_weights(loaded).or_else(|| resumed_weights(loaded)) else {
+        let message = "which weights? A policy that never learned acts by chance";
+        let hint = "set runner.ckpt_path to a checkpoint, such as logs/…/checkpoints/global_step_100, or this to random";
+        return Err(loaded.problem("actor.model.model_type", message, hint));
+    };
+    let weights = read_weights(loaded, key, &path)?;
+    let builder = Builder { loaded, spec, steps: None };
+    match loaded.config.algorithm.loss_type {
+        LossType::Ppo => {
+            let networks = Arc::new(ActorCritic::new(&builder.networks()?));
+            let mut params = networks.init(Seed::new(0));
+            networks
+                .import_actor(&mut params, &weights)
+                .map_err(|misfit| unfit(loaded, key, &path, misfit))?;
+            Ok(Box::new(networks.policy(&params, Manner::Greedy)))
+        }
+        LossType::Sac => {
+            let settings = builder.soft_networks()?;
+            let networks = SoftNetworks::new(&settings).ok_or_else(|| builder.needs_continuous_actions())?;
+            let mut params = networks.init_policy(Seed::new(0));
+            networks
+                .import_policy(&mut params, &weights)
+                .map_err(|misfit| unfit(loaded, key, &path, misfit))?;
+            Ok(Box::new(SoftPolicy::new(Arc::new(networks), Arc::new(params), Manner::Greedy)))
+        }
+        LossType::Foreign => Err(foreign(loaded)),
+    }
+}
+
+fn foreign(loaded: &Loaded) -> ComposeError {
+    let algorithm = &loaded.config.algorithm;
+    let name = algorithm.foreign.as_deref().unwrap_or(algorithm.loss_type.word());
+    let message = format!("this version cannot learn by `{name}`");
+    loaded.problem("algorithm.loss_type", message, "set it to actor_critic (PPO) or embodied_sac")
+}
+
+/// The key that names weights, and where they are.
+fn named_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
+    let (runner, model) = (&loaded.config.runner, &loaded.config.actor.model);
+    let keys = [
+        ("runner.ckpt_path", &runner.ckpt_path),
+        ("actor.model.ckpt_path", &model.ckpt_path),
+        ("actor.model.model_path", &model.model_path),
+    ];
+    keys.into_iter().find_map(|(key, path)| Some((key, PathBuf::from(path.as_ref()?))))
+}
+
+/// Weights of the checkpoint that a run goes on from.
+fn resumed_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
+    let path = loaded.config.runner.resume_dir.as_ref()?;
+    Some(("runner.resume_dir", PathBuf::from(path)))
+}
+
+fn read_weights(loaded: &Loaded, key: &str, path: &Path) -> Result<Weights, ComposeError> {
+    let hint = "name a file of weights (.pt or .safetensors), or a checkpoint's folder";
+    Weights::read(path).map_err(|error| loaded.problem(key, error.to_string(), hint))
+}
+
+fn unfit(loaded: &Loaded, key: &str, path: &Path, misfit: impl std::fmt::Display) -> ComposeError {
+    let message = format!("the weights in {} are of another network: {misfit}", path.display());
+    let hint = "set actor.model and algorithm as they were when the weights were trained";
+    loaded.problem(key, message, hint)
+}
+
+struct Builder<'a> {
+    loaded: &'a Loaded,
+    spec: &'a EnvSpec,
+    /// How long the run is.
+    steps: Option<u64>,
+}
+
+impl Builder<'_> {
+    /// A width that was written must be the environment's.
+    fn same(&self, key: &str, written: Option<u64>, is: usize) -> Result<(), ComposeError> {
+        match written {
+            Some(width) if width != is as u64 => {
+                let message = format!("{} has {is} where this says {width}", self.spec.id);
+                Err(self.loaded.problem(key, message, "leave it out: the environment says it"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A learning rate over the steps of learning; `key` is where `optim` was written.
+    fn schedule(&self, key: &str, optim: &Optim, lr: f64) -> Result<Schedule, ComposeError> {
+        let written = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok());
+        let total = written.or(self.steps);
+        let warmup = match u64::try_from(optim.lr_warmup_steps) {
+            Ok(steps) => steps,
+            Err(_) => (optim.lr_warmup_steps_ratio * total.unwrap_or(0) as f64) as u64,
+        };
+        let end = || {
+            let message = "it falls until the end of the run, and nobody says when that is";
+            let hint = format!("set {key}.total_training_steps, runner.max_epochs or runner.max_steps");
+            total.ok_or_else(|| self.loaded.problem(&format!("{key}.lr_scheduler"), message, hint))
+        };
+        let min_lr = optim.min_lr;
+        let shape = match optim.lr_scheduler {
+            LrSchedule::Constant => Shape::Constant,
+            LrSchedule::Cosine => Shape::Cosine { total: end()?, min_lr },
+            LrSchedule::Linear => Shape::Linear { total: end()?, min_lr },
+        };
+        Ok(Schedule { lr, warmup, shape })
+    }
+}
+
+fn bootstrap(choice: Bootstrap) -> plaudit_rl::Bootstrap {
+    match choice {
+        Bootstrap::Standard => plaudit_rl::Bootstrap::Standard,
+        Bootstrap::Always => plaudit_rl::Bootstrap::Always,
+    }
+}
+
+fn adam(optim: &Optim) -> AdamSettings {
+    AdamSettings {
+        betas: [optim.adam_beta1 as f32, optim.adam_beta2 as f32],
+        eps: optim.adam_eps as f32,
+        weight_decay: optim.weight_decay as f32,
+    }
+}

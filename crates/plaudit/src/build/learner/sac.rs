@@ -1,0 +1,221 @@
+//! Soft actor-critic and RLPD, as a config describes them.
+
+use plaudit_compose::ComposeError;
+use plaudit_core::{Reward, Seed};
+use plaudit_nn::dense::Activation;
+use plaudit_rl::replay::{Amount, Filling, Repay};
+use plaudit_rl::sac::{
+    Agg, CriticKind, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
+    TemperatureSettings,
+};
+use plaudit_rl::{Learner, Schedule, Shape};
+
+use super::{Builder, adam, bootstrap, training_plan};
+use crate::config::blocks::actor::{self, LrSchedule, ModelType};
+use crate::config::blocks::algorithm::{
+    AdvType, AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit,
+};
+
+impl Builder<'_> {
+    /// Soft actor-critic; RLPD where the config names demonstrations, which `reward` pays.
+    pub(super) fn sac(&self, reward: &dyn Reward) -> Result<Box<dyn Learner>, ComposeError> {
+        self.refuse_what_sac_lacks()?;
+        let settings = self.sac_settings(reward)?;
+        self.fits_memory(&settings)?;
+        let demos = match &self.loaded.config.algorithm.demo_buffer {
+            Some(buffer) => self.demonstrations(buffer, reward)?,
+            None => Vec::new(),
+        };
+        let seed = Seed::new(self.loaded.config.actor.seed).purpose("soft actor-critic");
+        let sac = Sac::new(settings, demos, seed);
+        let hint = "change what the message names";
+        let sac = sac.map_err(|error| self.loaded.problem("algorithm", error.to_string(), hint))?;
+        Ok(Box::new(sac))
+    }
+
+    fn refuse_what_sac_lacks(&self) -> Result<(), ComposeError> {
+        let algorithm = &self.loaded.config.algorithm;
+        let refuse = |key: &str, message: &str, hint: &str| {
+            Err(self.loaded.problem(&format!("algorithm.{key}"), message, hint))
+        };
+        if algorithm.adv_type.is_some_and(|adv_type| adv_type != AdvType::Transitions) {
+            return refuse("adv_type", "SAC learns from transitions, not from advantages", "leave it out");
+        }
+        if algorithm.enable_drq {
+            let message = "it shifts images, and this policy sees none";
+            return refuse("enable_drq", message, "leave it out");
+        }
+        if algorithm.entropy_tuning.optim.lr_scheduler != LrSchedule::Constant {
+            let message = "the temperature learns at a constant rate";
+            return refuse("entropy_tuning.optim.lr_scheduler", message, "set it to constant");
+        }
+        if algorithm.replay_buffer.load_path.is_some() {
+            let message = "a replay starts empty; what was recorded before is for demo_buffer";
+            return refuse("replay_buffer.load_path", message, "set algorithm.demo_buffer.load_path");
+        }
+        let buffers = [
+            ("replay_buffer", Some(&algorithm.replay_buffer)),
+            ("demo_buffer", algorithm.demo_buffer.as_ref()),
+        ];
+        for (name, buffer) in buffers.into_iter().filter_map(|(name, buffer)| Some((name, buffer?))) {
+            if buffer.auto_save || buffer.auto_save_path.is_some() {
+                let message = "experience is kept in memory, and in every checkpoint";
+                let hint = "set it to false; env.train.data_collection keeps episodes on disk";
+                return refuse(&format!("{name}.auto_save"), message, hint);
+            }
+        }
+        Ok(())
+    }
+
+    fn sac_settings(&self, reward: &dyn Reward) -> Result<SacSettings, ComposeError> {
+        let (algorithm, actor) = (&self.loaded.config.algorithm, &self.loaded.config.actor);
+        let agg_q = agg(algorithm.agg_q);
+        let critics_as_policy =
+            || actor::Optim { lr: actor.optim.value_lr.unwrap_or(actor.optim.lr), ..actor.optim.clone() };
+        let critic_optim = actor.critic_optim.clone().unwrap_or_else(critics_as_policy);
+        let demos = algorithm.demo_buffer.as_ref().map(|buffer| DemoSettings {
+            replay: self.replay(buffer, reward),
+            min: amount(buffer.unit, buffer.min_buffer_size),
+        });
+        Ok(SacSettings {
+            networks: self.soft_networks()?,
+            gamma: algorithm.gamma as f32,
+            bootstrap: bootstrap(algorithm.bootstrap_type),
+            agg_q,
+            actor_agg_q: algorithm.actor_agg_q.map_or(agg_q, agg),
+            critic_subsample: algorithm
+                .critic_subsample_size
+                .filter(|count| *count > 0)
+                .map(|count| count as usize),
+            backup_entropy: algorithm.backup_entropy,
+            tau: algorithm.tau as f32,
+            target_update_freq: algorithm.target_update_freq,
+            critic_actor_ratio: algorithm.critic_actor_ratio,
+            train_actor_steps: algorithm.train_actor_steps,
+            temperature: self.temperature(algorithm),
+            policy_optim: self.optim("actor.optim", &actor.optim)?,
+            critic_optim: self.optim("actor.critic_optim", &critic_optim)?,
+            batch_size: actor.global_batch_size as usize,
+            updates: algorithm.update_epoch,
+            replay: self.replay(&algorithm.replay_buffer, reward),
+            min_replay: amount(algorithm.replay_buffer.unit, algorithm.replay_buffer.min_buffer_size),
+            demos,
+        })
+    }
+
+    /// The networks of soft actor-critic, if they fit the environments.
+    pub(super) fn soft_networks(&self) -> Result<SoftNetworkSettings, ComposeError> {
+        let model = &self.loaded.config.actor.model;
+        if model.model_type != ModelType::Mlp {
+            let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
+            let message = format!("this version cannot train `{name}` by SAC");
+            return Err(self.loaded.problem("actor.model.model_type", message, "set it to mlp_policy"));
+        }
+        let spec = self.spec;
+        self.same("actor.model.obs_dim", model.obs_dim, spec.state_width)?;
+        self.same("actor.model.action_dim", model.action_dim, spec.actions.width())?;
+        let hidden: Vec<usize> = model.hidden_sizes.iter().map(|&width| width as usize).collect();
+        let chunk = model.num_action_chunks.max(1) as usize;
+        Ok(SoftNetworkSettings {
+            policy_hidden: hidden.clone(),
+            critic_hidden: hidden,
+            activation: match model.activation {
+                actor::Activation::Tanh => Activation::Tanh,
+                actor::Activation::Relu => Activation::Relu,
+            },
+            critic_kind: match self.loaded.config.algorithm.q_head_type {
+                QHeadType::Default => CriticKind::LayerNorm,
+                QHeadType::CrossQ => CriticKind::CrossQ,
+            },
+            ..SoftNetworkSettings::mlp(
+                spec.state_width,
+                spec.actions.clone(),
+                chunk,
+                model.num_q_heads as usize,
+            )
+        })
+    }
+
+    /// Why these environments are none for soft actor-critic.
+    pub(super) fn needs_continuous_actions(&self) -> ComposeError {
+        let message = format!("SAC needs continuous actions, and those of {} are choices", self.spec.id);
+        self.loaded.problem("algorithm.loss_type", message, "set it to actor_critic (PPO)")
+    }
+
+    fn temperature(&self, algorithm: &Algorithm) -> TemperatureSettings {
+        let tuning = &algorithm.entropy_tuning;
+        let action_width =
+            self.spec.actions.width() as u64 * self.loaded.config.actor.model.num_action_chunks;
+        TemperatureSettings {
+            kind: match tuning.alpha_type {
+                AlphaType::Softplus => TemperatureKind::Softplus,
+                AlphaType::Exp => TemperatureKind::Exp,
+                AlphaType::Fixed => TemperatureKind::Fixed,
+            },
+            initial: tuning.initial_alpha,
+            target_entropy: tuning.target_entropy.unwrap_or(-(action_width as f64)),
+            lr: tuning.optim.lr,
+            clip_grad: tuning.optim.clip_grad,
+        }
+    }
+
+    /// Configs count steps of learning; soft actor-critic counts its updates, of which a step has several.
+    fn optim(&self, key: &str, optim: &actor::Optim) -> Result<Optim, ComposeError> {
+        let updates = self.loaded.config.algorithm.update_epoch.max(1);
+        let Schedule { lr, warmup, shape } = self.schedule(key, optim, optim.lr)?;
+        let shape = match shape {
+            Shape::Constant => Shape::Constant,
+            Shape::Cosine { total, min_lr } => Shape::Cosine { total: total * updates, min_lr },
+            Shape::Linear { total, min_lr } => Shape::Linear { total: total * updates, min_lr },
+        };
+        let schedule = Schedule { lr, warmup: warmup * updates, shape };
+        Ok(Optim { schedule, adam: adam(optim), clip_grad: optim.clip_grad as f32 })
+    }
+
+    fn replay(&self, buffer: &ReplaySettings, reward: &dyn Reward) -> plaudit_rl::replay::ReplaySettings {
+        plaudit_rl::replay::ReplaySettings {
+            keep: amount(buffer.unit, buffer.cache_size),
+            window: amount(buffer.unit, buffer.sample_window_size),
+            chunk: self.loaded.config.actor.model.num_action_chunks.max(1) as usize,
+            cameras: Vec::new(),
+            repay: Repay {
+                watch: reward.watch(),
+                context: reward.context(),
+                frame_bytes: if self.loaded.config.reward.reload_model {
+                    buffer.reward_frames_mib << 20
+                } else {
+                    0
+                },
+            },
+        }
+    }
+
+    fn fits_memory(&self, settings: &SacSettings) -> Result<(), ComposeError> {
+        let plan = training_plan(self.loaded)?;
+        // Beside an asynchronous learner, environments run as often as they like.
+        let is_counted = !self.loaded.config.runner.asynchronous;
+        let rollouts =
+            self.steps.filter(|_| is_counted).map(|steps| steps.saturating_mul(plan.rollouts as u64));
+        let filling = Filling { steps_per_rollout: plan.steps, rollouts, feature_width: 0 };
+        let key = "algorithm.replay_buffer.cache_size";
+        let hint = "lower it, the number of environments, or runner.max_epochs";
+        settings
+            .replay
+            .check_memory(self.spec, filling)
+            .map_err(|error| self.loaded.problem(key, error.to_string(), hint))
+    }
+}
+
+fn agg(choice: AggQ) -> Agg {
+    match choice {
+        AggQ::Min => Agg::Min,
+        AggQ::Mean => Agg::Mean,
+    }
+}
+
+fn amount(unit: ReplayUnit, number: u64) -> Amount {
+    match unit {
+        ReplayUnit::Rollouts => Amount::Rollouts(number as usize),
+        ReplayUnit::Transitions => Amount::Transitions(number as usize),
+    }
+}

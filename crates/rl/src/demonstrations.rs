@@ -1,0 +1,153 @@
+//! A recorded episode as a segment: what a reward pays and a replay keeps.
+
+use std::sync::Arc;
+
+use plaudit_core::{
+    ActionSpace, End, EnvSpec, FrameShape, Frames, Obs, ObsError, Segment, SegmentError, StepRow, Watch,
+};
+use plaudit_data::episode::Episode;
+use thiserror::Error;
+
+/// Why an episode is no demonstration for these environments.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unfit {
+    /// Nothing was done in it.
+    #[error("it has no actions")]
+    Empty,
+    /// States or actions of another width.
+    #[error("its {what} have {got} numbers, and those of {env} have {expected}")]
+    Width {
+        /// What: `states`, `actions`.
+        what: &'static str,
+        /// The environment.
+        env: Arc<str>,
+        /// What it has.
+        expected: usize,
+        /// What the episode has.
+        got: usize,
+    },
+    /// Images of another size.
+    #[error("its camera `{camera}` shows {}x{}, and that of the environment {}x{}", got.height, got.width, expected.height, expected.width)]
+    Image {
+        /// The environment's camera.
+        camera: Arc<str>,
+        /// What it draws.
+        expected: FrameShape,
+        /// What the episode has.
+        got: FrameShape,
+    },
+    /// A number that is none.
+    #[error("its {what} hold {value} at step {step}")]
+    NotFinite {
+        /// What: `states`, `actions`.
+        what: &'static str,
+        /// The step of the episode.
+        step: usize,
+        /// What it holds there, in words.
+        value: String,
+    },
+    /// Parts of different lengths.
+    #[error("its parts do not fit together: {0}")]
+    Parts(String),
+}
+
+/// Turns episodes into segments of environments like these.
+pub struct Demonstrations<'a> {
+    /// The environments.
+    pub spec: &'a EnvSpec,
+    /// Which camera of the environments an episode's camera is, if any.
+    pub camera: &'a dyn Fn(&str) -> Option<Arc<str>>,
+    /// The frames that are kept.
+    pub watch: Watch,
+}
+
+impl Demonstrations<'_> {
+    /// The whole episode, of one environment. Actions are kept within the environment's bounds, as it would keep them.
+    pub fn segment(&self, episode: &Episode) -> Result<Segment, Unfit> {
+        self.check(episode)?;
+        let n = episode.len();
+        let is_seen = |at: usize| match self.watch {
+            Watch::Nothing => false,
+            Watch::Ends => at == n && episode.moments[n].end.is_end(),
+            Watch::Everything => true,
+        };
+        let parts = |error: ObsError| Unfit::Parts(error.to_string());
+        let mut segment = Segment::starting_at(self.obs(episode, 0, is_seen(0)).map_err(parts)?);
+        for at in 1..=n {
+            let moment = &episode.moments[at];
+            let seen = self.obs(episode, at, is_seen(at)).map_err(parts)?;
+            let end = if at == n { moment.end } else { End::No };
+            let last = if end.is_end() { vec![(0, seen.clone())] } else { Vec::new() };
+            let step = StepRow {
+                actions: within(&self.spec.actions, &episode.actions[at - 1]),
+                env_reward: vec![moment.reward],
+                end: vec![end],
+                success: vec![moment.success.unwrap_or(false)],
+            };
+            let pushed = segment.push(step, seen, last);
+            pushed.map_err(|error: SegmentError| Unfit::Parts(error.to_string()))?;
+        }
+        Ok(segment)
+    }
+
+    fn check(&self, episode: &Episode) -> Result<(), Unfit> {
+        let n = episode.len();
+        if n == 0 {
+            return Err(Unfit::Empty);
+        }
+        if episode.states.len() != n + 1 || episode.moments.len() != n + 1 {
+            let (states, moments) = (episode.states.len(), episode.moments.len());
+            return Err(Unfit::Parts(format!("{n} actions, {states} states and {moments} moments")));
+        }
+        self.check_rows("states", self.spec.state_width, &episode.states)?;
+        self.check_rows("actions", self.spec.actions.width(), &episode.actions)?;
+        if self.watch == Watch::Nothing {
+            return Ok(());
+        }
+        for track in &episode.cameras {
+            let own = (self.camera)(&track.name);
+            let drawn = self.spec.cameras.iter().find(|(name, _)| Some(name) == own.as_ref());
+            if let Some((camera, expected)) = drawn.filter(|(_, expected)| *expected != track.shape) {
+                return Err(Unfit::Image { camera: camera.clone(), expected: *expected, got: track.shape });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rows(&self, what: &'static str, expected: usize, rows: &[Vec<f32>]) -> Result<(), Unfit> {
+        for (step, row) in rows.iter().enumerate() {
+            if row.len() != expected {
+                return Err(Unfit::Width { what, env: self.spec.id.clone(), expected, got: row.len() });
+            }
+            if let Some(value) = row.iter().find(|value| !value.is_finite()) {
+                return Err(Unfit::NotFinite { what, step, value: value.to_string() });
+            }
+        }
+        Ok(())
+    }
+
+    fn obs(&self, episode: &Episode, at: usize, is_seen: bool) -> Result<Obs, ObsError> {
+        let mut obs = Obs::from_state(1, episode.states[at].clone())?;
+        if let Some(task) = &episode.task {
+            obs = obs.with_tasks(vec![task.clone()])?;
+        }
+        for track in episode.cameras.iter().filter(|_| is_seen) {
+            if let Some(name) = (self.camera)(&track.name) {
+                obs = obs.with_camera(name, Frames::new(track.shape, track.image(at).to_vec())?)?;
+            }
+        }
+        Ok(obs)
+    }
+}
+
+/// An action as environments take it: within its bounds.
+fn within(space: &ActionSpace, action: &[f32]) -> Vec<f32> {
+    match space {
+        ActionSpace::Discrete { .. } => action.to_vec(),
+        ActionSpace::Continuous { low, high } => action
+            .iter()
+            .zip(low.iter().zip(high))
+            .map(|(value, (low, high))| value.clamp(*low, *high))
+            .collect(),
+    }
+}
