@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod runs;
 
-use plaudit_nn::Weights;
+use runs::{command, curve, refused, succeeds, wait_for, weights};
 
 /// A run of a second or so.
 const SMALL: [&str; 6] = [
@@ -19,16 +16,6 @@ const SMALL: [&str; 6] = [
     "algorithm.update_epoch=2",
 ];
 
-fn command(directory: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-    command.args(words).current_dir(directory).stdin(Stdio::null());
-    command
-}
-
-fn plaudit(directory: &Path, words: &[&str]) -> Output {
-    command(directory, words).output().unwrap()
-}
-
 /// `plaudit train cartpole_ppo` on a small scale, into `into`.
 fn train<'a>(into: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     ["-q", "train", "cartpole_ppo"]
@@ -37,57 +24,6 @@ fn train<'a>(into: &'a str, more: &[&'a str]) -> Vec<&'a str> {
         .chain([into])
         .chain(more.iter().copied())
         .collect()
-}
-
-fn succeeds(directory: &Path, words: &[&str]) -> String {
-    let output = plaudit(directory, words);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// What a refused command says, on one line.
-fn refused(directory: &Path, words: &[&str], code: i32) -> String {
-    let output = plaudit(directory, words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Every number of a run by step and name, but for times. A step that was lived twice must have told the same.
-fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
-    let mut curve = BTreeMap::new();
-    for line in std::fs::read_to_string(run.join("events.jsonl")).unwrap().lines() {
-        let event: serde_json::Value = serde_json::from_str(line).unwrap();
-        if event["event"] != "metrics" {
-            continue;
-        }
-        let step = event["step"].as_u64().unwrap();
-        for pair in event["values"].as_array().unwrap() {
-            let (name, value) = (pair[0].as_str().unwrap(), pair[1].as_f64().unwrap().to_bits());
-            if !name.starts_with("time/") {
-                let before = curve.insert((step, name.to_string()), value);
-                assert!(
-                    before.is_none_or(|before| before == value),
-                    "{name} at step {step} is told differently"
-                );
-            }
-        }
-    }
-    curve
-}
-
-fn wait_for(path: &Path) {
-    let began = Instant::now();
-    while !path.exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn weights(run: &Path, step: u64) -> Weights {
-    Weights::read(run.join(format!("checkpoints/global_step_{step}/actor/model.safetensors"))).unwrap()
 }
 
 #[test]
