@@ -146,6 +146,23 @@ pub struct Step {
     pub facts: Facts,
 }
 
+/// The facts by which an environment says that a person took over a row: `intervene_action.0`, `intervene_action.1`, …
+/// are what that person did, and no numbers where nobody did.
+pub const INTERVENTION: &str = "intervene_action";
+
+impl Step {
+    /// What a person did in row `row` instead of the policy, if one took over.
+    pub fn intervention(&self, row: usize, action_width: usize) -> Option<Vec<f32>> {
+        let number = |dim: usize| {
+            let place =
+                |name: &str| name.strip_prefix(INTERVENTION)?.strip_prefix('.')?.parse::<usize>().ok();
+            let (_, values) = self.facts.iter().find(|(name, _)| place(name) == Some(dim))?;
+            values.get(row).copied().filter(|value| value.is_finite())
+        };
+        (0..action_width).map(number).collect()
+    }
+}
+
 /// Named truths of a step, one number per row.
 pub type Facts = Vec<(Arc<str>, Vec<f32>)>;
 

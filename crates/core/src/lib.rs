@@ -38,7 +38,7 @@ mod reward;
 mod rng;
 mod segment;
 
-pub use env::{ActionSpace, Env, EnvError, EnvSpec, Facts, Past, StatePart, Step, Watch};
+pub use env::{ActionSpace, Env, EnvError, EnvSpec, Facts, INTERVENTION, Past, StatePart, Step, Watch};
 pub use event::{Emit, EndReason, Event, Level, Silent};
 pub use obs::{FrameShape, Frames, Obs, ObsError, ObsRow};
 pub use policy::{Decision, Policy, PolicyError};

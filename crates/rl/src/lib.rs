@@ -41,6 +41,7 @@ mod demonstrations;
 mod episodes;
 mod gae;
 mod gaussian;
+mod interventions;
 mod learner;
 pub mod naming;
 mod plan;

@@ -109,14 +109,15 @@ impl<'a> Rollout<'a> {
             let decision = policy.act(&self.obs, self.seed.index(self.steps))?;
             self.plan.adopt(decision, self.obs.batch(), width);
         }
-        let Moment { actions, log_probs, values, fresh } = self.plan.next(width);
+        let Moment { mut actions, log_probs, values, fresh } = self.plan.next(width);
         let step = self.env.step(&actions)?;
+        let by_person = put_right(&mut actions, &step, width);
         self.steps += 1;
         self.plan.forget(&step.end);
         self.finished.extend(self.episodes.step(&step));
         let seen = std::mem::replace(&mut self.obs, step.obs.clone());
         self.remember(seen, &actions, &step);
-        Ok(Taken { actions, log_probs, values, fresh, step })
+        Ok(Taken { actions, log_probs, values, fresh, by_person, step })
     }
 
     /// The next `steps` steps, as what a reward and a learner need.
@@ -137,10 +138,11 @@ impl<'a> Rollout<'a> {
         for _ in 0..steps {
             let taken = self.advance(policy)?;
             watch(&taken)?;
-            let Taken { actions, log_probs, values, fresh, step } = taken;
+            let Taken { actions, log_probs, values, fresh, by_person, step } = taken;
             decisions.log_probs.extend(log_probs);
             decisions.values.extend(values);
             decisions.fresh.extend(fresh);
+            decisions.by_person.extend(by_person);
             let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
             segment.push(row, step.obs, step.last).map_err(RolloutError::from)?;
         }
@@ -175,6 +177,18 @@ impl<'a> Rollout<'a> {
     }
 }
 
+/// Puts what a person did in the place of what the policy wanted; says for which rows.
+fn put_right(actions: &mut [f32], step: &Step, width: usize) -> Vec<bool> {
+    let replace = |(row, action): (usize, &mut [f32])| match step.intervention(row, width) {
+        Some(done) => {
+            action.copy_from_slice(&done);
+            true
+        }
+        None => false,
+    };
+    actions.chunks_exact_mut(width).enumerate().map(replace).collect()
+}
+
 /// Whether `left` carries what a reward that looks back on `context` observations needs. One that was left under another
 /// reward may carry too little, or observations without pictures.
 fn remembers(left: &Whereabouts, context: usize, action_width: usize, now: &Obs) -> bool {
@@ -195,6 +209,8 @@ pub struct Taken {
     pub values: Vec<f32>,
     /// Whether each row decided anew, `[B]`, or went on with a chunk of actions.
     pub fresh: Vec<bool>,
+    /// Whether a person acted instead of the policy, `[B]`; `actions` are then what that person did.
+    pub by_person: Vec<bool>,
     /// What came of it.
     pub step: Step,
 }
@@ -217,6 +233,8 @@ pub struct Decisions {
     pub values: Vec<f32>,
     /// Whether the row decided at this step, `[T, B]`: false while it goes on with a chunk of actions.
     pub fresh: Vec<bool>,
+    /// Whether a person acted instead of the policy, `[T, B]`.
+    pub by_person: Vec<bool>,
 }
 
 /// Why a rollout stopped.

@@ -90,6 +90,7 @@ fn learner() -> Sac {
         actor_agg_q: Agg::Min,
         critic_subsample: None,
         backup_entropy: true,
+        target_range: None,
         tau: 0.02,
         target_update_freq: 1,
         critic_actor_ratio: 1,

@@ -99,6 +99,7 @@ fn settings(case: &PyValue) -> SacSettings {
         actor_agg_q: agg(word(case, "actor_agg_q")),
         critic_subsample: None,
         backup_entropy: number(case, "backup_entropy") == 1.0,
+        target_range: None,
         tau: number(case, "tau") as f32,
         target_update_freq: number(case, "target_update_freq") as u64,
         critic_actor_ratio: number(case, "critic_actor_ratio") as u64,

@@ -696,6 +696,9 @@ class Board:
                 break
         for at, path in enumerate(self.fact_paths):
             value = find(info, path)
+            if value is None and path[-1].isdigit():  # one number of a list: `intervene_action.0`
+                values = find(info, path[:-1])
+                value = values[int(path[-1])] if values is not None and int(path[-1]) < len(values) else None
             if value is not None:
                 self.facts[at, row] = float(pick(value))
 

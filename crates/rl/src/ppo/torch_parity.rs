@@ -118,7 +118,7 @@ impl Case {
             segment.push(row, obs(t + 1), last).unwrap();
         }
         let fresh = of("fresh").iter().map(|&fresh| fresh == 1.0).collect();
-        let decisions = Decisions { log_probs: of("old_log_prob"), values: vec![], fresh };
+        let decisions = Decisions { log_probs: of("old_log_prob"), values: vec![], fresh, by_person: vec![] };
         let term = Term { name: "env".into(), weight: 1.0, values: of("rewards") };
         Experience { segment, decisions, reward: RewardColumn::of_terms(vec![term], 0).unwrap() }
     }

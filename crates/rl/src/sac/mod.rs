@@ -19,7 +19,7 @@ use std::sync::Arc;
 use plaudit_core::{End, Policy, Reward, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::{
-    Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak,
+    Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak, together,
 };
 
 mod checkpoint;
@@ -34,6 +34,7 @@ pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
 pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
 
+use crate::interventions::interventions;
 use crate::naming::Misfit;
 use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions};
 use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule};
@@ -56,6 +57,9 @@ pub struct SacSettings {
     pub critic_subsample: Option<usize>,
     /// Whether entropy counts in the target.
     pub backup_entropy: bool,
+    /// Where the target is known to lie: sparse rewards bound what can be earned, and critics that hope for more
+    /// would only feed each other's hope.
+    pub target_range: Option<[f32; 2]>,
     /// How far the target follows, τ.
     pub tau: f32,
     /// Updates between steps of the target.
@@ -284,6 +288,11 @@ impl Sac {
     }
 
     fn update(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+        // One update is many small products: threads that slept between them would take longer to wake than to work.
+        together(|| self.update_once(measured))
+    }
+
+    fn update_once(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
         self.improve_critics(measured)?;
         let is_policys_turn = self.updates.is_multiple_of(self.settings.critic_actor_ratio);
         if is_policys_turn && self.updates >= self.settings.train_actor_steps {
@@ -510,11 +519,16 @@ impl Learner for Sac {
     }
 
     fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
+        let taken_over = interventions(&experience);
         let Experience { segment, decisions, reward } = experience;
         let new =
             NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
         self.check_widths(&new)?;
-        self.replay.add(new, None)
+        self.replay.add(new, None)?;
+        if let Some(demos) = &mut self.demos {
+            taken_over.into_iter().try_for_each(|demo| demos.add(demo, None))?;
+        }
+        Ok(())
     }
 
     fn improve(&mut self) -> Result<Metrics, LearnError> {
@@ -579,9 +593,16 @@ impl SacSettings {
             ("actor.model.num_q_heads", self.networks.critics as u64),
             ("algorithm.critic_subsample_size", self.critic_subsample.map_or(1, |count| count as u64)),
         ];
-        match positive.into_iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(LearnError::Setting(format!("{key} is 0; it must be at least 1"))),
-            None => Ok(()),
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(LearnError::Setting(format!("{key} is 0; it must be at least 1")));
+        }
+        match self.target_range {
+            Some([low, high]) if low.is_nan() || high.is_nan() || low > high => {
+                let problem =
+                    format!("algorithm.target_range is [{low}, {high}]; write the smaller number first");
+                Err(LearnError::Setting(problem))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -600,7 +621,8 @@ fn targets(
     into.extend(rows.map(|((reward, end), (value, log_prob))| {
         let goes_on = *end != End::Terminated || settings.bootstrap == Bootstrap::Always;
         let followed = if goes_on { value - alpha * log_prob } else { 0.0 };
-        reward + settings.gamma * followed
+        let target = reward + settings.gamma * followed;
+        settings.target_range.map_or(target, |[low, high]| target.clamp(low, high))
     }));
 }
 

@@ -88,6 +88,7 @@ impl Builder<'_> {
                 .filter(|count| *count > 0)
                 .map(|count| count as usize),
             backup_entropy: algorithm.backup_entropy,
+            target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             tau: algorithm.tau as f32,
             target_update_freq: algorithm.target_update_freq,
             critic_actor_ratio: algorithm.critic_actor_ratio,

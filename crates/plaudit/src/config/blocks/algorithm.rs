@@ -154,6 +154,9 @@ block! {
         critic_actor_ratio: u64 = 1,
         /// SAC: count entropy in the target.
         backup_entropy: bool = true,
+        /// SAC: the least and the most that can be earned from any state, such as `[0, 1]` where success pays 1 and ends the
+        /// episode; critics are not taught to expect more. Not set: no bounds.
+        target_range: Option<[f64; 2]> = None,
         /// SAC: what the critic's networks are made of.
         q_head_type: QHeadType = QHeadType::Default,
         /// SAC: updates before the policy starts to learn.

@@ -1,0 +1,72 @@
+"""Milliseconds per update of soft actor-critic: plaudit beside Stable-Baselines3.
+
+    python bench/sac/bench.py PLAUDIT [rounds]
+
+PLAUDIT is the binary. Needs stable-baselines3 and gymnasium. Both learn Pendulum with two critics, hidden layers 256 and
+256 (ReLU), batches of 256, a tuned temperature and a target that follows at every update; an update is one step of the
+critics, of the policy and of the temperature, drawing the batch included. Each runs in a process of its own, in turns;
+what is timed is updates alone, after the first hundred.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPS = 20  # steps of learning, of 50 updates each; the first two are not counted
+
+
+def plaudit(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        words = [
+            binary, "-q", "train", "pendulum_sac", f"runner.logger.log_path={folder}/run", "runner.val_check_interval=-1",
+            f"runner.max_epochs={STEPS}", "env.train.max_steps_per_rollout_epoch=512", "algorithm.update_epoch=50",
+            "algorithm.replay_buffer.min_buffer_size=0", "actor.model.hidden_sizes=[256,256]",
+        ]
+        subprocess.run(words, check=True)
+        times = []
+        for line in open(f"{folder}/run/events.jsonl"):
+            event = json.loads(line)
+            if event["event"] == "metrics" and event["step"] > 2:
+                times.append(dict(event["values"])["time/actor_training"] / 50 * 1000)
+        return statistics.mean(times)
+
+
+def stable_baselines():
+    import gymnasium
+    import torch
+    from stable_baselines3 import SAC
+
+    learner = SAC("MlpPolicy", gymnasium.make("Pendulum-v1"), batch_size=256, device="cpu", seed=1,
+                  learning_starts=1000, policy_kwargs=dict(net_arch=[256, 256]))
+    learner.learn(1001)  # fills the replay by chance
+    learner.train(gradient_steps=100, batch_size=256)
+    updates = 50 * (STEPS - 2)
+    began = time.perf_counter()
+    learner.train(gradient_steps=updates, batch_size=256)
+    return (time.perf_counter() - began) / updates * 1000, torch.get_num_threads()
+
+
+def main():
+    if sys.argv[1] == "--one":
+        print(json.dumps(stable_baselines()))
+        return
+    binary = os.path.abspath(sys.argv[1])
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(plaudit(binary))
+        words = [sys.executable, __file__, "--one"]
+        output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        milliseconds, threads = json.loads(output.splitlines()[-1])
+        theirs.append(milliseconds)
+    ratios = [slow / fast for fast, slow in zip(ours, theirs)]
+    for name, times in [("plaudit", ours), ("sb3", theirs)]:
+        print(f"{name:8} {statistics.median(times):.2f} ms/update ({min(times):.2f}-{max(times):.2f})")
+    print(f"ratio    {statistics.median(ratios):.1f}x ({min(ratios):.1f}-{max(ratios):.1f}), {threads} threads each")
+
+
+main()

@@ -1,0 +1,144 @@
+//! What people did when they took over, cut out of a rollout: each stretch is a demonstration.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plaudit_core::{End, Frames, Obs, Segment, StepRow};
+
+use crate::Experience;
+use crate::replay::NewRollout;
+
+/// Every unbroken stretch of steps in which a person acted, row by row, paid as the rollout was.
+pub(crate) fn interventions(experience: &Experience) -> Vec<NewRollout> {
+    let Experience { segment, decisions, reward } = experience;
+    if !decisions.by_person.contains(&true) {
+        return Vec::new();
+    }
+    let batch = segment.batch();
+    let mut found = Vec::new();
+    for row in 0..batch {
+        for steps in stretches(segment, &decisions.by_person, row) {
+            let paid = steps.clone().map(|t| reward.total[t * batch + row]).collect();
+            let Some(segment) = cut(segment, row, steps) else { continue };
+            found.push(NewRollout { segment, fresh: Vec::new(), reward: paid, version: reward.version });
+        }
+    }
+    found
+}
+
+/// Where a person acted in one row, from taking over to letting go or to the end of an episode.
+fn stretches(segment: &Segment, by_person: &[bool], row: usize) -> Vec<Range<usize>> {
+    let (mut found, mut first) = (Vec::new(), None);
+    for t in 0..segment.steps() {
+        let at = segment.at(t, row);
+        match (by_person[at], first) {
+            (true, None) => first = Some(t),
+            (false, Some(begun)) => {
+                found.push(begun..t);
+                first = None;
+            }
+            _ => {}
+        }
+        if segment.end[at].is_end() {
+            found.extend(first.take().map(|begun| begun..t + 1));
+        }
+    }
+    found.extend(first.map(|begun| begun..segment.steps()));
+    found
+}
+
+/// Some steps of one row as a segment of their own, which remembers as far back as the whole one did.
+fn cut(segment: &Segment, row: usize, steps: Range<usize>) -> Option<Segment> {
+    let ended = (0..steps.start).rev().find(|&t| segment.end[segment.at(t, row)].is_end());
+    let elapsed = ended.map_or(segment.elapsed[row] + steps.start, |t| steps.start - t - 1);
+    let before =
+        segment.obs[..steps.start].iter().rev().chain(segment.context.iter().rev().map(|obs| &**obs));
+    let mut context: Vec<Arc<Obs>> = before
+        .take(segment.context.len().min(elapsed))
+        .map(|obs| one(obs, row).map(Arc::new))
+        .collect::<Option<_>>()?;
+    context.reverse();
+    let mut own = Segment::continuing(one(&segment.obs[steps.start], row)?, context, vec![elapsed]);
+    for t in steps {
+        let at = segment.at(t, row);
+        let width = segment.actions[t].len() / segment.batch();
+        let last = segment.last.iter().find(|(step, other, _)| (*step, *other) == (t, row));
+        let step = StepRow {
+            actions: segment.actions[t][row * width..(row + 1) * width].to_vec(),
+            env_reward: vec![segment.env_reward[at]],
+            end: vec![segment.end[at]],
+            success: vec![segment.success[at]],
+        };
+        let last = last.filter(|_| segment.end[at] != End::No).map(|(_, _, obs)| (0, obs.clone()));
+        own.push(step, one(&segment.obs[t + 1], row)?, last.into_iter().collect()).ok()?;
+    }
+    Some(own)
+}
+
+/// One row of observations.
+fn one(obs: &Obs, row: usize) -> Option<Obs> {
+    let mut own = Obs::from_state(1, obs.row(row).state.to_vec()).ok()?;
+    for (name, frames) in &obs.cameras {
+        let image = Frames::new(frames.shape, frames.image(row).to_vec()).ok()?;
+        own = own.with_camera(name.clone(), image).ok()?;
+    }
+    if let Some(task) = obs.tasks.get(row) {
+        own = own.with_tasks(vec![task.clone()]).ok()?;
+    }
+    Some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Decisions;
+    use plaudit_core::{EnvReward, Reward};
+
+    /// Two environments of five steps; row 1 ends its episode at step 2.
+    fn experience(by_person: [[bool; 2]; 5]) -> Experience {
+        let state = |t: f32| Obs::from_state(2, vec![t, 10.0 + t]).unwrap();
+        let before = vec![Arc::new(state(-1.0))];
+        let mut segment = Segment::continuing(state(0.0), before, vec![4, 1]);
+        for t in 0..5 {
+            let end = if t == 2 { vec![End::No, End::Terminated] } else { vec![End::No; 2] };
+            let last = if t == 2 { vec![(1, Obs::from_state(1, vec![99.0]).unwrap())] } else { vec![] };
+            let (actions, env_reward) = (vec![t as f32, -(t as f32)], vec![t as f32, 100.0 + t as f32]);
+            let step = StepRow { actions, env_reward, end, success: vec![false; 2] };
+            segment.push(step, state(t as f32 + 1.0), last).unwrap();
+        }
+        let reward = EnvReward.label(&segment).unwrap();
+        let decisions = Decisions { by_person: by_person.concat(), ..Decisions::default() };
+        Experience { segment, decisions, reward }
+    }
+
+    #[test]
+    fn each_stretch_is_a_demonstration_of_its_own() {
+        let (yes, no) = (true, false);
+        let found = interventions(&experience([[no, no], [yes, yes], [yes, yes], [no, yes], [yes, no]]));
+        let seen: Vec<_> = found
+            .iter()
+            .map(|demo| {
+                let states: Vec<f32> = demo.segment.obs.iter().map(|obs| obs.state[0]).collect();
+                (states, demo.segment.elapsed[0], demo.reward.clone())
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (vec![1.0, 2.0, 3.0], 5, vec![1.0, 2.0]),
+                (vec![4.0, 5.0], 8, vec![4.0]),
+                (vec![11.0, 12.0, 13.0], 2, vec![101.0, 102.0]),
+                (vec![13.0, 14.0], 0, vec![103.0]),
+            ]
+        );
+        assert_eq!(found[2].segment.outcome(1, 0).state, [99.0], "the last real observation");
+        assert_eq!(found[0].segment.context[0].state, [0.0]);
+        assert!(found[3].segment.context.is_empty(), "another episode is not remembered");
+        assert_eq!(found[2].segment.actions, [[-1.0], [-2.0]]);
+    }
+
+    #[test]
+    fn nothing_is_cut_where_nobody_took_over() {
+        assert!(interventions(&experience([[false; 2]; 5])).is_empty());
+    }
+}
