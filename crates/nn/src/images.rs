@@ -7,9 +7,9 @@
 use rayon::prelude::*;
 
 /// ImageNet's channel means.
-pub(crate) const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+pub const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 /// ImageNet's channel standard deviations.
-pub(crate) const STD: [f32; 3] = [0.229, 0.224, 0.225];
+pub const STD: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// The numbers of pictures.
 #[derive(Clone, Copy, Debug)]

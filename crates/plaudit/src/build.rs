@@ -4,6 +4,7 @@ mod classifier;
 mod learner;
 pub(crate) mod network;
 mod reward;
+mod sight;
 
 use std::path::PathBuf;
 
@@ -25,6 +26,7 @@ use crate::config::blocks::env::{
 pub use classifier::{augment, classifier, classifier_training, recorder};
 pub use learner::{learner, pace, trained_policy};
 pub use reward::{frames_needed, reward};
+pub use sight::policy_sees;
 
 /// Which of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,6 @@
-//! The networks of PPO on state vectors: one that acts, one that judges.
+//! The networks of PPO: one that acts, one that judges.
+//!
+//! On states, each has a trunk of its own:
 //!
 //! ```text
 //! backbone    Linear → tanh, thrice              orthogonal, gain √2
@@ -7,27 +9,38 @@
 //! value_head  Linear → tanh, thrice, Linear      takes the state itself: no trunk is shared
 //! ```
 //!
-//! All parameters lie in one slice, `[actor | log-deviations | critic]`, so that one optimiser sees them all.
+//! On images, both stand on what is seen, and both teach it to see:
+//!
+//! ```text
+//! encoders, state_proj                           see `sight`
+//! mix_proj    Linear → layer norm → tanh, twice
+//! actor_mean  Linear → C · action width          as above
+//! value_head  Linear → ReLU, thrice, Linear      takes what mix_proj gives
+//! ```
+//!
+//! All parameters lie in one slice, `[sight | actor | log-deviations | critic]`, so that one optimiser sees them all.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use plaudit_core::{ActionSpace, Decision, Obs, Policy, PolicyError, Seed};
 use plaudit_nn::Weights;
+use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{Activation, Bias, Init, LayerSpec, Mlp, MlpSpec, Scratch, Tape, TensorKind};
 
 use crate::action_head::{ActionHead, Deviation};
 use crate::naming::{self, Misfit};
+use crate::sight::{self, Look, Sight, SightSettings, SightTape};
 
 /// What log-deviations begin with.
 const FIRST_LOG_STD: f32 = -0.5;
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
 
 /// What the networks look like.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ActorCriticSettings {
-    /// Numbers in a state.
-    pub states: usize,
+    /// What they take in.
+    pub inputs: Inputs,
     /// What an action is.
     pub actions: ActionSpace,
     /// Actions decided at once, C.
@@ -40,9 +53,36 @@ pub struct ActorCriticSettings {
     pub values: usize,
 }
 
+/// What networks take in.
+#[derive(Debug, Clone)]
+pub enum Inputs {
+    /// States of so many numbers.
+    States(usize),
+    /// Images, and states beside them.
+    Images(SightSettings),
+}
+
+impl Inputs {
+    /// Numbers in a state.
+    pub fn states(&self) -> usize {
+        match self {
+            Self::States(states) => *states,
+            Self::Images(sight) => sight.states,
+        }
+    }
+}
+
+/// What is seen, made into a row that a policy can act on.
+#[derive(Debug, Clone)]
+struct Seeing {
+    sight: Sight,
+    mix: Mlp,
+}
+
 /// The shapes of both networks. Holds no parameters.
 #[derive(Debug, Clone)]
 pub struct ActorCritic {
+    seeing: Option<Seeing>,
     actor: Mlp,
     critic: Mlp,
     head: ActionHead,
@@ -51,6 +91,12 @@ pub struct ActorCritic {
 /// What a pass over a batch leaves behind.
 #[derive(Debug, Clone, Default)]
 pub struct Thoughts {
+    sight: SightTape,
+    mix: Tape,
+    mixed: Vec<f32>,
+    /// Gradients of what both networks take, from each of them.
+    grad_mixed: [Vec<f32>; 2],
+    grad_seen: Vec<f32>,
     actor: Tape,
     critic: Tape,
     /// `[n, outputs]`.
@@ -63,18 +109,6 @@ impl ActorCritic {
     /// Networks of these shapes.
     pub fn new(settings: &ActorCriticSettings) -> Self {
         let head = ActionHead::new(&settings.actions, settings.chunk, settings.deviation);
-        let hidden = |width: usize, init: Init| LayerSpec {
-            activation: Activation::Tanh,
-            bias: Bias::Zero,
-            init,
-            ..LayerSpec::linear(width)
-        };
-        let stack = |init: &dyn Fn() -> Init, last: LayerSpec| {
-            let mut layers: Vec<_> = settings.hidden.iter().map(|&width| hidden(width, init())).collect();
-            layers.push(last);
-            Mlp::new(MlpSpec { inputs: settings.states, layers })
-        };
-        let near_zero = || Init::Orthogonal { gain: 0.01 * SQRT_2 };
         let last = LayerSpec {
             bias: Bias::Zero,
             init: match head.outputs() - head.centers() {
@@ -83,14 +117,38 @@ impl ActorCritic {
             },
             ..LayerSpec::linear(head.outputs())
         };
-        let actor = stack(&|| Init::Orthogonal { gain: SQRT_2 }, last);
-        let last = LayerSpec {
+        let value = LayerSpec {
             bias: Bias::None,
             init: Init::Normal { std: 0.02 },
             ..LayerSpec::linear(settings.values)
         };
-        let critic = stack(&|| Init::KaimingNormalFanOut { gain: 5.0 / 3.0 }, last);
-        Self { actor, critic, head }
+        let stack = |inputs: usize, activation: Activation, init: Init, last: LayerSpec| {
+            let hidden = |&width: &usize| LayerSpec {
+                activation,
+                bias: Bias::Zero,
+                init: init.clone(),
+                ..LayerSpec::linear(width)
+            };
+            let layers = settings.hidden.iter().map(hidden).chain([last]).collect();
+            Mlp::new(MlpSpec { inputs, layers })
+        };
+        match &settings.inputs {
+            Inputs::States(states) => {
+                let (acts, judges) =
+                    (Init::Orthogonal { gain: SQRT_2 }, Init::KaimingNormalFanOut { gain: 5.0 / 3.0 });
+                let actor = stack(*states, Activation::Tanh, acts, last);
+                let critic = stack(*states, Activation::Tanh, judges, value);
+                Self { seeing: None, actor, critic, head }
+            }
+            Inputs::Images(settings) => {
+                let seeing = Seeing::new(settings);
+                let inputs = seeing.mix.outputs();
+                let judges = Init::KaimingNormalFanOut { gain: SQRT_2 };
+                let actor = Mlp::new(MlpSpec { inputs, layers: vec![last] });
+                let critic = stack(inputs, Activation::Relu, judges, value);
+                Self { seeing: Some(seeing), actor, critic, head }
+            }
+        }
     }
 
     /// How outputs become actions.
@@ -100,7 +158,29 @@ impl ActorCritic {
 
     /// Numbers in a state.
     pub fn states(&self) -> usize {
-        self.actor.inputs()
+        self.sight().map_or(self.actor.inputs(), Sight::states)
+    }
+
+    /// What sees, if it looks at images.
+    pub fn sight(&self) -> Option<&Sight> {
+        self.seeing.as_ref().map(|seeing| &seeing.sight)
+    }
+
+    /// The cameras whose pictures the networks take: none on states, or above a frozen trunk.
+    pub fn pictured(&self) -> &[Arc<str>] {
+        self.sight().map_or(&[], Sight::pictured)
+    }
+
+    /// Observations as the networks take them; `features` is what the frozen trunk made of them, if there is one.
+    pub fn look<'a>(&self, obs: &'a Obs, features: &'a [f32]) -> Result<Look<'a>, PolicyError> {
+        if let Some(sight) = self.sight() {
+            return sight.look(obs, features);
+        }
+        if obs.state_width() != self.actor.inputs() {
+            let expected = format!("states of {} numbers", self.actor.inputs());
+            return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
+        }
+        Ok(Look { states: &obs.state, ..Look::default() })
     }
 
     /// Values per state.
@@ -114,7 +194,18 @@ impl ActorCritic {
         self.critic_range().end
     }
 
-    /// Parameters that act: the network and independent deviations.
+    /// Parameters that see, for both networks; empty on states.
+    fn seeing_range(&self) -> Range<usize> {
+        0..self.seeing.as_ref().map_or(0, Seeing::len)
+    }
+
+    /// Parameters of the network that acts, without those that see.
+    fn actor_net_range(&self) -> Range<usize> {
+        let start = self.seeing_range().end;
+        start..start + self.actor.len()
+    }
+
+    /// Parameters that act: what sees, the network and independent deviations.
     pub fn actor_range(&self) -> Range<usize> {
         0..self.log_std_range().end
     }
@@ -127,13 +218,15 @@ impl ActorCritic {
 
     /// Independent log-deviations; empty if they come by state.
     pub fn log_std_range(&self) -> Range<usize> {
-        self.actor.len()..self.actor.len() + self.head.independent()
+        let start = self.actor_net_range().end;
+        start..start + self.head.independent()
     }
 
     /// Parameters to begin with.
     pub fn init(&self, seed: Seed) -> Vec<f32> {
-        let mut params = self.actor.init(seed.purpose("actor"));
-        self.set_first_deviations(&mut params);
+        let mut params = self.seeing.as_ref().map_or(Vec::new(), |seeing| seeing.init(seed));
+        params.extend(self.actor.init(seed.purpose("actor")));
+        self.set_first_deviations(&mut params[self.actor_net_range()]);
         params.extend(std::iter::repeat_n(FIRST_LOG_STD, self.head.independent()));
         params.extend(self.critic.init(seed.purpose("critic")));
         params
@@ -151,41 +244,91 @@ impl ActorCritic {
         }
     }
 
-    /// Both networks on `n` states, with what [`Self::backward`] needs.
-    pub fn forward(&self, params: &[f32], states: &[f32], n: usize, thoughts: &mut Thoughts) {
-        let Thoughts { actor, critic, outputs, values } = thoughts;
+    /// Both networks on `n` observations, with what [`Self::backward`] needs.
+    pub fn forward(&self, params: &[f32], look: &Look<'_>, n: usize, thoughts: &mut Thoughts) {
+        let Thoughts { sight, mix, mixed, actor, critic, outputs, values, .. } = thoughts;
+        let taken = match &self.seeing {
+            None => look.states,
+            Some(seeing) => {
+                let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
+                let seen = seeing.sight.forward(eyes, look, n, Dropout::Off, sight);
+                mixed.clear();
+                mixed.extend_from_slice(seeing.mix.forward(above, seen, n, mix));
+                mixed
+            }
+        };
         outputs.clear();
-        outputs.extend_from_slice(self.actor.forward(&params[..self.actor.len()], states, n, actor));
+        outputs.extend_from_slice(self.actor.forward(&params[self.actor_net_range()], taken, n, actor));
         values.clear();
-        values.extend_from_slice(self.critic.forward(&params[self.critic_range()], states, n, critic));
+        values.extend_from_slice(self.critic.forward(&params[self.critic_range()], taken, n, critic));
     }
 
-    /// Adds the gradients of both networks, given those of their outputs; independent deviations are the
-    /// caller's.
+    /// Adds the gradients of both networks, given those of their outputs on the observations of the last forward
+    /// pass; independent deviations are the caller's.
     pub fn backward(
         &self,
         params: &[f32],
+        look: &Look<'_>,
         thoughts: &mut Thoughts,
         grad_outputs: &[f32],
         grad_values: &[f32],
         grads: &mut [f32],
     ) {
-        let (actor, critic) = (0..self.actor.len(), self.critic_range());
-        let (tape, into) = (&mut thoughts.actor, &mut grads[actor.clone()]);
-        self.actor.backward(&params[actor], tape, grad_outputs, into, None);
-        let (tape, into) = (&mut thoughts.critic, &mut grads[critic.clone()]);
-        self.critic.backward(&params[critic], tape, grad_values, into, None);
+        let Thoughts { sight, mix, mixed, grad_mixed: [by_actor, by_critic], grad_seen, .. } = thoughts;
+        by_actor.resize(mixed.len(), 0.0);
+        by_critic.resize(mixed.len(), 0.0);
+        let mut back = |net: &Mlp, place: Range<usize>, tape: &mut Tape, grad: &[f32], into: &mut [f32]| {
+            let into = self.seeing.is_some().then_some(into);
+            net.backward(&params[place.clone()], tape, grad, &mut grads[place], into);
+        };
+        back(&self.actor, self.actor_net_range(), &mut thoughts.actor, grad_outputs, by_actor);
+        back(&self.critic, self.critic_range(), &mut thoughts.critic, grad_values, by_critic);
+        let Some(seeing) = &self.seeing else { return };
+        by_actor.iter_mut().zip(&*by_critic).for_each(|(sum, more)| *sum += more);
+        let n = look.states.len() / seeing.sight.states();
+        grad_seen.resize(n * seeing.sight.outputs(), 0.0);
+        let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
+        let (eye_grads, above_grads) = grads[self.seeing_range()].split_at_mut(seeing.sight.len());
+        seeing.mix.backward(above, mix, by_actor, above_grads, Some(grad_seen));
+        seeing.sight.backward(eyes, look, sight, grad_seen, eye_grads);
     }
 
     /// Values alone, `[n, values]`.
-    pub fn judge<'s>(&self, params: &[f32], states: &[f32], n: usize, scratch: &'s mut Scratch) -> &'s [f32] {
-        self.critic.infer(&params[self.critic_range()], states, n, scratch)
+    pub fn judge<'s>(&self, params: &[f32], look: &Look<'_>, n: usize, musing: &'s mut Musing) -> &'s [f32] {
+        let Musing { sight, mix, net } = musing;
+        let taken = self.take_in(params, look, n, sight, mix);
+        self.critic.infer(&params[self.critic_range()], taken, n, net)
     }
 
-    /// All tensors under RLinf's names.
+    /// What the actor gives, `[n, outputs]`; `params` need not go beyond what acts.
+    fn decide<'s>(&self, params: &[f32], look: &Look<'_>, n: usize, musing: &'s mut Musing) -> &'s [f32] {
+        let Musing { sight, mix, net } = musing;
+        let taken = self.take_in(params, look, n, sight, mix);
+        self.actor.infer(&params[self.actor_net_range()], taken, n, net)
+    }
+
+    /// What both networks take, without a way back.
+    fn take_in<'s>(
+        &self,
+        params: &[f32],
+        look: &'s Look<'_>,
+        n: usize,
+        sight: &'s mut SightTape,
+        mix: &'s mut Scratch,
+    ) -> &'s [f32] {
+        let Some(seeing) = &self.seeing else { return look.states };
+        let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
+        let seen = seeing.sight.infer(eyes, look, n, sight);
+        seeing.mix.infer(above, seen, n, mix)
+    }
+
+    /// All tensors that learn, under RLinf's names.
     pub fn export(&self, params: &[f32]) -> Weights {
         let mut weights = Weights::new();
-        let actor = &params[..self.actor.len()];
+        if let Some(seeing) = &self.seeing {
+            seeing.export(&params[self.seeing_range()], &mut weights);
+        }
+        let actor = &params[self.actor_net_range()];
         let mut stacked = Weights::new();
         naming::export(&self.actor, actor, &self.actor_names(), &mut stacked);
         for (name, tensor) in stacked.iter() {
@@ -209,8 +352,12 @@ impl ActorCritic {
 
     /// Takes the tensors that acting needs.
     pub fn import_actor(&self, params: &mut [f32], weights: &Weights) -> Result<(), Misfit> {
+        if let Some(seeing) = &self.seeing {
+            seeing.import(&mut params[self.seeing_range()], weights)?;
+        }
         let stacked = self.stack_heads(weights)?;
-        naming::import(&self.actor, &mut params[..self.actor.len()], &self.actor_names(), &stacked)?;
+        let place = self.actor_net_range();
+        naming::import(&self.actor, &mut params[place], &self.actor_names(), &stacked)?;
         if self.head.independent() > 0 {
             let values = naming::take(weights, "actor_logstd", &[1, self.head.independent()])?;
             params[self.log_std_range()].copy_from_slice(&values);
@@ -265,8 +412,51 @@ impl ActorCritic {
     /// A policy that acts with a copy of these parameters.
     pub fn policy(self: &Arc<Self>, params: &[f32], manner: Manner) -> ActorPolicy {
         let params = params[self.actor_range()].to_vec();
-        ActorPolicy { networks: self.clone(), params, manner, scratch: Scratch::default() }
+        ActorPolicy { networks: self.clone(), params, manner, musing: Musing::default() }
     }
+}
+
+impl Seeing {
+    fn new(settings: &SightSettings) -> Self {
+        let sight = Sight::new(settings);
+        let layers = settings.mix.iter().map(|&width| sight::squashed(width)).collect();
+        let mix = Mlp::new(MlpSpec { inputs: sight.outputs(), layers });
+        Self { sight, mix }
+    }
+
+    fn len(&self) -> usize {
+        self.sight.len() + self.mix.len()
+    }
+
+    fn init(&self, seed: Seed) -> Vec<f32> {
+        let mut params = self.sight.init(seed.purpose("sight"));
+        params.extend(self.mix.init(seed.purpose("mix")));
+        params
+    }
+
+    fn export(&self, params: &[f32], into: &mut Weights) {
+        let (sight, mix) = params.split_at(self.sight.len());
+        self.sight.export(sight, into);
+        naming::export(&self.mix, mix, &sight::squashed_names("mix_proj"), into);
+    }
+
+    fn import(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        let (sight, mix) = params.split_at_mut(self.sight.len());
+        self.sight.import(sight, from)?;
+        naming::import(&self.mix, mix, &sight::squashed_names("mix_proj"), from)
+    }
+}
+
+fn near_zero() -> Init {
+    Init::Orthogonal { gain: 0.01 * SQRT_2 }
+}
+
+/// Memory of a pass that leaves nothing behind.
+#[derive(Debug, Clone, Default)]
+pub struct Musing {
+    sight: SightTape,
+    mix: Scratch,
+    net: Scratch,
 }
 
 fn critic_names(layer: usize, kind: TensorKind) -> String {
@@ -288,18 +478,19 @@ pub struct ActorPolicy {
     networks: Arc<ActorCritic>,
     params: Vec<f32>,
     manner: Manner,
-    scratch: Scratch,
+    musing: Musing,
 }
 
 impl Policy for ActorPolicy {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let ActorCritic { actor, head, .. } = &*self.networks;
-        if obs.state_width() != actor.inputs() {
-            let expected = format!("states of {} numbers", actor.inputs());
-            return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
-        }
-        let (params, log_std) = self.params.split_at(actor.len());
-        let outputs = actor.infer(params, &obs.state, obs.batch(), &mut self.scratch);
+        let (networks, head) = (&*self.networks, self.networks.head);
+        let features = match networks.sight() {
+            Some(sight) => sight.look_through_trunk(obs)?,
+            None => Vec::new(),
+        };
+        let look = networks.look(obs, &features)?;
+        let log_std = &self.params[networks.log_std_range()];
+        let outputs = networks.decide(&self.params, &look, obs.batch(), &mut self.musing);
         let width = head.chunk * head.action_width();
         let mut actions = vec![0.0; obs.batch() * width];
         if self.manner == Manner::Greedy {

@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use plaudit_core::{Policy, Reward, RewardColumn, RewardError, Segment};
+use plaudit_core::{Policy, PolicyError, Reward, RewardColumn, RewardError, Segment};
 use plaudit_nn::Weights;
 use thiserror::Error;
 
@@ -118,6 +118,9 @@ pub enum LearnError {
         /// What came.
         got: usize,
     },
+    /// Observations that do not fit the learner.
+    #[error(transparent)]
+    Observation(#[from] PolicyError),
     /// A setting that cannot be.
     #[error("{0}")]
     Setting(String),

@@ -50,11 +50,12 @@ pub mod replay;
 mod rollout;
 pub mod sac;
 mod schedule;
+pub mod sight;
 mod training;
 mod whereabouts;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};
-pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Manner, Thoughts};
+pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Inputs, Manner, Musing, Thoughts};
 pub use async_training::{AsyncPlan, AsyncTraining, Nobody, Onlooker};
 pub use checkpoint::Checkpoint;
 pub use demonstrations::{Demonstrations, Unfit};

@@ -41,7 +41,7 @@ fn settings() -> PpoSettings {
 
 fn learner(env: &dyn Env, chunk: usize, hidden: usize, seed: u64) -> Ppo {
     let networks = ActorCriticSettings {
-        states: env.spec().state_width,
+        inputs: plaudit_rl::Inputs::States(env.spec().state_width),
         actions: env.spec().actions.clone(),
         chunk,
         hidden: vec![hidden, hidden],

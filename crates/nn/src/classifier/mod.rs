@@ -17,6 +17,7 @@ mod parameters;
 mod scorer;
 mod settings;
 mod trainer;
+mod trunk;
 
 pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
@@ -26,3 +27,4 @@ pub use optimizer::{AdamW, StepOutcome};
 pub use scorer::{Prepared, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};
+pub use trunk::FrozenTrunk;

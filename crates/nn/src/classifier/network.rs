@@ -195,6 +195,11 @@ impl Network {
         self.head.forward(pass, features).reshape([count])
     }
 
+    /// What the trunk of the first camera makes of its pictures, `[n, h / 32, w / 32, channels]`.
+    pub(super) fn first_pictures(&self, pass: &mut impl Pass, view: Tensor<4>) -> Tensor<4> {
+        self.trunks[0].forward(pass, view)
+    }
+
     /// Cameras that share a trunk go through it as one batch, so that its normalisation sees them all.
     fn pictures(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         if self.trunks.len() == views.len() {
@@ -261,10 +266,12 @@ impl Depth {
     }
 
     fn features(&self) -> usize {
-        if self.bottleneck { 2048 } else { 512 }
+        if self.bottleneck { 2048 } else { SMALL_FEATURES }
     }
 }
 
+/// Channels at the end of a trunk without bottlenecks.
+pub(super) const SMALL_FEATURES: usize = 512;
 /// Group normalisation has this many groups.
 const GROUPS: usize = 4;
 /// The ImageNet classes whose layer the ResNet-10 files keep.

@@ -126,6 +126,12 @@ impl Scorer {
         download(self.inner.network.logits(&mut Answer(&self.inner), pictures.views))
     }
 
+    /// What the trunk makes of the first camera's pictures.
+    pub(super) fn pictures_of(&self, mut pictures: Prepared) -> Tensor<4> {
+        let _awake = is_processor(&self.inner.device).then(crew::awake);
+        self.inner.network.first_pictures(&mut Answer(&self.inner), pictures.views.swap_remove(0))
+    }
+
     /// The probability of each picture or moment: the sigmoid of its logit.
     ///
     /// # Errors

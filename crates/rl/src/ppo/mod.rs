@@ -18,6 +18,7 @@
 //! A sample is a decision. A policy that decides C actions at once has C log-probabilities per decision; rewards
 //! (and values) belong to each action or to the chunk ([`Level`]), and so do ratios and entropies.
 
+mod kept;
 mod loss;
 mod samples;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use plaudit_core::{Policy, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm};
 
+use self::kept::Kept;
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
 use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
@@ -37,7 +39,9 @@ use crate::checkpoint::Checkpoint;
 use crate::gae::GaeSettings;
 use crate::learner::{Experience, LearnError, Learner, Metrics};
 use crate::naming::Misfit;
+use crate::replay::Views;
 use crate::schedule::Schedule;
+use crate::sight::Look;
 
 /// What a number belongs to when several actions are decided at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,14 +96,14 @@ pub struct Ppo {
     seed: Seed,
     /// Steps of learning so far.
     steps: u64,
-    rollouts: Vec<Experience>,
+    rollouts: Vec<Kept>,
     desk: Desk,
 }
 
 /// Memory of one update, kept between updates.
 #[derive(Default)]
 struct Desk {
-    states: Vec<f32>,
+    views: Views,
     actions: Vec<f32>,
     thoughts: Thoughts,
     grad_outputs: Vec<f32>,
@@ -150,7 +154,7 @@ impl Learner for Ppo {
         if got != expected {
             return Err(LearnError::Width { what: "log-probabilities", expected, got });
         }
-        self.rollouts.push(experience);
+        self.rollouts.push(Kept::new(experience, &self.networks)?);
         Ok(())
     }
 
@@ -186,7 +190,11 @@ impl Learner for Ppo {
     }
 
     fn weights(&self) -> Weights {
-        self.networks.export(&self.params)
+        let mut weights = self.networks.export(&self.params);
+        if let Some(sight) = self.networks.sight() {
+            sight.export_trunk(&mut weights);
+        }
+        weights
     }
 
     fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
@@ -225,34 +233,36 @@ impl Learner for Ppo {
 
 impl Ppo {
     /// The loss of a batch and its gradient, which is left on the desk.
-    fn slopes(&mut self, rollouts: &[Experience], samples: &Samples, batch: &[u32]) -> Found {
+    fn slopes(&mut self, rollouts: &[Kept], samples: &Samples, batch: &[u32]) -> Found {
         let sizes = Sizes::of(samples, batch, &self.settings);
         self.desk.grads.clear();
         self.desk.grads.resize(self.params.len(), 0.0);
         let mut found = Found::default();
         for micro in batch.chunks(self.settings.micro_batch) {
             self.gather(rollouts, samples, micro);
-            let Desk { states, thoughts, .. } = &mut self.desk;
-            self.networks.forward(&self.params, states, micro.len(), thoughts);
+            let Desk { views, thoughts, .. } = &mut self.desk;
+            self.networks.forward(&self.params, &Look::from(&*views), micro.len(), thoughts);
             self.judge_losses(samples, micro, sizes, &mut found);
-            let Desk { thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
-            self.networks.backward(&self.params, thoughts, grad_outputs, grad_values, grads);
+            let Desk { views, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
+            let look = Look::from(&*views);
+            self.networks.backward(&self.params, &look, thoughts, grad_outputs, grad_values, grads);
         }
         found.scale(sizes, self.settings.entropy_bonus);
         found
     }
 
-    /// States `[n, states]` and actions `[n, C, width]` of some samples.
-    fn gather(&mut self, rollouts: &[Experience], samples: &Samples, chosen: &[u32]) {
+    /// What was seen, and actions `[n, C, width]`, of some samples.
+    fn gather(&mut self, rollouts: &[Kept], samples: &Samples, chosen: &[u32]) {
         let head = self.networks.head();
         let width = head.action_width();
-        let Desk { states, actions, .. } = &mut self.desk;
-        states.clear();
+        let Desk { views, actions, .. } = &mut self.desk;
+        views.clear();
         actions.clear();
         for &index in chosen {
             let Sample { rollout, step, row, length, .. } = samples.decisions[index as usize];
-            let (segment, step, row) = (&rollouts[rollout as usize].segment, step as usize, row as usize);
-            states.extend_from_slice(segment.obs[step].row(row).state);
+            let (kept, step, row) = (&rollouts[rollout as usize], step as usize, row as usize);
+            kept.see(step, row, &self.networks, views);
+            let segment = &kept.experience.segment;
             for later in 0..length as usize {
                 actions.extend_from_slice(&segment.actions[step + later][row * width..(row + 1) * width]);
             }
@@ -513,9 +523,9 @@ fn explained_variance(value: &[f32], target: &[f32]) -> f64 {
 }
 
 /// Rewards, advantages and returns of the rollouts, under RLinf's names.
-fn tell_of_rollouts(rollouts: &[Experience], samples: &Samples, metrics: &mut Metrics) {
-    let rewards = rollouts.iter().flat_map(|rollout| &rollout.reward.total);
-    let count = rollouts.iter().map(|rollout| rollout.reward.total.len()).sum::<usize>();
+fn tell_of_rollouts(rollouts: &[Kept], samples: &Samples, metrics: &mut Metrics) {
+    let rewards = rollouts.iter().flat_map(|kept| &kept.experience.reward.total);
+    let count = rollouts.iter().map(|kept| kept.experience.reward.total.len()).sum::<usize>();
     let mean = |sum: f64, n: usize| sum / n.max(1) as f64;
     metrics.push("rollout/rewards", mean(rewards.map(|&reward| f64::from(reward)).sum(), count));
     for (name, column) in [("advantages", &samples.advantage), ("returns", &samples.target)] {

@@ -1,12 +1,15 @@
 //! From rollouts to samples: one for each decision, with its advantages and what its values should learn.
 
-use plaudit_core::Obs;
-use plaudit_nn::dense::Scratch;
-
+use super::kept::Kept;
 use super::{Level, PpoSettings};
-use crate::actor_critic::ActorCritic;
+use crate::actor_critic::{ActorCritic, Musing};
 use crate::gae::{self, Course};
 use crate::learner::Experience;
+use crate::replay::Views;
+use crate::sight::Look;
+
+/// Observations that are judged at once: as many as fit in a cache where they are images.
+const JUDGED_AT_ONCE: usize = 512;
 
 /// A decision: a state, and the actions that followed until the next one.
 #[derive(Debug, Clone, Copy)]
@@ -42,16 +45,17 @@ pub(super) struct Samples {
 impl Samples {
     /// Judges what was seen, and works out advantages.
     pub(super) fn of(
-        rollouts: &[Experience],
+        rollouts: &[Kept],
         networks: &ActorCritic,
         params: &[f32],
         settings: &PpoSettings,
     ) -> Self {
         let mut samples = Self::default();
-        let mut scratch = Scratch::default();
-        for (rollout, experience) in rollouts.iter().enumerate() {
+        let mut musing = Musing::default();
+        for (rollout, kept) in rollouts.iter().enumerate() {
+            let experience = &kept.experience;
             let lengths = lengths(&experience.decisions.fresh, experience.segment.batch());
-            let judged = Judged::of(experience, &lengths, networks, params, &mut scratch);
+            let judged = Judged::of(kept, &lengths, networks, params, &mut musing);
             samples.add(rollout, experience, &lengths, &judged, networks, settings);
         }
         samples
@@ -130,6 +134,14 @@ fn lengths(fresh: &[bool], batch: usize) -> Vec<u32> {
     lengths
 }
 
+/// Where an observation is kept.
+enum Place {
+    /// Step and row.
+    Step(usize, usize),
+    /// Which of the last real ones.
+    Last(usize),
+}
+
 /// What the critic thinks of a rollout, `[T, B]`.
 struct Judged {
     /// Of each step.
@@ -139,31 +151,33 @@ struct Judged {
 }
 
 impl Judged {
-    /// One pass of the critic over all decisions, over what came after the last step, and over the last real
-    /// observation of every episode that ended.
+    /// The critic over all decisions, over what came after the last step, and over the last real observation of
+    /// every episode that ended.
     fn of(
-        experience: &Experience,
+        kept: &Kept,
         lengths: &[u32],
         networks: &ActorCritic,
         params: &[f32],
-        scratch: &mut Scratch,
+        musing: &mut Musing,
     ) -> Self {
-        let (segment, batch) = (&experience.segment, experience.segment.batch());
+        let segment = &kept.experience.segment;
+        let batch = segment.batch();
         let decided: Vec<usize> = (0..lengths.len()).filter(|&at| lengths[at] > 0).collect();
-        let mut states = Vec::with_capacity((lengths.len() + batch + segment.last.len()) * networks.states());
-        let mut see = |obs: &Obs, row: usize| states.extend_from_slice(obs.row(row).state);
-        for &at in &decided {
-            see(&segment.obs[at / batch], at % batch);
-        }
-        for row in 0..batch {
-            see(&segment.obs[segment.steps()], row);
-        }
-        for (_, _, last) in &segment.last {
-            see(last, 0);
+        let steps = decided.iter().map(|&at| Place::Step(at / batch, at % batch));
+        let after = (0..batch).map(|row| Place::Step(segment.steps(), row));
+        let places: Vec<Place> = steps.chain(after).chain((0..segment.last.len()).map(Place::Last)).collect();
+        let (mut views, mut judged) = (Views::default(), Vec::new());
+        for places in places.chunks(JUDGED_AT_ONCE) {
+            views.clear();
+            for place in places {
+                match *place {
+                    Place::Step(step, row) => kept.see(step, row, networks, &mut views),
+                    Place::Last(at) => kept.see_last(at, networks, &mut views),
+                }
+            }
+            judged.extend_from_slice(networks.judge(params, &Look::from(&views), places.len(), musing));
         }
         let values = networks.values();
-        let rows = states.len() / networks.states();
-        let judged = networks.judge(params, &states, rows, scratch);
 
         let mut value = vec![0.0; lengths.len()];
         for (&at, judged) in decided.iter().zip(judged.chunks_exact(values)) {

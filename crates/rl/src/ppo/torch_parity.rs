@@ -2,14 +2,59 @@
 //!
 //! The fixtures and the script that made them are in `tests/torch_ppo`.
 
-use plaudit_core::{ActionSpace, End, Obs, RewardColumn, Segment, StepRow, Term};
+use plaudit_core::{
+    ActionSpace, End, FrameShape, Frames, Obs, PolicyError, RewardColumn, Segment, StepRow, Term,
+};
+use plaudit_nn::dense::encoder::ConvLayer;
 use serde_json::Value;
 
 use super::*;
-use crate::{Bootstrap, Decisions, Deviation};
+use crate::sight::{Eye, SightSettings, Trunk};
+use crate::{Bootstrap, Decisions, Deviation, Inputs};
 
-const CASES: [&str; 6] =
-    ["independent", "by_state", "choice", "chunk_of_actions", "chunk_of_rewards", "chunk_as_a_whole"];
+const CASES: [&str; 8] = [
+    "independent",
+    "by_state",
+    "choice",
+    "chunk_of_actions",
+    "chunk_of_rewards",
+    "chunk_as_a_whole",
+    "images_learned",
+    "images_frozen",
+];
+
+/// Numbers in a state, and the size of pictures where there are some.
+const STATES: usize = 5;
+const FRAME: FrameShape = FrameShape { height: 7, width: 7, channels: 3 };
+const CAMERAS: [&str; 2] = ["main", "wrist"];
+
+/// A trunk that is an average over two by two pixels.
+#[derive(Debug)]
+struct Averages;
+
+impl Trunk for Averages {
+    fn shape(&self) -> [usize; 3] {
+        [3, 3, 3]
+    }
+
+    fn features(&self, frames: &Frames) -> Result<Vec<f32>, PolicyError> {
+        let mut features = Vec::new();
+        for picture in frames.pixels.chunks_exact(FRAME.bytes()) {
+            for at in 0..27 {
+                let (channel, y, x) = (at / 9, at / 3 % 3, at % 3);
+                let pixel = |down: usize, right: usize| {
+                    f32::from(picture[((2 * y + down) * 7 + 2 * x + right) * 3 + channel]) / 255.0
+                };
+                features.push((pixel(0, 0) + pixel(0, 1) + pixel(1, 0) + pixel(1, 1)) / 4.0);
+            }
+        }
+        Ok(features)
+    }
+
+    fn weights(&self) -> Weights {
+        Weights::new()
+    }
+}
 
 struct Case {
     name: &'static str,
@@ -46,7 +91,7 @@ impl Case {
     fn networks(&self) -> ActorCriticSettings {
         let (chunk, width) = (self.number("chunk") as usize, self.number("width") as usize);
         ActorCriticSettings {
-            states: 5,
+            inputs: self.inputs(),
             actions: match self.number("choices") as usize {
                 0 => ActionSpace::Continuous { low: vec![-1.0; width], high: vec![1.0; width] },
                 n => ActionSpace::Discrete { n },
@@ -56,6 +101,33 @@ impl Case {
             deviation: if self.is("by_state") { Deviation::ByState } else { Deviation::Independent },
             values: if self.level("reward_level") == Level::Action { chunk } else { 1 },
         }
+    }
+
+    fn inputs(&self) -> Inputs {
+        let eye = match self.settings["eye"].as_str() {
+            None => return Inputs::States(STATES),
+            Some("learned") => {
+                let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
+                Eye::Learned { frame: FRAME, layers: vec![layer(4, 2), layer(5, 1)] }
+            }
+            Some(_) => Eye::Frozen { trunk: Arc::new(Averages), embeddings: 2, dropout: 0.1 },
+        };
+        let cameras = CAMERAS.map(Arc::from).to_vec();
+        Inputs::Images(SightSettings { cameras, eye, outputs: 6, states: STATES, state_outputs: 4, mix: vec![8, 8] })
+    }
+
+    /// Observations from rows of a state, and the pixels of each camera behind it.
+    fn obs(rows: &[f32], batch: usize) -> Obs {
+        let rows: Vec<&[f32]> = rows.chunks_exact(rows.len() / batch).collect();
+        let states = rows.iter().flat_map(|row| &row[..STATES]).copied().collect();
+        let mut obs = Obs::from_state(batch, states).unwrap();
+        for (at, name) in CAMERAS.iter().enumerate().filter(|_| rows[0].len() > STATES) {
+            let start = STATES + at * FRAME.bytes();
+            let pixels = rows.iter().flat_map(|row| &row[start..start + FRAME.bytes()]);
+            let frames = Frames::new(FRAME, pixels.map(|&pixel| pixel as u8).collect()).unwrap();
+            obs = obs.with_camera(*name, frames).unwrap();
+        }
+        obs
     }
 
     fn learner(&self, update_epochs: usize) -> Ppo {
@@ -96,12 +168,11 @@ impl Case {
     fn experience(&self) -> Experience {
         let of = |name: &str| self.tensors.f32(&format!("rollout/{name}")).unwrap();
         let (states, last, actions, end) = (of("states"), of("last"), of("actions"), of("end"));
-        let (batch, wide) = (4, 5);
+        let batch = 4;
         let steps = end.len() / batch;
+        let wide = last.len() / end.len();
         let width = actions.len() / end.len();
-        let obs = |t: usize| {
-            Obs::from_state(batch, states[t * batch * wide..(t + 1) * batch * wide].to_vec()).unwrap()
-        };
+        let obs = |t: usize| Self::obs(&states[t * batch * wide..(t + 1) * batch * wide], batch);
         let mut segment = Segment::starting_at(obs(0));
         for t in 0..steps {
             let rows = t * batch..(t + 1) * batch;
@@ -109,9 +180,9 @@ impl Case {
                 .iter()
                 .map(|&end| [End::No, End::Terminated, End::Truncated][end as usize])
                 .collect();
-            let of_row = |b: usize| last[(t * batch + b) * wide..(t * batch + b + 1) * wide].to_vec();
+            let of_row = |b: usize| &last[(t * batch + b) * wide..(t * batch + b + 1) * wide];
             let ended = (0..batch).filter(|&b| ends[b].is_end());
-            let last = ended.map(|b| (b, Obs::from_state(1, of_row(b)).unwrap())).collect();
+            let last = ended.map(|b| (b, Self::obs(of_row(b), 1))).collect();
             let actions = actions[rows.start * width..rows.end * width].to_vec();
             let row =
                 StepRow { actions, env_reward: vec![0.0; batch], end: ends, success: vec![false; batch] };
@@ -146,7 +217,8 @@ fn advantages_are_pytorchs() {
     for name in CASES {
         let case = Case::read(name);
         let ppo = case.learner(1);
-        let samples = Samples::of(&[case.experience()], &ppo.networks, &ppo.params, &ppo.settings);
+        let kept = Kept::new(case.experience(), &ppo.networks).unwrap();
+        let samples = Samples::of(&[kept], &ppo.networks, &ppo.params, &ppo.settings);
         let mut made = Weights::new();
         made.insert_f32("advantage", &[samples.advantage.len()], &samples.advantage);
         made.insert_f32("target", &[samples.target.len()], &samples.target);
@@ -165,7 +237,7 @@ fn gradients_are_pytorchs() {
     for name in CASES {
         let case = Case::read(name);
         let mut ppo = case.learner(1);
-        let rollouts = [case.experience()];
+        let rollouts = [Kept::new(case.experience(), &ppo.networks).unwrap()];
         let mut samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
         if ppo.settings.normalize_advantages {
             samples.normalize();
@@ -174,6 +246,43 @@ fn gradients_are_pytorchs() {
         ppo.slopes(&rollouts, &samples, &all);
         case.compare(&ppo.networks.export(&ppo.desk.grads), "grad/", 1e-5, 3e-7);
     }
+}
+
+/// What is declared to learn does; a frozen trunk is no parameter, and its pictures are not even kept.
+#[test]
+fn every_tensor_that_learns_has_a_gradient() {
+    for name in ["images_learned", "images_frozen"] {
+        let case = Case::read(name);
+        let mut ppo = case.learner(1);
+        let kept = Kept::new(case.experience(), &ppo.networks).unwrap();
+        let is_frozen = name == "images_frozen";
+        assert_eq!(kept.experience.segment.obs.iter().all(|obs| obs.cameras.is_empty()), is_frozen);
+        let rollouts = [kept];
+        let samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
+        let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
+        ppo.slopes(&rollouts, &samples, &all);
+        let grads = ppo.networks.export(&ppo.desk.grads);
+        for (name, tensor) in grads.iter() {
+            assert!(tensor.to_f32().unwrap().iter().any(|grad| *grad != 0.0), "{name} learns nothing");
+            assert!(!name.contains(crate::sight::TRUNK), "{name} should not learn");
+        }
+        assert_eq!(grads.names().any(|name| name.contains(".conv.")), !is_frozen);
+    }
+}
+
+#[test]
+fn pictures_that_do_not_fit_are_refused() {
+    let case = Case::read("images_learned");
+    let mut ppo = case.learner(1);
+    let mut experience = case.experience();
+    experience.segment.obs[3].cameras.truncate(1);
+    let error = ppo.remember(experience).unwrap_err().to_string();
+    assert_eq!(error, "the policy expects pictures of `wrist`, the environment gives main");
+    let mut experience = case.experience();
+    let small = Frames::new(FrameShape::rgb(2, 2), vec![0; 48]).unwrap();
+    experience.segment.obs[0].cameras[0].1 = small;
+    let error = ppo.remember(experience).unwrap_err().to_string();
+    assert!(error.contains("7x7x3") && error.contains("2x2x3"), "{error}");
 }
 
 #[test]

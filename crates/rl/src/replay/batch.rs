@@ -52,7 +52,8 @@ pub struct Views {
 }
 
 impl Views {
-    fn clear(&mut self) {
+    /// Forgets the observations and keeps the memory.
+    pub fn clear(&mut self) {
         self.states.clear();
         self.features.clear();
         for (_, _, pixels) in &mut self.images {
@@ -61,7 +62,7 @@ impl Views {
     }
 
     /// Adds one observation. Cameras that it does not show are left out, which is the caller's to notice.
-    pub(super) fn push(&mut self, row: ObsRow<'_>, features: &[f32], cameras: &[Arc<str>]) {
+    pub(crate) fn push(&mut self, row: ObsRow<'_>, features: &[f32], cameras: &[Arc<str>]) {
         self.states.extend_from_slice(row.state);
         self.features.extend_from_slice(features);
         for (at, name) in cameras.iter().enumerate() {

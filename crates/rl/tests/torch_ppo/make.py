@@ -10,13 +10,15 @@ import torch
 from torch import nn
 
 STATES, HIDDEN = 5, [8, 8, 8]
+CAMERAS, SIDE = 2, 7  # pictures of 7 x 7 x 3, as rows of numbers behind the state
+PIXELS = SIDE * SIDE * 3
 T, B = 12, 4  # steps, environments
 
 COMMON = dict(
     gamma=0.9, gae_lambda=0.8, always=False, normalize=True, clip_low=0.2, clip_high=0.3, clip_c=None,
     value_clip=None, huber_delta=10.0, entropy_bonus=0.0, kl_beta=0.0, chunk=1, reward_level="action",
     log_prob_level="action", entropy_level="action", lr=3e-3, value_lr=1e-3, weight_decay=0.01, clip_grad=0.5,
-    epochs=3, by_state=False, choices=0, width=3,
+    epochs=3, by_state=False, choices=0, width=3, eye=None,
 )
 CASES = {
     "independent": dict(clip_c=1.5, value_clip=0.05, huber_delta=0.4, entropy_bonus=0.01),
@@ -26,7 +28,35 @@ CASES = {
     "chunk_of_rewards": dict(chunk=3, reward_level="chunk", log_prob_level="action", always=True),
     "chunk_as_a_whole": dict(chunk=3, reward_level="chunk", log_prob_level="chunk", entropy_level="chunk",
                              entropy_bonus=0.01, clip_c=2.0),
+    "images_learned": dict(eye="learned", entropy_bonus=0.01, value_clip=0.05),
+    "images_frozen": dict(eye="frozen", by_state=True),
 }
+
+
+class Learned(nn.Module):
+    """Convolutions over bytes from -0.5 to 0.5."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Conv2d(4, 5, 3, 1), nn.ReLU())
+        self.mlp = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Tanh())
+
+    def forward(self, pictures):
+        return self.mlp(self.conv(pictures / 255 - 0.5).flatten(1))
+
+
+class Frozen(nn.Module):
+    """Spatial learned embeddings over a trunk that is an average over 2 x 2 pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.pooling_layer = nn.Module()
+        self.pooling_layer.kernel = nn.Parameter(torch.randn(3, 3, 3, 2))
+        self.mlp = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Tanh())
+
+    def forward(self, pictures):
+        features = nn.functional.avg_pool2d(pictures / 255, 2).detach()
+        return self.mlp(torch.einsum("bchw,chwf->bcf", features, self.pooling_layer.kernel).flatten(1))
 
 
 class Policy(nn.Module):
@@ -35,19 +65,45 @@ class Policy(nn.Module):
         self.case = case
         out = case["chunk"] * (case["choices"] or case["width"])
         values = case["chunk"] if case["reward_level"] == "action" else 1
-        self.backbone = stack(STATES)
+        activation = nn.Tanh
+        if case["eye"]:
+            self.encoders = nn.ModuleList((Learned if case["eye"] == "learned" else Frozen)() for _ in range(CAMERAS))
+            self.state_proj = nn.Sequential(nn.Linear(STATES, 4), nn.LayerNorm(4), nn.Tanh())
+            self.mix_proj = nn.Sequential(nn.Linear(6 * CAMERAS + 4, 8), nn.LayerNorm(8), nn.Tanh(),
+                                          nn.Linear(8, 8), nn.LayerNorm(8), nn.Tanh())
+            inputs, activation = 8, nn.ReLU
+            if case["eye"] == "frozen":
+                self.register_buffer("img_mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 1, 1, 3))
+                self.register_buffer("img_std", torch.tensor([0.229, 0.224, 0.225]).view(1, 1, 1, 3))
+        else:
+            inputs = STATES
+            self.backbone = stack(STATES)
         self.actor_mean = nn.Linear(HIDDEN[-1], out)
         if case["by_state"]:
             self.actor_logstd = nn.Linear(HIDDEN[-1], out)
         elif not case["choices"]:
             self.actor_logstd = nn.Parameter(torch.full((1, out), -0.5) + 0.2 * torch.randn(1, out))
         self.value_head = nn.Module()
-        self.value_head.mlp = nn.Sequential(*stack(STATES), nn.Linear(HIDDEN[-1], values, bias=False))
+        self.value_head.mlp = nn.Sequential(*stack(inputs, activation), nn.Linear(HIDDEN[-1], values, bias=False))
+
+    def mixed(self, rows):
+        """What actor and critic stand on, from the state and the pictures behind it."""
+        seen = []
+        for camera, encoder in enumerate(self.encoders):
+            start = STATES + camera * PIXELS
+            pictures = rows[:, start : start + PIXELS].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
+            seen.append(encoder(pictures))
+        return self.mix_proj(torch.cat([*seen, self.state_proj(rows[:, :STATES])], -1))
+
+    def value(self, row):
+        row = row[None] if row.dim() == 1 else row
+        values = self.value_head.mlp(self.mixed(row) if self.case["eye"] else row)
+        return values[0] if len(values) == 1 else values
 
     def distribution(self, states):
         """Over [n, chunk, width] (or [n, chunk] choices)."""
         n, case = len(states), self.case
-        feature = self.backbone(states)
+        feature = self.mixed(states) if case["eye"] else self.backbone(states)
         mean = self.actor_mean(feature)
         if case["choices"]:
             return torch.distributions.Categorical(logits=mean.view(n, case["chunk"], case["choices"]))
@@ -56,10 +112,10 @@ class Policy(nn.Module):
         return torch.distributions.Normal(mean.view(shape), log_std.view(shape).exp())
 
 
-def stack(inputs):
+def stack(inputs, activation=nn.Tanh):
     layers = []
     for width in HIDDEN:
-        layers += [nn.Linear(inputs, width), nn.Tanh()]
+        layers += [nn.Linear(inputs, width), activation()]
         inputs = width
     return nn.Sequential(*layers)
 
@@ -74,6 +130,9 @@ def log_prob(distribution, actions, case):
 def rollout(policy, case):
     """Random states and rewards; ends and, every `chunk` steps or after an end, decisions of an older policy."""
     states, last = torch.randn(T + 1, B, STATES), torch.randn(T, B, STATES)
+    if case["eye"]:
+        pictures = lambda steps: torch.randint(0, 256, (steps, B, CAMERAS * PIXELS)).float()
+        states, last = torch.cat([states, pictures(T + 1)], -1), torch.cat([last, pictures(T)], -1)
     rewards = torch.randn(T, B)
     end = torch.tensor([0, 0, 0, 0, 1, 2])[torch.randint(0, 6, (T, B))]  # 1 terminated, 2 truncated
     fresh = torch.zeros(T, B, dtype=torch.bool)
@@ -112,7 +171,7 @@ def decisions(r):
 
 def advantages(policy, r, case):
     """By the recursion, over units of time: actions or chunks. Returns, per decision, lists of (A, R, V)."""
-    value = policy.value_head.mlp
+    value = policy.value
     chunk_level = case["reward_level"] == "chunk"
     made = {}
     with torch.no_grad():
@@ -148,7 +207,7 @@ def losses(policy, r, units, advantage, case):
     """The loss of all decisions as one batch."""
     chosen = decisions(r)
     states = torch.stack([r["states"][t, b] for t, b, _ in chosen])
-    distribution, values = policy.distribution(states), policy.value_head.mlp(states)
+    distribution, values = policy.distribution(states), policy.value(states)
     policy_losses, value_losses, entropies, kls = [], [], [], []
     padded = torch.zeros(len(chosen), case["chunk"], case["width"])
     for i, (t, b, length) in enumerate(chosen):

@@ -16,7 +16,7 @@ use plaudit_rl::{ActorCritic, AsyncPlan, Learner, Manner, Schedule, Shape, Train
 
 use crate::commands::train::Plan;
 use crate::config::Loaded;
-use crate::config::blocks::actor::{LrSchedule, Optim};
+use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
 use crate::config::blocks::algorithm::{Bootstrap, LossType};
 
 /// How much one step of learning is.
@@ -57,15 +57,16 @@ pub fn learner(
     steps: Option<u64>,
 ) -> Result<Box<dyn Learner>, ComposeError> {
     let algorithm = &loaded.config.algorithm;
-    let builder = Builder { loaded, spec, steps };
+    let named = named_weights(loaded);
+    let weights = named.as_ref().map(|(key, path)| read_weights(loaded, key, path)).transpose()?;
+    let builder = Builder { loaded, spec, steps, weights: weights.as_ref() };
     let mut learner = match algorithm.loss_type {
         LossType::Ppo => builder.ppo()?,
         LossType::Sac => builder.sac(reward)?,
         LossType::Foreign => return Err(foreign(loaded)),
     };
-    if let Some((key, path)) = named_weights(loaded) {
-        let weights = read_weights(loaded, key, &path)?;
-        learner.load(&weights).map_err(|misfit| unfit(loaded, key, &path, misfit))?;
+    if let (Some((key, path)), Some(weights)) = (named, &weights) {
+        learner.load(weights).map_err(|misfit| unfit(loaded, key, &path, misfit))?;
     }
     Ok(learner)
 }
@@ -78,7 +79,7 @@ pub fn trained_policy(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Policy>
         return Err(loaded.problem("actor.model.model_type", message, hint));
     };
     let weights = read_weights(loaded, key, &path)?;
-    let builder = Builder { loaded, spec, steps: None };
+    let builder = Builder { loaded, spec, steps: None, weights: Some(&weights) };
     match loaded.config.algorithm.loss_type {
         LossType::Ppo => {
             let networks = Arc::new(ActorCritic::new(&builder.networks()?));
@@ -111,10 +112,12 @@ fn foreign(loaded: &Loaded) -> ComposeError {
 /// The key that names weights, and where they are.
 fn named_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
     let (runner, model) = (&loaded.config.runner, &loaded.config.actor.model);
+    // For a policy on images, `model_path` is where its frozen trunk is.
+    let is_trunk = model.model_type == ModelType::Cnn;
     let keys = [
         ("runner.ckpt_path", &runner.ckpt_path),
         ("actor.model.ckpt_path", &model.ckpt_path),
-        ("actor.model.model_path", &model.model_path),
+        ("actor.model.model_path", if is_trunk { &None } else { &model.model_path }),
     ];
     keys.into_iter().find_map(|(key, path)| Some((key, PathBuf::from(path.as_ref()?))))
 }
@@ -141,6 +144,8 @@ struct Builder<'a> {
     spec: &'a EnvSpec,
     /// How long the run is.
     steps: Option<u64>,
+    /// Weights to start from: they may bring a frozen trunk along.
+    weights: Option<&'a Weights>,
 }
 
 impl Builder<'_> {

@@ -3,9 +3,10 @@
 use plaudit_compose::ComposeError;
 use plaudit_core::{ActionSpace, Seed};
 use plaudit_rl::ppo::{KlEstimate, LossSettings, Ppo, PpoSettings};
-use plaudit_rl::{ActorCriticSettings, Deviation, GaeSettings, Learner};
+use plaudit_rl::{ActorCriticSettings, Deviation, GaeSettings, Inputs, Learner};
 
 use super::{Builder, adam, bootstrap};
+use crate::build::sight::sight;
 use crate::config::blocks::actor::{Activation, ModelType};
 use crate::config::blocks::algorithm::{Algorithm, Level};
 
@@ -73,23 +74,33 @@ impl Builder<'_> {
     /// The networks of PPO, if they fit the environments.
     pub(super) fn networks(&self) -> Result<ActorCriticSettings, ComposeError> {
         let model = &self.loaded.config.actor.model;
-        if model.model_type != ModelType::Mlp {
-            let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
-            let message = format!("this version cannot train `{name}` by PPO");
-            return Err(self.loaded.problem("actor.model.model_type", message, "set it to mlp_policy"));
-        }
+        let inputs = match model.model_type {
+            ModelType::Mlp => {
+                self.same("actor.model.obs_dim", model.obs_dim, self.spec.state_width)?;
+                Inputs::States(self.spec.state_width)
+            }
+            ModelType::Cnn => {
+                self.same("actor.model.state_dim", model.state_dim, self.spec.state_width)?;
+                Inputs::Images(sight(self.loaded, self.spec, self.weights)?)
+            }
+            _ => {
+                let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
+                let message = format!("this version cannot train `{name}` by PPO");
+                let hint = "set it to mlp_policy or cnn_policy";
+                return Err(self.loaded.problem("actor.model.model_type", message, hint));
+            }
+        };
         if model.activation != Activation::Tanh {
             let message = "PPO's policies are made with tanh";
             return Err(self.loaded.problem("actor.model.activation", message, "leave it out"));
         }
-        self.same("actor.model.obs_dim", model.obs_dim, self.spec.state_width)?;
         if let ActionSpace::Continuous { low, .. } = &self.spec.actions {
             self.same("actor.model.action_dim", model.action_dim, low.len())?;
         }
         let chunk = model.num_action_chunks.max(1) as usize;
         let by_action = level(self.loaded.config.algorithm.reward_type) == plaudit_rl::ppo::Level::Action;
         Ok(ActorCriticSettings {
-            states: self.spec.state_width,
+            inputs,
             actions: self.spec.actions.clone(),
             chunk,
             hidden: model.hidden_sizes.iter().map(|&width| width as usize).collect(),

@@ -82,7 +82,8 @@ fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers,
     let last_step = last_step(loaded);
     let mut env = build::env(loaded, Which::Train)?;
     let reward: Arc<dyn Reward> = build::reward(loaded, env.spec())?.into();
-    env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), false));
+    let policy_sees = build::policy_sees(loaded);
+    env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), policy_sees));
     let plan = build::pace(loaded)?;
     let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
     let is_judged = loaded.config.runner.val_check_interval > 0;

@@ -47,6 +47,16 @@ choice! {
     }
 }
 
+choice! {
+    /// What looks at a picture for a policy.
+    Backbone {
+        /// A ResNet-10 that was trained before and stays as it is.
+        Resnet = "resnet",
+        /// A few convolutions that learn with the policy.
+        Conv = "conv",
+    }
+}
+
 block! {
     /// The network that is trained, and how.
     Actor as ActorWritten {
@@ -131,9 +141,9 @@ block! {
         hidden_sizes: Vec<u64> = vec![256; 3],
         /// Policies on states, with SAC: what follows each hidden layer, of the policy and of the critics.
         activation: Activation = Activation::Tanh,
-        /// Policies on images: the trunk, `resnet`.
-        backbone: String = "resnet".into(),
-        /// Policies on images: how many cameras, the main one counted.
+        /// Policies on images: what looks at a picture.
+        backbone: Backbone = Backbone::Resnet,
+        /// Policies on images: how many cameras, the main one counted; used where `image_keys` names none.
         image_num: u64 = 1,
         /// Policies on images: the pretrained trunk.
         encoder_config: Encoder = Encoder::default(),

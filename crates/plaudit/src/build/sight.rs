@@ -1,0 +1,147 @@
+//! What a policy on images looks at, and through what.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plaudit_compose::ComposeError;
+use plaudit_core::{EnvSpec, FrameShape};
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::FrozenTrunk;
+use plaudit_rl::sight::{Eye, SightSettings, TRUNK};
+
+use crate::config::Loaded;
+use crate::config::blocks::actor::{Backbone, ModelSettings, ModelType};
+use crate::config::blocks::env::ObsMode;
+
+/// Whether the policy looks at images.
+pub fn policy_sees(loaded: &Loaded) -> bool {
+    loaded.config.actor.model.model_type == ModelType::Cnn
+}
+
+/// What sees in environments like these. A frozen trunk comes from `weights` of a policy that has one, or from the file
+/// that the config names.
+pub fn sight(
+    loaded: &Loaded,
+    spec: &EnvSpec,
+    weights: Option<&Weights>,
+) -> Result<SightSettings, ComposeError> {
+    let builder = Builder { loaded, spec, model: &loaded.config.actor.model };
+    builder.refuse_without_pictures()?;
+    let cameras = builder.cameras()?;
+    let eye = match builder.model.backbone {
+        Backbone::Conv => builder.learned(&cameras)?,
+        Backbone::Resnet => builder.frozen(weights)?,
+    };
+    let names = cameras.into_iter().map(|(name, _)| name).collect();
+    Ok(SightSettings::new(names, spec.state_width, eye))
+}
+
+struct Builder<'a> {
+    loaded: &'a Loaded,
+    spec: &'a EnvSpec,
+    model: &'a ModelSettings,
+}
+
+impl Builder<'_> {
+    fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
+        self.loaded.problem(&format!("actor.model.{key}"), message.to_string(), hint)
+    }
+
+    fn refuse_without_pictures(&self) -> Result<(), ComposeError> {
+        let env = &self.loaded.config.env;
+        let judged = self.loaded.config.runner.val_check_interval > 0;
+        for (key, settings, used) in [("env.train", &env.train, true), ("env.eval", &env.eval, judged)] {
+            if used && settings.init_params.obs_mode != ObsMode::Rgb {
+                let message = "a cnn_policy looks at images, and these environments show states alone";
+                let key = format!("{key}.init_params.obs_mode");
+                return Err(self.loaded.problem(&key, message, "set it to rgb, or model_type to mlp_policy"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The cameras that the config names, or the first of the environment's.
+    fn cameras(&self) -> Result<Vec<(Arc<str>, FrameShape)>, ComposeError> {
+        let all = &self.spec.cameras;
+        let names: Vec<&str> = all.iter().map(|(name, _)| &**name).collect();
+        let there = format!("{} has {}", self.spec.id, names.join(", "));
+        let keys = &self.model.image_keys;
+        if keys.is_empty() {
+            let count = self.model.image_num as usize;
+            if count == 0 || count > all.len() {
+                let message = format!("{count} cameras, where {there}");
+                return Err(self.problem("image_num", message, "name cameras in image_keys instead"));
+            }
+            return Ok(all[..count].to_vec());
+        }
+        let find = |key: &String| {
+            let main = (key == "main_images").then(|| all.first()).flatten();
+            let found = all.iter().find(|(name, _)| **name == **key).or(main).cloned();
+            found.ok_or_else(|| {
+                let hint = "name cameras it has; env.*.init_params.sensor_configs adds more";
+                self.problem("image_keys", format!("there is no camera `{key}`: {there}"), hint)
+            })
+        };
+        keys.iter().map(find).collect()
+    }
+
+    /// Convolutions over pictures of one size.
+    fn learned(&self, cameras: &[(Arc<str>, FrameShape)]) -> Result<Eye, ComposeError> {
+        let [channels, height, width] = self.model.image_size.map(|size| size as usize);
+        let frame = FrameShape { height, width, channels };
+        for (name, shape) in cameras {
+            if *shape != frame {
+                let FrameShape { height, width, channels } = shape;
+                let message = format!("camera `{name}` gives {height}x{width} pictures of {channels} channels");
+                let hint = format!(
+                    "set image_size to [{channels}, {height}, {width}], or \
+                     env.*.init_params.sensor_configs to {{width: {}, height: {}}}",
+                    frame.width, frame.height
+                );
+                return Err(self.problem("image_size", message, hint));
+            }
+        }
+        if height.min(width) < SMALLEST {
+            let message = format!("{height}x{width} pictures are too small for four convolutions");
+            return Err(self.problem("image_size", message, format!("at least {SMALLEST}x{SMALLEST}")));
+        }
+        Ok(Eye::learned(frame))
+    }
+
+    /// A trunk that was trained before.
+    fn frozen(&self, weights: Option<&Weights>) -> Result<Eye, ComposeError> {
+        let [_, height, width] = self.model.image_size.map(|size| size as usize);
+        let prefix = format!("encoders.0.{TRUNK}");
+        let of_policy = weights.map(|weights| weights.under(&prefix)).filter(|trunk| !trunk.is_empty());
+        let (key, trunk) = match of_policy {
+            Some(trunk) => ("model_path", trunk),
+            None => self.trunk_file()?,
+        };
+        let hint = "name resnet10_pretrained.pt, or set backbone to conv";
+        let trunk = FrozenTrunk::new(&trunk, [height, width]).map_err(|error| self.problem(key, error, hint))?;
+        Ok(Eye::frozen(Arc::new(trunk)))
+    }
+
+    fn trunk_file(&self) -> Result<(&'static str, Weights), ComposeError> {
+        let (model, encoder) = (self.model, &self.model.encoder_config);
+        let (key, path) = match (&encoder.ckpt_path, &model.model_path, &encoder.ckpt_name) {
+            (Some(path), _, _) => ("encoder_config.ckpt_path", PathBuf::from(path)),
+            (None, Some(folder), Some(name)) if PathBuf::from(folder).is_dir() => {
+                ("model_path", PathBuf::from(folder).join(name))
+            }
+            (None, Some(path), _) => ("model_path", PathBuf::from(path)),
+            (None, None, _) => {
+                let message = "a frozen resnet needs weights from elsewhere, and no file is named";
+                let hint = "set encoder_config.ckpt_path to a trained trunk, or backbone to conv: \
+                            convolutions that learn with the policy";
+                return Err(self.problem("backbone", message, hint));
+            }
+        };
+        let hint = "name the file of the trunk, or the folder that holds encoder_config.ckpt_name";
+        let weights = Weights::read(&path).map_err(|error| self.problem(key, error, hint))?;
+        Ok((key, weights))
+    }
+}
+
+/// The smallest picture of which four convolutions leave something: 19 → 9 → 4 → 2 would leave nothing.
+const SMALLEST: usize = 24;

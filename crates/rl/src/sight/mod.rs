@@ -1,0 +1,439 @@
+//! How policies and critics see: every camera through an encoder, the state through a layer, all in one row.
+//!
+//! ```text
+//! encoders.i   the picture of camera i → 256
+//!                learned   convolutions with ReLU, Linear → layer norm → tanh
+//!                frozen    a trunk that never changes, spatial embeddings, Linear → layer norm → tanh
+//! state_proj   the state → Linear 64 → layer norm → tanh
+//! what comes out   [encoders.0 | encoders.1 | … | state_proj]
+//! ```
+//!
+//! A frozen trunk is no part of the parameters: what it makes of a picture is worked out once and kept.
+
+mod encoder;
+mod shift;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use plaudit_core::{FrameShape, Frames, Obs, PolicyError, Seed};
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::FrozenTrunk;
+use plaudit_nn::dense::encoder::{ConvLayer, Dropout};
+use plaudit_nn::dense::{Activation, Bias, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tape, TensorKind};
+
+use self::encoder::{Encoder, EncoderTape};
+pub use self::shift::shift;
+use crate::naming::{self, Misfit};
+use crate::replay::Views;
+
+/// PyTorch's gain for tanh.
+const TANH_GAIN: f32 = 5.0 / 3.0;
+
+/// What a network looks at, and how.
+#[derive(Debug, Clone)]
+pub struct SightSettings {
+    /// The cameras, main view first.
+    pub cameras: Vec<Arc<str>>,
+    /// What is done with a picture.
+    pub eye: Eye,
+    /// Numbers that become of a picture.
+    pub outputs: usize,
+    /// Numbers in a state.
+    pub states: usize,
+    /// Numbers that become of a state.
+    pub state_outputs: usize,
+    /// Widths of the layers that mix what is seen before a policy acts on it.
+    pub mix: Vec<usize>,
+}
+
+/// What is done with a picture.
+#[derive(Debug, Clone)]
+pub enum Eye {
+    /// Convolutions that learn with everything else. Pictures must be of this size.
+    Learned {
+        /// Size of a picture.
+        frame: FrameShape,
+        /// From the picture up.
+        layers: Vec<ConvLayer>,
+    },
+    /// A trunk that never changes, below embeddings that learn what to read from its features.
+    Frozen {
+        /// The trunk, for all cameras.
+        trunk: Arc<dyn Trunk>,
+        /// Weighted sums over places that are taken of each channel.
+        embeddings: usize,
+        /// The share of those sums that training leaves out.
+        dropout: f32,
+    },
+}
+
+impl SightSettings {
+    /// As RLinf's policies on images are: 256 numbers of each picture, 64 of the state, two layers of 256 above.
+    pub fn new(cameras: Vec<Arc<str>>, states: usize, eye: Eye) -> Self {
+        Self { cameras, eye, outputs: 256, states, state_outputs: 64, mix: vec![256; 2] }
+    }
+}
+
+impl Eye {
+    /// Convolutions after DrQ (Kostrikov et al., 2020), with strides for small pictures.
+    pub fn learned(frame: FrameShape) -> Self {
+        let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
+        Self::Learned { frame, layers: layers.to_vec() }
+    }
+
+    /// A trunk as RLinf uses it.
+    pub fn frozen(trunk: Arc<dyn Trunk>) -> Self {
+        Self::Frozen { trunk, embeddings: 8, dropout: 0.1 }
+    }
+}
+
+/// Turns pictures into features, always in the same way.
+pub trait Trunk: std::fmt::Debug + Send + Sync {
+    /// Channels, rows and columns of the features of one picture.
+    fn shape(&self) -> [usize; 3];
+
+    /// Features `[n, channels, rows, columns]`.
+    fn features(&self, frames: &Frames) -> Result<Vec<f32>, PolicyError>;
+
+    /// Its tensors, under the names they have in a file of the trunk alone.
+    fn weights(&self) -> Weights;
+}
+
+impl Trunk for FrozenTrunk {
+    fn shape(&self) -> [usize; 3] {
+        FrozenTrunk::shape(self)
+    }
+
+    fn features(&self, frames: &Frames) -> Result<Vec<f32>, PolicyError> {
+        if frames.shape.channels != 3 {
+            let got = format!("pictures of {} channels", frames.shape.channels);
+            return Err(PolicyError::Observation { expected: "pictures of 3 channels".into(), got });
+        }
+        let size = [frames.shape.height, frames.shape.width];
+        FrozenTrunk::features(self, &frames.pixels, size).map_err(|error| PolicyError::Backend(error.into()))
+    }
+
+    fn weights(&self) -> Weights {
+        FrozenTrunk::weights(self).clone()
+    }
+}
+
+/// Observations as a network takes them, wherever they are kept.
+#[derive(Debug, Clone, Default)]
+pub struct Look<'a> {
+    /// `[n, states]`.
+    pub states: &'a [f32],
+    /// What a frozen trunk made of the pictures, `[n, cameras · features]`; empty without one.
+    pub features: &'a [f32],
+    /// Pictures of each camera, `[n, height, width, channels]`; empty with a frozen trunk.
+    pub pictures: Vec<&'a [u8]>,
+}
+
+impl<'a> From<&'a Views> for Look<'a> {
+    fn from(views: &'a Views) -> Self {
+        let pictures = views.images.iter().map(|(_, _, pixels)| &pixels[..]).collect();
+        Self { states: &views.states, features: &views.features, pictures }
+    }
+}
+
+/// The shapes of what sees. Holds no parameters but those that never change.
+#[derive(Debug, Clone)]
+pub struct Sight {
+    cameras: Vec<Arc<str>>,
+    /// Of the same shape for each camera, each with parameters of its own.
+    encoder: Encoder,
+    state_proj: Mlp,
+}
+
+/// What a pass leaves behind.
+#[derive(Debug, Clone, Default)]
+pub struct SightTape {
+    encoders: Vec<EncoderTape>,
+    state: Tape,
+    state_scratch: Scratch,
+    /// `[n, outputs]`.
+    joined: Vec<f32>,
+    /// Gradients of one part of what comes out.
+    part: Vec<f32>,
+    /// A camera's share of the features.
+    features: Vec<f32>,
+}
+
+impl Sight {
+    /// What sees as these settings say.
+    pub fn new(settings: &SightSettings) -> Self {
+        let layer = squashed(settings.state_outputs);
+        Self {
+            cameras: settings.cameras.clone(),
+            encoder: Encoder::new(&settings.eye, settings.outputs),
+            state_proj: Mlp::new(MlpSpec { inputs: settings.states, layers: vec![layer] }),
+        }
+    }
+
+    /// The cameras it looks through.
+    pub fn cameras(&self) -> &[Arc<str>] {
+        &self.cameras
+    }
+
+    /// The cameras whose pictures it takes: none above a frozen trunk, which takes them before.
+    pub fn pictured(&self) -> &[Arc<str>] {
+        if self.trunk().is_some() { &[] } else { &self.cameras }
+    }
+
+    /// Numbers in a state.
+    pub fn states(&self) -> usize {
+        self.state_proj.inputs()
+    }
+
+    /// Numbers that come out.
+    pub fn outputs(&self) -> usize {
+        self.cameras.len() * self.encoder.outputs() + self.state_proj.outputs()
+    }
+
+    /// Numbers that a frozen trunk makes of one observation; none without such a trunk.
+    pub fn features(&self) -> usize {
+        self.cameras.len() * self.encoder.features()
+    }
+
+    /// How many parameters learn.
+    #[allow(clippy::len_without_is_empty)] // there is always a state
+    pub fn len(&self) -> usize {
+        self.cameras.len() * self.encoder.len() + self.state_proj.len()
+    }
+
+    /// The trunk that never changes, if there is one.
+    pub fn trunk(&self) -> Option<&Arc<dyn Trunk>> {
+        self.encoder.trunk()
+    }
+
+    /// Parameters to begin with.
+    pub fn init(&self, seed: Seed) -> Vec<f32> {
+        let each = (0..self.cameras.len()).map(|at| seed.purpose("encoder").index(at as u64));
+        let mut params: Vec<f32> = each.flat_map(|seed| self.encoder.init(seed)).collect();
+        params.extend(self.state_proj.init(seed.purpose("state")));
+        params
+    }
+
+    /// What the frozen trunk makes of some observations, `[n, features]`; nothing without one.
+    pub fn look_through_trunk(&self, obs: &Obs) -> Result<Vec<f32>, PolicyError> {
+        let Some(trunk) = self.trunk() else { return Ok(Vec::new()) };
+        let (each, n) = (self.encoder.features(), obs.batch());
+        let mut all = vec![0.0; n * self.features()];
+        for (at, name) in self.cameras.iter().enumerate() {
+            let seen = trunk.features(frames(obs, name)?)?;
+            for (row, seen) in all.chunks_exact_mut(self.features()).zip(seen.chunks_exact(each)) {
+                row[at * each..(at + 1) * each].copy_from_slice(seen);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Observations as this takes them, once their cameras and widths are known to fit. `features` is what
+    /// [`Self::look_through_trunk`] made of them.
+    pub fn look<'a>(&self, obs: &'a Obs, features: &'a [f32]) -> Result<Look<'a>, PolicyError> {
+        if obs.state_width() != self.states() {
+            let expected = format!("states of {} numbers", self.states());
+            return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
+        }
+        let mut pictures = Vec::new();
+        if let Some(shape) = self.encoder.frame() {
+            for name in &self.cameras {
+                let frames = frames(obs, name)?;
+                if frames.shape != shape {
+                    let (expected, got) = (sized(name, shape), sized(name, frames.shape));
+                    return Err(PolicyError::Observation { expected, got });
+                }
+                pictures.push(&frames.pixels[..]);
+            }
+        }
+        Ok(Look { states: &obs.state, features, pictures })
+    }
+
+    /// What is seen, `[n, outputs]`, with what [`Self::backward`] needs left on the tape.
+    pub fn forward<'t>(
+        &self,
+        params: &[f32],
+        look: &Look<'_>,
+        n: usize,
+        dropout: Dropout,
+        tape: &'t mut SightTape,
+    ) -> &'t [f32] {
+        self.prepare(n, tape);
+        let SightTape { encoders, state, joined, features, .. } = tape;
+        for (at, encoder) in encoders.iter_mut().enumerate() {
+            let (params, picture) = (&params[self.place(at)], self.picture(look, at, features));
+            let dropout = each_camera(dropout, at);
+            let seen = self.encoder.forward(params, picture, n, dropout, encoder);
+            put(seen, joined, self.column(at), self.outputs());
+        }
+        let seen = self.state_proj.forward(&params[self.state_place()], look.states, n, state);
+        put(seen, joined, self.column(self.cameras.len()), self.outputs());
+        joined
+    }
+
+    /// What is seen, and nothing for a way back.
+    pub fn infer<'t>(
+        &self,
+        params: &[f32],
+        look: &Look<'_>,
+        n: usize,
+        tape: &'t mut SightTape,
+    ) -> &'t [f32] {
+        self.prepare(n, tape);
+        let SightTape { encoders, state_scratch, joined, features, .. } = tape;
+        for (at, encoder) in encoders.iter_mut().enumerate() {
+            let (params, picture) = (&params[self.place(at)], self.picture(look, at, features));
+            let seen = self.encoder.infer(params, picture, n, encoder);
+            put(seen, joined, self.column(at), self.outputs());
+        }
+        let seen = self.state_proj.infer(&params[self.state_place()], look.states, n, state_scratch);
+        put(seen, joined, self.column(self.cameras.len()), self.outputs());
+        joined
+    }
+
+    /// Adds the gradients of the parameters to `grads`, given those of what came out, `[n, outputs]`, of the last
+    /// forward pass on this tape.
+    pub fn backward(
+        &self,
+        params: &[f32],
+        look: &Look<'_>,
+        tape: &mut SightTape,
+        grad_out: &[f32],
+        grads: &mut [f32],
+    ) {
+        let SightTape { encoders, state, part, features, .. } = tape;
+        for (at, encoder) in encoders.iter_mut().enumerate() {
+            take(grad_out, self.column(at), self.outputs(), part);
+            let picture = self.picture(look, at, features);
+            let place = self.place(at);
+            self.encoder.backward(&params[place.clone()], picture, encoder, part, &mut grads[place]);
+        }
+        take(grad_out, self.column(self.cameras.len()), self.outputs(), part);
+        let place = self.state_place();
+        self.state_proj.backward(&params[place.clone()], state, part, &mut grads[place], None);
+    }
+
+    /// Puts what learns among the weights, under RLinf's names where RLinf has it.
+    pub fn export(&self, params: &[f32], into: &mut Weights) {
+        for at in 0..self.cameras.len() {
+            self.encoder.export(&params[self.place(at)], &format!("encoders.{at}."), into);
+        }
+        naming::export(&self.state_proj, &params[self.state_place()], &squashed_names("state_proj"), into);
+    }
+
+    /// Puts the trunk among the weights as well, so that they are all that acting needs.
+    pub fn export_trunk(&self, into: &mut Weights) {
+        let Some(trunk) = self.trunk() else { return };
+        let tensors = trunk.weights();
+        for at in 0..self.cameras.len() {
+            for (name, tensor) in tensors.iter() {
+                into.insert(format!("encoders.{at}.{TRUNK}{name}"), tensor.clone());
+            }
+        }
+        into.insert_f32("img_mean", &[1, 1, 1, 3], &plaudit_nn::images::MEAN);
+        into.insert_f32("img_std", &[1, 1, 1, 3], &plaudit_nn::images::STD);
+    }
+
+    /// Takes what learns from the weights.
+    pub fn import(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        for at in 0..self.cameras.len() {
+            self.encoder.import(&mut params[self.place(at)], &format!("encoders.{at}."), from)?;
+        }
+        let place = self.state_place();
+        naming::import(&self.state_proj, &mut params[place], &squashed_names("state_proj"), from)
+    }
+
+    fn prepare(&self, n: usize, tape: &mut SightTape) {
+        tape.encoders.resize_with(self.cameras.len(), || self.encoder.tape());
+        tape.joined.resize(n * self.outputs(), 0.0);
+    }
+
+    /// Where the parameters of a camera's encoder lie.
+    fn place(&self, camera: usize) -> Range<usize> {
+        camera * self.encoder.len()..(camera + 1) * self.encoder.len()
+    }
+
+    fn state_place(&self) -> Range<usize> {
+        self.cameras.len() * self.encoder.len()..self.len()
+    }
+
+    /// Where in a row of what comes out a camera's numbers stand; after the last camera, the state's.
+    fn column(&self, camera: usize) -> Range<usize> {
+        let start = camera * self.encoder.outputs();
+        let width = if camera < self.cameras.len() { self.encoder.outputs() } else { self.state_proj.outputs() };
+        start..start + width
+    }
+
+    /// What the encoder of a camera takes.
+    fn picture<'a>(&self, look: &'a Look<'_>, camera: usize, own: &'a mut Vec<f32>) -> encoder::Picture<'a> {
+        match look.pictures.get(camera) {
+            Some(pixels) => encoder::Picture::Pixels(pixels),
+            None if self.cameras.len() == 1 => encoder::Picture::Features(look.features),
+            None => {
+                let each = self.encoder.features();
+                take(look.features, camera * each..(camera + 1) * each, self.features(), own);
+                encoder::Picture::Features(own)
+            }
+        }
+    }
+}
+
+/// Where the trunk's tensors are in files of a policy.
+pub const TRUNK: &str = "resnet_backbone.";
+
+/// Linear, layer norm, tanh, as RLinf begins them.
+pub(crate) fn squashed(width: usize) -> LayerSpec {
+    LayerSpec {
+        bias: Bias::Zero,
+        norm: Norm::Layer,
+        activation: Activation::Tanh,
+        init: Init::KaimingNormalFanOut { gain: TANH_GAIN },
+        ..LayerSpec::linear(width)
+    }
+}
+
+/// A stack of such layers: a product, a norm and an activation are modules of their own.
+pub(crate) fn squashed_names(module: &str) -> impl Fn(usize, TensorKind) -> String {
+    move |layer, kind| {
+        let norm = usize::from(matches!(kind, TensorKind::NormWeight | TensorKind::NormBias));
+        format!("{module}.{}.{}", 3 * layer + norm, naming::leaf(kind))
+    }
+}
+
+fn frames<'a>(obs: &'a Obs, camera: &Arc<str>) -> Result<&'a Frames, PolicyError> {
+    let found = obs.cameras.iter().find(|(name, _)| name == camera);
+    found.map(|(_, frames)| frames).ok_or_else(|| {
+        let names: Vec<&str> = obs.cameras.iter().map(|(name, _)| &**name).collect();
+        let got = if names.is_empty() { "no pictures".into() } else { names.join(", ") };
+        PolicyError::Observation { expected: format!("pictures of `{camera}`"), got }
+    })
+}
+
+fn sized(camera: &str, shape: FrameShape) -> String {
+    let FrameShape { height, width, channels } = shape;
+    format!("pictures of `{camera}` of {height}x{width}x{channels}")
+}
+
+/// Cameras leave out different numbers.
+fn each_camera(dropout: Dropout, camera: usize) -> Dropout {
+    match dropout {
+        Dropout::On(seed) => Dropout::On(seed.index(camera as u64)),
+        Dropout::Off => Dropout::Off,
+    }
+}
+
+/// Writes rows into some columns of wider rows.
+fn put(from: &[f32], into: &mut [f32], column: Range<usize>, width: usize) {
+    for (row, from) in into.chunks_exact_mut(width).zip(from.chunks_exact(column.len())) {
+        row[column.clone()].copy_from_slice(from);
+    }
+}
+
+/// Reads some columns of wider rows.
+fn take(from: &[f32], column: Range<usize>, width: usize, into: &mut Vec<f32>) {
+    into.clear();
+    for row in from.chunks_exact(width) {
+        into.extend_from_slice(&row[column.clone()]);
+    }
+}
