@@ -95,6 +95,7 @@ fn learner() -> Sac {
         target_update_freq: 1,
         critic_actor_ratio: 1,
         train_actor_steps: 0,
+        shift: None,
         temperature: TemperatureSettings {
             kind: TemperatureKind::Softplus,
             initial: 0.1,

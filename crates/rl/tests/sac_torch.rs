@@ -104,6 +104,7 @@ fn settings(case: &PyValue) -> SacSettings {
         target_update_freq: number(case, "target_update_freq") as u64,
         critic_actor_ratio: number(case, "critic_actor_ratio") as u64,
         train_actor_steps: 0,
+        shift: None,
         temperature: TemperatureSettings {
             kind: match word(case, "alpha") {
                 "softplus" => TemperatureKind::Softplus,

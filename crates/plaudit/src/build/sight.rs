@@ -20,7 +20,7 @@ pub fn policy_sees(loaded: &Loaded) -> bool {
 
 /// What sees in environments like these. A frozen trunk comes from `weights` of a policy that has one, or from the file
 /// that the config names.
-pub fn sight(
+pub(super) fn sight(
     loaded: &Loaded,
     spec: &EnvSpec,
     weights: Option<&Weights>,

@@ -12,6 +12,8 @@
 //!
 //! `m` is 0 where an episode terminated, unless every end is bootstrapped; what a truncated episode led to always has
 //! a value. Rewards of a chunk of actions are summed, and the chunk is discounted once.
+//!
+//! On images, `s` is what an encoder makes of them. The critics' loss alone teaches it; the policy takes what it gives.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::dense::{
     Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak, together,
 };
+use plaudit_nn::dense::encoder::Dropout;
 
 mod checkpoint;
 mod critics;
@@ -36,12 +39,13 @@ pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, Tempera
 
 use crate::interventions::interventions;
 use crate::naming::Misfit;
-use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions};
+use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions, Views};
+use crate::sight::{Look, Sight, SightTape, shift};
 use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule};
 use critics::choose;
 
 /// How soft actor-critic learns.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct SacSettings {
     /// What the networks look like.
     pub networks: SoftNetworkSettings,
@@ -68,6 +72,8 @@ pub struct SacSettings {
     pub critic_actor_ratio: u64,
     /// Updates before the policy starts to learn.
     pub train_actor_steps: u64,
+    /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
+    pub shift: Option<usize>,
     /// The temperature, α.
     pub temperature: TemperatureSettings,
     /// How the policy is optimised.
@@ -140,6 +146,12 @@ pub struct Chance {
 struct Work {
     batch: Transitions,
     chance: Chance,
+    /// What is seen, with a way back.
+    eyes: SightTape,
+    /// What is seen, without one.
+    glance: SightTape,
+    /// Gradients of what is seen.
+    by_seen: Vec<f32>,
     drawn: Drawn,
     policy_scratch: Scratch,
     policy_tape: Tape,
@@ -188,6 +200,15 @@ impl Sac {
                 "soft actor-critic needs continuous actions, and these are one of several choices; use PPO";
             return Err(LearnError::Setting(problem.into()));
         };
+        if networks.sight.is_some() && !networks.has_target() {
+            let problem = "CrossQ's critics are for policies on states; set algorithm.q_head_type to default";
+            return Err(LearnError::Setting(problem.into()));
+        }
+        if settings.shift.is_some() && networks.sight.as_ref().is_none_or(|sight| sight.trunk().is_some()) {
+            let problem = "algorithm.enable_drq moves images, and this policy keeps none of them: it is for \
+                           actor.model.backbone conv";
+            return Err(LearnError::Setting(problem.into()));
+        }
         let (policy, critics) = (networks.init_policy(seed), networks.init_critics(seed));
         let target = if networks.has_target() { critics.clone() } else { Vec::new() };
         let mut sac = Self {
@@ -214,7 +235,7 @@ impl Sac {
         for demo in new {
             self.check_widths(&demo)?;
             if let Some(demos) = &mut self.demos {
-                demos.add(demo, None)?;
+                keep(demos, demo, self.networks.sight.as_ref())?;
             }
         }
         let (Some(demos), Some(settings)) = (&self.demos, &self.settings.demos) else { return Ok(()) };
@@ -274,6 +295,14 @@ impl Sac {
                 demos.sample(half, &mut rng, batch);
             }
         }
+        if let Some(reach) = self.settings.shift {
+            let seed = self.seed.purpose("shift").index(self.updates);
+            for (moment, views) in [&mut batch.seen, &mut batch.outcome].into_iter().enumerate() {
+                for (camera, (_, shape, pixels)) in views.images.iter_mut().enumerate() {
+                    shift(pixels, *shape, reach, seed.index(moment as u64).index(camera as u64));
+                }
+            }
+        }
     }
 
     /// Draws all that this update leaves to chance.
@@ -317,11 +346,25 @@ impl Sac {
         self.check(loss, "the loss of the critics")?;
         let work = &mut self.work;
         zero(&mut work.critic_grads, self.critics.len());
-        let (tape, grads) = (&mut work.critic_tape, &mut work.critic_grads);
-        networks.critics.backward(&self.critics, tape, &work.by_value, grads, None);
-        if !networks.has_target() {
-            networks.critics.update_statistics(&mut self.critics, tape);
+        let (eye_grads, grads) = work.critic_grads.split_at_mut(networks.eyes());
+        let (eyes, critics) = self.critics.split_at_mut(networks.eyes());
+        let tape = &mut work.critic_tape;
+        match &networks.sight {
+            None => networks.critics.backward(critics, tape, &work.by_value, grads, None),
+            Some(sight) => {
+                work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
+                let by_inputs = &mut work.by_critic_inputs;
+                networks.critics.backward(critics, tape, &work.by_value, grads, Some(by_inputs));
+                let n = work.batch.len();
+                take_seen(by_inputs, networks.gaussian.width(), n, &mut work.by_seen);
+                let look = Look::from(&work.batch.seen);
+                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, eye_grads);
+            }
         }
+        if !networks.has_target() {
+            networks.critics.update_statistics(critics, tape);
+        }
+        let grads = &mut work.critic_grads;
         let optim = &self.settings.critic_optim;
         let norm = clip_grad_norm(grads, optim.clip_grad);
         let lr = optim.schedule.at(self.updates) as f32;
@@ -336,26 +379,38 @@ impl Sac {
 
     /// a' ~ π(·|s'), with log π.
     fn draw_next_actions(&mut self) {
-        let SoftNetworks { policy, gaussian, .. } = &*self.networks;
+        let SoftNetworks { sight, policy, gaussian, .. } = &*self.networks;
         let work = &mut self.work;
         let n = work.batch.len();
-        let outputs = policy.infer(&self.policy, &work.batch.outcome.states, n, &mut work.policy_scratch);
+        let eyes = &self.critics[..self.networks.eyes()];
+        let seen = see(sight.as_ref(), eyes, &work.batch.outcome, n, &mut work.glance);
+        let outputs = policy.infer(&self.policy, seen, n, &mut work.policy_scratch);
         gaussian.draw(outputs, &work.chance.next_noise, &mut work.drawn);
     }
 
     /// Q(s, a) by the critics, and Q'(s', a') by their target.
     fn judge_by_target(&mut self) {
-        let critics = &self.networks.critics;
+        let SoftNetworks { sight, critics, .. } = &*self.networks;
         let work = &mut self.work;
         let n = work.batch.len();
-        join(&work.batch.outcome.states, &work.drawn.actions, n, &mut work.critic_inputs);
+        let (eyes, target) = self.target.split_at(self.networks.eyes());
+        let seen = see(sight.as_ref(), eyes, &work.batch.outcome, n, &mut work.glance);
+        join(seen, &work.drawn.actions, n, &mut work.critic_inputs);
         let scratch = &mut work.critic_scratch;
-        let next = critics.infer(&self.target, &work.chance.heads, &work.critic_inputs, n, scratch);
+        let next = critics.infer(target, &work.chance.heads, &work.critic_inputs, n, scratch);
         work.values.resize(n, 0.0);
         self.settings.agg_q.values(next, &mut work.values);
-        join(&work.batch.seen.states, &work.batch.actions, n, &mut work.critic_inputs);
+        let (eyes, online) = self.critics.split_at(self.networks.eyes());
+        let seen = match sight {
+            None => &work.batch.seen.states[..],
+            Some(sight) => {
+                let dropout = Dropout::On(self.seed.purpose("dropout").index(self.updates));
+                sight.forward(eyes, &Look::from(&work.batch.seen), n, dropout, &mut work.eyes)
+            }
+        };
+        join(seen, &work.batch.actions, n, &mut work.critic_inputs);
         let inputs = HeadInputs::Shared(&work.critic_inputs);
-        let now = critics.forward(&self.critics, inputs, n, &mut work.critic_tape);
+        let now = critics.forward(online, inputs, n, &mut work.critic_tape);
         work.q.clear();
         work.q.extend_from_slice(now);
     }
@@ -406,10 +461,11 @@ impl Sac {
     /// One step of the policy, and of α after it.
     fn improve_policy(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
         let networks = self.networks.clone();
-        let SoftNetworks { policy, critics, gaussian, .. } = &*networks;
+        let SoftNetworks { sight, policy, critics, gaussian, .. } = &*networks;
         let work = &mut self.work;
         let (n, alpha) = (work.batch.len(), self.temperature.alpha());
-        let seen = &work.batch.seen.states;
+        let (eyes, online) = self.critics.split_at(networks.eyes());
+        let seen = see(sight.as_ref(), eyes, &work.batch.seen, n, &mut work.glance);
         // a ~ π(·|s)
         work.policy_outputs.clear();
         work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
@@ -417,7 +473,7 @@ impl Sac {
         // Q(s, a) and its slope along the action
         join(seen, &work.drawn.actions, n, &mut work.critic_inputs);
         let inputs = HeadInputs::Shared(&work.critic_inputs);
-        let outputs = critics.forward_frozen(&self.critics, inputs, n, &mut work.critic_tape);
+        let outputs = critics.forward_frozen(online, inputs, n, &mut work.critic_tape);
         work.values.resize(n, 0.0);
         self.settings.actor_agg_q.values(outputs, &mut work.values);
         work.by_value.resize(outputs.len(), 0.0);
@@ -425,7 +481,7 @@ impl Sac {
         self.settings.actor_agg_q.backward(outputs, n, -each, &mut work.by_value);
         work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
         critics.backward_inputs(
-            &self.critics,
+            online,
             &mut work.critic_tape,
             &work.by_value,
             &mut work.by_critic_inputs,
@@ -468,9 +524,15 @@ impl Sac {
     fn check_widths(&self, rollout: &NewRollout) -> Result<(), LearnError> {
         let (segment, networks) = (&rollout.segment, &self.networks);
         let got = segment.obs[0].state_width();
-        let expected = networks.policy.inputs();
+        let expected = networks.states();
         if got != expected {
             return Err(LearnError::Width { what: "states", expected, got });
+        }
+        if let Some(sight) = &networks.sight {
+            let last = rollout.segment.last.iter().map(|(_, _, obs)| obs);
+            for obs in rollout.segment.obs.iter().chain(last) {
+                sight.look(obs, &[])?;
+            }
         }
         let expected = networks.gaussian.width() / self.settings.networks.chunk;
         let got = segment.actions.first().map_or(expected, |actions| actions.len() / segment.batch());
@@ -478,6 +540,11 @@ impl Sac {
             return Err(LearnError::Width { what: "actions", expected, got });
         }
         Ok(())
+    }
+
+    fn acting(&self, manner: Manner) -> Box<dyn Policy> {
+        let eyes = &self.critics[..self.networks.eyes()];
+        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), eyes, manner))
     }
 
     fn metrics(&self, measured: &Measured) -> Metrics {
@@ -511,11 +578,11 @@ impl Sac {
 
 impl Learner for Sac {
     fn explorer(&self) -> Box<dyn Policy> {
-        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), Manner::Explore))
+        self.acting(Manner::Explore)
     }
 
     fn greedy(&self) -> Box<dyn Policy> {
-        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), Manner::Greedy))
+        self.acting(Manner::Greedy)
     }
 
     fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
@@ -524,9 +591,10 @@ impl Learner for Sac {
         let new =
             NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
         self.check_widths(&new)?;
-        self.replay.add(new, None)?;
+        let sight = self.networks.sight.as_ref();
+        keep(&mut self.replay, new, sight)?;
         if let Some(demos) = &mut self.demos {
-            taken_over.into_iter().try_for_each(|demo| demos.add(demo, None))?;
+            taken_over.into_iter().try_for_each(|demo| keep(demos, demo, sight))?;
         }
         Ok(())
     }
@@ -554,6 +622,9 @@ impl Learner for Sac {
         let mut weights = Weights::new();
         self.networks.export_policy(&self.policy, &mut weights);
         self.networks.export_critics(&self.critics, &mut weights);
+        if let Some(sight) = &self.networks.sight {
+            sight.export_trunk(&mut weights);
+        }
         weights
     }
 
@@ -563,6 +634,8 @@ impl Learner for Sac {
         self.networks.import_policy(&mut policy, weights)?;
         if weights.names().any(|name| name.starts_with("q_head.")) {
             self.networks.import_critics(&mut critics, weights)?;
+        } else {
+            self.networks.import_eyes(&mut critics[..self.networks.eyes()], weights)?;
         }
         if self.networks.has_target() {
             self.target.copy_from_slice(&critics);
@@ -643,6 +716,37 @@ fn join_more(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
     for (seen, action) in seen.chunks_exact(seen_width).zip(actions.chunks_exact(action_width)) {
         into.extend_from_slice(seen);
         into.extend_from_slice(action);
+    }
+}
+
+/// Keeps a rollout: with what a frozen trunk makes of its images in their place, where there is one.
+fn keep(replay: &mut Replay, new: NewRollout, sight: Option<&Sight>) -> Result<(), LearnError> {
+    match sight.filter(|sight| sight.trunk().is_some()) {
+        Some(sight) => replay.add(new, Some(&mut |obs| Ok(sight.look_through_trunk(obs)?))),
+        None => replay.add(new, None),
+    }
+}
+
+/// What policy and critics take of some observations, without a way back: states, or what is made of images.
+fn see<'a>(
+    sight: Option<&Sight>,
+    eyes: &[f32],
+    views: &'a Views,
+    n: usize,
+    tape: &'a mut SightTape,
+) -> &'a [f32] {
+    match sight {
+        None => &views.states,
+        Some(sight) => sight.infer(eyes, &Look::from(views), n, tape),
+    }
+}
+
+/// The part of gradients by the critics' inputs that belongs to what is seen.
+fn take_seen(by_inputs: &[f32], width: usize, n: usize, into: &mut Vec<f32>) {
+    into.clear();
+    let row_width = by_inputs.len() / n;
+    for row in by_inputs.chunks_exact(row_width) {
+        into.extend_from_slice(&row[..row_width - width]);
     }
 }
 

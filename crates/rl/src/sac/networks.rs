@@ -7,6 +7,14 @@
 //! q_head.qs.i   [state, action] → Linear → layer norm → tanh, thrice, Linear → 1
 //! ```
 //!
+//! On images, both stand on what is seen (see `sight`), which the critics alone teach to see:
+//!
+//! ```text
+//! mix_proj      Linear → layer norm → tanh, twice      in place of the backbone
+//! actor_mean    as above                               actor_logstd   orthogonal, gain √2
+//! q_head.qs.i   [what is seen, action] → as above
+//! ```
+//!
 //! Both heads of the policy are one layer here, `[μ | x]`, and two in RLinf's files.
 
 use std::sync::Arc;
@@ -18,18 +26,19 @@ use plaudit_nn::dense::{
 };
 
 use super::tanh_gaussian::{Drawn, Spread, TanhGaussian};
-use crate::Manner;
 use crate::naming::{self, Misfit};
+use crate::sight::{self, Sight, SightSettings, SightTape};
+use crate::{Inputs, Manner};
 
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
 /// PyTorch's gain for tanh.
 const TANH_GAIN: f32 = 5.0 / 3.0;
 
 /// What the networks look like.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct SoftNetworkSettings {
-    /// Numbers that policy and critics see: a state, or what becomes of an image.
-    pub inputs: usize,
+    /// What policy and critics take in.
+    pub inputs: Inputs,
     /// What an action is; it must be continuous.
     pub actions: ActionSpace,
     /// Actions decided at once, C.
@@ -63,7 +72,7 @@ impl SoftNetworkSettings {
     /// RLinf's `mlp_policy` with critics.
     pub fn mlp(states: usize, actions: ActionSpace, chunk: usize, critics: usize) -> Self {
         Self {
-            inputs: states,
+            inputs: Inputs::States(states),
             actions,
             chunk,
             policy_hidden: vec![256; 3],
@@ -74,11 +83,24 @@ impl SoftNetworkSettings {
             spread: Spread::STATES,
         }
     }
+
+    /// RLinf's `cnn_policy` with critics.
+    pub fn cnn(sight: SightSettings, actions: ActionSpace, chunk: usize, critics: usize) -> Self {
+        Self {
+            policy_hidden: sight.mix.clone(),
+            critic_hidden: vec![256; 2],
+            spread: Spread::IMAGES,
+            inputs: Inputs::Images(sight),
+            ..Self::mlp(0, actions, chunk, critics)
+        }
+    }
 }
 
 /// The shapes of policy and critics. Holds no parameters.
 #[derive(Debug, Clone)]
 pub struct SoftNetworks {
+    /// What sees, if they look at images. Its parameters lie before those of the critics.
+    pub sight: Option<Sight>,
     /// From what is seen to `[μ | x]`.
     pub policy: Mlp,
     /// From what is seen and done to a value.
@@ -92,9 +114,27 @@ impl SoftNetworks {
     /// Networks of these shapes; nothing for actions that are one of several choices.
     pub fn new(settings: &SoftNetworkSettings) -> Option<Self> {
         let gaussian = TanhGaussian::new(&settings.actions, settings.chunk, settings.spread)?;
-        let policy = policy(settings, gaussian.width());
-        let critics = Ensemble::new(critic(settings, gaussian.width()), settings.critics);
-        Some(Self { policy, critics, gaussian, kind: settings.critic_kind })
+        let (sight, inputs) = match &settings.inputs {
+            Inputs::States(states) => (None, *states),
+            Inputs::Images(settings) => {
+                let sight = Sight::new(settings);
+                let outputs = sight.outputs();
+                (Some(sight), outputs)
+            }
+        };
+        let policy = policy(settings, inputs, gaussian.width());
+        let critics = Ensemble::new(critic(settings, inputs + gaussian.width()), settings.critics);
+        Some(Self { sight, policy, critics, gaussian, kind: settings.critic_kind })
+    }
+
+    /// Numbers in a state.
+    pub fn states(&self) -> usize {
+        self.sight.as_ref().map_or(self.policy.inputs(), Sight::states)
+    }
+
+    /// How many of the critics' parameters are those of what sees: the first ones.
+    pub fn eyes(&self) -> usize {
+        self.sight.as_ref().map_or(0, Sight::len)
     }
 
     /// Whether the critics are trained towards a target network.
@@ -115,7 +155,10 @@ impl SoftNetworks {
 
     /// The critics' parameters to begin with.
     pub fn init_critics(&self, seed: Seed) -> Vec<f32> {
-        self.critics.init(seed.purpose("critics"))
+        let sight = self.sight.as_ref();
+        let mut params = sight.map_or(Vec::new(), |sight| sight.init(seed.purpose("sight")));
+        params.extend(self.critics.init(seed.purpose("critics")));
+        params
     }
 
     /// Puts the policy's tensors among the weights, under RLinf's names.
@@ -156,6 +199,10 @@ impl SoftNetworks {
 
     /// Puts the critics' tensors among the weights, under RLinf's names.
     pub fn export_critics(&self, params: &[f32], into: &mut Weights) {
+        let (eyes, params) = params.split_at(self.eyes());
+        if let Some(sight) = &self.sight {
+            sight.export(eyes, into);
+        }
         for head in 0..self.critics.heads() {
             let params = &params[self.critics.range(head)];
             naming::export(self.critics.head(), params, &critic_names(self.critics.head(), head), into);
@@ -164,6 +211,8 @@ impl SoftNetworks {
 
     /// Takes the critics' tensors from the weights.
     pub fn import_critics(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        let (eyes, params) = params.split_at_mut(self.eyes());
+        self.import_eyes(eyes, from)?;
         for head in 0..self.critics.heads() {
             let range = self.critics.range(head);
             let naming = critic_names(self.critics.head(), head);
@@ -172,15 +221,22 @@ impl SoftNetworks {
         Ok(())
     }
 
+    /// Takes the tensors of what sees from the weights.
+    pub fn import_eyes(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+        self.sight.as_ref().map_or(Ok(()), |sight| sight.import(params, from))
+    }
+
     fn last_layer(&self) -> impl Iterator<Item = Tensor> + '_ {
         let last = self.policy.spec().layers.len() - 1;
         self.policy.tensors().filter(move |tensor| tensor.layer == last)
     }
 
     fn policy_names(&self) -> impl Fn(usize, TensorKind) -> String {
-        let last = self.policy.spec().layers.len() - 1;
+        let (last, sees) = (self.policy.spec().layers.len() - 1, self.sight.is_some());
+        let mix = sight::squashed_names("mix_proj");
         move |layer, kind| match layer == last {
             true => format!("{HEADS}.{}", naming::leaf(kind)),
+            false if sees => mix(layer, kind),
             false => format!("backbone.{}.{}", 2 * layer, naming::leaf(kind)),
         }
     }
@@ -216,23 +272,29 @@ fn critic_names(mlp: &Mlp, head: usize) -> impl Fn(usize, TensorKind) -> String 
     }
 }
 
-fn policy(settings: &SoftNetworkSettings, width: usize) -> Mlp {
-    let hidden = |&width: &usize| LayerSpec {
-        activation: settings.activation,
-        bias: Bias::Zero,
-        init: Init::Orthogonal { gain: SQRT_2 },
-        ..LayerSpec::linear(width)
-    };
+fn policy(settings: &SoftNetworkSettings, inputs: usize, width: usize) -> Mlp {
     let near_zero = Init::Orthogonal { gain: 0.01 * SQRT_2 };
+    let (hidden, deviations): (&dyn Fn(usize) -> LayerSpec, Init) = match settings.inputs {
+        Inputs::Images(_) => (&sight::squashed, Init::Orthogonal { gain: SQRT_2 }),
+        Inputs::States(_) => (
+            &|width| LayerSpec {
+                activation: settings.activation,
+                bias: Bias::Zero,
+                init: Init::Orthogonal { gain: SQRT_2 },
+                ..LayerSpec::linear(width)
+            },
+            Init::TorchDefault,
+        ),
+    };
     let heads = LayerSpec {
-        init: Init::Rows(vec![(width, near_zero), (width, Init::TorchDefault)]),
+        init: Init::Rows(vec![(width, near_zero), (width, deviations)]),
         ..LayerSpec::linear(2 * width)
     };
-    let layers = settings.policy_hidden.iter().map(hidden).chain([heads]).collect();
-    Mlp::new(MlpSpec { inputs: settings.inputs, layers })
+    let layers = settings.policy_hidden.iter().map(|&width| hidden(width)).chain([heads]).collect();
+    Mlp::new(MlpSpec { inputs, layers })
 }
 
-fn critic(settings: &SoftNetworkSettings, action_width: usize) -> Mlp {
+fn critic(settings: &SoftNetworkSettings, inputs: usize) -> Mlp {
     let (norm, input_norm) = match settings.critic_kind {
         CriticKind::LayerNorm => (Norm::Layer, None),
         CriticKind::Plain => (Norm::None, None),
@@ -249,41 +311,61 @@ fn critic(settings: &SoftNetworkSettings, action_width: usize) -> Mlp {
     let value =
         LayerSpec { input_norm, bias: Bias::Zero, init: Init::Normal { std: 0.02 }, ..LayerSpec::linear(1) };
     let layers = settings.critic_hidden.iter().map(hidden).chain([value]).collect();
-    Mlp::new(MlpSpec { inputs: settings.inputs + action_width, layers })
+    Mlp::new(MlpSpec { inputs, layers })
 }
 
-/// The policy acting on states, with a copy of its parameters.
+/// The policy acting, with a copy of its parameters.
 #[derive(Debug, Clone)]
 pub struct SoftPolicy {
     networks: Arc<SoftNetworks>,
     params: Arc<Vec<f32>>,
+    /// Of what sees; empty on states.
+    eyes: Vec<f32>,
     manner: Manner,
+    sight: SightTape,
     scratch: Scratch,
     drawn: Drawn,
     noise: Vec<f32>,
 }
 
 impl SoftPolicy {
-    /// A policy of these parameters.
-    pub fn new(networks: Arc<SoftNetworks>, params: Arc<Vec<f32>>, manner: Manner) -> Self {
+    /// A policy of these parameters; `eyes` are those of what sees, empty on states.
+    pub fn new(networks: Arc<SoftNetworks>, params: Arc<Vec<f32>>, eyes: &[f32], manner: Manner) -> Self {
         Self {
             networks,
             params,
+            eyes: eyes.to_vec(),
             manner,
+            sight: SightTape::default(),
             scratch: Scratch::default(),
             drawn: Drawn::default(),
             noise: Vec::new(),
         }
     }
+}
 
-    /// What it does, given what it sees, `[batch, inputs]`. Each row draws from its own stream of the seed.
-    pub(super) fn decide(&mut self, seen: &[f32], batch: usize, seed: Seed) -> Decision {
-        let SoftNetworks { policy, gaussian, .. } = &*self.networks;
+impl Policy for SoftPolicy {
+    /// Each row draws from its own stream of the seed.
+    fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
+        let SoftNetworks { sight, policy, gaussian, .. } = &*self.networks;
+        let batch = obs.batch();
+        let seen = match sight {
+            None if obs.state_width() == policy.inputs() => &obs.state,
+            None => {
+                let expected = format!("states of {} numbers", policy.inputs());
+                return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
+            }
+            Some(sight) => {
+                let features = sight.look_through_trunk(obs)?;
+                let look = sight.look(obs, &features)?;
+                sight.infer(&self.eyes, &look, batch, &mut self.sight)
+            }
+        };
         let outputs = policy.infer(&self.params, seen, batch, &mut self.scratch);
         if self.manner == Manner::Greedy {
             let mut actions = Vec::new();
             gaussian.mode(outputs, &mut actions);
-            return Decision { actions, ..Decision::default() };
+            return Ok(Decision { actions, ..Decision::default() });
         }
         self.noise.clear();
         for row in 0..batch {
@@ -292,17 +374,6 @@ impl SoftPolicy {
         }
         gaussian.draw(outputs, &self.noise, &mut self.drawn);
         let Drawn { actions, log_prob_parts, .. } = &self.drawn;
-        Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() }
-    }
-}
-
-impl Policy for SoftPolicy {
-    fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let expected = self.networks.policy.inputs();
-        if obs.state_width() != expected {
-            let expected = format!("states of {expected} numbers");
-            return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
-        }
-        Ok(self.decide(&obs.state, obs.batch(), seed))
+        Ok(Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() })
     }
 }

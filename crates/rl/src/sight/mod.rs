@@ -75,6 +75,24 @@ impl SightSettings {
     }
 }
 
+impl SightSettings {
+    /// The cameras whose pictures are taken: none above a frozen trunk, which takes them before.
+    pub fn pictured(&self) -> &[Arc<str>] {
+        match self.eye {
+            Eye::Learned { .. } => &self.cameras,
+            Eye::Frozen { .. } => &[],
+        }
+    }
+
+    /// Numbers that a frozen trunk makes of one observation; none without such a trunk.
+    pub fn feature_width(&self) -> usize {
+        match &self.eye {
+            Eye::Learned { .. } => 0,
+            Eye::Frozen { trunk, .. } => self.cameras.len() * trunk.shape().iter().product::<usize>(),
+        }
+    }
+}
+
 impl Eye {
     /// Convolutions after DrQ (Kostrikov et al., 2020), with strides for small pictures.
     pub fn learned(frame: FrameShape) -> Self {

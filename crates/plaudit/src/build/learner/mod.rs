@@ -93,10 +93,12 @@ pub fn trained_policy(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Policy>
             let settings = builder.soft_networks()?;
             let networks = SoftNetworks::new(&settings).ok_or_else(|| builder.needs_continuous_actions())?;
             let mut params = networks.init_policy(Seed::new(0));
+            let mut eyes = vec![0.0; networks.eyes()];
             networks
                 .import_policy(&mut params, &weights)
+                .and_then(|()| networks.import_eyes(&mut eyes, &weights))
                 .map_err(|misfit| unfit(loaded, key, &path, misfit))?;
-            Ok(Box::new(SoftPolicy::new(Arc::new(networks), Arc::new(params), Manner::Greedy)))
+            Ok(Box::new(SoftPolicy::new(Arc::new(networks), Arc::new(params), &eyes, Manner::Greedy)))
         }
         LossType::Foreign => Err(foreign(loaded)),
     }

@@ -8,9 +8,10 @@ use plaudit_rl::sac::{
     Agg, CriticKind, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
     TemperatureSettings,
 };
-use plaudit_rl::{Learner, Schedule, Shape};
+use plaudit_rl::{Inputs, Learner, Schedule, Shape};
 
 use super::{Builder, adam, bootstrap, training_plan};
+use crate::build::sight::{policy_sees, sight};
 use crate::config::blocks::actor::{self, LrSchedule, ModelType};
 use crate::config::blocks::algorithm::{
     AdvType, AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit,
@@ -41,7 +42,7 @@ impl Builder<'_> {
         if algorithm.adv_type.is_some_and(|adv_type| adv_type != AdvType::Transitions) {
             return refuse("adv_type", "SAC learns from transitions, not from advantages", "leave it out");
         }
-        if algorithm.enable_drq {
+        if algorithm.enable_drq && !policy_sees(self.loaded) {
             let message = "it shifts images, and this policy sees none";
             return refuse("enable_drq", message, "leave it out");
         }
@@ -73,12 +74,12 @@ impl Builder<'_> {
         let critics_as_policy =
             || actor::Optim { lr: actor.optim.value_lr.unwrap_or(actor.optim.lr), ..actor.optim.clone() };
         let critic_optim = actor.critic_optim.clone().unwrap_or_else(critics_as_policy);
+        let networks = self.soft_networks()?;
         let demos = algorithm.demo_buffer.as_ref().map(|buffer| DemoSettings {
-            replay: self.replay(buffer, reward),
+            replay: self.replay(buffer, reward, &networks),
             min: amount(buffer.unit, buffer.min_buffer_size),
         });
         Ok(SacSettings {
-            networks: self.soft_networks()?,
             gamma: algorithm.gamma as f32,
             bootstrap: bootstrap(algorithm.bootstrap_type),
             agg_q,
@@ -93,12 +94,14 @@ impl Builder<'_> {
             target_update_freq: algorithm.target_update_freq,
             critic_actor_ratio: algorithm.critic_actor_ratio,
             train_actor_steps: algorithm.train_actor_steps,
+            shift: algorithm.enable_drq.then_some(algorithm.drq_shift as usize),
             temperature: self.temperature(algorithm),
             policy_optim: self.optim("actor.optim", &actor.optim)?,
             critic_optim: self.optim("actor.critic_optim", &critic_optim)?,
             batch_size: actor.global_batch_size as usize,
             updates: algorithm.update_epoch,
-            replay: self.replay(&algorithm.replay_buffer, reward),
+            replay: self.replay(&algorithm.replay_buffer, reward, &networks),
+            networks,
             min_replay: amount(algorithm.replay_buffer.unit, algorithm.replay_buffer.min_buffer_size),
             demos,
         })
@@ -107,34 +110,42 @@ impl Builder<'_> {
     /// The networks of soft actor-critic, if they fit the environments.
     pub(super) fn soft_networks(&self) -> Result<SoftNetworkSettings, ComposeError> {
         let model = &self.loaded.config.actor.model;
-        if model.model_type != ModelType::Mlp {
-            let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
-            let message = format!("this version cannot train `{name}` by SAC");
-            return Err(self.loaded.problem("actor.model.model_type", message, "set it to mlp_policy"));
-        }
         let spec = self.spec;
-        self.same("actor.model.obs_dim", model.obs_dim, spec.state_width)?;
         self.same("actor.model.action_dim", model.action_dim, spec.actions.width())?;
-        let hidden: Vec<usize> = model.hidden_sizes.iter().map(|&width| width as usize).collect();
         let chunk = model.num_action_chunks.max(1) as usize;
-        Ok(SoftNetworkSettings {
-            policy_hidden: hidden.clone(),
-            critic_hidden: hidden,
-            activation: match model.activation {
-                actor::Activation::Tanh => Activation::Tanh,
-                actor::Activation::Relu => Activation::Relu,
-            },
-            critic_kind: match self.loaded.config.algorithm.q_head_type {
-                QHeadType::Default => CriticKind::LayerNorm,
-                QHeadType::CrossQ => CriticKind::CrossQ,
-            },
-            ..SoftNetworkSettings::mlp(
-                spec.state_width,
-                spec.actions.clone(),
-                chunk,
-                model.num_q_heads as usize,
-            )
-        })
+        let (actions, critics) = (spec.actions.clone(), model.num_q_heads as usize);
+        let critic_kind = match self.loaded.config.algorithm.q_head_type {
+            QHeadType::Default => CriticKind::LayerNorm,
+            QHeadType::CrossQ => CriticKind::CrossQ,
+        };
+        match model.model_type {
+            ModelType::Mlp => {
+                self.same("actor.model.obs_dim", model.obs_dim, spec.state_width)?;
+                let hidden: Vec<usize> = model.hidden_sizes.iter().map(|&width| width as usize).collect();
+                Ok(SoftNetworkSettings {
+                    policy_hidden: hidden.clone(),
+                    critic_hidden: hidden,
+                    activation: match model.activation {
+                        actor::Activation::Tanh => Activation::Tanh,
+                        actor::Activation::Relu => Activation::Relu,
+                    },
+                    critic_kind,
+                    ..SoftNetworkSettings::mlp(spec.state_width, actions, chunk, critics)
+                })
+            }
+            ModelType::Cnn => {
+                self.same("actor.model.state_dim", model.state_dim, spec.state_width)?;
+                let sight = sight(self.loaded, spec, self.weights)?;
+                let networks = SoftNetworkSettings::cnn(sight, actions, chunk, critics);
+                Ok(SoftNetworkSettings { critic_kind, ..networks })
+            }
+            _ => {
+                let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
+                let message = format!("this version cannot train `{name}` by SAC");
+                let hint = "set it to mlp_policy or cnn_policy";
+                Err(self.loaded.problem("actor.model.model_type", message, hint))
+            }
+        }
     }
 
     /// Why these environments are none for soft actor-critic.
@@ -173,12 +184,20 @@ impl Builder<'_> {
         Ok(Optim { schedule, adam: adam(optim), clip_grad: optim.clip_grad as f32 })
     }
 
-    fn replay(&self, buffer: &ReplaySettings, reward: &dyn Reward) -> plaudit_rl::replay::ReplaySettings {
+    fn replay(
+        &self,
+        buffer: &ReplaySettings,
+        reward: &dyn Reward,
+        networks: &SoftNetworkSettings,
+    ) -> plaudit_rl::replay::ReplaySettings {
         plaudit_rl::replay::ReplaySettings {
             keep: amount(buffer.unit, buffer.cache_size),
             window: amount(buffer.unit, buffer.sample_window_size),
             chunk: self.loaded.config.actor.model.num_action_chunks.max(1) as usize,
-            cameras: Vec::new(),
+            cameras: match &networks.inputs {
+                Inputs::Images(sight) => sight.pictured().to_vec(),
+                Inputs::States(_) => Vec::new(),
+            },
             repay: Repay {
                 watch: reward.watch(),
                 context: reward.context(),
@@ -197,7 +216,11 @@ impl Builder<'_> {
         let is_counted = !self.loaded.config.runner.asynchronous;
         let rollouts =
             self.steps.filter(|_| is_counted).map(|steps| steps.saturating_mul(plan.rollouts as u64));
-        let filling = Filling { steps_per_rollout: plan.steps, rollouts, feature_width: 0 };
+        let feature_width = match &settings.networks.inputs {
+            Inputs::Images(sight) => sight.feature_width(),
+            Inputs::States(_) => 0,
+        };
+        let filling = Filling { steps_per_rollout: plan.steps, rollouts, feature_width };
         let key = "algorithm.replay_buffer.cache_size";
         let hint = "lower it, the number of environments, or runner.max_epochs";
         settings

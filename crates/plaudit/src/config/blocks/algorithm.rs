@@ -165,6 +165,8 @@ block! {
         entropy_tuning: EntropyTuning = EntropyTuning::default(),
         /// SAC: shift images at random (DrQ).
         enable_drq: bool = false,
+        /// SAC: pixels that `enable_drq` shifts them by, at most.
+        drq_shift: u64 = 4,
         /// SAC: experience to learn from.
         replay_buffer: ReplaySettings = ReplaySettings::default(),
         /// RLPD: demonstrations, half of every batch.
