@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::SettingsError;
+use crate::{ObsMode, SettingsError};
 
 /// An environment, by the id users write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,6 +53,16 @@ impl EnvId {
             Self::PickCubeV1 => "PickCube-v1",
             Self::PickCube3ViewV1 => "PickCube3View-v1",
             Self::PegInsertionSideV1 => "PegInsertionSide-v1",
+        }
+    }
+
+    /// Numbers in the state of an environment that tells everything, where one that has to be looked at tells only the
+    /// first of them.
+    pub fn full_state_width(self) -> Option<usize> {
+        match self {
+            Self::PickCubeV1 | Self::PickCube3ViewV1 => Some(crate::pick_cube::state_width(ObsMode::State)),
+            Self::PegInsertionSideV1 => Some(crate::peg_insertion::state_width(ObsMode::State)),
+            _ => None,
         }
     }
 

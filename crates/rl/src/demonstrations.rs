@@ -59,6 +59,9 @@ pub struct Demonstrations<'a> {
     pub camera: &'a dyn Fn(&str) -> Option<Arc<str>>,
     /// The frames that are kept.
     pub watch: Watch,
+    /// Numbers in a state that knows everything, where the environment's is only its beginning: episodes may have
+    /// either, and what a policy that has to look must not know is left out.
+    pub full_state: Option<usize>,
 }
 
 impl Demonstrations<'_> {
@@ -99,7 +102,9 @@ impl Demonstrations<'_> {
             let (states, moments) = (episode.states.len(), episode.moments.len());
             return Err(Unfit::Parts(format!("{n} actions, {states} states and {moments} moments")));
         }
-        self.check_rows("states", self.spec.state_width, &episode.states)?;
+        let width = episode.states[0].len();
+        let is_full = self.full_state == Some(width) && width > self.spec.state_width;
+        self.check_rows("states", if is_full { width } else { self.spec.state_width }, &episode.states)?;
         self.check_rows("actions", self.spec.actions.width(), &episode.actions)?;
         if self.watch == Watch::Nothing {
             return Ok(());
@@ -127,7 +132,7 @@ impl Demonstrations<'_> {
     }
 
     fn obs(&self, episode: &Episode, at: usize, is_seen: bool) -> Result<Obs, ObsError> {
-        let mut obs = Obs::from_state(1, episode.states[at].clone())?;
+        let mut obs = Obs::from_state(1, episode.states[at][..self.spec.state_width].to_vec())?;
         if let Some(task) = &episode.task {
             obs = obs.with_tasks(vec![task.clone()])?;
         }

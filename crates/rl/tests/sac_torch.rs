@@ -4,19 +4,53 @@
 
 use std::path::{Path, PathBuf};
 
-use plaudit_core::{ActionSpace, End, Seed};
+use plaudit_core::{ActionSpace, End, FrameShape, Seed};
 use plaudit_data::python::{self, PyValue};
 use plaudit_nn::Weights;
+use plaudit_nn::dense::encoder::ConvLayer;
 use plaudit_nn::dense::{Activation, AdamSettings};
-use plaudit_rl::replay::{Amount, Repay, ReplaySettings, Transitions};
+use plaudit_rl::replay::{Amount, Repay, ReplaySettings, Transitions, Views};
 use plaudit_rl::sac::{
     Agg, Chance, CriticKind, Drawn, Optim, Sac, SacSettings, SoftNetworkSettings, Spread, TanhGaussian,
     TemperatureKind, TemperatureSettings,
 };
+use plaudit_rl::sight::{Eye, SightSettings};
 use plaudit_rl::{Bootstrap, Learner, Schedule};
 
 fn fixtures() -> PyValue {
-    python::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_sac/cases.pkl")).unwrap()
+    fixtures_in("cases.pkl")
+}
+
+fn fixtures_in(file: &str) -> PyValue {
+    python::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_sac").join(file)).unwrap()
+}
+
+/// Numbers in a state; pictures are behind it in a row of the fixtures.
+const STATES: usize = 5;
+const FRAME: FrameShape = FrameShape { height: 7, width: 7, channels: 3 };
+
+fn sight() -> SightSettings {
+    let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
+    SightSettings {
+        cameras: vec!["main".into()],
+        eye: Eye::Learned { frame: FRAME, layers: vec![layer(4, 2), layer(5, 1)] },
+        outputs: 6,
+        states: STATES,
+        state_outputs: 4,
+        mix: vec![8, 6],
+    }
+}
+
+/// Rows of a state and, where there are any, pictures.
+fn views(rows: &[f32], n: usize) -> Views {
+    let rows: Vec<&[f32]> = rows.chunks_exact(rows.len() / n).collect();
+    let mut views = Views::default();
+    views.states = rows.iter().flat_map(|row| &row[..STATES]).copied().collect();
+    if rows[0].len() > STATES {
+        let pixels = rows.iter().flat_map(|row| &row[STATES..]).map(|&pixel| pixel as u8).collect();
+        views.images.push(("main".into(), FRAME, pixels));
+    }
+    views
 }
 
 fn floats(of: &PyValue, key: &str) -> Vec<f32> {
@@ -69,6 +103,11 @@ fn agg(word: &str) -> Agg {
 
 fn settings(case: &PyValue) -> SacSettings {
     let chunk = number(case, "chunk") as usize;
+    let (actions, heads) = (space(), number(case, "heads") as usize);
+    let networks = match case.get("images") {
+        Some(_) => SoftNetworkSettings::cnn(sight(), actions, chunk, heads),
+        None => SoftNetworkSettings::mlp(STATES, actions, chunk, heads),
+    };
     let replay = ReplaySettings {
         keep: Amount::Rollouts(1),
         window: Amount::Rollouts(1),
@@ -91,7 +130,7 @@ fn settings(case: &PyValue) -> SacSettings {
             } else {
                 CriticKind::LayerNorm
             },
-            ..SoftNetworkSettings::mlp(5, space(), chunk, number(case, "heads") as usize)
+            ..networks
         },
         gamma: number(case, "gamma") as f32,
         bootstrap: if word(case, "bootstrap") == "always" { Bootstrap::Always } else { Bootstrap::Standard },
@@ -137,8 +176,8 @@ fn batch(step: &PyValue) -> (Transitions, Chance) {
             .collect(),
         ..Transitions::default()
     };
-    transitions.seen.states = floats(batch, "state");
-    transitions.outcome.states = floats(batch, "next_state");
+    transitions.seen = views(&floats(batch, "state"), transitions.len());
+    transitions.outcome = views(&floats(batch, "next_state"), transitions.len());
     let heads = floats(batch, "heads").iter().map(|head| *head as usize).collect();
     let chance = Chance { next_noise: floats(batch, "next_noise"), noise: floats(batch, "noise"), heads };
     (transitions, chance)
@@ -154,8 +193,8 @@ fn checkpoint(sac: &Sac) -> Weights {
 
 #[test]
 fn whole_updates_are_pytorchs() {
-    for name in ["sac", "redq", "crossq"] {
-        let fixtures = fixtures();
+    for name in ["sac", "redq", "crossq", "images"] {
+        let fixtures = fixtures_in(if name == "images" { "images.pkl" } else { "cases.pkl" });
         let case = fixtures.get("cases").unwrap().get(name).unwrap();
         let mut sac = Sac::new(settings(case.get("settings").unwrap()), Vec::new(), Seed::new(1)).unwrap();
         let mut initial = Weights::new();

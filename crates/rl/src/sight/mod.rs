@@ -94,9 +94,10 @@ impl SightSettings {
 }
 
 impl Eye {
-    /// Convolutions after DrQ (Kostrikov et al., 2020), with strides for small pictures.
+    /// Four layers of 32 channels after DrQ (Kostrikov et al., 2020), with strides for small pictures and two cores: of
+    /// 64 x 64 pixels, 5 x 5 places are left.
     pub fn learned(frame: FrameShape) -> Self {
-        let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
+        let layers = [2, 2, 2, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
         Self::Learned { frame, layers: layers.to_vec() }
     }
 

@@ -1,6 +1,6 @@
 """Soft actor-critic in plain PyTorch, to check ours against: losses, gradients, optimisers, targets.
 
-    python make_fixtures.py            # needs torch and numpy; writes cases.pkl beside this file
+    python make_fixtures.py            # needs torch and numpy; writes cases.pkl and images.pkl beside this file
 
 Each case holds the settings, the initial weights, the batch, the noise and what is logged of every step, and all weights
 and moments after the last. Everything is small, and in 64 bits until it is written.
@@ -18,17 +18,41 @@ torch.manual_seed(7)
 torch.set_default_dtype(torch.float64)
 
 STATES, ROWS, HIDDEN = 5, 7, [8, 6]
+SIDE = 7  # pictures of 7 x 7 x 3, as numbers behind the state
 LOW, HIGH = torch.tensor([-1.0, -3.0]), torch.tensor([1.0, 1.0])
 
 
-class Policy(nn.Module):
-    def __init__(self, chunk, spread):
+class Encoder(nn.Module):
+    def __init__(self):
         super().__init__()
-        widths = [STATES, *HIDDEN]
+        self.conv = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Conv2d(4, 5, 3, 1), nn.ReLU())
+        self.mlp = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Tanh())
+
+
+class Sight(nn.Module):
+    """What policy and critics stand on: pictures and state, each through layers of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoders = nn.ModuleList([Encoder()])
+        self.state_proj = nn.Sequential(nn.Linear(STATES, 4), nn.LayerNorm(4), nn.Tanh())
+
+    def forward(self, rows):
+        pictures = rows[:, STATES:].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
+        encoder = self.encoders[0]
+        seen = encoder.mlp(encoder.conv(pictures / 255 - 0.5).flatten(1))
+        return torch.cat([seen, self.state_proj(rows[:, :STATES])], -1)
+
+
+class Policy(nn.Module):
+    def __init__(self, chunk, spread, images=False):
+        super().__init__()
+        widths = [10 if images else STATES, *HIDDEN]
         layers = []
         for inputs, outputs in zip(widths, widths[1:]):
-            layers += [nn.Linear(inputs, outputs), nn.Tanh()]
-        self.backbone = nn.Sequential(*layers)
+            layers += [nn.Linear(inputs, outputs), *([nn.LayerNorm(outputs)] if images else []), nn.Tanh()]
+        self.hidden = "mix_proj" if images else "backbone"
+        setattr(self, self.hidden, nn.Sequential(*layers))
         self.actor_mean = nn.Linear(HIDDEN[-1], chunk * len(LOW))
         self.actor_logstd = nn.Linear(HIDDEN[-1], chunk * len(LOW))
         self.register_buffer("action_scale", ((HIGH - LOW) / 2).repeat(chunk))
@@ -36,7 +60,7 @@ class Policy(nn.Module):
         self.spread = spread
 
     def forward(self, state, noise):
-        hidden = self.backbone(state)
+        hidden = getattr(self, self.hidden)(state)
         return self.draw(self.actor_mean(hidden), self.actor_logstd(hidden), noise)
 
     def draw(self, mean, x, noise):
@@ -81,9 +105,9 @@ class BatchRenorm(nn.Module):
 
 
 class Critics(nn.Module):
-    def __init__(self, chunk, heads, kind):
+    def __init__(self, chunk, heads, kind, images=False):
         super().__init__()
-        widths = [STATES + chunk * len(LOW), *HIDDEN]
+        widths = [(10 if images else STATES) + chunk * len(LOW), *HIDDEN]
 
         def net():
             layers = []
@@ -114,21 +138,25 @@ def aggregate(values, how):
 class Sac:
     def __init__(self, case):
         self.case = case
-        self.policy = Policy(case["chunk"], "soft")
-        self.critics = Critics(case["chunk"], case["heads"], case["kind"])
+        images = case.get("images", False)
+        self.policy = Policy(case["chunk"], "cut" if images else "soft", images)
+        self.critics = Critics(case["chunk"], case["heads"], case["kind"], images)
+        self.sight, self.target_sight = (Sight(), Sight()) if images else (nn.Identity(), nn.Identity())
         with torch.no_grad():  # unlike what a fresh network begins with, every number matters here
-            for parameter in [*self.policy.parameters(), *self.critics.parameters()]:
+            for parameter in [*self.policy.parameters(), *self.critics.parameters(), *self.sight.parameters()]:
                 parameter += 0.3 * torch.randn_like(parameter)
                 parameter.copy_(parameter.float())
         self.target = None
         if case["kind"] != "crossq":
-            self.target = Critics(case["chunk"], case["heads"], case["kind"])
+            self.target = Critics(case["chunk"], case["heads"], case["kind"], images)
             self.target.load_state_dict(self.critics.state_dict())
+            self.target_sight.load_state_dict(self.sight.state_dict())
         start = case["initial_alpha"]
         start = {"softplus": math.log(math.expm1(start)), "exp": math.log(start), "fixed": start}[case["alpha"]]
         self.x = nn.Parameter(torch.tensor(start))
         self.policy_adam = torch.optim.Adam(self.policy.parameters(), lr=case["lr"], eps=case["eps"])
-        self.critic_adam = torch.optim.Adam(self.critics.parameters(), lr=case["critic_lr"], eps=case["eps"])
+        self.judging = [*self.sight.parameters(), *self.critics.parameters()]  # the critics alone teach to see
+        self.critic_adam = torch.optim.Adam(self.judging, lr=case["critic_lr"], eps=case["eps"])
         self.alpha_adam = torch.optim.Adam([self.x], lr=case["alpha_lr"])
         self.updates = 0
 
@@ -139,7 +167,7 @@ class Sac:
         case, logged = self.case, {}
         alpha = self.alpha().detach()
         with torch.no_grad():
-            next_action, next_log_prob = self.policy(batch["next_state"], batch["next_noise"])
+            next_action, next_log_prob = self.policy(self.sight(batch["next_state"]), batch["next_noise"])
         if self.target is None:
             self.critics.train()
             both = self.critics(
@@ -148,8 +176,8 @@ class Sac:
             q, next_q = both[:ROWS], both[ROWS:].detach()
         else:
             with torch.no_grad():
-                next_q = self.target(batch["next_state"], next_action)
-            q = self.critics(batch["state"], batch["action"])
+                next_q = self.target(self.target_sight(batch["next_state"]), next_action)
+            q = self.critics(self.sight(batch["state"]), batch["action"])
         next_q = aggregate(next_q[:, batch["heads"]], case["agg_q"])
         if case["backup_entropy"]:
             next_q = next_q - alpha * next_log_prob
@@ -162,14 +190,15 @@ class Sac:
             for module in self.critics.modules():
                 if isinstance(module, BatchRenorm):
                     module.update_statistics()
-        logged["train/critic/grad_norm"] = nn.utils.clip_grad_norm_(self.critics.parameters(), case["clip_grad"])
+        logged["train/critic/grad_norm"] = nn.utils.clip_grad_norm_(self.judging, case["clip_grad"])
         self.critic_adam.step()
         logged["train/sac/critic_loss"], logged["train/critic/q_data"] = loss, q.mean()
 
         if self.updates % case["critic_actor_ratio"] == 0:
             self.critics.eval()
-            action, log_prob = self.policy(batch["state"], batch["noise"])
-            q_pi = aggregate(self.critics(batch["state"], action), case["actor_agg_q"])
+            seen = self.sight(batch["state"]).detach()
+            action, log_prob = self.policy(seen, batch["noise"])
+            q_pi = aggregate(self.critics(seen, action), case["actor_agg_q"])
             loss = (alpha * log_prob - q_pi).mean()
             self.policy_adam.zero_grad()
             loss.backward()
@@ -188,18 +217,20 @@ class Sac:
         self.updates += 1
         if self.target is not None and self.updates % case["target_update_freq"] == 0:
             with torch.no_grad():
-                for slow, fast in zip(self.target.parameters(), self.critics.parameters()):
+                slow_ones = [*self.target_sight.parameters(), *self.target.parameters()]
+                for slow, fast in zip(slow_ones, self.judging):
                     slow += case["tau"] * (fast - slow)
         return {name: float(torch.as_tensor(value).detach()) for name, value in logged.items()}
 
     def networks(self):
-        named = dict(self.policy.state_dict())
+        named = dict(self.policy.state_dict()) | self.sight.state_dict()
         return named | {f"q_head.{name}": tensor for name, tensor in self.critics.state_dict().items()}
 
     def moments(self, which):
         found = {}
         for prefix, module, adam in [
             ("", self.policy, self.policy_adam),
+            ("", self.sight, self.critic_adam),
             ("q_head.", self.critics, self.critic_adam),
         ]:
             for name, parameter in module.named_parameters():
@@ -211,6 +242,7 @@ class Sac:
         found = {"networks": self.networks(), "adam_m": self.moments("exp_avg"), "adam_v": self.moments("exp_avg_sq")}
         if self.target is not None:
             found["target"] = {f"q_head.{name}": tensor for name, tensor in self.target.state_dict().items()}
+            found["target"] |= self.target_sight.state_dict()
         return {f"{part}/{name}": f32(tensor) for part, tensors in found.items() for name, tensor in tensors.items()}
 
 
@@ -226,9 +258,16 @@ def rounded(tensor):
 def batch_of(case):
     action_width = case["chunk"] * len(LOW)
     scale, bias = ((HIGH - LOW) / 2).repeat(case["chunk"]), ((HIGH + LOW) / 2).repeat(case["chunk"])
+
+    def observed():
+        states = torch.randn(ROWS, STATES)
+        if not case.get("images"):
+            return states
+        return torch.cat([states, torch.randint(0, 256, (ROWS, SIDE * SIDE * 3)).double()], -1)
+
     drawn = {
-        "state": torch.randn(ROWS, STATES),
-        "next_state": torch.randn(ROWS, STATES),
+        "state": observed(),
+        "next_state": observed(),
         "action": torch.tanh(torch.randn(ROWS, action_width)) * scale + bias,
         "reward": torch.randn(ROWS),
         "end": torch.arange(ROWS) % 3,  # goes on, terminated, truncated
@@ -276,9 +315,13 @@ def tanh_gaussian():
     return found
 
 
-def main():
-    cases = {}
-    for name, changes in CASES.items():
+# Of two or more critics, and with the clip that counts what sees.
+IMAGES = {"images": {"images": True, "heads": 3, "actor_agg_q": "mean", "critic_actor_ratio": 2, "clip_grad": 0.5}}
+
+
+def learned(cases):
+    made = {}
+    for name, changes in cases.items():
         case = COMMON | changes
         sac = Sac(case)
         initial, steps = {name: f32(tensor) for name, tensor in sac.networks().items()}, []
@@ -286,9 +329,15 @@ def main():
             batch = batch_of(case)
             logged = sac.update(batch)
             steps.append({"batch": {name: f32(t) for name, t in batch.items()}, "logged": logged})
-        cases[name] = {"settings": case, "initial": initial, "steps": steps, "after": sac.everything()}
-    with Path(__file__).with_name("cases.pkl").open("wb") as file:
-        pickle.dump({"cases": cases, "tanh_gaussian": tanh_gaussian()}, file, protocol=4)
+        made[name] = {"settings": case, "initial": initial, "steps": steps, "after": sac.everything()}
+    return made
+
+
+def main():
+    cases = {"cases": learned(CASES), "tanh_gaussian": tanh_gaussian()}
+    for name, found in [("cases", cases), ("images", {"cases": learned(IMAGES)})]:
+        with Path(__file__).with_name(f"{name}.pkl").open("wb") as file:
+            pickle.dump(found, file, protocol=4)
 
 
 if __name__ == "__main__":

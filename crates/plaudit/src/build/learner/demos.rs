@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{Reward, RewardColumn, RewardError};
+use plaudit_core::{Reward, RewardColumn, RewardError, Watch};
 use plaudit_data::demonstrations;
+use plaudit_env::EnvId;
 use plaudit_reward::camera_for;
 use plaudit_rl::replay::NewRollout;
 use plaudit_rl::{Demonstrations, Unfit};
 
 use super::Builder;
+use crate::build::sight::policy_sees;
 use crate::config::blocks::algorithm::ReplaySettings;
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
@@ -32,7 +34,9 @@ impl Builder<'_> {
         let episodes =
             demonstrations::read(path).map_err(|error| self.loaded.problem(KEY, error.to_string(), hint))?;
         let camera = |name: &str| camera_for(name, &self.spec.cameras).ok().map(|(name, _)| name.clone());
-        let fit = Demonstrations { spec: self.spec, camera: &camera, watch: reward.watch() };
+        let watch = if policy_sees(self.loaded) { Watch::Everything } else { reward.watch() };
+        let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
+        let fit = Demonstrations { spec: self.spec, camera: &camera, watch, full_state };
         let mut paid = Vec::new();
         for (number, episode) in episodes.iter().enumerate() {
             let segment = fit.segment(episode).map_err(|unfit| self.no_demo(path, number, &unfit))?;
