@@ -16,6 +16,15 @@ use crate::config::blocks::algorithm::ReplaySettings;
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
 
+/// Which of the cameras behind the main one a name in a pickled episode means: `extra_view_images` holds them all, in
+/// their order, the one on the hand too.
+fn further_camera(name: &str) -> Option<usize> {
+    match name.strip_prefix("extra_view_images")? {
+        "" => Some(0),
+        place => place.strip_prefix('[')?.strip_suffix(']')?.parse().ok(),
+    }
+}
+
 impl Builder<'_> {
     /// The demonstrations that a buffer starts from, paid by `reward` as everything else will be.
     pub(super) fn demonstrations(
@@ -33,7 +42,11 @@ impl Builder<'_> {
         let hint = "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)";
         let episodes =
             demonstrations::read(path).map_err(|error| self.loaded.problem(KEY, error.to_string(), hint))?;
-        let camera = |name: &str| camera_for(name, &self.spec.cameras).ok().map(|(name, _)| name.clone());
+        let camera = |name: &str| {
+            let kept = further_camera(name).map(|at| self.spec.cameras.get(1 + at));
+            let found = kept.unwrap_or_else(|| camera_for(name, &self.spec.cameras).ok());
+            found.map(|(name, _)| name.clone())
+        };
         let watch = if policy_sees(self.loaded) { Watch::Everything } else { reward.watch() };
         let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
         let fit = Demonstrations { spec: self.spec, camera: &camera, watch, full_state };
