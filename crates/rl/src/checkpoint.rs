@@ -8,9 +8,13 @@ use plaudit_nn::weights::Array;
 
 use crate::learner::LearnError;
 use crate::naming::Misfit;
+use crate::sight::Sight;
 
 /// The file in a checkpoint's folder.
 const FILE: &str = "learner.safetensors";
+
+/// What tells one frozen trunk from another.
+const TRUNK: &str = "trunk";
 
 /// Tensors and counts of a learner, in memory or in one safetensors file.
 #[derive(Debug, Clone, Default)]
@@ -36,6 +40,23 @@ impl Checkpoint {
     /// Adds a count.
     pub fn count(&mut self, name: &str, count: u64) {
         self.counts.insert(name.into(), count.to_string());
+    }
+
+    /// Notes which frozen trunk a learner looks through: it is not in the checkpoint.
+    pub fn trunk(&mut self, sight: Option<&Sight>) {
+        if let Some(sight) = sight.filter(|sight| sight.trunk().is_some()) {
+            self.count(TRUNK, sight.trunk_mark());
+        }
+    }
+
+    /// Refuses a learner that looks through another frozen trunk.
+    pub fn same_trunk(&self, sight: Option<&Sight>) -> Result<(), LearnError> {
+        match sight.filter(|sight| sight.trunk().is_some()) {
+            Some(sight) if self.counted(TRUNK)? != sight.trunk_mark() => {
+                Err(self.problem("it was learned above another frozen trunk; name the file it was begun with"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes what a learner needs into a folder.

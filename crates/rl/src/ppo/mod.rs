@@ -211,11 +211,13 @@ impl Learner for Ppo {
         checkpoint.tensors("adam.v", self.networks.export(&self.adam.v));
         checkpoint.count("adam.step", self.adam.step);
         checkpoint.count("steps", self.steps);
+        checkpoint.trunk(self.networks.sight());
         checkpoint.write(folder)
     }
 
     fn restore(&mut self, folder: &Path) -> Result<(), LearnError> {
         let checkpoint = Checkpoint::read(folder)?;
+        checkpoint.same_trunk(self.networks.sight())?;
         let fill = |name: &str, into: &[f32]| {
             let mut into = into.to_vec();
             let fitted = self.networks.import(&mut into, &checkpoint.under(name));

@@ -41,6 +41,7 @@ pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
     checkpoint.count("policy_steps", sac.policy_adam.step);
     checkpoint.count("critic_steps", sac.critic_adam.step);
     checkpoint.count("temperature_steps", sac.temperature.adam.step);
+    checkpoint.trunk(sac.networks.sight.as_ref());
     checkpoint.write(folder)?;
     save_replay(&sac.replay, folder.join("replay.pt"))?;
     sac.demos.as_ref().map_or(Ok(()), |demos| save_replay(demos, folder.join("demos.pt")))
@@ -53,6 +54,7 @@ fn save_replay(replay: &Replay, path: PathBuf) -> Result<(), LearnError> {
 /// Becomes what was saved; an error changes nothing.
 pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     let checkpoint = Checkpoint::read(folder)?;
+    checkpoint.same_trunk(sac.networks.sight.as_ref())?;
     let policy_of = |name: &str| {
         let mut params = vec![0.0; sac.policy.len()];
         let taken = sac.networks.import_policy(&mut params, &checkpoint.under(name));

@@ -226,6 +226,19 @@ impl Sight {
         self.encoder.trunk()
     }
 
+    /// A number that tells one frozen trunk from another; 0 without one.
+    pub fn trunk_mark(&self) -> u64 {
+        let tensors = self.trunk().map_or(Weights::new(), |trunk| trunk.weights());
+        let mut mark = u64::from(!tensors.is_empty());
+        for (name, tensor) in tensors.iter() {
+            let bits = tensor.to_f32().unwrap_or_default().into_iter().map(f32::to_bits).map(u64::from);
+            for part in name.bytes().map(u64::from).chain(bits) {
+                mark = (mark ^ part).wrapping_mul(0x0000_0100_0000_01b3); // FNV-1a, by words
+            }
+        }
+        mark
+    }
+
     /// Parameters to begin with.
     pub fn init(&self, seed: Seed) -> Vec<f32> {
         let each = (0..self.cameras.len()).map(|at| seed.purpose("encoder").index(at as u64));

@@ -1,0 +1,141 @@
+//! Policies on images as a person meets them: runs by both learners, their weights, and what goes wrong.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+mod runs;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
+use runs::{curve, refused, succeeds, weights};
+use serde_json::Value;
+
+/// Two tables, small pictures, few steps.
+const SMALL: [&str; 9] = [
+    "env.train.total_num_envs=2",
+    "env.train.max_steps_per_rollout_epoch=4",
+    "env.eval.total_num_envs=2",
+    "env.eval.max_episode_steps=5",
+    "env.train.init_params.sensor_configs={width: 32, height: 32, hand_camera: {}}",
+    "env.eval.init_params.sensor_configs={width: 32, height: 32, hand_camera: {}}",
+    "actor.model.image_size=[3,32,32]",
+    "actor.global_batch_size=4",
+    "actor.micro_batch_size=4",
+];
+
+fn words<'a>(command: &'a str, recipe: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    ["-q", command, recipe].into_iter().chain(SMALL).chain(more.iter().copied()).collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// A trunk as it could come from elsewhere.
+fn write_trunk(to: &Path) {
+    let settings = ClassifierSettings { arch: Arch::Resnet10, ..ClassifierSettings::default() };
+    let trainer = Trainer::new(&settings, AdamW::default(), 3).unwrap();
+    trainer.weights().write_safetensors(to, &BTreeMap::new()).unwrap();
+}
+
+/// Two cameras, `conv` and `resnet`: the run goes on where it was left, and its weights are all that acting needs.
+#[test]
+fn ppo_learns_from_images_and_goes_on_where_it_was() {
+    for backbone in ["actor.model.backbone=conv", "actor.model.backbone=resnet"] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        write_trunk(&at.join("trunk.safetensors"));
+        let trunk = "actor.model.encoder_config.ckpt_path=trunk.safetensors";
+        let train = |path: &str, more: &[&str]| {
+            let path = format!("runner.logger.log_path={path}");
+            let quiet = ["runner.val_check_interval=2", "runner.save_interval=1", trunk, backbone, &path];
+            succeeds(at, &words("train", "maniskill_ppo_cnn", &[&quiet, more].concat()));
+        };
+        train("whole", &["runner.max_epochs=2"]);
+        train("half", &["runner.max_epochs=1"]);
+        train("half", &["runner.max_epochs=2", "runner.resume_dir=half"]);
+        let (whole, half) = (curve(&at.join("whole")), curve(&at.join("half")));
+        let learned = whole.iter().filter(|((step, name), _)| *step == 2 && name.starts_with("train/"));
+        assert!(learned.clone().count() > 10);
+        for (key, value) in learned {
+            assert_eq!(half.get(key), Some(value), "{backbone}: {key:?}");
+        }
+
+        // Without the file of the trunk, if there was one.
+        std::fs::remove_file(at.join("trunk.safetensors")).unwrap();
+        let checkpoint = "runner.ckpt_path=whole/checkpoints/global_step_2";
+        let judged = json(&succeeds(at, &words("eval", "maniskill_ppo_cnn", &["--json", checkpoint, backbone])));
+        let told = whole.get(&(2, "eval/return".into())).map(|bits| f64::from_bits(*bits));
+        assert_eq!(judged["eval/return"].as_f64(), told, "{backbone}");
+        let names: Vec<String> = weights(&at.join("whole"), 2).names().map(String::from).collect();
+        let encoder = match backbone.ends_with("conv") {
+            true => ["encoders.0.conv.0.weight", "encoders.1.conv.6.bias"],
+            false => ["encoders.0.resnet_backbone.layer4.0.conv2.weight", "encoders.1.pooling_layer.kernel"],
+        };
+        for name in ["encoders.1.mlp.1.bias", "state_proj.0.weight", "mix_proj.4.weight", "value_head.mlp.6.weight"]
+            .into_iter()
+            .chain(encoder)
+        {
+            assert!(names.iter().any(|other| other == name), "{name} is missing in {names:?}");
+        }
+    }
+}
+
+#[test]
+fn rlpd_learns_from_images_and_demonstrations() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    write_trunk(&at.join("trunk.safetensors"));
+    let scripted = ["actor.model.model_type=scripted", "env.train.use_full_state=true", "--episodes", "2"];
+    let place = ["runner.logger.log_path=demos"];
+    succeeds(at, &words("collect", "pickcube_rlpd_cnn", &[&scripted[..], &place].concat()));
+    let common = [
+        "algorithm.demo_buffer.load_path=demos/data",
+        "algorithm.replay_buffer.min_buffer_size=8",
+        "algorithm.update_epoch=2",
+        "runner.max_epochs=3",
+        "runner.val_check_interval=3",
+        "--json",
+    ];
+    let trunk = "actor.model.encoder_config.ckpt_path=trunk.safetensors";
+    for (path, more) in [
+        ("conv", vec![]),
+        ("frozen", vec!["actor.model.backbone=resnet", "algorithm.enable_drq=false", trunk]),
+    ] {
+        let log = format!("runner.logger.log_path={path}");
+        let more = [&common[..], &more, &[&log]].concat();
+        let result = json(&succeeds(at, &words("train", "pickcube_rlpd_cnn", &more)));
+        for name in ["train/sac/critic_loss", "train/demo_buffer/total_samples", "eval/success_once"] {
+            assert!(result[name].is_number(), "{path}: {name} is missing in {result}");
+        }
+        let checkpoint = format!("runner.ckpt_path={path}/checkpoints/global_step_3");
+        let backbone = format!("actor.model.backbone={}", if path == "conv" { "conv" } else { "resnet" });
+        let judged = succeeds(at, &words("eval", "pickcube_rlpd_cnn", &["--json", &checkpoint, &backbone]));
+        assert_eq!(json(&judged)["eval/return"], result["eval/return"], "{path}");
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_is_refused_before_the_first_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |words: &[&str], parts: &[&str]| {
+        let said = refused(folder.path(), words, 2);
+        assert!(parts.iter().all(|part| said.contains(part)), "{parts:?} in {said}");
+    };
+    for (more, said) in [
+        (vec!["env.train.init_params.obs_mode=state"], vec!["obs_mode", "states alone", "rgb"]),
+        (vec!["actor.model.image_keys=[wrist]"], vec!["`wrist`", "base_camera", "hand_camera"]),
+        (vec!["actor.model.image_size=[3,48,48]"], vec!["base_camera", "32x32", "image_size"]),
+        (vec!["actor.model.backbone=resnet"], vec!["no file is named", "ckpt_path", "conv"]),
+        (
+            vec!["actor.model.backbone=resnet", "actor.model.encoder_config.ckpt_path=none.pt"],
+            vec!["none.pt", "encoder_config"],
+        ),
+        (vec!["actor.model.state_dim=42"], vec!["state_dim", "29", "42"]),
+    ] {
+        check(&words("train", "maniskill_ppo_cnn", &more), &said);
+    }
+    let full = ["algorithm.replay_buffer.cache_size=4000000000", "runner.max_epochs=-1"];
+    check(&words("train", "pickcube_rlpd_cnn", &full), &["cache_size", "bytes", "free"]);
+}
