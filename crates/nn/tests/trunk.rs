@@ -21,7 +21,8 @@ fn linear(weights: &Weights, name: &str, rows: &[f32], width: usize) -> Vec<f32>
     let (weight, bias) =
         (weights.f32(&format!("{name}.weight")).unwrap(), weights.f32(&format!("{name}.bias")).unwrap());
     let one = |row: &[f32], w: &[f32], b: f32| row.iter().zip(w).map(|(x, w)| x * w).sum::<f32>() + b;
-    let outputs = |row: &[f32]| weight.chunks(width).zip(&bias).map(|(w, b)| one(row, w, *b)).collect::<Vec<_>>();
+    let outputs =
+        |row: &[f32]| weight.chunks(width).zip(&bias).map(|(w, b)| one(row, w, *b)).collect::<Vec<_>>();
     rows.chunks(width).flat_map(outputs).collect()
 }
 

@@ -65,7 +65,8 @@ fn ppo_learns_from_images_and_goes_on_where_it_was() {
         // Without the file of the trunk, if there was one.
         std::fs::remove_file(at.join("trunk.safetensors")).unwrap();
         let checkpoint = "runner.ckpt_path=whole/checkpoints/global_step_2";
-        let judged = json(&succeeds(at, &words("eval", "maniskill_ppo_cnn", &["--json", checkpoint, backbone])));
+        let judged =
+            json(&succeeds(at, &words("eval", "maniskill_ppo_cnn", &["--json", checkpoint, backbone])));
         let told = whole.get(&(2, "eval/return".into())).map(|bits| f64::from_bits(*bits));
         assert_eq!(judged["eval/return"].as_f64(), told, "{backbone}");
         let names: Vec<String> = weights(&at.join("whole"), 2).names().map(String::from).collect();
@@ -73,9 +74,10 @@ fn ppo_learns_from_images_and_goes_on_where_it_was() {
             true => ["encoders.0.conv.0.weight", "encoders.1.conv.6.bias"],
             false => ["encoders.0.resnet_backbone.layer4.0.conv2.weight", "encoders.1.pooling_layer.kernel"],
         };
-        for name in ["encoders.1.mlp.1.bias", "state_proj.0.weight", "mix_proj.4.weight", "value_head.mlp.6.weight"]
-            .into_iter()
-            .chain(encoder)
+        for name in
+            ["encoders.1.mlp.1.bias", "state_proj.0.weight", "mix_proj.4.weight", "value_head.mlp.6.weight"]
+                .into_iter()
+                .chain(encoder)
         {
             assert!(names.iter().any(|other| other == name), "{name} is missing in {names:?}");
         }

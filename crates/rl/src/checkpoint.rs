@@ -53,7 +53,8 @@ impl Checkpoint {
     pub fn same_trunk(&self, sight: Option<&Sight>) -> Result<(), LearnError> {
         match sight.filter(|sight| sight.trunk().is_some()) {
             Some(sight) if self.counted(TRUNK)? != sight.trunk_mark() => {
-                Err(self.problem("it was learned above another frozen trunk; name the file it was begun with"))
+                Err(self
+                    .problem("it was learned above another frozen trunk; name the file it was begun with"))
             }
             _ => Ok(()),
         }

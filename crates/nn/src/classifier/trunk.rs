@@ -77,11 +77,7 @@ impl FrozenTrunk {
     ///
     /// # Errors
     /// When `pixels` does not hold whole pictures of that size.
-    pub fn features(
-        &self,
-        pixels: &[u8],
-        [height, width]: [usize; 2],
-    ) -> Result<Vec<f32>, ClassifierError> {
+    pub fn features(&self, pixels: &[u8], [height, width]: [usize; 2]) -> Result<Vec<f32>, ClassifierError> {
         let count = pixels.len() / (height * width * 3).max(1);
         let (key, pixels, layout) = (CAMERA, Pixels::U8(pixels), Layout::Hwc);
         let all = ImageBatch::of(View { key, pixels, layout, count, height, width, channels: 3 })?;

@@ -92,7 +92,8 @@ impl Builder<'_> {
         for (name, shape) in cameras {
             if *shape != frame {
                 let FrameShape { height, width, channels } = shape;
-                let message = format!("camera `{name}` gives {height}x{width} pictures of {channels} channels");
+                let message =
+                    format!("camera `{name}` gives {height}x{width} pictures of {channels} channels");
                 let hint = format!(
                     "set image_size to [{channels}, {height}, {width}], or \
                      env.*.init_params.sensor_configs to {{width: {}, height: {}}}",
@@ -118,7 +119,8 @@ impl Builder<'_> {
             None => self.trunk_file()?,
         };
         let hint = "name resnet10_pretrained.pt, or set backbone to conv";
-        let trunk = FrozenTrunk::new(&trunk, [height, width]).map_err(|error| self.problem(key, error, hint))?;
+        let trunk =
+            FrozenTrunk::new(&trunk, [height, width]).map_err(|error| self.problem(key, error, hint))?;
         Ok(Eye::frozen(Arc::new(trunk)))
     }
 

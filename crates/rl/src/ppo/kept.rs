@@ -31,8 +31,7 @@ impl Kept {
             Ok(features)
         };
         let features = segment.obs.iter_mut().map(&mut keep).collect::<Result<_, _>>()?;
-        let last_features =
-            segment.last.iter_mut().map(|(_, _, obs)| keep(obs)).collect::<Result<_, _>>()?;
+        let last_features = segment.last.iter_mut().map(|(_, _, obs)| keep(obs)).collect::<Result<_, _>>()?;
         Ok(Self { experience, features, last_features })
     }
 

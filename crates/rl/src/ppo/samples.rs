@@ -153,13 +153,7 @@ struct Judged {
 impl Judged {
     /// The critic over all decisions, over what came after the last step, and over the last real observation of
     /// every episode that ended.
-    fn of(
-        kept: &Kept,
-        lengths: &[u32],
-        networks: &ActorCritic,
-        params: &[f32],
-        musing: &mut Musing,
-    ) -> Self {
+    fn of(kept: &Kept, lengths: &[u32], networks: &ActorCritic, params: &[f32], musing: &mut Musing) -> Self {
         let segment = &kept.experience.segment;
         let batch = segment.batch();
         let decided: Vec<usize> = (0..lengths.len()).filter(|&at| lengths[at] > 0).collect();

@@ -113,7 +113,14 @@ impl Case {
             Some(_) => Eye::Frozen { trunk: Arc::new(Averages), embeddings: 2, dropout: 0.1 },
         };
         let cameras = CAMERAS.map(Arc::from).to_vec();
-        Inputs::Images(SightSettings { cameras, eye, outputs: 6, states: STATES, state_outputs: 4, mix: vec![8, 8] })
+        Inputs::Images(SightSettings {
+            cameras,
+            eye,
+            outputs: 6,
+            states: STATES,
+            state_outputs: 4,
+            mix: vec![8, 8],
+        })
     }
 
     /// Observations from rows of a state, and the pixels of each camera behind it.

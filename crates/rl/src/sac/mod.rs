@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 use plaudit_core::{End, Policy, Reward, Seed};
 use plaudit_nn::Weights;
+use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{
     Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak, together,
 };
-use plaudit_nn::dense::encoder::Dropout;
 
 mod checkpoint;
 mod critics;
@@ -480,12 +480,7 @@ impl Sac {
         let each = 1.0 / n as f32;
         self.settings.actor_agg_q.backward(outputs, n, -each, &mut work.by_value);
         work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
-        critics.backward_inputs(
-            online,
-            &mut work.critic_tape,
-            &work.by_value,
-            &mut work.by_critic_inputs,
-        );
+        critics.backward_inputs(online, &mut work.critic_tape, &work.by_value, &mut work.by_critic_inputs);
         take_actions(&work.by_critic_inputs, gaussian.width(), n, &mut work.by_action);
         // and back through the draw to the policy
         work.by_output.resize(work.policy_outputs.len(), 0.0);

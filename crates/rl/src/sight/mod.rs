@@ -305,13 +305,7 @@ impl Sight {
     }
 
     /// What is seen, and nothing for a way back.
-    pub fn infer<'t>(
-        &self,
-        params: &[f32],
-        look: &Look<'_>,
-        n: usize,
-        tape: &'t mut SightTape,
-    ) -> &'t [f32] {
+    pub fn infer<'t>(&self, params: &[f32], look: &Look<'_>, n: usize, tape: &'t mut SightTape) -> &'t [f32] {
         self.prepare(n, tape);
         let SightTape { encoders, state_scratch, joined, features, .. } = tape;
         for (at, encoder) in encoders.iter_mut().enumerate() {
@@ -393,7 +387,8 @@ impl Sight {
     /// Where in a row of what comes out a camera's numbers stand; after the last camera, the state's.
     fn column(&self, camera: usize) -> Range<usize> {
         let start = camera * self.encoder.outputs();
-        let width = if camera < self.cameras.len() { self.encoder.outputs() } else { self.state_proj.outputs() };
+        let width =
+            if camera < self.cameras.len() { self.encoder.outputs() } else { self.state_proj.outputs() };
         start..start + width
     }
 

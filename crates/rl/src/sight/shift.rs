@@ -21,12 +21,14 @@ fn move_by(from: &[u8], to: &mut [u8], shape: FrameShape, [down, right]: [isize;
     let FrameShape { height, width, channels } = shape;
     let near = |place: usize, by: isize, size: usize| place.saturating_add_signed(by).min(size - 1);
     // Columns that have a pixel to read from are one run in every row.
-    let (first, last) = ((-right).clamp(0, width as isize) as usize, (width as isize - right).min(width as isize));
+    let (first, last) =
+        ((-right).clamp(0, width as isize) as usize, (width as isize - right).min(width as isize));
     let last = last.max(first as isize) as usize;
     for (y, row) in to.chunks_exact_mut(width * channels).enumerate() {
         let source = &from[near(y, down, height) * width * channels..][..width * channels];
         let start = near(first, right, width) * channels;
-        row[first * channels..last * channels].copy_from_slice(&source[start..start + (last - first) * channels]);
+        row[first * channels..last * channels]
+            .copy_from_slice(&source[start..start + (last - first) * channels]);
         for x in (0..first).chain(last..width) {
             let at = near(x, right, width) * channels;
             row[x * channels..(x + 1) * channels].copy_from_slice(&source[at..at + channels]);
