@@ -109,6 +109,18 @@ impl Reusing {
         self.kept.fetch_add(size, Ordering::Relaxed);
         true
     }
+
+    /// Asks for huge pages in a new block. Without them the kernel clears and the processor looks up 512 times as many.
+    /// Where nothing is kept, blocks are used once, and a page that is hardly touched would only cost memory.
+    fn prefer_huge_pages(&self, block: *mut u8, size: usize) {
+        #[cfg(target_os = "linux")]
+        if !block.is_null() && size >= HUGE_PAGE && self.most.load(Ordering::Relaxed) > 0 {
+            // SAFETY: the block is ours, and the advice changes nothing of what is in it. A refusal does no harm.
+            let _ = unsafe { rustix::mm::madvise(block.cast(), size, rustix::mm::Advice::LinuxHugepage) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (block, size);
+    }
 }
 
 impl Default for Reusing {
@@ -138,17 +150,6 @@ fn shelf_layout(shelf: usize) -> Layout {
     unsafe { Layout::from_size_align_unchecked(size, alignment) }
 }
 
-/// Asks for huge pages in a new block. Without them the kernel clears and the processor looks up 512 times as many.
-fn prefer_huge_pages(block: *mut u8, size: usize) {
-    #[cfg(target_os = "linux")]
-    if !block.is_null() && size >= HUGE_PAGE {
-        // SAFETY: the block is ours, and the advice changes nothing of what is in it. A refusal does no harm.
-        let _ = unsafe { rustix::mm::madvise(block.cast(), size, rustix::mm::Advice::LinuxHugepage) };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (block, size);
-}
-
 // SAFETY: blocks come from the system's allocator with a layout that depends on the asked size alone and is never smaller; between
 // a `dealloc` and the next `alloc` they are on one shelf.
 unsafe impl GlobalAlloc for Reusing {
@@ -163,7 +164,7 @@ unsafe impl GlobalAlloc for Reusing {
         let layout = shelf_layout(shelf);
         // SAFETY: the size of a shelf is not zero.
         let block = unsafe { System.alloc(layout) };
-        prefer_huge_pages(block, layout.size());
+        self.prefer_huge_pages(block, layout.size());
         block
     }
 
@@ -181,7 +182,7 @@ unsafe impl GlobalAlloc for Reusing {
         let layout = shelf_layout(shelf);
         // SAFETY: the size of a shelf is not zero.
         let block = unsafe { System.alloc_zeroed(layout) };
-        prefer_huge_pages(block, layout.size());
+        self.prefer_huge_pages(block, layout.size());
         block
     }
 
