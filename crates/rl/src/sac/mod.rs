@@ -22,7 +22,8 @@ use plaudit_core::{End, Policy, Reward, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{
-    Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak, together,
+    Adam, AdamSettings, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak,
+    together,
 };
 
 mod checkpoint;
@@ -317,8 +318,12 @@ impl Sac {
     }
 
     fn update(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
-        // One update is many small products: threads that slept between them would take longer to wake than to work.
-        together(|| self.update_once(measured))
+        match self.networks.sight {
+            // One update is many small products: threads that slept between them would take longer to wake than to work.
+            None => together(|| self.update_once(measured)),
+            // Convolutions need the threads themselves.
+            Some(_) => self.update_once(measured),
+        }
     }
 
     fn update_once(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
