@@ -12,13 +12,14 @@ use runs::{curve, refused, succeeds, weights};
 use serde_json::Value;
 
 /// Two tables, small pictures, few steps.
-const SMALL: [&str; 9] = [
+const SMALL: [&str; 10] = [
     "env.train.total_num_envs=2",
     "env.train.max_steps_per_rollout_epoch=4",
     "env.eval.total_num_envs=2",
     "env.eval.max_episode_steps=5",
     "env.train.init_params.sensor_configs={width: 32, height: 32, hand_camera: {}}",
     "env.eval.init_params.sensor_configs={width: 32, height: 32, hand_camera: {}}",
+    "actor.model.image_keys=[base_camera,hand_camera]",
     "actor.model.image_size=[3,32,32]",
     "actor.global_batch_size=4",
     "actor.micro_batch_size=4",

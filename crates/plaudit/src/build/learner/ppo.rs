@@ -80,8 +80,9 @@ impl Builder<'_> {
                 Inputs::States(self.spec.state_width)
             }
             ModelType::Cnn => {
+                let sight = sight(self.loaded, self.spec, self.weights)?;
                 self.same("actor.model.state_dim", model.state_dim, self.spec.state_width)?;
-                Inputs::Images(sight(self.loaded, self.spec, self.weights)?)
+                Inputs::Images(sight)
             }
             _ => {
                 let name = model.foreign.as_deref().unwrap_or(model.model_type.word());

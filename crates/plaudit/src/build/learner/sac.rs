@@ -134,8 +134,8 @@ impl Builder<'_> {
                 })
             }
             ModelType::Cnn => {
-                self.same("actor.model.state_dim", model.state_dim, spec.state_width)?;
                 let sight = sight(self.loaded, spec, self.weights)?;
+                self.same("actor.model.state_dim", model.state_dim, spec.state_width)?;
                 let networks = SoftNetworkSettings::cnn(sight, actions, chunk, critics);
                 Ok(SoftNetworkSettings { critic_kind, ..networks })
             }
