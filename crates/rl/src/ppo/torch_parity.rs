@@ -251,7 +251,9 @@ fn gradients_are_pytorchs() {
         }
         let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
         ppo.slopes(&rollouts, &samples, &all);
-        case.compare(&ppo.networks.export(&ppo.desk.grads), "grad/", 1e-5, 3e-7);
+        // Layer norms over four to eight numbers divide by their deviation, and so magnify what both sides round.
+        let absolute = if case.settings["eye"].is_null() { 3e-7 } else { 1e-6 };
+        case.compare(&ppo.networks.export(&ppo.desk.grads), "grad/", 1e-5, absolute);
     }
 }
 
