@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use plaudit_core::{ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, Obs, Seed, Step, Watch};
+use plaudit_core::{
+    ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, Obs, Reward, RewardColumn, RewardError, Seed,
+    Segment, Step, Term, Watch,
+};
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::replay::{Amount, Repay, ReplaySettings};
 use plaudit_rl::sac::{
@@ -172,6 +176,49 @@ fn environments_go_on_while_the_learner_learns() {
     assert!(sac.replay().rollouts() as f64 >= arrived.min(200.0));
 }
 
+/// Pays its version at every step. What it judges by is `written` elsewhere, and read when it looks.
+struct Rewritten {
+    written: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Reward for Rewritten {
+    fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
+        let version = self.version();
+        let values = vec![version as f32; segment.end.len()];
+        RewardColumn::of_terms(vec![Term { name: "version".into(), weight: 1.0, values }], version)
+    }
+
+    fn version(&self) -> u64 {
+        self.read.load(Ordering::SeqCst)
+    }
+
+    fn refresh(&self) -> Result<bool, RewardError> {
+        let written = self.written.load(Ordering::SeqCst);
+        Ok(self.read.swap(written, Ordering::SeqCst) != written)
+    }
+}
+
+#[test]
+fn a_reward_that_changes_pays_what_is_kept_and_what_is_on_its_way() {
+    let mut sac = learner();
+    let reward = Arc::new(Rewritten { written: AtomicU64::new(1), read: AtomicU64::new(1) });
+    let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
+    let line = Box::new(Line::new(4));
+    let mut training =
+        AsyncTraining::start(line, reward.clone(), plan, Seed::new(3), None, &sac, Box::new(Nobody));
+    for version in 2..6 {
+        for _ in 0..5 {
+            training.step(&mut sac, || false).unwrap().unwrap();
+        }
+        reward.written.store(version, Ordering::SeqCst);
+        let metrics = training.step(&mut sac, || false).unwrap().unwrap();
+        assert!(metrics.get("train/replay_buffer/repaid").unwrap() > 0.0);
+        assert_eq!(sac.replay().paid_by_others(version), 0, "every transition is paid by version {version}");
+        assert!(sac.replay().all().rewards.iter().all(|&reward| reward == version as f32));
+    }
+}
+
 #[test]
 fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
     let settings = SacSettings {
@@ -185,4 +232,52 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
         panic!("there are no demonstrations")
     };
     assert!(error.to_string().contains("demo_buffer.load_path"), "{error}");
+}
+
+#[test]
+fn what_a_person_does_is_kept_as_a_demonstration_too() {
+    /// A person holds every second row still from the third step of an episode on.
+    struct Helped(Line);
+    impl Env for Helped {
+        fn spec(&self) -> &EnvSpec {
+            self.0.spec()
+        }
+        fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError> {
+            self.0.reset(seed)
+        }
+        fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+            let helps = |row: usize, steps: usize| row % 2 == 1 && steps >= 3;
+            let (rows, steps) = (self.0.at.len(), self.0.steps + 1);
+            let done: Vec<f32> =
+                (0..rows).map(|row| if helps(row, steps) { 0.0 } else { actions[row] }).collect();
+            let told = (0..rows).map(|row| if helps(row, steps) { 0.0 } else { f32::NAN }).collect();
+            let facts = vec![("intervene_action.0".into(), told)];
+            Ok(Step { facts, ..self.0.step(&done)? })
+        }
+        fn watch(&mut self, _: Watch) {}
+    }
+    let settings = learner().settings().clone();
+    let demos =
+        Some(plaudit_rl::sac::DemoSettings { replay: settings.replay.clone(), min: Amount::Rollouts(1) });
+    let demo = {
+        let mut line = Line::new(1);
+        let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
+        let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
+        let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
+        plaudit_rl::replay::NewRollout { segment, fresh: Vec::new(), reward, version }
+    };
+    let mut sac = Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap();
+    let mut env = Helped(Line::new(4));
+    let (mut training, _) = Training::start(&mut env, &EnvReward, PLAN, Seed::new(3), None).unwrap();
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        let metrics = training.step::<TrainingError>(&mut sac, |_| Ok(())).unwrap();
+        told.extend(metrics.get("train/demo_buffer/total_samples"));
+    }
+    // Steps 3 to 10 of two episodes, of two of four rows, beside the ten to start from; learning begins with the second
+    // rollout of five steps.
+    assert_eq!(told, [10.0 + 16.0, 10.0 + 22.0, 10.0 + 32.0]);
+    let kept = sac.replay().all();
+    let held = kept.actions.iter().filter(|&&action| action == 0.0).count();
+    assert_eq!(held, 32, "the replay holds what was done, not what the policy wanted");
 }

@@ -443,9 +443,11 @@ impl Sac {
 
     /// L(Q) and the mean of Q; leaves behind what L moves by with each output of the critics.
     fn critic_errors(&mut self) -> (f64, f64) {
-        let alpha = if self.settings.backup_entropy { self.temperature.alpha() } else { 0.0 };
+        let SacSettings { gamma, bootstrap, target_range: range, backup_entropy, .. } = self.settings;
+        let alpha = if backup_entropy { self.temperature.alpha() } else { 0.0 };
         let work = &mut self.work;
-        targets(&self.settings, &work.batch, alpha, &work.drawn.log_probs, &work.values, &mut work.targets);
+        let rule = TargetRule { gamma, bootstrap, range, alpha };
+        rule.targets(&work.batch, &work.drawn.log_probs, &work.values, &mut work.targets);
         let n = work.batch.len();
         let (heads, scale) = (work.q.len() / n, 1.0 / work.q.len() as f32);
         // Of CrossQ's joint batch, the second half is not in the loss.
@@ -680,23 +682,26 @@ impl SacSettings {
     }
 }
 
-/// y, `[N]`, from the values of what followed.
-fn targets(
-    settings: &SacSettings,
-    batch: &Transitions,
+/// How y is made of what was paid and of what followed.
+struct TargetRule {
+    gamma: f32,
+    bootstrap: Bootstrap,
+    range: Option<[f32; 2]>,
     alpha: f32,
-    log_probs: &[f32],
-    values: &[f32],
-    into: &mut Vec<f32>,
-) {
-    into.clear();
-    let rows = batch.rewards.iter().zip(&batch.ends).zip(values.iter().zip(log_probs));
-    into.extend(rows.map(|((reward, end), (value, log_prob))| {
-        let goes_on = *end != End::Terminated || settings.bootstrap == Bootstrap::Always;
-        let followed = if goes_on { value - alpha * log_prob } else { 0.0 };
-        let target = reward + settings.gamma * followed;
-        settings.target_range.map_or(target, |[low, high]| target.clamp(low, high))
-    }));
+}
+
+impl TargetRule {
+    /// y, `[N]`, from the values of what followed.
+    fn targets(&self, batch: &Transitions, log_probs: &[f32], values: &[f32], into: &mut Vec<f32>) {
+        into.clear();
+        let rows = batch.rewards.iter().zip(&batch.ends).zip(values.iter().zip(log_probs));
+        into.extend(rows.map(|((reward, end), (value, log_prob))| {
+            let goes_on = *end != End::Terminated || self.bootstrap == Bootstrap::Always;
+            let followed = if goes_on { value - self.alpha * log_prob } else { 0.0 };
+            let target = reward + self.gamma * followed;
+            self.range.map_or(target, |[low, high]| target.clamp(low, high))
+        }));
+    }
 }
 
 /// So many zeros.
@@ -756,5 +761,31 @@ fn take_actions(by_inputs: &[f32], width: usize, n: usize, into: &mut Vec<f32>) 
     let row_width = by_inputs.len() / n;
     for row in by_inputs.chunks_exact(row_width) {
         into.extend_from_slice(&row[row_width - width..]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_end_where_episodes_terminate_and_stay_in_their_range() {
+        let batch = Transitions {
+            rewards: vec![0.0, 1.0, 0.5, 0.0],
+            ends: vec![End::No, End::Terminated, End::Truncated, End::No],
+            ..Transitions::default()
+        };
+        let (values, log_probs) = ([1.0, 9.0, 2.0, -3.0], [0.5, 0.5, 0.0, 0.0]);
+        for (bootstrap, range, expected) in [
+            (Bootstrap::Standard, None, [0.72, 1.0, 2.3, -2.7]),
+            (Bootstrap::Always, None, [0.72, 8.92, 2.3, -2.7]),
+            (Bootstrap::Standard, Some([0.0, 1.0]), [0.72, 1.0, 1.0, 0.0]),
+        ] {
+            let mut y = Vec::new();
+            let rule = TargetRule { gamma: 0.9, bootstrap, range, alpha: 0.4 };
+            rule.targets(&batch, &log_probs, &values, &mut y);
+            let close = y.iter().zip(expected).all(|(y, expected): (&f32, f32)| (y - expected).abs() < 1e-6);
+            assert!(close, "{bootstrap:?} {range:?}: {y:?}");
+        }
     }
 }
