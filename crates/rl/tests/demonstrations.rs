@@ -54,7 +54,7 @@ fn main_is_base(name: &str) -> Option<Arc<str>> {
 #[test]
 fn an_episode_is_kept_as_it_happened() {
     let spec = spec();
-    let fit = Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Ends };
+    let fit = Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Ends, full_state: None };
     let segment = fit.segment(&episode()).unwrap();
     assert_eq!(
         segment.actions,
@@ -96,7 +96,8 @@ fn what_does_not_fit_is_named() {
     let refused = |change: &dyn Fn(&mut Episode)| {
         let mut episode = episode();
         change(&mut episode);
-        let fit = Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Everything };
+        let fit =
+            Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Everything, full_state: None };
         fit.segment(&episode).unwrap_err()
     };
     assert_eq!(refused(&|episode| episode.actions.clear()), Unfit::Empty);
