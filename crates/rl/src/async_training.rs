@@ -124,9 +124,9 @@ impl AsyncTraining {
         is_over: impl Fn() -> bool,
     ) -> Result<Option<Metrics>, TrainingError> {
         let began = Instant::now();
-        let mut arrived = Arrived::default();
         // A model that cannot be read just now is being written: the old one goes on judging.
-        arrived.is_paid_by_another = self.reward.refresh().unwrap_or(false);
+        let has_changed = self.reward.refresh().unwrap_or(false);
+        let mut arrived = Arrived { is_paid_by_another: has_changed, ..Arrived::default() };
         let learned = loop {
             self.receive(learner, &mut arrived)?;
             if std::mem::take(&mut arrived.is_paid_by_another) {

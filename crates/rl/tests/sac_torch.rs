@@ -44,8 +44,8 @@ fn sight() -> SightSettings {
 /// Rows of a state and, where there are any, pictures.
 fn views(rows: &[f32], n: usize) -> Views {
     let rows: Vec<&[f32]> = rows.chunks_exact(rows.len() / n).collect();
-    let mut views = Views::default();
-    views.states = rows.iter().flat_map(|row| &row[..STATES]).copied().collect();
+    let states = rows.iter().flat_map(|row| &row[..STATES]).copied().collect();
+    let mut views = Views { states, ..Views::default() };
     if rows[0].len() > STATES {
         let pixels = rows.iter().flat_map(|row| &row[STATES..]).map(|&pixel| pixel as u8).collect();
         views.images.push(("main".into(), FRAME, pixels));

@@ -24,8 +24,8 @@ pub enum Plan {
 
 /// Environments and whoever keeps their episodes, under way.
 pub(super) enum Pace<'a> {
-    Turns { training: Training<'a>, keeper: Option<Keeper> },
-    SideBySide { training: Option<AsyncTraining>, keeper: Option<SharedKeeper> },
+    Turns { training: Box<Training<'a>>, keeper: Option<Box<Keeper>> },
+    SideBySide { training: Box<AsyncTraining>, keeper: Option<SharedKeeper> },
 }
 
 /// The keeper of episodes, who works on the environments' thread and is closed on this one.
@@ -59,11 +59,11 @@ impl<'a> Pace<'a> {
                     let text = "these environments cannot go back to where they were: they start anew";
                     tell(run, Level::Warning, text);
                 }
-                let mut keeper = keeper;
+                let mut keeper = keeper.map(Box::new);
                 if let Some(keeper) = &mut keeper {
                     keeper.reset(training.obs());
                 }
-                Ok(Self::Turns { training, keeper })
+                Ok(Self::Turns { training: Box::new(training), keeper })
             }
             Plan::SideBySide(plan) => {
                 let Some(env) = env.take() else { return Err(nobody_there()) };
@@ -73,7 +73,7 @@ impl<'a> Pace<'a> {
                     None => Box::new(Nobody),
                 };
                 let training = AsyncTraining::start(env, reward.clone(), plan, seed, left, learner, onlooker);
-                Ok(Self::SideBySide { training: Some(training), keeper })
+                Ok(Self::SideBySide { training: Box::new(training), keeper })
             }
         }
     }
@@ -85,8 +85,7 @@ impl<'a> Pace<'a> {
                 let keep = |taken: &Taken| keeper.as_mut().map_or(Ok(()), |keeper| keep(keeper, taken));
                 training.step(learner, keep).map(Some)
             }
-            Self::SideBySide { training: Some(training), .. } => training.step(learner, interrupted),
-            Self::SideBySide { training: None, .. } => Ok(None),
+            Self::SideBySide { training, .. } => training.step(learner, interrupted),
         };
         learned.map_err(|error| match error {
             TrainingError::Onlooker(error) => match error.downcast::<Failure>() {
@@ -101,14 +100,14 @@ impl<'a> Pace<'a> {
     pub(super) fn whereabouts(&self) -> Option<Whereabouts> {
         match self {
             Self::Turns { training, .. } => Some(training.whereabouts()),
-            Self::SideBySide { training, .. } => training.as_ref()?.whereabouts().cloned(),
+            Self::SideBySide { training, .. } => training.whereabouts().cloned(),
         }
     }
 
     /// Lets the environments come to rest, and gives back whoever kept their episodes.
     pub(super) fn stop(self) -> Option<Keeper> {
         match self {
-            Self::Turns { keeper, .. } => keeper,
+            Self::Turns { keeper, .. } => keeper.map(|keeper| *keeper),
             Self::SideBySide { training, keeper } => {
                 drop(training); // waits for the thread, which holds the other half of the keeper
                 Arc::into_inner(keeper?)?.into_inner().ok()
