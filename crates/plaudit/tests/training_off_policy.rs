@@ -68,7 +68,7 @@ fn a_run_leaves_curves_and_a_policy_that_can_be_judged() {
     };
     Weights::read(at.join("run/checkpoints/global_step_6"))
         .unwrap()
-        .write_pt(&at.join("full_weights.pt"))
+        .write_pt(at.join("full_weights.pt"))
         .unwrap();
     assert_eq!(
         judged("runner.ckpt_path=run/checkpoints/global_step_6"),
