@@ -5,6 +5,7 @@ use std::path::Path;
 
 use plaudit_core::{Env, EnvReward, Seed};
 use plaudit_env::{EnvId, EnvSettings, make};
+use plaudit_nn::Weights;
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::ppo::{KlEstimate, Level, LossSettings, Ppo, PpoSettings};
 use plaudit_rl::{
@@ -36,19 +37,23 @@ fn settings() -> PpoSettings {
         lr: Schedule::constant(2e-3),
         value_lr: Schedule::constant(2e-3),
         clip_grad: 0.5,
+        critic_warmup: 0,
     }
 }
 
-fn learner(env: &dyn Env, chunk: usize, hidden: usize, seed: u64) -> Ppo {
-    let networks = ActorCriticSettings {
+fn settings_of_networks(env: &dyn Env, chunk: usize, hidden: usize) -> ActorCriticSettings {
+    ActorCriticSettings {
         inputs: plaudit_rl::Inputs::States(env.spec().state_width),
         actions: env.spec().actions.clone(),
         chunk,
         hidden: vec![hidden, hidden],
         deviation: Deviation::Independent,
         values: chunk,
-    };
-    Ppo::new(&networks, settings(), Seed::new(seed)).unwrap()
+    }
+}
+
+fn learner(env: &dyn Env, chunk: usize, hidden: usize, seed: u64) -> Ppo {
+    Ppo::new(&settings_of_networks(env, chunk, hidden), settings(), Seed::new(seed)).unwrap()
 }
 
 fn envs(id: EnvId) -> Box<dyn Env> {
@@ -113,6 +118,27 @@ fn a_pole_is_balanced_longer_and_longer() {
     }
     // Chance holds it for about 22 steps; the clock stops at 90.
     assert!(returns[0] < 35.0 && *returns.last().unwrap() > 80.0, "{returns:?}");
+}
+
+#[test]
+fn the_critic_may_learn_first() {
+    let mut env = envs(EnvId::CartPoleV1);
+    let networks = settings_of_networks(env.as_ref(), 1, 16);
+    let settings = PpoSettings { critic_warmup: 1, ..settings() };
+    let mut ppo = Ppo::new(&networks, settings, Seed::new(1)).unwrap();
+    let plan = TrainingPlan { steps: 32, rollouts: 1 };
+    let (mut training, _) = Training::start(env.as_mut(), &EnvReward, plan, Seed::new(2), None).unwrap();
+    let changed = |before: &Weights, after: &Weights, start: &str| {
+        let named: Vec<&str> = before.names().filter(|name| name.starts_with(start)).collect();
+        assert!(!named.is_empty());
+        named.iter().any(|name| before.get(name) != after.get(name))
+    };
+    let first = ppo.weights();
+    training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap();
+    let second = ppo.weights();
+    assert!(!changed(&first, &second, "backbone.") && changed(&first, &second, "value_head."));
+    training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap();
+    assert!(changed(&second, &ppo.weights(), "backbone."));
 }
 
 #[test]

@@ -85,6 +85,9 @@ pub struct PpoSettings {
     pub value_lr: Schedule,
     /// Longest gradient.
     pub clip_grad: f32,
+    /// Steps of learning at first in which the actor stays as it is. A critic that knows another reward would
+    /// lead it astray.
+    pub critic_warmup: u64,
 }
 
 /// A policy and a critic that learn by PPO.
@@ -366,7 +369,9 @@ impl Ppo {
     }
 
     fn learning_rates(&self) -> (f64, f64) {
-        (self.settings.lr.at(self.steps), self.settings.value_lr.at(self.steps))
+        let is_warming_up = self.steps < self.settings.critic_warmup;
+        let lr = if is_warming_up { 0.0 } else { self.settings.lr.at(self.steps) };
+        (lr, self.settings.value_lr.at(self.steps))
     }
 }
 

@@ -166,6 +166,7 @@ impl Case {
             lr: Schedule::constant(self.number("lr")),
             value_lr: Schedule::constant(self.number("value_lr")),
             clip_grad: number("clip_grad"),
+            critic_warmup: 0,
         };
         let mut ppo = Ppo::new(&self.networks(), settings, Seed::new(1)).unwrap();
         ppo.load(&self.tensors.under("before/")).unwrap();

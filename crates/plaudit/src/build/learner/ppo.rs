@@ -43,6 +43,7 @@ impl Builder<'_> {
             lr: self.schedule("actor.optim", optim, optim.lr)?,
             value_lr: self.schedule("actor.optim", optim, optim.value_lr.unwrap_or(optim.lr))?,
             clip_grad: optim.clip_grad as f32,
+            critic_warmup: optim.critic_warmup_steps,
         })
     }
 

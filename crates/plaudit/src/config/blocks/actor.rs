@@ -253,6 +253,9 @@ block! {
         lr_warmup_steps: i64 = 0,
         /// The same as a share of all steps, used when `lr_warmup_steps` is negative.
         lr_warmup_steps_ratio: f64 = 0.0,
+        /// PPO: steps of learning at first in which the critic learns and the policy stays as it is. For a policy that
+        /// goes on under another reward than its critic knows.
+        critic_warmup_steps: u64 = 0,
         /// Where a falling learning rate ends.
         min_lr: f64 = 0.0,
         /// Steps over which it falls. Not set: the length of the run.
