@@ -249,7 +249,7 @@ fn batch<'a>(settings: &ClassifierSettings, pixels: &'a [u8]) -> ImageBatch<'a> 
 #[test]
 fn pytorch_loads_what_was_written_strictly() {
     let Some(python) = std::env::var_os("PLAUDIT_ORACLE_PYTHON") else {
-        println!("skipped: PLAUDIT_ORACLE_PYTHON names no Python with torch and torchvision");
+        println!("skipped: PLAUDIT_ORACLE_PYTHON names no Python with torch, torchvision and safetensors");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
