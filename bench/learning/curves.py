@@ -2,7 +2,7 @@
 
     python bench/learning/curves.py OUT METRIC TITLE RUN...
 
-OUT.csv has a row for each evaluation (seed, step, seconds, value); OUT.png draws every seed and their mean.
+OUT.csv has a row for each evaluation (seed, step, seconds, value); OUT.png draws every seed.
 RUN is a run directory of `plaudit train`; seeds are counted in the order given. Needs matplotlib.
 """
 
@@ -40,9 +40,12 @@ def main(out, metric, title, *runs):
         for seed, rows in enumerate(curves, 1):
             writer.writerows([seed, step, round(seconds, 1), round(value, 4)] for step, seconds, value in rows)
     figure, axes = plt.subplots(figsize=(6, 3.6), dpi=110)
+    longest = max(seconds for rows in curves for _, seconds, _ in rows)
+    unit, name = (60, "minutes") if longest > 120 else (1, "seconds")
     for seed, rows in enumerate(curves, 1):
-        axes.plot([r[1] / 60 for r in rows], [r[2] for r in rows], lw=1.4, color=COLOURS[(seed - 1) % 8], label=f"seed {seed}")
-    axes.set(xlabel="minutes on 2 cores", ylabel=metric, title=title)
+        colour = COLOURS[(seed - 1) % len(COLOURS)]
+        axes.plot([row[1] / unit for row in rows], [row[2] for row in rows], lw=1.4, color=colour, label=f"seed {seed}")
+    axes.set(xlabel=name, ylabel=metric, title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
