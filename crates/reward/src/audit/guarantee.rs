@@ -50,7 +50,7 @@ pub struct Guarantee {
 pub enum GuaranteeError {
     /// Not enough episodes.
     #[error(
-        "{episodes} episodes without success cannot show a false-alarm rate of {max_rate} with confidence {confidence}: collect {needed}, or ask for {possible:.3}"
+        "{episodes} episodes are too few to show a false-alarm rate of {max_rate} with confidence {confidence}: collect {needed}, or ask for {possible:.3}"
     )]
     TooFew {
         /// How many there are.
@@ -188,7 +188,7 @@ mod tests {
         let refused = guaranteed_threshold(&[0.1; 298], 0.01, 0.95).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "298 episodes without success cannot show a false-alarm rate of 0.01 with confidence 0.95: collect 299, or ask for 0.010"
+            "298 episodes are too few to show a false-alarm rate of 0.01 with confidence 0.95: collect 299, or ask for 0.010"
         );
         assert!(guaranteed_threshold(&[0.1; 299], 0.01, 0.95).is_ok());
         assert!(matches!(guaranteed_threshold(&[0.1], 1.5, 0.95), Err(GuaranteeError::Range { .. })));
