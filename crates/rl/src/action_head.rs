@@ -166,6 +166,44 @@ impl ActionHead {
         }
     }
 
+    /// Adds what a row's distance to actions that were shown moves with its outputs, scaled by `each`, and returns the
+    /// distance: half its square, or − log π of a choice. Deviations by state move towards that of `noise`.
+    pub fn imitate(
+        &self,
+        outputs: &[f32],
+        actions: &[f32],
+        noise: &[f32],
+        each: f32,
+        grad: &mut [f32],
+    ) -> f32 {
+        match self.kind {
+            HeadKind::Normal { .. } => {
+                let (mean, log_std) = outputs.split_at(self.centers());
+                let (grad_mean, grad_std) = grad.split_at_mut(self.centers());
+                let mut distance = 0.0;
+                for ((mean, action), grad) in mean.iter().zip(actions).zip(grad_mean) {
+                    distance += 0.5 * (mean - action) * (mean - action);
+                    *grad += each * (mean - action);
+                }
+                for ((log_std, noise), grad) in log_std.iter().zip(noise).zip(grad_std) {
+                    let away = noise * (-log_std).exp();
+                    *grad += each * (1.0 - away * away);
+                }
+                distance
+            }
+            HeadKind::Choice { choices } => {
+                let mut distance = 0.0;
+                for (at, &action) in actions.iter().enumerate() {
+                    let part = at * choices..(at + 1) * choices;
+                    let chance = Categorical { logits: &outputs[part.clone()] };
+                    distance -= chance.log_prob(action as usize);
+                    chance.backward(action as usize, -each, 0.0, &mut grad[part]);
+                }
+                distance
+            }
+        }
+    }
+
     /// Means and log-deviations of a row.
     fn normal_of_row<'a>(&self, outputs: &'a [f32], independent: &'a [f32]) -> (&'a [f32], &'a [f32]) {
         let (mean, by_state) = outputs.split_at(self.centers());

@@ -15,6 +15,7 @@ use plaudit_nn::Weights;
 use thiserror::Error;
 
 use crate::Decisions;
+use crate::cloning::{ClonedSoFar, Cloning};
 use crate::naming::Misfit;
 
 /// Something that gets better at acting by what it is shown.
@@ -39,6 +40,9 @@ pub trait Learner: Send {
     fn repay(&mut self, _reward: &dyn Reward) -> Result<usize, LearnError> {
         Ok(0)
     }
+
+    /// Makes the policy do as demonstrations do, before it learns by reward.
+    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError>;
 
     /// The policy's weights under the names that RLinf gives them.
     fn weights(&self) -> Weights;

@@ -18,6 +18,7 @@
 //! A sample is a decision. A policy that decides C actions at once has C log-probabilities per decision; rewards
 //! (and values) belong to each action or to the chunk ([`Level`]), and so do ratios and entropies.
 
+mod cloning;
 mod kept;
 mod loss;
 mod samples;
@@ -36,6 +37,7 @@ pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
 use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
 use crate::checkpoint::Checkpoint;
+use crate::cloning::{ClonedSoFar, Cloning};
 use crate::gae::GaeSettings;
 use crate::learner::{Experience, LearnError, Learner, Metrics};
 use crate::naming::Misfit;
@@ -190,6 +192,10 @@ impl Learner for Ppo {
         tally.tell(&samples, self, &mut metrics);
         self.steps += 1;
         Ok(metrics)
+    }
+
+    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
+        self.clone_demos(cloning, told)
     }
 
     fn weights(&self) -> Weights {

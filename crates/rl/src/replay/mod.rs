@@ -20,6 +20,7 @@ use rollout::{Seen, Starts, Stored};
 pub use saved::SavedError;
 
 use crate::LearnError;
+use crate::sight::Sight;
 
 /// An amount of experience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +140,14 @@ impl Replay {
         self.drop_oldest();
         self.drop_frames();
         Ok(())
+    }
+
+    /// Adds a rollout as these eyes see it.
+    pub(crate) fn add_seen(&mut self, new: NewRollout, sight: Option<&Sight>) -> Result<(), LearnError> {
+        match sight.filter(|sight| sight.trunk().is_some()) {
+            Some(sight) => self.add(new, Some(&mut |obs| Ok(sight.look_through_trunk(obs)?))),
+            None => self.add(new, None),
+        }
     }
 
     /// Draws up to `count` transitions, each as likely as any other, and adds them to `to`. Where fewer are there,

@@ -27,6 +27,7 @@ use plaudit_nn::dense::{
 };
 
 mod checkpoint;
+mod cloning;
 mod critics;
 mod networks;
 mod noise;
@@ -38,6 +39,7 @@ pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
 pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
 
+use crate::cloning::{ClonedSoFar, Cloning};
 use crate::interventions::interventions;
 use crate::naming::Misfit;
 use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions, Views};
@@ -236,7 +238,7 @@ impl Sac {
         for demo in new {
             self.check_widths(&demo)?;
             if let Some(demos) = &mut self.demos {
-                keep(demos, demo, self.networks.sight.as_ref())?;
+                demos.add_seen(demo, self.networks.sight.as_ref())?;
             }
         }
         let (Some(demos), Some(settings)) = (&self.demos, &self.settings.demos) else { return Ok(()) };
@@ -594,9 +596,9 @@ impl Learner for Sac {
             NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
         self.check_widths(&new)?;
         let sight = self.networks.sight.as_ref();
-        keep(&mut self.replay, new, sight)?;
+        self.replay.add_seen(new, sight)?;
         if let Some(demos) = &mut self.demos {
-            taken_over.into_iter().try_for_each(|demo| keep(demos, demo, sight))?;
+            taken_over.into_iter().try_for_each(|demo| demos.add_seen(demo, sight))?;
         }
         Ok(())
     }
@@ -618,6 +620,10 @@ impl Learner for Sac {
         let paid = self.replay.repay(reward)?;
         let demos = self.demos.as_mut().map_or(Ok(0), |demos| demos.repay(reward))?;
         Ok(paid + demos)
+    }
+
+    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
+        self.clone_demos(cloning, told)
     }
 
     fn weights(&self) -> Weights {
@@ -721,14 +727,6 @@ fn join_more(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
     for (seen, action) in seen.chunks_exact(seen_width).zip(actions.chunks_exact(action_width)) {
         into.extend_from_slice(seen);
         into.extend_from_slice(action);
-    }
-}
-
-/// Keeps a rollout: with what a frozen trunk makes of its images in their place, where there is one.
-fn keep(replay: &mut Replay, new: NewRollout, sight: Option<&Sight>) -> Result<(), LearnError> {
-    match sight.filter(|sight| sight.trunk().is_some()) {
-        Some(sight) => replay.add(new, Some(&mut |obs| Ok(sight.look_through_trunk(obs)?))),
-        None => replay.add(new, None),
     }
 }
 

@@ -13,6 +13,8 @@ use plaudit_core::ActionSpace;
 
 /// Keeps the logarithm finite where tanh is flat.
 const FLAT: f32 = 1e-6;
+/// Actions nearer to their bounds than this share of the way count as this near: tanh only reaches them at infinity.
+const REACHED: f32 = 0.99;
 /// log √2π
 const LOG_SQRT_TAU: f32 = 0.918_938_5;
 
@@ -177,6 +179,29 @@ impl TanhGaussian {
             }
         }
     }
+
+    /// How far the likeliest actions of outputs `[N, 2 A]` are from these, `[N, A]`, as shares of each dimension's scale:
+    /// half the square, summed over dimensions, the mean over rows. Writes its slopes along μ; those along x lead σ to
+    /// the deviation of `noise`, `[N, A]`.
+    pub fn imitate(&self, outputs: &[f32], actions: &[f32], noise: &[f32], by_output: &mut [f32]) -> f64 {
+        let width = self.width();
+        let each = width as f32 / actions.len() as f32;
+        let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
+        let shown = actions.chunks_exact(width).zip(noise.chunks_exact(width));
+        let mut sum = 0.0;
+        for ((output, by_output), (action, noise)) in rows.zip(shown) {
+            let (mean, x) = output.split_at(width);
+            for dim in 0..width {
+                let reached = (action[dim] - self.bias[dim]) / self.scale[dim];
+                let away = mean[dim].tanh() - reached.clamp(-REACHED, REACHED);
+                sum += f64::from(0.5 * away * away);
+                by_output[dim] = each * away * slope_of_tanh(mean[dim]);
+                let drawn = noise[dim] / self.scale[dim] * (-self.spread.log_std(x[dim])).exp();
+                by_output[width + dim] = each * (1.0 - drawn * drawn) * self.spread.slope(x[dim]);
+            }
+        }
+        sum * f64::from(each)
+    }
 }
 
 /// 1 − tanh² u, without the difference of two numbers near 1.
@@ -198,5 +223,38 @@ impl Drawn {
             buffer.resize(values, 0.0);
         }
         self.log_probs.resize(values / width, 0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plaudit_core::Seed;
+
+    /// Gradient descent on the distance alone leads μ to the actions and σ to the deviation of the noise.
+    #[test]
+    fn what_imitates_does_as_shown_and_explores_as_far_as_asked() {
+        let space = ActionSpace::Continuous { low: vec![-1.0, 0.0], high: vec![1.0, 4.0] };
+        let actions = [0.4, 1.0, -0.9, 3.0];
+        for spread in [Spread::STATES, Spread::IMAGES] {
+            let Some(gaussian) = TanhGaussian::new(&space, 1, spread) else { panic!("continuous") };
+            let mut outputs = [0.2f32, -0.5, 0.1, -0.3, 1.0, 2.0, 0.4, 0.0];
+            let (mut slopes, mut rng) = ([0.0; 8], Seed::new(3).rng());
+            for step in 0..40_000 {
+                let noise: [f32; 4] = std::array::from_fn(|at| [0.1, 0.4][at % 2] * rng.normal() as f32);
+                gaussian.imitate(&outputs, &actions, &noise, &mut slopes);
+                let lr = 0.05 * (1.0 - step as f32 / 40_000.0);
+                outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= lr * slope);
+            }
+            let mut likeliest = Vec::new();
+            gaussian.mode(&outputs, &mut likeliest);
+            for (action, shown) in likeliest.iter().zip(&actions) {
+                assert!((action - shown).abs() < 1e-3, "{likeliest:?}");
+            }
+            for (at, part) in [(2, 0.1f32), (3, 0.2), (6, 0.1), (7, 0.2)] {
+                let std = spread.log_std(outputs[at]).exp();
+                assert!((std / part - 1.0).abs() < 0.05, "{std} instead of {part}");
+            }
+        }
     }
 }

@@ -1,20 +1,21 @@
-//! Demonstrations for RLPD: read, fitted to the environments, and paid.
+//! Demonstrations, read and fitted to the environments: to be paid and kept by RLPD, or cloned.
 
 use std::path::Path;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{Reward, RewardColumn, RewardError, Watch};
+use plaudit_core::{ActionSpace, Reward, RewardColumn, RewardError, Segment, Watch};
 use plaudit_data::demonstrations;
 use plaudit_env::EnvId;
 use plaudit_reward::camera_for;
 use plaudit_rl::replay::NewRollout;
-use plaudit_rl::{Demonstrations, Unfit};
+use plaudit_rl::{Cloning, Demonstrations, Unfit};
 
 use super::Builder;
 use crate::build::sight::policy_sees;
 use crate::config::blocks::algorithm::ReplaySettings;
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
+const CLONING_KEY: &str = "algorithm.cloning.load_path";
 
 /// Which of the cameras behind the main one a name in a pickled episode means: `extra_view_images` holds them all, in
 /// their order, the one on the hand too.
@@ -39,20 +40,9 @@ impl Builder<'_> {
             return Err(self.loaded.problem(KEY, message, hint));
         };
         let path = Path::new(path);
-        let hint = "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)";
-        let episodes =
-            demonstrations::read(path).map_err(|error| self.loaded.problem(KEY, error.to_string(), hint))?;
-        let camera = |name: &str| {
-            let kept = further_camera(name).map(|at| self.spec.cameras.get(1 + at));
-            let found = kept.unwrap_or_else(|| camera_for(name, &self.spec.cameras).ok());
-            found.map(|(name, _)| name.clone())
-        };
         let watch = if policy_sees(self.loaded) { Watch::Everything } else { reward.watch() };
-        let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
-        let fit = Demonstrations { spec: self.spec, camera: &camera, watch, full_state };
         let mut paid = Vec::new();
-        for (number, episode) in episodes.iter().enumerate() {
-            let segment = fit.segment(episode).map_err(|unfit| self.no_demo(path, number, &unfit))?;
+        for (number, segment) in self.segments(KEY, path, watch)?.into_iter().enumerate() {
             let column = reward.label(&segment).map_err(|error| self.unpayable(path, number, &error))?;
             let RewardColumn { total, version, .. } = column;
             paid.push(NewRollout { segment, fresh: Vec::new(), reward: total, version });
@@ -61,7 +51,54 @@ impl Builder<'_> {
         Ok(paid)
     }
 
-    fn no_demo(&self, path: &Path, number: usize, unfit: &Unfit) -> ComposeError {
+    /// What the policy is to do as demonstrations do, if the config asks for it.
+    pub(super) fn cloning(&self) -> Result<Option<Cloning>, ComposeError> {
+        let algorithm = &self.loaded.config.algorithm;
+        let Some(asked) = &algorithm.cloning else { return Ok(None) };
+        let kept = || Some((KEY, algorithm.demo_buffer.as_ref()?.load_path.as_ref()?));
+        let Some((key, path)) = asked.load_path.as_ref().map(|path| (CLONING_KEY, path)).or_else(kept) else {
+            let hint = "name episodes: `plaudit collect pickcube_demos` makes some";
+            return Err(self.loaded.problem(CLONING_KEY, "there is nothing to clone", hint));
+        };
+        if asked.batch_size == 0 {
+            let message = "a batch of nothing teaches nothing";
+            return Err(self.loaded.problem("algorithm.cloning.batch_size", message, "256 is usual"));
+        }
+        let watch = if policy_sees(self.loaded) { Watch::Everything } else { Watch::Nothing };
+        let demos = self.segments(key, Path::new(path), watch)?;
+        let (steps, batch) = (asked.steps, asked.batch_size as usize);
+        let std = match &self.spec.actions {
+            ActionSpace::Discrete { .. } => Vec::new(),
+            ActionSpace::Continuous { low, high } => {
+                let half =
+                    |low: f32, high: f32| if (high - low).is_finite() { (high - low) / 2.0 } else { 1.0 };
+                low.iter().zip(high).map(|(&low, &high)| asked.std as f32 * half(low, high)).collect()
+            }
+        };
+        Ok(Some(Cloning { demos, steps, batch, lr: asked.lr, std }))
+    }
+
+    /// Episodes as segments of these environments; `key` is where the path was written.
+    fn segments(&self, key: &str, path: &Path, watch: Watch) -> Result<Vec<Segment>, ComposeError> {
+        let hint = "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)";
+        let episodes =
+            demonstrations::read(path).map_err(|error| self.loaded.problem(key, error.to_string(), hint))?;
+        let camera = |name: &str| {
+            let kept = further_camera(name).map(|at| self.spec.cameras.get(1 + at));
+            let found = kept.unwrap_or_else(|| camera_for(name, &self.spec.cameras).ok());
+            found.map(|(name, _)| name.clone())
+        };
+        let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
+        let fit = Demonstrations { spec: self.spec, camera: &camera, watch, full_state };
+        let fitted = episodes.iter().enumerate();
+        fitted
+            .map(|(number, episode)| {
+                fit.segment(episode).map_err(|unfit| self.no_demo(key, path, number, &unfit))
+            })
+            .collect()
+    }
+
+    fn no_demo(&self, key: &str, path: &Path, number: usize, unfit: &Unfit) -> ComposeError {
         let message = format!("{}: episode {number} is no demonstration here: {unfit}", path.display());
         let hint = match unfit {
             Unfit::Width { what: "actions", .. } => "collect with the same actor.model.policy_setup",
@@ -69,7 +106,7 @@ impl Builder<'_> {
             Unfit::Image { .. } => "collect with the same env.train.init_params.sensor_configs",
             _ => "leave it out of the folder, or collect it again",
         };
-        self.loaded.problem(KEY, message, hint)
+        self.loaded.problem(key, message, hint)
     }
 
     fn unpayable(&self, path: &Path, number: usize, error: &RewardError) -> ComposeError {

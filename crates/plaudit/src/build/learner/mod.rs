@@ -12,7 +12,7 @@ use plaudit_core::{EnvSpec, Policy, Reward, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::sac::{SoftNetworks, SoftPolicy};
-use plaudit_rl::{ActorCritic, AsyncPlan, Learner, Manner, Schedule, Shape, TrainingPlan};
+use plaudit_rl::{ActorCritic, AsyncPlan, Cloning, Learner, Manner, Schedule, Shape, TrainingPlan};
 
 use crate::commands::train::Plan;
 use crate::config::Loaded;
@@ -69,6 +69,11 @@ pub fn learner(
         learner.load(weights).map_err(|misfit| unfit(loaded, key, &path, misfit))?;
     }
     Ok(learner)
+}
+
+/// What a new policy is to do as demonstrations do, if the config asks for it.
+pub fn cloning(loaded: &Loaded, spec: &EnvSpec) -> Result<Option<Cloning>, ComposeError> {
+    Builder { loaded, spec, steps: None, weights: None }.cloning()
 }
 
 /// What a config's weights do in environments like these: the likeliest action, never chance.

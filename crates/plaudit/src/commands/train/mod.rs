@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed};
-use plaudit_rl::{Learner, Metrics, Whereabouts};
+use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed, Segment};
+use plaudit_rl::{Cloning, Learner, Metrics, Whereabouts};
 use serde::{Deserialize, Serialize};
 
 use self::pace::{Pace, Scene};
@@ -86,6 +86,7 @@ fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers,
     env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), policy_sees));
     let plan = build::pace(loaded)?;
     let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
+    let cloning = build::cloning(loaded, env.spec())?;
     let is_judged = loaded.config.runner.val_check_interval > 0;
     let judges = if is_judged { Some(build::env(loaded, Which::Eval)?) } else { None };
     let from = checkpoint_to_start_from(loaded)?;
@@ -94,7 +95,7 @@ fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers,
     }
     let mut run = Run::start(loaded, "train", "steps", last_step, volume)?;
     let mut env = Some(env);
-    let cast = Cast { env: &mut env, reward: &reward, learner: learner.as_mut() };
+    let cast = Cast { env: &mut env, reward: &reward, learner: learner.as_mut(), cloning };
     let outcome = Job::start(loaded, &mut run, cast, plan, judges, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
@@ -123,6 +124,8 @@ struct Cast<'a> {
     env: &'a mut Option<Box<dyn Env>>,
     reward: &'a Arc<dyn Reward>,
     learner: &'a mut dyn Learner,
+    /// What it does as others did before it learns.
+    cloning: Option<Cloning>,
 }
 
 /// What the state file of a run says.
@@ -159,7 +162,7 @@ impl<'a> Job<'a> {
         judges: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let Cast { env, reward, learner } = cast;
+        let Cast { env, reward, learner, cloning } = cast;
         let from = match run.restore::<State>()? {
             Some(State { checkpoint }) => Some(run.checkpoints_directory().join(checkpoint)),
             None => from,
@@ -170,6 +173,8 @@ impl<'a> Job<'a> {
             let num_envs = env.as_ref().map(|env| env.spec().num_envs);
             left = continue_from(&folder, learner, run)?.filter(|left| Some(left.past.len()) == num_envs);
             saved = Some((step, folder));
+        } else if let Some(cloning) = cloning {
+            imitate(learner, &cloning, run)?;
         }
         repay(learner, reward.as_ref(), run)?;
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
@@ -294,6 +299,25 @@ fn continue_from(
             Ok(None)
         }
     }
+}
+
+/// Lets a new policy do as others did.
+fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Result<(), Failure> {
+    let (demos, steps) = (cloning.demos.len(), cloning.demos.iter().map(Segment::steps).sum::<usize>());
+    let began = Instant::now();
+    let mut losses = (0.0, 0.0);
+    let mut told = |step: u64, loss: f64| {
+        losses = (if step == 1 { loss } else { losses.0 }, loss);
+    };
+    learner.imitate(cloning, &mut told).map_err(|error| Failure::work(error, None))?;
+    let text = format!(
+        "cloned {demos} demonstrations of {steps} steps: loss {:.2} to {:.2} in {:.1} s",
+        losses.0,
+        losses.1,
+        began.elapsed().as_secs_f64()
+    );
+    tell(run, Level::Info, &text);
+    Ok(())
 }
 
 /// Experience that another reward has paid is paid by this one, where that can be.

@@ -171,8 +171,27 @@ block! {
         replay_buffer: ReplaySettings = ReplaySettings::default(),
         /// RLPD: demonstrations, half of every batch.
         demo_buffer: Option<ReplaySettings> = None,
+        /// Before learning by reward: do as demonstrations do. Not set: the policy begins with chance weights.
+        cloning: Option<CloningSettings> = None,
         /// Asynchronous training: how many weight versions behind experience may be.
         staleness_threshold: Option<u64> = None,
+    }
+}
+
+block! {
+    /// Behaviour cloning, at the start of a run. A run that goes on from a checkpoint has it behind it.
+    CloningSettings as CloningSettingsWritten {
+        /// What is cloned: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`). Not set:
+        /// `algorithm.demo_buffer.load_path`.
+        load_path: Option<String> = None,
+        /// Steps of the optimiser.
+        steps: u64 = 2000,
+        /// Transitions per step.
+        batch_size: u64 = 256,
+        /// Learning rate of the first step; it falls to nothing.
+        lr: f64 = 1e-3,
+        /// The deviation that is left to explore with, as a share of half the range of an action.
+        std: f64 = 0.1,
     }
 }
 

@@ -1,0 +1,94 @@
+//! Behaviour cloning: a policy first does as demonstrations do, before any reward has a say.
+//!
+//! ```text
+//! μ(s) → a        by the square of the difference (choices: by their log-probability)
+//! σ(s) → b        by the likelihood of b ε, the deviation to explore with from then on
+//! ```
+//!
+//! over transitions of the demonstrations, each as likely as any other. Both are not fitted at once: where σ is what
+//! demonstrations differ by, a wide one would excuse a wrong μ, and exploring that widely would undo what was shown.
+
+use plaudit_core::{Seed, Segment};
+
+use crate::LearnError;
+use crate::replay::{Amount, NewRollout, Repay, Replay, ReplaySettings, Transitions};
+use crate::sight::Sight;
+
+/// What is cloned, and how.
+#[derive(Debug, Clone)]
+pub struct Cloning {
+    /// What was shown.
+    pub demos: Vec<Segment>,
+    /// Steps of the optimiser.
+    pub steps: u64,
+    /// Transitions per step.
+    pub batch: usize,
+    /// Learning rate of the first step; it falls in a straight line to nothing.
+    pub lr: f64,
+    /// The deviation that each number of an action is left with; nothing for choices.
+    pub std: Vec<f32>,
+}
+
+/// What [`crate::Learner::imitate`] tells as it goes on: steps done, and the newest loss.
+pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64);
+
+/// Batches of what was shown, with blurred actions.
+pub(crate) struct Shown<'a> {
+    cloning: &'a Cloning,
+    replay: Replay,
+    seed: Seed,
+    batch: Transitions,
+    noise: Vec<f32>,
+}
+
+/// What one step of the optimiser learns from.
+pub(crate) struct Lesson<'a> {
+    /// What was seen and done.
+    pub(crate) batch: &'a Transitions,
+    /// Draws of what the policy is to deviate by, `[N, A]`.
+    pub(crate) noise: &'a [f32],
+}
+
+impl<'a> Shown<'a> {
+    /// All demonstrations, as a policy with these eyes sees them.
+    pub(crate) fn new(
+        cloning: &'a Cloning,
+        chunk: usize,
+        sight: Option<&Sight>,
+        seed: Seed,
+    ) -> Result<Self, LearnError> {
+        let all = Amount::Rollouts(cloning.demos.len());
+        let cameras = sight.map_or_else(Vec::new, |sight| sight.pictured().to_vec());
+        let mut replay =
+            Replay::new(ReplaySettings { keep: all, window: all, chunk, cameras, repay: Repay::default() });
+        for segment in &cloning.demos {
+            let reward = vec![0.0; segment.end.len()];
+            let demo = NewRollout { segment: segment.clone(), fresh: Vec::new(), reward, version: 0 };
+            replay.add_seen(demo, sight)?;
+        }
+        if replay.transitions() == 0 {
+            return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
+        }
+        Ok(Self { cloning, replay, seed, batch: Transitions::default(), noise: Vec::new() })
+    }
+
+    /// What a step learns from.
+    pub(crate) fn lesson(&mut self, step: u64) -> Lesson<'_> {
+        let mut rng = self.seed.index(step).rng();
+        self.batch.clear();
+        // A replay draws no more than it has; few demonstrations are drawn from several times.
+        while self.batch.len() < self.cloning.batch {
+            self.replay.sample(self.cloning.batch - self.batch.len(), &mut rng, &mut self.batch);
+        }
+        self.noise.clear();
+        let std = self.cloning.std.iter().cycle().take(self.batch.actions.len());
+        self.noise.extend(std.map(|std| std * rng.normal() as f32));
+        self.noise.resize(self.batch.actions.len(), 0.0);
+        Lesson { batch: &self.batch, noise: &self.noise }
+    }
+
+    /// The learning rate of a step.
+    pub(crate) fn lr(&self, step: u64) -> f32 {
+        (self.cloning.lr * (1.0 - step as f64 / self.cloning.steps as f64)) as f32
+    }
+}
