@@ -2,12 +2,13 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{check, collect, completions, config, dataset, eval, report, reward, train};
+use crate::commands::{check, collect, completions, config, dataset, demo, eval, report, reward, train};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
 #[command(name = "plaudit", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
+  plaudit demo                                    the whole way once, in some minutes
   plaudit config list                             recipes that come with plaudit
   plaudit config show maniskill_ppo_mlp           what a recipe resolves to
   plaudit eval cartpole_random                    a run: episodes, metrics, TensorBoard files
@@ -26,6 +27,8 @@ pub struct Cli {
 /// The commands, one file each.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// From episodes to a policy paid by a learned reward, in some minutes
+    Demo(demo::Command),
     /// Show, list and document configurations
     #[command(subcommand)]
     Config(config::Command),

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     MEMORY.keep_at_most(kept_by(&cli.command));
     let done = match cli.command {
+        Command::Demo(command) => command.run(cli.volume),
         Command::Config(command) => command.run(cli.volume),
         Command::Collect(command) => command.run(cli.volume),
         Command::Dataset(command) => command.run(cli.volume),

@@ -26,7 +26,7 @@ pub fn interrupted() -> bool {
 }
 
 /// The first Ctrl-C asks, the second insists.
-fn listen_for_interrupts() {
+pub(crate) fn listen_for_interrupts() {
     // A handler that is there already (a second run in one process) does the same.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {

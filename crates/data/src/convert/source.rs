@@ -69,7 +69,7 @@ impl Source {
             return Self::of_file(path);
         }
         let folders = |names: [&str; 2]| names.iter().any(|name| path.join(name).is_dir());
-        let pickles = list(path, "pkl")?;
+        let pickles = pickles(path)?;
         let mut found = Vec::new();
         if folders(["success", "failure"]) {
             found.push(Self::Frames);
@@ -124,7 +124,7 @@ impl Source {
             _ if path.is_file() => plain(vec![path.into()]),
             Self::Frames => labelled(path, ["success", "failure"], "pkl")?,
             Self::Trajectories => labelled(path, ["positive", "negative"], "npy")?,
-            _ => plain(list(path, "pkl")?),
+            _ => plain(pickles(path)?),
         };
         if files.is_empty() { Err(ConvertError::NoEpisodes { path: path.into() }) } else { Ok(files) }
     }
@@ -173,6 +173,27 @@ fn is_pre_merge(episode: &PyValue) -> bool {
     let infos = episode.get("infos").and_then(PyValue::as_items).unwrap_or_default();
     let any = |key: &str| infos.iter().any(|info| info.get(key).is_some());
     any("is_obj_placed") && !any("success") && !any("episode")
+}
+
+/// The pickles of a folder; where it has none of its own, those of the folders in it, one collection after the other.
+fn pickles(folder: &Path) -> Result<Vec<PathBuf>, ConvertError> {
+    let own = list(folder, "pkl")?;
+    if !own.is_empty() {
+        return Ok(own);
+    }
+    let failed = |source| ConvertError::Read { path: folder.into(), source };
+    let mut collections = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_hidden && entry.path().is_dir() {
+            collections.push(entry.path());
+        }
+    }
+    collections.sort();
+    let files: Vec<Vec<PathBuf>> =
+        collections.iter().map(|folder| list(folder, "pkl")).collect::<Result<_, _>>()?;
+    Ok(files.concat())
 }
 
 /// As `sorted(glob("folder/*.ext"))`: no hidden files, in the order of their names.

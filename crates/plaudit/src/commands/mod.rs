@@ -5,6 +5,7 @@ pub mod collect;
 pub mod completions;
 pub mod config;
 pub mod dataset;
+pub mod demo;
 pub mod eval;
 pub mod inspect;
 pub mod report;

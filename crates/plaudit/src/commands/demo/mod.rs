@@ -1,0 +1,180 @@
+//! `plaudit demo`: the whole way once, from episodes to a policy paid by a learned reward.
+//!
+//! Every stage is a command of plaudit itself, run as a user would run it and printed as a user would type it. What
+//! is finished is noted in a file, so that a demo that was stopped goes on with the stage it was in.
+
+mod stages;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use plaudit_view::write_atomically;
+use serde::{Deserialize, Serialize};
+
+use self::stages::{Scale, Stage, stages};
+use crate::cli::Volume;
+use crate::failure::Failure;
+use crate::run::{interrupted, listen_for_interrupts};
+use crate::say;
+
+/// From episodes to a policy paid by a learned reward, in some minutes
+///
+/// A script shows PickCube, a clone of it plays, an image classifier learns what success looks like and is audited, and
+/// PPO goes on from the clone, paid by the classifier alone. Whether it worked is judged by the simulator's truth. Each
+/// stage prints the command that does it; a demo that was stopped goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit demo                                    about eight minutes on two cores
+  plaudit demo --quick                            90 seconds, with smaller numbers
+  plaudit demo --seed 7 --dir demo7               another seed, beside the first")]
+pub struct Command {
+    /// Smaller numbers: done in 90 seconds, and not as good
+    #[arg(long)]
+    quick: bool,
+    /// Decides everything that is left to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Where everything goes
+    #[arg(long, value_name = "DIR", default_value = "plaudit-demo")]
+    dir: PathBuf,
+}
+
+/// What is done, in `demo.json`.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+struct Progress {
+    seed: u64,
+    quick: bool,
+    /// Names of finished stages.
+    done: Vec<String>,
+}
+
+impl Command {
+    /// Does it.
+    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+        listen_for_interrupts();
+        let mut progress = self.progress()?;
+        let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
+        let stages = stages(&self.dir, self.seed, &scale);
+        let began = Instant::now();
+        for (number, stage) in stages.iter().enumerate() {
+            if progress.done.iter().any(|done| done == stage.name) {
+                say::aside(&format!("{} of {}  {}: done before", number + 1, stages.len(), stage.title));
+                continue;
+            }
+            say::aside(&format!("\n{} of {}  {}\n{}", number + 1, stages.len(), stage.title, stage.meaning));
+            run_stage(stage, volume)?;
+            progress.done.push(stage.name.into());
+            self.save(&progress)?;
+        }
+        self.conclude(began)
+    }
+
+    /// What an earlier demo of this folder has done.
+    fn progress(&self) -> Result<Progress, Failure> {
+        let fresh = Progress { seed: self.seed, quick: self.quick, done: Vec::new() };
+        std::fs::create_dir_all(&self.dir).map_err(|error| {
+            let help = "give --dir a folder that can be written".to_string();
+            Failure::use_of(format!("cannot make {}: {error}", self.dir.display()), help)
+        })?;
+        let Ok(text) = std::fs::read_to_string(self.state_file()) else {
+            self.save(&fresh)?;
+            return Ok(fresh);
+        };
+        let other = || {
+            let message = format!("{} holds another demo", self.dir.display());
+            Failure::use_of(
+                message,
+                "give the --seed and --quick it was started with, or another --dir".to_string(),
+            )
+        };
+        let found: Progress = serde_json::from_str(&text).map_err(|_| other())?;
+        if (found.seed, found.quick) != (self.seed, self.quick) {
+            return Err(other());
+        }
+        Ok(found)
+    }
+
+    fn state_file(&self) -> PathBuf {
+        self.dir.join("demo.json")
+    }
+
+    fn save(&self, progress: &Progress) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(progress).map_err(|error| Failure::work(error, None))?;
+        write_atomically(&self.state_file(), text.as_bytes()).map_err(|error| Failure::work(error, None))
+    }
+
+    /// What came of it, by the simulator's truth.
+    fn conclude(&self, began: Instant) -> Result<(), Failure> {
+        let before = success(&self.dir.join(stages::PLAY))?;
+        let after = success(&self.dir.join(stages::POLICY))?;
+        let page = self.dir.join("report.html");
+        say::out(&format!(
+            "\nsolved by the simulator's truth: {:.0} % of episodes before learning from the learned reward, {:.0} % after\n\
+             the page about it: {}\n{}",
+            100.0 * before,
+            100.0 * after,
+            page.display(),
+            match began.elapsed().as_secs() {
+                0..3 => String::new(),
+                seconds => format!("that took {} min {:02} s\n", seconds / 60, seconds % 60),
+            },
+        ))
+    }
+}
+
+/// Runs a stage as its own process, which shows its own progress.
+fn run_stage(stage: &Stage, volume: Volume) -> Result<(), Failure> {
+    let words = resumed(&stage.command);
+    say::aside(&format!("\n  $ {}\n", as_typed(&words)));
+    let unable = |error: std::io::Error| Failure::work(format!("cannot start plaudit itself: {error}"), None);
+    let mut process = Process::new(std::env::current_exe().map_err(unable)?);
+    process.args(words).stdin(Stdio::null());
+    if volume.quiet {
+        process.arg("--quiet");
+    }
+    let status = process.status().map_err(unable)?;
+    if interrupted() {
+        return Err(Failure::Stopped);
+    }
+    if status.success() || status.code().is_some_and(|code| stage.accepted == Some(code)) {
+        return Ok(());
+    }
+    let message = format!("the stage stopped: {status}");
+    let help = "what went wrong is said above; the same `plaudit demo` goes on with this stage".to_string();
+    Err(Failure::work(message, help))
+}
+
+/// A run that an earlier demo left unfinished goes on.
+fn resumed(words: &[String]) -> Vec<String> {
+    const LOG: &str = "runner.logger.log_path=";
+    let resume = |word: &String| -> Option<String> {
+        let run = Path::new(word.strip_prefix(LOG)?);
+        run.join("checkpoints/train.json").exists().then(|| format!("runner.resume_dir={}", run.display()))
+    };
+    words.iter().map(|word| resume(word).unwrap_or_else(|| word.clone())).collect()
+}
+
+/// A command as it is typed into a shell.
+fn as_typed(words: &[String]) -> String {
+    let quoted = |word: &String| match word.contains(['{', '[', ' ', '*', '$']) {
+        true => format!("'{word}'"),
+        false => word.clone(),
+    };
+    ["plaudit".to_string()].into_iter().chain(words.iter().map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// The newest success of a run's policy, in the simulator's eyes.
+fn success(run: &Path) -> Result<f64, Failure> {
+    let path = run.join("events.jsonl");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::work(format!("{}: {error}", path.display()), None))?;
+    let newest = text.lines().rev().find_map(|line| {
+        let event: serde_json::Value = serde_json::from_str(line).ok()?;
+        let values = event["values"].as_array()?.iter();
+        values.filter(|pair| pair[0] == "eval/success_once").find_map(|pair| pair[1].as_f64())
+    });
+    newest.ok_or_else(|| Failure::work(format!("{} tells of no evaluation", path.display()), None))
+}

@@ -1,0 +1,183 @@
+//! What the demo does, stage by stage, in the words of the command line.
+
+use std::path::Path;
+
+/// The run whose policy is the clone, before it learns by reward.
+pub(super) const PLAY: &str = "play";
+/// The run that learns by the learned reward.
+pub(super) const POLICY: &str = "policy";
+
+/// One stage.
+pub(super) struct Stage {
+    /// How `demo.json` calls it.
+    pub(super) name: &'static str,
+    /// What it does.
+    pub(super) title: &'static str,
+    /// Why, and what to look at.
+    pub(super) meaning: &'static str,
+    /// The words after `plaudit`.
+    pub(super) command: Vec<String>,
+    /// An exit code that is an answer and no failure.
+    pub(super) accepted: Option<i32>,
+}
+
+/// How much of everything.
+pub(super) struct Scale {
+    demos: u32,
+    cloning_steps: u32,
+    episodes: u32,
+    held_out: u32,
+    /// Side of the pictures.
+    pixels: u32,
+    reward_steps: u32,
+    policy_epochs: u32,
+}
+
+impl Scale {
+    /// Eight minutes on two cores.
+    pub(super) const FULL: Self = Self {
+        demos: 40,
+        cloning_steps: 2000,
+        episodes: 160,
+        held_out: 96,
+        pixels: 128,
+        reward_steps: 400,
+        policy_epochs: 70,
+    };
+    /// A minute and a half.
+    pub(super) const QUICK: Self = Self {
+        demos: 40,
+        cloning_steps: 1000,
+        episodes: 48,
+        held_out: 32,
+        pixels: 64,
+        reward_steps: 120,
+        policy_epochs: 10,
+    };
+}
+
+/// All stages, in their order, with everything below `dir`.
+pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
+    let within = |name: &str| dir.join(name).display().to_string();
+    let (demos, play, held) = (within("episodes/demos"), within("episodes/play"), within("held_out"));
+    let (dataset, reward, model) =
+        (within("dataset"), within("reward"), within("reward/checkpoints/best_model"));
+    let clone = within("play/checkpoints/global_step_1");
+    let size = |which: &str| {
+        format!("env.{which}.init_params.sensor_configs={{width:{0},height:{0}}}", scale.pixels)
+    };
+    let playing = |episodes: u32, seed: u64, into: &str, run: &str| {
+        words(&[
+            &format!("train pickcube_play env.train.total_num_envs={episodes}"),
+            &format!("actor.seed={seed} env.train.seed={seed}"),
+            &size("train"),
+            &format!("env.train.data_collection.save_dir={into}"),
+            &format!("runner.logger.log_path={}", within(run)),
+        ])
+    };
+    let cloning = words(&[
+        &format!("algorithm.cloning.load_path={demos}"),
+        &format!("algorithm.cloning.steps={}", scale.cloning_steps),
+    ]);
+    let as_before = words(&["algorithm.cloning=null", &format!("runner.ckpt_path={clone}")]);
+    vec![
+        Stage {
+            name: "demos",
+            title: "A script shows how PickCube is done",
+            meaning: "An arm lifts a red cube to a green goal and holds it there. The script knows the simulator's state; what \
+                      is kept are pictures, states, actions, and whether the task is solved.",
+            command: words(&[
+                &format!("collect pickcube_demos --episodes {0} env.eval.total_num_envs={0}", scale.demos),
+                &format!(
+                    "env.eval.data_collection.target_success={} env.eval.ignore_terminations=true",
+                    scale.demos
+                ),
+                &format!("env.eval.seed={seed}"),
+                &size("eval"),
+                &format!("env.eval.data_collection.save_dir={demos}"),
+                &format!("runner.logger.log_path={}", within("collect")),
+            ]),
+            accepted: None,
+        },
+        Stage {
+            name: "play",
+            title: "A clone of the script plays, and misses",
+            meaning: "A network copies the demonstrations and plays with some noise. Grasps of nothing and near misses are what \
+                      a reward model must have seen; without them, a policy would find them and be paid.",
+            command: [playing(scale.episodes, seed, &play, PLAY), cloning].concat(),
+            accepted: None,
+        },
+        Stage {
+            name: "held out",
+            title: "The clone plays again, for the audit",
+            meaning: "Other starts, other noise. The reward model never learns from these episodes.",
+            command: [playing(scale.held_out, seed + 1000, &held, "play_again"), as_before].concat(),
+            accepted: None,
+        },
+        Stage {
+            name: "dataset",
+            title: "Episodes become labelled pictures",
+            meaning: "Split by episode: frames of one episode are never on both sides.",
+            command: words(&[
+                &format!("dataset images --raw-data-path {} --output-dir {dataset}", within("episodes")),
+                &format!("--fail-success-ratio 3 --seed {seed}"),
+            ]),
+            accepted: None,
+        },
+        Stage {
+            name: "reward",
+            title: "A ResNet-18 learns what success looks like",
+            meaning: "From pictures and labels alone. Average precision on held-out episodes is the number to watch.",
+            command: words(&[
+                &format!("reward train reward_training data.data_path={dataset} actor.seed={seed}"),
+                &format!("actor.model.image_size=[3,{0},{0}]", scale.pixels),
+                &format!(
+                    "runner.max_steps={0} runner.val_check_interval={1}",
+                    scale.reward_steps,
+                    scale.reward_steps / 4
+                ),
+                &format!("runner.save_interval={}", scale.reward_steps / 4),
+                &format!("runner.logger.log_path={reward}"),
+            ]),
+            accepted: None,
+        },
+        Stage {
+            name: "audit",
+            title: "Can it be trusted?",
+            meaning: "Scores every frame of the held-out episodes, picks the threshold whose false alarms are rare with a proof, \
+                      and tries to fool the model. The verdict is strict; the demo goes on either way.",
+            command: words(&[
+                &format!("reward audit {model} {held} --alarm last-frame --max-fpr 0.05 --seed {seed}"),
+                &format!("--output {}", within("audit")),
+            ]),
+            accepted: Some(3),
+        },
+        Stage {
+            name: "policy",
+            title: "PPO goes on from the clone, paid by the model alone",
+            meaning: "The model looks at the last picture of each episode and pays what it believes. `eval/success_once` is the \
+                      simulator's truth, which nobody is paid by.",
+            command: words(&[
+                &format!(
+                    "train pickcube_ppo_resnet_reward runner.ckpt_path={clone} reward.model.model_path={model}"
+                ),
+                &format!("actor.seed={seed} env.train.seed={seed} runner.max_epochs={}", scale.policy_epochs),
+                &size("train"),
+                &format!("runner.logger.log_path={}", within(POLICY)),
+            ]),
+            accepted: None,
+        },
+        Stage {
+            name: "report",
+            title: "A page about it",
+            meaning: "Curves of truth beside the model's opinion, the audit, and how long everything took.",
+            command: words(&[&format!("report {} --output {}", within(POLICY), within("report.html"))]),
+            accepted: None,
+        },
+    ]
+}
+
+/// Words of a command line, from pieces of it. No piece holds a blank within a word.
+fn words(pieces: &[&str]) -> Vec<String> {
+    pieces.iter().flat_map(|piece| piece.split(' ')).map(String::from).collect()
+}
