@@ -14,6 +14,7 @@ pub mod failure;
 pub mod keeper;
 pub mod lint;
 pub mod load;
+pub mod memory;
 pub mod progress;
 pub mod run;
 pub mod say;

@@ -76,7 +76,7 @@ pub use line::{Entry, Stamp};
 pub use live_view::LiveView;
 pub use log::{EventLog, LogError};
 pub use recorder::{Both, Recorder, Repair, Trouble};
-pub use report::{Interval, ReportError, interquartile_mean, report};
+pub use report::{AuditedModel, Interval, ReportError, interquartile_mean, report};
 pub use run_dir::{RunDir, RunError};
 pub use summary::{Curve, Point, Status, Summary};
 pub use terminal::{Size, Terminal};

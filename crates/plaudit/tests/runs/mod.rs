@@ -35,7 +35,7 @@ pub(crate) fn refused(directory: &Path, words: &[&str], code: i32) -> String {
     said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every number of a run by step and name, but for times. A step that was lived twice must have told the same.
+/// Every number of a run by step and name, but for times and memory. A step that was lived twice must have told the same.
 pub(crate) fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
     let mut curve = BTreeMap::new();
     for line in std::fs::read_to_string(run.join("events.jsonl")).unwrap().lines() {
@@ -46,7 +46,7 @@ pub(crate) fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
         let step = event["step"].as_u64().unwrap();
         for pair in event["values"].as_array().unwrap() {
             let (name, value) = (pair[0].as_str().unwrap(), pair[1].as_f64().unwrap().to_bits());
-            if !name.starts_with("time/") {
+            if !name.starts_with("time/") && !name.starts_with("memory/") {
                 let before = curve.insert((step, name.to_string()), value);
                 assert!(
                     before.is_none_or(|before| before == value),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use plaudit_core::Level;
 
-use crate::page::{Html, Page};
+use crate::page::{Html, Page, Tone};
 use crate::{LogError, RunDir, Status, Summary, format};
 
 pub use seeds::{Interval, interquartile_mean};
@@ -27,6 +27,19 @@ struct Run {
 struct Experiment {
     name: String,
     runs: Vec<Run>,
+}
+
+/// What an audit said of a model that paid runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditedModel {
+    /// Where the model is.
+    pub model: String,
+    /// Whether the audit advises to use it.
+    pub passed: bool,
+    /// What it found, each with what to do about it.
+    pub findings: Vec<(String, String)>,
+    /// What it measured, by name.
+    pub numbers: Vec<(String, String)>,
 }
 
 /// Why there is no report.
@@ -50,11 +63,11 @@ pub enum ReportError {
     },
 }
 
-/// The page, as HTML.
+/// The page, as HTML; `audits` are of the models that paid the runs.
 ///
 /// # Errors
 /// [`ReportError`] when a run cannot be read.
-pub fn report(dirs: &[RunDir]) -> Result<String, ReportError> {
+pub fn report(dirs: &[RunDir], audits: &[AuditedModel]) -> Result<String, ReportError> {
     let experiments = gather(dirs)?;
     let (Some(first), false) = (experiments.first(), dirs.is_empty()) else {
         return Err(ReportError::Nothing);
@@ -68,6 +81,9 @@ pub fn report(dirs: &[RunDir]) -> Result<String, ReportError> {
     body.tiles(&tiles(&experiments));
     runs_table(body, &experiments);
     curves::show(body, &experiments);
+    for audit in audits {
+        audited(body, audit);
+    }
     times(body, &experiments);
     for run in experiments.iter().flat_map(|experiment| &experiment.runs) {
         media::show(body, run)?;
@@ -163,6 +179,15 @@ fn runs_table(body: &mut Html, experiments: &[Experiment]) {
 
 fn folder(run: &Run) -> String {
     run.dir.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+/// Whether the model that paid can be trusted.
+fn audited(body: &mut Html, audit: &AuditedModel) {
+    let (tone, word) = if audit.passed { (Tone::Good, "passed") } else { (Tone::Bad, "did not pass") };
+    body.heading("The model that paid, as it was audited");
+    body.verdict(tone, &format!("{} {word} its audit", audit.model), &audit.findings);
+    let rows: Vec<Vec<&str>> = audit.numbers.iter().map(|(name, value)| vec![&**name, &**value]).collect();
+    body.table(&["measured on held-out episodes", "value"], &rows);
 }
 
 /// Where the time went: the mean of each `time/…` metric, and its share of `time/step`.

@@ -147,7 +147,9 @@ pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
             meaning: "Scores every frame of the held-out episodes, picks the threshold whose false alarms are rare with a proof, \
                       and tries to fool the model. The verdict is strict; the demo goes on either way.",
             command: words(&[
-                &format!("reward audit {model} {held} --alarm last-frame --max-fpr 0.05 --seed {seed}"),
+                &format!(
+                    "reward audit {model} {held} --alarm last-frame --max-fpr 0.05 --stress-frames 50 --seed {seed}"
+                ),
                 &format!("--output {}", within("audit")),
             ]),
             accepted: Some(3),
@@ -180,4 +182,48 @@ pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
 /// Words of a command line, from pieces of it. No piece holds a blank within a word.
 fn words(pieces: &[&str]) -> Vec<String> {
     pieces.iter().flat_map(|piece| piece.split(' ')).map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::Cli;
+    use crate::config;
+    use crate::load::Asked;
+
+    /// What the demo prints can be typed, and every config it names can be resolved with the keys it sets.
+    #[test]
+    fn every_stage_is_a_command_that_a_user_can_type() {
+        for scale in [Scale::FULL, Scale::QUICK] {
+            for stage in stages(Path::new("demo"), 3, &scale) {
+                let words = ["plaudit".to_string()].into_iter().chain(stage.command.clone());
+                Cli::try_parse_from(words).unwrap();
+                let recipe = stage
+                    .command
+                    .iter()
+                    .position(|word| word.starts_with("pickcube_") || word == "reward_training");
+                let Some(recipe) = recipe else { continue };
+                let (flags, words): (Vec<_>, Vec<_>) = stage.command[recipe..]
+                    .iter()
+                    .cloned()
+                    .partition(|word| !word.contains('=') && word != &stage.command[recipe]);
+                assert!(flags.len() <= 2, "only collect has a flag: {flags:?}");
+                let args = crate::cli::ConfigArgs { words, config_path: None, config_name: None };
+                let asked = Asked::from_args(&args).unwrap();
+                config::load(&asked.disk, &asked.request).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn stages_have_names_of_their_own() {
+        let stages = stages(Path::new("demo"), 3, &Scale::FULL);
+        for (at, stage) in stages.iter().enumerate() {
+            assert!(stages[..at].iter().all(|other| other.name != stage.name), "{}", stage.name);
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 mod examine;
 mod judge;
-mod memory;
 mod page;
 mod regions;
 mod result;
@@ -24,6 +23,7 @@ use self::result::{Audit, Stored};
 use super::data::{Reading, views};
 use super::eval::{as_failure, read, unfit};
 use crate::cli::Volume;
+use crate::commands::report;
 use crate::failure::Failure;
 use crate::progress::ProgressBar;
 use crate::say;
@@ -137,6 +137,9 @@ impl AuditCommand {
         let json = audit.json();
         write(&folder.join("audit.html"), html.as_bytes())?;
         write(&folder.join("audit.json"), json.as_bytes())?;
+        if let Stored::In { .. } = audit.stored {
+            write(&report::beside(&file), json.as_bytes())?; // for reports on runs that this model pays
+        }
         say::out(&if self.json { json } else { audit.text(&folder) })?;
         if audit.verdict.passed() { Ok(()) } else { Err(Failure::Verdict) }
     }

@@ -23,6 +23,7 @@ use crate::evaluation::Stage;
 use crate::failure::Failure;
 use crate::keeper::Keeper;
 use crate::load::Asked;
+use crate::memory;
 use crate::run::{Run, interrupted};
 use crate::say;
 
@@ -232,8 +233,11 @@ impl<'a> Job<'a> {
     /// One step of learning.
     fn learn(&mut self) -> Result<(), Failure> {
         let Some(pace) = &mut self.pace else { return Ok(()) };
-        let Some(metrics) = pace.learn(self.learner, self.step + 1)? else { return Ok(()) };
+        let Some(mut metrics) = pace.learn(self.learner, self.step + 1)? else { return Ok(()) };
         self.step += 1;
+        if let Some(bytes) = memory::peak() {
+            metrics.push("memory/peak_mib", bytes as f64 / f64::from(1 << 20));
+        }
         let values = self.note(&metrics);
         self.run.emit(Event::Metrics { step: self.step, values });
         self.run.emit(Event::Progress { step: self.step });

@@ -20,11 +20,11 @@ use super::super::data::Reading;
 use super::super::eval::unfit;
 use super::AuditCommand;
 use super::judge::{background, verdict};
-use super::memory::peak_of;
 use super::regions::Redrawn;
 use super::result::{Alarms, Audit, Chosen, Operating, Slices, Stored, Timed, at_temperature};
 use super::training_data::SharedWithTraining;
 use crate::failure::Failure;
+use crate::memory::peak_of;
 use crate::progress::{Doing, ProgressBar};
 
 /// Frames scored at a time.

@@ -4,13 +4,18 @@ use std::fs;
 
 /// What `work` gives, and how many bytes the process held at most during it beyond what it held before. `None` where
 /// the system does not tell (it does on Linux).
-pub(super) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, Option<u64>) {
+pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, Option<u64>) {
     // 5 forgets the highest value so far; see proc(5).
     let forgotten = fs::write("/proc/self/clear_refs", "5").is_ok();
     let before = held("VmRSS:").filter(|_| forgotten);
     let result = work();
     let peak = before.and_then(|before| Some(held("VmHWM:")?.saturating_sub(before)));
     (result, peak)
+}
+
+/// The most bytes the process has held so far, where the system tells.
+pub fn peak() -> Option<u64> {
+    held("VmHWM:")
 }
 
 fn held(entry: &str) -> Option<u64> {
