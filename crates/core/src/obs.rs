@@ -130,6 +130,19 @@ impl<'a> ObsRow<'a> {
         Some((frames.shape, frames.image(self.row)))
     }
 
+    /// A batch of this one alone.
+    pub fn to_obs(&self) -> Obs {
+        let one = |(name, frames): &(Arc<str>, Frames)| {
+            (name.clone(), Frames { shape: frames.shape, pixels: frames.image(self.row).to_vec() })
+        };
+        Obs {
+            batch: 1,
+            cameras: self.obs.cameras.iter().map(one).collect(),
+            state: self.state.to_vec(),
+            tasks: self.obs.tasks.get(self.row).cloned().into_iter().collect(),
+        }
+    }
+
     /// Its task in words.
     pub fn task(&self) -> Option<&'a str> {
         self.obs.tasks.get(self.row).map(|task| &**task)
@@ -193,6 +206,9 @@ mod tests {
         assert_eq!(second.image("main").unwrap().1, [6, 7, 8, 9, 10, 11]);
         assert_eq!(second.task(), Some("push"));
         assert!(second.image("wrist").is_none());
+        let alone = second.to_obs();
+        assert_eq!((alone.batch(), alone.row(0).task()), (1, Some("push")));
+        assert_eq!(alone.row(0).image("main"), second.image("main"));
     }
 
     #[test]

@@ -37,6 +37,28 @@ pub trait Reward: Send + Sync {
     }
 }
 
+impl<R: Reward + ?Sized> Reward for Arc<R> {
+    fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
+        (**self).label(segment)
+    }
+
+    fn context(&self) -> usize {
+        (**self).context()
+    }
+
+    fn watch(&self) -> Watch {
+        (**self).watch()
+    }
+
+    fn version(&self) -> u64 {
+        (**self).version()
+    }
+
+    fn refresh(&self) -> Result<bool, RewardError> {
+        (**self).refresh()
+    }
+}
+
 /// What a segment was paid, `[T, B]`, as a whole and term by term.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewardColumn {

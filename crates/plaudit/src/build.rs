@@ -25,7 +25,7 @@ use crate::config::blocks::env::{
 
 pub use classifier::{augment, classifier, classifier_training, recorder};
 pub use learner::{cloning, learner, pace, trained_policy};
-pub use reward::{frames_needed, reward};
+pub use reward::{Paid, Watched, frames_needed, reward};
 pub use sight::policy_sees;
 
 /// Which of a config's two batches of environments.

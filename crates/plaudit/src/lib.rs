@@ -18,3 +18,4 @@ pub mod memory;
 pub mod progress;
 pub mod run;
 pub mod say;
+pub mod watcher;

@@ -64,8 +64,8 @@ fn reward(folder: &Path, words: &[String]) -> Result<Built, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let loaded = load(folder, &words)?;
     let env = build::env(&loaded, Which::Train).map_err(|error| error.to_string())?;
-    let reward = build::reward(&loaded, env.spec()).map_err(|error| error.to_string())?;
-    Ok((loaded, env, reward))
+    let paid = build::reward(&loaded, env.spec()).map_err(|error| error.to_string())?;
+    Ok((loaded, env, paid.reward))
 }
 
 /// The labels of two episodes per environment, cut in the middle of one.

@@ -383,3 +383,31 @@ fn checkpoints_of_other_networks_and_places_that_cannot_be_written_are_named() {
         &["does not fit the model", "another architecture"],
     );
 }
+
+/// Frames that a person sorted are learned from beside the old ones, from the old weights, with the old network.
+#[test]
+fn a_model_goes_on_with_a_few_more_frames() {
+    let folder = dataset();
+    let here = folder.path();
+    let words = ["reward_training", "data.data_path=.", "runner.max_steps=8", "runner.logger.log_path=first"];
+    done(&train(here, &words));
+    for (place, success, number) in
+        [("success", true, 900), ("failure", false, 901), ("failure", false, 902), ("unsorted", true, 903)]
+    {
+        let path = here.join(format!("added/{place}/{number}.png"));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let shape = plaudit_core::FrameShape::rgb(SIDE, SIDE);
+        plaudit_reward::pictures::Png::of(shape, &picture(success, number)).write(&path).unwrap();
+    }
+    // Without a word about network or data: both are the first model's.
+    let words = ["reward", "train", "--from", "first", "--add", "added", "runner.max_steps=2"];
+    let said = done(&plaudit(here, &[&words[..], &["runner.logger.log_path=second"]].concat()));
+    assert!(said.contains("on 60 frames"), "48 and three that are a fifth of all: {said}");
+    let [first, second] = ["first", "second"].map(|run| card(&here.join(run).join("checkpoints/best_model")));
+    assert_eq!(first.settings, second.settings);
+    assert!(second.dataset.unwrap().train.paths.iter().any(|path| path.ends_with("added")));
+    let said = done(&plaudit(here, &["reward", "eval", "second", "added"]));
+    assert!(said.contains("frames 3 (1 successes)"), "what is not sorted is left alone: {said}");
+    let words = ["reward", "train", "--from", "first", "--add", "nowhere"];
+    refused(&plaudit(here, &words), 2, &["nowhere", "success/ and failure/"]);
+}

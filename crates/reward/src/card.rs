@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::Guarantee;
 use crate::dataset::{ClassBalance, Manifest};
 use crate::metrics::Metrics;
+use crate::watch::KnownSuccesses;
 
 /// What the header calls the file.
 const FORMAT: &str = "plaudit reward model";
@@ -34,6 +35,8 @@ pub struct ModelCard {
     pub temperature: Option<f64>,
     /// What an audit promises about the threshold.
     pub guarantee: Option<Guarantee>,
+    /// What successes look like to it, as an audit found it; watching compares with that.
+    pub known_successes: Option<KnownSuccesses>,
     /// How many frames of each label it was trained on.
     pub class_balance: Option<ClassBalance>,
     /// What it was trained and validated on.
@@ -98,6 +101,7 @@ impl ModelCard {
             threshold: None,
             temperature: None,
             guarantee: None,
+            known_successes: None,
             class_balance: None,
             dataset: None,
             metrics: None,
@@ -120,6 +124,7 @@ impl ModelCard {
         put(&mut header, "threshold", self.threshold.as_ref());
         put(&mut header, "temperature", self.temperature.as_ref());
         put(&mut header, "guarantee", self.guarantee.as_ref());
+        put(&mut header, "known_successes", self.known_successes.as_ref());
         put(&mut header, "class_balance", self.class_balance.as_ref());
         put(&mut header, "dataset", self.dataset.as_ref());
         put(&mut header, "metrics", self.metrics.as_ref());
@@ -144,6 +149,7 @@ impl ModelCard {
             threshold: take(header, "threshold")?,
             temperature: temperature(header)?,
             guarantee: take(header, "guarantee")?,
+            known_successes: take(header, "known_successes")?,
             class_balance: take(header, "class_balance")?,
             dataset: take(header, "dataset")?,
             metrics: take(header, "metrics")?,

@@ -9,6 +9,7 @@ pub mod metrics;
 mod pay;
 pub mod pictures;
 pub mod train;
+pub mod watch;
 
 pub use judge::{
     CameraError, Classifier, ClipJudge, FrameJudge, Gallery, JudgeError, JudgeFile, JudgeSource, Judged,

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Reward, Seed};
 
 use crate::training::Told;
-use crate::{Experience, Learner, Metrics, Taken, Training, TrainingError, TrainingPlan, Whereabouts};
+use crate::{
+    Experience, Learner, Metrics, OnPaid, Taken, Training, TrainingError, TrainingPlan, Whereabouts,
+};
 
 /// How long the learner waits for experience before it looks around again.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -48,6 +50,7 @@ pub struct AsyncTraining {
     /// Steps of learning since the start.
     steps: u64,
     num_envs: usize,
+    on_paid: Option<OnPaid<'static>>,
 }
 
 /// Somebody who looks at each step of the environments, on their thread.
@@ -108,7 +111,13 @@ impl AsyncTraining {
         let num_envs = env.spec().num_envs;
         let side = Side { env, reward: reward.clone(), plan, seed, left, post: post.clone(), onlooker };
         let thread = std::thread::spawn(move || side.act(&send));
-        Self { plan, reward, post, queue, thread: Some(thread), whereabouts: None, steps: 0, num_envs }
+        let (thread, whereabouts, on_paid) = (Some(thread), None, None);
+        Self { plan, reward, post, queue, thread, whereabouts, steps: 0, num_envs, on_paid }
+    }
+
+    /// Tells somebody of every segment from now on, once, when it arrives at the learner.
+    pub fn on_paid(&mut self, on_paid: OnPaid<'static>) {
+        self.on_paid = Some(on_paid);
     }
 
     /// Where the environments were after the last rollout that arrived, for a later [`Self::start`].
@@ -190,6 +199,9 @@ impl AsyncTraining {
         arrived.acting += took;
         arrived.is_paid_by_another |= experience.reward.version != self.reward.version();
         self.whereabouts = Some(whereabouts);
+        if let Some(on_paid) = &mut self.on_paid {
+            on_paid(&experience.segment, &experience.reward);
+        }
         Ok(learner.remember(experience)?)
     }
 

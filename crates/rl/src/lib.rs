@@ -66,5 +66,5 @@ pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
 pub use learner::{Experience, LearnError, Learner, Metrics};
 pub use rollout::{Decisions, Played, Rollout, RolloutError, Taken};
 pub use schedule::{Schedule, Shape};
-pub use training::{Training, TrainingError, TrainingPlan};
+pub use training::{OnPaid, Training, TrainingError, TrainingPlan};
 pub use whereabouts::Whereabouts;

@@ -25,7 +25,11 @@ pub struct Training<'a> {
     plan: TrainingPlan,
     judged: JudgedByReward,
     num_envs: usize,
+    on_paid: Option<OnPaid<'a>>,
 }
+
+/// Hears of every segment and what it was paid.
+pub type OnPaid<'a> = Box<dyn FnMut(&Segment, &RewardColumn) + Send + 'a>;
 
 impl<'a> Training<'a> {
     /// Starts the environments; where an earlier run left them, if they can go back there. Tells whether they did.
@@ -46,7 +50,12 @@ impl<'a> Training<'a> {
             so_far = vec![false; num_envs];
         }
         let judged = JudgedByReward { so_far, finished: (0, 0) };
-        Ok((Self { rollout, reward, plan, judged, num_envs }, went_back))
+        Ok((Self { rollout, reward, plan, judged, num_envs, on_paid: None }, went_back))
+    }
+
+    /// Tells somebody of every segment from now on, once, when it is first paid.
+    pub fn on_paid(&mut self, on_paid: OnPaid<'a>) {
+        self.on_paid = Some(on_paid);
     }
 
     /// What the environments show now.
@@ -110,6 +119,9 @@ impl<'a> Training<'a> {
         let began = Instant::now();
         let reward = self.reward.label(&segment).map_err(TrainingError::from)?;
         told.paying_secs += began.elapsed().as_secs_f64();
+        if let Some(on_paid) = &mut self.on_paid {
+            on_paid(&segment, &reward);
+        }
         told.add_terms(&reward);
         told.episodes.extend(self.rollout.take_finished());
         self.judged.add(&segment, &reward);

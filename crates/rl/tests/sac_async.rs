@@ -220,6 +220,28 @@ fn a_reward_that_changes_pays_what_is_kept_and_what_is_on_its_way() {
 }
 
 #[test]
+fn somebody_hears_what_every_segment_was_paid() {
+    let mut sac = learner();
+    let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
+    let line = Box::new(Line::new(4));
+    let mut training =
+        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(Nobody));
+    let heard = Arc::new(AtomicU64::new(0));
+    let counts = heard.clone();
+    training.on_paid(Box::new(move |segment, column| {
+        assert_eq!(column.total.len(), segment.end.len());
+        counts.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut arrived = 0.0;
+    for _ in 0..10 {
+        let metrics = training.step(&mut sac, || false).unwrap().unwrap();
+        arrived += metrics.get("train/replay_channel_qsize").unwrap();
+    }
+    assert!(arrived > 0.0);
+    assert_eq!(heard.load(Ordering::SeqCst) as f64, arrived, "each that arrived, once");
+}
+
+#[test]
 fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
     let settings = SacSettings {
         demos: Some(plaudit_rl::sac::DemoSettings {

@@ -22,6 +22,7 @@ mod error;
 mod image;
 mod images;
 mod leak;
+mod pictures;
 mod recordings;
 mod stored;
 
@@ -65,6 +66,8 @@ pub enum Kind {
     Recordings(Source),
     /// A store of plaudit's own.
     Store,
+    /// Pictures that a person sorted.
+    Pictures,
 }
 
 /// One moment: an image of each camera, and whether it shows success.
@@ -119,7 +122,7 @@ pub struct LabelledData {
 }
 
 impl LabelledData {
-    /// Reads a `.pt`, a folder of episodes, a file of episodes, or a store.
+    /// Reads a `.pt`, a folder of episodes, a file of episodes, a store, or a folder of sorted pictures.
     ///
     /// # Errors
     /// When nothing usable is there, a camera is missing, or images of one camera have different sizes.
@@ -137,6 +140,9 @@ impl LabelledData {
         }
         if Store::is_at(path) {
             return stored::read(path, &keys);
+        }
+        if pictures::is_at(path) {
+            return pictures::read(path, &keys);
         }
         let is_pt = path.extension().is_some_and(|extension| extension == "pt" || extension == "pth");
         if is_pt { images::read(path, &keys) } else { recordings::read(path, &keys, options, progress) }

@@ -188,10 +188,20 @@ pub(super) struct Network {
 impl Network {
     /// One picture of each camera, `[n, h, w, 3]`, to a logit each.
     pub(super) fn logits(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<1> {
-        let count = views[0].dims()[0];
+        let features = self.features(pass, views);
+        self.logits_of_features(pass, features)
+    }
+
+    /// One picture of each camera to the row of numbers that the head decides by, `[n, features]`.
+    pub(super) fn features(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<2> {
         let pictures = self.pictures(pass, views);
         let features = pictures.into_iter().zip(&self.summaries).map(|(x, summary)| summary.forward(pass, x));
-        let features = Tensor::cat(features.collect(), 1);
+        Tensor::cat(features.collect(), 1)
+    }
+
+    /// Features to a logit each.
+    pub(super) fn logits_of_features(&self, pass: &mut impl Pass, features: Tensor<2>) -> Tensor<1> {
+        let count = features.dims()[0];
         self.head.forward(pass, features).reshape([count])
     }
 

@@ -132,6 +132,37 @@ impl Scorer {
         self.inner.network.first_pictures(&mut Answer(&self.inner), pictures.views.swap_remove(0))
     }
 
+    /// For each picture or moment the numbers that the head decides by.
+    ///
+    /// # Errors
+    /// As [`logits`](Self::logits).
+    pub fn features(&self, images: &ImageBatch<'_>) -> Result<Vec<Vec<f32>>, ClassifierError> {
+        let mut rows = Vec::with_capacity(images.len());
+        for start in (0..images.len()).step_by(CHUNK) {
+            let chunk = images.slice(start..(start + CHUNK).min(images.len()));
+            let views = self.prepare(&chunk)?.views;
+            let features = self.inner.network.features(&mut Answer(&self.inner), views);
+            let [count, width] = features.dims();
+            let numbers = download(features.reshape([count * width]));
+            rows.extend(numbers.chunks_exact(width).map(<[f32]>::to_vec));
+        }
+        Ok(rows)
+    }
+
+    /// The logits of [features](Self::features), as they are or changed.
+    #[must_use]
+    pub fn head(&self, features: &[Vec<f32>]) -> Vec<f32> {
+        let (count, width) = (features.len(), features.first().map_or(0, Vec::len));
+        if count == 0 || width == 0 {
+            return Vec::new();
+        }
+        let dtype = number_type(self.inner.settings.precision, &self.inner.device);
+        let numbers = upload(features.concat(), &self.inner.device).cast(dtype);
+        download(
+            self.inner.network.logits_of_features(&mut Answer(&self.inner), numbers.reshape([count, width])),
+        )
+    }
+
     /// The probability of each picture or moment: the sigmoid of its logit.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{ClassifierSettings, Device, Scorer};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{DatasetError, ViewKey};
+use plaudit_reward::watch::Adjustable;
 use plaudit_reward::{
     Classifier, Entry, FrameJudge, FrameReward, Gallery, Guard, History, JudgeError, JudgeFile, Latch, Pay,
     Rule, ScoredClips, Seat, Sight, StateAlone, Sum, When, WindowReward, camera_for,
@@ -19,14 +20,14 @@ use super::Which;
 use super::network::{Described, Difference, differences};
 use crate::config::Loaded;
 use crate::config::blocks::reward::{
-    CombineMode, HistoryBuffer, RewardMode, RewardModelType, RewardTerm, RewardType, TermSource,
+    CombineMode, CompareWith, HistoryBuffer, RewardMode, RewardModelType, RewardTerm, RewardType, TermSource,
 };
 
 /// What training in environments like these is paid. Whatever is wrong with the model shows here, before the first step.
-pub fn reward(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Reward>, ComposeError> {
+pub fn reward(loaded: &Loaded, spec: &EnvSpec) -> Result<Paid, ComposeError> {
     let settings = &loaded.config.reward;
     if !settings.use_reward_model {
-        return Ok(Box::new(EnvReward));
+        return Ok(Paid { reward: Box::new(EnvReward), watched: None });
     }
     let env_weight = match settings.combine_mode {
         CombineMode::Replace => 0.0,
@@ -36,13 +37,53 @@ pub fn reward(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Reward>, Compos
     let term =
         |name: &str, key: String, term: &RewardTerm| TermBuilder { loaded, spec, name, key, term }.build();
     let main = settings.main_term();
-    let mut sum = Sum::default()
-        .plus(main.weight as f32, term("model", "reward".into(), &main)?)
-        .plus(env_weight as f32, Box::new(EnvReward));
+    let watched = match settings.watch.is_on() {
+        true => Some(watched(loaded, spec, &main)?),
+        false => None,
+    };
+    let learned: Box<dyn Reward> = match &watched {
+        Some(watched) => Box::new(watched.term.clone()),
+        None => term("model", "reward".into(), &main)?,
+    };
+    let mut sum =
+        Sum::default().plus(main.weight as f32, learned).plus(env_weight as f32, Box::new(EnvReward));
     for (name, further) in &settings.terms {
         sum = sum.plus(further.weight as f32, term(name, format!("reward.terms.{name}"), further)?);
     }
-    Ok(Box::new(sum))
+    Ok(Paid { reward: Box::new(sum), watched })
+}
+
+/// A reward, and the part of it that can be made stricter while it is watched.
+pub struct Paid {
+    /// What pays.
+    pub reward: Box<dyn Reward>,
+    /// What is watched, if anything is.
+    pub watched: Option<Watched>,
+}
+
+/// What somebody who watches needs.
+pub struct Watched {
+    /// The learned term.
+    pub term: Arc<Adjustable>,
+    /// Who knows better, if that is a model.
+    pub second: Option<Arc<Seat>>,
+}
+
+fn watched(loaded: &Loaded, spec: &EnvSpec, main: &RewardTerm) -> Result<Watched, ComposeError> {
+    let builder = TermBuilder { loaded, spec, name: "model", key: "reward".into(), term: main };
+    let term = Arc::new(Adjustable::new(builder.frames()?));
+    let watch = &loaded.config.reward.watch;
+    if watch.compare_with != CompareWith::Model {
+        return Ok(Watched { term, second: None });
+    }
+    let main = RewardTerm { model: watch.model.clone(), reward_threshold: None, ..main.clone() };
+    let builder = TermBuilder { loaded, spec, name: "second", key: "reward.watch".into(), term: &main };
+    let second = builder.seat()?;
+    if second.current().judge.reach() > 0 {
+        let message = "a model that looks back cannot be asked about single frames";
+        return Err(builder.problem("model.model_path", message, "give one whose image_keys have no @"));
+    }
+    Ok(Watched { term, second: Some(second) })
 }
 
 /// Which frames training needs: for the reward, for a policy that sees (`policy_sees`), and for what is kept.
@@ -68,19 +109,30 @@ impl TermBuilder<'_> {
     }
 
     fn build(&self) -> Result<Box<dyn Reward>, ComposeError> {
-        let entry = Entry {
+        match self.term.reward_mode {
+            RewardMode::HistoryBuffer => Ok(Box::new(self.windows(self.entry())?)),
+            _ => Ok(Box::new(self.frames()?)),
+        }
+    }
+
+    fn entry(&self) -> Entry {
+        Entry {
             name: self.name.into(),
             true_success_bonus: self.term.model.gt_success_bonus as f32,
             log_scores: self.term.use_reward_prob,
-        };
+        }
+    }
+
+    /// A term that goes by single moments.
+    fn frames(&self) -> Result<FrameReward, ComposeError> {
         let gamma = self.loaded.config.algorithm.gamma as f32;
         let when = match self.term.reward_mode {
-            RewardMode::HistoryBuffer => return Ok(Box::new(self.windows(entry)?)),
-            RewardMode::PerStep => When::EveryStep,
+            RewardMode::PerStep | RewardMode::HistoryBuffer => When::EveryStep,
             RewardMode::Terminal => When::AtEnds,
             RewardMode::Potential => When::AsPotential { gamma },
         };
-        Ok(Box::new(FrameReward { entry, seat: self.seat()?, when, rule: self.rule()?, pay: self.pay() }))
+        let (entry, seat) = (self.entry(), self.seat()?);
+        Ok(FrameReward { entry, seat, when, rule: self.rule()?, pay: self.pay() })
     }
 
     fn pay(&self) -> Pay {
@@ -222,10 +274,13 @@ fn read_classifier(
     let card =
         ModelCard::from_header(weights.metadata()).map_err(|error| JudgeError::Backend(error.into()))?;
     let temperature = card.as_ref().map_or(1.0, ModelCard::temperature);
+    let known = card.as_ref().and_then(|card| card.known_successes.clone());
     let threshold = card.and_then(|card| card.threshold).map(|threshold| threshold as f32);
     let scorer = Scorer::new(settings, &weights, Device::Cpu);
     let scorer = scorer.map_err(|error| JudgeError::Backend(error.into()))?;
-    Ok(Box::new(Classifier::new(scorer, sights.to_vec(), threshold).at_temperature(temperature)))
+    Ok(Box::new(
+        Classifier::new(scorer, sights.to_vec(), threshold).at_temperature(temperature).knowing(known),
+    ))
 }
 
 fn at_least_one(number: u64) -> NonZeroUsize {

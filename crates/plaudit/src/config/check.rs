@@ -8,7 +8,7 @@ use super::blocks::algorithm::LossType;
 use super::blocks::cluster::Placement;
 use super::blocks::env::{EnvSettings, EnvType};
 use super::blocks::reward::{
-    Hysteresis, RewardMode, RewardModelType, RewardSettings, RewardTerm, TermSource, WorkerType,
+    CompareWith, Hysteresis, RewardMode, RewardModelType, RewardSettings, RewardTerm, TermSource, WorkerType,
 };
 use super::blocks::runner::{LoggerBackend, TaskType};
 use super::{Config, Notice, Purpose, edit};
@@ -115,6 +115,18 @@ impl Checker<'_> {
             self.term(&path, &term)?;
         }
         self.within("reward.model.dropout", reward.model.dropout, 0.0, 1.0)?;
+        let watch = &reward.watch;
+        for (key, share) in [
+            ("false_success", watch.false_success),
+            ("concentration", watch.concentration),
+            ("early_success", watch.early_success),
+            ("far_frames", watch.far_frames),
+            ("disagreement", watch.disagreement),
+        ] {
+            self.within(&format!("reward.watch.{key}"), share, 0.0, 1.0)?;
+        }
+        self.within("reward.watch.dithering", watch.dithering, 0.0, f64::INFINITY)?;
+        self.at_least("reward.watch.frames", watch.frames, 1)?;
         self.within("actor.model.dropout", config.actor.model.dropout, 0.0, 1.0)?;
         for (key, value) in [
             ("actor.optim.lr", config.actor.optim.lr),
@@ -210,6 +222,7 @@ impl Checker<'_> {
         for (path, term) in learned_terms(reward) {
             self.windows_in_use(&path, &term)?;
         }
+        self.watch_in_use(reward)?;
         if reward.worker_type == WorkerType::Api && !judge {
             let message = format!("a server judges windows, not `{}`", reward.model.model_type.word());
             return Err(self.problem(
@@ -219,6 +232,35 @@ impl Checker<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// What watching needs, where somebody watches.
+    fn watch_in_use(&self, reward: &RewardSettings) -> Result<(), ComposeError> {
+        let watch = &reward.watch;
+        if !watch.is_on() {
+            return Ok(());
+        }
+        if reward.reward_mode == RewardMode::HistoryBuffer {
+            let message = "windows of frames cannot be watched".into();
+            return Err(self.problem("reward.watch.every", message, "set it to 0, or another reward_mode"));
+        }
+        let path = "reward.watch.model.model_path";
+        match (watch.compare_with, &watch.model.model_path) {
+            (CompareWith::Model, None) => {
+                let message = "a second model is to be asked, and none is named".into();
+                let hint = "give a model that was trained on other episodes, or set compare_with: nobody";
+                Err(self.problem(path, message, hint))
+            }
+            (CompareWith::Model, second) if *second == reward.model.model_path => {
+                let message = "this is the model that pays: it would agree with itself".into();
+                Err(self.problem(path, message, "give a model that was trained on other episodes"))
+            }
+            (CompareWith::Environment | CompareWith::Person | CompareWith::Nobody, Some(_)) => {
+                let message = "a second model that nobody asks".into();
+                Err(self.problem(path, message, "set reward.watch.compare_with: model"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What `reward_mode: history_buffer` needs, and what it cannot be joined with.
@@ -344,6 +386,9 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
         if edit::get(tree, path).is_some() {
             env_notices(path, env, &mut say);
         }
+    }
+    if config.reward.watch.is_on() && !config.reward.use_reward_model {
+        say("reward.watch: no learned reward is paid, so there is nothing to watch".into());
     }
     for (path, term) in learned_terms(&config.reward) {
         let bonus = term.model.gt_success_bonus;

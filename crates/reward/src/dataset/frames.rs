@@ -69,6 +69,18 @@ impl Frames {
         Ok(frames)
     }
 
+    /// The same with frames of one more recording, which was read with the same cameras.
+    ///
+    /// # Errors
+    /// When its pictures are of another size, or frames have no order and a view looks back.
+    pub fn plus(mut self, recording: Arc<LabelledData>, picks: Vec<Pick>) -> Result<Self, DatasetError> {
+        self.refuse(&recording)?;
+        let number = self.recordings.len() as u32;
+        self.recordings.push(recording);
+        self.samples.extend(picks.into_iter().map(|pick| Sample { recording: number, pick }));
+        Ok(self)
+    }
+
     fn refuse(&self, recording: &LabelledData) -> Result<(), DatasetError> {
         let path = || recording.path.display().to_string();
         for ((view, camera), expected) in self.views.iter().zip(&self.cameras).zip(&self.shapes) {

@@ -7,6 +7,7 @@ use plaudit_nn::classifier::Scorer;
 use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
 
 use super::{FrameJudge, JudgeError, Moment};
+use crate::watch::{KnownSuccesses, Look};
 
 /// What a view of a model is in an environment: a camera, now or some steps ago.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +26,20 @@ pub struct Classifier {
     backs: Vec<usize>,
     threshold: Option<f32>,
     temperature: f32,
+    known: Option<KnownSuccesses>,
 }
 
 impl Classifier {
     /// `sights` are in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
     pub fn new(scorer: Scorer, sights: Vec<Sight>, threshold: Option<f32>) -> Self {
         let (cameras, backs) = sights.into_iter().map(|Sight { camera, back }| (camera, back)).unzip();
-        Self { scorer, cameras, backs, threshold, temperature: 1.0 }
+        Self { scorer, cameras, backs, threshold, temperature: 1.0, known: None }
+    }
+
+    /// The same, with the successes that its checkpoint knows.
+    #[must_use]
+    pub fn knowing(self, known: Option<KnownSuccesses>) -> Self {
+        Self { known, ..self }
     }
 
     /// The same, with logits divided by the checkpoint's temperature.
@@ -54,13 +62,8 @@ impl FrameJudge for Classifier {
         if moments.is_empty() {
             return Ok(Vec::new());
         }
-        let sights = self.cameras.iter().zip(&self.backs);
-        let pictures: Vec<_> =
-            sights.map(|(camera, back)| Pictures::of(camera, *back, moments)).collect::<Result<_, _>>()?;
-        let keys = &self.scorer.settings().image_keys;
-        let views = pictures.iter().zip(keys).map(|(pictures, key)| pictures.view(key)).collect();
-        let batch = ImageBatch::new(views).map_err(backend)?;
-        let logits = self.scorer.logits(&batch).map_err(backend)?;
+        let pictures = self.pictures(moments)?;
+        let logits = self.scorer.logits(&self.batch(&pictures)?).map_err(backend)?;
         let score = |(moment, logit): (usize, f32)| {
             Score::from_logit(logit / self.temperature).ok_or(JudgeError::NotAScore { value: logit, moment })
         };
@@ -69,6 +72,26 @@ impl FrameJudge for Classifier {
 
     fn threshold(&self) -> Option<f32> {
         self.threshold
+    }
+
+    fn look(&self, moments: &[Moment<'_>]) -> Result<Option<Vec<Look>>, JudgeError> {
+        let Some(known) = self.known.as_ref().filter(|_| !moments.is_empty()) else { return Ok(None) };
+        let pictures = self.pictures(moments)?;
+        known.look(&self.scorer, &self.batch(&pictures)?).map(Some).map_err(backend)
+    }
+}
+
+impl Classifier {
+    /// What each of its views shows of the moments.
+    fn pictures(&self, moments: &[Moment<'_>]) -> Result<Vec<Pictures>, JudgeError> {
+        let sights = self.cameras.iter().zip(&self.backs);
+        sights.map(|(camera, back)| Pictures::of(camera, *back, moments)).collect()
+    }
+
+    fn batch<'a>(&'a self, pictures: &'a [Pictures]) -> Result<ImageBatch<'a>, JudgeError> {
+        let keys = &self.scorer.settings().image_keys;
+        let views = pictures.iter().zip(keys).map(|(pictures, key)| pictures.view(key)).collect();
+        ImageBatch::new(views).map_err(backend)
     }
 }
 

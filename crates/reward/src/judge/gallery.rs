@@ -11,6 +11,7 @@ use plaudit_core::{FrameShape, Score};
 
 use super::{FrameJudge, JudgeError, Moment};
 use crate::pictures::{PictureError, Png};
+use crate::watch::Look;
 
 /// Keeps every picture that its judge is shown: what the judge's first camera saw, as it was.
 pub struct Gallery {
@@ -61,6 +62,10 @@ impl FrameJudge for Gallery {
 
     fn threshold(&self) -> Option<f32> {
         self.judge.threshold()
+    }
+
+    fn look(&self, moments: &[Moment<'_>]) -> Result<Option<Vec<Look>>, JudgeError> {
+        self.judge.look(moments)
     }
 }
 

@@ -24,6 +24,7 @@ pub use seat::{JudgeSource, Newer, Seat, Seated};
 
 use crate::pay::Clip;
 use crate::pictures::PictureError;
+use crate::watch::Look;
 
 /// Scores single moments. The score of a moment does not depend on what is scored beside it.
 pub trait FrameJudge: Send + Sync {
@@ -41,6 +42,11 @@ pub trait FrameJudge: Send + Sync {
     /// The score above which it means success, if it was told one.
     fn threshold(&self) -> Option<f32> {
         None
+    }
+
+    /// How moments that it rewards compare with successes that it knows; `None` from a judge that does not know any.
+    fn look(&self, _moments: &[Moment<'_>]) -> Result<Option<Vec<Look>>, JudgeError> {
+        Ok(None)
     }
 }
 

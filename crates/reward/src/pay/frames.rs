@@ -6,7 +6,7 @@ use plaudit_core::{End, Reward, RewardColumn, RewardError, Segment, Watch};
 
 use super::runs::{Place, Run, runs};
 use super::scores::Scores;
-use super::temporal::{Pay, Rule, Span};
+use super::temporal::{Levels, Pay, Rule, Span};
 use super::terms::{Columns, Entry};
 use crate::judge::Seat;
 
@@ -58,7 +58,12 @@ impl Reward for FrameReward {
     fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
         let seated = self.seat.current();
         let own = seated.judge.threshold();
-        let (levels, filtered) = (self.rule.levels(own), self.rule.filters(own));
+        let filtered = self.rule.filters(own);
+        let levels = match self.pay {
+            // Every score is paid as it is, so that no threshold says where the reward sees success.
+            Pay::Score if !filtered => Levels::EVEN_ODDS,
+            _ => self.rule.levels(own),
+        };
         let mut scores = Scores::new(&*seated.judge, segment);
         let runs = runs(segment);
         let asked = self.asked(&runs);

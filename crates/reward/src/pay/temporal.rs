@@ -80,6 +80,9 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
+    /// More likely solved than not.
+    pub(crate) const EVEN_ODDS: Self = Self { enter: EVEN_ODDS, leave: EVEN_ODDS, remembers: false };
+
     /// Whether a score alone decides, and how.
     pub(crate) fn decides(self, score: Score) -> Option<bool> {
         match score.get() {
@@ -113,8 +116,12 @@ impl Rule {
 
     /// Whether scores are filtered at all, by a judge that has this threshold of its own.
     pub(crate) fn filters(&self, own: Option<f32>) -> bool {
-        let bare = self.latch == Latch::Threshold(None) && self.guards.is_empty() && self.is_momentary();
-        !bare || own.is_some()
+        let by_score = match self.latch {
+            Latch::Threshold(None) => own.is_some(),
+            Latch::Threshold(Some(threshold)) => threshold > 0.0,
+            Latch::Hysteresis { .. } => true,
+        };
+        by_score || !self.guards.is_empty() || !self.is_momentary()
     }
 
     pub(crate) fn levels(&self, own: Option<f32>) -> Levels {

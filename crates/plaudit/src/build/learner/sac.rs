@@ -16,6 +16,7 @@ use crate::config::blocks::actor::{self, LrSchedule, ModelType};
 use crate::config::blocks::algorithm::{
     AdvType, AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit,
 };
+use crate::config::blocks::reward::{RewardSettings, WatchAction};
 
 impl Builder<'_> {
     /// Soft actor-critic; RLPD where the config names demonstrations, which `reward` pays.
@@ -201,7 +202,7 @@ impl Builder<'_> {
             repay: Repay {
                 watch: reward.watch(),
                 context: reward.context(),
-                frame_bytes: if self.loaded.config.reward.reload_model {
+                frame_bytes: if may_be_repaid(&self.loaded.config.reward) {
                     buffer.reward_frames_mib << 20
                 } else {
                     0
@@ -228,6 +229,12 @@ impl Builder<'_> {
             .check_memory(self.spec, filling)
             .map_err(|error| self.loaded.problem(key, error.to_string(), hint))
     }
+}
+
+/// Whether the reward may become another while the replay is full: a newer model, or one that was made stricter.
+fn may_be_repaid(reward: &RewardSettings) -> bool {
+    let changes_when_hacked = reward.watch.is_on() && reward.watch.action != WatchAction::Warn;
+    reward.use_reward_model && (reward.reload_model || changes_when_hacked)
 }
 
 fn agg(choice: AggQ) -> Agg {

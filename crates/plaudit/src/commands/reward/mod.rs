@@ -6,6 +6,7 @@ mod eval;
 mod older;
 mod summary;
 mod train;
+mod warm_start;
 
 use clap::Subcommand;
 

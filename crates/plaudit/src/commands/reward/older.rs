@@ -101,7 +101,7 @@ impl OlderFlags {
 }
 
 /// A text as an override takes it, whatever is in it.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 

@@ -10,9 +10,10 @@ use plaudit_reward::dataset::Frames;
 use plaudit_reward::pictures::{Png, preview, save_part, save_successes};
 use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, TrainError, Training, Why};
 
-use super::data::{TrainingData, training_data};
+use super::data::{Reading, TrainingData, training_data};
 use super::older::OlderFlags;
 use super::summary::Summary;
+use super::warm_start::WarmStart;
 use crate::build;
 use crate::cli::{ConfigArgs, Volume};
 use crate::config::{self, Loaded, Purpose};
@@ -34,11 +35,14 @@ use crate::say;
   plaudit reward train --data episodes actor.model.image_keys=[main_images,extra_view_images]
   plaudit reward train --positive-dir reward_data/positive --negative-dir reward_data/negative \\
       --output-checkpoint checkpoints/reward_model.pt --image-size 3 64 64 --epochs 30
+  plaudit reward train --from logs/20260801-12:00:00-reward_training --add logs/run/watch/step_40 --data episodes
   plaudit reward train reward_training runner.resume_dir=logs/20260801-12:00:00-reward_training")]
 pub struct Train {
     /// Which config.
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    warm_start: WarmStart,
     #[command(flatten)]
     older: OlderFlags,
     /// Print the result as JSON
@@ -49,12 +53,16 @@ pub struct Train {
 impl Train {
     /// Does it.
     pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
-        let config = self.older.config(&self.config);
+        let config = self.warm_start.config(self.older.config(&self.config))?;
         let asked = Asked::from_args(&config)?;
         let loaded = config::load(&asked.disk, &asked.request)?;
         say::notices(&loaded.notices, volume);
         refuse_other_work(&loaded)?;
-        let data = training_data(&loaded, &ProgressBar::new("reward train", volume))?;
+        let bar = ProgressBar::new("reward train", volume);
+        let data = training_data(&loaded, &bar)?;
+        let reading = Reading { views: data.train.views().to_vec(), source: None, bar: &bar };
+        let data = self.warm_start.with_added(data, &reading)?;
+        drop(bar);
         let output = self.older.output_checkpoint.as_deref();
         output.map(writable).transpose()?;
 

@@ -26,6 +26,7 @@ use crate::load::Asked;
 use crate::memory;
 use crate::run::{Run, interrupted};
 use crate::say;
+use crate::watcher::{Next, Watcher};
 
 /// Train a policy
 ///
@@ -82,7 +83,8 @@ type Numbers = serde_json::Map<String, serde_json::Value>;
 fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers, Failure> {
     let last_step = last_step(loaded);
     let mut env = build::env(loaded, Which::Train)?;
-    let reward: Arc<dyn Reward> = build::reward(loaded, env.spec())?.into();
+    let build::Paid { reward, watched } = build::reward(loaded, env.spec())?;
+    let reward: Arc<dyn Reward> = reward.into();
     let policy_sees = build::policy_sees(loaded);
     env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), policy_sees));
     let plan = build::pace(loaded)?;
@@ -96,7 +98,7 @@ fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers,
     }
     let mut run = Run::start(loaded, "train", "steps", last_step, volume)?;
     let mut env = Some(env);
-    let cast = Cast { env: &mut env, reward: &reward, learner: learner.as_mut(), cloning };
+    let cast = Cast { env: &mut env, reward: &reward, watched, learner: learner.as_mut(), cloning };
     let outcome = Job::start(loaded, &mut run, cast, plan, judges, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
@@ -124,6 +126,8 @@ fn checkpoint_to_start_from(loaded: &Loaded) -> Result<Option<PathBuf>, Failure>
 struct Cast<'a> {
     env: &'a mut Option<Box<dyn Env>>,
     reward: &'a Arc<dyn Reward>,
+    /// What of the reward is watched.
+    watched: Option<build::Watched>,
     learner: &'a mut dyn Learner,
     /// What it does as others did before it learns.
     cloning: Option<Cloning>,
@@ -144,6 +148,7 @@ struct Job<'a> {
     pace: Option<Pace<'a>>,
     learner: &'a mut dyn Learner,
     stage: Option<Stage>,
+    watcher: Option<Watcher>,
     /// Steps of learning done.
     step: u64,
     last_step: Option<u64>,
@@ -163,7 +168,7 @@ impl<'a> Job<'a> {
         judges: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let Cast { env, reward, learner, cloning } = cast;
+        let Cast { env, reward, watched, learner, cloning } = cast;
         let from = match run.restore::<State>()? {
             Some(State { checkpoint }) => Some(run.checkpoints_directory().join(checkpoint)),
             None => from,
@@ -185,13 +190,16 @@ impl<'a> Job<'a> {
         if let Some(text) = keeper.as_ref().and_then(Keeper::found) {
             tell(run, Level::Info, &text);
         }
-        let pace = Some(Pace::start(plan, Scene { env, reward, seed, left, keeper }, learner, run)?);
+        let watcher = watched.map(|watched| Watcher::start(loaded, watched, run));
+        let on_paid = watcher.as_ref().map(Watcher::on_paid);
+        let scene = Scene { env, reward, seed, left, keeper, on_paid };
+        let pace = Some(Pace::start(plan, scene, learner, run)?);
         let data = if keeps { data.join("eval") } else { data };
         let stage = judges.map(|env| Stage::new(loaded, env, data, run)).transpose()?;
         let config = yaml::to_yaml(&loaded.as_tree(), false);
         let last_step = last_step(loaded);
         let numbers = Numbers::new();
-        Ok(Self { loaded, run, pace, learner, stage, step, last_step, saved, config, numbers })
+        Ok(Self { loaded, run, pace, learner, stage, watcher, step, last_step, saved, config, numbers })
     }
 
     /// Until the last step, or Ctrl-C.
@@ -217,13 +225,14 @@ impl<'a> Job<'a> {
         while self.last_step.is_none_or(|last| self.step < last) {
             self.learn()?;
             let is_last = self.last_step.is_some_and(|last| self.step >= last);
+            let pauses = self.watch()? == Next::Pause;
             if is_last || is_due(runner.val_check_interval, self.step) {
                 self.judge()?;
             }
-            if is_last || is_due(runner.save_interval, self.step) || interrupted() {
+            if is_last || is_due(runner.save_interval, self.step) || interrupted() || pauses {
                 self.save()?;
             }
-            if interrupted() && !is_last {
+            if (interrupted() || pauses) && !is_last {
                 return Ok(EndReason::Interrupted);
             }
         }
@@ -242,6 +251,14 @@ impl<'a> Job<'a> {
         self.run.emit(Event::Metrics { step: self.step, values });
         self.run.emit(Event::Progress { step: self.step });
         Ok(())
+    }
+
+    /// Whoever watches looks at what was paid for.
+    fn watch(&mut self) -> Result<Next, Failure> {
+        match &mut self.watcher {
+            Some(watcher) => watcher.look(self.step, self.run),
+            None => Ok(Next::GoOn),
+        }
     }
 
     /// Lets the policy show what it can, if anybody is there to judge.

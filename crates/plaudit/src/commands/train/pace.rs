@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use plaudit_core::{Env, Level, Obs, Reward, Seed};
 use plaudit_rl::{
-    AsyncPlan, AsyncTraining, Learner, Metrics, Nobody, Onlooker, Taken, Training, TrainingError,
+    AsyncPlan, AsyncTraining, Learner, Metrics, Nobody, OnPaid, Onlooker, Taken, Training, TrainingError,
     TrainingPlan, Whereabouts,
 };
 
@@ -39,6 +39,8 @@ pub(super) struct Scene<'a> {
     /// Where an earlier run left the environments.
     pub(super) left: Option<Whereabouts>,
     pub(super) keeper: Option<Keeper>,
+    /// Who hears what segments are paid.
+    pub(super) on_paid: Option<OnPaid<'static>>,
 }
 
 impl<'a> Pace<'a> {
@@ -48,16 +50,19 @@ impl<'a> Pace<'a> {
         learner: &dyn Learner,
         run: &mut Run,
     ) -> Result<Self, Failure> {
-        let Scene { env, reward, seed, left, keeper } = scene;
+        let Scene { env, reward, seed, left, keeper, on_paid } = scene;
         match plan {
             Plan::Turns(plan) => {
                 let Some(env) = env.as_deref_mut() else { return Err(nobody_there()) };
                 let resumed = left.is_some();
                 let started = Training::start(env, reward.as_ref(), plan, seed, left);
-                let (training, went_back) = started.map_err(|error| Failure::work(error, None))?;
+                let (mut training, went_back) = started.map_err(|error| Failure::work(error, None))?;
                 if resumed && !went_back {
                     let text = "these environments cannot go back to where they were: they start anew";
                     tell(run, Level::Warning, text);
+                }
+                if let Some(on_paid) = on_paid {
+                    training.on_paid(on_paid);
                 }
                 let mut keeper = keeper.map(Box::new);
                 if let Some(keeper) = &mut keeper {
@@ -72,7 +77,11 @@ impl<'a> Pace<'a> {
                     Some(keeper) => Box::new(Keeping(keeper.clone())),
                     None => Box::new(Nobody),
                 };
-                let training = AsyncTraining::start(env, reward.clone(), plan, seed, left, learner, onlooker);
+                let mut training =
+                    AsyncTraining::start(env, reward.clone(), plan, seed, left, learner, onlooker);
+                if let Some(on_paid) = on_paid {
+                    training.on_paid(on_paid);
+                }
                 Ok(Self::SideBySide { training: Box::new(training), keeper })
             }
         }

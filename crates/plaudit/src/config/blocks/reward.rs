@@ -134,6 +134,8 @@ block! {
         reload_model: bool = false,
         /// Paid besides, each with its own weight: other models, conditions on the state.
         terms: IndexMap<String, RewardTerm> = IndexMap::new(),
+        /// Watching for hacking while a policy learns.
+        watch: WatchSettings = WatchSettings::default(),
         /// On a robot: the model alone decides about success.
         standalone_realworld: bool = false,
         /// The model that judges.
@@ -182,6 +184,69 @@ block! {
         history_reward_assign: bool = false,
         /// The model that judges, with `source: model`.
         model: RewardModelSettings = RewardModelSettings::default(),
+    }
+}
+
+choice! {
+    /// What is done when the reward is hacked.
+    WatchAction {
+        /// Say so.
+        Warn = "warn",
+        /// Say so, and pay at the ends of episodes only from then on.
+        Terminal = "terminal",
+        /// Say so, and ask for higher scores from then on: half of what was left up to 1.
+        RaiseThreshold = "raise_threshold",
+        /// Say so, save, and stop; the run can go on.
+        Pause = "pause",
+    }
+}
+
+choice! {
+    /// Who knows better than the model that pays.
+    CompareWith {
+        /// The environment, which says of each episode whether it was solved.
+        Environment = "environment",
+        /// A second model, which is asked about rewarded frames.
+        Model = "model",
+        /// A person, who sorts rewarded frames while the run goes on.
+        Person = "person",
+        /// Nobody: signals that need no truth alone.
+        Nobody = "nobody",
+    }
+}
+
+block! {
+    /// Watching for hacking while a policy learns. See docs/watch.md.
+    WatchSettings as WatchSettingsWritten {
+        /// Updates between looks. 0: nobody watches.
+        every: u64 = 0,
+        /// What is done about an alarm. Frames for labelling are kept in any case.
+        action: WatchAction = WatchAction::Warn,
+        /// Rewarded frames that are looked at closely, and kept for labelling after an alarm.
+        frames: u64 = 64,
+        /// Who knows better than the model what success is.
+        compare_with: CompareWith = CompareWith::Environment,
+        /// The second model, with `compare_with: model`: trained on other episodes than the one that pays.
+        model: RewardModelSettings = RewardModelSettings::default(),
+        /// Alarm: more of what the reward calls solved is not, with confidence 0.95.
+        false_success: f64 = 0.3,
+        /// Alarm: the best-paid tenth of the paid episodes gets more of all pay.
+        concentration: f64 = 0.6,
+        /// Alarm: success comes in less than this share of the time it took at the last looks.
+        early_success: f64 = 0.5,
+        /// Alarm: success is lost again more often in an episode.
+        dithering: f64 = 3.0,
+        /// Alarm: more of the rewarded frames look like no success that the audited model knows.
+        far_frames: f64 = 0.3,
+        /// Alarm: about more of the rewarded frames the audited model does not agree with itself.
+        disagreement: f64 = 0.3,
+    }
+}
+
+impl WatchSettings {
+    /// Whether anybody watches.
+    pub fn is_on(&self) -> bool {
+        self.every > 0
     }
 }
 

@@ -12,9 +12,10 @@ use plaudit_reward::audit::{
     suspected_labels, timing,
 };
 use plaudit_reward::card::ModelCard;
-use plaudit_reward::dataset::Frames;
+use plaudit_reward::dataset::{Batch, Frames};
 use plaudit_reward::metrics::{Metrics, average_precision, best_threshold, roc_auc};
 use plaudit_reward::pictures::{Mistake, Mistakes, Png};
+use plaudit_reward::watch::KnownSuccesses;
 
 use super::super::data::Reading;
 use super::super::eval::unfit;
@@ -34,6 +35,8 @@ const RESAMPLES: u64 = 500;
 const BAND_RESAMPLES: u64 = 200;
 /// Mistakes of each kind, and suspected labels, that are shown.
 const SHOWN: usize = 20;
+/// Successes that the checkpoint remembers the looks of.
+const KNOWN_FRAMES: usize = 1000;
 /// Frames of each label in which squares are covered.
 const SALIENCY_FRAMES: usize = 16;
 /// Batch sizes that are timed, and for about how long each.
@@ -121,6 +124,7 @@ impl Examination<'_> {
             regions_known_by: stressed.known_by,
             saliency,
             latency,
+            known_successes: self.known_successes()?,
             operating,
             stored: Stored::No { why: String::new() },
         };
@@ -245,6 +249,17 @@ impl Examination<'_> {
             Ok(Timed { latency, peak_bytes })
         };
         TIMED.iter().enumerate().map(timed).collect()
+    }
+
+    /// What successes look like to the model, for watching later.
+    fn known_successes(&self) -> Result<Option<KnownSuccesses>, Failure> {
+        let all: Vec<usize> = (0..self.frames.len()).filter(|number| self.frames.success(*number)).collect();
+        let step = all.len().div_ceil(KNOWN_FRAMES).max(1);
+        let some: Vec<usize> = all.into_iter().step_by(step).collect();
+        self.doing("learning successes", "frames", 0, some.len());
+        let batches: Vec<Batch> = some.chunks(BATCH).map(|some| Batch::of(self.frames, some)).collect();
+        let images = batches.iter().map(|batch| Ok(batch.images()?));
+        KnownSuccesses::of(self.scorer, images).map_err(|error| unfit(&self.asked.model, &error))
     }
 
     /// Each of several datasets on its own.

@@ -10,6 +10,7 @@ use plaudit_reward::audit::{
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::metrics::Metrics;
 use plaudit_reward::pictures::Mistakes;
+use plaudit_reward::watch::KnownSuccesses;
 use serde::Serialize;
 
 use super::training_data::SharedWithTraining;
@@ -43,6 +44,9 @@ pub(super) struct Audit {
     pub(super) saliency: Vec<Saliency>,
     pub(super) background: Background,
     pub(super) latency: Vec<Timed>,
+    /// Long, and for the checkpoint alone.
+    #[serde(skip)]
+    pub(super) known_successes: Option<KnownSuccesses>,
     pub(super) stored: Stored,
 }
 
@@ -135,6 +139,7 @@ impl Audit {
             temperature: Some(temperature),
             threshold: promised.or(kept),
             guarantee: self.operating.guarantee,
+            known_successes: self.known_successes.clone(),
             ..before.clone()
         }
     }

@@ -1,0 +1,146 @@
+//! Watching for hacking as a person meets it: alarms, what is done about them, and the frames they leave behind.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+mod runs;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use runs::{command, plaudit, refused, wait_for};
+
+/// A model of 32 pixels that sees success above `threshold`, as a training run leaves it behind.
+fn model(folder: &Path, threshold: f64) {
+    use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
+    use plaudit_reward::card::ModelCard;
+    let settings = ClassifierSettings {
+        arch: Arch::Resnet10,
+        hidden_dim: Some(16),
+        image_size: [3, 32, 32],
+        ..ClassifierSettings::default()
+    };
+    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
+    std::fs::create_dir_all(folder).unwrap();
+    ModelCard { threshold: Some(threshold), ..ModelCard::of(settings) }.write(&weights, folder).unwrap();
+}
+
+/// A folder with a gullible model, which pays for everything, and a strict one, which never does.
+fn models() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    model(&folder.path().join("gullible"), 0.0);
+    model(&folder.path().join("strict"), 1.0);
+    folder
+}
+
+/// A run of two steps, paid by the gullible model and watched at each.
+fn watched<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let words = [
+        "train",
+        "pickcube_ppo",
+        "env.train.total_num_envs=12",
+        "env.train.max_episode_steps=6",
+        "env.train.max_steps_per_rollout_epoch=12",
+        "env.train.init_params.sensor_configs={width: 32, height: 32}",
+        "runner.max_epochs=2",
+        "runner.max_steps=-1",
+        "runner.val_check_interval=-1",
+        "actor.model.hidden_sizes=[16,16]",
+        "actor.micro_batch_size=36",
+        "actor.global_batch_size=36",
+        "reward.use_reward_model=true",
+        "reward.model.model_path=gullible",
+        "reward.watch.every=1",
+    ];
+    words.into_iter().chain(more.iter().copied()).collect()
+}
+
+fn pictures(folder: &Path) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// Whoever watches sees that what is paid for is no success, keeps the frames for labelling, and stops the run, which can
+/// go on.
+#[test]
+fn a_hacked_reward_is_noticed_and_the_run_pauses() {
+    let folder = models();
+    let here = folder.path();
+    let output = plaudit(here, &watched(&["reward.watch.action=pause", "runner.logger.log_path=run"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the reward may be hacked: false_success is"), "{said}");
+    assert!(said.contains("runner.resume_dir=run"), "{said}");
+    let kept = pictures(&here.join("run/watch/step_1/failure"));
+    assert!(kept >= 32, "{kept} frames");
+    let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
+    assert!(log.contains("watch/false_success") && log.contains("watch/alarms"));
+
+    let output = plaudit(here, &watched(&["reward.watch.action=terminal", "runner.resume_dir=run"]));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("From now on only the ends of episodes are paid"), "{said}");
+}
+
+#[test]
+fn a_second_model_contradicts_and_the_threshold_rises() {
+    let folder = models();
+    let here = folder.path();
+    let second = ["reward.watch.compare_with=model", "reward.watch.model.model_path=strict"];
+    let more = ["reward.watch.action=raise_threshold", "runner.logger.log_path=run"];
+    let output = plaudit(here, &watched(&[&second[..], &more[..]].concat()));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("false_success is") && said.contains("scores must be above 0.5000"), "{said}");
+    assert!(said.contains("sort them into success/ and failure/"), "{said}");
+    assert!(pictures(&here.join("run/watch/step_1/unsorted")) >= 32);
+}
+
+/// A person sorts the frames of a look while the run goes on, and the next look hears of it.
+#[test]
+fn a_person_contradicts_while_the_run_goes_on() {
+    let folder = models();
+    let here = folder.path();
+    let more = [
+        "reward.watch.compare_with=person",
+        "reward.watch.action=pause",
+        "runner.max_epochs=100000",
+        "runner.logger.log_path=run",
+    ];
+    let run = command(here, &watched(&more)).stderr(Stdio::piped()).spawn().unwrap();
+    let look = here.join("run/watch/step_1");
+    // The second look's folder is there once the first is complete.
+    wait_for(&here.join("run/watch/step_2/failure"));
+    std::fs::remove_dir(look.join("failure")).unwrap();
+    std::fs::rename(look.join("unsorted"), look.join("failure")).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the reward may be hacked: false_success is"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused_before_anything_runs() {
+    let folder = models();
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["reward.watch.action=panic"], &["reward.watch.action", "panic", "raise_threshold"]),
+        (
+            &["reward.watch.compare_with=model"],
+            &["reward.watch.model.model_path", "none is named", "compare_with: nobody"],
+        ),
+        (
+            &["reward.watch.compare_with=model", "reward.watch.model.model_path=gullible"],
+            &["the model that pays"],
+        ),
+        (&["reward.watch.model.model_path=strict"], &["nobody asks", "compare_with: model"]),
+        (
+            &["reward.watch.compare_with=model", "reward.watch.model.model_path=nowhere"],
+            &["reward.watch.model.model_path", "nowhere"],
+        ),
+        (&["reward.watch.false_success=3"], &["reward.watch.false_success", "outside 0 to 1"]),
+    ];
+    for (more, expected) in cases {
+        let said = refused(folder.path(), &watched(more), 2);
+        for words in expected {
+            assert!(said.contains(words), "{more:?}: {said}");
+        }
+    }
+}
