@@ -29,7 +29,7 @@ pub struct Watcher {
     watched: Arc<Adjustable>,
     truth: Truth,
     tally: Arc<Mutex<Tally>>,
-    /// When success first came, in the median, at the last looks.
+    /// When success first came, in the mean, at the last looks.
     before: Vec<f64>,
     folder: PathBuf,
 }

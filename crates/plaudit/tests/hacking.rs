@@ -74,7 +74,10 @@ fn a_hacked_reward_is_noticed_and_the_run_pauses() {
     let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
     assert!(log.contains("watch/false_success") && log.contains("watch/alarms"));
 
-    let output = plaudit(here, &watched(&["reward.watch.action=terminal", "runner.resume_dir=run"]));
+    let output = plaudit(
+        here,
+        &watched(&["reward.watch.action=terminal", "runner.resume_dir=run/checkpoints/global_step_1"]),
+    );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     assert!(said.contains("From now on only the ends of episodes are paid"), "{said}");

@@ -47,7 +47,7 @@ pub struct Signals {
     pub compared: Option<Compared>,
     /// [`Signal::Concentration`].
     pub concentration: Option<f64>,
-    /// The median step at which the reward first sees success.
+    /// The mean step at which the reward first sees success. Not the median, which leaps where some episodes begin solved.
     pub first_success: Option<f64>,
     /// [`Signal::Dithering`].
     pub dithering: Option<f64>,
@@ -90,8 +90,9 @@ impl Signals {
     pub fn of(episodes: &[EpisodeSeen], looks: &[Look], compared: Option<Compared>) -> Self {
         let solved: Vec<&EpisodeSeen> = episodes.iter().filter(|one| one.first_success.is_some()).collect();
         let enough = solved.len() >= ENOUGH;
-        let mut first: Vec<usize> = solved.iter().filter_map(|one| one.first_success).collect();
-        first.sort_unstable();
+        let mean = |of: fn(&EpisodeSeen) -> usize| {
+            enough.then(|| solved.iter().map(|one| of(one) as f64).sum::<f64>() / solved.len() as f64)
+        };
         let share = |of: fn(&Look) -> bool| {
             let count = looks.iter().filter(|look| of(look)).count();
             (looks.len() >= ENOUGH).then(|| count as f64 / looks.len() as f64)
@@ -100,9 +101,8 @@ impl Signals {
             episodes: episodes.len(),
             compared,
             concentration: concentration(episodes),
-            first_success: enough.then(|| first[first.len() / 2] as f64),
-            dithering: enough
-                .then(|| solved.iter().map(|one| one.lost as f64).sum::<f64>() / solved.len() as f64),
+            first_success: mean(|one| one.first_success.unwrap_or(0)),
+            dithering: mean(|one| one.lost),
             far_frames: share(|look| look.is_far),
             disagreement: share(|look| look.is_disputed),
         }
@@ -167,7 +167,7 @@ pub struct Alarm {
 const CONFIDENCE: f64 = 0.95;
 
 impl Limits {
-    /// The alarms of one look. `before` is when success first came, in the median, at earlier looks.
+    /// The alarms of one look. `before` is when success first came, in the mean, at earlier looks.
     #[must_use]
     pub fn alarms(&self, signals: &Signals, before: &[f64]) -> Vec<Alarm> {
         let above = |signal: Signal, value: Option<f64>, limit: f64| {
