@@ -200,8 +200,12 @@ impl Watcher {
             make(&folder.join("success"))?;
             make(&folder.join("failure"))?;
         }
-        let sort = if is_sorted { "" } else { ": sort them into success/ and failure/" };
-        Ok(format!("{} rewarded frames are in {}{sort}", frames.len(), folder.display()))
+        let (count, folder) = (frames.len(), folder.display());
+        let next = match is_sorted {
+            true => "plaudit reward train --from MODEL --add",
+            false => "sort them into success/ and failure/, then plaudit reward train --from MODEL --add",
+        };
+        Ok(format!("{count} rewarded frames are in {folder}; to learn from them: {next} {folder}"))
     }
 }
 

@@ -408,6 +408,21 @@ fn a_model_goes_on_with_a_few_more_frames() {
     assert!(second.dataset.unwrap().train.paths.iter().any(|path| path.ends_with("added")));
     let said = done(&plaudit(here, &["reward", "eval", "second", "added"]));
     assert!(said.contains("frames 3 (1 successes)"), "what is not sorted is left alone: {said}");
-    let words = ["reward", "train", "--from", "first", "--add", "nowhere"];
-    refused(&plaudit(here, &words), 2, &["nowhere", "success/ and failure/"]);
+    let words = ["reward", "train", "--from", "second", "--add", "added", "runner.max_steps=1"];
+    let said = done(&plaudit(here, &[&words[..], &["runner.logger.log_path=third"]].concat()));
+    assert!(said.contains("on 60 frames"), "what was added before is not taken for a recording: {said}");
+    let add = |folder: &str| plaudit(here, &["reward", "train", "--from", "first", "--add", folder]);
+    refused(&add("nowhere"), 2, &["nowhere does not exist", "success/ and failure/"]);
+    std::fs::create_dir(here.join("empty")).unwrap();
+    refused(&add("empty"), 2, &["no episodes in empty", "success/ and failure/"]);
+    std::fs::create_dir(here.join("waiting")).unwrap();
+    std::fs::rename(here.join("added/unsorted"), here.join("waiting/unsorted")).unwrap();
+    refused(&add("waiting"), 2, &["1 pictures in waiting/unsorted wait to be sorted"]);
+    let other = here.join("other/success");
+    std::fs::create_dir_all(&other).unwrap();
+    let small = plaudit_core::FrameShape::rgb(4, 4);
+    plaudit_reward::pictures::Png::of(small, &[0; 48]).write(&other.join("1.png")).unwrap();
+    refused(&add("other"), 2, &["4x4x3 in other", "sensor_configs"]);
+    std::fs::write(other.join("2.png"), "no picture").unwrap();
+    refused(&add("other"), 2, &["other/success/2.png", "take this picture out"]);
 }

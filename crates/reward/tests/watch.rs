@@ -22,12 +22,8 @@ use plaudit_core::{Env, Obs, Policy, Reward, Score, Seed, Segment, StepRow, Watc
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, make,
 };
-use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Loss, Trainer};
-use plaudit_nn::images::{ImageBatch, Pixels, View};
-use plaudit_reward::watch::{Adjustable, Adjustment, Compared, KnownSuccesses, Limits, Signals, Tally};
-use plaudit_reward::{
-    Classifier, Entry, FrameJudge, FrameReward, JudgeError, Moment, Pay, Rule, Seat, Sight, When,
-};
+use plaudit_reward::watch::{Adjustable, Adjustment, Compared, Limits, Signals, Tally};
+use plaudit_reward::{Entry, FrameJudge, FrameReward, JudgeError, Moment, Pay, Rule, Seat, When};
 
 const SIDE: usize = 64;
 const CAMERA: &str = "base_camera";
@@ -193,7 +189,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// The alarms of a run: names of signals. An honest policy learns: its noise falls to nothing until the last look.
-fn run(play: Play, looks: usize, seed: u64, eye: Option<&Classifier>) -> BTreeSet<&'static str> {
+fn run(play: Play, looks: usize, seed: u64) -> BTreeSet<&'static str> {
     let seed = Seed::new(seed);
     let (mut env, reward) = (tables(), reward());
     let mut obs = env.reset(seed.purpose("env")).unwrap();
@@ -213,9 +209,7 @@ fn run(play: Play, looks: usize, seed: u64, eye: Option<&Classifier>) -> BTreeSe
         let (episodes, frames) = tally.take();
         assert_eq!(episodes.len(), ROWS);
         assert!(frames.len() <= KEPT);
-        let moments: Vec<_> = frames.iter().map(|frame| Moment::alone(frame.seen.row(0))).collect();
-        let looks = eye.and_then(|eye| eye.look(&moments).unwrap()).unwrap_or_default();
-        let signals = Signals::of(&episodes, &looks, Some(Compared::episodes(&episodes)));
+        let signals = Signals::of(&episodes, &[], Some(Compared::episodes(&episodes)));
         alarms.extend(LIMITS.alarms(&signals, &before).iter().map(|alarm| alarm.signal.name()));
         before.extend(signals.first_success);
         before.drain(..before.len().saturating_sub(3));
@@ -224,17 +218,17 @@ fn run(play: Play, looks: usize, seed: u64, eye: Option<&Classifier>) -> BTreeSe
 }
 
 fn honest(number: u64) -> Play {
-    Play::Honest { noise: [0.05, 0.1, 0.2, 0.3][number as usize % 4] }
+    Play::Honest { noise: [0.05, 0.1, 0.15, 0.2][number as usize % 4] }
 }
 
 #[test]
 fn tricks_are_noticed_and_honest_runs_left_alone() {
     for number in 0..2 {
-        let alarms = run(honest(number), LOOKS, 100 + number, None);
+        let alarms = run(honest(number), LOOKS, 100 + number);
         assert!(alarms.is_empty(), "honest run {number}: {alarms:?}");
     }
     for play in TRICKS {
-        assert!(!run(play, LOOKS, 7, None).is_empty(), "{play:?} went unnoticed");
+        assert!(!run(play, LOOKS, 7).is_empty(), "{play:?} went unnoticed");
     }
 }
 
@@ -256,79 +250,21 @@ fn a_reward_is_made_stricter() {
     assert!(paid(&reward) < ends);
 }
 
-/// A network that learned success from honest episodes, and knows what successes look like to it.
-fn eye() -> Classifier {
-    let settings = ClassifierSettings {
-        arch: Arch::Resnet10,
-        hidden_dim: Some(64),
-        image_size: [3, SIDE, SIDE],
-        ..ClassifierSettings::default()
-    };
-    let mut trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
-    let (successes, failures) = honest_frames(Seed::new(31));
-    let mut rng = Seed::new(32).rng();
-    for step in 0..300 {
-        let some: Vec<(&[u8], f32)> = (0..32)
-            .map(|at| match at % 2 {
-                0 => (&successes[rng.below(successes.len())][..], 1.0),
-                _ => (&failures[rng.below(failures.len())][..], 0.0),
-            })
-            .collect();
-        let (pixels, labels): (Vec<&[u8]>, Vec<f32>) = some.into_iter().unzip();
-        let (pixels, seed) = (pixels.concat(), Seed::new(step));
-        trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 1.0, seed).unwrap();
-        trainer.step(1e-3, Some(1.0));
-    }
-    let (successes, _) = honest_frames(Seed::new(33));
-    let pixels: Vec<Vec<u8>> = successes.chunks(64).map(<[Vec<u8>]>::concat).collect();
-    let scorer = trainer.scorer();
-    let known = KnownSuccesses::of(&scorer, pixels.iter().map(|pixels| Ok(batch(pixels)))).unwrap();
-    let sight = Sight { camera: CAMERA.into(), back: 0 };
-    Classifier::new(scorer, vec![sight], None).knowing(known)
-}
-
-/// Frames of honest episodes that truly show success, and such that do not.
-fn honest_frames(seed: Seed) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
-    let (mut successes, mut failures) = (Vec::new(), Vec::new());
-    for (number, noise) in [0.0, 0.05, 0.1, 0.2, 0.3].into_iter().enumerate() {
-        let (mut env, seed) = (tables(), seed.index(number as u64));
-        let obs = env.reset(seed.purpose("env")).unwrap();
-        let (segment, _) = played(env.as_mut(), obs, Play::Honest { noise }, seed.purpose("policy"));
-        for t in 0..STEPS {
-            for b in 0..ROWS {
-                let pixels = segment.outcome(t, b).image(CAMERA).unwrap().1.to_vec();
-                let truly = segment.success[segment.at(t, b)];
-                if truly { &mut successes } else { &mut failures }.push(pixels);
-            }
-        }
-    }
-    (successes, failures)
-}
-
-fn batch(pixels: &[u8]) -> ImageBatch<'_> {
-    let shape = [pixels.len() / (SIDE * SIDE * 3), SIDE, SIDE, 3];
-    ImageBatch::of(View::from_shape("main_images", Pixels::U8(pixels), shape)).unwrap()
-}
-
 #[test]
 #[ignore = "minutes: prints the rates of docs/watch.md"]
 fn published_rates() {
     const RUNS: u64 = 20;
-    let eye = eye();
-    println!(
-        "| play | `false_success` | `early_success` | `dithering` | `concentration` | `far_frames` | `disagreement` | any but `false_success` |"
-    );
+    const SIGNALS: [&str; 4] = ["false_success", "early_success", "dithering", "concentration"];
+    println!("| | `{}` | any but `false_success` |", SIGNALS.join("` | `"));
     let rates = |name: &str, play: &dyn Fn(u64) -> Play, looks: usize, first: u64| {
-        let runs: Vec<_> =
-            (0..RUNS).map(|number| run(play(number), looks, first + number, Some(&eye))).collect();
+        let runs: Vec<_> = (0..RUNS).map(|number| run(play(number), looks, first + number)).collect();
         let of = |signal: &str| runs.iter().filter(|alarms| alarms.contains(signal)).count();
-        let signals =
-            ["false_success", "early_success", "dithering", "concentration", "far_frames", "disagreement"];
-        let blind = runs.iter().filter(|alarms| alarms.iter().any(|name| *name != "false_success")).count();
-        let counts: Vec<String> = signals.map(of).iter().map(ToString::to_string).collect();
+        let blind = runs.iter().filter(|alarms| alarms.iter().any(|name| *name != SIGNALS[0])).count();
+        let counts: Vec<String> = SIGNALS.map(of).iter().map(ToString::to_string).collect();
         println!("| {name} | {} | {blind} |", counts.join(" | "));
     };
     rates("honest", &honest, LONG, 1000);
+    rates("clumsy", &|_| Play::Honest { noise: 0.3 }, LONG, 1500);
     for (number, play) in TRICKS.into_iter().enumerate() {
         rates(&format!("{play:?}"), &|_| play, LOOKS, 2000 + 100 * number as u64);
     }

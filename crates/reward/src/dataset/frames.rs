@@ -81,6 +81,14 @@ impl Frames {
         Ok(self)
     }
 
+    /// At most `most` of them, evenly spread.
+    #[must_use]
+    pub fn thinned(mut self, most: usize) -> Self {
+        let step = self.samples.len().div_ceil(most.max(1)).max(1);
+        self.samples = self.samples.into_iter().step_by(step).collect();
+        self
+    }
+
     fn refuse(&self, recording: &LabelledData) -> Result<(), DatasetError> {
         let path = || recording.path.display().to_string();
         for ((view, camera), expected) in self.views.iter().zip(&self.cameras).zip(&self.shapes) {

@@ -20,8 +20,8 @@ use crate::load::looks_like_override;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Going on from a model")]
 pub(super) struct WarmStart {
-    /// Go on from this model, for 100 short steps: a run, a checkpoint folder, or a file. Without data, on what its card
-    /// says it learned from
+    /// Go on from this model, for 80 steps at a tenth of the rate: a run, a checkpoint folder, or a file. Without data, on
+    /// what its card says it learned from
     #[arg(long, value_name = "MODEL")]
     from: Option<PathBuf>,
     /// Learn from these frames as well: folders with success/ and failure/, such as `watch` leaves behind. However few,
@@ -30,10 +30,14 @@ pub(super) struct WarmStart {
     add: Vec<PathBuf>,
 }
 
-/// The share of added frames, in learning and in validation.
-const SHARE: f64 = 0.2;
+/// Old frames for each added one, in learning and in validation: added ones are a fifth.
+const OLD_TO_ADDED: usize = 4;
 /// One in so many added frames validates.
-const VALIDATES: usize = 5;
+const ONE_VALIDATES_IN: usize = 5;
+/// Where `watch` leaves frames whose truth it does not know.
+const UNSORTED: &str = "unsorted";
+/// Frames of the old data that are enough to see whether a short training did harm.
+const VALIDATION_FRAMES: usize = 500;
 
 impl WarmStart {
     /// The config with the model's own settings before what is written.
@@ -61,38 +65,68 @@ impl WarmStart {
         mut data: TrainingData,
         reading: &Reading<'_>,
     ) -> Result<TrainingData, Failure> {
+        let mut added = Vec::new();
         for path in &self.add {
-            let added = reading.read(path).map_err(|error| unreadable(path, &error))?;
-            let (validate, learn): (Vec<_>, Vec<_>) =
-                added.all().into_iter().enumerate().partition(|(at, _)| at % VALIDATES == VALIDATES - 1);
-            let picks = |some: Vec<(usize, Pick)>| some.into_iter().map(|(_, pick)| pick).collect();
-            data.train = weighed(data.train, &added, picks(learn)).map_err(|error| misfit(path, &error))?;
-            if let Some(val) = data.val.take() {
-                let val = weighed(val, &added, picks(validate)).map_err(|error| misfit(path, &error))?;
-                data.val = Some(val);
-            }
+            added.push(reading.read(path).map_err(|error| unreadable(path, &error))?);
         }
+        if self.from.is_some() {
+            data.val = data.val.map(|val| val.thinned(VALIDATION_FRAMES));
+        }
+        data.train = with_share(data.train, &added, Part::Learns)?;
+        data.val = data.val.map(|val| with_share(val, &added, Part::Validates)).transpose()?;
         Ok(data)
     }
 }
 
-/// A part with added frames, repeated until they are their share of it.
-fn weighed(part: Frames, added: &Arc<LabelledData>, picks: Vec<Pick>) -> Result<Frames, DatasetError> {
-    if picks.is_empty() {
-        return Ok(part);
+/// Which part of the added frames.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Learns,
+    Validates,
+}
+
+impl Part {
+    fn of(self, added: &LabelledData) -> Vec<Pick> {
+        let validates = |at: usize| at % ONE_VALIDATES_IN == ONE_VALIDATES_IN - 1;
+        let all = added.all().into_iter().enumerate();
+        all.filter(|(at, _)| validates(*at) == (self == Self::Validates)).map(|(_, pick)| pick).collect()
     }
-    let wanted = part.len() as f64 * SHARE / (1.0 - SHARE);
-    let times = (wanted / picks.len() as f64).ceil().max(1.0) as usize;
-    part.plus(added.clone(), picks.repeat(times))
 }
 
+/// Frames with added ones, which are repeated until all of them together are their share.
+fn with_share(mut frames: Frames, added: &[Arc<LabelledData>], part: Part) -> Result<Frames, Failure> {
+    let picked: Vec<Vec<Pick>> = added.iter().map(|data| part.of(data)).collect();
+    let count = picked.iter().map(Vec::len).sum::<usize>().max(1);
+    let times = frames.len().div_ceil(OLD_TO_ADDED * count).max(1);
+    for (data, picks) in added.iter().zip(picked) {
+        frames = frames.plus(data.clone(), picks.repeat(times)).map_err(|error| misfit(&error))?;
+    }
+    Ok(frames)
+}
+
+/// Frames that cannot be added. Pictures say themselves what is wrong; of anything else it matters that it is none.
 fn unreadable(path: &Path, error: &LabelledError) -> Failure {
-    let help = "give a folder with pictures in success/ and failure/".to_string();
-    Failure::use_of(format!("{}: {error}", path.display()), help)
+    let text = error.to_string();
+    let (what, hint) = text.split_once("; ").unwrap_or((&text, ""));
+    let waiting = std::fs::read_dir(path.join(UNSORTED)).map_or(0, Iterator::count);
+    let (what, help) = match error {
+        _ if waiting > 0 => {
+            let what = format!("{waiting} pictures in {} wait to be sorted", path.join(UNSORTED).display());
+            (what, "move them to success/ and failure/ beside it")
+        }
+        LabelledError::Images { .. } if !hint.is_empty() => (what.into(), hint),
+        _ => (
+            what.into(),
+            "give a folder with pictures in success/ and failure/, such as `watch` leaves behind",
+        ),
+    };
+    Failure::use_of(what, help.to_string())
 }
 
-fn misfit(path: &Path, error: &DatasetError) -> Failure {
-    Failure::use_of(format!("{}: {error}", path.display()), None)
+fn misfit(error: &DatasetError) -> Failure {
+    let help =
+        "let cameras be of the same size where the policy learns: env.train.init_params.sensor_configs";
+    Failure::use_of(error, help.to_string())
 }
 
 /// The same network, learning gently.
@@ -112,26 +146,30 @@ fn of_network(model: &Path, settings: &ClassifierSettings) -> Vec<String> {
         format!("actor.model.freeze_encoder={}", settings.freeze_encoder),
         "actor.optim.lr=1e-4".into(),
         "actor.optim.lr_warmup_steps=5".into(),
-        "runner.max_steps=100".into(),
-        "runner.val_check_interval=25".into(),
+        "runner.max_steps=80".into(),
+        "runner.val_check_interval=40".into(),
     ]
 }
 
-/// The data that a model says it learned from.
+/// The data that a model says it learned from: one recording that was split, or two parts. What was added to both is left
+/// out.
 fn of_data(card: &ModelCard) -> Vec<String> {
     let Some(Manifest { train, val }) = &card.dataset else { return Vec::new() };
-    let list = |paths: &[String]| {
+    let list = |paths: &[&String]| {
         let paths: Vec<String> = paths.iter().map(|path| quoted(path)).collect();
         format!("[{}]", paths.join(","))
     };
-    match (&train.paths[..], val) {
-        ([one], Some(val)) if *one == val.paths.join("") => vec![format!("data.data_path={}", quoted(one))],
-        (paths, Some(val)) => vec![
-            format!("data.train_data_paths={}", list(paths)),
-            format!("data.val_data_paths={}", list(&val.paths)),
-        ],
-        (paths, None) => {
-            vec![format!("data.train_data_paths={}", list(paths)), "data.val_data_paths=null".into()]
+    let val = val.as_ref().map_or(&[][..], |val| &val.paths[..]);
+    let learned: Vec<&String> = train.paths.iter().filter(|path| !val.contains(path)).collect();
+    let validated: Vec<&String> = val.iter().filter(|path| !train.paths.contains(path)).collect();
+    match (&learned[..], &validated[..], train.paths.first()) {
+        ([], _, Some(split)) => vec![format!("data.data_path={}", quoted(split))],
+        (learned, [], _) => {
+            vec![format!("data.train_data_paths={}", list(learned)), "data.val_data_paths=null".into()]
         }
+        (learned, validated, _) => vec![
+            format!("data.train_data_paths={}", list(learned)),
+            format!("data.val_data_paths={}", list(validated)),
+        ],
     }
 }
