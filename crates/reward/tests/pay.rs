@@ -393,8 +393,14 @@ fn scores_become_pay_by_threshold_and_type() {
         (vec![0.0, 0.6, 0.8], seen.to_vec()),
         "the config's first"
     );
+    assert_eq!(
+        paid(Some(0.7), Some(0.0), Pay::Score),
+        (vec![0.2, 0.6, 0.8], seen.to_vec()),
+        "0 filters nothing, so success is at even odds again"
+    );
     let verdict = Pay::Verdict { success: 10.0, fail: -1.0 };
     assert_eq!(paid(None, None, verdict).0, [-1.0, 10.0, 10.0]);
+    assert_eq!(paid(None, Some(0.0), verdict).0, [10.0, 10.0, 10.0], "verdicts go by the threshold as it is");
     assert_eq!(paid(None, Some(0.6), verdict).0, [-1.0, -1.0, 10.0], "at the threshold is not above it");
 }
 
