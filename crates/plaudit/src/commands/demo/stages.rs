@@ -27,8 +27,6 @@ pub(super) struct Scale {
     cloning_steps: u32,
     episodes: u32,
     held_out: u32,
-    /// Side of the pictures.
-    pixels: u32,
     reward_steps: u32,
     policy_epochs: u32,
 }
@@ -40,7 +38,6 @@ impl Scale {
         cloning_steps: 2000,
         episodes: 160,
         held_out: 96,
-        pixels: 128,
         reward_steps: 400,
         policy_epochs: 70,
     };
@@ -50,7 +47,6 @@ impl Scale {
         cloning_steps: 1000,
         episodes: 48,
         held_out: 32,
-        pixels: 64,
         reward_steps: 120,
         policy_epochs: 10,
     };
@@ -60,11 +56,11 @@ impl Scale {
 pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
     let within = |name: &str| dir.join(name).display().to_string();
     let (demos, play, held) = (within("episodes/demos"), within("episodes/play"), within("held_out"));
-    let (dataset, reward, model) =
-        (within("dataset"), within("reward"), within("reward/checkpoints/best_model"));
+    let (reward, model) = (within("reward"), within("reward/checkpoints/best_model"));
+    let every = scale.reward_steps / 4;
     let clone = within("play/checkpoints/global_step_1");
     let size = |which: &str| {
-        format!("env.{which}.init_params.sensor_configs={{width:{0},height:{0}}}", scale.pixels)
+        format!("env.{which}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}")
     };
     let playing = |episodes: u32, seed: u64, into: &str, run: &str| {
         words(&[
@@ -116,27 +112,28 @@ pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
         },
         Stage {
             name: "dataset",
-            title: "Episodes become labelled pictures",
-            meaning: "Split by episode: frames of one episode are never on both sides.",
-            command: words(&[
-                &format!("dataset images --raw-data-path {} --output-dir {dataset}", within("episodes")),
-                &format!("--fail-success-ratio 3 --seed {seed}"),
-            ]),
+            title: "What the episodes hold",
+            meaning: "Labels, lengths, cameras, and what looks wrong, with a sheet of pictures. Training splits them by episode: \
+                      frames of one episode are never on both sides.",
+            command: words(&[&format!(
+                "dataset inspect {} --sheet {}",
+                within("episodes"),
+                within("episodes.png")
+            )]),
             accepted: None,
         },
         Stage {
             name: "reward",
             title: "A ResNet-18 learns what success looks like",
-            meaning: "From pictures and labels alone. Average precision on held-out episodes is the number to watch.",
+            meaning: "From what two cameras see, and from nothing else. Average precision on episodes it did not learn from is \
+                      the number to watch.",
             command: words(&[
-                &format!("reward train reward_training data.data_path={dataset} actor.seed={seed}"),
-                &format!("actor.model.image_size=[3,{0},{0}]", scale.pixels),
-                &format!(
-                    "runner.max_steps={0} runner.val_check_interval={1}",
-                    scale.reward_steps,
-                    scale.reward_steps / 4
-                ),
-                &format!("runner.save_interval={}", scale.reward_steps / 4),
+                &format!("reward train reward_training data.data_path={}", within("episodes")),
+                "data.num_samples_per_episode=0 data.fail_success_ratio=3",
+                "actor.model.image_keys=[main_images,extra_view_images] actor.model.image_size=[3,64,64]",
+                &format!("actor.seed={seed} data.seed={seed}"),
+                &format!("runner.max_steps={} runner.val_check_interval={every}", scale.reward_steps),
+                &format!("runner.save_interval={every}"),
                 &format!("runner.logger.log_path={reward}"),
             ]),
             accepted: None,
