@@ -4,8 +4,10 @@
     python bench/resnet/bench.py [--rounds 15] [--only TEXT] [--threads 2]   # torch, torchvision, onnx, onnxruntime
 
 Each round measures every program once on each piece of work, one after the other, so that a busy moment of the machine
-strikes all of them. Before and after each measurement all cores spin for a moment; if somebody else had a part of them
-(more than 5 %), the measurement does not count and is made again, up to three times. Ratios are taken within rounds.
+strikes all of them. A measurement is one call that does not count, since the program before has emptied the caches,
+and the mean of as many calls as begin within the next 60 ms. Before and after it all cores spin for a moment; if
+somebody else had a part of them (more than 5 %), it does not count and is made again, up to three times. Ratios are
+taken within rounds.
 
 PyTorch is measured with its memory kept between steps (GLIBC_TUNABLES, set below before it starts), which makes it
 quicker; channels-last, `inference_mode`, with batch norm folded by hand (`fuse_conv_bn_eval`) where that is quicker.
@@ -31,6 +33,7 @@ import torchvision
 
 BINARY = pathlib.Path(__file__).parents[2] / "target/release/examples/resnet_bench"
 BUSY = 0.95
+MEASURED_SECONDS = 0.06  # as in resnet_bench
 
 
 class Plaudit:
@@ -101,9 +104,15 @@ class Onnx:
 
 
 def timed(work):
-    start = time.perf_counter()
+    """Milliseconds of a call: the mean of those that begin within a moment, after one that is not counted."""
     work()
-    return (time.perf_counter() - start) * 1e3
+    start = end = time.perf_counter()
+    calls = 0
+    while end - start < MEASURED_SECONDS:
+        work()
+        calls += 1
+        end = time.perf_counter()
+    return (end - start) / calls * 1e3
 
 
 def contenders(plaudit, kind, arch, image, batch, threads):
