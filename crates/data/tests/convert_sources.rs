@@ -241,6 +241,19 @@ fn one_press_of_each_key_is_still_split() {
 }
 
 #[test]
+fn a_folder_of_collections_is_one_dataset() {
+    let raw = tempfile::tempdir().unwrap();
+    for name in ["demos", "play"] {
+        std::fs::create_dir(raw.path().join(name)).unwrap();
+        good(&raw.path().join(name), 2);
+    }
+    std::fs::create_dir(raw.path().join(".hidden")).unwrap();
+    std::fs::write(raw.path().join(".hidden/broken.pkl"), "no pickle").unwrap();
+    let (report, labels) = convert_with(raw.path(), &all()).unwrap();
+    assert_eq!(labels.len(), 40, "all frames of four episodes: {report:?}");
+}
+
+#[test]
 fn what_could_be_two_things_is_asked_for() {
     let raw = tempfile::tempdir().unwrap();
     good(raw.path(), 2);

@@ -69,7 +69,6 @@ impl Source {
             return Self::of_file(path);
         }
         let folders = |names: [&str; 2]| names.iter().any(|name| path.join(name).is_dir());
-        let pickles = pickles(path)?;
         let mut found = Vec::new();
         if folders(["success", "failure"]) {
             found.push(Self::Frames);
@@ -77,7 +76,9 @@ impl Source {
         if folders(["positive", "negative"]) {
             found.push(Self::Trajectories);
         }
-        if let Some(first) = pickles.first() {
+        let own = list(path, "pkl")?;
+        let within = if found.is_empty() { pickles(path)? } else { Vec::new() };
+        if let Some(first) = own.first().or(within.first()) {
             found.push(Self::of_file(first)?);
         }
         match found[..] {
