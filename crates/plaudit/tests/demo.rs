@@ -17,7 +17,7 @@ fn nearly_done(at: &std::path::Path) {
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         std::fs::write(path, format!("{before}{told}\n")).unwrap();
     }
-    let done = ["demos", "play", "held out", "dataset", "reward", "audit", "policy"];
+    let done = ["demos", "play", "wild play", "held out", "dataset", "reward", "audit", "policy"];
     let state = serde_json::json!({ "seed": 1, "quick": false, "done": done });
     std::fs::write(at.join("plaudit-demo/demo.json"), state.to_string()).unwrap();
 }
@@ -31,7 +31,7 @@ fn a_demo_that_was_stopped_goes_on_with_the_stage_it_was_in() {
     let (told, result) =
         (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout).into_owned());
     assert!(output.status.success(), "{told}");
-    assert_eq!(told.matches("done before").count(), 7, "{told}");
+    assert_eq!(told.matches("done before").count(), 8, "{told}");
     assert!(
         told.contains("$ plaudit report plaudit-demo/policy --output plaudit-demo/report.html"),
         "{told}"
@@ -42,7 +42,7 @@ fn a_demo_that_was_stopped_goes_on_with_the_stage_it_was_in() {
     );
     assert!(at.join("plaudit-demo/report.html").is_file());
     let again = plaudit(at, &["demo"]);
-    assert_eq!(String::from_utf8_lossy(&again.stderr).matches("done before").count(), 8);
+    assert_eq!(String::from_utf8_lossy(&again.stderr).matches("done before").count(), 9);
 }
 
 #[test]

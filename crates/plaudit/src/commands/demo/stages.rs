@@ -26,56 +26,58 @@ pub(super) struct Scale {
     demos: u32,
     cloning_steps: u32,
     episodes: u32,
+    wild: u32,
     held_out: u32,
     reward_steps: u32,
     policy_epochs: u32,
 }
 
 impl Scale {
-    /// Eight minutes on two cores.
+    /// Some five minutes on two cores.
     pub(super) const FULL: Self = Self {
         demos: 40,
         cloning_steps: 2000,
-        episodes: 160,
+        episodes: 120,
+        wild: 60,
         held_out: 96,
-        reward_steps: 400,
-        policy_epochs: 70,
+        reward_steps: 600,
+        policy_epochs: 40,
     };
     /// A minute and a half.
     pub(super) const QUICK: Self = Self {
         demos: 40,
         cloning_steps: 1000,
-        episodes: 48,
-        held_out: 32,
+        episodes: 40,
+        wild: 20,
+        held_out: 64,
         reward_steps: 120,
-        policy_epochs: 10,
+        policy_epochs: 12,
     };
 }
 
 /// All stages, in their order, with everything below `dir`.
 pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
     let within = |name: &str| dir.join(name).display().to_string();
-    let (demos, play, held) = (within("episodes/demos"), within("episodes/play"), within("held_out"));
+    let (demos, held) = (within("episodes/demos"), within("held_out"));
     let (reward, model) = (within("reward"), within("reward/checkpoints/best_model"));
     let every = scale.reward_steps / 4;
-    let clone = within("play/checkpoints/global_step_1");
     let size = |which: &str| {
         format!("env.{which}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}")
-    };
-    let playing = |episodes: u32, seed: u64, into: &str, run: &str| {
-        words(&[
-            &format!("train pickcube_play env.train.total_num_envs={episodes}"),
-            &format!("actor.seed={seed} env.train.seed={seed}"),
-            &size("train"),
-            &format!("env.train.data_collection.save_dir={into}"),
-            &format!("runner.logger.log_path={}", within(run)),
-        ])
     };
     let cloning = words(&[
         &format!("algorithm.cloning.load_path={demos}"),
         &format!("algorithm.cloning.steps={}", scale.cloning_steps),
     ]);
-    let as_before = words(&["algorithm.cloning=null", &format!("runner.ckpt_path={clone}")]);
+    let playing = |episodes: u32, env_seed: u64, into: &str, run: &str| {
+        let own = words(&[
+            &format!("train pickcube_play env.train.total_num_envs={episodes}"),
+            &format!("actor.seed={seed} env.train.seed={env_seed}"),
+            &size("train"),
+            &format!("env.train.data_collection.save_dir={into}"),
+            &format!("runner.logger.log_path={}", within(run)),
+        ]);
+        [own, cloning.clone()].concat()
+    };
     vec![
         Stage {
             name: "demos",
@@ -98,16 +100,27 @@ pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
         Stage {
             name: "play",
             title: "A clone of the script plays, and misses",
-            meaning: "A network copies the demonstrations and plays with some noise. Grasps of nothing and near misses are what \
-                      a reward model must have seen; without them, a policy would find them and be paid.",
-            command: [playing(scale.episodes, seed, &play, PLAY), cloning].concat(),
+            meaning: "A network copies the demonstrations. Its grasps of nothing and its near misses are what a reward model must \
+                      have seen; without them, a policy would find them and be paid.",
+            command: playing(scale.episodes, seed, &within("episodes/play"), PLAY),
+            accepted: None,
+        },
+        Stage {
+            name: "wild play",
+            title: "The clone plays with much noise",
+            meaning: "More ways to fail. The more a model has seen, the less a policy can surprise it.",
+            command: [
+                playing(scale.wild, seed + 1000, &within("episodes/wild"), "wild_play"),
+                words(&["algorithm.cloning.std=0.3"]),
+            ]
+            .concat(),
             accepted: None,
         },
         Stage {
             name: "held out",
-            title: "The clone plays again, for the audit",
+            title: "The clone plays once more, for the audit",
             meaning: "Other starts, other noise. The reward model never learns from these episodes.",
-            command: [playing(scale.held_out, seed + 1000, &held, "play_again"), as_before].concat(),
+            command: playing(scale.held_out, seed + 2000, &held, "held_out_play"),
             accepted: None,
         },
         Stage {
@@ -156,14 +169,18 @@ pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
             title: "PPO goes on from the clone, paid by the model alone",
             meaning: "The model looks at the last picture of each episode and pays what it believes. `eval/success_once` is the \
                       simulator's truth, which nobody is paid by.",
-            command: words(&[
-                &format!(
-                    "train pickcube_ppo_resnet_reward runner.ckpt_path={clone} reward.model.model_path={model}"
-                ),
-                &format!("actor.seed={seed} env.train.seed={seed} runner.max_epochs={}", scale.policy_epochs),
-                &size("train"),
-                &format!("runner.logger.log_path={}", within(POLICY)),
-            ]),
+            command: [
+                words(&[
+                    &format!("train pickcube_ppo_resnet_reward reward.model.model_path={model}"),
+                    &format!(
+                        "actor.seed={seed} env.train.seed={seed} runner.max_epochs={}",
+                        scale.policy_epochs
+                    ),
+                    &format!("runner.logger.log_path={}", within(POLICY)),
+                ]),
+                cloning.clone(),
+            ]
+            .concat(),
             accepted: None,
         },
         Stage {
