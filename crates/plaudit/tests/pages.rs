@@ -41,6 +41,51 @@ fn a_report_opens_in_a_browser_with_nothing_missing() {
     plaudit(directory.path(), &["report", run.to_str().unwrap()]);
     let page = run.join("report.html");
     is_whole(&page, &["<h1>", "<svg"]);
+    let picture = run.join("report.png");
+    if pictured(&page, &picture).is_some() {
+        let [width, height] = image_size(&picture);
+        assert_eq!([width, height], [1200, 860]);
+        assert!(std::fs::metadata(&picture).unwrap().len() > 10_000, "the page is not blank");
+    }
+}
+
+/// Width and height in a PNG's header.
+fn image_size(picture: &Path) -> [u32; 2] {
+    let bytes = std::fs::read(picture).unwrap();
+    [16, 20].map(|at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()))
+}
+
+/// A picture of the top of a page, as a browser shows it. Nothing where there is no browser.
+fn pictured(page: &Path, picture: &Path) -> Option<()> {
+    let profile = tempfile::tempdir().unwrap();
+    let out = Command::new("chromium")
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--window-size=1200,860",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--screenshot={}", picture.display()))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .ok()?;
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(())
+}
+
+/// The picture that README begins with: the report of a demo. Four minutes in a release build:
+/// `cargo test --release --workspace --test pages -- --ignored`.
+#[test]
+#[ignore = "runs the whole demo"]
+fn the_picture_in_the_readme() {
+    let directory = tempfile::tempdir().unwrap();
+    plaudit(directory.path(), &["demo"]);
+    let page = directory.path().join("plaudit-demo/report.html");
+    is_whole(&page, &["Success, by truth and by the model", "as it was audited"]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    pictured(&page, &root.join("docs/pictures/demo_report.png")).unwrap();
 }
 
 /// The run directory under a log path.

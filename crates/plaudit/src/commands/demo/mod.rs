@@ -127,7 +127,7 @@ impl Command {
 
 /// Runs a stage as its own process, which shows its own progress.
 fn run_stage(stage: &Stage, volume: Volume) -> Result<(), Failure> {
-    let words = resumed(&stage.command);
+    let words = going_on(&stage.command)?;
     say::aside(&format!("\n  $ {}\n", as_typed(&words)));
     let unable = |error: std::io::Error| Failure::work(format!("cannot start plaudit itself: {error}"), None);
     let mut process = Process::new(std::env::current_exe().map_err(unable)?);
@@ -147,14 +147,26 @@ fn run_stage(stage: &Stage, volume: Volume) -> Result<(), Failure> {
     Err(Failure::work(message, help))
 }
 
-/// A run that an earlier demo left unfinished goes on.
-fn resumed(words: &[String]) -> Vec<String> {
-    const LOG: &str = "runner.logger.log_path=";
-    let resume = |word: &String| -> Option<String> {
-        let run = Path::new(word.strip_prefix(LOG)?);
-        run.join("checkpoints/train.json").exists().then(|| format!("runner.resume_dir={}", run.display()))
-    };
-    words.iter().map(|word| resume(word).unwrap_or_else(|| word.clone())).collect()
+/// The command, if an earlier demo was stopped in it: a run that was saved goes on; what one left that was not saved is
+/// removed, and it begins anew.
+fn going_on(words: &[String]) -> Result<Vec<String>, Failure> {
+    const RUN: &str = "runner.logger.log_path=";
+    let named = |key: &str| words.iter().find_map(|word| Some(PathBuf::from(word.split_once(key)?.1)));
+    let Some(run) = named(RUN).filter(|run| run.exists()) else { return Ok(words.to_vec()) };
+    let is_saved =
+        ["train.json", "reward_train.json"].iter().any(|state| run.join("checkpoints").join(state).exists());
+    if is_saved {
+        let resume = format!("runner.resume_dir={}", run.display());
+        let goes_on = |word: &String| if word.starts_with(RUN) { resume.clone() } else { word.clone() };
+        return Ok(words.iter().map(goes_on).collect());
+    }
+    for left in
+        [Some(run), named(".data_collection.save_dir=")].into_iter().flatten().filter(|left| left.exists())
+    {
+        std::fs::remove_dir_all(&left)
+            .map_err(|error| Failure::work(format!("cannot remove {}: {error}", left.display()), None))?;
+    }
+    Ok(words.to_vec())
 }
 
 /// A command as it is typed into a shell.
@@ -177,4 +189,30 @@ fn success(run: &Path) -> Result<f64, Failure> {
         values.filter(|pair| pair[0] == "eval/success_once").find_map(|pair| pair[1].as_f64())
     });
     newest.ok_or_else(|| Failure::work(format!("{} tells of no evaluation", path.display()), None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_goes_on_where_it_was_saved_and_begins_anew_where_it_was_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, kept) = (folder.path().join("run"), folder.path().join("kept"));
+        let words = vec![
+            "train".to_string(),
+            format!("runner.logger.log_path={}", run.display()),
+            format!("env.train.data_collection.save_dir={}", kept.display()),
+        ];
+        assert_eq!(going_on(&words).unwrap(), words, "nothing is there yet");
+        std::fs::create_dir_all(run.join("checkpoints")).unwrap();
+        std::fs::create_dir_all(&kept).unwrap();
+        std::fs::write(run.join("checkpoints/reward_train.json"), "").unwrap();
+        let resumed = going_on(&words).unwrap();
+        assert_eq!(resumed[1], format!("runner.resume_dir={}", run.display()));
+        assert!(kept.exists());
+        std::fs::remove_file(run.join("checkpoints/reward_train.json")).unwrap();
+        assert_eq!(going_on(&words).unwrap(), words);
+        assert!(!run.exists() && !kept.exists(), "what was half done is gone");
+    }
 }
