@@ -49,9 +49,9 @@ impl Scale {
         cloning_steps: 1000,
         episodes: 40,
         wild: 20,
-        held_out: 64,
-        reward_steps: 120,
-        policy_epochs: 12,
+        held_out: 48,
+        reward_steps: 100,
+        policy_epochs: 10,
     };
 }
 
