@@ -32,7 +32,7 @@ pub struct Cloning {
 /// What [`crate::Learner::imitate`] tells as it goes on: steps done, and the newest loss.
 pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64);
 
-/// Batches of what was shown, with blurred actions.
+/// Batches of what was shown.
 pub(crate) struct Shown<'a> {
     cloning: &'a Cloning,
     replay: Replay,

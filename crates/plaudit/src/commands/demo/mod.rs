@@ -26,7 +26,7 @@ use crate::say;
 /// stage prints the command that does it; a demo that was stopped goes on where it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit demo                                    some five minutes on two cores
+  plaudit demo                                    four minutes on two cores
   plaudit demo --quick                            90 seconds, with smaller numbers
   plaudit demo --seed 7 --dir demo7               another seed, beside the first")]
 pub struct Command {
