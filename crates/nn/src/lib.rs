@@ -12,6 +12,7 @@ pub mod dense;
 pub mod images;
 pub mod kernels;
 mod ops;
+pub mod qwen3_vl;
 pub mod weights;
 
 pub use weights::{Weights, WeightsError};

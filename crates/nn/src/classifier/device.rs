@@ -19,7 +19,7 @@ pub enum Device {
 }
 
 impl Device {
-    pub(super) fn open(self) -> Result<Backend, ClassifierError> {
+    pub(crate) fn open(self) -> Result<Backend, ClassifierError> {
         match self {
             Self::Cpu => Ok(Backend::flex()),
             #[cfg(feature = "cuda")]
@@ -40,12 +40,12 @@ fn cuda(index: usize) -> Result<Backend, ClassifierError> {
 }
 
 /// Whether our own kernels run there.
-pub(super) fn is_processor(device: &Backend) -> bool {
+pub(crate) fn is_processor(device: &Backend) -> bool {
     *device == Backend::flex()
 }
 
 /// The numbers a network is kept in. The processor's kernels take `f32` and round by themselves.
-pub(super) fn number_type(precision: Precision, device: &Backend) -> FloatDType {
+pub(crate) fn number_type(precision: Precision, device: &Backend) -> FloatDType {
     match precision {
         _ if is_processor(device) => FloatDType::F32,
         Precision::Fp32 => FloatDType::F32,
@@ -58,7 +58,7 @@ pub(super) fn number_type(precision: Precision, device: &Backend) -> FloatDType 
 ///
 /// Where the processor does the rest, it also prepares the pictures. To other devices bytes that need no other size
 /// go as they are, a quarter of the numbers they become.
-pub(super) fn pictures(
+pub(crate) fn pictures(
     preprocess: &Preprocess,
     images: &ImageBatch<'_>,
     precision: Precision,

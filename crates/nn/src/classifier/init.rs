@@ -7,7 +7,7 @@ use super::parameters::Spec;
 
 /// How a parameter begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Init {
+pub(crate) enum Init {
     /// All zeros.
     Zero,
     /// All ones.
@@ -20,17 +20,17 @@ pub(super) enum Init {
 
 impl Init {
     /// He's normal for a layer whose outputs meet a nonlinearity of this gain: `fan` counts what each input reaches.
-    pub(super) fn kaiming_normal(gain: f64, fan: usize) -> Self {
+    pub(crate) fn kaiming_normal(gain: f64, fan: usize) -> Self {
         Self::Normal(gain / (fan as f64).sqrt())
     }
 
     /// Glorot's uniform.
-    pub(super) fn xavier_uniform(inputs: usize, outputs: usize) -> Self {
+    pub(crate) fn xavier_uniform(inputs: usize, outputs: usize) -> Self {
         Self::Uniform((6.0 / (inputs + outputs) as f64).sqrt())
     }
 
     /// What `nn.Linear` draws its weight and bias from unless told otherwise.
-    pub(super) fn linear_default(inputs: usize) -> Self {
+    pub(crate) fn linear_default(inputs: usize) -> Self {
         Self::Uniform(1.0 / (inputs as f64).sqrt())
     }
 
@@ -45,6 +45,6 @@ impl Init {
 }
 
 /// The first values of all parameters, in PyTorch's order of axes.
-pub(super) fn draw(specs: &[Spec], seed: Seed) -> Vec<Vec<f32>> {
+pub(crate) fn draw(specs: &[Spec], seed: Seed) -> Vec<Vec<f32>> {
     specs.par_iter().map(|spec| spec.init.draw(spec.len(), &mut seed.purpose(&spec.name).rng())).collect()
 }

@@ -20,10 +20,13 @@ mod trainer;
 mod trunk;
 
 pub use device::Device;
+pub(crate) use device::{is_processor, number_type};
 pub use error::{ClassifierError, Mismatch};
+pub(crate) use init::Init;
 pub use load::Notice;
 pub use loss::Loss;
 pub use optimizer::{AdamW, StepOutcome};
+pub(crate) use parameters::{Id, Order, Role, Spec, download};
 pub use scorer::{Prepared, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};

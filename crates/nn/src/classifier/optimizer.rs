@@ -36,11 +36,11 @@ pub struct StepOutcome {
 
 /// Running means of gradients, and those waiting for the next step.
 #[derive(Debug)]
-pub(super) struct Optimizer {
+pub(crate) struct Optimizer {
     settings: AdamW,
     steps: u32,
     moments: Vec<Option<[Tensor<1>; 2]>>,
-    pub(super) gradients: Vec<Option<Tensor<1>>>,
+    pub(crate) gradients: Vec<Option<Tensor<1>>>,
 }
 
 /// Names of the optimizer's tensors in a saved state.
@@ -49,13 +49,13 @@ const FIRST: &str = "optimizer.exp_avg.";
 const SECOND: &str = "optimizer.exp_avg_sq.";
 
 impl Optimizer {
-    pub(super) fn new(settings: AdamW, parameters: &Parameters) -> Self {
+    pub(crate) fn new(settings: AdamW, parameters: &Parameters) -> Self {
         let count = parameters.specs.len();
         Self { settings, steps: 0, moments: vec![None; count], gradients: vec![None; count] }
     }
 
     /// Adds a gradient to those waiting.
-    pub(super) fn add(&mut self, id: Id, gradient: Tensor<1>) {
+    pub(crate) fn add(&mut self, id: Id, gradient: Tensor<1>) {
         let waiting = &mut self.gradients[id.0];
         *waiting = Some(match waiting.take() {
             Some(sum) => sum + gradient,
@@ -69,7 +69,7 @@ impl Optimizer {
         squares.sum::<f64>().sqrt()
     }
 
-    pub(super) fn step(&mut self, parameters: &mut Parameters, lr: f64, clip: Option<f64>) -> StepOutcome {
+    pub(crate) fn step(&mut self, parameters: &mut Parameters, lr: f64, clip: Option<f64>) -> StepOutcome {
         let grad_norm = self.norm();
         let gradients = std::mem::take(&mut self.gradients);
         self.gradients = vec![None; gradients.len()];
@@ -94,7 +94,7 @@ impl Optimizer {
     }
 
     /// Adds the optimizer's numbers to a saved state, in the order and shape of memory.
-    pub(super) fn save(&self, parameters: &Parameters, state: &mut Weights) {
+    pub(crate) fn save(&self, parameters: &Parameters, state: &mut Weights) {
         state.insert(STEPS, Array::from_number(i64::from(self.steps)));
         for (spec, moments) in parameters.specs.iter().zip(&self.moments) {
             let Some([first, second]) = moments else { continue };
@@ -106,7 +106,7 @@ impl Optimizer {
     }
 
     /// Takes the optimizer's numbers from a saved state; what is not there begins anew.
-    pub(super) fn restore(&mut self, parameters: &Parameters, state: &Weights) {
+    pub(crate) fn restore(&mut self, parameters: &Parameters, state: &Weights) {
         let steps = state.get(STEPS).and_then(Array::to_i64).and_then(|steps| steps.first().copied());
         self.steps = steps.and_then(|steps| u32::try_from(steps).ok()).unwrap_or(0);
         self.gradients.fill(None);

@@ -7,11 +7,11 @@ use crate::weights::{Array, Weights};
 
 /// A parameter of a network, as its place in the network's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Id(pub(super) usize);
+pub(crate) struct Id(pub(crate) usize);
 
 /// What becomes of a parameter while the network trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// It learns.
     Trained,
     /// It stays as it was loaded.
@@ -26,7 +26,7 @@ pub(super) enum Role {
 
 /// The order of the axes in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// As PyTorch has them.
     Same,
     /// A convolution: PyTorch has outputs, inputs, rows, columns; the layers here rows, columns, inputs, outputs.
@@ -35,17 +35,17 @@ pub(super) enum Order {
 
 /// A parameter before it has a value.
 #[derive(Clone, Debug)]
-pub(super) struct Spec {
-    pub(super) name: String,
+pub(crate) struct Spec {
+    pub(crate) name: String,
     /// As PyTorch has it.
-    pub(super) shape: Vec<usize>,
-    pub(super) order: Order,
-    pub(super) role: Role,
-    pub(super) init: Init,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) order: Order,
+    pub(crate) role: Role,
+    pub(crate) init: Init,
 }
 
 impl Spec {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
@@ -53,7 +53,7 @@ impl Spec {
     ///
     /// # Panics
     /// If the parameter has another number of axes.
-    pub(super) fn own_shape<const D: usize>(&self) -> [usize; D] {
+    pub(crate) fn own_shape<const D: usize>(&self) -> [usize; D] {
         match (self.order, &self.shape[..]) {
             (Order::Convolution, [outputs, inputs, rows, columns]) => {
                 let turned = [*rows, *columns, *inputs, *outputs];
@@ -64,7 +64,7 @@ impl Spec {
     }
 
     /// PyTorch's order of numbers to that in memory.
-    pub(super) fn to_own(&self, numbers: Vec<f32>) -> Vec<f32> {
+    pub(crate) fn to_own(&self, numbers: Vec<f32>) -> Vec<f32> {
         match (self.order, &self.shape[..]) {
             (Order::Convolution, [outputs, inputs, rows, columns]) => {
                 outputs_last(&numbers, *outputs, *inputs, rows * columns)
@@ -74,7 +74,7 @@ impl Spec {
     }
 
     /// The order in memory to PyTorch's.
-    pub(super) fn to_torch(&self, numbers: Vec<f32>) -> Vec<f32> {
+    pub(crate) fn to_torch(&self, numbers: Vec<f32>) -> Vec<f32> {
         let (Order::Convolution, [outputs, inputs, rows, columns]) = (self.order, &self.shape[..]) else {
             return numbers;
         };
@@ -115,7 +115,7 @@ fn outputs_last(numbers: &[f32], outputs: usize, inputs: usize, pixels: usize) -
 /// A parameter's value.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per parameter")]
-pub(super) enum Value {
+pub(crate) enum Value {
     /// Numbers, in the order of memory, without axes.
     Numbers(Tensor<1>),
     /// A whole number.
@@ -124,15 +124,15 @@ pub(super) enum Value {
 
 /// The parameters of a network.
 #[derive(Clone, Debug)]
-pub(super) struct Parameters {
-    pub(super) specs: Vec<Spec>,
-    pub(super) values: Vec<Value>,
-    pub(super) device: Device,
+pub(crate) struct Parameters {
+    pub(crate) specs: Vec<Spec>,
+    pub(crate) values: Vec<Value>,
+    pub(crate) device: Device,
 }
 
 impl Parameters {
     /// Fresh parameters.
-    pub(super) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed, device: &Device) -> Self {
+    pub(crate) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed, device: &Device) -> Self {
         let values = super::init::draw(&specs, seed);
         let values = specs.iter().zip(values).map(|(spec, numbers)| match spec.role {
             Role::Counter => Value::Count(0),
@@ -142,15 +142,15 @@ impl Parameters {
     }
 
     /// A parameter with its axes.
-    pub(super) fn tensor<const D: usize>(&self, id: Id) -> Tensor<D> {
+    pub(crate) fn tensor<const D: usize>(&self, id: Id) -> Tensor<D> {
         self.flat(id).reshape::<D, _>(self.shape_of(id))
     }
 
-    pub(super) fn shape_of<const D: usize>(&self, id: Id) -> [usize; D] {
+    pub(crate) fn shape_of<const D: usize>(&self, id: Id) -> [usize; D] {
         self.specs[id.0].own_shape()
     }
 
-    pub(super) fn flat(&self, id: Id) -> Tensor<1> {
+    pub(crate) fn flat(&self, id: Id) -> Tensor<1> {
         match &self.values[id.0] {
             Value::Numbers(tensor) => tensor.clone(),
             Value::Count(count) => upload(vec![*count as f32], &self.device),
@@ -158,19 +158,19 @@ impl Parameters {
     }
 
     /// A parameter's numbers, taken out so that they can be changed in place.
-    pub(super) fn take(&mut self, id: Id) -> Tensor<1> {
+    pub(crate) fn take(&mut self, id: Id) -> Tensor<1> {
         match std::mem::replace(&mut self.values[id.0], Value::Count(0)) {
             Value::Numbers(tensor) => tensor,
             Value::Count(count) => upload(vec![count as f32], &self.device),
         }
     }
 
-    pub(super) fn set(&mut self, id: Id, value: Tensor<1>) {
+    pub(crate) fn set(&mut self, id: Id, value: Tensor<1>) {
         self.values[id.0] = Value::Numbers(value);
     }
 
     /// The parameters as PyTorch would save them.
-    pub(super) fn weights(&self) -> Weights {
+    pub(crate) fn weights(&self) -> Weights {
         let mut weights = Weights::new();
         for (spec, value) in self.specs.iter().zip(&self.values) {
             match value {
@@ -184,12 +184,12 @@ impl Parameters {
     }
 }
 
-pub(super) fn upload(numbers: Vec<f32>, device: &Device) -> Tensor<1> {
+pub(crate) fn upload(numbers: Vec<f32>, device: &Device) -> Tensor<1> {
     let count = numbers.len();
     Tensor::from_data(TensorData::new(numbers, [count]), device)
 }
 
-pub(super) fn download<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+pub(crate) fn download<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     #[allow(clippy::expect_used)]
     tensor.into_data().convert::<f32>().try_into_vec().expect("numbers that were just made f32")
 }

@@ -1,0 +1,62 @@
+//! What can go wrong with a vision-language model.
+
+use std::path::PathBuf;
+
+use crate::classifier::{ClassifierError, Mismatch};
+use crate::weights::WeightsError;
+
+/// A model that cannot be opened, asked or trained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VlmError {
+    /// The folder lacks a file.
+    #[error("{}: cannot be read ({source}); a Qwen3-VL folder has config.json, tokenizer.json and *.safetensors, as \
+             saved by `save_pretrained`", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A JSON file that is no JSON, or says something this code cannot do.
+    #[error("{}: {problem}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A weight file of the index is not there, or lacks what the index promises.
+    #[error("{}: {problem}", file.display())]
+    Shard {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Weights of another network.
+    #[error("{}: the weights do not fit config.json: {mismatch}", folder.display())]
+    Mismatch {
+        /// The folder of the model.
+        folder: PathBuf,
+        /// How they differ.
+        mismatch: Mismatch,
+    },
+    /// A weight file that cannot be read.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// The device is not there.
+    #[error(transparent)]
+    Device(#[from] ClassifierError),
+    /// An adapter for other layers or another rank.
+    #[error("{}: {problem}", file.display())]
+    Adapter {
+        /// The adapter's file.
+        file: PathBuf,
+        /// What does not fit, and what to do.
+        problem: String,
+    },
+    /// Pictures, videos or texts the model cannot take.
+    #[error("{0}")]
+    Input(String),
+}

@@ -1,0 +1,348 @@
+//! Pictures, videos and prompts to what the model takes, as transformers' processors do it.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::config::{Config, VisionConfig};
+use super::error::VlmError;
+use super::patches::{Kind, Picture, Visual, cut};
+use super::positions::{Positions, positions};
+use super::prompt::{self, PromptLayout};
+use super::resize::{bicubic, smart_size};
+use super::tokenizer::Tokenizer;
+
+/// One prompt with its pictures, ready for the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inputs {
+    /// The tokens; one for every square of patches.
+    pub ids: Vec<u32>,
+    /// Where each token is.
+    pub positions: Positions,
+    /// The images and videos, in the order of the prompt.
+    pub visuals: Vec<Visual>,
+}
+
+impl Inputs {
+    /// How many tokens.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no tokens.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+}
+
+/// Which frames of a video the model sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Frames {
+    /// Evenly chosen, so many a second, as the processor's configuration says. Of five frames at 24 a second that is
+    /// four, without the middle one.
+    #[default]
+    Sampled,
+    /// All of them.
+    All,
+}
+
+/// How many pixels pictures may have, and how their bytes become numbers.
+#[derive(Clone, Debug, PartialEq)]
+struct PixelRules {
+    /// Fewest and most pixels, of all frames together.
+    pixels: [usize; 2],
+    mean: [f64; 3],
+    std: [f64; 3],
+}
+
+/// How many frames of a video are taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct FrameRules {
+    per_second: f64,
+    least: usize,
+    most: usize,
+}
+
+/// The model's tokenizer and its rules for pictures.
+#[derive(Clone, Debug)]
+pub struct Processor {
+    tokenizer: Tokenizer,
+    config: Config,
+    image: PixelRules,
+    video: PixelRules,
+    frames: FrameRules,
+}
+
+/// The hub's bounds on pixels, where a folder says nothing.
+const IMAGE_PIXELS: [usize; 2] = [65_536, 16_777_216];
+const VIDEO_PIXELS: [usize; 2] = [4096, 25_165_824];
+
+/// A file of settings in a model's folder, if it is there.
+fn settings(file: &Path) -> Result<Option<Value>, VlmError> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| VlmError::Config {
+            file: file.to_owned(),
+            problem: format!("no JSON: {error}"),
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(VlmError::File { file: file.to_owned(), source }),
+    }
+}
+
+impl PixelRules {
+    fn read(file: &Path, value: &Value, vision: &VisionConfig, pixels: [usize; 2]) -> Result<Self, VlmError> {
+        let wrong = |problem: String| VlmError::Config { file: file.to_owned(), problem };
+        for (key, own) in [
+            ("patch_size", vision.patch),
+            ("temporal_patch_size", vision.frames),
+            ("merge_size", vision.merge),
+        ] {
+            match value.get(key).and_then(Value::as_u64) {
+                Some(stored) if stored != own as u64 => {
+                    return Err(wrong(format!("`{key}` is {stored}, but config.json says {own}")));
+                }
+                _ => {}
+            }
+        }
+        let bound = |named: &str, plain: &str, default: usize| {
+            let number = value.get("size").and_then(|size| size.get(named)).or_else(|| value.get(plain));
+            number.and_then(Value::as_u64).map_or(default, |number| number as usize)
+        };
+        let colours = |key: &str| -> Result<[f64; 3], VlmError> {
+            let Some(stored) = value.get(key) else { return Ok([0.5; 3]) };
+            let numbers: Option<Vec<f64>> =
+                stored.as_array().and_then(|numbers| numbers.iter().map(Value::as_f64).collect());
+            numbers
+                .and_then(|numbers| numbers.try_into().ok())
+                .ok_or_else(|| wrong(format!("`{key}` must be three numbers")))
+        };
+        Ok(Self {
+            pixels: [
+                bound("shortest_edge", "min_pixels", pixels[0]),
+                bound("longest_edge", "max_pixels", pixels[1]),
+            ],
+            mean: colours("image_mean")?,
+            std: colours("image_std")?,
+        })
+    }
+}
+
+impl Processor {
+    /// The processor of a model's folder.
+    ///
+    /// # Errors
+    /// When the tokenizer is missing or another model's, or a file of settings contradicts `config.json`.
+    pub fn open(folder: &Path, config: &Config) -> Result<Self, VlmError> {
+        let tokenizer = Tokenizer::read(&folder.join("tokenizer.json"))?;
+        check_tokens(folder, &tokenizer, config)?;
+        let together = folder.join("processor_config.json");
+        let both = settings(&together)?.unwrap_or(Value::Null);
+        let rules = |own: &str, key: &str, pixels| {
+            let file = folder.join(own);
+            let value = settings(&file)?.or_else(|| both.get(key).cloned()).unwrap_or(Value::Null);
+            Ok::<_, VlmError>((PixelRules::read(&file, &value, &config.vision, pixels)?, value))
+        };
+        let (image, _) = rules("preprocessor_config.json", "image_processor", IMAGE_PIXELS)?;
+        let (video, settings) = rules("video_preprocessor_config.json", "video_processor", VIDEO_PIXELS)?;
+        let whole =
+            |key: &str, default| settings.get(key).and_then(Value::as_u64).map_or(default, |n| n as usize);
+        let frames = FrameRules {
+            per_second: settings.get("fps").and_then(Value::as_f64).unwrap_or(2.0),
+            least: whole("min_frames", 4),
+            most: whole("max_frames", 768),
+        };
+        Ok(Self { tokenizer, config: config.clone(), image, video, frames })
+    }
+
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The same with other bounds on the pixels of images, `[fewest, most]`.
+    #[must_use]
+    pub fn with_image_pixels(mut self, pixels: [usize; 2]) -> Self {
+        self.image.pixels = pixels;
+        self
+    }
+
+    /// The same with other bounds on the pixels of videos, all frames together, `[fewest, most]`.
+    #[must_use]
+    pub fn with_video_pixels(mut self, pixels: [usize; 2]) -> Self {
+        self.video.pixels = pixels;
+        self
+    }
+
+    /// Side of the squares that sides of pictures are rounded to.
+    fn factor(&self) -> usize {
+        self.config.vision.patch * self.config.vision.merge
+    }
+
+    /// An image as the model sees it.
+    ///
+    /// # Errors
+    /// When it is empty or far too long.
+    pub fn image(&self, picture: Picture<'_>) -> Result<Visual, VlmError> {
+        picture.check()?;
+        let size = smart_size([1, picture.height, picture.width], 1, self.factor(), self.image.pixels)?;
+        let frame = sized(picture, size);
+        let (grid, patches) = cut(&[frame], size, &self.config.vision);
+        Ok(Visual { kind: Kind::Image, grid, times: Vec::new(), patches })
+    }
+
+    /// A video as the model sees it; `fps` says how many frames a second has.
+    ///
+    /// # Errors
+    /// When it has too few frames, or frames of several sizes.
+    pub fn video(&self, video: &[Picture<'_>], fps: f64, which: Frames) -> Result<Visual, VlmError> {
+        let wrong = |what: String| Err(VlmError::Input(what));
+        let Some(first) = video.first() else { return wrong("a video without frames".into()) };
+        if fps <= 0.0 || !fps.is_finite() {
+            return wrong(format!("a video of {fps} frames a second"));
+        }
+        video.iter().try_for_each(Picture::check)?;
+        let (height, width) = (first.height, first.width);
+        if let Some(i) = video.iter().position(|frame| (frame.height, frame.width) != (height, width)) {
+            let Picture { height: h, width: w, .. } = video[i];
+            return wrong(format!("frame {i} is {h}x{w} pixels, the first {height}x{width}"));
+        }
+        let chosen = self.chosen(video.len(), fps, which);
+        let depth = self.config.vision.frames;
+        if chosen.len() < depth {
+            return wrong(format!("a video of {} frames; at least {depth} are needed", chosen.len()));
+        }
+        let size = smart_size([chosen.len(), height, width], depth, self.factor(), self.video.pixels)?;
+        let frames: Vec<Vec<u8>> = chosen.iter().map(|i| sized(video[*i], size)).collect();
+        let (grid, patches) = cut(&frames, size, &self.config.vision);
+        Ok(Visual { kind: Kind::Video, grid, times: self.times(chosen, fps), patches })
+    }
+
+    /// The frames of a video that the model sees.
+    fn chosen(&self, total: usize, fps: f64, which: Frames) -> Vec<usize> {
+        let FrameRules { per_second, least, most } = self.frames;
+        let count = match which {
+            Frames::All => total,
+            Frames::Sampled => ((total as f64 / fps * per_second) as usize).max(least).min(most).min(total),
+        };
+        // As numpy's linspace: the step first, and the last number exactly.
+        let step = (total - 1) as f64 / (count.max(2) - 1) as f64;
+        let place = |i: usize| (i as f64 * step).round_ties_even() as usize;
+        (0..count).map(|i| if i + 1 == count && count > 1 { total - 1 } else { place(i) }).collect()
+    }
+
+    /// Seconds at the middle of each pair of frames.
+    fn times(&self, mut chosen: Vec<usize>, fps: f64) -> Vec<f64> {
+        let depth = self.config.vision.frames;
+        while !chosen.len().is_multiple_of(depth) {
+            chosen.push(chosen[chosen.len() - 1]);
+        }
+        let time = |frame: usize| frame as f64 / fps;
+        chosen.chunks_exact(depth).map(|pair| (time(pair[0]) + time(pair[depth - 1])) / 2.0).collect()
+    }
+
+    /// A prompt with `<|image_pad|>` and `<|video_pad|>` where the visuals are shown, in their order.
+    ///
+    /// # Errors
+    /// When the prompt shows more or fewer than there are.
+    pub fn encode(&self, prompt: &str, visuals: Vec<Visual>) -> Result<Inputs, VlmError> {
+        let ids = self.tokenizer.encode(&self.expand(prompt, &visuals)?)?;
+        let positions = positions(&ids, &visuals, &self.config)?;
+        Ok(Inputs { ids, positions, visuals })
+    }
+
+    /// The prompt with each pad repeated for every token of its visual.
+    fn expand(&self, prompt: &str, visuals: &[Visual]) -> Result<String, VlmError> {
+        const PADS: [(&str, Kind); 2] = [("<|image_pad|>", Kind::Image), ("<|video_pad|>", Kind::Video)];
+        let mut text = String::with_capacity(prompt.len());
+        let (mut rest, mut visuals) = (prompt, visuals.iter());
+        let wrong = |what: &str| VlmError::Input(format!("the prompt shows {what} than were given"));
+        loop {
+            let next = PADS.iter().filter_map(|pad| Some((rest.find(pad.0)?, pad))).min_by_key(|(at, _)| *at);
+            let Some((at, (pad, kind))) = next else { break };
+            let visual = visuals.next().ok_or_else(|| wrong("more images and videos"))?;
+            if visual.kind != *kind {
+                return Err(wrong("images and videos in another order"));
+            }
+            text += &rest[..at];
+            self.show(visual, pad, &mut text);
+            rest = &rest[at + pad.len()..];
+        }
+        text += rest;
+        if visuals.next().is_some() { Err(wrong("fewer images and videos")) } else { Ok(text) }
+    }
+
+    fn show(&self, visual: &Visual, pad: &str, text: &mut String) {
+        let tokens = pad.repeat(visual.pair_patches() / self.config.vision.merged());
+        if visual.kind == Kind::Image {
+            *text += &tokens;
+        }
+        for time in &visual.times {
+            *text += &format!("<{time:.1} seconds><|vision_start|>{tokens}<|vision_end|>");
+        }
+    }
+
+    /// A trend window: one video per view, with a question about them.
+    ///
+    /// # Errors
+    /// As [`video`](Self::video); the message names the view.
+    pub fn window(
+        &self,
+        views: &[Vec<Picture<'_>>],
+        fps: f64,
+        which: Frames,
+        question: &str,
+        layout: PromptLayout,
+    ) -> Result<Inputs, VlmError> {
+        if views.is_empty() {
+            return Err(VlmError::Input("a window without views".into()));
+        }
+        let video = |(i, view): (usize, &Vec<Picture<'_>>)| {
+            let named = |error| VlmError::Input(format!("view {i}: {error}"));
+            self.video(view, fps, which).map_err(named)
+        };
+        let visuals = views.iter().enumerate().map(video).collect::<Result<_, _>>()?;
+        self.encode(&prompt::window(views.len(), question, layout), visuals)
+    }
+
+    /// The numbers of each byte and colour, `[3, 256]`.
+    pub(super) fn numbers(&self, kind: Kind) -> [[f32; 256]; 3] {
+        let PixelRules { mean, std, .. } = match kind {
+            Kind::Image => &self.image,
+            Kind::Video => &self.video,
+        };
+        std::array::from_fn(|c| {
+            let (mean, std) = ((mean[c] * 255.0) as f32, (std[c] * 255.0) as f32);
+            std::array::from_fn(|byte| (byte as f32 - mean) / std)
+        })
+    }
+}
+
+fn sized(picture: Picture<'_>, size: [usize; 2]) -> Vec<u8> {
+    bicubic(picture.rgb, [picture.height, picture.width], size)
+}
+
+/// A tokenizer of another model gives tokens that mean something else.
+fn check_tokens(folder: &Path, tokenizer: &Tokenizer, config: &Config) -> Result<(), VlmError> {
+    let wrong = |problem| Err(VlmError::Config { file: folder.join("tokenizer.json"), problem });
+    let special = tokenizer.special();
+    for (name, own, stored) in [
+        ("<|image_pad|>", config.image_token, special.image),
+        ("<|video_pad|>", config.video_token, special.video),
+    ] {
+        if own != stored {
+            return wrong(format!(
+                "`{name}` is token {stored}, but {own} in config.json; is it another model's?"
+            ));
+        }
+    }
+    if tokenizer.len() > config.text.vocab {
+        let (tokens, rows) = (tokenizer.len(), config.text.vocab);
+        return wrong(format!(
+            "{tokens} tokens, but config.json has `vocab_size` {rows}; is it another model's?"
+        ));
+    }
+    Ok(())
+}

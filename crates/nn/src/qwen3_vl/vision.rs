@@ -1,0 +1,140 @@
+//! The vision tower: patches of frames to tokens.
+//!
+//! Attention never leaves a pair of frames, so a pair's tokens depend on its pixels alone and can be kept.
+
+use burn::tensor::activation::{gelu, gelu_approximate};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+
+use super::config::VisionConfig;
+use super::layers::{Attend, Rope, attend, indices, layer_norm};
+use super::network::{Block, LayerNorm, Merger, Vision};
+use super::pass::Pass;
+use super::patches::places;
+
+/// What the tower makes of patches: the tokens, and what is added to them in the first layers of the language model,
+/// each `[tokens, width]`.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) tokens: Tensor<2>,
+    pub(super) deepstack: Vec<Tensor<2>>,
+}
+
+impl Seen {
+    /// Several after one another.
+    pub(super) fn join(parts: Vec<Self>) -> Option<Self> {
+        let levels = parts.first()?.deepstack.len();
+        let level = |i: usize| Tensor::cat(parts.iter().map(|part| part.deepstack[i].clone()).collect(), 0);
+        let deepstack = (0..levels).map(level).collect();
+        Some(Self { tokens: Tensor::cat(parts.into_iter().map(|part| part.tokens).collect(), 0), deepstack })
+    }
+
+    /// Some rows of all of it.
+    pub(super) fn rows(&self, from: usize, count: usize) -> Self {
+        let rows = |x: &Tensor<2>| x.clone().narrow(0, from, count);
+        Self { tokens: rows(&self.tokens), deepstack: self.deepstack.iter().map(rows).collect() }
+    }
+}
+
+/// Runs the tower over pairs of frames of one size: `patches` `[pairs * rows * columns, numbers]`.
+pub(super) fn see<P: Pass>(
+    pass: &P,
+    vision: &Vision,
+    config: &VisionConfig,
+    patches: Tensor<2>,
+    [rows, columns]: [usize; 2],
+) -> Seen {
+    let (device, per_pair) = (patches.device(), rows * columns);
+    let count = patches.dims()[0];
+    let x = pass.linear(&vision.patch, patches);
+    let dtype = FloatDType::from(x.dtype());
+    let places = learned_places(pass, vision, config, [rows, columns], &device);
+    let x = x.reshape([count / per_pair, per_pair, config.width]) + places.cast(dtype).unsqueeze::<3>();
+    let mut x = x.reshape([count, config.width]);
+    let rope = rope(config, [rows, columns], &device);
+    let mut deepstack = Vec::with_capacity(config.deepstack.len());
+    for (i, block) in vision.blocks.iter().enumerate() {
+        x = block_forward(pass, block, config, x, per_pair, &rope);
+        if let Some(level) = config.deepstack.iter().position(|deep| *deep == i) {
+            let merger = &vision.deepstack[level];
+            let wide = x.clone().reshape([count / config.merged(), config.width * config.merged()]);
+            deepstack.push((level, merge(pass, merger, norm(pass, &merger.norm, wide))));
+        }
+    }
+    deepstack.sort_by_key(|(level, _)| *level);
+    let merger = &vision.merger;
+    let normal = norm(pass, &merger.norm, x);
+    let wide = normal.reshape([count / config.merged(), config.width * config.merged()]);
+    let deepstack = deepstack.into_iter().map(|(_, level)| level).collect();
+    Seen { tokens: merge(pass, merger, wide), deepstack }
+}
+
+fn norm<P: Pass>(pass: &P, norm: &LayerNorm, x: Tensor<2>) -> Tensor<2> {
+    layer_norm(x, pass.vector(norm.scale), pass.vector(norm.shift))
+}
+
+fn merge<P: Pass>(pass: &P, merger: &Merger, x: Tensor<2>) -> Tensor<2> {
+    pass.linear(&merger.fc2, gelu(pass.linear(&merger.fc1, x)))
+}
+
+fn block_forward<P: Pass>(
+    pass: &P,
+    block: &Block,
+    config: &VisionConfig,
+    x: Tensor<2>,
+    per_pair: usize,
+    rope: &Rope,
+) -> Tensor<2> {
+    let (count, width, heads) = (x.dims()[0], config.width, config.heads);
+    let (pairs, head) = (count / per_pair, width / heads);
+    let qkv = pass.linear(&block.qkv, norm(pass, &block.norm1, x.clone()));
+    let qkv = qkv.reshape([pairs, per_pair, 3, heads, head]);
+    let part = |i| qkv.clone().narrow(2, i, 1).reshape([pairs, per_pair, heads, head]).swap_dims(1, 2);
+    let mixed = attend(rope.turn(part(0)), rope.turn(part(1)), part(2), &Attend::All);
+    let x = x + pass.linear(&block.proj, mixed.swap_dims(1, 2).reshape([count, width]));
+    let inner = gelu_approximate(pass.linear(&block.fc1, norm(pass, &block.norm2, x.clone())));
+    x + pass.linear(&block.fc2, inner)
+}
+
+/// The learned positions of a picture's patches, between those of the learned square: `[rows * columns, width]`.
+fn learned_places<P: Pass>(
+    pass: &P,
+    vision: &Vision,
+    config: &VisionConfig,
+    [rows, columns]: [usize; 2],
+    device: &Device,
+) -> Tensor<2> {
+    let (count, side) = (rows * columns, config.positions);
+    let (mut corners, mut shares) = (Vec::with_capacity(4 * count), Vec::with_capacity(4 * count));
+    for [row, column] in places(rows, columns, config.merge) {
+        let (rows, columns) = (between(row, rows, side), between(column, columns, side));
+        for (row, share_of_row) in rows {
+            for (column, share_of_column) in columns {
+                corners.push(row * side + column);
+                shares.push(share_of_row * share_of_column);
+            }
+        }
+    }
+    let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
+    let learned = pass.rows(vision.positions, config.width, indices(corners, device));
+    let weighted = learned.cast(FloatDType::F32) * shares;
+    weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
+}
+
+/// The two learned positions beside place `index` of `size`, and their shares. Ends meet ends.
+fn between(index: usize, size: usize, side: usize) -> [(usize, f32); 2] {
+    let place = index as f32 * (side - 1) as f32 / size.saturating_sub(1).max(1) as f32;
+    let (low, share) = (place.floor() as usize, place - place.floor());
+    [(low, 1.0 - share), ((low + 1).min(side - 1), share)]
+}
+
+/// The angles of rows and columns.
+fn rope(config: &VisionConfig, [rows, columns]: [usize; 2], device: &Device) -> Rope {
+    let quarter = config.width / config.heads / 4;
+    let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / (2 * quarter) as f32);
+    let frequencies: Vec<f32> = (0..quarter).map(frequency).collect();
+    let angles: Vec<f32> = places(rows, columns, config.merge)
+        .flatten()
+        .flat_map(|place| frequencies.iter().map(move |frequency| place as f32 * frequency))
+        .collect();
+    Rope::new(&angles, [1, rows * columns, 2 * quarter], FloatDType::F32, device)
+}

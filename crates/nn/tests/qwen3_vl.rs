@@ -1,0 +1,450 @@
+//! The vision-language model against transformers; see `qwen3_vl/README.md` for how the files were made.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::{
+    Choice, Frames, Generate, Inputs, Message, Padding, Part, Picture, PromptLayout, QwenVl, Role, Trace,
+    VlmError, chat, trend_question,
+};
+
+/// Logits and vision features may differ by this.
+const CLOSE: f32 = 1e-4;
+const TASK: &str = "Pick up the red cube and place it on the green spot on the table.";
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/qwen3_vl").join(name)
+}
+
+fn case(name: &str) -> Weights {
+    Weights::read(folder(name).with_extension("safetensors")).unwrap()
+}
+
+fn model() -> QwenVl {
+    QwenVl::open(folder("model"), Device::Cpu, Precision::Fp32).unwrap()
+}
+
+fn whole(case: &Weights, name: &str) -> Vec<i64> {
+    case.get(name).unwrap().to_i64().unwrap()
+}
+
+/// Frames `[t, h, w, 3]` as pictures.
+fn frames<'a>(case: &'a Weights, name: &str) -> Vec<Picture<'a>> {
+    let stored = case.get(name).unwrap();
+    let [.., height, width, _] = *stored.shape() else { panic!("no pictures") };
+    stored.bytes().chunks_exact(height * width * 3).map(|rgb| Picture { rgb, height, width }).collect()
+}
+
+/// Pictures by the formula of `make_more.py`.
+struct Drawn {
+    bytes: Vec<Vec<u8>>,
+    size: [usize; 2],
+}
+
+impl Drawn {
+    fn new(seed: u64, frames: u64, height: usize, width: usize) -> Self {
+        let picture = |seed: u64| {
+            let byte = |i: usize| {
+                let noise = (i as u64 * 2_654_435_761 + seed * 40_503 + 12_345) % (1 << 32) >> 24;
+                (noise / 2) as u8 + ((i / 3 % width) * 128 / width) as u8
+            };
+            (0..height * width * 3).map(byte).collect()
+        };
+        Self { bytes: (0..frames).map(|t| picture(seed + t)).collect(), size: [height, width] }
+    }
+
+    fn pictures(&self) -> Vec<Picture<'_>> {
+        let [height, width] = self.size;
+        self.bytes.iter().map(|rgb| Picture { rgb, height, width }).collect()
+    }
+}
+
+fn worst(found: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    found
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, |worst, off| if off <= worst { worst } else { off })
+}
+
+fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
+    let off = worst(found, expected);
+    println!("{what}: {off:.1e}");
+    assert!(off < CLOSE, "{what} is off by {off:e}");
+}
+
+/// Tokens and positions of sequence `row` of a case, whose sequences may have filling.
+fn assert_same_tokens(case: &Weights, row: usize, inputs: &Inputs) {
+    let shape = case.get("input_ids").unwrap().shape().to_vec();
+    let (batch, tokens) = (shape[0], shape[1]);
+    let mask = case.get("attention_mask").map_or(vec![1; batch * tokens], |mask| mask.to_i64().unwrap());
+    let kept: Vec<usize> = (0..tokens).filter(|i| mask[row * tokens + i] == 1).collect();
+    let ids = whole(case, "input_ids");
+    let ids: Vec<u32> = kept.iter().map(|i| ids[row * tokens + i] as u32).collect();
+    assert_eq!(inputs.ids, ids);
+    let places = whole(case, "position_ids");
+    let place = |axis: usize, i: usize| places[(axis * batch + row) * tokens + i] as i32;
+    let places: Vec<[i32; 3]> = kept.iter().map(|i| [place(0, *i), place(1, *i), place(2, *i)]).collect();
+    assert_eq!(inputs.positions.axes, places);
+}
+
+/// The last and the middle row of logits.
+fn assert_same_logits(case: &Weights, row: usize, what: &str, trace: &Trace) {
+    let vocab = case.get("logits_last").unwrap().shape()[1];
+    let tokens = trace.logits.len() / vocab;
+    let (last, mid) = (case.f32("logits_last").unwrap(), case.f32("logits_mid").unwrap());
+    let own = row * vocab..(row + 1) * vocab;
+    assert_close(&format!("{what}: last"), &trace.logits[(tokens - 1) * vocab..], &last[own.clone()]);
+    assert_close(&format!("{what}: middle"), &trace.logits[tokens / 2 * vocab..][..vocab], &mid[own]);
+}
+
+fn check(name: &str, model: &QwenVl, inputs: &Inputs) {
+    let case = case(&format!("cases/{name}"));
+    assert_same_tokens(&case, 0, inputs);
+    if let Some(bytes) = case.get("pixel_bytes") {
+        let found: Vec<u8> = inputs.visuals.iter().flat_map(|visual| visual.patches.clone()).collect();
+        assert!(found == bytes.bytes(), "{name}: pixels differ");
+    }
+    let trace = model.trace(std::slice::from_ref(inputs), Padding::Left).unwrap().remove(0);
+    assert_close(&format!("{name}: seen"), &trace.seen, &case.f32("vision.merged").unwrap());
+    for (i, level) in trace.deepstack.iter().enumerate() {
+        if let Some(expected) = case.f32(&format!("vision.deepstack.{i}")) {
+            assert_close(&format!("{name}: deepstack {i}"), level, &expected);
+        }
+    }
+    assert_same_logits(&case, 0, name, &trace);
+    if case.get("generated").is_some() {
+        let expected: Vec<u32> =
+            whole(&case, "generated")[inputs.len()..].iter().map(|id| *id as u32).collect();
+        let options = Generate { max_new_tokens: expected.len(), choice: Choice::Greedy };
+        assert_eq!(model.generate(std::slice::from_ref(inputs), &options).unwrap()[0], expected);
+    }
+    if let Some(expected) = case.f32("label_first_logprob") {
+        let tokenizer = model.processor().tokenizer();
+        let labels = tokenizer.first_tokens(&["positive", "negative", "unclear"]).unwrap();
+        let found = model.label_logits(std::slice::from_ref(inputs), &labels).unwrap().remove(0);
+        // The labels' logits are log-probabilities but for a constant.
+        let constant = found[0] - expected[0];
+        let found: Vec<f32> = found.iter().map(|logit| logit - constant).collect();
+        assert_close(&format!("{name}: labels"), &found, &expected);
+    }
+}
+
+fn window(model: &QwenVl, views: &[Vec<Picture<'_>>], which: Frames) -> Inputs {
+    let question = trend_question(TASK);
+    model.processor().window(views, 24.0, which, &question, PromptLayout::VideosFirst).unwrap()
+}
+
+#[test]
+fn images_are_seen_as_transformers_sees_them() {
+    let model = model();
+    let show =
+        Message { role: Role::User, content: vec![Part::Image, Part::Text("Describe this image.".into())] };
+    let prompt = chat(&[show], true);
+    for (name, pixels) in [("image_resized", [65_536, 16_777_216]), ("image_noresize", [1024, 16_777_216])] {
+        let case = case(&format!("cases/{name}"));
+        let processor = model.processor().clone().with_image_pixels(pixels);
+        let image = processor.image(frames(&case, "raw.image")[0]).unwrap();
+        check(name, &model, &processor.encode(&prompt, vec![image]).unwrap());
+    }
+}
+
+#[test]
+fn windows_are_judged_as_transformers_judges_them() {
+    let model = model();
+    for (name, source, which) in [
+        ("dualview_rlinf", "dualview_rlinf", Frames::Sampled),
+        ("dualview_5frames", "dualview_rlinf", Frames::All),
+        ("dualview_100x100", "dualview_100x100", Frames::Sampled),
+    ] {
+        let source = case(&format!("cases/{source}"));
+        let views = [frames(&source, "raw.main"), frames(&source, "raw.extra")];
+        check(name, &model, &window(&model, &views, which));
+    }
+}
+
+/// Three windows of different lengths.
+fn three_windows(model: &QwenVl) -> Vec<Inputs> {
+    let tasks =
+        ["Pick up the red cube.", "Stack", "Insert the peg into the hole of the box on the table, slowly"];
+    let one = |(i, task): (usize, &&str)| {
+        let views = [0, 1].map(|view| Drawn::new(100 * (2 * i as u64 + view), 5, 64, 96));
+        let views: Vec<Vec<Picture<'_>>> = views.iter().map(Drawn::pictures).collect();
+        let question = trend_question(task);
+        model.processor().window(&views, 24.0, Frames::Sampled, &question, PromptLayout::VideosFirst).unwrap()
+    };
+    tasks.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn batches_with_filling_give_what_transformers_gives() {
+    let model = model();
+    let windows = three_windows(&model);
+    for (name, padding) in [("batch3_left", Padding::Left), ("batch3_right", Padding::Right)] {
+        let case = case(&format!("more/{name}"));
+        let traces = model.trace(&windows, padding).unwrap();
+        for (row, (inputs, trace)) in windows.iter().zip(&traces).enumerate() {
+            assert_same_tokens(&case, row, inputs);
+            assert_same_logits(&case, row, &format!("{name} {row}"), trace);
+        }
+    }
+    let case = case("more/batch3_left");
+    let expected = whole(&case, "generated");
+    let options = Generate { max_new_tokens: expected.len() / 3, choice: Choice::Greedy };
+    let found = model.generate(&windows, &options).unwrap().concat();
+    assert_eq!(found, expected.iter().map(|id| *id as u32).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_window_is_scored_alike_alone_and_among_others() {
+    let model = model();
+    let windows = three_windows(&model);
+    let labels = model.processor().tokenizer().first_tokens(&["positive", "negative", "unclear"]).unwrap();
+    let together = model.label_logits(&windows, &labels).unwrap();
+    for (window, together) in windows.iter().zip(&together) {
+        let alone = model.label_logits(std::slice::from_ref(window), &labels).unwrap();
+        assert!(worst(&alone[0], together) < 1e-5);
+        let trace = &model.trace(std::slice::from_ref(window), Padding::Right).unwrap()[0];
+        let last = &trace.logits[trace.logits.len() - model.config().text.vocab..];
+        let last: Vec<f32> = labels.iter().map(|label| last[*label as usize]).collect();
+        assert!(worst(&last, together) < 1e-5);
+    }
+}
+
+#[test]
+fn many_images_of_many_sizes() {
+    let model = model();
+    let processor = model.processor().clone().with_image_pixels([1024, 8192]);
+    let sizes = [
+        (64, 64),
+        (32, 96),
+        (64, 64),
+        (50, 70),
+        (33, 128),
+        (64, 64),
+        (128, 32),
+        (80, 48),
+        (64, 64),
+        (96, 96),
+    ];
+    let image = |(i, (height, width)): (usize, &(usize, usize))| {
+        processor.image(Drawn::new(1000 + i as u64, 1, *height, *width).pictures()[0]).unwrap()
+    };
+    let images = sizes.iter().enumerate().map(image).collect();
+    let mut content = vec![Part::Image; 10];
+    content.push(Part::Text("Which one?".into()));
+    let inputs = processor.encode(&chat(&[Message { role: Role::User, content }], true), images).unwrap();
+    let case = case("more/ten_images");
+    assert_same_tokens(&case, 0, &inputs);
+    assert_same_logits(&case, 0, "ten images", &model.trace(&[inputs], Padding::Left).unwrap()[0]);
+}
+
+#[test]
+fn images_and_videos_in_one_conversation() {
+    let model = model();
+    let processor = model.processor();
+    let video = |drawn: Drawn| processor.video(&drawn.pictures(), 4.0, Frames::Sampled).unwrap();
+    let visuals = vec![
+        video(Drawn::new(2000, 7, 20, 50)),
+        processor.image(Drawn::new(2200, 1, 40, 60).pictures()[0]).unwrap(),
+        video(Drawn::new(2100, 11, 96, 160)),
+    ];
+    let text = |text: &str| Part::Text(text.into());
+    let words = "What’s new, naïve café № 7?\n\n  Tell\tme 123!";
+    let prompt = chat(
+        &[
+            Message { role: Role::System, content: vec![text("Be brief.")] },
+            Message {
+                role: Role::User,
+                content: vec![Part::Video, Part::Image, text("Then: "), Part::Video, text(words)],
+            },
+        ],
+        true,
+    );
+    let inputs = processor.encode(&prompt, visuals).unwrap();
+    let case = case("more/mixed");
+    assert_same_tokens(&case, 0, &inputs);
+    assert_same_logits(&case, 0, "mixed", &model.trace(&[inputs], Padding::Left).unwrap()[0]);
+}
+
+/// A window of three frames a view, all of which are shown.
+fn three_frames(model: &QwenVl) -> Inputs {
+    let views = [3000, 3100].map(|seed| Drawn::new(seed, 3, 64, 64));
+    let views: Vec<Vec<Picture<'_>>> = views.iter().map(Drawn::pictures).collect();
+    let question = trend_question("Push");
+    model.processor().window(&views, 2.0, Frames::All, &question, PromptLayout::VideosFirst).unwrap()
+}
+
+#[test]
+fn odd_numbers_of_frames_are_filled_up() {
+    let model = model();
+    let inputs = three_frames(&model);
+    let case = case("more/three_frames");
+    assert_same_tokens(&case, 0, &inputs);
+    assert_same_logits(&case, 0, "three frames", &model.trace(&[inputs], Padding::Left).unwrap()[0]);
+}
+
+/// The model's files in a folder of their own, with changed settings and weights.
+fn copy_of_model(change: impl Fn(&mut serde_json::Value, &mut Vec<(String, Weights)>)) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(folder("model")).unwrap() {
+        let file = file.unwrap();
+        if !file.file_name().to_string_lossy().ends_with("safetensors") {
+            std::fs::copy(file.path(), dir.path().join(file.file_name())).unwrap();
+        }
+    }
+    let mut config = serde_json::from_slice(&std::fs::read(folder("model/config.json")).unwrap()).unwrap();
+    let mut all = Weights::new();
+    // Files have the full names.
+    for (name, tensor) in Weights::read(folder("model/model.safetensors")).unwrap().iter() {
+        all.insert(format!("model.{name}"), tensor.clone());
+    }
+    let mut files = vec![("model.safetensors".to_owned(), all)];
+    change(&mut config, &mut files);
+    std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
+    for (name, weights) in files {
+        weights.write_safetensors(dir.path().join(name), &Default::default()).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_head_of_its_own() {
+    let dir = copy_of_model(|config, files| {
+        config["tie_word_embeddings"] = false.into();
+        config["text_config"]["tie_word_embeddings"] = false.into();
+        let head: Vec<f32> = (0..512 * 64).map(|i| (0.2 * (0.37 * f64::from(i)).sin()) as f32).collect();
+        files[0].1.insert_f32("lm_head.weight", &[512, 64], &head);
+    });
+    let model = QwenVl::open(dir.path(), Device::Cpu, Precision::Fp32).unwrap();
+    let inputs = three_frames(&model);
+    assert_same_logits(&case("more/untied"), 0, "untied", &model.trace(&[inputs], Padding::Left).unwrap()[0]);
+}
+
+/// Two files with an index, half of the tensors in each, as `bf16`.
+fn in_shards(config: &mut serde_json::Value, files: &mut Vec<(String, Weights)>) {
+    let all = files.pop().unwrap().1;
+    let names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+    let mut shards = [Weights::new(), Weights::new()];
+    for (i, (name, tensor)) in all.iter().enumerate() {
+        let numbers: Vec<half::bf16> =
+            tensor.to_f32().unwrap().into_iter().map(half::bf16::from_f32).collect();
+        let rounded = plaudit_nn::weights::Array::from_slice(tensor.shape(), &numbers).unwrap();
+        shards[i % 2].insert(name, rounded);
+    }
+    config["dtype"] = "bfloat16".into();
+    files.extend(names.map(str::to_owned).into_iter().zip(shards));
+}
+
+fn write_index(dir: &Path) {
+    let mut map = serde_json::Map::new();
+    for shard in ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"] {
+        for name in Weights::read(dir.join(shard)).unwrap().names() {
+            map.insert(format!("model.{name}"), shard.into());
+        }
+    }
+    let index = serde_json::json!({ "metadata": {}, "weight_map": map });
+    std::fs::write(dir.join("model.safetensors.index.json"), index.to_string()).unwrap();
+}
+
+#[test]
+fn weights_in_several_files_of_bf16() {
+    let dir = copy_of_model(in_shards);
+    write_index(dir.path());
+    let rounded = QwenVl::open(dir.path(), Device::Cpu, Precision::Fp32).unwrap();
+    let inputs = three_frames(&rounded);
+    let trace = &rounded.trace(std::slice::from_ref(&inputs), Padding::Left).unwrap()[0];
+    let case = case("more/bf16");
+    let expected = case.f32("logits_last").unwrap();
+    let last = &trace.logits[trace.logits.len() - expected.len()..];
+    // transformers rounds every activation to 8 bits; the answer stays.
+    let off = worst(last, &expected);
+    assert!(off < 0.25, "{off}");
+
+    std::fs::remove_file(dir.path().join("model-00002-of-00002.safetensors")).unwrap();
+    let error = QwenVl::open(dir.path(), Device::Cpu, Precision::Fp32).unwrap_err().to_string();
+    assert!(error.contains("model-00002-of-00002.safetensors: is named by"), "{error}");
+}
+
+#[test]
+fn both_spellings_of_the_configuration() {
+    let read = |name| plaudit_nn::qwen3_vl::Config::read(&folder(name)).unwrap();
+    let config = read("model/config.json");
+    assert_eq!(config, read("model/config_hub_style.json"));
+    let written = config.to_json();
+    assert_eq!(plaudit_nn::qwen3_vl::Config::parse(Path::new("written"), &written).unwrap(), config);
+}
+
+#[test]
+fn folders_that_are_no_model_are_refused_by_name() {
+    let open = |path: &Path| QwenVl::open(path, Device::Cpu, Precision::Fp32).unwrap_err();
+    let empty = tempfile::tempdir().unwrap();
+    let error = open(empty.path());
+    assert!(matches!(error, VlmError::File { .. }) && error.to_string().contains("config.json"), "{error}");
+
+    let other = copy_of_model(|config, _| config["model_type"] = "qwen2_vl".into());
+    let error = open(other.path()).to_string();
+    assert!(error.contains("`model_type` is `qwen2_vl`, not `qwen3_vl`"), "{error}");
+
+    let wider = copy_of_model(|config, _| config["text_config"]["intermediate_size"] = 161.into());
+    let error = open(wider.path()).to_string();
+    assert!(error.contains("`model.language_model.layers.0.mlp.gate_proj.weight` is [160, 64]"), "{error}");
+
+    let untied = copy_of_model(|config, _| {
+        config["tie_word_embeddings"] = false.into();
+        config["text_config"]["tie_word_embeddings"] = false.into();
+    });
+    let error = open(untied.path()).to_string();
+    assert!(
+        error.contains("not in the checkpoint: `lm_head.weight`") && error.contains("tie_word"),
+        "{error}"
+    );
+
+    let tokens = copy_of_model(|config, _| config["image_token_id"] = 7.into());
+    let error = open(tokens.path()).to_string();
+    assert!(error.contains("`<|image_pad|>` is token 452, but 7 in config.json"), "{error}");
+
+    let bare = copy_of_model(|_, files| files.clear());
+    let error = open(bare.path()).to_string();
+    assert!(error.contains("model.safetensors: is not there"), "{error}");
+}
+
+#[test]
+fn windows_that_are_none_are_refused() {
+    let model = model();
+    let processor = model.processor();
+    let ask = |views: &[Vec<Picture<'_>>], fps| {
+        let window = processor.window(views, fps, Frames::Sampled, "Well?", PromptLayout::VideosFirst);
+        window.unwrap_err().to_string()
+    };
+    let (small, large) = (Drawn::new(1, 4, 32, 32), Drawn::new(2, 4, 64, 64));
+    assert_eq!(ask(&[], 24.0), "a window without views");
+    assert_eq!(ask(&[small.pictures(), vec![]], 24.0), "view 1: a video without frames");
+    let one = small.pictures()[..1].to_vec();
+    assert_eq!(ask(&[one], 24.0), "view 0: a video of 1 frames; at least 2 are needed");
+    let sizes = [small.pictures(), large.pictures()].concat();
+    assert_eq!(ask(&[sizes], 24.0), "view 0: frame 4 is 64x64 pixels, the first 32x32");
+    assert_eq!(ask(&[small.pictures()], 0.0), "view 0: a video of 0 frames a second");
+    let torn = Picture { rgb: &[0; 10], height: 2, width: 2 };
+    assert_eq!(ask(&[vec![torn]], 24.0), "view 0: 10 bytes are no RGB picture of 2x2 pixels");
+    let error = processor.encode("<|video_pad|>", vec![]).unwrap_err().to_string();
+    assert_eq!(error, "the prompt shows more images and videos than were given");
+}
+
+#[test]
+fn answers_can_be_drawn() {
+    let model = model();
+    let inputs = [three_frames(&model)];
+    let draw = |temperature, seed| {
+        let options = Generate { max_new_tokens: 4, choice: Choice::Sampled { temperature, seed } };
+        model.generate(&inputs, &options).unwrap()
+    };
+    assert_eq!(draw(1.0, 1), draw(1.0, 1));
+    assert_ne!(draw(5.0, 1), draw(5.0, 2));
+    let greedy = model.generate(&inputs, &Generate { max_new_tokens: 4, choice: Choice::Greedy }).unwrap();
+    assert_eq!(draw(1e-3, 3), greedy);
+}
