@@ -5,10 +5,10 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    Choice, Frames, Generate, Inputs, Message, Padding, Part, Picture, PromptLayout, QwenVl, Role, Trace,
-    VlmError, chat, trend_question,
+    Adapter, Choice, Example, Frames, Generate, Inputs, Learn, Lora, Message, Padding, Part, Picture,
+    Processor, PromptLayout, QwenVl, Role, Trace, Tuner, Visual, VlmError, chat, trend_question,
 };
 
 /// Logits and vision features may differ by this.
@@ -48,7 +48,7 @@ impl Drawn {
     fn new(seed: u64, frames: u64, height: usize, width: usize) -> Self {
         let picture = |seed: u64| {
             let byte = |i: usize| {
-                let noise = (i as u64 * 2_654_435_761 + seed * 40_503 + 12_345) % (1 << 32) >> 24;
+                let noise = ((i as u64 * 2_654_435_761 + seed * 40_503 + 12_345) % (1 << 32)) >> 24;
                 (noise / 2) as u8 + ((i / 3 % width) * 128 / width) as u8
             };
             (0..height * width * 3).map(byte).collect()
@@ -73,7 +73,6 @@ fn worst(found: &[f32], expected: &[f32]) -> f32 {
 
 fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     let off = worst(found, expected);
-    println!("{what}: {off:.1e}");
     assert!(off < CLOSE, "{what} is off by {off:e}");
 }
 
@@ -447,4 +446,206 @@ fn answers_can_be_drawn() {
     assert_ne!(draw(5.0, 1), draw(5.0, 2));
     let greedy = model.generate(&inputs, &Generate { max_new_tokens: 4, choice: Choice::Greedy }).unwrap();
     assert_eq!(draw(1e-3, 3), greedy);
+}
+
+#[test]
+fn adapters_give_what_peft_gives() {
+    let adapter = Adapter::open(folder("lora")).unwrap();
+    assert_eq!(adapter.len(), 38);
+    let merged = QwenVl::open_with(folder("model"), Some(&adapter), Device::Cpu, Precision::Fp32).unwrap();
+    let source = case("cases/dualview_rlinf");
+    let views = [frames(&source, "raw.main"), frames(&source, "raw.extra")];
+    check("lora_dualview_rlinf", &merged, &window(&merged, &views, Frames::Sampled));
+}
+
+#[test]
+fn adapters_are_saved_as_peft_saves_them_and_read_as_rlinf_saves_them() {
+    let adapter = Adapter::open(folder("lora")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    adapter.save(dir.path(), Some("a/model")).unwrap();
+    let stored = Weights::read(folder("lora/adapter_model.safetensors")).unwrap();
+    let saved = Weights::read(dir.path().join("adapter_model.safetensors")).unwrap();
+    for (name, tensor) in stored.iter().filter(|(name, _)| name.contains("lora_")) {
+        assert_eq!(saved.get(name), Some(tensor), "{name}");
+    }
+    assert_eq!(saved.len(), 2 * adapter.len());
+
+    let mut live = Weights::new();
+    for (name, tensor) in saved.iter() {
+        let name = name.replace(".lora_A.weight", ".lora_A.default.weight");
+        live.insert(
+            format!("module.{}", name.replace(".lora_B.weight", ".lora_B.default.weight")),
+            tensor.clone(),
+        );
+    }
+    live.insert_f32("module.base_model.model.lm_head.base_layer.weight", &[1], &[0.0]);
+    let place = dir.path().join("run/actor/model_state_dict");
+    std::fs::create_dir_all(&place).unwrap();
+    live.write_pt(place.join("full_weights.pt")).unwrap();
+    let read = Adapter::open(dir.path().join("run")).unwrap();
+    assert_eq!(read.len(), adapter.len()); // of rank and alpha 4, so of the same scale
+    let open =
+        |adapter| QwenVl::open_with(folder("model"), Some(adapter), Device::Cpu, Precision::Fp32).unwrap();
+    let inputs = [three_frames(&model())];
+    let logits = |model: QwenVl| model.label_logits(&inputs, &[1, 2, 3]).unwrap();
+    assert_eq!(logits(open(&read)), logits(open(&adapter)));
+}
+
+#[test]
+fn adapters_of_other_models_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let change = |from: &str, to: &str| {
+        let mut weights = Weights::new();
+        for (name, tensor) in Weights::read(folder("lora/adapter_model.safetensors")).unwrap().iter() {
+            weights.insert(name.replace(from, to), tensor.clone());
+        }
+        weights.write_safetensors(dir.path().join("adapter_model.safetensors"), &Default::default()).unwrap();
+        std::fs::copy(folder("lora/adapter_config.json"), dir.path().join("adapter_config.json")).unwrap();
+        let adapter = Adapter::open(dir.path())?;
+        QwenVl::open_with(folder("model"), Some(&adapter), Device::Cpu, Precision::Fp32)
+    };
+    let error = change("layers.3.", "layers.9.").unwrap_err().to_string();
+    assert!(
+        error.contains("changes `model.language_model.layers.9.mlp.down_proj`, which this model"),
+        "{error}"
+    );
+    let error = change("blocks.0.attn.qkv", "blocks.0.mlp.linear_fc1").unwrap_err().to_string();
+    assert!(error.contains("goes from 32 to 96 numbers, here from 32 to 80"), "{error}");
+    let error = change("3.mlp.up_proj.lora_B", "3.mlp.up_proj.lora_C").unwrap_err().to_string();
+    assert!(error.contains("3.mlp.up_proj.lora_A.weight` but no"), "{error}");
+    let error = Adapter::open(folder("model")).unwrap_err().to_string();
+    assert!(error.contains("no tensors named `lora_A`"), "{error}");
+}
+
+const ROWS: [(&str, &str); 3] =
+    [(TASK, "positive"), ("Open the drawer slowly", "unclear"), ("put the blue mug inside", "negative")];
+
+/// The windows of `make_steps.py`; with `tail`, the answer, its end and the beginning of another answer are learned.
+fn lessons(processor: &Processor, tail: bool) -> Vec<Example> {
+    let lesson = |(i, (task, answer)): (usize, &(&str, &str))| {
+        let views = [0, 1].map(|view| Drawn::new(4000 + 100 * (2 * i as u64 + view), 5, 128, 128));
+        let visual = |view: &Drawn| processor.video(&view.pictures(), 24.0, Frames::Sampled).unwrap();
+        let visuals: Vec<Visual> = views.iter().map(visual).collect();
+        let prompt = plaudit_nn::qwen3_vl::window(2, &trend_question(task), PromptLayout::VideosFirst);
+        let asked = processor.encode(&prompt, visuals.clone()).unwrap();
+        let end = format!("{answer}<|im_end|>\n<|im_start|>assistant\n");
+        let tokens = processor.tokenizer().encode(&end).unwrap();
+        let before = asked.len() - 1;
+        if !tail {
+            return Example { inputs: asked, targets: vec![(before, tokens[0])] };
+        }
+        let inputs = processor.encode(&format!("{prompt}{end}"), visuals).unwrap();
+        let targets = tokens.iter().enumerate().map(|(i, token)| (before + i, *token)).collect();
+        Example { inputs, targets }
+    };
+    ROWS.iter().enumerate().map(lesson).collect()
+}
+
+/// The largest difference, in parts of the largest number.
+fn relative(found: &[f32], expected: &[f32]) -> f32 {
+    let largest = expected.iter().fold(0f32, |largest, number| largest.max(number.abs()));
+    worst(found, expected) / largest.max(1e-6)
+}
+
+fn adapter_tuner() -> Tuner {
+    let learn = Learn::Adapters(Lora { rank: 4, alpha: 4.0, ..Lora::default() });
+    let mut tuner =
+        Tuner::open(folder("model"), &learn, AdamW::default(), Device::Cpu, Precision::Fp32, 0).unwrap();
+    tuner.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
+    tuner
+}
+
+#[test]
+fn a_step_with_adapters_is_that_of_peft() {
+    let case = case("more/lora_step");
+    let mut tuner = adapter_tuner();
+    let lessons = lessons(tuner.processor(), true);
+    let number = |name: &str| f64::from(case.f32(name).unwrap()[0]);
+    let loss = tuner.accumulate(&lessons, 1.0).unwrap();
+    assert!((loss - number("loss")).abs() < 1e-5, "{loss}");
+    let gradients = tuner.gradients();
+    assert_eq!(gradients.len(), 2 * 38);
+    for (name, gradient) in gradients.iter() {
+        let off = relative(&gradient.to_f32().unwrap(), &case.f32(&format!("grad.{name}")).unwrap());
+        assert!(off < 1e-3, "{name} is off by {off}");
+    }
+    let outcome = tuner.step(1e-3, Some(1.0));
+    assert!((outcome.grad_norm / number("grad_norm") - 1.0).abs() < 1e-5);
+    let state = tuner.state();
+    for name in gradients.names() {
+        let off = worst(&state.f32(name).unwrap(), &case.f32(&format!("after.{name}")).unwrap());
+        assert!(off < 1e-5, "{name} is off by {off}");
+    }
+    assert!((tuner.loss(&lessons).unwrap() - number("loss_after")).abs() < 1e-4);
+}
+
+#[test]
+fn gradients_of_all_weights_are_those_of_torch() {
+    let case = case("more/full_step");
+    let learn = Learn::Everything;
+    let mut tuner =
+        Tuner::open(folder("model"), &learn, AdamW::default(), Device::Cpu, Precision::Fp32, 0).unwrap();
+    let lessons = lessons(tuner.processor(), false);
+    let loss = tuner.accumulate(&lessons, 1.0).unwrap();
+    assert!((loss - f64::from(case.f32("loss").unwrap()[0])).abs() < 1e-5, "{loss}");
+    let gradients = tuner.gradients();
+    assert_eq!(gradients.len(), 121);
+    for (name, gradient) in gradients.iter() {
+        let numbers = gradient.to_f32().unwrap();
+        let length = numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt();
+        let expected = f64::from(case.f32(&format!("length.model.{name}")).unwrap()[0]);
+        assert!((length / expected - 1.0).abs() < 1e-3, "{name}: {length} for {expected}");
+        let first = case.f32(&format!("first.model.{name}")).unwrap();
+        let off = worst(&numbers[..first.len()], &first);
+        assert!(f64::from(off) < 1e-3 * expected, "{name} is off by {off}");
+    }
+}
+
+#[test]
+fn training_goes_on_from_a_saved_state() {
+    let mut first = adapter_tuner();
+    let lessons = lessons(first.processor(), false);
+    let step = |tuner: &mut Tuner| {
+        let loss = tuner.accumulate(&lessons, 1.0).unwrap();
+        tuner.step(1e-2, Some(1.0));
+        loss
+    };
+    step(&mut first);
+    let mut second = adapter_tuner();
+    second.restore(&first.state()).unwrap();
+    assert_eq!(step(&mut first), step(&mut second));
+    assert_eq!(first.state(), second.state());
+    let learned = first.loss(&lessons).unwrap();
+    assert!(learned < adapter_tuner().loss(&lessons).unwrap(), "{learned}");
+
+    // What was learned is what is served.
+    let merged =
+        QwenVl::open_with(folder("model"), first.adapter().as_ref(), Device::Cpu, Precision::Fp32).unwrap();
+    let inputs: Vec<Inputs> = lessons.iter().map(|lesson| lesson.inputs.clone()).collect();
+    let (served, tuned) =
+        (merged.label_logits(&inputs, &[1, 279]).unwrap(), first.label_logits(&inputs, &[1, 279]));
+    assert!(worst(&served.concat(), &tuned.unwrap().concat()) < CLOSE);
+}
+
+#[test]
+fn a_fresh_model_learns_and_is_opened_again() {
+    let config = plaudit_nn::qwen3_vl::Config::read(&folder("model/config.json")).unwrap();
+    let processor = Processor::open(&folder("model"), &config).unwrap();
+    let lessons = lessons(&processor, false);
+    let mut tuner = Tuner::fresh(config, processor, AdamW::default(), Device::Cpu, 7).unwrap();
+    let before = tuner.loss(&lessons).unwrap();
+    for _ in 0..12 {
+        tuner.accumulate(&lessons, 1.0).unwrap();
+        tuner.step(3e-3, Some(1.0));
+    }
+    let after = tuner.loss(&lessons).unwrap();
+    assert!(after < 0.7 * before, "{before} to {after}");
+    let dir = tempfile::tempdir().unwrap();
+    tuner.save_model(dir.path(), Some(&folder("model"))).unwrap();
+    let opened = QwenVl::open(dir.path(), Device::Cpu, Precision::Fp32).unwrap();
+    let inputs: Vec<Inputs> = lessons.into_iter().map(|lesson| lesson.inputs).collect();
+    let labels = [279, 280, 84];
+    let (kept, here) =
+        (opened.label_logits(&inputs, &labels).unwrap(), tuner.label_logits(&inputs, &labels).unwrap());
+    assert!(worst(&kept.concat(), &here.concat()) < 1e-5);
 }

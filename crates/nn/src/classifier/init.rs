@@ -34,7 +34,7 @@ impl Init {
         Self::Uniform(1.0 / (inputs as f64).sqrt())
     }
 
-    fn draw(self, count: usize, rng: &mut Rng) -> Vec<f32> {
+    pub(crate) fn draw(self, count: usize, rng: &mut Rng) -> Vec<f32> {
         match self {
             Self::Zero => vec![0.0; count],
             Self::One => vec![1.0; count],

@@ -2,9 +2,11 @@
 
 use plaudit_core::Seed;
 
+use super::body::{Body, Padding};
 use super::error::VlmError;
 use super::layers::Attend;
-use super::model::{Inner, Padding, QwenVl};
+use super::model::{Inner, QwenVl};
+use super::pass::Pass;
 use super::processor::Inputs;
 use super::text::{self, Batch, Memory, Wanted};
 use crate::classifier::download;
@@ -46,7 +48,7 @@ impl QwenVl {
         if inputs.is_empty() || options.max_new_tokens == 0 {
             return Ok(vec![Vec::new(); inputs.len()]);
         }
-        self.inner().generate(inputs, options)
+        self.inner.generate(inputs, options)
     }
 
     /// The answer to each prompt as text.
@@ -61,17 +63,18 @@ impl QwenVl {
 
 impl Inner {
     fn generate(&self, inputs: &[Inputs], options: &Generate) -> Result<Vec<Vec<u32>>, VlmError> {
-        let special = self.processor.tokenizer().special();
-        let batch = self.batch(inputs, Padding::Left)?;
+        let Self { body, frozen } = self;
+        let special = body.processor.tokenizer().special();
+        let batch = body.batch(frozen, inputs, Padding::Left)?;
         let mut lengths: Vec<usize> = inputs.iter().map(Inputs::len).collect();
         let mut memory = Memory::default();
         let last = vec![batch.tokens - 1; batch.size];
-        let mut hidden = self.read(&batch, Some(&mut memory), Wanted::LastOf(&last));
+        let mut hidden = body.read(frozen, &batch, Some(&mut memory), Wanted::LastOf(&last));
         let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
         let mut ended = vec![false; inputs.len()];
         for step in 0..options.max_new_tokens {
-            let logits = download(self.head(hidden));
-            let rows = logits.chunks_exact(self.config.text.vocab).enumerate();
+            let logits = download(frozen.linear(&body.network.text.head, hidden));
+            let rows = logits.chunks_exact(body.config.text.vocab).enumerate();
             let next: Vec<u32> = rows.map(|(b, row)| options.choice.of(row, b, step)).collect();
             for (b, token) in next.iter().enumerate() {
                 ended[b] |= [special.turn_end, special.end_of_text].contains(token);
@@ -83,12 +86,14 @@ impl Inner {
                 break;
             }
             lengths.iter_mut().for_each(|length| *length += 1);
-            let one = self.one_more(inputs, &lengths, next, step, memory.tokens() + 1);
-            hidden = self.read(&one, Some(&mut memory), Wanted::All);
+            let one = body.one_more(inputs, &lengths, next, step, memory.tokens() + 1);
+            hidden = body.read(frozen, &one, Some(&mut memory), Wanted::All);
         }
         Ok(answers)
     }
+}
 
+impl Body {
     /// A batch of one more token for each sequence.
     fn one_more(
         &self,
@@ -103,7 +108,7 @@ impl Inner {
         let rope = text::rope(&self.config.text, &places, inputs.len(), self.dtype, &self.device);
         let attend = match lengths.iter().all(|length| *length == tokens) {
             true => Attend::All,
-            false => Attend::Masked(self.mask(lengths, 1, tokens)),
+            false => Attend::Masked(Box::new(self.mask(lengths, 1, tokens))),
         };
         Batch { size: inputs.len(), tokens: 1, ids, rope, attend, seen: None }
     }

@@ -80,7 +80,7 @@ pub(super) enum Attend {
     /// What stands before them, and themselves; with fewer tokens than keys, the tokens are the last ones.
     Causal,
     /// All but what is true here, `[b, 1, tokens, keys]`.
-    Masked(Tensor<4, Bool>),
+    Masked(Box<Tensor<4, Bool>>),
 }
 
 impl Attend {
@@ -93,12 +93,12 @@ impl Attend {
                 let before = keys - tokens;
                 let later = last.iter().flat_map(|token| (0..keys).map(move |key| key > token + before));
                 let data = TensorData::new(later.collect::<Vec<bool>>(), [last.len(), 1, 1, keys]);
-                Self::Masked(Tensor::from_data(data, device))
+                Self::Masked(Box::new(Tensor::from_data(data, device)))
             }
             Self::Masked(mask) => {
                 let rows = last.iter().enumerate();
-                let rows = rows.map(|(b, token)| mask.clone().narrow(0, b, 1).narrow(2, *token, 1));
-                Self::Masked(Tensor::cat(rows.collect(), 0))
+                let rows = rows.map(|(b, token)| (**mask).clone().narrow(0, b, 1).narrow(2, *token, 1));
+                Self::Masked(Box::new(Tensor::cat(rows.collect(), 0)))
             }
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) 
         AttentionModuleOptions { is_causal: matches!(attend, Attend::Causal), ..Default::default() };
     if !q.is_autodiff() && !k.is_autodiff() && !v.is_autodiff() {
         let mask = match attend {
-            Attend::Masked(mask) => Some(mask.clone().expand([batch, heads, tokens, keys])),
+            Attend::Masked(mask) => Some((**mask).clone().expand([batch, heads, tokens, keys])),
             _ => None,
         };
         return attention(q, k, v, mask, None, options);
@@ -128,7 +128,7 @@ pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) 
             scores.mask_fill(later.expand([batch, heads, tokens, keys]), f32::NEG_INFINITY)
         }
         Attend::Masked(mask) => {
-            scores.mask_fill(mask.clone().expand([batch, heads, tokens, keys]), f32::NEG_INFINITY)
+            scores.mask_fill((**mask).clone().expand([batch, heads, tokens, keys]), f32::NEG_INFINITY)
         }
     };
     let weights = burn::tensor::activation::softmax(scores, 3);

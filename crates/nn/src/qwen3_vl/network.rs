@@ -2,8 +2,6 @@
 //!
 //! Names are Hugging Face's without the leading `model.`, which [`Weights`](crate::Weights) takes off.
 
-#![allow(dead_code)] // names and numbers are what adapters are found by
-
 use super::config::{Config, TextConfig, VisionConfig};
 use crate::classifier::{Id, Init, Order, Role, Spec};
 
@@ -84,8 +82,6 @@ pub(super) struct Text {
 pub(super) struct Network {
     pub(super) vision: Vision,
     pub(super) text: Text,
-    /// How many linear layers there are.
-    pub(super) linears: usize,
 }
 
 /// Standard deviation of first weights, as transformers draws them.
@@ -129,7 +125,7 @@ pub(super) fn build(config: &Config) -> (Network, Vec<Spec>) {
     let mut maker = Maker { specs: Vec::new(), linears: 0 };
     let vision = vision(&mut maker, &config.vision, config.text.width);
     let text = text(&mut maker, &config.text, config.tied);
-    (Network { vision, text, linears: maker.linears }, maker.specs)
+    (Network { vision, text }, maker.specs)
 }
 
 fn vision(maker: &mut Maker, config: &VisionConfig, text_width: usize) -> Vision {

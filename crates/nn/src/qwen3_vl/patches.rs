@@ -52,11 +52,6 @@ impl Visual {
     pub fn pair_patches(&self) -> usize {
         self.grid[1] * self.grid[2]
     }
-
-    #[allow(dead_code)]
-    pub(super) fn pairs(&self) -> impl Iterator<Item = &[u8]> {
-        self.patches.chunks_exact(self.patches.len() / self.grid[0].max(1))
-    }
 }
 
 /// Cuts frames of one size, multiples of the merged patch, into patches. The last frame is repeated until the frames

@@ -1,43 +1,60 @@
-//! The pass that answers: parameters that stay as they are.
+//! The pass that answers: parameters that stay as they are, adapters merged into them.
 
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 
+use super::adapter::{Adapter, Low};
 use super::layers::indices;
-use super::network::Linear;
+use super::network::{Linear, Network};
 use super::pass::Pass;
 use crate::classifier::{Id, Spec};
 use crate::weights::{Array, DType, Weights};
 
-/// All parameters on a device, in the order of their specifications.
-#[derive(Debug)]
+/// All parameters on a device.
 pub(super) struct Frozen {
-    /// Without axes.
+    /// By their specifications, without axes.
     values: Vec<Tensor<1>>,
+    /// The weights `[outputs, inputs]` of each linear layer.
+    linears: Vec<Tensor<2>>,
     device: Device,
 }
 
 impl Frozen {
-    /// From weights that were checked.
-    pub(super) fn new(specs: &[Spec], weights: &Weights, dtype: FloatDType, device: &Device) -> Self {
-        let value = |spec: &Spec| {
-            let stored = weights.get(&spec.name);
-            upload(stored.unwrap_or_else(|| unreachable!("weights were checked")), dtype, device)
+    /// From weights and an adapter that were checked.
+    pub(super) fn new(
+        network: &Network,
+        specs: &[Spec],
+        weights: &Weights,
+        adapter: Option<&Adapter>,
+        dtype: FloatDType,
+        device: &Device,
+    ) -> Self {
+        let stored = |id: Id| {
+            let stored = weights.get(&specs[id.0].name);
+            stored.unwrap_or_else(|| unreachable!("weights were checked"))
         };
-        Self { values: specs.iter().map(value).collect(), device: device.clone() }
-    }
-
-    #[allow(dead_code)]
-    pub(super) fn value(&self, id: Id) -> &Tensor<1> {
-        &self.values[id.0]
-    }
-
-    fn weight(&self, layer: &Linear) -> Tensor<2> {
-        self.values[layer.weight.0].clone().reshape([layer.outputs, layer.inputs])
+        let values: Vec<Tensor<1>> = (0..specs.len()).map(|i| upload(stored(Id(i)), dtype, device)).collect();
+        let linear = |layer: &&Linear| {
+            let low = adapter.and_then(|adapter| adapter.layers.get(&layer.name));
+            let flat = match low {
+                Some(low) => merged(low, layer, stored(layer.weight), device).cast(dtype),
+                None => values[layer.weight.0].clone(),
+            };
+            flat.reshape([layer.outputs, layer.inputs])
+        };
+        let linears = network.all_linears().iter().map(linear).collect();
+        Self { values, linears, device: device.clone() }
     }
 }
 
+fn merged(low: &Low, layer: &Linear, stored: &Array, device: &Device) -> Tensor<1> {
+    let mut numbers = stored.to_f32().unwrap_or_default();
+    low.merge_into(&mut numbers, layer);
+    let count = numbers.len();
+    Tensor::from_data(TensorData::new(numbers, [count]), device)
+}
+
 /// A stored tensor on a device. Numbers that are stored in the wanted type are not converted.
-fn upload(stored: &Array, dtype: FloatDType, device: &Device) -> Tensor<1> {
+pub(super) fn upload(stored: &Array, dtype: FloatDType, device: &Device) -> Tensor<1> {
     let count = stored.len();
     if stored.dtype() == DType::Bf16 && dtype == FloatDType::BF16 {
         let numbers = stored.elements::<half::bf16>().unwrap_or_default().into_owned();
@@ -59,7 +76,7 @@ impl Pass for Frozen {
     }
 
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
-        let y = x.matmul(self.weight(layer).transpose());
+        let y = x.matmul(self.linears[layer.index].clone().transpose());
         match layer.bias {
             Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
             None => y,
@@ -68,6 +85,6 @@ impl Pass for Frozen {
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {
         let rows = indices(outputs.iter().map(|output| *output as usize), &self.device);
-        x.matmul(self.weight(layer).select(0, rows).transpose())
+        x.matmul(self.linears[layer.index].clone().select(0, rows).transpose())
     }
 }

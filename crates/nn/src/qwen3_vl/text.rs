@@ -19,15 +19,6 @@ impl Memory {
     pub(super) fn tokens(&self) -> usize {
         self.layers.first().map_or(0, |[keys, _]| keys.dims()[2])
     }
-
-    #[allow(dead_code)]
-    pub(super) fn shared_by(&self, batch: usize) -> Self {
-        let spread = |x: &Tensor<4>| {
-            let [_, heads, tokens, width] = x.dims();
-            x.clone().expand([batch, heads, tokens, width])
-        };
-        Self { layers: self.layers.iter().map(|pair| [spread(&pair[0]), spread(&pair[1])]).collect() }
-    }
 }
 
 /// A batch of sequences of the same length.

@@ -2,13 +2,12 @@
 
 usage: python compact_goldens.py FOLDER
 
-FOLDER holds `cases/*.safetensors` and `train/sft_step.safetensors` as transformers 5.22.2 and peft 0.21.2 (torch 2.15,
-f32, eager) computed them with the model and adapter beside this file. Kept here are what the tests read; pixel values
+FOLDER holds `cases/*.safetensors` as transformers 5.22.2 and peft 0.21.2 (torch 2.15, f32, eager) computed them with
+the model and adapter beside this file. Kept here are what the tests read; pixel values
 become the bytes they were made of, and frames that two cases share are kept once.
 """
 
 import pathlib
-import shutil
 import sys
 
 import torch
@@ -30,7 +29,6 @@ def main() -> None:
             assert torch.allclose(levels, levels.round(), atol=1e-3)
             kept["pixel_bytes"] = levels.round().to(torch.uint8)
         save_file(kept, target / file.name)
-    shutil.copy(source / "train" / "sft_step.safetensors", target / "sft_step.safetensors")
 
 
 main()

@@ -63,11 +63,15 @@ def save(name: str, model, inputs, new_tokens: int = 0) -> None:
     save_file({k: v.contiguous() for k, v in kept.items()}, HERE / "more" / f"{name}.safetensors")
 
 
+processor = AutoProcessor.from_pretrained(HERE / "model")
+
+
+def load(**more):
+    kind = {"attn_implementation": "eager", "dtype": torch.float32, **more}
+    return Qwen3VLForConditionalGeneration.from_pretrained(HERE / "model", **kind).eval()
+
+
 def main() -> None:
-    processor = AutoProcessor.from_pretrained(HERE / "model")
-    load = lambda **kw: Qwen3VLForConditionalGeneration.from_pretrained(
-        HERE / "model", attn_implementation="eager", dtype=torch.float32, **kw
-    ).eval()
     model = load()
 
     tasks = ["Pick up the red cube.", "Stack", "Insert the peg into the hole of the box on the table, slowly"]
@@ -112,4 +116,5 @@ def main() -> None:
         save("bf16", half, inputs)
 
 
-main()
+if __name__ == "__main__":
+    main()
