@@ -36,6 +36,16 @@ impl Folded {
             }
         }
     }
+
+    /// [`Self::forward`] with ReLU, then the pool.
+    pub(super) fn forward_pooled(&self, input: Tensor<4>) -> Tensor<4> {
+        match self {
+            Self::Batch(conv) => conv.forward_pooled(input),
+            Self::Group { conv, groups, scale, shift } => {
+                conv.forward_group_norm_pooled(input, *groups, scale.clone(), shift.clone(), EPSILON)
+            }
+        }
+    }
 }
 
 /// All convolutions of a network, folded.

@@ -22,6 +22,17 @@ pub(super) trait Pass {
         relu: bool,
     ) -> Tensor<4>;
 
+    /// The first convolution and its normalisation, ReLU, and the pool.
+    fn stem(&mut self, layer: &ConvNorm, pictures: Tensor<4>) -> Tensor<4> {
+        ops::max_pool(self.conv_norm(layer, pictures, None, true))
+    }
+
+    /// How many pictures of so many pixels go through the wide layers at a time, if not all: what these write is then in
+    /// the cache when it is read.
+    fn pictures_at_a_time(&self, _pixels: usize) -> Option<usize> {
+        None
+    }
+
     /// Drops this share of the numbers while training, and makes up for it with the rest.
     fn dropout(&mut self, input: Tensor<2>, share: f64) -> Tensor<2>;
 }
@@ -109,13 +120,27 @@ impl Block {
 #[derive(Clone, Debug)]
 struct Trunk {
     stem: ConvNorm,
-    blocks: Vec<Block>,
+    /// The blocks of the first two stages, whose pictures are large.
+    wide: Vec<Block>,
+    /// Those of the others, whose weights are.
+    deep: Vec<Block>,
 }
 
 impl Trunk {
     fn forward(&self, pass: &mut impl Pass, pictures: Tensor<4>) -> Tensor<4> {
-        let stem = ops::max_pool(pass.conv_norm(&self.stem, pictures, None, true));
-        self.blocks.iter().fold(stem, |x, block| block.forward(pass, x))
+        let [count, height, width, _] = pictures.dims();
+        let wide = match pass.pictures_at_a_time(height * width) {
+            Some(some) if some < count => ops::by_parts(count, some, |first, some| {
+                self.wide_layers(pass, pictures.clone().narrow(0, first, some))
+            }),
+            _ => self.wide_layers(pass, pictures),
+        };
+        self.deep.iter().fold(wide, |x, block| block.forward(pass, x))
+    }
+
+    fn wide_layers(&self, pass: &mut impl Pass, pictures: Tensor<4>) -> Tensor<4> {
+        let stem = pass.stem(&self.stem, pictures);
+        self.wide.iter().fold(stem, |x, block| block.forward(pass, x))
     }
 }
 
@@ -329,9 +354,10 @@ impl Builder<'_> {
 
     fn trunk(&mut self, at: &str) -> Trunk {
         let stem = self.conv_norm(&format!("{at}conv1"), &format!("{at}bn1"), 3, 64, 7, 2);
-        let mut blocks = Vec::new();
+        let (mut wide, mut deep) = (Vec::new(), Vec::new());
         let mut channels = 64;
         for (stage, count) in self.depth.blocks.into_iter().enumerate() {
+            let blocks = if stage < 2 { &mut wide } else { &mut deep };
             let width = 64 << stage;
             for block in 0..count {
                 let stride = if stage > 0 && block == 0 { 2 } else { 1 };
@@ -342,7 +368,7 @@ impl Builder<'_> {
         if self.depth.group_norm {
             self.unused_classes(at);
         }
-        Trunk { stem, blocks }
+        Trunk { stem, wide, deep }
     }
 
     fn block(&mut self, at: &str, inputs: usize, width: usize, stride: usize) -> Block {

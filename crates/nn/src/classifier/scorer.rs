@@ -18,6 +18,8 @@ use crate::weights::Weights;
 /// Pictures that go through the network at a time on the processor, and elsewhere.
 const CHUNK: usize = 256;
 const CHUNK_ELSEWHERE: usize = 1024;
+/// Pixels of the pictures that go through a network's wide layers at a time on the processor.
+const WIDE_CHUNK: usize = 8 * 128 * 128;
 
 /// Pictures ready for the network. Cloning shares them.
 #[derive(Clone, Debug)]
@@ -217,6 +219,14 @@ impl Pass for Answer<'_> {
         relu: bool,
     ) -> Tensor<4> {
         self.0.convolutions[layer.index].forward(input, residual, relu)
+    }
+
+    fn stem(&mut self, layer: &ConvNorm, pictures: Tensor<4>) -> Tensor<4> {
+        self.0.convolutions[layer.index].forward_pooled(pictures)
+    }
+
+    fn pictures_at_a_time(&self, pixels: usize) -> Option<usize> {
+        is_processor(&self.0.device).then_some((WIDE_CHUNK / pixels).max(1))
     }
 
     fn dropout(&mut self, input: Tensor<2>, _share: f64) -> Tensor<2> {

@@ -49,7 +49,8 @@ pub enum Precision {
     /// 32-bit floats.
     #[default]
     Fp32,
-    /// Products of 16-bit brain floats, sums in 32 bits. Weights are kept in 32 bits while training.
+    /// Products of 16-bit brain floats (or scaled whole numbers), sums in 32 bits. Weights are kept in 32 bits while
+    /// training.
     Bf16,
     /// 16-bit floats where the device has them; elsewhere weights rounded to them and 32-bit arithmetic.
     Fp16,

@@ -1,5 +1,6 @@
 //! Memory that kernels write before they read it, so that nobody clears it first.
 
+use super::threads::{Shared, for_each};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
@@ -26,6 +27,21 @@ pub fn unfilled(len: usize) -> Vec<f32> {
     // SAFETY: the capacity is `len`, and the numbers are initialised, see above.
     unsafe { memory.set_len(len) };
     memory
+}
+
+/// Copies on all threads.
+///
+/// # Panics
+/// When the slices differ in length.
+pub fn copy(from: &[f32], to: &mut [f32]) {
+    const RUN: usize = 1 << 16;
+    assert_eq!(from.len(), to.len(), "as many numbers as there is room for");
+    let target = Shared::of(to);
+    for_each(from.len().div_ceil(RUN), |run| {
+        let here = &from[run * RUN..from.len().min((run + 1) * RUN)];
+        // SAFETY: inside `to`, and each run has its own part.
+        unsafe { target.at(run * RUN).copy_from_nonoverlapping(here.as_ptr(), here.len()) };
+    });
 }
 
 /// What a cache line holds; also the alignment that vectors like best.

@@ -15,7 +15,7 @@ pub mod pool;
 mod threads;
 
 pub use lanes::Isa;
-pub use memory::unfilled;
+pub use memory::{copy, unfilled};
 
 /// What the multiplications of a convolution are done in. Sums are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -23,6 +23,7 @@ pub enum Precision {
     /// Single precision throughout.
     #[default]
     F32,
-    /// Inputs and weights are rounded to bfloat16 where the processor multiplies those faster.
+    /// Inputs and weights are rounded to 16 bits where the processor multiplies those faster: to bfloat16, and where that
+    /// would be too rough for scoring (Winograd's transforms), to whole numbers with a scale.
     Bf16,
 }

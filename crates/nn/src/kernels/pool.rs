@@ -279,14 +279,19 @@ pub fn global_average(shape: &PoolShape, input: &[f32], output: &mut [f32]) {
     assert_eq!(input.len(), shape.input_len(), "numbers of the input");
     assert_eq!(output.len(), shape.batch * shape.channels, "numbers of the output");
     let pixels = shape.height * shape.width;
-    let mean = |(input, output): (&[f32], &mut [f32])| {
+    let sums = Shared::of(output);
+    for_each(shape.batch, |picture| {
+        // SAFETY: each picture has its own part.
+        let output =
+            unsafe { std::slice::from_raw_parts_mut(sums.at(picture * shape.channels), shape.channels) };
         output.fill(0.0);
-        for pixel in input.chunks(shape.channels) {
+        for pixel in
+            input[picture * pixels * shape.channels..][..pixels * shape.channels].chunks(shape.channels)
+        {
             output.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += x);
         }
         output.iter_mut().for_each(|sum| *sum /= pixels as f32);
-    };
-    input.par_chunks(pixels * shape.channels).zip(output.par_chunks_mut(shape.channels)).for_each(mean);
+    });
 }
 
 /// The gradient of [`global_average`].

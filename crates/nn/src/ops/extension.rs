@@ -122,6 +122,45 @@ pub trait ImageOps: Backend {
         add_and_rectify::<Self>(output, residual, relu)
     }
 
+    /// A convolution with weights that stay as they are, then ReLU and [`ImageOps::max_pool`].
+    fn fixed_conv_pooled(
+        input: FloatTensor<Self>,
+        #[extension_type] weights: Weights<Self>,
+        geometry: Geometry,
+    ) -> FloatTensor<Self> {
+        Self::max_pool(Self::fixed_conv(input, weights, Residual::Nothing, geometry, true))
+    }
+
+    /// A convolution with weights that stay as they are, then [`ImageOps::group_norm_act`] with ReLU and
+    /// [`ImageOps::max_pool`].
+    fn fixed_conv_group_norm_pooled(
+        input: FloatTensor<Self>,
+        #[extension_type] weights: Weights<Self>,
+        scale: FloatTensor<Self>,
+        shift: FloatTensor<Self>,
+        geometry: Geometry,
+        groups: usize,
+        epsilon: f64,
+    ) -> FloatTensor<Self> {
+        let output = Self::fixed_conv(input, weights, Residual::Nothing, geometry, false);
+        let normed = Self::group_norm_act(output, scale, shift, Residual::Nothing, groups, true, epsilon);
+        Self::max_pool(normed)
+    }
+
+    /// Puts pictures behind the first `first` of `others`, or into new room for `count`. When all have come, in this
+    /// order, they are all there.
+    fn put_pictures(
+        pictures: FloatTensor<Self>,
+        #[extension_type] others: Residual<Self>,
+        _first: usize,
+        _count: usize,
+    ) -> FloatTensor<Self> {
+        match others.into_option() {
+            Some(others) => Self::float_cat(vec![others, pictures], 0),
+            None => pictures,
+        }
+    }
+
     /// The sum of squares of all numbers: `[1]`.
     fn sum_of_squares(numbers: FloatTensor<Self>) -> FloatTensor<Self> {
         Self::float_sum(Self::float_mul(numbers.clone(), numbers))

@@ -7,14 +7,19 @@ use burn::tensor::{Bytes, Shape};
 use super::AdamStep;
 use super::extension::{Geometry, ImageOps, Residual, Weights};
 use crate::kernels::conv::{self, ConvSaved, ConvShape};
-use crate::kernels::norm::{self, BatchNormSaved, GroupNormSaved};
+use crate::kernels::norm::{self, BatchNormSaved, GroupNorm, GroupNormSaved};
 use crate::kernels::pool::{self, PoolShape};
-use crate::kernels::{Precision, adam, unfilled};
+use crate::kernels::{Precision, adam, copy, unfilled};
 
 /// The tensor with its numbers one after another from the start of its memory.
 pub(super) fn packed(tensor: FlexTensor) -> FlexTensor {
     let in_order = tensor.is_contiguous() && tensor.layout().start_offset() == 0;
     if in_order { tensor } else { tensor.to_contiguous() }
+}
+
+/// The tensor with its numbers one after another somewhere in its memory: enough for [`numbers`].
+fn in_order(tensor: FlexTensor) -> FlexTensor {
+    if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
 /// The numbers of a tensor that is [`packed`].
@@ -122,6 +127,16 @@ pub(super) fn max_pool(shape: &PoolShape, input: &FlexTensor, places: Option<&mu
     tensor(output, [shape.batch, shape.out_height(), shape.out_width(), shape.channels])
 }
 
+/// The shape that a pool after a convolution of this shape has.
+fn pooled_shape(shape: &ConvShape) -> PoolShape {
+    let [batch, height, width, channels] = pictures_after(shape);
+    PoolShape { batch, height, width, channels }
+}
+
+fn pooled_tensor(output: Vec<f32>, shape: &PoolShape) -> FlexTensor {
+    tensor(output, [shape.batch, shape.out_height(), shape.out_width(), shape.channels])
+}
+
 /// The mean over places of a tensor that is [`packed`].
 pub(super) fn mean_of_places(shape: &PoolShape, input: &FlexTensor) -> FlexTensor {
     let mut output = unfilled(shape.batch * shape.channels);
@@ -182,13 +197,57 @@ impl ImageOps for Flex {
         let Weights::Packed(weights) = weights else {
             unreachable!("weights for the processor are arranged for its kernels")
         };
-        let (input, residual) = (packed(input), residual.into_option().map(packed));
+        let (input, residual) = (in_order(input), residual.into_option().map(in_order));
         let [batch, height, width, _] = sides(&input);
         let shape = weights.shape(batch, height, width);
         let mut output = unfilled(shape.output_len());
         let residual = residual.as_ref().map(numbers);
         weights.run(numbers(&input), batch, height, width, residual, relu, &mut output);
         tensor(output, pictures_after(&shape))
+    }
+
+    fn fixed_conv_pooled(input: FlexTensor, weights: Weights<Self>, _geometry: Geometry) -> FlexTensor {
+        let Weights::Packed(weights) = weights else {
+            unreachable!("weights for the processor are arranged for its kernels")
+        };
+        let input = in_order(input);
+        let [batch, height, width, _] = sides(&input);
+        let pooled = pooled_shape(&weights.shape(batch, height, width));
+        let mut output = unfilled(pooled.output_len());
+        weights.run_pooled(numbers(&input), batch, height, width, &mut output);
+        pooled_tensor(output, &pooled)
+    }
+
+    fn fixed_conv_group_norm_pooled(
+        input: FlexTensor,
+        weights: Weights<Self>,
+        scale: FlexTensor,
+        shift: FlexTensor,
+        _geometry: Geometry,
+        groups: usize,
+        epsilon: f64,
+    ) -> FlexTensor {
+        let Weights::Packed(weights) = weights else {
+            unreachable!("weights for the processor are arranged for its kernels")
+        };
+        let (input, scale, shift) = (in_order(input), in_order(scale), in_order(shift));
+        let [batch, height, width, _] = sides(&input);
+        let pooled = pooled_shape(&weights.shape(batch, height, width));
+        let mut output = unfilled(pooled.output_len());
+        let norm = GroupNorm { groups, gamma: numbers(&scale), beta: numbers(&shift), eps: epsilon as f32 };
+        weights.run_normed_pooled(numbers(&input), batch, height, width, &norm, &mut output);
+        pooled_tensor(output, &pooled)
+    }
+
+    fn put_pictures(pictures: FlexTensor, others: Residual<Self>, first: usize, count: usize) -> FlexTensor {
+        let pictures = in_order(pictures);
+        let [_, height, width, channels] = sides(&pictures);
+        let len = height * width * channels;
+        let room = || tensor(unfilled(count * len), [count, height, width, channels]);
+        let mut all = packed(others.into_option().unwrap_or_else(room));
+        let from = numbers(&pictures);
+        copy(from, &mut numbers_mut(&mut all)[first * len..][..from.len()]);
+        all
     }
 
     fn sum_of_squares(numbers: FlexTensor) -> FlexTensor {

@@ -82,6 +82,21 @@ pub(crate) fn max_pool(input: Tensor<4>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::max_pool(input.into_dispatch()))
 }
 
+/// What `part(first, count)` makes of some pictures at a time, for all of them.
+pub(crate) fn by_parts(
+    count: usize,
+    at_a_time: usize,
+    mut part: impl FnMut(usize, usize) -> Tensor<4>,
+) -> Tensor<4> {
+    let mut all = None;
+    for first in (0..count).step_by(at_a_time) {
+        let pictures = part(first, at_a_time.min(count - first)).into_dispatch();
+        let others = all.map_or(Residual::Nothing, Residual::Add);
+        all = Some(Dispatch::put_pictures(pictures, others, first, count));
+    }
+    Tensor::from_dispatch(all.unwrap_or_else(|| part(0, 0).into_dispatch()))
+}
+
 /// `[n, h, w, c]` to the mean of each channel, `[n, c]`.
 pub(crate) fn mean_of_places(input: Tensor<4>) -> Tensor<2> {
     Tensor::from_dispatch(Dispatch::mean_of_places(input.into_dispatch()))
@@ -129,20 +144,48 @@ impl FixedConv {
 
     /// The convolution, plus bias and `residual`, then ReLU if asked for.
     pub(crate) fn forward(&self, input: Tensor<4>, residual: Option<Tensor<4>>, relu: bool) -> Tensor<4> {
-        let weights = match &self.weights {
+        Tensor::from_dispatch(Dispatch::fixed_conv(
+            input.into_dispatch(),
+            self.weights(),
+            residual_of(residual),
+            self.geometry,
+            relu,
+        ))
+    }
+
+    /// The convolution, plus bias, then ReLU and [`max_pool`].
+    pub(crate) fn forward_pooled(&self, input: Tensor<4>) -> Tensor<4> {
+        let input = input.into_dispatch();
+        Tensor::from_dispatch(Dispatch::fixed_conv_pooled(input, self.weights(), self.geometry))
+    }
+
+    /// The convolution, then group normalisation with ReLU and [`max_pool`].
+    pub(crate) fn forward_group_norm_pooled(
+        &self,
+        input: Tensor<4>,
+        groups: usize,
+        scale: Tensor<1>,
+        shift: Tensor<1>,
+        epsilon: f64,
+    ) -> Tensor<4> {
+        Tensor::from_dispatch(Dispatch::fixed_conv_group_norm_pooled(
+            input.into_dispatch(),
+            self.weights(),
+            scale.into_dispatch(),
+            shift.into_dispatch(),
+            self.geometry,
+            groups,
+            epsilon,
+        ))
+    }
+
+    fn weights(&self) -> Weights<Dispatch> {
+        match &self.weights {
             FixedWeights::Packed(packed) => Weights::Packed(packed.clone()),
             FixedWeights::Plain(plain) => {
                 Weights::Plain(plain.0.clone().into_dispatch(), plain.1.clone().into_dispatch())
             }
-        };
-        let residual = residual_of(residual);
-        Tensor::from_dispatch(Dispatch::fixed_conv(
-            input.into_dispatch(),
-            weights,
-            residual,
-            self.geometry,
-            relu,
-        ))
+        }
     }
 }
 

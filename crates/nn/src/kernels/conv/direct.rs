@@ -3,10 +3,12 @@
 use super::gather::{Gather, Lattice, Tap};
 use super::operands::Operands;
 use super::pack::{Panels, turned};
+use super::rows;
 use super::tile::{Anywhere, OuterProducts};
 use super::{ConvShape, Finish};
 use crate::kernels::lanes::Isa;
 use crate::kernels::memory::unfilled;
+use crate::kernels::norm::GroupNorm;
 use crate::kernels::threads::{Shared, for_each, part_start};
 use std::ops::Range;
 
@@ -18,7 +20,7 @@ pub(super) struct Taps {
     pub(super) count: usize,
     /// Numbers each of them sums up.
     pub(super) inner: usize,
-    whole_rows: bool,
+    pub(super) whole_rows: bool,
 }
 
 /// Fewer channels than this are too short a run for the register tile.
@@ -73,12 +75,50 @@ pub(super) fn forward(
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
     let source = taps.operands(isa, shape, input);
+    if taps.whole_rows {
+        // SAFETY: the source and the weights were made for rows of the kernel.
+        return unsafe { rows::forward(isa, shape, &source, weights, finish, output) };
+    }
     let size = (shape.out_height(), shape.out_width());
     let (batch, channels) = (shape.batch, shape.out_channels);
     let gather = Gather { isa, source: &source, panels: weights, batch, size, channels, finish };
     let (taps, source_step) = (taps.places(shape), shape.stride);
     // SAFETY: the source has the operands of a tap at every pixel that one meets.
     unsafe { gather.run(&Lattice { first: (0, 0), step: 1, size, taps, source_step }, output) };
+}
+
+/// Convolves with packed weights, adds the bias, applies ReLU, and takes the largest of 3x3 at every other pixel. For
+/// convolutions whose taps are [`Taps::whole_rows`].
+pub(super) fn forward_pooled(
+    isa: Isa,
+    shape: &ConvShape,
+    input: &[f32],
+    weights: &Panels,
+    bias: &[f32],
+    output: &mut [f32],
+) {
+    let taps = Taps::of(shape.kernel, shape.in_channels);
+    assert!(taps.whole_rows, "a convolution of few channels");
+    let source = taps.operands(isa, shape, input);
+    // SAFETY: the source and the weights were made for rows of the kernel.
+    unsafe { rows::forward_pooled(isa, shape, &source, weights, bias, output) };
+}
+
+/// Convolves with packed weights, normalises with ReLU, and takes the largest of 3x3 at every other pixel. For
+/// convolutions whose taps are [`Taps::whole_rows`].
+pub(super) fn forward_normed_pooled(
+    isa: Isa,
+    shape: &ConvShape,
+    input: &[f32],
+    weights: &Panels,
+    norm: &GroupNorm,
+    output: &mut [f32],
+) {
+    let taps = Taps::of(shape.kernel, shape.in_channels);
+    assert!(taps.whole_rows, "a convolution of few channels");
+    let source = taps.operands(isa, shape, input);
+    // SAFETY: the source and the weights were made for rows of the kernel.
+    unsafe { rows::forward_normed_pooled(isa, shape, &source, weights, norm, output) };
 }
 
 /// The gradient of the input.

@@ -242,50 +242,9 @@ unsafe fn group_tile<L: Lanes, const R: usize>(lanes: L, work: &Groups, group: &
         }
         for r in 0..R {
             let place = *work.table.outputs.get_unchecked(group.first_output + r);
-            finish(lanes, work, sums[r][0], place, panel * 2 * L::WIDTH);
-            finish(lanes, work, sums[r][1], place, panel * 2 * L::WIDTH + L::WIDTH);
+            let column = panel * 2 * L::WIDTH;
+            work.finish.write(lanes, sums[r][0], place, column, work.channels, work.output);
+            work.finish.write(lanes, sums[r][1], place, column + L::WIDTH, work.channels, work.output);
         }
     }
-}
-
-/// Adds what is to be added to a vector of sums, and writes it.
-///
-/// # Safety
-/// The channels from `column` on (as many as there are) of the pixel at `place` can be written.
-#[inline(always)]
-unsafe fn finish<L: Lanes>(lanes: L, work: &Groups, mut sum: L::Vector, place: usize, column: usize) {
-    let count = work.channels.saturating_sub(column).min(L::WIDTH);
-    if count == 0 {
-        return;
-    }
-    let place = place + column;
-    // SAFETY: the caller's promise; the bias is whole tiles, the residual as large as the output.
-    unsafe {
-        if let Some(bias) = work.finish.bias {
-            sum = lanes.add(sum, lanes.load(bias.as_ptr().add(column)));
-        }
-        if let Some(residual) = work.finish.residual {
-            sum = lanes.add(sum, load_some(lanes, residual.as_ptr().add(place), count));
-        }
-        if work.finish.relu {
-            sum = lanes.relu(sum);
-        }
-        store_some(lanes, work.output.add(place), sum, count);
-    }
-}
-
-/// # Safety
-/// `count` numbers can be read.
-#[inline(always)]
-unsafe fn load_some<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
-    // SAFETY: the caller's promise.
-    unsafe { if count == L::WIDTH { lanes.load(from) } else { lanes.load_first(from, count) } }
-}
-
-/// # Safety
-/// `count` numbers can be written.
-#[inline(always)]
-unsafe fn store_some<L: Lanes>(lanes: L, to: *mut f32, vector: L::Vector, count: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { if count == L::WIDTH { lanes.store(to, vector) } else { lanes.store_first(to, vector, count) } }
 }

@@ -1,14 +1,17 @@
 //! Two-dimensional convolution, for training ([`forward`], [`backward`]) and for scoring ([`PackedConv`]).
 
 mod direct;
+mod finish;
 mod gather;
 mod operands;
 mod pack;
 mod packed;
+mod rows;
 mod tile;
 mod winograd;
 
 use super::{Isa, Precision};
+use finish::Finish;
 pub use packed::PackedConv;
 use winograd::RawWeights;
 
@@ -68,15 +71,6 @@ impl ConvShape {
 /// How many outputs fit along one side; none when the padded input is smaller than the kernel.
 fn outputs(size: usize, kernel: usize, stride: usize, padding: usize) -> usize {
     (size + 2 * padding).checked_sub(kernel).map_or(0, |room| room / stride + 1)
-}
-
-/// What happens to a sum before it is written.
-#[derive(Debug, Clone, Copy, Default)]
-struct Finish<'a> {
-    /// Whole tiles of it, see [`pack::whole_tiles`].
-    bias: Option<&'a [f32]>,
-    residual: Option<&'a [f32]>,
-    relu: bool,
 }
 
 /// What [`forward`] keeps for [`backward`], beside the input and the weights that the caller keeps.

@@ -1,14 +1,19 @@
 //! Convolution for scoring: weights arranged once for the kernels; bias, residual and ReLU in the same pass.
 
+use super::direct::Taps;
 use super::pack::{Panels, whole_tiles};
+use super::winograd::whole::{self, WholeWeights};
 use super::winograd::{self, Factors, RawWeights};
 use super::{ConvShape, Finish, check, direct};
-use crate::kernels::{Isa, Precision};
+use crate::kernels::norm::{GroupNorm, group_norm_act_forward};
+use crate::kernels::pool::{PoolShape, max_pool_3x3_s2_p1};
+use crate::kernels::{Isa, Precision, unfilled};
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// The batch by which a kernel is chosen. Were it the batch at hand, a picture would score differently, in its last
 /// digits, alone and among others.
-const USUAL_BATCH: usize = 8;
+pub(super) const USUAL_BATCH: usize = 8;
 
 /// A convolution with fixed weights and bias (batch norm folded into them by the caller). Threads share it.
 ///
@@ -20,11 +25,20 @@ pub struct PackedConv {
     in_channels: usize,
     out_channels: usize,
     isa: Isa,
-    weights: Vec<f32>,
+    weights: Arranged,
     /// Whole tiles of it.
     bias: Vec<f32>,
     panels: OnceLock<Panels>,
     factors: OnceLock<Factors>,
+    whole: OnceLock<WholeWeights>,
+}
+
+/// Weights, as they lie until a kernel wants them.
+enum Arranged {
+    /// `[row, column, in, out]`
+    Plain(Vec<f32>),
+    /// `[panel, in, row, column, out]`, as many outputs as a tile has columns: what Winograd's kernels read in one run.
+    Panels(Vec<f32>),
 }
 
 impl std::fmt::Debug for PackedConv {
@@ -57,17 +71,62 @@ impl PackedConv {
         check("weights", weights.len(), kernel * kernel * in_channels * out_channels);
         check("bias", bias.len(), out_channels);
         let isa = Isa::best(precision);
-        let (weights, bias) = (weights.to_vec(), whole_tiles(isa, bias));
-        let (panels, factors) = (OnceLock::new(), OnceLock::new());
-        Self { kernel, stride, padding, in_channels, out_channels, isa, weights, bias, panels, factors }
+        let bias = whole_tiles(isa, bias);
+        let weights = match winograd::may_suit(kernel, stride, padding, in_channels, out_channels) {
+            true => Arranged::Panels(in_panels(isa, weights, in_channels, out_channels)),
+            false => Arranged::Plain(weights.to_vec()),
+        };
+        let (panels, factors, whole) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self {
+            kernel,
+            stride,
+            padding,
+            in_channels,
+            out_channels,
+            isa,
+            weights,
+            bias,
+            panels,
+            factors,
+            whole,
+        }
     }
 
     /// The same on another instruction set.
     #[cfg(test)]
     pub(super) fn on(mut self, isa: Isa) -> Self {
+        let plain = self.plain_weights().into_owned();
+        if let Arranged::Panels(weights) = &mut self.weights {
+            *weights = in_panels(isa, &plain, self.in_channels, self.out_channels);
+        }
         self.bias = whole_tiles(isa, &self.bias[..self.out_channels]);
         self.isa = isa;
         self
+    }
+
+    fn plain_weights(&self) -> Cow<'_, [f32]> {
+        match &self.weights {
+            Arranged::Plain(weights) => Cow::Borrowed(weights),
+            Arranged::Panels(panels) => {
+                let (ins, outs, columns) = (self.in_channels, self.out_channels, self.isa.tile().columns);
+                let mut plain = vec![0.0; TAPS * ins * outs];
+                for (i, run) in panels.chunks_exact(columns).enumerate() {
+                    let (panel, inner, tap) = (i / TAPS / ins, i / TAPS % ins, i % TAPS);
+                    let here = panel * columns..outs.min((panel + 1) * columns);
+                    let row = (tap * ins + inner) * outs;
+                    plain[row + here.start..row + here.end].copy_from_slice(&run[..here.len()]);
+                }
+                Cow::Owned(plain)
+            }
+        }
+    }
+
+    /// The weights as Winograd's kernels read them.
+    fn raw(&self, shape: &ConvShape) -> RawWeights {
+        match &self.weights {
+            Arranged::Plain(weights) => RawWeights::of(self.isa.single(), shape, weights),
+            Arranged::Panels(panels) => RawWeights::in_panels(self.isa.single(), shape, panels),
+        }
     }
 
     /// The sizes of this convolution on pictures of a size.
@@ -98,12 +157,17 @@ impl PackedConv {
         check("residual", residual.map_or(output.len(), <[f32]>::len), output.len());
         let finish = Finish { bias: Some(&self.bias), residual, relu };
         let usual = ConvShape { batch: USUAL_BATCH, ..shape };
-        if !winograd::suits(self.isa, &usual) {
-            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.weights));
+        // Its products are as quick as others in either precision.
+        if !winograd::suits(self.isa.single(), &usual) {
+            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
             return direct::forward(self.isa, &shape, input, panels, finish, output);
         }
         let isa = self.isa.single();
-        let weights = RawWeights::of(isa, &shape, &self.weights);
+        let weights = self.raw(&shape);
+        if let Some(isa) = self.isa.whole_numbers() {
+            let known = self.whole.get_or_init(|| WholeWeights::of(isa, &shape, weights));
+            return whole::forward(isa, &shape, input, weights, known, finish, output);
+        }
         if winograd::wants_factors(isa, &usual) {
             let factors = self.factors.get_or_init(|| Factors::of(isa, &shape, weights));
             winograd::by_tiles(isa, &shape, input, factors, finish, output);
@@ -111,4 +175,75 @@ impl PackedConv {
             winograd::by_panels(isa, &shape, input, weights, finish, output);
         }
     }
+
+    /// Writes the largest of 3x3 at every other pixel (padding 1) of `relu(convolution + bias)` to the whole of `output`.
+    ///
+    /// # Panics
+    /// When a slice has another length than the sizes say.
+    pub fn run_pooled(&self, input: &[f32], batch: usize, height: usize, width: usize, output: &mut [f32]) {
+        let shape = self.shape(batch, height, width);
+        let (height, width) = (shape.out_height(), shape.out_width());
+        let pooled = PoolShape { batch, height, width, channels: self.out_channels };
+        check("input", input.len(), shape.input_len());
+        check("output", output.len(), pooled.output_len());
+        if Taps::of(self.kernel, self.in_channels).whole_rows {
+            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
+            return direct::forward_pooled(self.isa, &shape, input, panels, &self.bias, output);
+        }
+        let mut whole = unfilled(shape.output_len());
+        self.run(input, batch, shape.height, shape.width, None, true, &mut whole);
+        max_pool_3x3_s2_p1(&pooled, &whole, output, None);
+    }
+
+    /// Writes the largest of 3x3 at every other pixel (padding 1) of the convolution, normalised and with ReLU, to the
+    /// whole of `output`. There must be no bias.
+    ///
+    /// # Panics
+    /// When a slice has another length than the sizes say.
+    pub fn run_normed_pooled(
+        &self,
+        input: &[f32],
+        batch: usize,
+        height: usize,
+        width: usize,
+        norm: &GroupNorm,
+        output: &mut [f32],
+    ) {
+        let shape = self.shape(batch, height, width);
+        let (height, width) = (shape.out_height(), shape.out_width());
+        let pooled = PoolShape { batch, height, width, channels: self.out_channels };
+        check("input", input.len(), shape.input_len());
+        check("output", output.len(), pooled.output_len());
+        check("scale", norm.gamma.len(), self.out_channels);
+        check("shift", norm.beta.len(), self.out_channels);
+        debug_assert!(self.bias.iter().all(|&bias| bias == 0.0), "no bias");
+        // However few pictures there are: the other way sums in another order, and a picture's score is its own.
+        if Taps::of(self.kernel, self.in_channels).whole_rows {
+            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
+            return direct::forward_normed_pooled(self.isa, &shape, input, panels, norm, output);
+        }
+        let mut whole = unfilled(shape.output_len());
+        self.run(input, batch, shape.height, shape.width, None, false, &mut whole);
+        let mut normed = unfilled(whole.len());
+        let GroupNorm { groups, gamma, beta, eps } = *norm;
+        group_norm_act_forward(batch, groups, &whole, gamma, beta, None, true, eps, &mut normed);
+        max_pool_3x3_s2_p1(&pooled, &normed, output, None);
+    }
+}
+
+/// Taps of a 3x3 kernel.
+const TAPS: usize = 9;
+
+/// Weights of a 3x3 kernel as [`Arranged::Panels`], with zeros where there is no output.
+fn in_panels(isa: Isa, weights: &[f32], ins: usize, outs: usize) -> Vec<f32> {
+    let columns = isa.tile().columns;
+    let mut panels = vec![0.0; outs.div_ceil(columns) * ins * TAPS * columns];
+    for (i, row) in weights.chunks_exact(outs).enumerate() {
+        let (tap, inner) = (i / ins, i % ins);
+        for (panel, run) in row.chunks(columns).enumerate() {
+            let start = ((panel * ins + inner) * TAPS + tap) * columns;
+            panels[start..start + run.len()].copy_from_slice(run);
+        }
+    }
+    panels
 }

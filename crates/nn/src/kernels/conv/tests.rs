@@ -1,6 +1,7 @@
 //! Every path on every instruction set of this processor against sums in double precision.
 
 use super::*;
+use crate::kernels::norm::GroupNorm;
 use proptest::prelude::*;
 
 /// A shape and, from a seed, numbers for it.
@@ -154,6 +155,53 @@ fn check_packed(case: &Case, isa: Isa, output: &[f64]) {
         let mut got = poisoned(output.len());
         conv.run(&case.input, batch, height, width, residual, relu, &mut got);
         check_close("packed output", isa, &case.shape, &got, &expected);
+        if winograd::suits(isa.single(), &ConvShape { batch: packed::USUAL_BATCH, ..case.shape }) {
+            // Also where products are of 16 bits, which is half of what rounding to bfloat16 costs.
+            let distance = distance(&got, &expected);
+            assert!(
+                distance < 2e-3,
+                "whole numbers on {}: off by {distance:.1e} for {:?}",
+                isa.name(),
+                case.shape
+            );
+        }
+    }
+}
+
+/// What a pool makes of `relu(convolution + bias)`, by definition.
+fn check_pooled(shape: ConvShape, seed: u64) {
+    let case = Case::new(shape, seed);
+    let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } = shape;
+    let bias = numbers(out_channels, 7);
+    let (rows, columns) = (shape.out_height(), shape.out_width());
+    let (out_rows, out_columns) = (rows.div_ceil(2), columns.div_ceil(2));
+    let mut expected = vec![0.0; batch * out_rows * out_columns * out_channels];
+    for (i, sum) in case.expected_output().into_iter().enumerate() {
+        let (channel, pixel) = (i % out_channels, i / out_channels);
+        let (picture, y, x) = (pixel / columns / rows, pixel / columns % rows, pixel % columns);
+        let windows = |at: usize, count: usize| [at / 2, at.div_ceil(2)].map(|window| window.min(count - 1));
+        for (window_y, window_x) in
+            windows(y, out_rows).into_iter().flat_map(|y| windows(x, out_columns).map(|x| (y, x)))
+        {
+            let at = ((picture * out_rows + window_y) * out_columns + window_x) * out_channels + channel;
+            expected[at] = f64::max(expected[at], sum + f64::from(bias[channel]));
+        }
+    }
+    for isa in Isa::all() {
+        let conv = PackedConv::new(
+            kernel,
+            stride,
+            padding,
+            in_channels,
+            out_channels,
+            &case.weights,
+            &bias,
+            isa.precision(),
+        )
+        .on(isa);
+        let mut got = poisoned(expected.len());
+        conv.run_pooled(&case.input, batch, height, width, &mut got);
+        check_close("pooled output", isa, &shape, &got, &expected);
     }
 }
 
@@ -183,6 +231,104 @@ fn the_shapes_of_residual_networks() {
     }
 }
 
+/// Zeros, numbers of very different size, and what is not a number, each in a tile of its own.
+#[test]
+fn tiles_have_their_own_scale() {
+    let shape = shape([1, 4, 16], [32, 32], [3, 1, 1]);
+    let weights = numbers(shape.weights_len(), 1);
+    let scaled =
+        |factor: f32| -> Vec<f32> { numbers(shape.input_len(), 2).iter().map(|x| x * factor).collect() };
+    let pixels = |input: &mut [f32], from: &[f32], columns: std::ops::Range<usize>| {
+        for (i, x) in input.iter_mut().enumerate() {
+            *x = if columns.contains(&(i / 32 % 16)) { from[i] } else { *x };
+        }
+    };
+    let mut input = vec![0.0; shape.input_len()];
+    pixels(&mut input, &scaled(1e-12), 0..3);
+    pixels(&mut input, &scaled(1e12), 14..16);
+    for isa in Isa::all() {
+        let conv = PackedConv::new(3, 1, 1, 32, 32, &weights, &[0.0; 32], isa.precision()).on(isa);
+        let run = |input: &[f32]| {
+            let mut output = poisoned(shape.output_len());
+            conv.run(input, 1, 4, 16, None, false, &mut output);
+            output
+        };
+        let output = run(&input);
+        let column = |output: &[f32], column: usize| -> Vec<f32> {
+            output.chunks(32).skip(column).step_by(16).flatten().copied().collect()
+        };
+        let exact = Case { input: input.clone(), ..Case::new(shape, 0) };
+        let exact = Case { weights: weights.clone(), ..exact }.expected_output();
+        let exact: Vec<f32> = exact.into_iter().map(|x| x as f32).collect();
+        for at in [1, 8, 15] {
+            let (expected, got) = (column(&exact, at), column(&output, at));
+            let largest = expected.iter().fold(f32::MIN_POSITIVE, |a, b| a.max(b.abs()));
+            let off = expected.iter().zip(&got).map(|(a, b)| (a - b).abs() / largest).fold(0.0, f32::max);
+            assert!(off < 2e-3, "column {at} on {}: {off:e}", isa.name());
+        }
+        let mut broken = input.clone();
+        broken[0] = f32::NAN;
+        let broken = run(&broken);
+        assert!(broken[..32].iter().all(|x| x.is_nan()), "{}", isa.name());
+        assert_eq!(column(&broken, 15), column(&output, 15), "{}", isa.name());
+    }
+}
+
+#[test]
+fn pooled_outputs() {
+    for (seed, shape) in [
+        shape([2, 32, 32], [3, 64], [7, 2, 3]),
+        shape([9, 17, 23], [3, 40], [7, 2, 3]),
+        shape([1, 9, 5], [4, 33], [3, 1, 1]),
+        shape([1, 1, 1], [3, 16], [7, 2, 3]),
+        shape([2, 8, 8], [20, 16], [3, 1, 1]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        check_pooled(shape, seed as u64);
+    }
+}
+
+#[test]
+fn normalised_and_pooled_pictures_are_those_of_the_parts() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    for shape in [shape([5, 18, 14], [3, 48], [7, 2, 3]), shape([4, 9, 9], [20, 16], [3, 1, 1])] {
+        let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } = shape;
+        let case = Case::new(shape, 3);
+        let (gamma, beta) = (numbers(out_channels, 4), numbers(out_channels, 5));
+        let norm = GroupNorm { groups: 4, gamma: &gamma, beta: &beta, eps: 1e-5 };
+        for isa in Isa::all() {
+            let (weights, bias) = (&case.weights, vec![0.0; out_channels]);
+            let conv = PackedConv::new(
+                kernel,
+                stride,
+                padding,
+                in_channels,
+                out_channels,
+                weights,
+                &bias,
+                isa.precision(),
+            )
+            .on(isa);
+            let len = batch * shape.out_height().div_ceil(2) * shape.out_width().div_ceil(2) * out_channels;
+            let mut all = poisoned(len);
+            pool.install(|| conv.run_normed_pooled(&case.input, batch, height, width, &norm, &mut all));
+            // One picture at a time goes through the parts.
+            let mut alone = poisoned(len);
+            for (from, to) in case.input.chunks(case.input.len() / batch).zip(alone.chunks_mut(len / batch)) {
+                pool.install(|| conv.run_normed_pooled(from, 1, height, width, &norm, to));
+            }
+            let off = all.iter().zip(&alone).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(all.iter().all(|x| x.is_finite()) && off < 1e-4, "{} {shape:?}: {off:e}", isa.name());
+            // The parts normalise on the best instruction set.
+            if isa.single() == Isa::best(Precision::F32) {
+                assert_eq!(all, alone, "{} {shape:?}", isa.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn pictures_without_outputs_have_no_gradient() {
     let shape = shape([2, 2, 2], [16, 16], [3, 1, 0]);
@@ -203,6 +349,20 @@ proptest! {
         seed in 0u64..1000,
     ) {
         check_case(&Case::new(shape(size, channels, [kernel, stride, padding]), seed));
+    }
+
+    #[test]
+    fn any_pooled_shape(
+        size in [1usize..12, 1usize..40, 1usize..40],
+        channels in [1usize..8, 1usize..40],
+        kernel in 2usize..8,
+        stride in 1usize..3,
+        padding in 0usize..4,
+        seed in 0u64..1000,
+    ) {
+        let shape = shape(size, channels, [kernel, stride, padding]);
+        prop_assume!(shape.output_len() > 0);
+        check_pooled(shape, seed);
     }
 
     #[test]

@@ -136,15 +136,21 @@ unsafe fn multiply_tile<L: Lanes, const R: usize>(lanes: L, work: &Multiply, row
         }
         let mut sums = [[lanes.splat(0.0); 2]; R];
         add_products(lanes, &mut sums, &rows, work.words, work.right.add(panel * work.panel_stride));
-        for r in 0..R {
-            let left = work.target.add((row + r) * work.target_stride + panel * 2 * L::WIDTH);
-            let right = left.add(L::WIDTH);
-            let mut sum = sums[r];
-            if work.accumulate {
-                sum = [lanes.add(sum[0], lanes.load(left)), lanes.add(sum[1], lanes.load(right))];
+        let target = work.target.add(row * work.target_stride + panel * 2 * L::WIDTH);
+        // Two short loops: one that is too long to be unrolled would keep the sums in memory all the time.
+        if work.accumulate {
+            for r in 0..R {
+                let to = target.add(r * work.target_stride);
+                lanes.store(to, lanes.add(lanes.number_of(sums[r][0]), lanes.load(to)));
+                let to = to.add(L::WIDTH);
+                lanes.store(to, lanes.add(lanes.number_of(sums[r][1]), lanes.load(to)));
             }
-            lanes.store(left, sum[0]);
-            lanes.store(right, sum[1]);
+        } else {
+            for r in 0..R {
+                let to = target.add(r * work.target_stride);
+                lanes.store(to, lanes.number_of(sums[r][0]));
+                lanes.store(to.add(L::WIDTH), lanes.number_of(sums[r][1]));
+            }
         }
     }
 }

@@ -139,6 +139,11 @@ impl Lanes for Avx2 {
             (_mm256_blendv_ps(best.0, value, larger), _mm256_blendv_ps(best.1, _mm256_set1_ps(place), larger))
         }
     }
+    #[inline(always)]
+    fn prefetch(self, place: *const f32) {
+        // SAFETY: every processor has the instruction, and it reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(place.cast()) }
+    }
     // SAFETY: the caller's promise, as the trait has it.
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> __m256 {

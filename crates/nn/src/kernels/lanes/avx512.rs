@@ -1,4 +1,4 @@
-//! AVX-512: sixteen numbers at a time; with BF16, pairs of rounded ones in a multiplication.
+//! AVX-512: sixteen numbers at a time; with BF16 and VNNI, pairs of rounded or of whole ones in a multiplication.
 
 use super::{Kernel, Lanes, avx2};
 use std::arch::x86_64::*;
@@ -21,6 +21,15 @@ pub(super) unsafe fn run_bf16<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx512Bf16(()))
 }
 
+/// Runs a kernel compiled for AVX-512 whose products are of 16-bit whole numbers.
+///
+/// # Safety
+/// The processor has these features.
+#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+pub(super) unsafe fn run_int16<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512Int16(()))
+}
+
 /// AVX-512 in single precision; made by [`run`] alone.
 #[derive(Clone, Copy)]
 pub(super) struct Avx512(());
@@ -29,13 +38,17 @@ pub(super) struct Avx512(());
 #[derive(Clone, Copy)]
 pub(super) struct Avx512Bf16(());
 
+/// AVX-512 with products of 16-bit whole numbers; made by [`run_int16`] alone.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512Int16(());
+
 /// The lowest `count` bits.
 #[inline(always)]
 fn first(count: usize) -> __mmask16 {
     ((1u32 << count) - 1) as __mmask16
 }
 
-/// Everything but the products, which is the same for both.
+/// Everything but the products, which is the same for all.
 macro_rules! vectors {
     () => {
         const WIDTH: usize = 16;
@@ -43,7 +56,7 @@ macro_rules! vectors {
         const ROWS: usize = 12;
         type Vector = __m512;
 
-        // SAFETY, for every block below: a value of this type exists only inside `run` or `run_bf16`, whose callers
+        // SAFETY, for every block below: a value of this type exists only inside `run` and the like, whose callers
         // promise the features. What is read and written, the callers of the unsafe methods promise.
         #[inline(always)]
         fn splat(self, value: f32) -> __m512 {
@@ -112,6 +125,28 @@ macro_rules! vectors {
                     _mm512_mask_mov_ps(best.1, larger, _mm512_set1_ps(place)),
                 )
             }
+        }
+        #[inline(always)]
+        fn larger_magnitude(self, a: __m512, b: __m512) -> __m512 {
+            // Without its sign, a number is ordered as the whole number of the same bits.
+            // SAFETY: in `run` only, where the processor has the instructions.
+            unsafe {
+                let no_sign = _mm512_set1_epi32(0x7fff_ffff);
+                let a = _mm512_and_si512(_mm512_castps_si512(a), no_sign);
+                let b = _mm512_and_si512(_mm512_castps_si512(b), no_sign);
+                _mm512_castsi512_ps(_mm512_max_epi32(a, b))
+            }
+        }
+        #[inline(always)]
+        fn largest_magnitude(self, vector: __m512) -> f32 {
+            let vector = self.larger_magnitude(vector, vector);
+            // SAFETY: in `run` only, where the processor has the instructions.
+            f32::from_bits(unsafe { _mm512_reduce_max_epu32(_mm512_castps_si512(vector)) })
+        }
+        #[inline(always)]
+        fn prefetch(self, place: *const f32) {
+            // SAFETY: every processor has the instruction, and it reads nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(place.cast()) }
         }
         // SAFETY: the caller's promise, as the trait has it.
         #[inline(always)]
@@ -214,5 +249,40 @@ impl Lanes for Avx512Bf16 {
             let pairs = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
             _mm512_dpbf16_ps(sum, pairs(a), pairs(b))
         }
+    }
+}
+
+impl Lanes for Avx512Int16 {
+    const OPERAND_BYTES: usize = 2;
+    vectors!();
+
+    // SAFETY, for every block below: as above.
+    // SAFETY: the caller's promise, as the trait has it.
+    #[inline(always)]
+    unsafe fn store_operands(self, to: *mut u8, vector: __m512) {
+        unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(vector))) }
+    }
+    // SAFETY: the caller's promise, as the trait has it.
+    #[inline(always)]
+    unsafe fn store_words(self, to: *mut u32, rows: [__m512; 2]) {
+        const HIGH_HALVES: __mmask32 = 0xaaaa_aaaa;
+        unsafe {
+            let (low, high) = (_mm512_cvtps_epi32(rows[0]), _mm512_cvtps_epi32(rows[1]));
+            let pairs = _mm512_mask_blend_epi16(HIGH_HALVES, low, _mm512_slli_epi32::<16>(high));
+            _mm512_storeu_si512(to.cast(), pairs);
+        }
+    }
+    #[inline(always)]
+    fn dot(self, sum: __m512, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: in `run` only, where the processor has the instructions.
+        unsafe {
+            let whole = |v: __m512| _mm512_castps_si512(v);
+            _mm512_castsi512_ps(_mm512_dpwssd_epi32(whole(sum), whole(a), whole(b)))
+        }
+    }
+    #[inline(always)]
+    fn number_of(self, sum: __m512) -> __m512 {
+        // SAFETY: in `run` only, where the processor has the instructions.
+        unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(sum)) }
     }
 }

@@ -103,6 +103,9 @@ pub(crate) trait Lanes: Copy {
     /// # Safety
     /// It can be read.
     unsafe fn splat_word(self, from: *const u32) -> Self::Vector;
+    /// Asks for a line of the cache that will be read soon. The place need not exist.
+    #[inline(always)]
+    fn prefetch(self, _place: *const f32) {}
     /// Writes 8 rows of 8 numbers as columns. Strides are in numbers.
     ///
     /// # Safety
@@ -113,8 +116,38 @@ pub(crate) trait Lanes: Copy {
     fn mul_add_one(self, a: f32, b: f32, c: f32) -> f32 {
         if Self::FUSED { a.mul_add(b, c) } else { a * b + c }
     }
-    /// Adds to each lane of `sum` the product of its operands in `a` and `b`, or of both pairs of them.
+    /// Adds to each lane of `sum` the product of its operands in `a` and `b`, or of both pairs of them. The first
+    /// `sum` is zero; [`Lanes::number_of`] makes numbers of the last.
     fn dot(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// What [`Lanes::dot`] summed up.
+    #[inline(always)]
+    fn number_of(self, sum: Self::Vector) -> Self::Vector {
+        sum
+    }
+    /// The larger of both magnitudes. What is not a number is larger than any.
+    #[inline(always)]
+    fn larger_magnitude(self, a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        let [mut left, mut right] = [[0.0f32; 16]; 2];
+        const { assert!(Self::WIDTH <= 16) };
+        // SAFETY: the arrays hold a vector.
+        unsafe {
+            self.store(left.as_mut_ptr(), a);
+            self.store(right.as_mut_ptr(), b);
+            for (left, right) in left.iter_mut().zip(right) {
+                *left = f32::from_bits(left.abs().to_bits().max(right.abs().to_bits()));
+            }
+            self.load(left.as_ptr())
+        }
+    }
+    /// The largest magnitude in a vector.
+    #[inline(always)]
+    fn largest_magnitude(self, vector: Self::Vector) -> f32 {
+        let mut lanes = [0.0f32; 16];
+        const { assert!(Self::WIDTH <= 16) };
+        // SAFETY: the array holds a vector.
+        unsafe { self.store(lanes.as_mut_ptr(), vector) };
+        f32::from_bits(lanes.into_iter().fold(0, |most, x| most.max(x.abs().to_bits())))
+    }
 }
 
 /// Work that is compiled once per instruction set. `run` and all it calls must be `#[inline(always)]`: a function of
@@ -134,6 +167,8 @@ pub struct Isa(Level);
 enum Level {
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Int16,
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
@@ -165,7 +200,9 @@ impl Isa {
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl");
-            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
+            // No processor has the one without the other.
+            let bf16 =
+                avx512 && is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vnni");
             for (level, here) in [(Level::Avx512Bf16, bf16), (Level::Avx512, avx512), (Level::Avx2, avx2)] {
                 all.extend(here.then_some(Self(level)));
             }
@@ -181,6 +218,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => "AVX-512 BF16",
             #[cfg(target_arch = "x86_64")]
+            Level::Avx512Int16 => "AVX-512 VNNI",
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "AVX-512",
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => "AVX2",
@@ -193,7 +232,7 @@ impl Isa {
     pub fn precision(self) -> Precision {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512Bf16 => Precision::Bf16,
+            Level::Avx512Bf16 | Level::Avx512Int16 => Precision::Bf16,
             _ => Precision::F32,
         }
     }
@@ -202,8 +241,17 @@ impl Isa {
     pub(crate) fn single(self) -> Self {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512Bf16 => Self(Level::Avx512),
+            Level::Avx512Bf16 | Level::Avx512Int16 => Self(Level::Avx512),
             _ => self,
+        }
+    }
+
+    /// The same for products of whole numbers, which are as quick as those of bfloat16, where there are such.
+    pub(crate) fn whole_numbers(self) -> Option<Self> {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => Some(Self(Level::Avx512Int16)),
+            _ => None,
         }
     }
 
@@ -214,6 +262,9 @@ impl Isa {
             // SAFETY: `all` made this value, so the processor has what the functions need.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => unsafe { avx512::run_bf16(kernel) },
+            // SAFETY: as above; it is made of the one above.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Int16 => unsafe { avx512::run_int16(kernel) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { avx512::run(kernel) },

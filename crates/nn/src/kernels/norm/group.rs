@@ -14,6 +14,43 @@ pub struct GroupNormSaved {
     pub inv_std: Vec<f32>,
 }
 
+/// The parameters of a group norm.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupNorm<'a> {
+    /// Groups of neighbouring channels.
+    pub groups: usize,
+    /// What normalised channels are multiplied with.
+    pub gamma: &'a [f32],
+    /// What is added to them.
+    pub beta: &'a [f32],
+    /// Added to variances.
+    pub eps: f32,
+}
+
+impl GroupNorm<'_> {
+    /// What each channel of a picture is multiplied with, and what is added, and the statistics of the groups.
+    fn of_picture(&self, isa: Isa, picture: &[f32]) -> (Vec<f32>, Vec<f32>, Vec<(f64, f64)>) {
+        let channels = self.gamma.len();
+        let statistics = statistics(isa, self.groups, picture, channels, self.eps);
+        let (mut scale, mut shift) = (Vec::with_capacity(channels), Vec::with_capacity(channels));
+        for (channel, (&gamma, &beta)) in self.gamma.iter().zip(self.beta).enumerate() {
+            let (mean, inv_std) = statistics[channel / (channels / self.groups)];
+            scale.push((inv_std * f64::from(gamma)) as f32);
+            shift.push((f64::from(beta) - mean * inv_std * f64::from(gamma)) as f32);
+        }
+        (scale, shift, statistics)
+    }
+
+    /// Normalises a picture, with ReLU.
+    ///
+    /// # Safety
+    /// As many numbers as the picture has can be written to `output`.
+    pub(in crate::kernels) unsafe fn normalise(&self, isa: Isa, picture: &[f32], output: *mut f32) {
+        let (scale, shift, _) = self.of_picture(isa, picture);
+        isa.run(Apply { input: picture, scale: &scale, shift: &shift, residual: None, relu: true, output });
+    }
+}
+
 /// Group norm of `[batch, pixels, channels]`, then `+ residual` and ReLU where asked for.
 ///
 /// # Panics
@@ -64,17 +101,10 @@ pub(super) fn forward_on(
     let mut saved = GroupNormSaved { mean: vec![0.0; batch * groups], inv_std: vec![0.0; batch * groups] };
     let (means, inv_stds) = (Shared::of(&mut saved.mean), Shared::of(&mut saved.inv_std));
     let target = Shared::of(output);
-    let width = gamma.len() / groups;
+    let norm = GroupNorm { groups, gamma, beta, eps };
     for_each(batch, |picture| {
         let numbers = picture * len..(picture + 1) * len;
-        let statistics = statistics(isa, groups, &input[numbers.clone()], gamma.len(), eps);
-        let mut scale = Vec::with_capacity(gamma.len());
-        let mut shift = Vec::with_capacity(gamma.len());
-        for (channel, (&gamma, &beta)) in gamma.iter().zip(beta).enumerate() {
-            let (mean, inv_std) = statistics[channel / width];
-            scale.push((inv_std * f64::from(gamma)) as f32);
-            shift.push((f64::from(beta) - mean * inv_std * f64::from(gamma)) as f32);
-        }
+        let (scale, shift, statistics) = norm.of_picture(isa, &input[numbers.clone()]);
         for (group, &(mean, inv_std)) in statistics.iter().enumerate() {
             // SAFETY: each picture has its own places.
             unsafe {

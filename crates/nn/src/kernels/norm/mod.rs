@@ -9,7 +9,7 @@ mod group;
 mod passes;
 
 pub use batch::{BatchNormSaved, batch_norm_act_backward, batch_norm_act_forward};
-pub use group::{GroupNormSaved, group_norm_act_backward, group_norm_act_forward};
+pub use group::{GroupNorm, GroupNormSaved, group_norm_act_backward, group_norm_act_forward};
 
 /// Gradients of the parameters of a normalisation.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! 3x3 convolution with stride 1 in a quarter of the multiplications (Winograd's F(4x4, 3x3)).
 //!
 //! Inputs and weights are transformed so that 36 independent matrix products remain; these are done in single
-//! precision. What is kept in the cache decides the speed, so there are two orders of work. With few channels the
+//! precision, or for scoring in half of it ([`whole`]). What is kept in the cache decides the speed, so there are two orders of work. With few channels the
 //! transformed weights ("factors") are small: they are made once, and threads take blocks of tiles ([`by_tiles`]). With
 //! many channels the factors would be four times as large as the weights and come from memory: then threads take panels of output
 //! channels and make the factors anew, a piece at a time, where they are needed ([`by_panels`]).
@@ -9,6 +9,7 @@
 pub(super) mod backward;
 mod matrices;
 mod transform;
+pub(super) mod whole;
 
 use super::tile::Multiply;
 use super::{ConvShape, Finish};
@@ -20,10 +21,21 @@ use matrices::PRODUCTS;
 use std::ops::Range;
 use transform::{FromInput, FromWeights, Products, Tiling, ToOutput};
 
+/// Whether there are pictures for which [`suits`] a convolution.
+pub(super) fn may_suit(
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    in_channels: usize,
+    out_channels: usize,
+) -> bool {
+    kernel == 3 && stride == 1 && padding <= 2 && in_channels >= 16 && out_channels >= 16
+}
+
 /// Whether this is a convolution for this file, and less work here than tap by tap on the same instructions.
 pub(super) fn suits(isa: Isa, shape: &ConvShape) -> bool {
     let ConvShape { kernel, stride, padding, in_channels, out_channels, .. } = *shape;
-    if kernel != 3 || stride != 1 || padding > 2 || in_channels < 16 || out_channels < 16 {
+    if !may_suit(kernel, stride, padding, in_channels, out_channels) {
         return false;
     }
     // Products for each pair of channels, measured in time: transforming tiles takes a quarter of multiplying them,
@@ -53,6 +65,14 @@ impl RawWeights {
         let (ins, outs) = (shape.in_channels, shape.out_channels);
         let start = Shared::new(weights.as_ptr().cast_mut());
         Self { start, tap_stride: ins * outs, inner_stride: outs, panel_stride: isa.tile().columns }
+    }
+
+    /// Weights as `[panel, in, row, column, out]`, whole tiles of outputs.
+    pub(super) fn in_panels(isa: Isa, shape: &ConvShape, weights: &[f32]) -> Self {
+        let (columns, taps) = (isa.tile().columns, shape.kernel * shape.kernel);
+        let (inner_stride, panel_stride) = (taps * columns, shape.in_channels * taps * columns);
+        let start = Shared::new(weights.as_ptr().cast_mut());
+        Self { start, tap_stride: columns, inner_stride, panel_stride }
     }
 
     /// How to transform some inner channels of a panel.
@@ -217,7 +237,17 @@ impl Kernel for TileBlock<'_> {
             unsafe {
                 multiply_all(l, self.tiles.len(), from, 0..ins, factors, self.factors.plane, to, false);
                 let tiles = self.tiles.clone();
-                ToOutput { tiling, tiles, channels, all_channels: outs, products: to, finish, output }.on(l);
+                ToOutput {
+                    tiling,
+                    tiles,
+                    channels,
+                    all_channels: outs,
+                    products: to,
+                    scales: None,
+                    finish,
+                    output,
+                }
+                .on(l);
             }
         }
     }
@@ -365,7 +395,17 @@ impl Kernel for Panel<'_> {
                 multiply_all(l, self.tiles.len(), from, inner, factors, plane, sums, start > 0);
             }
             let tiles = self.tiles.clone();
-            ToOutput { tiling, tiles, channels, all_channels: outs, products: sums, finish, output }.on(l);
+            ToOutput {
+                tiling,
+                tiles,
+                channels,
+                all_channels: outs,
+                products: sums,
+                scales: None,
+                finish,
+                output,
+            }
+            .on(l);
         }
     }
 }

@@ -242,6 +242,15 @@ impl FromGradOutput {
     }
 }
 
+/// What products of whole numbers are multiplied with to be what they stand for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scales {
+    /// For each tile, the first at place 0.
+    pub(super) tiles: *const f32,
+    /// For each output channel, whole tiles of them.
+    pub(super) channels: *const f32,
+}
+
 /// Products to outputs: the tiles `tiles`, of which the first is at place 0 of `products`, and the channels `channels`, of which
 /// the first is at place 0 of a row.
 pub(super) struct ToOutput<'a> {
@@ -250,6 +259,8 @@ pub(super) struct ToOutput<'a> {
     pub(super) channels: Range<usize>,
     pub(super) all_channels: usize,
     pub(super) products: Products,
+    /// If the products are of whole numbers.
+    pub(super) scales: Option<Scales>,
     pub(super) finish: Finish<'a>,
     pub(super) output: *mut f32,
 }
@@ -265,10 +276,16 @@ impl ToOutput<'_> {
                 // SAFETY: the caller's promise; the products were written by who made `self`.
                 unsafe {
                     let from = self.products.place(0, i, channel - self.channels.start);
+                    let scale = match self.scales {
+                        None => l.splat(1.0),
+                        Some(Scales { tiles, channels }) => {
+                            l.mul(l.splat(*tiles.add(i)), l.load(channels.add(channel)))
+                        }
+                    };
                     if count == L::WIDTH {
-                        self.transform::<L, true>(l, tile, channel, count, from);
+                        self.transform::<L, true>(l, tile, channel, count, from, scale);
                     } else {
-                        self.transform::<L, false>(l, tile, channel, count, from);
+                        self.transform::<L, false>(l, tile, channel, count, from, scale);
                     }
                 }
             }
@@ -285,6 +302,7 @@ impl ToOutput<'_> {
         channel: usize,
         count: usize,
         from: *const f32,
+        scale: L::Vector,
     ) {
         let Tiling { out_height, out_width, .. } = self.tiling;
         let (picture, row, column) = self.tiling.position(tile);
@@ -311,7 +329,7 @@ impl ToOutput<'_> {
                     }
                     let pixel = (picture * out_height + out_row) * out_width + out_column;
                     let place = pixel * self.all_channels + channel;
-                    let mut output = l.add(outputs[x], bias);
+                    let mut output = l.mul_add(outputs[x], scale, bias);
                     if let Some(residual) = self.finish.residual {
                         output = l.add(output, load::<L, WHOLE>(l, residual.as_ptr().add(place), count));
                     }
@@ -403,6 +421,14 @@ impl ToGradInput {
     }
 }
 
+/// Taps of a 3x3 kernel.
+const TAPS: usize = 9;
+/// Inner channels between the one that is transformed and the one whose weights are asked for. With few pictures the
+/// weights come from memory, and waiting for them would take longer than all the rest.
+const INNER_AHEAD: usize = 12;
+/// Numbers in a line of the cache.
+const LINE: usize = 16;
+
 /// Weights to factors, for a run of inner channels and the columns of one panel:
 /// `factors[product][inner][column]`, with zeros where there is no column.
 pub(super) struct FromWeights {
@@ -426,6 +452,11 @@ impl FromWeights {
     #[inline(always)]
     pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
         for inner in 0..self.inner {
+            for tap in 0..TAPS {
+                let soon = (inner + INNER_AHEAD) * self.inner_stride + tap * self.tap_stride;
+                l.prefetch(self.weights.wrapping_add(soon));
+                l.prefetch(self.weights.wrapping_add(soon + LINE));
+            }
             for lane in [0, L::WIDTH] {
                 let count = self.columns.saturating_sub(lane).min(L::WIDTH);
                 // SAFETY: the caller's promise; no more than the columns there are is read.
