@@ -28,7 +28,7 @@ fn logits(trainer: &mut Trainer, pixels: &[u8], range: std::ops::Range<usize>) -
 fn a_picture_scores_the_same_alone_and_among_others() {
     let mut rng = Seed::new(3).rng();
     let pixels: Vec<u8> = (0..COUNT * SIDE * SIDE * 3).map(|_| rng.below(256) as u8).collect();
-    for arch in [Arch::Resnet18, Arch::Resnet10] {
+    for arch in [Arch::Resnet18, Arch::Resnet10, Arch::Resnet10Spatial] {
         for precision in [Precision::Fp32, Precision::Bf16] {
             let settings =
                 ClassifierSettings { arch, precision, image_size: [3, SIDE, SIDE], ..Default::default() };

@@ -5,10 +5,10 @@ use half::f16;
 use rayon::prelude::*;
 
 use super::device::number_type;
-use super::network::{ConvNorm, EPSILON, Network, Norm};
+use super::network::{ConvNorm, EPSILON, Linear, Network, Norm};
 use super::parameters::{Id, upload};
 use super::settings::Precision;
-use crate::ops::{self, FixedConv};
+use crate::ops::{self, FixedConv, Geometry};
 
 /// The numbers of parameters, in the order of memory.
 pub(super) trait Numbers: Sync {
@@ -56,6 +56,22 @@ pub(super) fn fold(
     device: &Device,
 ) -> Vec<Folded> {
     network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, precision, device)).collect()
+}
+
+/// All linear layers of a network as convolutions of single pixels: Burn's multiplication sums one row in another
+/// order than many, and a picture's score is its own.
+pub(super) fn fix_linears(network: &Network, numbers: &impl Numbers, device: &Device) -> Vec<FixedConv> {
+    let geometry = Geometry { stride: 1, padding: 0 };
+    let fix = |layer: &Linear| {
+        let (weights, bias) = (numbers.numbers(layer.weight), numbers.numbers(layer.bias));
+        let (outputs, inputs) = (bias.len(), weights.len() / bias.len());
+        let turned: Vec<f32> =
+            (0..weights.len()).map(|i| weights[i % outputs * inputs + i / outputs]).collect();
+        let sides = [1, 1, inputs, outputs];
+        let dtype = number_type(Precision::Fp32, device);
+        FixedConv::new(&turned, sides, &bias, geometry, Precision::Fp32.on_processor(), dtype, device)
+    };
+    network.linears.iter().map(fix).collect()
 }
 
 fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, device: &Device) -> Folded {

@@ -33,6 +33,11 @@ pub(super) trait Pass {
         None
     }
 
+    /// `[n, inputs]` to `[n, outputs]`.
+    fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {
+        linear(self, layer, input)
+    }
+
     /// Drops this share of the numbers while training, and makes up for it with the rest.
     fn dropout(&mut self, input: Tensor<2>, share: f64) -> Tensor<2>;
 }
@@ -69,18 +74,18 @@ impl ConvNorm {
 /// Added to a variance before its root is taken.
 pub(super) const EPSILON: f64 = 1e-5;
 
-#[derive(Clone, Copy, Debug)]
-struct Linear {
-    weight: Id,
-    bias: Id,
+/// [`Pass::linear`] by Burn's multiplication.
+pub(super) fn linear(pass: &(impl Pass + ?Sized), layer: &Linear, input: Tensor<2>) -> Tensor<2> {
+    input.matmul(pass.parameter::<2>(layer.weight).transpose()) + pass.parameter::<1>(layer.bias).unsqueeze()
 }
 
-impl Linear {
-    /// `[n, inputs]` to `[n, outputs]`.
-    fn forward(&self, pass: &impl Pass, input: Tensor<2>) -> Tensor<2> {
-        input.matmul(pass.parameter::<2>(self.weight).transpose())
-            + pass.parameter::<1>(self.bias).unsqueeze()
-    }
+/// A layer whose outputs see all inputs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linear {
+    /// Which one this is, counted through the network.
+    pub(super) index: usize,
+    pub(super) weight: Id,
+    pub(super) bias: Id,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +175,7 @@ impl Summary {
         // [channels, n, places] x [channels, places, blocks]
         let embedded = places.permute([2, 0, 1]).matmul(kernel).permute([1, 0, 2]);
         let embedded = pass.dropout(embedded.reshape([n, channels * blocks]), *dropout);
-        tanh(norm.forward(pass, project.forward(pass, embedded)))
+        tanh(norm.forward(pass, pass.linear(project, embedded)))
     }
 }
 
@@ -185,16 +190,16 @@ enum Head {
 impl Head {
     fn forward(&self, pass: &mut impl Pass, features: Tensor<2>) -> Tensor<2> {
         match self {
-            Self::Single(layer) => layer.forward(pass, features),
+            Self::Single(layer) => pass.linear(layer, features),
             Self::Hidden { first, dropout, last } => {
-                let hidden = relu(first.forward(pass, features));
+                let hidden = relu(pass.linear(first, features));
                 let hidden = pass.dropout(hidden, *dropout);
-                last.forward(pass, hidden)
+                pass.linear(last, hidden)
             }
             Self::Normed { first, dropout, norm, last } => {
-                let hidden = first.forward(pass, features);
+                let hidden = pass.linear(first, features);
                 let hidden = pass.dropout(hidden, *dropout);
-                last.forward(pass, relu(norm.forward(pass, hidden)))
+                pass.linear(last, relu(norm.forward(pass, hidden)))
             }
         }
     }
@@ -208,6 +213,8 @@ pub(super) struct Network {
     head: Head,
     /// Every convolution, by its index.
     pub(super) convolutions: Vec<ConvNorm>,
+    /// Every linear layer, by its index.
+    pub(super) linears: Vec<Linear>,
 }
 
 impl Network {
@@ -320,18 +327,25 @@ pub(super) struct Builder<'a> {
     depth: Depth,
     specs: Vec<Spec>,
     convolutions: Vec<ConvNorm>,
+    linears: Vec<Linear>,
 }
 
 /// The network that settings name, and its parameters in the order PyTorch would save them.
 pub(super) fn build(settings: &ClassifierSettings) -> (Network, Vec<Spec>) {
-    let mut builder =
-        Builder { settings, depth: Depth::of(settings.arch), specs: Vec::new(), convolutions: Vec::new() };
+    let mut builder = Builder {
+        settings,
+        depth: Depth::of(settings.arch),
+        specs: Vec::new(),
+        convolutions: Vec::new(),
+        linears: Vec::new(),
+    };
     let names = Names::of(settings);
     let trunks = names.trunks.iter().map(|name| builder.trunk(name)).collect();
     let summaries: Vec<Summary> = settings.image_keys.iter().map(|key| builder.summary(key)).collect();
     let head = builder.head(&names.head);
-    let network = Network { trunks, summaries, head, convolutions: builder.convolutions };
-    (network, builder.specs)
+    let Builder { specs, convolutions, linears, .. } = builder;
+    let network = Network { trunks, summaries, head, convolutions, linears };
+    (network, specs)
 }
 
 impl Builder<'_> {
@@ -491,10 +505,11 @@ impl Builder<'_> {
         let mut parameter = |name: &str, shape: &[usize], init| {
             self.parameter(format!("{at}{name}"), shape, init, Role::Trained)
         };
-        Linear {
-            weight: parameter("weight", &[outputs, inputs], weight),
-            bias: parameter("bias", &[outputs], bias),
-        }
+        let (weight, bias) =
+            (parameter("weight", &[outputs, inputs], weight), parameter("bias", &[outputs], bias));
+        let layer = Linear { index: self.linears.len(), weight, bias };
+        self.linears.push(layer);
+        layer
     }
 
     fn layer_norm(&mut self, at: &str, width: usize) -> LayerNorm {

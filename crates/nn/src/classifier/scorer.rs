@@ -6,13 +6,14 @@ use burn::tensor::{Device as Backend, Tensor};
 
 use super::device::{Device, is_processor, number_type, pictures};
 use super::error::ClassifierError;
-use super::fold::{Folded, Numbers, fold};
+use super::fold::{Folded, Numbers, fix_linears, fold};
 use super::load;
-use super::network::{self, ConvNorm, Network, Pass};
+use super::network::{self, ConvNorm, Linear, Network, Pass, linear};
 use super::parameters::{Id, Parameters, Role, Spec, download, upload};
 use super::settings::ClassifierSettings;
 use crate::crew;
 use crate::images::{ImageBatch, Preprocess};
+use crate::ops::FixedConv;
 use crate::weights::Weights;
 
 /// Pictures that go through the network at a time on the processor, and elsewhere.
@@ -41,6 +42,8 @@ struct Inner {
     convolutions: Vec<Folded>,
     /// The parameters outside convolutions, with their shapes.
     others: Vec<Option<(Tensor<1>, Vec<usize>)>>,
+    /// Linear layers for the processor's kernels; none for other devices.
+    linears: Vec<FixedConv>,
     device: Backend,
 }
 
@@ -79,6 +82,8 @@ impl Scorer {
     ) -> Self {
         let dtype = number_type(settings.precision, &device);
         let convolutions = fold(&network, numbers, settings.precision, &device);
+        let linears =
+            if is_processor(&device) { fix_linears(&network, numbers, &device) } else { Vec::new() };
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {
@@ -87,7 +92,9 @@ impl Scorer {
         };
         let others = specs.iter().enumerate().map(other).collect();
         let preprocess = settings.preprocess();
-        Self { inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, device }) }
+        Self {
+            inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, linears, device }),
+        }
     }
 
     /// The settings, with what was left open filled in.
@@ -227,6 +234,13 @@ impl Pass for Answer<'_> {
 
     fn pictures_at_a_time(&self, pixels: usize) -> Option<usize> {
         is_processor(&self.0.device).then_some((WIDE_CHUNK / pixels).max(1))
+    }
+
+    fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {
+        let Some(fixed) = self.0.linears.get(layer.index) else { return linear(self, layer, input) };
+        let [count, width] = input.dims();
+        let output = fixed.forward(input.reshape([count, 1, 1, width]), None, false);
+        output.flatten(1, 3)
     }
 
     fn dropout(&mut self, input: Tensor<2>, _share: f64) -> Tensor<2> {
