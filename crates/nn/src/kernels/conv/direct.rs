@@ -60,11 +60,14 @@ impl Taps {
 
 /// Weights for [`forward`].
 pub(super) fn pack(isa: Isa, shape: &ConvShape, weights: &[f32]) -> Panels {
-    let taps = Taps::of(shape.kernel, shape.in_channels);
-    Panels::pack(isa, taps.count, taps.inner, shape.out_channels, weights)
+    let Taps { count, inner, .. } = Taps::of(shape.kernel, shape.in_channels);
+    match isa.is_whole() {
+        true => Panels::pack_whole(isa, count, inner, shape.out_channels, weights),
+        false => Panels::pack(isa, count, inner, shape.out_channels, weights),
+    }
 }
 
-/// Convolves with packed weights.
+/// Convolves with packed weights; in whole numbers only if the taps are [`Taps::whole_rows`].
 pub(super) fn forward(
     isa: Isa,
     shape: &ConvShape,

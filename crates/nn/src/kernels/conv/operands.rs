@@ -12,6 +12,8 @@ pub(super) struct Operands<'a> {
     pub(super) size: (usize, usize),
     /// Bytes from one pixel to the next.
     pub(super) pixel_bytes: usize,
+    /// For each picture, what its whole numbers are multiplied with; none if operands are the numbers they stand for.
+    pub(super) units: Vec<f32>,
     _memory: Memory<'a>,
 }
 
@@ -21,6 +23,8 @@ enum Memory<'a> {
     Own { _operands: Workspace },
 }
 
+/// The largest number of a picture as a whole number.
+pub(super) const LARGEST_WHOLE: f32 = 8191.0;
 /// Pixels that a thread rounds at a time.
 const RUN: usize = 64;
 
@@ -31,7 +35,8 @@ impl<'a> Operands<'a> {
         if tile.operand_bytes == size_of::<f32>() {
             let start = Shared::new(pictures.as_ptr().cast_mut().cast());
             let memory = Memory::Borrowed { _pictures: pictures };
-            return Self { start, size, pixel_bytes: channels * size_of::<f32>(), _memory: memory };
+            let (pixel_bytes, units) = (channels * size_of::<f32>(), Vec::new());
+            return Self { start, size, pixel_bytes, units, _memory: memory };
         }
         let pixel_bytes = tile.words(channels) * 4;
         let pixels = pictures.len() / channels;
@@ -42,9 +47,9 @@ impl<'a> Operands<'a> {
             let source = pictures[run * RUN * channels..].as_ptr();
             // SAFETY: inside the workspace, and each run has its own part.
             let target = unsafe { start.at(run * RUN * pixel_bytes) };
-            isa.run(ToOperands { rows, len: channels, source, target, row_bytes: pixel_bytes });
+            isa.run(ToOperands { rows, len: channels, scale: 1.0, source, target, row_bytes: pixel_bytes });
         });
-        Self { start, size, pixel_bytes, _memory: Memory::Own { _operands: operands } }
+        Self { start, size, pixel_bytes, units: Vec::new(), _memory: Memory::Own { _operands: operands } }
     }
 
     /// The input of a convolution with its padding written out and nothing between pixels, so that a row of the kernel is
@@ -58,6 +63,7 @@ impl<'a> Operands<'a> {
         let slack = inner * tile.operand_bytes + 4;
         let mut operands = Workspace::of(rows * row_bytes + slack);
         let start = Shared::new(operands.start());
+        let units = if isa.is_whole() { units(isa, shape, input) } else { Vec::new() };
         // SAFETY: the end of the workspace.
         unsafe { start.at(rows * row_bytes).write_bytes(0, slack) };
         for_each(rows, |row| {
@@ -73,10 +79,50 @@ impl<'a> Operands<'a> {
                 target.add(row_bytes - border).write_bytes(0, border);
                 let len = shape.width * shape.in_channels;
                 let source = input[(picture * shape.height + y - shape.padding) * len..].as_ptr();
-                isa.run(ToOperands { rows: 1, len, source, target: target.add(border), row_bytes: 0 });
+                let scale = units.get(picture).map_or(1.0, |&unit| scale_of(unit));
+                let target = target.add(border);
+                isa.run(ToOperands { rows: 1, len, scale, source, target, row_bytes: 0 });
             }
         });
-        Self { start, size: (height, width), pixel_bytes, _memory: Memory::Own { _operands: operands } }
+        let memory = Memory::Own { _operands: operands };
+        Self { start, size: (height, width), pixel_bytes, units, _memory: memory }
+    }
+}
+
+/// What turns numbers into whole numbers of these units. Where they are too small to be divided by, all is zero. What is
+/// not a number makes the unit, and so the outputs, not a number.
+pub(super) fn scale_of(unit: f32) -> f32 {
+    const TOO_SMALL: f32 = 1e-35;
+    if unit < TOO_SMALL { 0.0 } else { 1.0 / unit }
+}
+
+/// What each picture is in units of, so that the largest of its numbers is [`LARGEST_WHOLE`].
+fn units(isa: Isa, shape: &ConvShape, input: &[f32]) -> Vec<f32> {
+    let len = shape.height * shape.width * shape.in_channels;
+    let mut units = vec![0.0; shape.batch];
+    let target = Shared::of(&mut units);
+    for_each(shape.batch, |picture| {
+        let largest = isa.run(LargestMagnitude(&input[picture * len..(picture + 1) * len]));
+        // SAFETY: each picture has its own place.
+        unsafe { *target.at(picture) = largest / LARGEST_WHOLE };
+    });
+    units
+}
+
+struct LargestMagnitude<'a>(&'a [f32]);
+
+impl Kernel for LargestMagnitude<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> f32 {
+        let mut largest = lanes.splat(0.0);
+        for run in self.0.chunks(L::WIDTH) {
+            // SAFETY: the run is as long as it says, at most a vector.
+            let numbers = unsafe { lanes.load_first(run.as_ptr(), run.len()) };
+            largest = lanes.larger_magnitude(largest, numbers);
+        }
+        lanes.largest_magnitude(largest)
     }
 }
 
@@ -85,6 +131,8 @@ struct ToOperands {
     rows: usize,
     /// Numbers in a row, which lie one after the other.
     len: usize,
+    /// What numbers are multiplied with.
+    scale: f32,
     source: *const f32,
     target: *mut u8,
     /// Bytes from one row of operands to the next; what is left of the last word is zero.
@@ -98,18 +146,21 @@ impl Kernel for ToOperands {
     fn run<L: Lanes>(self, lanes: L) {
         let whole = self.len / L::WIDTH * L::WIDTH;
         let left_over = self.len - whole;
+        let scale = lanes.splat(self.scale);
         for row in 0..self.rows {
             // SAFETY: who made `self` has `rows` rows of `len` numbers and of `row_bytes` bytes.
             unsafe {
                 let source = self.source.add(row * self.len);
                 let target = self.target.add(row * self.row_bytes);
                 for i in (0..whole).step_by(L::WIDTH) {
-                    lanes.store_operands(target.add(i * L::OPERAND_BYTES), lanes.load(source.add(i)));
+                    let numbers = lanes.mul(lanes.load(source.add(i)), scale);
+                    lanes.store_operands(target.add(i * L::OPERAND_BYTES), numbers);
                 }
                 if left_over > 0 {
                     // A whole vector would run over into what other threads write.
                     let mut last = [0u8; 64];
-                    lanes.store_operands(last.as_mut_ptr(), lanes.load_first(source.add(whole), left_over));
+                    let numbers = lanes.mul(lanes.load_first(source.add(whole), left_over), scale);
+                    lanes.store_operands(last.as_mut_ptr(), numbers);
                     let bytes = left_over * L::OPERAND_BYTES;
                     let padded =
                         if self.row_bytes > 0 { self.row_bytes - whole * L::OPERAND_BYTES } else { bytes };

@@ -15,7 +15,17 @@ pub(crate) struct Panels {
     columns: usize,
     /// Panels.
     pub(super) count: usize,
+    /// For each column, what a sum of whole numbers is multiplied with; whole panels of it, or none if operands are the
+    /// numbers they stand for.
+    pub(super) units: Vec<f32>,
 }
+
+/// The largest weight as a whole number.
+const LARGEST_WHOLE: f32 = 32_000.0;
+/// Weights of a column add up to no more than this as whole numbers before they are rounded, less half of their count,
+/// which is what rounding may add. The sum of products then stays inside 32 bits: `8191 * 262_000 < 2^31`, see
+/// [`super::operands::LARGEST_WHOLE`].
+const LARGEST_SUM: f32 = 262_000.0;
 
 impl Panels {
     /// Packs weights `[tap, inner, column]`.
@@ -37,7 +47,28 @@ impl Panels {
                 target: unsafe { target.at(i * tap_words * tile.columns) },
             });
         });
-        Self { words, tap_words, taps, columns: tile.columns, count }
+        Self { words, tap_words, taps, columns: tile.columns, count, units: Vec::new() }
+    }
+
+    /// Packs weights `[tap, inner, column]` as whole numbers, each column in units of its own. A sum goes over all taps.
+    pub(super) fn pack_whole(isa: Isa, taps: usize, inner: usize, columns: usize, weights: &[f32]) -> Self {
+        let (mut largest, mut sums) = (vec![0.0f32; columns], vec![0.0f32; columns]);
+        for (i, weight) in weights.iter().enumerate() {
+            largest[i % columns] = largest[i % columns].max(weight.abs());
+            sums[i % columns] += weight.abs();
+        }
+        let most = LARGEST_SUM - (taps * inner) as f32 / 2.0;
+        // What is not a number makes all sums of its column not numbers.
+        let scale = |(&largest, &sum): (&f32, &f32)| match sum.is_finite() {
+            true if sum == 0.0 => 1.0,
+            true => (LARGEST_WHOLE / largest).min(most / sum),
+            false => f32::NAN,
+        };
+        let scales: Vec<f32> = largest.iter().zip(&sums).map(scale).collect();
+        let scaled: Vec<f32> = weights.iter().enumerate().map(|(i, x)| x * scales[i % columns]).collect();
+        let units: Vec<f32> = scales.iter().map(|scale| 1.0 / scale).collect();
+        let units = whole_tiles(isa, &units);
+        Self { units, ..Self::pack(isa, taps, inner, columns, &scaled) }
     }
 
     /// Words from one panel to the next.

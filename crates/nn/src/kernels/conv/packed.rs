@@ -121,6 +121,16 @@ impl PackedConv {
         }
     }
 
+    /// The weights for summing tap by tap, and the instructions for that. Where colours come in, 8 bits would cost more
+    /// than in all later layers together; whole numbers of 16 are as quick there.
+    fn panels(&self, shape: &ConvShape) -> (Isa, &Panels) {
+        let isa = match Taps::of(self.kernel, self.in_channels).whole_rows {
+            true => self.isa.whole_numbers().unwrap_or(self.isa),
+            false => self.isa,
+        };
+        (isa, self.panels.get_or_init(|| direct::pack(isa, shape, &self.plain_weights())))
+    }
+
     /// The weights as Winograd's kernels read them.
     fn raw(&self, shape: &ConvShape) -> RawWeights {
         match &self.weights {
@@ -159,8 +169,8 @@ impl PackedConv {
         let usual = ConvShape { batch: USUAL_BATCH, ..shape };
         // Its products are as quick as others in either precision.
         if !winograd::suits(self.isa.single(), &usual) {
-            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
-            return direct::forward(self.isa, &shape, input, panels, finish, output);
+            let (isa, panels) = self.panels(&shape);
+            return direct::forward(isa, &shape, input, panels, finish, output);
         }
         let isa = self.isa.single();
         let weights = self.raw(&shape);
@@ -187,8 +197,8 @@ impl PackedConv {
         check("input", input.len(), shape.input_len());
         check("output", output.len(), pooled.output_len());
         if Taps::of(self.kernel, self.in_channels).whole_rows {
-            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
-            return direct::forward_pooled(self.isa, &shape, input, panels, &self.bias, output);
+            let (isa, panels) = self.panels(&shape);
+            return direct::forward_pooled(isa, &shape, input, panels, &self.bias, output);
         }
         let mut whole = unfilled(shape.output_len());
         self.run(input, batch, shape.height, shape.width, None, true, &mut whole);
@@ -219,8 +229,8 @@ impl PackedConv {
         debug_assert!(self.bias.iter().all(|&bias| bias == 0.0), "no bias");
         // However few pictures there are: the other way sums in another order, and a picture's score is its own.
         if Taps::of(self.kernel, self.in_channels).whole_rows {
-            let panels = self.panels.get_or_init(|| direct::pack(self.isa, &shape, &self.plain_weights()));
-            return direct::forward_normed_pooled(self.isa, &shape, input, panels, norm, output);
+            let (isa, panels) = self.panels(&shape);
+            return direct::forward_normed_pooled(isa, &shape, input, panels, norm, output);
         }
         let mut whole = unfilled(shape.output_len());
         self.run(input, batch, shape.height, shape.width, None, false, &mut whole);

@@ -87,10 +87,11 @@ impl Rows<'_> {
                         let under = pixel + column * self.shape.stride;
                         let left = self.source.start.at(under * self.source.pixel_bytes);
                         let place = ((row - self.first) * width + column) * self.shape.out_channels;
+                        let at = Place { picture, panel, output: place };
                         if COLOURS {
-                            with_rows!(L, count, colour_tile(l, self, left, panel, place));
+                            with_rows!(L, count, colour_tile(l, self, left, at));
                         } else {
-                            with_rows!(L, count, any_tile(l, self, left, panel, place));
+                            with_rows!(L, count, any_tile(l, self, left, at));
                         }
                     }
                 }
@@ -98,18 +99,25 @@ impl Rows<'_> {
         }
     }
 
-    /// `R` neighbouring outputs `STEP` operands apart (0: as the shape says), the first of which begins at `place`, from the operands at `left` on.
+    /// What sums of a picture's whole numbers are multiplied with, for two vectors of columns.
+    #[inline(always)]
+    fn units<L: Lanes>(&self, l: L, picture: usize, column: usize) -> [L::Vector; 2] {
+        match (self.source.units.get(picture), self.panels.units.get(column..column + 2 * L::WIDTH)) {
+            (Some(&unit), Some(of_columns)) => [0, L::WIDTH].map(|half| {
+                // SAFETY: there are two vectors of them.
+                l.mul(l.splat(unit), unsafe { l.load(of_columns.as_ptr().add(half)) })
+            }),
+            _ => [l.splat(1.0); 2],
+        }
+    }
+
+    /// `R` neighbouring outputs `STEP` operands apart (0: as the shape says), from the operands at `left` on.
     ///
     /// # Safety
     /// The operands and the outputs are there.
     #[inline(always)]
-    unsafe fn tile<L: Lanes, const R: usize, const STEP: usize>(
-        &self,
-        l: L,
-        left: *const u8,
-        panel: usize,
-        place: usize,
-    ) {
+    unsafe fn tile<L: Lanes, const R: usize, const STEP: usize>(&self, l: L, left: *const u8, at: Place) {
+        let Place { picture, panel, output: place } = at;
         let step =
             if STEP > 0 { STEP } else { self.shape.stride * self.shape.in_channels } * L::OPERAND_BYTES;
         let row_bytes = self.source.size.1 * self.source.pixel_bytes;
@@ -132,6 +140,7 @@ impl Rows<'_> {
                 }
             }
             let (channels, column) = (self.shape.out_channels, panel * 2 * L::WIDTH);
+            let units = self.units(l, picture, column);
             // In little room: were this loop too long to be unrolled, the sums would be in memory all the time.
             if column + 2 * L::WIDTH <= channels && self.finish.residual.is_none() {
                 let mut bias = [l.splat(0.0); 2];
@@ -141,7 +150,10 @@ impl Rows<'_> {
                 }
                 for r in 0..R {
                     let to = self.output.add(place + r * channels + column);
-                    let mut sum = [l.add(sums[r][0], bias[0]), l.add(sums[r][1], bias[1])];
+                    let mut sum = [
+                        l.add(l.number_of(sums[r][0], units[0]), bias[0]),
+                        l.add(l.number_of(sums[r][1], units[1]), bias[1]),
+                    ];
                     if self.finish.relu {
                         sum = [l.relu(sum[0]), l.relu(sum[1])];
                     }
@@ -153,8 +165,8 @@ impl Rows<'_> {
             let mut rows = [[0.0f32; 2 * MOST_WIDTH]; R];
             const { assert!(L::WIDTH <= MOST_WIDTH) };
             for r in 0..R {
-                l.store(rows[r].as_mut_ptr(), sums[r][0]);
-                l.store(rows[r].as_mut_ptr().add(L::WIDTH), sums[r][1]);
+                l.store(rows[r].as_mut_ptr(), l.number_of(sums[r][0], units[0]));
+                l.store(rows[r].as_mut_ptr().add(L::WIDTH), l.number_of(sums[r][1], units[1]));
             }
             for (r, row) in rows.iter().enumerate() {
                 for half in [0, L::WIDTH] {
@@ -164,6 +176,15 @@ impl Rows<'_> {
             }
         }
     }
+}
+
+/// Where a tile is.
+#[derive(Clone, Copy)]
+struct Place {
+    picture: usize,
+    panel: usize,
+    /// Where the first output's channels begin.
+    output: usize,
 }
 
 /// Numbers in the widest vector there is.
@@ -345,15 +366,9 @@ impl PooledRows<'_> {
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn colour_tile<L: Lanes, const R: usize>(
-    l: L,
-    rows: &Rows,
-    left: *const u8,
-    panel: usize,
-    place: usize,
-) {
+unsafe fn colour_tile<L: Lanes, const R: usize>(l: L, rows: &Rows, left: *const u8, at: Place) {
     // SAFETY: the caller's promise.
-    unsafe { rows.tile::<L, R, COLOUR_STEP>(l, left, panel, place) }
+    unsafe { rows.tile::<L, R, COLOUR_STEP>(l, left, at) }
 }
 
 /// [`Rows::tile`] for any other step.
@@ -361,7 +376,7 @@ unsafe fn colour_tile<L: Lanes, const R: usize>(
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn any_tile<L: Lanes, const R: usize>(l: L, rows: &Rows, left: *const u8, panel: usize, place: usize) {
+unsafe fn any_tile<L: Lanes, const R: usize>(l: L, rows: &Rows, left: *const u8, at: Place) {
     // SAFETY: the caller's promise.
-    unsafe { rows.tile::<L, R, 0>(l, left, panel, place) }
+    unsafe { rows.tile::<L, R, 0>(l, left, at) }
 }

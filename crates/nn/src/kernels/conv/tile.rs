@@ -108,6 +108,8 @@ pub(super) struct Multiply {
     pub(super) target_stride: usize,
     /// Add to what the target holds.
     pub(super) accumulate: bool,
+    /// What a sum of whole numbers is multiplied with.
+    pub(super) unit: f32,
 }
 
 impl Multiply {
@@ -136,20 +138,21 @@ unsafe fn multiply_tile<L: Lanes, const R: usize>(lanes: L, work: &Multiply, row
         }
         let mut sums = [[lanes.splat(0.0); 2]; R];
         add_products(lanes, &mut sums, &rows, work.words, work.right.add(panel * work.panel_stride));
+        let unit = lanes.splat(work.unit);
         let target = work.target.add(row * work.target_stride + panel * 2 * L::WIDTH);
         // Two short loops: one that is too long to be unrolled would keep the sums in memory all the time.
         if work.accumulate {
             for r in 0..R {
                 let to = target.add(r * work.target_stride);
-                lanes.store(to, lanes.add(lanes.number_of(sums[r][0]), lanes.load(to)));
+                lanes.store(to, lanes.add(lanes.number_of(sums[r][0], unit), lanes.load(to)));
                 let to = to.add(L::WIDTH);
-                lanes.store(to, lanes.add(lanes.number_of(sums[r][1]), lanes.load(to)));
+                lanes.store(to, lanes.add(lanes.number_of(sums[r][1], unit), lanes.load(to)));
             }
         } else {
             for r in 0..R {
                 let to = target.add(r * work.target_stride);
-                lanes.store(to, lanes.number_of(sums[r][0]));
-                lanes.store(to.add(L::WIDTH), lanes.number_of(sums[r][1]));
+                lanes.store(to, lanes.number_of(sums[r][0], unit));
+                lanes.store(to.add(L::WIDTH), lanes.number_of(sums[r][1], unit));
             }
         }
     }

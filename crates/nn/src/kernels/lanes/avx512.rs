@@ -281,8 +281,8 @@ impl Lanes for Avx512Int16 {
         }
     }
     #[inline(always)]
-    fn number_of(self, sum: __m512) -> __m512 {
+    fn number_of(self, sum: __m512, unit: __m512) -> __m512 {
         // SAFETY: in `run` only, where the processor has the instructions.
-        unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(sum)) }
+        unsafe { _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_castps_si512(sum)), unit) }
     }
 }

@@ -119,9 +119,9 @@ pub(crate) trait Lanes: Copy {
     /// Adds to each lane of `sum` the product of its operands in `a` and `b`, or of both pairs of them. The first
     /// `sum` is zero; [`Lanes::number_of`] makes numbers of the last.
     fn dot(self, sum: Self::Vector, a: Self::Vector, b: Self::Vector) -> Self::Vector;
-    /// What [`Lanes::dot`] summed up.
+    /// What [`Lanes::dot`] summed up; of whole numbers, `unit` times as much.
     #[inline(always)]
-    fn number_of(self, sum: Self::Vector) -> Self::Vector {
+    fn number_of(self, sum: Self::Vector, _unit: Self::Vector) -> Self::Vector {
         sum
     }
     /// The larger of both magnitudes. What is not a number is larger than any.
@@ -252,6 +252,15 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Level::Avx512Bf16 => Some(Self(Level::Avx512Int16)),
             _ => None,
+        }
+    }
+
+    /// Whether its products are of whole numbers.
+    pub(crate) fn is_whole(self) -> bool {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Int16 => true,
+            _ => false,
         }
     }
 

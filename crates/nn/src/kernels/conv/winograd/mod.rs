@@ -283,6 +283,7 @@ unsafe fn multiply_all<L: Lanes>(
                 target: to.place(product, 0, 0),
                 target_stride: to.row,
                 accumulate,
+                unit: 1.0,
             };
             work.on(l);
         }
