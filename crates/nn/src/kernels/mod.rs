@@ -24,6 +24,6 @@ pub enum Precision {
     #[default]
     F32,
     /// Inputs and weights are rounded to 16 bits where the processor multiplies those faster: to bfloat16, and where that
-    /// would be too rough for scoring (Winograd's transforms), to whole numbers with a scale.
+    /// would be too rough for scoring (the first layer, Winograd's transforms), to whole numbers with a scale.
     Bf16,
 }
