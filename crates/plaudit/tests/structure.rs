@@ -16,8 +16,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rl", &["core", "data", "nn"]),
     ("env", &["core"]),
     ("cluster", &["core"]),
+    ("serve", &[]),
     ("view", &["core"]),
-    ("plaudit", &["core", "compose", "data", "nn", "reward", "rl", "env", "cluster", "view"]),
+    ("plaudit", &["core", "compose", "data", "nn", "reward", "rl", "env", "cluster", "serve", "view"]),
 ];
 
 fn root() -> PathBuf {

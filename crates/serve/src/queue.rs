@@ -1,0 +1,232 @@
+//! Requests that wait for the model, and the thread that gathers them into batches.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+
+use crate::limits::Batching;
+use crate::metrics::Metrics;
+use crate::model::{Answered, Model, Question};
+use crate::refusal::Refusal;
+
+/// Requests in the order they came.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    arrived: Condvar,
+    most: usize,
+    metrics: Arc<Metrics>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+}
+
+struct Job {
+    question: Question,
+    pictures: usize,
+    reply: oneshot::Sender<Answered>,
+}
+
+impl Queue {
+    pub(crate) fn new(most: usize, metrics: Arc<Metrics>) -> Self {
+        Self { state: Mutex::default(), arrived: Condvar::new(), most, metrics }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the answer will be; refuses when too many wait.
+    pub(crate) fn put(&self, question: Question) -> Result<oneshot::Receiver<Answered>, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(Refusal::closing());
+        }
+        if state.jobs.len() >= self.most {
+            return Err(Refusal::full("too many requests wait for the model"));
+        }
+        let pictures = question.pictures();
+        state.jobs.push_back(Job { question, pictures, reply });
+        self.metrics.queued(state.jobs.len());
+        self.arrived.notify_one();
+        Ok(answer)
+    }
+
+    /// No further requests; the thread stops when those that wait are answered.
+    pub(crate) fn close(&self) {
+        self.state().is_closed = true;
+        self.arrived.notify_all();
+    }
+
+    /// Answers requests until the queue is closed and empty.
+    pub(crate) fn work(&self, model: &dyn Model, batching: Batching) {
+        while let Some(jobs) = self.next_batch(batching) {
+            let pictures = jobs.iter().map(|job| job.pictures).sum();
+            self.metrics.batch(jobs.len(), pictures);
+            let (questions, replies): (Vec<_>, Vec<_>) =
+                jobs.into_iter().map(|job| (job.question, job.reply)).unzip();
+            let answers = answers(model, &questions);
+            for (reply, answer) in replies.into_iter().zip(answers) {
+                let _ = reply.send(answer); // a client that went away wants none
+            }
+        }
+    }
+
+    /// As many requests as go together, once there is one; `None` when there will be none.
+    fn next_batch(&self, batching: Batching) -> Option<Vec<Job>> {
+        let mut state = self.state();
+        loop {
+            state.jobs.retain(|job| !job.reply.is_closed());
+            match (state.jobs.is_empty(), state.is_closed) {
+                (false, _) => break,
+                (true, true) => return None,
+                (true, false) => {
+                    state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        let until = Instant::now() + batching.wait;
+        while gathered(&state.jobs, batching.pictures).is_none() && !state.is_closed {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            else {
+                break;
+            };
+            state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let count = gathered(&state.jobs, batching.pictures).unwrap_or(state.jobs.len());
+        let jobs = state.jobs.drain(..count).collect();
+        self.metrics.queued(state.jobs.len());
+        Some(jobs)
+    }
+}
+
+/// How many of the first requests fill a batch, at least one; `None` while they do not.
+fn gathered(jobs: &VecDeque<Job>, most: usize) -> Option<usize> {
+    let mut pictures = 0;
+    for (count, job) in jobs.iter().enumerate() {
+        pictures += job.pictures;
+        if pictures > most {
+            return Some(count.max(1));
+        }
+    }
+    (pictures == most).then_some(jobs.len())
+}
+
+/// The model's answers; one that fails does not take the server with it.
+fn answers(model: &dyn Model, questions: &[Question]) -> Vec<Answered> {
+    let failed = |words: &str| vec![Err(Refusal::failed(words)); questions.len()];
+    match catch_unwind(AssertUnwindSafe(|| model.answer(questions))) {
+        Ok(answers) if answers.len() == questions.len() => answers,
+        Ok(_) => failed("the model gave too few answers, or too many"),
+        Err(_) => failed("the model failed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::{About, Answer, FrameBlock, Scores};
+
+    /// Scores a block by its first byte, and remembers the sizes of batches.
+    struct FirstByte(Mutex<Vec<usize>>);
+
+    impl Model for FirstByte {
+        fn about(&self) -> &About {
+            unreachable!("nobody asks")
+        }
+
+        fn check(&self, _: &Question) -> Result<(), Refusal> {
+            Ok(())
+        }
+
+        fn answer(&self, questions: &[Question]) -> Vec<Answered> {
+            self.0.lock().unwrap().push(questions.len());
+            let answer = |question: &Question| match question {
+                Question::Score(block) if block.pixels[0] == 255 => panic!("a model that fails"),
+                Question::Score(block) => {
+                    let numbers = vec![f32::from(block.pixels[0])];
+                    Ok(Answer::Scores(Scores { columns: vec!["first".into()], numbers, success: None }))
+                }
+                Question::Chat(_) => Err(Refusal::invalid("no words")),
+            };
+            questions.iter().map(answer).collect()
+        }
+    }
+
+    fn question(first: u8, pictures: usize) -> Question {
+        let pixels = vec![first; pictures * 3];
+        Question::Score(FrameBlock { leading: vec![pictures], height: 1, width: 1, pixels })
+    }
+
+    fn queue(most: usize) -> Queue {
+        Queue::new(most, Arc::default())
+    }
+
+    fn first(answer: &mut oneshot::Receiver<Answered>) -> Result<f32, Refusal> {
+        match answer.try_recv().unwrap()? {
+            Answer::Scores(scores) => Ok(scores.numbers[0]),
+            Answer::Said(_) => panic!("scores"),
+        }
+    }
+
+    #[test]
+    fn requests_are_answered_together_up_to_a_size_and_in_order() {
+        let (queue, model) = (queue(100), FirstByte(Mutex::default()));
+        let mut answers: Vec<_> =
+            [4, 4, 3, 9, 1].into_iter().zip(0..).map(|(n, at)| queue.put(question(at, n)).unwrap()).collect();
+        drop(answers.remove(2)); // a client that went away
+        queue.close();
+        queue.work(&model, Batching { pictures: 8, wait: Duration::ZERO });
+        let found: Vec<f32> = answers.iter_mut().map(|answer| first(answer).unwrap()).collect();
+        assert_eq!(found, [0.0, 1.0, 3.0, 4.0]);
+        assert_eq!(*model.0.lock().unwrap(), [2, 1, 1], "eight pictures, one too large for a batch, and one");
+    }
+
+    #[test]
+    fn a_full_queue_refuses_and_a_closed_one_too() {
+        let queue = queue(2);
+        let waiting: Vec<_> = (0..2).map(|at| queue.put(question(at, 1)).unwrap()).collect();
+        let refusal = queue.put(question(9, 1)).unwrap_err();
+        assert_eq!((refusal.status.as_u16(), refusal.retry_after), (503, Some(1)));
+        drop(waiting);
+        queue.close();
+        assert!(queue.put(question(9, 1)).is_err());
+    }
+
+    #[test]
+    fn a_model_that_fails_costs_its_batch_alone() {
+        let (queue, model) = (queue(10), FirstByte(Mutex::default()));
+        let mut answers = [255, 7].map(|at| queue.put(question(at, 1)).unwrap());
+        queue.close();
+        let silent = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        queue.work(&model, Batching { pictures: 1, wait: Duration::ZERO });
+        std::panic::set_hook(silent);
+        assert_eq!(first(&mut answers[0]).unwrap_err().status.as_u16(), 500);
+        assert_eq!(first(&mut answers[1]).unwrap(), 7.0);
+    }
+
+    #[test]
+    fn the_first_request_waits_a_little_for_others() {
+        let (queue, model) = (Arc::new(queue(10)), Arc::new(FirstByte(Mutex::default())));
+        let (worker, asked) = (queue.clone(), model.clone());
+        let wait = Duration::from_secs(20);
+        let thread = std::thread::spawn(move || worker.work(&*asked, Batching { pictures: 3, wait }));
+        let began = Instant::now();
+        let _first = queue.put(question(0, 1)).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let _second = queue.put(question(1, 2)).unwrap();
+        queue.close();
+        thread.join().unwrap();
+        assert_eq!(*model.0.lock().unwrap(), [2]);
+        assert!(began.elapsed() < wait, "a full batch does not wait");
+    }
+}
