@@ -121,6 +121,8 @@ pub struct Score(f32);
 impl Score {
     /// Surely.
     pub const CERTAIN: Self = Self(1.0);
+    /// Surely not.
+    pub const IMPOSSIBLE: Self = Self(0.0);
 
     /// `None` for anything outside 0..=1, including NaN.
     pub fn new(value: f32) -> Option<Self> {

@@ -5,6 +5,7 @@ mod learner;
 pub(crate) mod network;
 mod reward;
 mod sight;
+mod trend;
 
 use std::path::PathBuf;
 

@@ -35,6 +35,15 @@ pub(crate) fn listen_for_interrupts() {
     });
 }
 
+static TO_TELL: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Has the terminal say something soon, from any thread, while a step is still under way.
+pub(crate) fn tell_soon(text: &str) {
+    if let Ok(mut texts) = TO_TELL.lock() {
+        texts.push(text.into());
+    }
+}
+
 /// Keeps the terminal alive while a step takes long: the clock moves on, and Ctrl-C is answered at once.
 struct Ticker {
     stop: Arc<AtomicBool>,
@@ -53,6 +62,9 @@ impl Ticker {
                 if interrupted() && !std::mem::replace(&mut answered, true) {
                     let text = "finishing this step, then saving (Ctrl-C again stops at once)".into();
                     terminal.emit(Event::Notice { level: Level::Info, text });
+                }
+                for text in TO_TELL.lock().map(|mut texts| std::mem::take(&mut *texts)).unwrap_or_default() {
+                    terminal.emit(Event::Notice { level: Level::Warning, text });
                 }
                 terminal.tick();
             }

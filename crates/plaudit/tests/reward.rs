@@ -242,7 +242,41 @@ fn what_cannot_pay_is_refused_before_the_first_step() {
         (on(&["reward.model.image_size=[3,64,64]"]), "was made with image_size: [3, 32, 32]"),
         (on(&["reward.model.arch=resnet18"]), "was made with arch: resnet10"),
         (on(&["reward.guards=['height > 1']"]), "the state has no part `height`"),
-        (on(&["reward.model.model_type=vlm"]), "this version cannot judge with `vlm`"),
+        (on(&["reward.model.model_type=vlm"]), "config.json"),
+        (on(&["reward.model.model_type=history_vlm"]), "judges windows of frames, not single ones"),
+        (
+            on(&["reward.model.model_type=vlm", "reward.model.input_builder_name=qwentrend_input_builder"]),
+            "this builder shows windows",
+        ),
+        (
+            on(&["reward.model.model_type=vlm", "reward.model.reward_parser_name=mine"]),
+            "one of vlm_trend_reward_parser, score_parser",
+        ),
+        (on(&["reward.worker_type=api"]), "a server is asked in words, which `resnet` does not know"),
+        (
+            on(&["reward.worker_type=api", "reward.model.model_type=vlm"]),
+            "a server is to judge, and nobody says where it is",
+        ),
+        (
+            on(&[
+                "reward.worker_type=api",
+                "reward.model.model_type=vlm",
+                "reward.api.api_base=http://127.0.0.1:9",
+            ]),
+            "no reward server answers at http://127.0.0.1:9",
+        ),
+        (
+            on(&[
+                "reward.worker_type=api",
+                "reward.reward_mode=potential",
+                "reward.model.model_type=buffered_vlm",
+                "reward.model.history_buffers={w: {history_size: 2, history_keys: [main_images]}}",
+                "reward.api.api_base=http://127.0.0.1:9",
+            ]),
+            "the environment has no camera for `extra_view_images`",
+        ),
+        (on(&["reward.model.label_temperature=0"]), "0 is too small"),
+        (on(&["reward.api.concurrency=0"]), "0 is too small"),
         (
             on(&["reward.hysteresis={enter: 0.2, leave: 0.6}"]),
             "success would begin above 0.2 and end below 0.6",
@@ -257,7 +291,7 @@ fn what_cannot_pay_is_refused_before_the_first_step() {
             vec!["reward.terms.x.source=state".into(), "reward.terms.x.guards=[is_grasped]".into()],
             "a further term where nothing learned is paid",
         ),
-        (on(&["reward.reward_mode=history_buffer"]), "history_buffer without reward.model.history_buffers"),
+        (on(&["reward.reward_mode=history_buffer"]), "windows without reward.model.history_buffers"),
         (
             on(&[
                 "reward.model.history_buffers={w: {history_size: 2, min_history_size: 3, history_keys: [main_images]}}",
@@ -281,6 +315,95 @@ fn what_cannot_pay_is_refused_before_the_first_step() {
         ),
     ] {
         let error = reward(folder.path(), &words).map(|_| ()).unwrap_err();
+        assert!(error.contains(expected), "{words:?}\n{error}");
+    }
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/../nn/tests/qwen3_vl/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Paid by the tiny vision-language model of the fixtures, which looks at windows of three frames.
+fn paid_by_vlm(more: &[&str]) -> Vec<String> {
+    let mut words: Vec<String> = [
+        "reward.use_reward_model=true",
+        "reward.reward_mode=history_buffer",
+        "reward.model.model_type=history_vlm",
+        "reward.model.input_builder_name=qwentrend_input_builder",
+        "reward.model.input_builder_params.video_keys=[main_images]",
+        "reward.model.reward_parser_name=qwentrend_reward_parser",
+        "reward.model.history_buffers={history_window: {history_size: 3, min_history_size: 3, input_interval: 1, history_keys: [main_images]}}",
+        "reward.model.interval_reward=0.5",
+        "reward.model.infer_micro_batch_size=4",
+        "reward.model.max_new_tokens=2",
+    ]
+    .map(String::from)
+    .into();
+    words.push(format!("reward.model.model_path={}", fixture("model")));
+    words.extend(more.iter().map(|word| word.to_string()));
+    words
+}
+
+#[test]
+fn a_vision_language_model_in_this_process_pays_for_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = |more: &[&str]| {
+        let (_, mut env, reward) = reward(folder.path(), &paid_by_vlm(more)).unwrap();
+        env.watch(reward.watch());
+        play(&mut *env, &*reward)
+    };
+    let term = |column: &plaudit_core::RewardColumn, name: &str| {
+        column.terms.iter().find(|term| &*term.name == name).unwrap().values.clone()
+    };
+    let soft = &labels(&[])[0];
+    // Episodes have six steps, and a window needs three frames: the first two steps of each have none.
+    let judged: Vec<bool> = (0..8 * 3).map(|at| at / 3 % 6 >= 2).collect();
+    for (at, judged) in judged.iter().enumerate() {
+        let pay = term(soft, "model")[at];
+        assert_eq!(pay != 0.5, *judged, "step {}: {pay}", at / 3);
+        assert!((-0.2..=1.0).contains(&pay));
+        let said: f32 = ["positive", "negative", "unclear"]
+            .map(|word| term(soft, &format!("model/{word}"))[at])
+            .iter()
+            .sum();
+        assert_eq!(said, f32::from(u8::from(*judged)));
+    }
+    let hard = &labels(&["reward.model.soft_reward=false"])[0];
+    let amounts = [1.0, -0.2, 0.0, 0.5];
+    assert!(term(hard, "model").iter().all(|pay| amounts.contains(pay)));
+    let words = &labels(&["reward.model.readout=text"])[0];
+    let answered: f32 = ["positive", "negative", "unclear", "invalid"]
+        .iter()
+        .flat_map(|word| term(words, &format!("model/{word}")))
+        .sum();
+    assert_eq!(answered, judged.iter().filter(|judged| **judged).count() as f32);
+    let tuned = &labels(&[&format!("reward.model.lora_path={}", fixture("lora"))])[0];
+    assert_ne!(term(tuned, "model"), term(soft, "model"), "adapters change its mind");
+    let votes = &labels(&["reward.reward_mode=potential"])[0];
+    assert!(term(votes, "model").iter().all(|pay| pay.abs() <= 1.5));
+    assert_ne!(term(votes, "model"), term(soft, "model"));
+}
+
+#[test]
+fn a_vision_language_model_that_cannot_judge_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let classifier = model(folder.path(), None, 1);
+    for (words, expected) in [
+        (vec!["reward.model.model_path=null".to_string()], "nobody says where it is"),
+        (vec![format!("reward.model.model_path={classifier}")], "config.json"),
+        (vec![format!("reward.model.lora_path={classifier}")], "reward.model.lora_path"),
+        (vec!["reward.model.input_builder_params.video_keys=[]".into()], "the judge would see nothing"),
+        (
+            vec!["reward.model.input_builder_params.video_keys=[wrist_images]".into()],
+            "no camera for `wrist_images`",
+        ),
+        (
+            vec!["reward.model.subprocessor_kwargs={video_processor: {fps: 3}}".into()],
+            "`fps` of the video_processor",
+        ),
+    ] {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let error = reward(folder.path(), &paid_by_vlm(&words)).map(|_| ()).unwrap_err();
         assert!(error.contains(expected), "{words:?}\n{error}");
     }
 }

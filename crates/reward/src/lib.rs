@@ -4,11 +4,13 @@ pub mod audit;
 pub mod augment;
 pub mod card;
 pub mod dataset;
+pub mod endpoint;
 mod judge;
 pub mod metrics;
 mod pay;
 pub mod pictures;
 pub mod train;
+pub mod trend;
 pub mod watch;
 
 pub use judge::{
@@ -16,6 +18,6 @@ pub use judge::{
     Moment, Newer, Seat, Seated, Sight, StateAlone, Verdict, camera_for,
 };
 pub use pay::{
-    Clip, ClipBuffer, Entry, Frame, FrameReward, Guard, GuardError, History, HistoryBuffer, Latch, Pay,
-    Place, Rule, ScoredClips, Sum, When, WindowReward,
+    AtTermination, Clip, ClipBuffer, Entry, Frame, FrameReward, Guard, GuardError, History, HistoryBuffer,
+    Latch, Pay, Place, Rule, ScoredClips, Sum, VoteReward, When, WindowReward,
 };

@@ -114,8 +114,8 @@ struct Prompter {
 
 impl ClipJudge for Prompter {
     fn judge(&self, clips: &[Clip<'_>]) -> Result<Judged, JudgeError> {
-        let pay = |clip: &Clip<'_>| self.outputs[self.from + clip.t][clip.row];
-        let verdict = |clip: &Clip<'_>| Verdict { pay: pay(clip), success: false, score: None };
+        let pay = |clip: &Clip<'_>| self.outputs[self.from + clip.t.unwrap()][clip.row];
+        let verdict = |clip: &Clip<'_>| Verdict { pay: pay(clip), success: false, score: None, word: None };
         Ok(Judged { verdicts: clips.iter().map(verdict).collect(), version: 0 })
     }
 
@@ -144,7 +144,10 @@ fn windows_show_what_rlinf_shows_wherever_segments_are_cut() {
                         let steps = buffer.frames.iter().map(|frame| frame.seen.state[0] as usize).collect();
                         (buffer.name.to_string(), steps)
                     });
-                    found.insert((from + clip.t, clip.row), frames.collect::<BTreeMap<String, Vec<usize>>>());
+                    found.insert(
+                        (from + clip.t.unwrap(), clip.row),
+                        frames.collect::<BTreeMap<String, Vec<usize>>>(),
+                    );
                 }
             }
             assert_eq!(found, case.clips, "case {at} in segments of {length}");

@@ -49,7 +49,7 @@ pub use picture::Layout;
 pub use progress::{BadFiles, OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
 pub use source::Source;
-pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows};
+pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows, window_prompt};
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use frames::{Frame, Reading, Recording};

@@ -91,7 +91,7 @@ fn arch(arch: Arch) -> classifier::Arch {
     }
 }
 
-fn precision(precision: Precision) -> classifier::Precision {
+pub(super) fn precision(precision: Precision) -> classifier::Precision {
     match precision {
         Precision::Fp32 => classifier::Precision::Fp32,
         Precision::Bf16 => classifier::Precision::Bf16,

@@ -94,24 +94,33 @@ pub fn frames_needed(loaded: &Loaded, which: Which, reward: &dyn Reward, policy_
 }
 
 /// Builds one learned term; problems point at the key they are about.
-struct TermBuilder<'a> {
-    loaded: &'a Loaded,
-    spec: &'a EnvSpec,
+pub(super) struct TermBuilder<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) spec: &'a EnvSpec,
     name: &'a str,
     /// Where the term stands in the config.
     key: String,
-    term: &'a RewardTerm,
+    pub(super) term: &'a RewardTerm,
 }
 
 impl TermBuilder<'_> {
-    fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
+    pub(super) fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
         self.loaded.problem(&format!("{}.{key}", self.key), message.to_string(), hint)
     }
 
+    /// Whether the config itself says something about a key of this term.
+    pub(super) fn is_written(&self, key: &str) -> bool {
+        self.loaded.is_written(&format!("{}.{key}", self.key))
+    }
+
     fn build(&self) -> Result<Box<dyn Reward>, ComposeError> {
-        match self.term.reward_mode {
-            RewardMode::HistoryBuffer => Ok(Box::new(self.windows(self.entry())?)),
-            _ => Ok(Box::new(self.frames()?)),
+        match (self.term.judges_windows(), self.term.reward_mode) {
+            (true, RewardMode::Potential) => {
+                Ok(Box::new(self.trend_potential(self.entry(), self.history()?)?))
+            }
+            (true, _) => Ok(Box::new(self.trend_windows(self.entry(), self.history()?)?)),
+            (false, RewardMode::HistoryBuffer) => Ok(Box::new(self.windows(self.entry())?)),
+            (false, _) => Ok(Box::new(self.frames()?)),
         }
     }
 
@@ -168,7 +177,8 @@ impl TermBuilder<'_> {
         Ok(Rule { latch, guards, hold: at_least_one(self.term.hold_steps) })
     }
 
-    fn windows(&self, entry: Entry) -> Result<WindowReward, ComposeError> {
+    /// The windows that are judged.
+    fn history(&self) -> Result<History, ComposeError> {
         let model = &self.term.model;
         for (name, buffer) in &model.history_buffers {
             for key in &buffer.history_keys {
@@ -182,12 +192,17 @@ impl TermBuilder<'_> {
             }
         }
         let buffers = model.history_buffers.iter().map(|(name, buffer)| window(name, buffer)).collect();
+        Ok(History::new(buffers))
+    }
+
+    fn windows(&self, entry: Entry) -> Result<WindowReward, ComposeError> {
+        let history = self.history()?;
         let judge = ScoredClips { seat: self.seat()?, threshold: self.threshold(), pay: self.pay() };
         Ok(WindowReward {
             entry,
             judge: Box::new(judge),
-            history: History::new(buffers),
-            between: model.interval_reward as f32,
+            history,
+            between: self.term.model.interval_reward as f32,
             to_every_step: self.term.history_reward_assign,
         })
     }
@@ -199,9 +214,10 @@ impl TermBuilder<'_> {
         }
         match self.term.model.model_type {
             RewardModelType::Resnet => self.classifier(),
-            other @ (RewardModelType::Vlm | RewardModelType::BufferedVlm) => {
-                let message = format!("this version cannot judge with `{}`", other.word());
-                Err(self.problem("model.model_type", message, "set it to resnet"))
+            RewardModelType::Vlm => self.vlm_moments(),
+            RewardModelType::BufferedVlm => {
+                let message = "this judge looks at windows of frames, and single frames are to be judged";
+                Err(self.problem("model.model_type", message, "set it to vlm or resnet"))
             }
         }
     }
@@ -239,7 +255,7 @@ impl TermBuilder<'_> {
         let card = ModelCard::from_header(weights.metadata()).map_err(|error| self.unreadable(error))?;
         let Some(ModelCard { settings: own, .. }) = card else { return Ok(written) };
         for Difference { key, is } in differences(&own, &written) {
-            if self.loaded.is_written(&format!("{}.model.{key}", self.key)) {
+            if self.is_written(&format!("model.{key}")) {
                 let message = format!("the model in {} was made with {key}: {is}", path.display());
                 return Err(self.problem(
                     &format!("model.{key}"),

@@ -125,6 +125,10 @@ impl Checker<'_> {
         ] {
             self.within(&format!("reward.watch.{key}"), share, 0.0, 1.0)?;
         }
+        let api = &reward.api;
+        self.within("reward.api.timeout_secs", api.timeout_secs, 0.001, 86_400.0)?;
+        self.within("reward.api.give_up_secs", api.give_up_secs, 0.0, 1.0e9)?;
+        self.at_least("reward.api.concurrency", api.concurrency, 1)?;
         self.within("reward.watch.dithering", watch.dithering, 0.0, f64::INFINITY)?;
         self.at_least("reward.watch.frames", watch.frames, 1)?;
         self.within("actor.model.dropout", config.actor.model.dropout, 0.0, 1.0)?;
@@ -218,18 +222,18 @@ impl Checker<'_> {
             let message = format!("`{name}` is the name of a term that is always there");
             return Err(self.problem(&format!("reward.terms.{name}"), message, "choose another name"));
         }
-        let judge = reward.model.model_type == RewardModelType::BufferedVlm;
+        let judge = reward.model.model_type != RewardModelType::Resnet;
         for (path, term) in learned_terms(reward) {
             self.windows_in_use(&path, &term)?;
         }
         self.watch_in_use(reward)?;
         if reward.worker_type == WorkerType::Api && !judge {
-            let message = format!("a server judges windows, not `{}`", reward.model.model_type.word());
-            return Err(self.problem(
-                "reward.worker_type",
-                message,
-                "set reward.model.model_type to buffered_vlm",
-            ));
+            let message = format!(
+                "a server is asked in words, which `{}` does not know",
+                reward.model.model_type.word()
+            );
+            let hint = "set reward.model.model_type to buffered_vlm or vlm";
+            return Err(self.problem("reward.worker_type", message, hint));
         }
         Ok(())
     }
@@ -240,7 +244,7 @@ impl Checker<'_> {
         if !watch.is_on() {
             return Ok(());
         }
-        if reward.reward_mode == RewardMode::HistoryBuffer {
+        if reward.reward_mode == RewardMode::HistoryBuffer || reward.main_term().judges_windows() {
             let message = "windows of frames cannot be watched".into();
             return Err(self.problem("reward.watch.every", message, "set it to 0, or another reward_mode"));
         }
@@ -266,12 +270,20 @@ impl Checker<'_> {
     /// What `reward_mode: history_buffer` needs, and what it cannot be joined with.
     fn windows_in_use(&self, path: &str, term: &RewardTerm) -> Result<(), ComposeError> {
         let key = format!("{path}.reward_mode");
-        if term.reward_mode != RewardMode::HistoryBuffer {
-            return Ok(());
+        let judge = term.judges_windows();
+        match term.reward_mode {
+            RewardMode::HistoryBuffer => {}
+            RewardMode::Potential if judge => {}
+            RewardMode::PerStep | RewardMode::Terminal if judge => {
+                let message = "a `buffered_vlm` judges windows of frames, not single ones".into();
+                let hint = "set it to history_buffer or potential, or the model to vlm";
+                return Err(self.problem(&key, message, hint));
+            }
+            RewardMode::PerStep | RewardMode::Terminal | RewardMode::Potential => return Ok(()),
         }
         if term.model.history_buffers.is_empty() {
             let message =
-                format!("history_buffer without {path}.model.history_buffers: there is no window to judge");
+                format!("windows without {path}.model.history_buffers: there is no window to judge");
             let hint = "add a window, such as history_window: {history_size: 5, history_keys: [main_images]}";
             return Err(self.problem(&key, message, hint));
         }
@@ -293,6 +305,18 @@ impl Checker<'_> {
             self.within(&format!("{path}.reward_threshold"), threshold, 0.0, 1.0)?;
         }
         self.at_least(&format!("{path}.hold_steps"), term.hold_steps, 1)?;
+        let model = &term.model;
+        for (key, value) in
+            [("label_temperature", model.label_temperature), ("potential_votes", model.potential_votes)]
+        {
+            if value <= 0.0 {
+                let message = format!("{value} is too small");
+                return Err(self.problem(&format!("{path}.model.{key}"), message, "choose more than 0"));
+            }
+        }
+        self.within(&format!("{path}.model.abstain_band"), model.abstain_band, 0.0, 1.0)?;
+        self.within(&format!("{path}.model.temperature"), model.temperature, 0.0, f64::INFINITY)?;
+        self.at_least(&format!("{path}.model.max_new_tokens"), model.max_new_tokens, 1)?;
         if let Some(Hysteresis { enter, leave }) = term.hysteresis {
             self.within(&format!("{path}.hysteresis.enter"), enter, 0.0, 1.0)?;
             self.within(&format!("{path}.hysteresis.leave"), leave, 0.0, 1.0)?;

@@ -10,7 +10,8 @@ pub(super) fn dithering(findings: &mut Findings<'_>) {
     let (reward, parser) = (&config.reward, &config.reward.model.reward_parser_params);
     let judged = reward.model.model_type == RewardModelType::BufferedVlm;
     let swing = (parser.positive_reward + parser.negative_reward) * reward.reward_weight;
-    if !findings.is_paid_by_model() || !judged || swing <= 0.0 {
+    let adds_up = reward.reward_mode == RewardMode::Potential;
+    if !findings.is_paid_by_model() || !judged || adds_up || swing <= 0.0 {
         return;
     }
     let steps = findings.episode_steps().unwrap_or(50);
@@ -29,7 +30,7 @@ pub(super) fn dithering(findings: &mut Findings<'_>) {
             "going back and forth for an episode of {steps} steps, a window every {interval}, earns {per_episode:.1} without getting anywhere"
         ),
         fix: format!(
-            "set negative_reward: {}, or pay a potential (gamma * phi' - phi), under which a cycle earns nothing",
+            "set negative_reward: {}, or reward_mode: potential, under which a cycle earns nothing",
             -parser.positive_reward
         ),
     });

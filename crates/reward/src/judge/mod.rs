@@ -91,6 +91,11 @@ pub trait ClipJudge: Send + Sync {
     /// Whether its verdicts say that the task is solved.
     fn sees_success(&self) -> bool;
 
+    /// The words that its verdicts may use, each a curve in the log.
+    fn words(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// How many steps it looks back from each frame of a clip.
     fn reach(&self) -> usize {
         0
@@ -125,6 +130,8 @@ pub struct Verdict {
     pub success: bool,
     /// How sure the judge is, if it says so.
     pub score: Option<Score>,
+    /// Its answer in a word, one of [`ClipJudge::words`].
+    pub word: Option<&'static str>,
 }
 
 /// Sees nothing and always says yes: whoever asks it lets guards on the state decide alone.
@@ -160,6 +167,22 @@ pub enum JudgeError {
         /// Its name.
         camera: Arc<str>,
     },
+    /// Pictures of which no colours can be made.
+    #[error(
+        "camera `{camera}` gives pictures of {channels} channels, and a vision-language model sees colours"
+    )]
+    Channels {
+        /// Its name.
+        camera: Arc<str>,
+        /// How many there are.
+        channels: usize,
+    },
+    /// A task that nobody put into words.
+    #[error(
+        "the environment does not say what the task is; set \
+         reward.model.input_builder_params.default_task_description"
+    )]
+    Task,
     /// A checkpoint that is not there.
     #[error("cannot read {}: {reason}; is reward.model.model_path right?", path.display())]
     File {

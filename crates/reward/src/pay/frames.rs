@@ -85,7 +85,7 @@ impl Reward for FrameReward {
             columns.pay = changes(segment, &mut scores, gamma)?;
         }
         let success = Some(std::mem::take(&mut columns.success));
-        let column = self.entry.column(columns, seated.version)?;
+        let column = self.entry.column(columns, &[], seated.version)?;
         RewardColumn { success, ..column }.finite(segment.batch())
     }
 

@@ -45,8 +45,8 @@ pub struct History {
 pub struct Clip<'a> {
     /// Where it is cut from.
     pub segment: &'a Segment,
-    /// The step of the segment.
-    pub t: usize,
+    /// The step of the segment that completes it; `None` of a window from before the segment.
+    pub t: Option<usize>,
     /// The row.
     pub row: usize,
     /// The buffers that show something, in the order they were declared.
@@ -119,21 +119,36 @@ impl History {
             for t in run.start..run.stop {
                 let ended = run.end.is_end() && t + 1 == run.stop;
                 if let Some(shown) = self.shown(run.number(t), ended) {
-                    clips.push(self.clip(segment, &run, t, &shown)?);
+                    let buffers = self.buffers_at(segment, &run, run.number(t), &shown)?;
+                    clips.push(Clip { segment, t: Some(t), row: run.row, buffers });
                 }
             }
         }
         Ok(clips)
     }
 
-    fn clip<'a>(
+    /// The windows that the segment's first episodes had before it, row by row, oldest first.
+    pub(crate) fn clips_before<'a>(&'a self, segment: &'a Segment) -> Result<Vec<Clip<'a>>, RewardError> {
+        let mut clips = Vec::new();
+        for run in runs(segment).into_iter().filter(|run| run.elapsed > 0) {
+            for number in 1..=run.elapsed {
+                if let Some(shown) = self.shown(number, false) {
+                    let buffers = self.buffers_at(segment, &run, number, &shown)?;
+                    clips.push(Clip { segment, t: None, row: run.row, buffers });
+                }
+            }
+        }
+        Ok(clips)
+    }
+
+    /// What the buffers show at outcome `last` of a run.
+    fn buffers_at<'a>(
         &'a self,
         segment: &'a Segment,
         run: &Run,
-        t: usize,
+        last: usize,
         shown: &[usize],
-    ) -> Result<Clip<'a>, RewardError> {
-        let last = run.number(t);
+    ) -> Result<Vec<ClipBuffer<'a>>, RewardError> {
         let frame = |number: usize| {
             let place = run.place(segment, number)?;
             Ok(Frame { place, seen: place.look(segment) })
@@ -143,6 +158,6 @@ impl History {
             let frames = (last + 1 - frames..=last).map(frame).collect::<Result<_, RewardError>>()?;
             buffers.push(ClipBuffer { name: &buffer.name, frames });
         }
-        Ok(Clip { segment, t, row: run.row, buffers })
+        Ok(buffers)
     }
 }

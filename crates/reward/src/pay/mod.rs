@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! segment ─runs─► episodes ─┬─ frames:  every step, ends only, or a potential ─┐
-//!                           └─ history: windows of past frames ────────────────┴─► terms ─► column
+//!                           └─ history: windows of past frames, or their votes ┴─► terms ─► column
 //! ```
 //!
 //! A score becomes a success by a [`Rule`] (threshold or hysteresis, guards on the state, hold) and money by [`Pay`].
@@ -14,6 +14,7 @@ mod runs;
 mod scores;
 mod temporal;
 mod terms;
+mod votes;
 mod windows;
 
 pub use frames::{FrameReward, When};
@@ -22,4 +23,5 @@ pub use history::{Clip, ClipBuffer, Frame, History, HistoryBuffer};
 pub use runs::Place;
 pub use temporal::{Latch, Pay, Rule};
 pub use terms::{Entry, Sum};
+pub use votes::{AtTermination, VoteReward};
 pub use windows::{ScoredClips, WindowReward};

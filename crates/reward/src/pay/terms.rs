@@ -25,7 +25,13 @@ impl Entry {
         if true_success { self.true_success_bonus } else { 0.0 }
     }
 
-    pub(crate) fn column(&self, columns: Columns, version: u64) -> Result<RewardColumn, RewardError> {
+    /// The column of a term, and how often each of `words` was said, as terms of weight 0.
+    pub(crate) fn column(
+        &self,
+        columns: Columns,
+        words: &[&'static str],
+        version: u64,
+    ) -> Result<RewardColumn, RewardError> {
         let mut terms = vec![Term { name: self.name.clone(), weight: 1.0, values: columns.pay }];
         if self.true_success_bonus != 0.0 {
             let name = format!("{}/true_success", self.name).into();
@@ -34,6 +40,12 @@ impl Entry {
         if self.log_scores {
             let name = format!("{}/probability", self.name).into();
             terms.push(Term { name, weight: 0.0, values: columns.scores });
+        }
+        for word in words {
+            let said = |at: &Option<&'static str>| if *at == Some(*word) { 1.0 } else { 0.0 };
+            let (name, values) =
+                (format!("{}/{word}", self.name).into(), columns.words.iter().map(said).collect());
+            terms.push(Term { name, weight: 0.0, values });
         }
         RewardColumn::of_terms(terms, version)
     }
@@ -47,6 +59,8 @@ pub(crate) struct Columns {
     /// Raw scores; 0 where nobody looked.
     pub(crate) scores: Vec<f32>,
     pub(crate) success: Vec<bool>,
+    /// What was said, if anything was.
+    words: Vec<Option<&'static str>>,
 }
 
 impl Columns {
@@ -57,7 +71,13 @@ impl Columns {
             bonus: vec![0.0; length],
             scores: vec![0.0; length],
             success: vec![false; length],
+            words: vec![None; length],
         }
+    }
+
+    /// Notes what was said at a place.
+    pub(crate) fn say(&mut self, at: usize, word: Option<&'static str>) {
+        self.words[at] = word;
     }
 }
 

@@ -34,7 +34,9 @@ impl Reward for WindowReward {
         }
         let mut columns = Columns::new(segment.end.len(), self.between);
         for (clip, verdict) in clips.iter().zip(&verdicts) {
-            let at = segment.at(clip.t, clip.row);
+            let Some(t) = clip.t else { continue };
+            let at = segment.at(t, clip.row);
+            columns.say(at, verdict.word);
             columns.pay[at] = verdict.pay;
             columns.scores[at] = verdict.score.map_or(0.0, Score::get);
             columns.success[at] = verdict.success;
@@ -45,7 +47,7 @@ impl Reward for WindowReward {
             columns.bonus = spread(segment, &clips, &columns.bonus);
         }
         let success = self.judge.sees_success().then(|| std::mem::take(&mut columns.success));
-        let column = self.entry.column(columns, version)?;
+        let column = self.entry.column(columns, self.judge.words(), version)?;
         RewardColumn { success, ..column }.finite(segment.batch())
     }
 
@@ -70,9 +72,10 @@ impl Reward for WindowReward {
 fn spread(segment: &Segment, clips: &[Clip<'_>], paid: &[f32]) -> Vec<f32> {
     let mut total = paid.to_vec();
     for clip in clips {
-        let amount = paid[segment.at(clip.t, clip.row)];
-        for back in (1..clip.length()).take_while(|back| *back <= clip.t) {
-            total[segment.at(clip.t - back, clip.row)] += amount;
+        let Some(t) = clip.t else { continue };
+        let amount = paid[segment.at(t, clip.row)];
+        for back in (1..clip.length()).take_while(|back| *back <= t) {
+            total[segment.at(t - back, clip.row)] += amount;
         }
     }
     total
@@ -102,7 +105,8 @@ impl ClipJudge for ScoredClips {
         let verdict = |clip: &Clip<'_>| {
             let score = mean(frames(clip).map(|frame| scores.of(frame.place)))?;
             let success = level.decides(score) == Some(true);
-            Ok(Verdict { pay: self.pay.amount(score, success, filtered), success, score: Some(score) })
+            let pay = self.pay.amount(score, success, filtered);
+            Ok(Verdict { pay, success, score: Some(score), word: None })
         };
         let verdicts = clips.iter().map(verdict).collect::<Result<_, JudgeError>>()?;
         Ok(Judged { verdicts, version: seated.version })

@@ -30,6 +30,7 @@ use super::stored::{Files, KnownFile};
 use crate::python::{Buffer, PyValue};
 use cut::Episode;
 use gather::Sample;
+pub use rows::window_prompt;
 
 /// How windows are cut, labelled and chosen.
 #[derive(Clone, Debug)]

@@ -62,7 +62,10 @@ struct Supervision {
 impl<'a> Row<'a> {
     /// The line of a sample whose pickle is at `pickle`.
     pub(super) fn of(sample: &Sample, episode: &'a Episode, pickle: &Path, options: &WindowOptions) -> Self {
-        let (prompt, label) = (prompt(&episode.task, options), sample.label.name());
+        let (prompt, label) = (
+            window_prompt(&episode.task, options.window_size, options.extra_views.len()),
+            sample.label.name(),
+        );
         let message =
             |role, text: &str| Message { role, content: [Text { r#type: "text", text: text.into() }] };
         Self {
@@ -96,10 +99,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What the model is asked. With two views it is RLinf's text, in training and in use.
-fn prompt(task: &str, options: &WindowOptions) -> String {
-    let size = options.window_size;
-    let shown = match options.extra_views.len() {
+/// What a model is asked about a window of `size` frames from the main view and `extra_views` others. With two views it is
+/// RLinf's text, in training and in use.
+pub fn window_prompt(task: &str, size: usize, extra_views: usize) -> String {
+    let shown = match extra_views {
         0 => format!("a {size}-frame video (main view) of the"),
         1 => format!(
             "two synchronized {size}-frame videos from different camera views (main view and third-person view) of the same"

@@ -13,7 +13,8 @@ choice! {
         Terminal = "terminal",
         /// On windows of past frames.
         HistoryBuffer = "history_buffer",
-        /// At every step, by how the score changes: `gamma` times the score after it, minus the score before it.
+        /// At every step, by how the score changes: `gamma` times the score after it, minus the score before it. Of a judge of
+        /// windows, the votes of an episode add up to the score.
         Potential = "potential",
     }
 }
@@ -49,6 +50,46 @@ choice! {
         Vlm = "vlm",
         /// A vision-language model on a window of frames.
         BufferedVlm = "buffered_vlm",
+    }
+}
+
+choice! {
+    /// How a judge's answer is read.
+    Readout {
+        /// From the logits of the labels' first tokens: no word is generated, and no answer is invalid.
+        Logits = "logits",
+        /// From words: the model generates an answer, which is parsed.
+        Text = "text",
+    }
+}
+
+choice! {
+    /// Where the words of a judge's question stand.
+    PromptLayout {
+        /// After the videos: RLinf's.
+        VideosFirst = "videos_first",
+        /// Before them: what all windows share comes first. For models that were tuned that way.
+        SharedPrefix = "shared_prefix",
+    }
+}
+
+choice! {
+    /// What a judge's potential is worth when the task itself ends an episode.
+    PotentialEnd {
+        /// What it was: an episode is paid for where it got.
+        Keep = "keep",
+        /// 0: the best policy stays that of whatever else is paid.
+        Zero = "zero",
+    }
+}
+
+choice! {
+    /// What happens with a window that a server does not answer.
+    OnFailure {
+        /// The run stops, after its last good checkpoint.
+        Stop = "stop",
+        /// It is paid as a step without a window, and counted in the log.
+        Skip = "skip",
     }
 }
 
@@ -312,13 +353,28 @@ block! {
         interval_reward: f64 = 0.0,
         /// Judge: windows judged at once. 0: all.
         infer_micro_batch_size: u64 = 0,
+        /// Judge: how its answer is read.
+        readout: Readout = Readout::Logits,
+        /// Judge: where the words of its question stand.
+        prompt_layout: PromptLayout = PromptLayout::VideosFirst,
+        /// Judge: what the labels' logits are divided by before they become probabilities.
+        label_temperature: f64 = 1.0,
+        /// Judge: where better and worse are less than this apart in probability, the answer counts as unclear.
+        abstain_band: f64 = 0.0,
+        /// Judge: pay the mean of the amounts, each as likely as its label, not that of the likeliest alone.
+        soft_reward: bool = true,
+        /// Judge, with `reward_mode: potential`: votes in a row that bring the potential to three quarters of its bound.
+        potential_votes: f64 = 10.0,
+        /// Judge, with `reward_mode: potential`: what the potential is worth when the task itself ends an episode.
+        potential_end: PotentialEnd = PotentialEnd::Keep,
         /// Judge: longest answer.
         max_new_tokens: u64 = 32,
         /// Judge: draw the answer instead of taking the likeliest.
         do_sample: bool = true,
-        /// Judge: how freely the answer is drawn.
+        /// Judge: how freely the answer is drawn; 0 takes the likeliest.
         temperature: f64 = 0.0,
-        /// Judge: settings of the image and video processors.
+        /// Judge: settings of the image and video processors; `{video_processor: {do_sample_frames: false}}` shows it every
+        /// frame of a window, of which it sees four of five otherwise.
         subprocessor_kwargs: IndexMap<String, Free> = IndexMap::new(),
     }
 }
@@ -334,6 +390,8 @@ block! {
         image_keys: Vec<String> = vec!["main_images".into()],
         /// Words before the prompt.
         system_prompt: Option<String> = None,
+        /// Other words than RLinf's; `{task}` and `{frames}` are filled in.
+        prompt: Option<String> = None,
         /// Wrap the prompt in the model's chat format.
         use_chat_template: bool = true,
     }
@@ -384,6 +442,23 @@ block! {
         model: Option<String> = None,
         /// Sent along with every request.
         sampling_params: Free = Free::default(),
+        /// The environment variable that holds the server's key, if it wants one. The key itself never stands in a config.
+        api_key_env: String = "OPENAI_API_KEY".into(),
+        /// Seconds that one answer may take.
+        timeout_secs: f64 = 120.0,
+        /// Seconds that a server which is away is waited for, with growing pauses, before `on_failure`.
+        give_up_secs: f64 = 600.0,
+        /// Requests under way at once.
+        concurrency: u64 = 16,
+        /// What happens with a window that gets no answer in the end.
+        on_failure: OnFailure = OnFailure::Stop,
+    }
+}
+
+impl RewardTerm {
+    /// Whether a vision-language model judges windows of frames.
+    pub fn judges_windows(&self) -> bool {
+        self.source == TermSource::Model && self.model.model_type == RewardModelType::BufferedVlm
     }
 }
 

@@ -1,0 +1,148 @@
+//! What a server answered.
+
+use serde_json::Value;
+
+use crate::trend::{Answer, LabelLogits, Trend};
+
+/// The shortest beginning of a label that counts as a token of it.
+const SHORTEST_TOKEN: usize = 2;
+/// How much of an error message is told.
+const MESSAGE: usize = 300;
+
+/// The answer in a reply: how likely each label is if that was wanted and is told, else the words.
+pub(super) fn answer(body: &[u8], labels: bool) -> Result<Answer, String> {
+    let reply: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the reply is no JSON: {error}"))?;
+    let choice = reply["choices"].get(0).ok_or("the reply has no choices")?;
+    if labels && let Some(logits) = label_logits(&choice["logprobs"]["content"]) {
+        return Ok(Answer::Logits(logits));
+    }
+    match &choice["message"]["content"] {
+        Value::String(text) => Ok(Answer::Text(text.clone())),
+        // A model that used up its tokens, or that refused, says nothing.
+        Value::Null if choice["message"].is_object() => Ok(Answer::Text(String::new())),
+        Value::Array(parts) => {
+            Ok(Answer::Text(parts.iter().filter_map(|part| part["text"].as_str()).collect()))
+        }
+        _ => Err("the reply's first choice has no message".into()),
+    }
+}
+
+/// How likely each label is at the first place where one of them was said.
+fn label_logits(tokens: &Value) -> Option<LabelLogits> {
+    let place = tokens.as_array()?.iter().find(|place| label_of(&place["token"]).is_some())?;
+    let mut likely = [0.0; 3];
+    for token in place["top_logprobs"].as_array().into_iter().flatten() {
+        if let (Some(label), Some(logprob)) = (label_of(&token["token"]), token["logprob"].as_f64()) {
+            likely[label] += logprob.exp();
+        }
+    }
+    let logits = likely.map(|share: f64| share.ln() as f32);
+    logits.iter().any(|logit| logit.is_finite()).then_some(LabelLogits(logits))
+}
+
+/// Which label a token begins, by its place in [`Trend::LABELS`].
+fn label_of(token: &Value) -> Option<usize> {
+    let token = token.as_str()?.trim_matches(|character: char| !character.is_alphabetic()).to_lowercase();
+    let begins = |label: &Trend| token.len() >= SHORTEST_TOKEN && label.word().starts_with(&token);
+    Trend::LABELS.iter().position(begins)
+}
+
+/// The names of a server's models; none if it does not say.
+pub(super) fn model_names(body: &[u8]) -> Vec<String> {
+    let reply: Value = serde_json::from_slice(body).unwrap_or_default();
+    let models = reply["data"].as_array().into_iter().flatten();
+    models.filter_map(|model| model["id"].as_str().map(String::from)).collect()
+}
+
+/// What a server says about an error, shortened.
+pub(super) fn error_message(body: &[u8]) -> String {
+    let reply: Value = serde_json::from_slice(body).unwrap_or_default();
+    let places = [&reply["error"]["message"], &reply["message"], &reply["detail"], &reply["error"]];
+    let message = places.into_iter().find_map(Value::as_str).map(String::from);
+    let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(MESSAGE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(reply: &Value, labels: bool) -> Result<Answer, String> {
+        answer(reply.to_string().as_bytes(), labels)
+    }
+
+    fn says(content: &Value) -> Value {
+        json!({"choices": [{"message": {"role": "assistant", "content": content}}]})
+    }
+
+    fn token(token: &str, top: &[(&str, f64)]) -> Value {
+        let top: Vec<_> = top.iter().map(|(token, p)| json!({"token": token, "logprob": p.ln()})).collect();
+        json!({"token": token, "logprob": -0.1, "top_logprobs": top})
+    }
+
+    #[test]
+    fn words_are_found_in_all_their_forms() {
+        assert_eq!(read(&says(&json!("positive")), false), Ok(Answer::Text("positive".into())));
+        let parts = json!([{"type": "text", "text": "neg"}, {"type": "text", "text": "ative"}]);
+        assert_eq!(read(&says(&parts), false), Ok(Answer::Text("negative".into())));
+        assert_eq!(read(&says(&Value::Null), false), Ok(Answer::Text(String::new())));
+    }
+
+    #[test]
+    fn probabilities_are_those_where_a_label_is_said_first() {
+        let mut reply = says(&json!(r#"{"trend": "unclear"}"#));
+        let top = [("unc", 0.5), ("positive", 0.2), (" Positive", 0.1), ("negative", 0.1), ("maybe", 0.1)];
+        reply["choices"][0]["logprobs"]["content"] = json!([
+            token("{\"", &[]),
+            token("trend", &[("trend", 0.99)]),
+            token("unc", &top),
+            token("lear", &[])
+        ]);
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, true) else { panic!("logits") };
+        for (logit, share) in logits.into_iter().zip([0.3f32, 0.1, 0.5]) {
+            assert!((logit.exp() - share).abs() < 1e-6, "{logit} {share}");
+        }
+        assert!(matches!(read(&reply, false), Ok(Answer::Text(_))), "not asked for");
+    }
+
+    #[test]
+    fn without_probabilities_words_count() {
+        for logprobs in [json!(null), json!({"content": []}), json!({"content": [token("maybe", &[])]})] {
+            let mut reply = says(&json!("negative"));
+            reply["choices"][0]["logprobs"] = logprobs;
+            assert_eq!(read(&reply, true), Ok(Answer::Text("negative".into())));
+        }
+    }
+
+    #[test]
+    fn a_label_that_is_not_listed_cannot_be() {
+        let mut reply = says(&json!("positive"));
+        reply["choices"][0]["logprobs"]["content"] = json!([token("positive", &[("positive", 0.9)])]);
+        let Ok(Answer::Logits(LabelLogits(logits))) = read(&reply, true) else { panic!("logits") };
+        assert_eq!((logits[1], logits[2]), (f32::NEG_INFINITY, f32::NEG_INFINITY));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (body, expected) in [
+            ("", "the reply is no JSON"),
+            ("<html>", "the reply is no JSON"),
+            ("{}", "the reply has no choices"),
+            (r#"{"choices": []}"#, "the reply has no choices"),
+            (r#"{"choices": [{}]}"#, "has no message"),
+            (r#"{"choices": [{"message": {"content": 7}}]}"#, "has no message"),
+            ("[1, 2]", "the reply has no choices"),
+        ] {
+            let error = answer(body.as_bytes(), true).unwrap_err();
+            assert!(error.contains(expected), "{body}: {error}");
+        }
+        assert_eq!(error_message(br#"{"error": {"message": "too\n long"}}"#), "too long");
+        assert_eq!(error_message(b"plain words"), "plain words");
+        assert_eq!(model_names(br#"{"data": [{"id": "a"}, {"id": 3}, {"id": "b"}]}"#), ["a", "b"]);
+        assert!(model_names(b"nonsense").is_empty());
+    }
+}

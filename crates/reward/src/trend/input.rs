@@ -1,0 +1,107 @@
+//! From what a window shows to a question: the spec of RLinf's input builders.
+//!
+//! A window becomes one video for each camera, oldest frame first, and then the prompt; a single moment becomes one image for
+//! each camera, and then the prompt.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use plaudit_core::ObsRow;
+use plaudit_data::convert::window_prompt;
+use plaudit_nn::qwen3_vl::PromptLayout;
+
+use super::conversation::{Conversation, Part, Picture, Video};
+use crate::judge::JudgeError;
+use crate::pay::{Clip, ClipBuffer};
+
+/// The buffer that RLinf's builders look at.
+const BUFFER: &str = "history_window";
+/// What RLinf tells the processor of every video.
+const FPS: f64 = 24.0;
+
+/// How a window or a moment becomes a question.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputBuilder {
+    /// The cameras, as the environment names them; each is a video, or an image of a single moment.
+    pub cameras: Vec<Arc<str>>,
+    /// What is asked.
+    pub prompt: Prompt,
+    /// Frames of a full window, which the prompt names.
+    pub window: usize,
+    /// The task in words, where the environment names none.
+    pub default_task: Option<String>,
+    /// Words before the question.
+    pub system: Option<String>,
+    /// Whether pictures or words come first.
+    pub layout: PromptLayout,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prompt {
+    /// Whether things get better or worse, in RLinf's words.
+    Trend,
+    /// A score from 0 to 1, in RLinf's words.
+    Score,
+    /// The user's own words; `{task}` and `{frames}` are filled in.
+    Own(String),
+}
+
+impl Prompt {
+    fn text(&self, task: &str, frames: usize, cameras: usize) -> String {
+        match self {
+            Self::Trend => window_prompt(task, frames, cameras.saturating_sub(1)),
+            Self::Score => {
+                format!("Task: {task}\n\nEvaluate the task and return a reward score between 0 and 1.")
+            }
+            Self::Own(text) => text.replace("{task}", task).replace("{frames}", &frames.to_string()),
+        }
+    }
+}
+
+impl InputBuilder {
+    /// The question about a window.
+    pub(crate) fn of_clip<'a>(&'a self, clip: &'a Clip<'_>) -> Result<Conversation<'a>, JudgeError> {
+        let named = |buffer: &&ClipBuffer<'_>| buffer.name == BUFFER;
+        let buffer = clip.buffers.iter().find(named).or(clip.buffers.last());
+        let frames = buffer.map_or(&[][..], |buffer| &buffer.frames);
+        let video = |camera: &Arc<str>| {
+            let frames = frames.iter().map(|frame| picture(&frame.seen, camera));
+            let frames = frames.collect::<Result<Vec<_>, _>>()?;
+            if frames.windows(2).any(|pair| pair[0].shape() != pair[1].shape()) {
+                return Err(JudgeError::Shapes { camera: camera.clone() });
+            }
+            Ok(Part::Video(Video { frames, fps: FPS }))
+        };
+        let parts = self.cameras.iter().map(video).collect::<Result<Vec<_>, _>>()?;
+        self.asked(parts, frames.last().and_then(|frame| frame.seen.task()))
+    }
+
+    /// The question about a moment.
+    pub(crate) fn of_moment<'a>(&'a self, seen: &ObsRow<'a>) -> Result<Conversation<'a>, JudgeError> {
+        let image = |camera: &Arc<str>| Ok(Part::Image(picture(seen, camera)?));
+        let parts = self.cameras.iter().map(image).collect::<Result<Vec<_>, JudgeError>>()?;
+        self.asked(parts, seen.task())
+    }
+
+    fn asked<'a>(
+        &'a self,
+        mut parts: Vec<Part<'a>>,
+        task: Option<&str>,
+    ) -> Result<Conversation<'a>, JudgeError> {
+        let task = task.map(str::trim).filter(|task| !task.is_empty()).or(self.default_task.as_deref());
+        let task = task.ok_or(JudgeError::Task)?.trim();
+        let words = Part::Text(self.prompt.text(task, self.window, self.cameras.len()));
+        match self.layout {
+            PromptLayout::VideosFirst => parts.push(words),
+            PromptLayout::SharedPrefix => parts.insert(0, words),
+        }
+        Ok(Conversation { system: self.system.as_deref().map(Cow::Borrowed), parts })
+    }
+}
+
+fn picture<'a>(seen: &ObsRow<'a>, camera: &Arc<str>) -> Result<Picture<'a>, JudgeError> {
+    let (shape, pixels) = seen.image(camera).ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
+    Picture::rgb(shape, pixels)
+        .ok_or_else(|| JudgeError::Channels { camera: camera.clone(), channels: shape.channels })
+}

@@ -1,0 +1,265 @@
+//! Qwen3-VL in this process.
+
+use std::path::Path;
+
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::{
+    self as qwen, Adapter, Choice, Frames, Generate, Inputs, Message, QwenVl, Role, Visual, VlmError,
+};
+
+use super::conversation::{Conversation, Part, Picture, Video};
+use super::model::{Answer, Ask, Generation, TrendModel};
+use super::readout::LabelLogits;
+use super::remembered;
+use super::vocabulary::Trend;
+use crate::judge::JudgeError;
+
+/// Questions that go through the network at once. More are no quicker, and their pictures need memory.
+const AT_ONCE: usize = 32;
+/// Frames that a video has at least.
+const SHORTEST: usize = 2;
+
+/// A vision-language model that answers here.
+pub struct LocalVlm {
+    model: QwenVl,
+    /// The first tokens of the labels, in the order of [`Trend::LABELS`].
+    labels: Vec<u32>,
+    frames: Frames,
+}
+
+/// Where a model is, and how it sees.
+#[derive(Debug, Clone, Copy)]
+pub struct LocalVlmSettings<'a> {
+    /// Its Hugging Face folder.
+    pub folder: &'a Path,
+    /// Low-rank adapters, as the peft package or RLinf saves them; merged into the weights.
+    pub lora: Option<&'a Path>,
+    /// Where it computes.
+    pub device: Device,
+    /// What it computes with.
+    pub precision: Precision,
+    /// Which frames of a video it sees.
+    pub frames: Frames,
+}
+
+/// What a model said, and what that took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Utterance {
+    /// The words.
+    pub text: String,
+    /// Tokens of the question.
+    pub prompt_tokens: usize,
+    /// Tokens of the answer.
+    pub completion_tokens: usize,
+    /// Whether it was cut off at the longest answer.
+    pub is_cut: bool,
+    /// The likeliest first tokens with the logarithms of their probabilities, as many as were asked for.
+    pub first: Vec<(String, f32)>,
+}
+
+impl LocalVlm {
+    /// Opens a model.
+    ///
+    /// # Errors
+    /// When the folder or the adapters are of something else, or broken.
+    pub fn open(settings: LocalVlmSettings<'_>) -> Result<Self, VlmError> {
+        let LocalVlmSettings { folder, lora, device, precision, frames } = settings;
+        let adapter = lora.map(Adapter::open).transpose()?;
+        let model = QwenVl::open_with(folder, adapter.as_ref(), device, precision)?;
+        let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
+        Ok(Self { model, labels, frames })
+    }
+
+    /// Whether a folder holds such a model.
+    #[must_use]
+    pub fn is_in(folder: &Path) -> bool {
+        folder.join("config.json").is_file() && folder.join("tokenizer.json").is_file()
+    }
+
+    /// What it makes of a question.
+    ///
+    /// # Errors
+    /// When it cannot be shown.
+    pub fn inputs(&self, conversation: &Conversation<'_>) -> Result<Inputs, VlmError> {
+        let visuals = conversation.parts.iter().filter_map(|part| self.visual(part).transpose());
+        self.model.processor().encode(&prompt(conversation), visuals.collect::<Result<_, _>>()?)
+    }
+
+    fn visual(&self, part: &Part<'_>) -> Result<Option<Visual>, VlmError> {
+        let processor = self.model.processor();
+        match part {
+            Part::Text(_) => Ok(None),
+            Part::Image(picture) => processor.image(shown(picture)).map(Some),
+            Part::Video(Video { frames, fps }) => {
+                let mut pictures: Vec<_> = frames.iter().map(shown).collect();
+                while let (Some(last), true) = (pictures.last().copied(), pictures.len() < SHORTEST) {
+                    pictures.push(last);
+                }
+                processor.video(&pictures, *fps, self.frames).map(Some)
+            }
+        }
+    }
+
+    /// The logits of the labels after a question.
+    ///
+    /// # Errors
+    /// When the network does not take it.
+    pub fn label_logits(&self, inputs: &[Inputs]) -> Result<Vec<LabelLogits>, VlmError> {
+        let logits = self.model.label_logits(inputs, &self.labels)?;
+        let wrong = || VlmError::Input("the model has not one logit for each label".into());
+        logits.into_iter().map(|row| row.try_into().map(LabelLogits).map_err(|_| wrong())).collect()
+    }
+
+    /// Answers in words. `first_tokens` says how many likely first tokens are wanted.
+    ///
+    /// # Errors
+    /// When the network does not take a question.
+    pub fn say(
+        &self,
+        conversations: &[Conversation<'_>],
+        generation: Generation,
+        first_tokens: usize,
+    ) -> Result<Vec<Utterance>, VlmError> {
+        let mut said = Vec::with_capacity(conversations.len());
+        // Drawn answers go one by one: what is drawn must not depend on what is asked beside it.
+        let at_once = if generation.temperature > 0.0 { 1 } else { AT_ONCE };
+        for chunk in conversations.chunks(at_once) {
+            let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>()?;
+            let choice = match generation.temperature {
+                temperature if temperature > 0.0 => Choice::Sampled { temperature, seed: seed(&chunk[0]) },
+                _ => Choice::Greedy,
+            };
+            let options = Generate { max_new_tokens: generation.max_new_tokens, choice };
+            let answers = self.model.generate(&inputs, &options)?;
+            let firsts = self.first_tokens(&inputs, first_tokens)?;
+            for ((inputs, tokens), first) in inputs.iter().zip(&answers).zip(firsts) {
+                said.push(Utterance {
+                    text: self.model.processor().tokenizer().decode(tokens)?,
+                    prompt_tokens: inputs.len(),
+                    completion_tokens: tokens.len(),
+                    is_cut: tokens.len() >= generation.max_new_tokens,
+                    first,
+                });
+            }
+        }
+        Ok(said)
+    }
+
+    fn first_tokens(&self, inputs: &[Inputs], count: usize) -> Result<Vec<Vec<(String, f32)>>, VlmError> {
+        if count == 0 {
+            return Ok(vec![Vec::new(); inputs.len()]);
+        }
+        let vocabulary: Vec<u32> = (0..self.model.config().text.vocab as u32).collect();
+        let tokenizer = self.model.processor().tokenizer();
+        let likeliest = |logits: Vec<f32>| {
+            let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = logits.iter().map(|logit| f64::from(logit - largest).exp()).sum();
+            let rest = largest + sum.ln() as f32;
+            let mut order: Vec<u32> = vocabulary.clone();
+            order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]));
+            let token = |id: &u32| Ok((tokenizer.decode(&[*id])?, logits[*id as usize] - rest));
+            order.iter().take(count).map(token).collect()
+        };
+        self.model.label_logits(inputs, &vocabulary)?.into_iter().map(likeliest).collect()
+    }
+}
+
+impl TrendModel for LocalVlm {
+    fn answer(&self, conversations: &[Conversation<'_>], ask: &Ask) -> Result<Vec<Answer>, JudgeError> {
+        let failed = |error: VlmError| JudgeError::Backend(Box::new(error));
+        match ask {
+            Ask::Labels(_) => {
+                let mut answers = Vec::with_capacity(conversations.len());
+                for chunk in conversations.chunks(AT_ONCE) {
+                    let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
+                    let logits = inputs.and_then(|inputs| self.label_logits(&inputs)).map_err(failed)?;
+                    answers.extend(logits.into_iter().map(Answer::Logits));
+                }
+                Ok(answers)
+            }
+            Ask::Text(generation) => {
+                let said = self.say(conversations, *generation, 0).map_err(failed)?;
+                Ok(said.into_iter().map(|said| Answer::Text(said.text)).collect())
+            }
+        }
+    }
+}
+
+fn shown<'a>(picture: &'a Picture<'_>) -> qwen::Picture<'a> {
+    qwen::Picture { rgb: &picture.pixels, height: picture.height, width: picture.width }
+}
+
+/// What decides draws: the question itself, so that the same question gets the same answer.
+fn seed(conversation: &Conversation<'_>) -> u64 {
+    let key = remembered::fingerprint(conversation);
+    u64::from_le_bytes(std::array::from_fn(|at| key[at]))
+}
+
+/// A question as RLinf writes it for this model: a pad for each video, lines of their own, and an empty line between videos
+/// and words.
+fn prompt(conversation: &Conversation<'_>) -> String {
+    let mut content = Vec::new();
+    let mut text = String::new();
+    let mut before: Option<&Part<'_>> = None;
+    for part in &conversation.parts {
+        match (before, part) {
+            (Some(Part::Video(_)), Part::Video(_)) => text += "\n",
+            (Some(Part::Video(_)), Part::Text(_)) | (Some(Part::Text(_)), Part::Video(_)) => text += "\n\n",
+            _ => {}
+        }
+        match part {
+            Part::Text(words) => text += words,
+            Part::Video(_) => text += "<|video_pad|>",
+            Part::Image(_) => {
+                content.extend((!text.is_empty()).then(|| qwen::Part::Text(std::mem::take(&mut text))));
+                content.push(qwen::Part::Image);
+            }
+        }
+        before = Some(part);
+    }
+    content.extend((!text.is_empty()).then_some(qwen::Part::Text(text)));
+    let system = conversation
+        .system
+        .as_deref()
+        .map(|words| Message { role: Role::System, content: vec![qwen::Part::Text(words.into())] });
+    let asked = Message { role: Role::User, content };
+    qwen::chat(&system.into_iter().chain([asked]).collect::<Vec<_>>(), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use plaudit_nn::qwen3_vl::{PromptLayout, trend_question, window};
+
+    use super::*;
+
+    fn picture() -> Picture<'static> {
+        Picture { height: 1, width: 1, pixels: Cow::Borrowed(&[0, 0, 0]) }
+    }
+
+    #[test]
+    fn a_window_is_written_as_rlinf_does() {
+        let video = || Part::Video(Video { frames: vec![picture()], fps: 24.0 });
+        let question = trend_question("Lift it.");
+        let words = || Part::Text(question.clone());
+        let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };
+        assert_eq!(prompt(&videos_first), window(2, &question, PromptLayout::VideosFirst));
+        let words_first = Conversation { system: None, parts: vec![words(), video(), video()] };
+        assert_eq!(prompt(&words_first), window(2, &question, PromptLayout::SharedPrefix));
+    }
+
+    #[test]
+    fn images_stand_before_words_as_the_chat_template_has_them() {
+        let asked = Conversation {
+            system: Some("Be fair.".into()),
+            parts: vec![Part::Image(picture()), Part::Image(picture()), Part::Text("Good?".into())],
+        };
+        assert_eq!(
+            prompt(&asked),
+            "<|im_start|>system\nBe fair.<|im_end|>\n<|im_start|>user\n\
+             <|vision_start|><|image_pad|><|vision_end|><|vision_start|><|image_pad|><|vision_end|>Good?<|im_end|>\n\
+             <|im_start|>assistant\n"
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! Windows judged by their trend: what a model is shown, and what its votes pay.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+#[path = "pay/story.rs"]
+#[allow(dead_code)] // shared with other tests
+mod story;
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Segment, StepRow};
+use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_reward::trend::{
+    Amounts, Answer, Ask, Conversation, Generation, InputBuilder, LabelLogits, MomentReading, Part, Prompt,
+    Reading, Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
+};
+use plaudit_reward::{
+    AtTermination, ClipJudge, Entry, FrameJudge, History, HistoryBuffer, JudgeError, Moment, VoteReward,
+    WindowReward,
+};
+use proptest::prelude::*;
+use story::{Story, joined, stories};
+
+const ASK: Ask = Ask::Labels(Generation { max_new_tokens: 16, temperature: 0.0 });
+
+/// Votes by how much brighter a video's last frame is than its first, and remembers how often and how it was asked.
+#[derive(Default)]
+struct Brightness {
+    batches: Mutex<Vec<usize>>,
+}
+
+impl TrendModel for Brightness {
+    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+        self.batches.lock().unwrap().push(conversations.len());
+        let answer = |conversation: &Conversation<'_>| {
+            let Part::Video(video) = &conversation.parts[0] else { panic!("a video first") };
+            let brightness = |at: usize| f32::from(video.frames[at].pixels[0]);
+            let change = brightness(video.frames.len() - 1) - brightness(0);
+            Answer::Logits(LabelLogits([change / 64.0, -change / 64.0, 0.0]))
+        };
+        Ok(conversations.iter().map(answer).collect())
+    }
+}
+
+/// Says the same whatever it is asked.
+struct Parrot(Answer);
+
+impl TrendModel for Parrot {
+    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+        Ok(vec![self.0.clone(); conversations.len()])
+    }
+}
+
+fn input(cameras: &[&str]) -> InputBuilder {
+    InputBuilder {
+        cameras: cameras.iter().map(|camera| (*camera).into()).collect(),
+        prompt: Prompt::Trend,
+        window: 5,
+        default_task: Some("Lift it.".into()),
+        system: None,
+        layout: PromptLayout::VideosFirst,
+    }
+}
+
+fn history(size: usize, least: usize, interval: usize) -> History {
+    History::new(vec![HistoryBuffer {
+        name: "history_window".into(),
+        history_size: NonZeroUsize::new(size).unwrap(),
+        min_history_size: least,
+        input_interval: NonZeroUsize::new(interval).unwrap(),
+        input_on_done: false,
+    }])
+}
+
+fn judge(model: Arc<dyn TrendModel>, pay: TrendPay) -> TrendJudge {
+    let (input, reading) = (input(&["eye"]), Reading::default());
+    TrendJudge { model, input, ask: ASK, reading, pay, micro_batch: NonZeroUsize::new(7) }
+}
+
+fn votes(gamma: f32, soft: bool, at_termination: AtTermination) -> VoteReward {
+    VoteReward {
+        entry: Entry::named("model"),
+        judge: Box::new(judge(Arc::new(Brightness::default()), TrendPay::Votes { soft })),
+        history: history(3, 2, 1),
+        gamma,
+        votes: 4.0,
+        at_termination,
+        longest_episode: 40,
+    }
+}
+
+fn windows(pay: TrendPay) -> WindowReward {
+    WindowReward {
+        entry: Entry::named("model"),
+        judge: Box::new(judge(Arc::new(Brightness::default()), pay)),
+        history: history(2, 2, 1),
+        between: 0.0,
+        to_every_step: false,
+    }
+}
+
+/// One environment that shows these brightnesses, without an end.
+fn path(levels: &[u8]) -> Segment {
+    let seen = |level: u8| {
+        let shape = FrameShape { height: 1, width: 1, channels: 1 };
+        let eye = Frames::new(shape, vec![level]).unwrap();
+        Obs::from_state(1, vec![0.0]).unwrap().with_camera("eye", eye).unwrap()
+    };
+    let mut segment = Segment::starting_at(seen(levels[0]));
+    for level in &levels[1..] {
+        let step =
+            StepRow { actions: vec![0.0], env_reward: vec![0.0], end: vec![End::No], success: vec![false] };
+        segment.push(step, seen(*level), vec![]).unwrap();
+    }
+    segment
+}
+
+fn term<'a>(column: &'a RewardColumn, name: &str) -> &'a [f32] {
+    &column.terms.iter().find(|term| &*term.name == name).unwrap().values
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn going_back_and_forth_earns_nothing(
+        start in prop::collection::vec(any::<u8>(), 2..6),
+        away in 0u8..100,
+        cycles in 1usize..10,
+    ) {
+        // After the start, forth by `away + 1` and back again, as often as you like.
+        let (here, there) = (100, 100 + away + 1);
+        let mut levels = start;
+        levels.push(here);
+        let before = levels.len();
+        for _ in 0..cycles {
+            levels.extend([there, here]);
+        }
+        for soft in [true, false] {
+            let mut reward = votes(1.0, soft, AtTermination::Keep);
+            reward.history = history(2, 2, 1);
+            let paid = reward.label(&path(&levels)).unwrap().total;
+            let earned: f32 = paid[before - 1..].iter().sum();
+            prop_assert!(earned.abs() < 1e-5, "{cycles} cycles earn {earned}");
+            prop_assert!(paid.iter().sum::<f32>().abs() <= 1.0, "the potential is bounded");
+        }
+        let rlinf = windows(TrendPay::Hard(Amounts::RLINF)).label(&path(&levels)).unwrap().total;
+        let earned: f32 = rlinf[before - 1..].iter().sum();
+        prop_assert!((earned - 0.8 * cycles as f32).abs() < 1e-4, "where RLinf's amounts pay {earned}");
+    }
+
+    #[test]
+    fn discounted_pay_depends_on_where_an_episode_got_alone(story in stories(3, 30)) {
+        let gamma = 0.9f32;
+        for at_termination in [AtTermination::Keep, AtTermination::Zero] {
+            let reward = votes(gamma, true, at_termination);
+            let segment = story.whole(&reward);
+            let paid = reward.label(&segment).unwrap().total;
+            // A potential that starts at 0: the sum of gamma^k r_k telescopes to gamma^n phi_n.
+            let undiscounted = VoteReward { gamma: 1.0, ..votes(1.0, true, AtTermination::Keep) };
+            let changes = undiscounted.label(&segment).unwrap().total;
+            for row in 0..segment.batch() {
+                let (mut discounted, mut phi, mut power) = (0.0f64, 0.0f64, 1.0f64);
+                for t in 0..segment.steps() {
+                    let at = segment.at(t, row);
+                    discounted += power * f64::from(paid[at]);
+                    phi += f64::from(changes[at]);
+                    power *= f64::from(gamma);
+                    let zero = at_termination == AtTermination::Zero && segment.end[at] == End::Terminated;
+                    let worth = if zero { 0.0 } else { power * phi };
+                    prop_assert!((discounted - worth).abs() < 1e-5, "{discounted} {worth}");
+                    prop_assert!(phi.abs() <= 1.0 + 1e-5);
+                    if segment.end[at].is_end() {
+                        (discounted, phi, power) = (0.0, 0.0, 1.0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn votes_are_paid_the_same_wherever_a_segment_is_cut(story in stories(3, 24), cut in 0usize..24) {
+        let reward = votes(0.95, true, AtTermination::Keep);
+        let whole = reward.label(&story.whole(&reward)).unwrap();
+        let cut = cut.clamp(1, story.steps().max(2) - 1).min(story.steps());
+        let part = |steps| reward.label(&story.segment(steps, reward.context(), reward.watch())).unwrap();
+        let mut parts = vec![part(0..cut)];
+        if cut < story.steps() {
+            parts.push(part(cut..story.steps()));
+        }
+        prop_assert_eq!(joined(parts), whole);
+    }
+}
+
+#[test]
+fn a_potential_does_not_ask_about_the_past_twice() {
+    let model = Arc::new(Brightness::default());
+    let remembered: Arc<dyn TrendModel> = Arc::new(Remembered::new(model.clone(), 100));
+    let mut reward = votes(0.9, true, AtTermination::Keep);
+    reward.judge = Box::new(judge(remembered, TrendPay::Votes { soft: true }));
+    let levels: Vec<u8> = (0..20).map(|level| level * 7).collect();
+    let story = story_of(&levels);
+    let asked = |steps| {
+        reward.label(&story.segment(steps, reward.context(), reward.watch())).unwrap();
+        model.batches.lock().unwrap().drain(..).sum::<usize>()
+    };
+    // Windows begin at the second outcome.
+    assert_eq!((asked(0..10), asked(10..19), asked(10..19)), (9, 9, 0));
+}
+
+fn story_of(levels: &[u8]) -> Story {
+    let steps = levels.len() - 1;
+    let seen = levels.iter().map(|level| [*level, 0]).collect();
+    let row = story::Row {
+        seen,
+        last: vec![[0, 0]; steps],
+        end: vec![End::No; steps],
+        success: vec![false; steps],
+        env_reward: vec![0.0; steps],
+    };
+    Story { rows: vec![row] }
+}
+
+#[test]
+fn windows_pay_by_label_or_by_probability() {
+    let segment = path(&[0, 100, 164, 164, 36]);
+    let hard = windows(TrendPay::Hard(Amounts::RLINF)).label(&segment).unwrap();
+    // The first outcome alone is no window; then brighter, the same, darker.
+    assert_eq!(hard.total, [0.0, 1.0, 0.0, -0.2]);
+    for (name, said) in [
+        ("model/positive", [0.0, 1.0, 0.0, 0.0]),
+        ("model/negative", [0.0, 0.0, 0.0, 1.0]),
+        ("model/unclear", [0.0, 0.0, 1.0, 0.0]),
+        ("model/invalid", [0.0; 4]),
+        ("model/unanswered", [0.0; 4]),
+    ] {
+        assert_eq!(term(&hard, name), said, "{name}");
+    }
+    assert_eq!(hard.success, None, "a trend is no success");
+    let soft = windows(TrendPay::Soft(Amounts::RLINF)).label(&segment).unwrap().total;
+    // Logits 1, -1 and 0: p+ - 0.2 p-, by hand.
+    let (e, sum) = (std::f32::consts::E, std::f32::consts::E + 1.0 / std::f32::consts::E + 1.0);
+    assert!((soft[1] - (e - 0.2 / e) / sum).abs() < 1e-6, "{soft:?}");
+    assert!((soft[2] - 0.8 / 3.0).abs() < 1e-6, "all alike");
+}
+
+#[test]
+fn answers_that_are_none_pay_their_own_amounts_and_are_counted() {
+    let amounts = Amounts { invalid: -5.0, missing: 3.0, ..Amounts::RLINF };
+    for (answer, pay, name) in [
+        (Answer::Text("hm".into()), -5.0, "model/invalid"),
+        (Answer::Missing, 3.0, "model/unanswered"),
+        (Answer::Text("It is NEGATIVE.".into()), -0.2, "model/negative"),
+    ] {
+        let mut reward = windows(TrendPay::Soft(amounts));
+        reward.judge = Box::new(judge(Arc::new(Parrot(answer)), TrendPay::Soft(amounts)));
+        let column = reward.label(&path(&[0, 1, 2])).unwrap();
+        assert_eq!((column.total[1], term(&column, name)[1]), (pay, 1.0), "{name}");
+    }
+}
+
+#[test]
+fn micro_batches_are_as_large_as_asked() {
+    let model = Arc::new(Brightness::default());
+    let mut reward = windows(TrendPay::Hard(Amounts::RLINF));
+    reward.judge = Box::new(judge(model.clone(), TrendPay::Hard(Amounts::RLINF)));
+    reward.label(&path(&[0; 18])).unwrap();
+    assert_eq!(*model.batches.lock().unwrap(), [7, 7, 2]);
+}
+
+/// Keeps what it is shown, in words.
+struct Scribe(Mutex<Vec<String>>);
+
+impl TrendModel for Scribe {
+    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+        let part = |part: &Part<'_>| match part {
+            Part::Text(text) => text.clone(),
+            Part::Image(image) => format!("image {:?}", image.pixels[0]),
+            Part::Video(video) => {
+                let frames: Vec<_> = video.frames.iter().map(|frame| frame.pixels[0]).collect();
+                format!("video {frames:?} at {}", video.fps)
+            }
+        };
+        for conversation in conversations {
+            let parts: Vec<_> = conversation.parts.iter().map(part).collect();
+            self.0.lock().unwrap().push(format!("{:?} {}", conversation.system, parts.join(" | ")));
+        }
+        Ok(vec![Answer::Text("I would say 0.25.".into()); conversations.len()])
+    }
+}
+
+/// Two cameras, one of them with opacity, and a task if there is one.
+fn two_cameras(level: u8, task: Option<&str>) -> Obs {
+    let shape = |channels| FrameShape { height: 1, width: 1, channels };
+    let main = Frames::new(shape(3), vec![level; 3]).unwrap();
+    let side = Frames::new(shape(4), vec![level + 100; 4]).unwrap();
+    let obs = Obs::from_state(1, vec![0.0]).unwrap();
+    let obs = obs.with_camera("main", main).unwrap().with_camera("side", side).unwrap();
+    match task {
+        Some(task) => obs.with_tasks(vec![task.into()]).unwrap(),
+        None => obs,
+    }
+}
+
+#[test]
+fn a_window_is_asked_about_in_rlinfs_words() {
+    let scribe = Arc::new(Scribe(Mutex::default()));
+    let mut judge = judge(scribe.clone(), TrendPay::Hard(Amounts::RLINF));
+    judge.input = input(&["main", "side"]);
+    let mut segment = Segment::starting_at(two_cameras(0, None));
+    for level in 1..4 {
+        let step =
+            StepRow { actions: vec![0.0], env_reward: vec![0.0], end: vec![End::No], success: vec![false] };
+        segment.push(step, two_cameras(level, (level == 3).then_some(" push it ")), vec![]).unwrap();
+    }
+    let history = history(2, 2, 1);
+    let clips = history.clips(&segment).unwrap();
+    judge.judge(&clips).unwrap();
+    let shown = scribe.0.lock().unwrap();
+    let words = "You are given two synchronized 5-frame videos from different camera views (main view and third-person \
+                 view) of the same robot action window. Judge whether the action trend is positive, negative, or unclear. \
+                 Answer with exactly one word: positive, negative, or unclear.";
+    assert_eq!(
+        *shown,
+        [
+            format!(
+                "None video [1, 2] at 24 | video [101, 102] at 24 | You are currently performing the task: Lift it.. {words}"
+            ),
+            format!(
+                "None video [2, 3] at 24 | video [102, 103] at 24 | You are currently performing the task: push it. {words}"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_moment_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
+    let scribe = Arc::new(Scribe(Mutex::default()));
+    let judge = |prompt: Prompt| VlmMoments {
+        model: scribe.clone(),
+        input: InputBuilder { prompt, system: Some("be fair".into()), ..input(&["main", "side"]) },
+        ask: ASK,
+        reading: MomentReading::Number,
+        micro_batch: None,
+    };
+    let obs = two_cameras(9, None);
+    let scores = judge(Prompt::Score).scores(&[Moment::alone(obs.row(0))]).unwrap();
+    assert_eq!(scores[0].get(), 0.25);
+    judge(Prompt::Own("{task} in {frames}?".into())).scores(&[Moment::alone(obs.row(0))]).unwrap();
+    let shown = scribe.0.lock().unwrap();
+    assert_eq!(
+        *shown,
+        [
+            "Some(\"be fair\") image 9 | image 109 | Task: Lift it.\n\nEvaluate the task and return a reward score between 0 and 1.",
+            "Some(\"be fair\") image 9 | image 109 | Lift it. in 5?",
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_shown_is_named() {
+    let refused = |input: InputBuilder, obs: Obs| {
+        let judge = VlmMoments {
+            model: Arc::new(Parrot(Answer::Missing)),
+            input,
+            ask: ASK,
+            reading: MomentReading::Number,
+            micro_batch: None,
+        };
+        judge.scores(&[Moment::alone(obs.row(0))]).unwrap_err().to_string()
+    };
+    let error = refused(input(&["wrist"]), two_cameras(0, None));
+    assert_eq!(error, "the judge looks at camera `wrist`, which was not drawn");
+    let error = refused(InputBuilder { default_task: None, ..input(&["main"]) }, two_cameras(0, Some("  ")));
+    assert!(error.contains("default_task_description"), "{error}");
+    let odd = Frames::new(FrameShape { height: 1, width: 1, channels: 2 }, vec![0; 2]).unwrap();
+    let obs = Obs::from_state(1, vec![0.0]).unwrap().with_camera("main", odd).unwrap();
+    assert!(refused(input(&["main"]), obs).contains("2 channels"));
+}
