@@ -2,7 +2,9 @@
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{check, collect, completions, config, dataset, demo, eval, report, reward, train};
+use crate::commands::{
+    check, collect, completions, config, dataset, demo, eval, report, reward, serve, train,
+};
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
 #[derive(Debug, Parser)]
@@ -42,6 +44,8 @@ pub enum Command {
     /// Train an image reward model, measure it, and find out whether it can be trusted
     #[command(subcommand)]
     Reward(reward::Command),
+    /// Serve a reward model over HTTP
+    Serve(Box<serve::Command>),
     /// Let a policy act and judge it by the environment's truth
     Eval(eval::Command),
     /// Find what is unwise in a reward config, without running it

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Dataset(command) => command.run(cli.volume),
         Command::Train(command) => command.run(cli.volume),
         Command::Reward(command) => command.run(cli.volume),
+        Command::Serve(command) => command.run(cli.volume),
         Command::Eval(command) => command.run(cli.volume),
         Command::Check(command) => command.run(cli.volume),
         Command::Report(command) => command.run(),
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
 /// Other commands use large blocks once, and give them back at once.
 fn kept_by(command: &Command) -> usize {
     match command {
-        Command::Train(_) | Command::Reward(_) => KEPT_BY_NETWORKS,
+        Command::Train(_) | Command::Reward(_) | Command::Serve(_) => KEPT_BY_NETWORKS,
         _ => 0,
     }
 }

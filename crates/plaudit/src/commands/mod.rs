@@ -10,4 +10,5 @@ pub mod eval;
 pub mod inspect;
 pub mod report;
 pub mod reward;
+pub mod serve;
 pub mod train;

@@ -138,12 +138,12 @@ pub(super) fn as_failure(error: &DatasetError) -> Failure {
 }
 
 /// The network of weights that do not say what they are of.
-pub(super) fn guessed(weights: &Weights) -> ClassifierSettings {
+pub(in crate::commands) fn guessed(weights: &Weights) -> ClassifierSettings {
     ClassifierSettings::guessed(weights)
 }
 
 /// The weights of a model, and what it says about itself, if it does.
-pub(super) fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
+pub(in crate::commands) fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
     let help = || "give a run, a checkpoint folder, or a file (.safetensors, .pt)".to_string();
     let weights = Weights::read(path).map_err(|error| Failure::use_of(error, help()))?;
     let card = ModelCard::from_header(weights.metadata())
@@ -151,7 +151,7 @@ pub(super) fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure>
     Ok((weights, card))
 }
 
-pub(super) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
+pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
     let help = "the file is of another architecture, or its card was changed".to_string();
     Failure::use_of(format!("{}: {error}", model.display()), help)
 }

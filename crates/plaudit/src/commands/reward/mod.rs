@@ -10,6 +10,8 @@ mod warm_start;
 
 use clap::Subcommand;
 
+pub(super) use eval::{guessed, read, unfit};
+
 use crate::cli::Volume;
 use crate::failure::Failure;
 

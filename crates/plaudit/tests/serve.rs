@@ -1,0 +1,355 @@
+//! `plaudit serve` as its users meet it, and `worker_type: api` against it.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+mod runs;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
+use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_reward::card::ModelCard;
+use runs::{command, plaudit, refused};
+use serde_json::{Value, json};
+
+/// A model of 32 pixels with fresh weights.
+fn model(folder: &Path) -> PathBuf {
+    let settings = ClassifierSettings {
+        arch: Arch::Resnet10,
+        hidden_dim: Some(256),
+        image_size: [3, 32, 32],
+        image_keys: vec!["main_images".into()],
+        ..ClassifierSettings::default()
+    };
+    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
+    let place = folder.join("best_model");
+    std::fs::create_dir_all(&place).unwrap();
+    ModelCard { threshold: Some(0.5), ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
+    place
+}
+
+/// The tiny vision-language model of the fixtures.
+fn tiny_vlm() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/qwen3_vl/model")
+}
+
+/// `plaudit serve` while it runs.
+struct Serving {
+    child: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(folder: &Path, words: &[&str]) -> Self {
+        Self::start_with(folder, words, None)
+    }
+
+    fn start_with(folder: &Path, words: &[&str], token: Option<&str>) -> Self {
+        let words: Vec<&str> =
+            ["serve"].into_iter().chain(words.iter().copied()).chain(["--port", "0"]).collect();
+        let mut command = command(folder, &words);
+        command.env_remove("PLAUDIT_TOKEN").stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(token) = token {
+            command.env("PLAUDIT_TOKEN", token);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("{line}"));
+        Self { address: address.into(), child }
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        let end = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let status = std::str::from_utf8(&reply[9..12]).unwrap().parse().unwrap();
+        (status, reply.split_off(end))
+    }
+
+    fn score(&self, shape: &str, body: &[u8]) -> (u16, Value) {
+        let headers = format!("Content-Type: application/octet-stream\r\nX-Plaudit-Shape: {shape}\r\n");
+        let (status, body) = self.send("POST", "/v1/score", &headers, body);
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    fn chat(&self, request: &Value) -> (u16, Value) {
+        let headers = "Content-Type: application/json\r\n";
+        let (status, body) =
+            self.send("POST", "/v1/chat/completions", headers, request.to_string().as_bytes());
+        (status, serde_json::from_slice(&body).unwrap())
+    }
+
+    /// Ctrl-C, and how it ends.
+    fn interrupt(mut self) -> std::process::ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "it does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Frames of 32 x 32 that are not all the same.
+fn frames(count: usize) -> Vec<u8> {
+    (0..count * 32 * 32 * 3).map(|at| ((at * 7919 + at / 3072 * 131) % 251) as u8).collect()
+}
+
+fn url(frame: &[u8], side: u32) -> String {
+    use std::fmt::Write as _;
+    let shape = plaudit_core::FrameShape::rgb(side as usize, side as usize);
+    let png = plaudit_reward::pictures::Png::of(shape, frame).bytes;
+    // Base64 by hand: three bytes are four signs.
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::from("data:image/png;base64,");
+    for three in png.chunks(3) {
+        let bits =
+            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for at in 0..4 {
+            let sign = SIGNS[(bits >> (18 - 6 * at) & 63) as usize] as char;
+            let _ = write!(text, "{}", if at > three.len() { '=' } else { sign });
+        }
+    }
+    text
+}
+
+#[test]
+fn a_classifier_answers_frames_and_chats_with_its_own_scores() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path());
+    let serving = Serving::start(folder.path(), &["best_model", "--name", "judge"]);
+    let pixels = frames(3);
+    let weights = Weights::read(&path).unwrap();
+    let card = ModelCard::from_header(weights.metadata()).unwrap().unwrap();
+    let scorer = Scorer::new(&card.settings, &weights, Device::Cpu).unwrap();
+    let view = View {
+        key: "main_images",
+        pixels: Pixels::U8(&pixels),
+        layout: Layout::Hwc,
+        count: 3,
+        height: 32,
+        width: 32,
+        channels: 3,
+    };
+    let expected = scorer.probabilities(&ImageBatch::new(vec![view]).unwrap()).unwrap();
+
+    let (status, body) = serving.score("3,32,32,3", &pixels);
+    assert_eq!(status, 200, "{body}");
+    let scores: Vec<f32> = serde_json::from_value(body["scores"].clone()).unwrap();
+    for (found, expected) in scores.iter().zip(&expected) {
+        assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+    }
+    let urls: Vec<Value> = pixels
+        .chunks(32 * 32 * 3)
+        .map(|frame| json!({"type": "image_url", "image_url": {"url": url(frame, 32)}}))
+        .collect();
+    let ask = |words: &str| {
+        let content: Vec<Value> =
+            urls.iter().cloned().chain([json!({"type": "text", "text": words})]).collect();
+        let request = json!({"model": "judge", "messages": [{"role": "user", "content": content}]});
+        let (status, body) = serving.chat(&request);
+        assert_eq!(status, 200, "{body}");
+        body["choices"][0]["message"]["content"].as_str().unwrap().to_string()
+    };
+    let score: f32 = ask("How good is it?").parse().unwrap();
+    assert!((score - expected[2]).abs() < 1e-4, "the last moment's");
+    let trend = ask("Answer with exactly one word: positive, negative, or unclear.");
+    let change = expected[2] - expected[0];
+    let word = if change > 0.05 {
+        "positive"
+    } else if change < -0.05 {
+        "negative"
+    } else {
+        "unclear"
+    };
+    assert_eq!(trend, word);
+
+    let (status, body) = serving.score("1,3,32,32,3", &pixels);
+    assert_eq!(status, 400);
+    assert!(body["error"]["message"].as_str().unwrap().contains("send frames of shape N,H,W,3"), "{body}");
+    assert!(serving.interrupt().success(), "Ctrl-C is a way to end it");
+}
+
+#[test]
+fn a_vision_language_model_answers_in_words_and_by_label() {
+    let folder = tempfile::tempdir().unwrap();
+    let vlm = tiny_vlm();
+    let task = "Pick up the red cube.";
+    let serving = Serving::start(folder.path(), &[vlm.to_str().unwrap(), "--name", "tiny", "--task", task]);
+    let frames: Vec<u8> = (0..2 * 4 * 64 * 64 * 3).map(|at| (at * 31 % 256) as u8).collect();
+    let (status, body) = serving.score("1,2,4,64,64,3", &frames);
+    assert_eq!((status, &body["columns"]), (200, &json!(["positive", "negative", "unclear"])), "{body}");
+    let sum: f64 = body["scores"][0].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-5, "{body}");
+
+    let content = json!([
+        {"type": "image_url", "image_url": {"url": url(&frames[..64 * 64 * 3], 64)}},
+        {"type": "text", "text": "positive or negative?"},
+    ]);
+    let request = json!({
+        "model": "tiny",
+        "messages": [{"role": "user", "content": content}],
+        "max_tokens": 3,
+        "logprobs": true,
+        "top_logprobs": 5,
+    });
+    let (status, body) = serving.chat(&request);
+    assert_eq!(status, 200, "{body}");
+    let usage = &body["usage"];
+    assert!(
+        usage["prompt_tokens"].as_u64().unwrap() > 5 && usage["completion_tokens"].as_u64().unwrap() <= 3
+    );
+    let top = body["choices"][0]["logprobs"]["content"][0]["top_logprobs"].as_array().unwrap();
+    let logprobs: Vec<f64> = top.iter().map(|token| token["logprob"].as_f64().unwrap()).collect();
+    assert_eq!(logprobs.len(), 5);
+    assert!(logprobs.windows(2).all(|pair| pair[0] >= pair[1]) && logprobs[0] < 0.0, "{logprobs:?}");
+    let (status, body) = serving.score("3,32,32,3", &frames[..3 * 32 * 32 * 3]);
+    assert_eq!((status, body["error"]["code"].as_str()), (400, Some("invalid_request")), "{body}");
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    model(folder.path());
+    let path = folder.path();
+    let refuses = |words: &[&str], code: i32, expected: &str| {
+        let words: Vec<&str> = ["serve"].into_iter().chain(words.iter().copied()).collect();
+        let said = refused(path, &words, code);
+        assert!(said.contains(expected), "{words:?}: {said}");
+    };
+    refuses(&["gone"], 2, "give a run, a checkpoint folder, or a file");
+    refuses(&["best_model", "--host", "0.0.0.0"], 2, "can be reached by others, and no token");
+    refuses(&["best_model", "--token-file", "gone"], 2, "cannot read gone");
+    std::fs::write(path.join("empty"), "\n").unwrap();
+    refuses(&["best_model", "--token-file", "empty"], 2, "holds no token");
+    refuses(&["best_model", "--task", "x"], 2, "--task means nothing for an image classifier");
+    refuses(&["best_model", "--image-size", "32", "32"], 2, "says itself which pictures");
+    refuses(&["best_model", "--host", "localhost:80"], 2, "invalid value");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refuses(&["best_model", "--port", &port], 1, "cannot listen on");
+}
+
+#[test]
+fn a_token_from_the_environment_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    model(folder.path());
+    let serving = Serving::start_with(folder.path(), &["best_model"], Some("s3cret"));
+    assert_eq!(serving.send("GET", "/v1/models", "", b"").0, 401);
+    assert_eq!(serving.send("GET", "/v1/models", "Authorization: Bearer s3cret\r\n", b"").0, 200);
+    assert_eq!(serving.send("GET", "/healthz", "", b"").0, 200);
+}
+
+/// CartPole has no cameras; PickCube at 32 pixels, paid by a server.
+const PAID_BY_SERVER: &str = "
+env:
+  train:
+    env_type: embedded
+    total_num_envs: 2
+    max_episode_steps: 6
+    max_steps_per_rollout_epoch: 8
+    init_params: {id: PickCube-v1, sensor_configs: {width: 32, height: 32}}
+actor:
+  micro_batch_size: 16
+  global_batch_size: 16
+  model: {model_type: mlp_policy, add_value_head: true, obs_dim: 42, action_dim: 8}
+algorithm: {loss_type: actor_critic, adv_type: gae, gamma: 0.9, update_epoch: 1}
+runner: {max_epochs: 3, save_interval: 1, val_check_interval: -1, logger: {log_path: run}}
+reward:
+  use_reward_model: true
+  worker_type: api
+  reward_mode: history_buffer
+  model:
+    model_type: history_vlm
+    soft_reward: false
+    input_builder_name: qwentrend_input_builder
+    input_builder_params: {video_keys: [main_images], default_task_description: Pick up the cube.}
+    reward_parser_name: qwentrend_reward_parser
+    history_buffers:
+      history_window: {history_size: 3, min_history_size: 3, input_interval: 1, history_keys: [main_images]}
+  api: {model: judge, give_up_secs: 1, timeout_secs: 30}
+";
+
+#[test]
+fn a_policy_is_paid_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    model(folder.path());
+    std::fs::write(folder.path().join("mine.yaml"), PAID_BY_SERVER).unwrap();
+    let serving = Serving::start(folder.path(), &["best_model", "--name", "judge"]);
+    let base = format!("reward.api.api_base=http://{}/v1", serving.address);
+    for (mode, name) in [("history_buffer", "windows"), ("potential", "votes")] {
+        let output = plaudit(
+            folder.path(),
+            &[
+                "train",
+                "mine.yaml",
+                &base,
+                &format!("reward.reward_mode={mode}"),
+                &format!("runner.logger.log_path={name}"),
+                "--json",
+            ],
+        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let numbers: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let said: f64 = ["positive", "negative", "unclear"]
+            .iter()
+            .map(|word| numbers[format!("reward/model/{word}")].as_f64().unwrap())
+            .sum();
+        assert!(said > 0.3, "{numbers}");
+        assert_eq!(numbers["reward/model/invalid"].as_f64(), Some(0.0), "{numbers}");
+    }
+    // The server dies before the second step.
+    let mut child = command(folder.path(), &["train", "mine.yaml", &base, "runner.max_epochs=100000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    runs::wait_for(&folder.path().join("run/checkpoints/global_step_1"));
+    drop(serving);
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("does not answer") && said.contains("trying again for up to 1 s"), "{said}");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("gave no answer in"), "{said}");
+    assert!(said.contains("the last good checkpoint is"), "{said}");
+}
+
+/// Run by hand, or wherever `PLAUDIT_OPENAI_PYTHON` names an interpreter that has the `openai` package.
+#[test]
+fn the_real_openai_client_is_understood() {
+    let Some(python) = std::env::var_os("PLAUDIT_OPENAI_PYTHON") else {
+        eprintln!("skipped: PLAUDIT_OPENAI_PYTHON names no interpreter with the openai package");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    model(folder.path());
+    let serving = Serving::start_with(folder.path(), &["best_model", "--name", "judge"], Some("s3cret"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serve/openai_client.py");
+    let output = Command::new(python).arg(script).args([&serving.address, "s3cret"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "all understood");
+}
