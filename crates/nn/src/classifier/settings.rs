@@ -58,7 +58,7 @@ pub enum Precision {
 
 impl Precision {
     /// What the kernels of the processor multiply in.
-    pub(super) fn on_processor(self) -> crate::kernels::Precision {
+    pub(crate) fn on_processor(self) -> crate::kernels::Precision {
         match self {
             Self::Bf16 => crate::kernels::Precision::Bf16,
             Self::Fp32 | Self::Fp16 => crate::kernels::Precision::F32,

@@ -7,11 +7,14 @@
 #![allow(unsafe_code)] // Each block says why.
 
 pub mod adam;
+pub mod attention;
 pub mod conv;
 pub(crate) mod lanes;
 mod memory;
 pub mod norm;
 pub mod pool;
+pub mod product;
+pub mod rows;
 mod threads;
 
 pub use lanes::Isa;

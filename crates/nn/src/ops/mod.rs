@@ -8,6 +8,7 @@
 mod autodiff;
 mod extension;
 mod flex;
+pub(crate) mod tokens;
 
 use std::sync::Arc;
 

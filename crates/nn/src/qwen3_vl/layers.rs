@@ -1,38 +1,77 @@
-//! The operations between linear layers.
+//! The operations between linear layers: our own on the processor, Burn's elsewhere.
+//!
+//! Heads lie token by token, `[batch, token, head, number]`, as linear layers give and take them.
 
+use std::sync::Arc;
+
+use burn::tensor::activation::{self, softmax};
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
 
-/// Root mean square normalisation over the last axis, in 32 bits, then a scale.
-pub(super) fn rms_norm<const D: usize>(x: Tensor<D>, scale: Tensor<1>, epsilon: f64) -> Tensor<D> {
-    let dtype = number_type(&x);
-    let wide = x.cast(FloatDType::F32);
-    let square = (wide.clone() * wide.clone()).mean_dim(D - 1);
-    let normal = wide / (square + epsilon).sqrt();
-    normal.cast(dtype) * scale.unsqueeze::<D>()
-}
+use crate::classifier::is_processor;
+use crate::kernels::attention::AttentionShape;
+use crate::ops::tokens::{self, Angles};
 
-/// Layer normalisation over the last axis, in 32 bits.
-pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<2> {
-    const EPSILON: f64 = 1e-6;
-    let dtype = number_type(&x);
-    let wide = x.cast(FloatDType::F32);
-    let centred = wide.clone() - wide.mean_dim(1);
-    let variance = (centred.clone() * centred.clone()).mean_dim(1);
-    let normal = centred / (variance + EPSILON).sqrt();
-    normal.cast(dtype) * scale.unsqueeze::<2>() + shift.unsqueeze::<2>()
+/// Whether our kernels take it.
+pub(super) fn on_processor<const D: usize>(x: &Tensor<D>) -> bool {
+    is_processor(&x.device().inner())
 }
 
 fn number_type<const D: usize>(x: &Tensor<D>) -> FloatDType {
     FloatDType::from(x.dtype())
 }
 
-/// Angles of positions, as the cosine and sine of each number of a head: `[b or 1, 1, s, head]`.
+/// Root mean square normalisation over the last axis, in 32 bits, then a scale.
+pub(super) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
+    if on_processor(&x) {
+        return tokens::rms_norm(x, scale, epsilon);
+    }
+    let dtype = number_type(&x);
+    let wide = x.cast(FloatDType::F32);
+    let square = (wide.clone() * wide.clone()).mean_dim(1);
+    let normal = wide / (square + epsilon).sqrt();
+    normal.cast(dtype) * scale.cast(dtype).unsqueeze::<2>()
+}
+
+/// The same over each head of `[b, s, heads, head]`.
+pub(super) fn head_norm(x: Tensor<4>, scale: Tensor<1>, epsilon: f64) -> Tensor<4> {
+    let [batch, tokens, heads, width] = x.dims();
+    let rows = x.reshape([batch * tokens * heads, width]);
+    rms_norm(rows, scale, epsilon).reshape([batch, tokens, heads, width])
+}
+
+/// Layer normalisation over the last axis, in 32 bits.
+pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<2> {
+    const EPSILON: f64 = 1e-6;
+    if on_processor(&x) {
+        return tokens::token_norm(x, scale, shift, EPSILON);
+    }
+    let dtype = number_type(&x);
+    let wide = x.cast(FloatDType::F32);
+    let centred = wide.clone() - wide.mean_dim(1);
+    let variance = (centred.clone() * centred.clone()).mean_dim(1);
+    let normal = centred / (variance + EPSILON).sqrt();
+    normal.cast(dtype) * scale.cast(dtype).unsqueeze::<2>() + shift.cast(dtype).unsqueeze::<2>()
+}
+
+/// `silu(gate) * up`
+pub(super) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
+    if on_processor(&gate) { tokens::swiglu(gate, up) } else { activation::silu(gate) * up }
+}
+
+/// GELU by the hyperbolic tangent.
+pub(super) fn tanh_gelu(x: Tensor<2>) -> Tensor<2> {
+    if on_processor(&x) { tokens::tanh_gelu(x) } else { activation::gelu_approximate(x) }
+}
+
+/// Angles of tokens.
 #[derive(Clone, Debug)]
-pub(super) struct Rope {
-    cos: Tensor<4>,
-    sin: Tensor<4>,
+pub(super) enum Rope {
+    /// For the processor: those of all tokens, or of a picture that is repeated.
+    Numbers(Angles),
+    /// For other devices: cosine and sine of each number of a head, `[b or 1, s, 1, head]`.
+    Tensors(Box<[Tensor<4>; 2]>),
 }
 
 impl Rope {
@@ -43,32 +82,58 @@ impl Rope {
         dtype: FloatDType,
         device: &Device,
     ) -> Self {
+        if is_processor(device) {
+            let numbers = |number: fn(f32) -> f32| angles.iter().map(|angle| number(*angle)).collect();
+            return Self::Numbers(Angles { cos: numbers(f32::cos), sin: numbers(f32::sin), half });
+        }
         let twice = |number: fn(f32) -> f32| {
             let rows = angles.chunks_exact(half);
             let numbers: Vec<f32> =
                 rows.flat_map(|row| row.iter().chain(row).map(|angle| number(*angle))).collect();
-            let data = TensorData::new(numbers, [batch, 1, tokens, 2 * half]);
+            let data = TensorData::new(numbers, [batch, tokens, 1, 2 * half]);
             Tensor::<4>::from_data(data, device).cast(dtype)
         };
-        Self { cos: twice(f32::cos), sin: twice(f32::sin) }
+        Self::Tensors(Box::new([twice(f32::cos), twice(f32::sin)]))
     }
 
-    /// Turns `[b, heads, s, head]` by the angles of its tokens.
+    /// Turns `[b, s, heads, head]` by the angles of its tokens.
     pub(super) fn turn(&self, x: Tensor<4>) -> Tensor<4> {
-        let width = x.dims()[3];
-        let low = x.clone().narrow(3, 0, width / 2);
-        let high = x.clone().narrow(3, width / 2, width / 2);
-        x * self.cos.clone() + Tensor::cat(vec![high.neg(), low], 3) * self.sin.clone()
+        let [batch, count, heads, width] = x.dims();
+        match self {
+            Self::Numbers(angles) => {
+                let rows = x.reshape([batch * count, heads * width]);
+                tokens::turn(rows, heads, angles.clone()).reshape([batch, count, heads, width])
+            }
+            Self::Tensors(angles) => {
+                let [cos, sin] = (**angles).clone();
+                let dtype = number_type(&x);
+                let x = x.cast(number_type(&cos));
+                let low = x.clone().narrow(3, 0, width / 2);
+                let high = x.clone().narrow(3, width / 2, width / 2);
+                (x * cos + Tensor::cat(vec![high.neg(), low], 3) * sin).cast(dtype)
+            }
+        }
     }
 
-    /// The angles of one token of each sequence.
-    pub(super) fn at(&self, tokens: &[usize]) -> Self {
-        let pick = |x: &Tensor<4>| {
-            let rows =
-                tokens.iter().enumerate().map(|(b, token)| x.clone().narrow(0, b, 1).narrow(2, *token, 1));
-            Tensor::cat(rows.collect(), 0)
-        };
-        Self { cos: pick(&self.cos), sin: pick(&self.sin) }
+    /// The angles of one token of each sequence of `tokens`.
+    pub(super) fn at(&self, chosen: &[usize], tokens: usize) -> Self {
+        match self {
+            Self::Numbers(Angles { cos, sin, half }) => {
+                let pick = |numbers: &Arc<[f32]>| {
+                    let rows = chosen.iter().enumerate().map(|(b, token)| b * tokens + token);
+                    rows.flat_map(|row| numbers[row * half..][..*half].iter().copied()).collect()
+                };
+                Self::Numbers(Angles { cos: pick(cos), sin: pick(sin), half: *half })
+            }
+            Self::Tensors(angles) => {
+                let pick = |x: &Tensor<4>| {
+                    let rows = chosen.iter().enumerate();
+                    let rows = rows.map(|(b, token)| x.clone().narrow(0, b, 1).narrow(1, *token, 1));
+                    Tensor::cat(rows.collect(), 0)
+                };
+                Self::Tensors(Box::new([pick(&angles[0]), pick(&angles[1])]))
+            }
+        }
     }
 }
 
@@ -104,35 +169,47 @@ impl Attend {
     }
 }
 
-/// Softmax attention of `[b, heads, s, head]` over keys and values `[b, kv_heads, t, head]`.
+/// Softmax attention of `[b, s, heads, head]` over keys and values `[b, t, kv_heads, head]`.
 pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) -> Tensor<4> {
+    let [batch, tokens, heads, width] = q.dims();
+    let [_, keys, kv_heads, _] = k.dims();
+    if on_processor(&q) && !matches!(attend, Attend::Masked(_)) {
+        let causal = matches!(attend, Attend::Causal);
+        let shape = AttentionShape { batch, tokens, keys, heads, kv_heads, width, causal };
+        let rows = |x: Tensor<4>| {
+            let [batch, tokens, heads, width] = x.dims();
+            x.reshape([batch * tokens, heads * width])
+        };
+        return tokens::attend([rows(q), rows(k), rows(v)], shape).reshape([batch, tokens, heads, width]);
+    }
+    let [q, k, v] = [q, k, v].map(|x| x.swap_dims(1, 2));
+    attend_by_heads(q, k, v, attend).swap_dims(1, 2)
+}
+
+/// The same of `[b, heads, s, head]`, by Burn's operations.
+fn attend_by_heads(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) -> Tensor<4> {
     let [batch, heads, tokens, width] = q.dims();
     let [_, kv_heads, keys, _] = k.dims();
-    let options =
-        AttentionModuleOptions { is_causal: matches!(attend, Attend::Causal), ..Default::default() };
+    let mask = match attend {
+        Attend::All => None,
+        Attend::Causal => Some(later_keys(tokens, keys, &q.device().inner())),
+        Attend::Masked(mask) => Some((**mask).clone()),
+    };
+    let mask = mask.map(|mask| mask.expand([batch, heads, tokens, keys]));
     if !q.is_autodiff() && !k.is_autodiff() && !v.is_autodiff() {
-        let mask = match attend {
-            Attend::Masked(mask) => Some((**mask).clone().expand([batch, heads, tokens, keys])),
-            _ => None,
-        };
-        return attention(q, k, v, mask, None, options);
+        let causal = matches!(attend, Attend::Causal);
+        let options = AttentionModuleOptions { is_causal: causal, ..Default::default() };
+        return attention(q, k, v, mask.filter(|_| !causal), None, options);
     }
     // Heads that share keys become rows, so that keys need not be repeated.
     let group = heads / kv_heads;
     let rows = q.reshape([batch, kv_heads, group * tokens, width]) * (width as f64).powf(-0.5);
     let scores = rows.matmul(k.swap_dims(2, 3)).reshape([batch, heads, tokens, keys]);
-    let scores = match attend {
-        Attend::All => scores,
-        Attend::Causal => {
-            let later = later_keys(tokens, keys, &scores.device());
-            scores.mask_fill(later.expand([batch, heads, tokens, keys]), f32::NEG_INFINITY)
-        }
-        Attend::Masked(mask) => {
-            scores.mask_fill((**mask).clone().expand([batch, heads, tokens, keys]), f32::NEG_INFINITY)
-        }
+    let scores = match mask {
+        Some(mask) => scores.mask_fill(mask, f32::NEG_INFINITY),
+        None => scores,
     };
-    let weights = burn::tensor::activation::softmax(scores, 3);
-    let mixed = weights.reshape([batch, kv_heads, group * tokens, keys]).matmul(v);
+    let mixed = softmax(scores, 3).reshape([batch, kv_heads, group * tokens, keys]).matmul(v);
     mixed.reshape([batch, heads, tokens, width])
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::adapter::Adapter;
 use super::body::{Body, Padding};
+use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
 use super::load;
@@ -74,7 +75,7 @@ impl QwenVl {
         let weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
         let dtype = number_type(precision, &device);
-        let frozen = Frozen::new(&network, &specs, &weights, adapter, dtype, &device);
+        let frozen = Frozen::new(&network, &specs, &weights, adapter, precision, &device);
         let body = Body { config, processor, network, dtype, device };
         Ok(Self { inner: Arc::new(Inner { body, frozen }) })
     }
@@ -100,6 +101,21 @@ impl QwenVl {
     /// When a prompt is empty, or a token is not in the vocabulary.
     pub fn label_logits(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<Vec<f32>>, VlmError> {
         self.inner.body.label_logits(&self.inner.frozen, inputs, labels)
+    }
+
+    /// The same without computing again what is in the cache: pairs of frames that windows share, and words that all
+    /// prompts begin with (many, if they are of the layout
+    /// [`SharedPrefix`](super::PromptLayout::SharedPrefix)).
+    ///
+    /// # Errors
+    /// As [`label_logits`](Self::label_logits).
+    pub fn score(
+        &self,
+        inputs: &[Inputs],
+        labels: &[u32],
+        cache: &mut ScoreCache,
+    ) -> Result<Vec<Vec<f32>>, VlmError> {
+        self.inner.body.score(&self.inner.frozen, inputs, labels, cache)
     }
 
     /// All logits of a batch, as transformers returns them, for each sequence without its filling.

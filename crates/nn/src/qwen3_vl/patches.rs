@@ -47,6 +47,11 @@ pub struct Visual {
 }
 
 impl Visual {
+    /// The bytes of each pair of frames.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &[u8]> {
+        self.patches.chunks_exact(self.patches.len() / self.grid[0].max(1))
+    }
+
     /// Patches of one pair of frames.
     #[must_use]
     pub fn pair_patches(&self) -> usize {

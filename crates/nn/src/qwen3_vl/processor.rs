@@ -307,16 +307,13 @@ impl Processor {
         self.encode(&prompt::window(views.len(), question, layout), visuals)
     }
 
-    /// The numbers of each byte and colour, `[3, 256]`.
-    pub(super) fn numbers(&self, kind: Kind) -> [[f32; 256]; 3] {
+    /// What is taken off a byte of each colour, and what the rest is divided by.
+    pub(super) fn numbers(&self, kind: Kind) -> [[f32; 2]; 3] {
         let PixelRules { mean, std, .. } = match kind {
             Kind::Image => &self.image,
             Kind::Video => &self.video,
         };
-        std::array::from_fn(|c| {
-            let (mean, std) = ((mean[c] * 255.0) as f32, (std[c] * 255.0) as f32);
-            std::array::from_fn(|byte| (byte as f32 - mean) / std)
-        })
+        std::array::from_fn(|c| [(mean[c] * 255.0) as f32, (std[c] * 255.0) as f32])
     }
 }
 

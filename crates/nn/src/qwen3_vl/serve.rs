@@ -1,21 +1,34 @@
 //! The pass that answers: parameters that stay as they are, adapters merged into them.
 
+use std::sync::{Arc, OnceLock};
+
 use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
 
-use super::adapter::{Adapter, Low};
+use super::adapter::Adapter;
 use super::layers::indices;
 use super::network::{Linear, Network};
 use super::pass::Pass;
-use crate::classifier::{Id, Spec};
+use crate::classifier::{Id, Precision, Spec, download, is_processor, number_type};
+use crate::ops::tokens::{FixedLinear, fixed_linear};
 use crate::weights::{Array, DType, Weights};
 
 /// All parameters on a device.
 pub(super) struct Frozen {
-    /// By their specifications, without axes.
-    values: Vec<Tensor<1>>,
-    /// The weights `[outputs, inputs]` of each linear layer.
-    linears: Vec<Tensor<2>>,
+    /// By their specifications, without axes; those of linear layers are with the layers.
+    values: Vec<Option<Tensor<1>>>,
+    linears: Vec<Kernel>,
+    precision: Precision,
     device: Device,
+}
+
+/// The weights of a linear layer.
+enum Kernel {
+    /// Arranged for the processor, bias included.
+    Fixed(Arc<FixedLinear>),
+    /// `[outputs, inputs]`, for other devices.
+    Plain(Tensor<2>),
+    /// `[outputs, inputs]` of the head on the processor, of which mostly a few rows are wanted; arranged when all are.
+    Head(Tensor<2>, OnceLock<Arc<FixedLinear>>),
 }
 
 impl Frozen {
@@ -25,32 +38,56 @@ impl Frozen {
         specs: &[Spec],
         weights: &Weights,
         adapter: Option<&Adapter>,
-        dtype: FloatDType,
+        precision: Precision,
         device: &Device,
     ) -> Self {
+        let all = network.all_linears();
+        let dtype = number_type(precision, device);
         let stored = |id: Id| {
             let stored = weights.get(&specs[id.0].name);
             stored.unwrap_or_else(|| unreachable!("weights were checked"))
         };
-        let values: Vec<Tensor<1>> = (0..specs.len()).map(|i| upload(stored(Id(i)), dtype, device)).collect();
-        let linear = |layer: &&Linear| {
+        let in_a_layer = |id: Id| id != network.text.embed && all.iter().any(|layer| layer.weight == id);
+        let value = |i| (!in_a_layer(Id(i))).then(|| upload(stored(Id(i)), dtype, device));
+        let values: Vec<Option<Tensor<1>>> = (0..specs.len()).map(value).collect();
+        let kernel = |layer: &&Linear| {
             let low = adapter.and_then(|adapter| adapter.layers.get(&layer.name));
-            let flat = match low {
-                Some(low) => merged(low, layer, stored(layer.weight), device).cast(dtype),
-                None => values[layer.weight.0].clone(),
+            let merged = || {
+                let mut numbers = stored(layer.weight).to_f32().unwrap_or_default();
+                if let Some(low) = low {
+                    low.merge_into(&mut numbers, layer);
+                }
+                numbers
             };
-            flat.reshape([layer.outputs, layer.inputs])
+            let is_head = layer.index == network.text.head.index;
+            if is_processor(device) && !is_head {
+                let bias = layer.bias.and_then(|bias| stored(bias).to_f32());
+                let own = precision.on_processor();
+                return Kernel::Fixed(Arc::new(FixedLinear::new(
+                    &merged(),
+                    layer.outputs,
+                    layer.inputs,
+                    bias,
+                    own,
+                )));
+            }
+            let flat = match (&values[layer.weight.0], low) {
+                (Some(shared), None) => shared.clone(),
+                (None, None) => upload(stored(layer.weight), dtype, device),
+                (_, Some(_)) => crate::classifier::upload(merged(), device).cast(dtype),
+            };
+            let plain = flat.reshape([layer.outputs, layer.inputs]);
+            if is_processor(device) { Kernel::Head(plain, OnceLock::new()) } else { Kernel::Plain(plain) }
         };
-        let linears = network.all_linears().iter().map(linear).collect();
-        Self { values, linears, device: device.clone() }
+        let linears = all.iter().map(kernel).collect();
+        Self { values, linears, precision, device: device.clone() }
     }
-}
 
-fn merged(low: &Low, layer: &Linear, stored: &Array, device: &Device) -> Tensor<1> {
-    let mut numbers = stored.to_f32().unwrap_or_default();
-    low.merge_into(&mut numbers, layer);
-    let count = numbers.len();
-    Tensor::from_data(TensorData::new(numbers, [count]), device)
+    fn arranged_head(&self, plain: &Tensor<2>) -> Arc<FixedLinear> {
+        let [outputs, inputs] = plain.dims();
+        let numbers = download(plain.clone());
+        Arc::new(FixedLinear::new(&numbers, outputs, inputs, None, self.precision.on_processor()))
+    }
 }
 
 /// A stored tensor on a device. Numbers that are stored in the wanted type are not converted.
@@ -66,17 +103,24 @@ pub(super) fn upload(stored: &Array, dtype: FloatDType, device: &Device) -> Tens
 
 impl Pass for Frozen {
     fn vector(&self, id: Id) -> Tensor<1> {
-        self.values[id.0].clone()
+        self.values[id.0].clone().unwrap_or_else(|| unreachable!("a parameter outside linear layers"))
     }
 
     fn rows(&self, table: Id, width: usize, indices: Tensor<1, Int>) -> Tensor<2> {
-        let table = self.values[table.0].clone();
+        let table = self.vector(table);
         let count = table.dims()[0] / width;
         table.reshape([count, width]).select(0, indices)
     }
 
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
-        let y = x.matmul(self.linears[layer.index].clone().transpose());
+        let weights = match &self.linears[layer.index] {
+            Kernel::Fixed(fixed) => return fixed_linear(x, fixed),
+            Kernel::Head(plain, arranged) => {
+                return fixed_linear(x, arranged.get_or_init(|| self.arranged_head(plain)));
+            }
+            Kernel::Plain(plain) => plain.clone(),
+        };
+        let y = x.matmul(weights.transpose());
         match layer.bias {
             Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
             None => y,
@@ -85,6 +129,11 @@ impl Pass for Frozen {
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {
         let rows = indices(outputs.iter().map(|output| *output as usize), &self.device);
-        x.matmul(self.linears[layer.index].clone().select(0, rows).transpose())
+        match &self.linears[layer.index] {
+            Kernel::Plain(plain) | Kernel::Head(plain, _) => {
+                x.matmul(plain.clone().select(0, rows).transpose())
+            }
+            Kernel::Fixed(_) => self.linear(layer, x).select(1, rows),
+        }
     }
 }

@@ -1,23 +1,28 @@
 //! The language model.
 
-use burn::tensor::activation::silu;
-use burn::tensor::{Device, FloatDType, IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{Device, FloatDType, IndexingUpdateOp, Tensor};
 
 use super::config::TextConfig;
-use super::layers::{Attend, Rope, attend, indices, rms_norm};
+use super::layers::{Attend, Rope, attend, head_norm, indices, rms_norm, swiglu};
 use super::network::{Layer, Text};
 use super::pass::Pass;
 use super::vision::Seen;
 
-/// Keys and values of what was read before, per layer: `[b, kv_heads, tokens, head]`.
+/// Keys and values of what was read before, per layer: `[b, tokens, kv_heads, head]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     layers: Vec<[Tensor<4>; 2]>,
 }
 
 impl Memory {
+    /// The same for `batch` sequences that begin alike.
+    pub(super) fn shared_by(&self, batch: usize) -> Self {
+        let spread = |x: &Tensor<4>| x.clone().repeat_dim(0, batch);
+        Self { layers: self.layers.iter().map(|[keys, values]| [spread(keys), spread(values)]).collect() }
+    }
+
     pub(super) fn tokens(&self) -> usize {
-        self.layers.first().map_or(0, |[keys, _]| keys.dims()[2])
+        self.layers.first().map_or(0, |[keys, _]| keys.dims()[1])
     }
 }
 
@@ -78,20 +83,43 @@ pub(super) fn read<P: Pass>(
     device: &Device,
 ) -> Tensor<2> {
     let mut x = embed(pass, text, config, batch, device);
-    let seen = batch.seen.as_ref().map(|(rows, seen)| (indices(rows.iter().copied(), device), seen));
-    let last = text.layers.len() - 1;
-    for (i, layer) in text.layers.iter().enumerate() {
-        let wanted = if i == last { wanted } else { Wanted::All };
-        x = layer_forward(pass, layer, config, batch, x, i, memory.as_deref_mut(), wanted, device);
-        if let Some(deep) = seen.as_ref().and_then(|(rows, seen)| Some((rows, seen.deepstack.get(i)?))) {
-            x = add_rows(x, deep, wanted, batch, device);
-        }
+    for i in 0..text.layers.len() {
+        let deep = batch.seen.as_ref().and_then(|(_, seen)| seen.deepstack.get(i).cloned());
+        x = step(pass, text, config, batch, i, x, deep, memory.as_deref_mut(), wanted, device);
     }
     rms_norm(x, pass.vector(text.norm), config.epsilon)
 }
 
+/// Layer `i`: numbers `[rows, width]` to numbers, with what is seen added to its rows afterwards.
+#[expect(clippy::too_many_arguments, reason = "a layer meets all there is to know of a batch")]
+pub(super) fn step<P: Pass>(
+    pass: &P,
+    text: &Text,
+    config: &TextConfig,
+    batch: &Batch,
+    i: usize,
+    x: Tensor<2>,
+    deep: Option<Tensor<2>>,
+    memory: Option<&mut Memory>,
+    wanted: Wanted<'_>,
+    device: &Device,
+) -> Tensor<2> {
+    let wanted = if i + 1 == text.layers.len() { wanted } else { Wanted::All };
+    let x = layer_forward(pass, &text.layers[i], config, batch, x, i, memory, wanted, device);
+    match (deep, &batch.seen) {
+        (Some(deep), Some((rows, _))) => add_rows(x, rows, deep, wanted, batch.tokens, device),
+        _ => x,
+    }
+}
+
 /// Words from the table and what is seen, in the order of the sequences.
-fn embed<P: Pass>(pass: &P, text: &Text, config: &TextConfig, batch: &Batch, device: &Device) -> Tensor<2> {
+pub(super) fn embed<P: Pass>(
+    pass: &P,
+    text: &Text,
+    config: &TextConfig,
+    batch: &Batch,
+    device: &Device,
+) -> Tensor<2> {
     let Some((rows, seen)) = &batch.seen else {
         let ids = indices(batch.ids.iter().map(|id| *id as usize), device);
         return pass.rows(text.embed, config.width, ids);
@@ -110,23 +138,24 @@ fn embed<P: Pass>(pass: &P, text: &Text, config: &TextConfig, batch: &Batch, dev
 /// Adds what is seen to its rows; if only some rows are left, to those of them that are tokens of pictures.
 fn add_rows(
     x: Tensor<2>,
-    (rows, deep): (&Tensor<1, Int>, &Tensor<2>),
+    rows: &[usize],
+    deep: Tensor<2>,
     wanted: Wanted<'_>,
-    batch: &Batch,
+    tokens: usize,
     device: &Device,
 ) -> Tensor<2> {
     let Wanted::LastOf(last) = wanted else {
-        return x.select_assign(0, rows.clone(), deep.clone(), IndexingUpdateOp::Add);
+        return x.select_assign(0, indices(rows.iter().copied(), device), deep, IndexingUpdateOp::Add);
     };
-    let seen_rows = batch.seen.as_ref().map_or(&[][..], |(rows, _)| rows);
-    let kept = last.iter().enumerate().filter_map(|(b, token)| {
-        Some((b, seen_rows.iter().position(|row| *row == b * batch.tokens + token)?))
-    });
+    let kept = last
+        .iter()
+        .enumerate()
+        .filter_map(|(b, token)| Some((b, rows.iter().position(|row| *row == b * tokens + token)?)));
     let (to, from): (Vec<usize>, Vec<usize>) = kept.unzip();
     if to.is_empty() {
         return x;
     }
-    let deep = deep.clone().select(0, indices(from, device));
+    let deep = deep.select(0, indices(from, device));
     x.select_assign(0, indices(to, device), deep, IndexingUpdateOp::Add)
 }
 
@@ -148,25 +177,25 @@ fn layer_forward<P: Pass>(
         let tokens = x.dims()[0] / batch.size;
         x.reshape([batch.size, tokens, heads, head_width])
     };
-    let keys =
-        rms_norm(split(pass.linear(&layer.k, normal.clone()), kv_heads), pass.vector(layer.k_norm), epsilon);
-    let keys = batch.rope.turn(keys.swap_dims(1, 2));
-    let values = split(pass.linear(&layer.v, normal.clone()), kv_heads).swap_dims(1, 2);
+    let keys = split(pass.linear(&layer.k, normal.clone()), kv_heads);
+    let keys = batch.rope.turn(head_norm(keys, pass.vector(layer.k_norm), epsilon));
+    let values = split(pass.linear(&layer.v, normal.clone()), kv_heads);
     let [keys, values] = remember(memory, index, [keys, values]);
     let (x, normal, rope, look) = match wanted {
         Wanted::All => (x, normal, batch.rope.clone(), batch.attend.clone()),
         Wanted::LastOf(last) => {
             let rows = indices(last.iter().enumerate().map(|(b, token)| b * batch.tokens + token), device);
-            let look = batch.attend.of_last(last, batch.tokens, keys.dims()[2], device);
-            (x.select(0, rows.clone()), normal.select(0, rows), batch.rope.at(last), look)
+            let look = batch.attend.of_last(last, batch.tokens, keys.dims()[1], device);
+            (x.select(0, rows.clone()), normal.select(0, rows), batch.rope.at(last, batch.tokens), look)
         }
     };
     let count = x.dims()[0];
-    let queries = rms_norm(split(pass.linear(&layer.q, normal), heads), pass.vector(layer.q_norm), epsilon);
-    let mixed = attend(rope.turn(queries.swap_dims(1, 2)), keys, values, &look);
-    let x = x + pass.linear(&layer.o, mixed.swap_dims(1, 2).reshape([count, heads * head_width]));
+    let queries = split(pass.linear(&layer.q, normal), heads);
+    let queries = rope.turn(head_norm(queries, pass.vector(layer.q_norm), epsilon));
+    let mixed = attend(queries, keys, values, &look).reshape([count, heads * head_width]);
+    let x = x + pass.linear(&layer.o, mixed);
     let normal = rms_norm(x.clone(), pass.vector(layer.norm2), epsilon);
-    let inner = silu(pass.linear(&layer.gate, normal.clone())) * pass.linear(&layer.up, normal);
+    let inner = swiglu(pass.linear(&layer.gate, normal.clone()), pass.linear(&layer.up, normal));
     x + pass.linear(&layer.down, inner)
 }
 
@@ -177,7 +206,7 @@ fn remember(memory: Option<&mut Memory>, index: usize, new: [Tensor<4>; 2]) -> [
         Some(old) => {
             let [old_keys, old_values] = old.clone();
             let [keys, values] = new;
-            *old = [Tensor::cat(vec![old_keys, keys], 2), Tensor::cat(vec![old_values, values], 2)];
+            *old = [Tensor::cat(vec![old_keys, keys], 1), Tensor::cat(vec![old_values, values], 1)];
             old.clone()
         }
         None => {

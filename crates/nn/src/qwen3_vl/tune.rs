@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use burn::tensor::activation::log_softmax;
-use burn::tensor::{FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{FloatDType, Gradients, Int, Tensor, TensorData};
 use plaudit_core::Seed;
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,18 @@ use super::adapter::{Adapter, Low, peft_names, shapes};
 use super::body::{Body, Padding};
 use super::config::Config;
 use super::error::VlmError;
-use super::layers::indices;
+use super::layers::{indices, on_processor, rms_norm};
 use super::load::{self, full_name};
 use super::network::{self, Linear, Network};
 use super::pass::Pass;
 use super::processor::{Inputs, Processor};
 use super::serve::upload;
-use super::text::Wanted;
+use super::text::{self, Wanted};
 use crate::classifier::{
     AdamW, Device, Id, Init, Optimizer, Order, Parameters, Precision, Role, Spec, StepOutcome, Value,
     download, number_type,
 };
+use crate::ops;
 use crate::weights::Weights;
 
 /// Which numbers learn.
@@ -102,6 +103,7 @@ pub struct Tuner {
     /// By linear layer.
     slots: Vec<Option<Slot>>,
     optimizer: Optimizer,
+    checkpointing: bool,
 }
 
 impl std::fmt::Debug for Tuner {
@@ -185,7 +187,7 @@ impl Tuner {
         let parameters = Parameters { specs, values, device: device.clone() };
         let optimizer = Optimizer::new(adamw, &parameters);
         let body = Body { config, processor, network, dtype, device };
-        Ok(Self { body, parameters, slots, optimizer })
+        Ok(Self { body, parameters, slots, optimizer, checkpointing: false })
     }
 
     /// The sizes of the model.
@@ -213,6 +215,9 @@ impl Tuner {
     /// When an example is empty, has no targets, or one outside of it.
     pub fn accumulate(&mut self, examples: &[Example], scale: f64) -> Result<f64, VlmError> {
         check_examples(examples, self.body.config.text.vocab)?;
+        if self.checkpointing {
+            return self.accumulate_layer_by_layer(examples, scale);
+        }
         let pass = Learning::new(&self.parameters, &self.slots);
         let loss = self.body.loss(&pass, examples)?;
         let value = f64::from(loss.clone().inner().into_scalar::<f32>());
@@ -220,11 +225,80 @@ impl Tuner {
             return Ok(value);
         }
         let mut gradients = (loss * scale).backward();
-        for (i, leaf) in pass.leaves.into_iter().enumerate() {
-            if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(&mut gradients)) {
+        let leaves = pass.leaves;
+        self.take(leaves, &mut gradients);
+        Ok(value)
+    }
+
+    /// Adds the gradients of leaves to those that wait.
+    fn take(&mut self, leaves: Vec<Option<Tensor<1>>>, gradients: &mut Gradients) {
+        for (i, leaf) in leaves.into_iter().enumerate() {
+            if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(gradients)) {
                 self.optimizer.add(Id(i), gradient);
             }
         }
+    }
+
+    /// Whether only the numbers between layers are kept for the gradient, and layers are computed once more for it: less memory
+    /// for a third more work.
+    pub fn set_checkpointing(&mut self, checkpointing: bool) {
+        self.checkpointing = checkpointing;
+    }
+
+    /// [`accumulate`](Self::accumulate) that follows one layer at a time.
+    fn accumulate_layer_by_layer(&mut self, examples: &[Example], scale: f64) -> Result<f64, VlmError> {
+        let body = self.body.clone();
+        let Body { network, config, device, .. } = &body;
+        let (text, sizes) = (&network.text, &config.text);
+        let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
+        let places = places(examples);
+        let wanted = wanted(places.as_deref());
+        // Forward, keeping what goes into each layer.
+        let plain = Learning { parameters: &self.parameters, slots: &self.slots, leaves: Vec::new() };
+        let batch = body.batch(&plain, &inputs, Padding::Right)?;
+        let deep = |i: usize| batch.seen.as_ref().and_then(|(_, seen)| seen.deepstack.get(i).cloned());
+        let mut between = vec![text::embed(&plain, text, sizes, &batch, device)];
+        for i in 0..text.layers.len() {
+            let x = between[i].clone();
+            between.push(text::step(&plain, text, sizes, &batch, i, x, deep(i), None, wanted, device));
+        }
+        // The loss, and back from it.
+        let pass = Learning::new(&self.parameters, &self.slots);
+        let last = leaf(between.pop());
+        let hidden = rms_norm(last.clone(), pass.vector(text.norm), sizes.epsilon);
+        let loss = body.loss_of(&pass, examples, hidden, places.is_some(), batch.tokens);
+        let value = f64::from(loss.clone().inner().into_scalar::<f32>());
+        if !value.is_finite() {
+            return Ok(value);
+        }
+        let mut gradients = (loss * scale).backward();
+        let mut slope = slope_of(&last, &mut gradients);
+        let leaves = pass.leaves;
+        self.take(leaves, &mut gradients);
+        let mut deep_slopes = Vec::new();
+        for i in (0..text.layers.len()).rev() {
+            let pass = Learning::new(&self.parameters, &self.slots);
+            let (x, added) = (leaf(between.pop()), deep(i).map(|deep| leaf(Some(deep))));
+            let y = text::step(&pass, text, sizes, &batch, i, x.clone(), added.clone(), None, wanted, device);
+            let mut gradients = (y * slope).sum().backward();
+            slope = slope_of(&x, &mut gradients);
+            deep_slopes.extend(added.map(|added| slope_of(&added, &mut gradients)));
+            let leaves = pass.leaves;
+            self.take(leaves, &mut gradients);
+        }
+        deep_slopes.reverse();
+        // The words' table and the vision tower.
+        let pass = Learning::new(&self.parameters, &self.slots);
+        let batch = body.batch(&pass, &inputs, Padding::Right)?;
+        let mut total = (text::embed(&pass, text, sizes, &batch, device) * slope).sum();
+        if let Some((_, seen)) = &batch.seen {
+            for (deep, slope) in seen.deepstack.iter().zip(deep_slopes) {
+                total = total + (deep.clone() * slope).sum();
+            }
+        }
+        let mut gradients = total.backward();
+        let leaves = pass.leaves;
+        self.take(leaves, &mut gradients);
         Ok(value)
     }
 
@@ -451,29 +525,59 @@ fn check_examples(examples: &[Example], vocab: usize) -> Result<(), VlmError> {
     Ok(())
 }
 
+/// Numbers whose gradient is wanted.
+fn leaf(x: Option<Tensor<2>>) -> Tensor<2> {
+    x.unwrap_or_else(|| unreachable!("numbers go into every layer")).autodiff().require_grad()
+}
+
+/// The gradient of a leaf; zeros if nothing depends on it.
+fn slope_of(leaf: &Tensor<2>, gradients: &mut Gradients) -> Tensor<2> {
+    leaf.grad_remove(gradients).unwrap_or_else(|| leaf.clone().inner().zeros_like())
+}
+
+/// Which numbers of a batch are wanted: one of each sequence, if each has one target.
+fn places(examples: &[Example]) -> Option<Vec<usize>> {
+    examples.iter().map(|example| (example.targets.len() == 1).then(|| example.targets[0].0)).collect()
+}
+
+fn wanted(places: Option<&[usize]>) -> Wanted<'_> {
+    places.map_or(Wanted::All, Wanted::LastOf)
+}
+
 impl Body {
     /// The mean over all targets of minus the logarithm of their probability.
     fn loss<P: Pass>(&self, pass: &P, examples: &[Example]) -> Result<Tensor<1>, VlmError> {
         let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
         let batch = self.batch(pass, &inputs, Padding::Right)?;
-        let one_each = examples.iter().all(|example| example.targets.len() == 1);
-        let rows = if one_each {
-            let places: Vec<usize> = examples.iter().map(|example| example.targets[0].0).collect();
-            self.read(pass, &batch, None, Wanted::LastOf(&places))
+        let places = places(examples);
+        let hidden = self.read(pass, &batch, None, wanted(places.as_deref()));
+        Ok(self.loss_of(pass, examples, hidden, places.is_some(), batch.tokens))
+    }
+
+    /// The loss by the numbers after the last normalisation: of all tokens, or of those before targets alone.
+    fn loss_of<P: Pass>(
+        &self,
+        pass: &P,
+        examples: &[Example],
+        hidden: Tensor<2>,
+        chosen: bool,
+        tokens: usize,
+    ) -> Tensor<1> {
+        let rows = if chosen {
+            hidden
         } else {
-            let hidden = self.read(pass, &batch, None, Wanted::All);
             let rows = examples.iter().enumerate();
-            let rows = rows.flat_map(|(i, example)| example.targets.iter().map(move |target| (i, target.0)));
-            hidden.select(0, indices(rows.map(|(i, place)| i * batch.tokens + place), &self.device))
+            let rows =
+                rows.flat_map(|(i, example)| example.targets.iter().map(move |target| i * tokens + target.0));
+            hidden.select(0, indices(rows, &self.device))
         };
         let logits = pass.linear(&self.network.text.head, rows).cast(FloatDType::F32);
-        let tokens: Vec<i32> = examples
-            .iter()
-            .flat_map(|example| example.targets.iter().map(|target| target.1 as i32))
-            .collect();
-        let count = tokens.len();
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, [count, 1]), &self.device);
-        Ok(log_softmax(logits, 1).gather(1, tokens).mean().neg())
+        let targets =
+            examples.iter().flat_map(|example| example.targets.iter().map(|target| target.1 as i32));
+        let targets: Vec<i32> = targets.collect();
+        let count = targets.len();
+        let targets = Tensor::<2, Int>::from_data(TensorData::new(targets, [count, 1]), &self.device);
+        log_softmax(logits, 1).gather(1, targets).mean().neg()
     }
 }
 
@@ -504,6 +608,11 @@ impl<'a> Learning<'a> {
     }
 }
 
+/// `x [m, k]` times the transpose of `weights [n, k]`.
+fn product(x: Tensor<2>, weights: Tensor<2>) -> Tensor<2> {
+    if on_processor(&x) { ops::tokens::linear(x, weights) } else { x.matmul(weights.transpose()) }
+}
+
 impl Pass for Learning<'_> {
     fn vector(&self, id: Id) -> Tensor<1> {
         match self.leaves.get(id.0) {
@@ -518,15 +627,15 @@ impl Pass for Learning<'_> {
     }
 
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
-        let y = x.clone().matmul(self.matrix(layer.weight, layer.outputs).transpose());
+        let y = product(x.clone(), self.matrix(layer.weight, layer.outputs));
         let y = match layer.bias {
             Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
             None => y,
         };
         let Some(slot) = &self.slots[layer.index] else { return y };
         let dtype = FloatDType::from(y.dtype());
-        let low = x.cast(FloatDType::F32).matmul(self.matrix(slot.down, slot.rank).transpose());
-        let added = low.matmul(self.matrix(slot.up, layer.outputs).transpose()) * slot.scale;
+        let low = product(x.cast(FloatDType::F32), self.matrix(slot.down, slot.rank)) * slot.scale;
+        let added = product(low, self.matrix(slot.up, layer.outputs));
         y + added.cast(dtype)
     }
 

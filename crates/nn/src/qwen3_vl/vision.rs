@@ -2,11 +2,11 @@
 //!
 //! Attention never leaves a pair of frames, so a pair's tokens depend on its pixels alone and can be kept.
 
-use burn::tensor::activation::{gelu, gelu_approximate};
+use burn::tensor::activation::gelu;
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 
 use super::config::VisionConfig;
-use super::layers::{Attend, Rope, attend, indices, layer_norm};
+use super::layers::{Attend, Rope, attend, indices, layer_norm, tanh_gelu};
 use super::network::{Block, LayerNorm, Merger, Vision};
 use super::pass::Pass;
 use super::patches::places;
@@ -88,10 +88,10 @@ fn block_forward<P: Pass>(
     let (pairs, head) = (count / per_pair, width / heads);
     let qkv = pass.linear(&block.qkv, norm(pass, &block.norm1, x.clone()));
     let qkv = qkv.reshape([pairs, per_pair, 3, heads, head]);
-    let part = |i| qkv.clone().narrow(2, i, 1).reshape([pairs, per_pair, heads, head]).swap_dims(1, 2);
+    let part = |i| qkv.clone().narrow(2, i, 1).reshape([pairs, per_pair, heads, head]);
     let mixed = attend(rope.turn(part(0)), rope.turn(part(1)), part(2), &Attend::All);
-    let x = x + pass.linear(&block.proj, mixed.swap_dims(1, 2).reshape([count, width]));
-    let inner = gelu_approximate(pass.linear(&block.fc1, norm(pass, &block.norm2, x.clone())));
+    let x = x + pass.linear(&block.proj, mixed.reshape([count, width]));
+    let inner = tanh_gelu(pass.linear(&block.fc1, norm(pass, &block.norm2, x.clone())));
     x + pass.linear(&block.fc2, inner)
 }
 

@@ -7,7 +7,7 @@ mod operands;
 mod pack;
 mod packed;
 mod rows;
-mod tile;
+pub(super) mod tile;
 mod winograd;
 
 use super::{Isa, Precision};

@@ -73,14 +73,14 @@ macro_rules! with_rows {
         }
     };
 }
-pub(super) use with_rows;
+pub(in crate::kernels) use with_rows;
 
 /// The most rows a tile has on any instruction set.
 pub(super) const MOST_ROWS: usize = 12;
 
 /// `items` cut into pieces of at most `most`, as equal as can be: `(start, length)` each.
 #[inline(always)]
-pub(super) fn even_pieces(items: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+pub(in crate::kernels) fn even_pieces(items: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let pieces = items.div_ceil(most).max(1);
     let (short, longer) = (items / pieces, items % pieces);
     (0..pieces).map(move |i| (i * short + i.min(longer), short + usize::from(i < longer)))
