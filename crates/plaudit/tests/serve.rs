@@ -320,13 +320,17 @@ fn a_policy_is_paid_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoin
         assert!(said > 0.3, "{numbers}");
         assert_eq!(numbers["reward/model/invalid"].as_f64(), Some(0.0), "{numbers}");
     }
-    // The server dies before the second step.
-    let mut child = command(folder.path(), &["train", "mine.yaml", &base, "runner.max_epochs=100000"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    runs::wait_for(&folder.path().join("run/checkpoints/global_step_1"));
+    // The server dies between steps, in a run that saves nothing by itself.
+    let words = ["train", "mine.yaml", &base, "runner.max_epochs=100000", "runner.save_interval=-1"];
+    let mut child =
+        command(folder.path(), &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let events = folder.path().join("run/events.jsonl");
+    runs::wait_for(&events);
+    let began = Instant::now();
+    while !std::fs::read_to_string(&events).unwrap().contains("\"metrics\"") {
+        assert!(began.elapsed() < Duration::from_secs(60), "no step is taken");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     drop(serving);
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -335,6 +339,8 @@ fn a_policy_is_paid_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoin
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("gave no answer in"), "{said}");
     assert!(said.contains("the last good checkpoint is"), "{said}");
+    let saved = std::fs::read_dir(folder.path().join("run/checkpoints")).unwrap();
+    assert!(saved.count() > 0, "what was learned is saved before it leaves");
 }
 
 /// Run by hand, or wherever `PLAUDIT_OPENAI_PYTHON` names an interpreter that has the `openai` package.

@@ -43,7 +43,7 @@ pub(super) fn threshold(findings: &mut Findings<'_>) {
                 fix: "remove it, or set reward.use_reward_model: true".into(),
             },
         );
-    } else if reward.model.model_type != RewardModelType::Resnet {
+    } else if reward.model.model_type == RewardModelType::BufferedVlm {
         findings.add("threshold-unapplied", Severity::Warning, key, Remark {
             what: "a judge's answers are not compared with it".into(),
             why: "its rewards come from reward_parser_params, whatever the threshold says".into(),
@@ -98,7 +98,9 @@ pub(super) fn windows(findings: &mut Findings<'_>) {
     if !findings.is_paid_by_model() {
         return;
     }
-    if !reward.model.history_buffers.is_empty() && reward.reward_mode != RewardMode::HistoryBuffer {
+    let adds_votes = reward.main_term().judges_windows() && reward.reward_mode == RewardMode::Potential;
+    let looks = reward.reward_mode == RewardMode::HistoryBuffer || adds_votes;
+    if !reward.model.history_buffers.is_empty() && !looks {
         findings.add(
             "windows-unused",
             Severity::Warning,

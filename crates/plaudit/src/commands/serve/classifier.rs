@@ -98,7 +98,7 @@ impl Served {
         let [_, height, width] = settings.image_size;
         let views = settings.image_keys.join(", ");
         format!(
-            "`{}`: an image classifier of {height}x{width} pictures ({views}), success above {}",
+            "`{}`: an image classifier of {height}x{width} pictures ({views}), success above {:.3}",
             self.about.name, self.threshold
         )
     }

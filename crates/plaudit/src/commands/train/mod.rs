@@ -13,7 +13,7 @@ use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed, Segment};
 use plaudit_rl::{Cloning, Learner, Metrics, Whereabouts};
 use serde::{Deserialize, Serialize};
 
-use self::pace::{Pace, Scene};
+use self::pace::{Pace, Scene, Stumble};
 use super::eval;
 use crate::build::{self, Which};
 use crate::checkpoint::{self, Found, Moment};
@@ -242,7 +242,15 @@ impl<'a> Job<'a> {
     /// One step of learning.
     fn learn(&mut self) -> Result<(), Failure> {
         let Some(pace) = &mut self.pace else { return Ok(()) };
-        let Some(mut metrics) = pace.learn(self.learner, self.step + 1)? else { return Ok(()) };
+        let learned = match pace.learn(self.learner, self.step + 1) {
+            Ok(learned) => learned,
+            Err(Stumble::Elsewhere(failure)) => return Err(failure),
+            Err(Stumble::Unpaid(failure)) => {
+                self.save_before_leaving();
+                return Err(failure);
+            }
+        };
+        let Some(mut metrics) = learned else { return Ok(()) };
         self.step += 1;
         if let Some(bytes) = memory::peak() {
             metrics.push("memory/peak_mib", bytes as f64 / f64::from(1 << 20));
@@ -292,6 +300,15 @@ impl<'a> Job<'a> {
         self.run.save(self.step, &State { checkpoint: name })?;
         self.saved = Some((self.step, folder));
         Ok(())
+    }
+
+    /// Saves what was learned up to the last whole step, for a run that has to stop: a server that judges stayed away, say.
+    /// What goes wrong here is not told: the reason for stopping is.
+    fn save_before_leaving(&mut self) {
+        let is_saved = self.saved.as_ref().is_some_and(|(step, _)| *step == self.step);
+        if self.step > 0 && !is_saved {
+            let _ = self.save();
+        }
     }
 
     /// A failure, with what is safe in spite of it.

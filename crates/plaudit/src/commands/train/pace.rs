@@ -22,6 +22,14 @@ pub enum Plan {
     SideBySide(AsyncPlan),
 }
 
+/// Why a step of learning came to nothing.
+pub(super) enum Stumble {
+    /// A rollout could not be paid: the learner is as the step before left it.
+    Unpaid(Failure),
+    /// Anything else.
+    Elsewhere(Failure),
+}
+
 /// Environments and whoever keeps their episodes, under way.
 pub(super) enum Pace<'a> {
     Turns { training: Box<Training<'a>>, keeper: Option<Box<Keeper>> },
@@ -88,7 +96,7 @@ impl<'a> Pace<'a> {
     }
 
     /// One step of learning; nothing if the user asked to stop before there was anything to learn from.
-    pub(super) fn learn(&mut self, learner: &mut dyn Learner, step: u64) -> Result<Option<Metrics>, Failure> {
+    pub(super) fn learn(&mut self, learner: &mut dyn Learner, step: u64) -> Result<Option<Metrics>, Stumble> {
         let learned = match self {
             Self::Turns { training, keeper } => {
                 let keep = |taken: &Taken| keeper.as_mut().map_or(Ok(()), |keeper| keep(keeper, taken));
@@ -97,11 +105,14 @@ impl<'a> Pace<'a> {
             Self::SideBySide { training, .. } => training.step(learner, interrupted),
         };
         learned.map_err(|error| match error {
-            TrainingError::Onlooker(error) => match error.downcast::<Failure>() {
+            TrainingError::Onlooker(error) => Stumble::Elsewhere(match error.downcast::<Failure>() {
                 Ok(failure) => *failure,
                 Err(error) => Failure::work(error, None),
-            },
-            error => Failure::work(format!("step {step}: {error}"), None),
+            }),
+            error @ TrainingError::Reward(_) => {
+                Stumble::Unpaid(Failure::work(format!("step {step}: {error}"), None))
+            }
+            error => Stumble::Elsewhere(Failure::work(format!("step {step}: {error}"), None)),
         })
     }
 
