@@ -1,11 +1,11 @@
 """Trend windows through Qwen3-VL beside transformers: one run, all in turns.
 
     cargo build --release -p plaudit-nn --example qwen3_vl_bench
-    python bench/qwen3_vl/bench.py [--rounds 5] [--only TEXT] [--program FILE]   # torch, transformers
+    python bench/qwen3_vl/bench.py [--rounds 5] [--only tiny|2B] [--depth 7] [--numbers bf16]   # torch, transformers
 
 Models have random weights, the same ones on both sides; the script makes them (once, in a temporary folder) and checks that
-both give the same logits. `tiny` is the model of the tests. `2B/4` has the widths of Qwen3-VL-2B and a quarter of its
-depth: 7 of 28 layers, 6 of 24 blocks; its vocabulary is that of the tests, since both sides put only the last token
+both give the same logits. `tiny` is the model of the tests. `2B/7` has the widths of Qwen3-VL-2B and a seventh of its
+depth (`--depth`): 4 of 28 layers, 3 of 24 blocks; its vocabulary is that of the tests, since both sides put only the last token
 through the head. A batch is 8 windows of two views, four frames each of 128 pixels. Times are from patches to logits; in
 transformers one call of the model with `logits_to_keep=1`. Ratios are taken within rounds. Before and after each
 measurement both cores spin for a moment; if somebody else had more than 8 % of them, it is made again, up to three times.
@@ -44,15 +44,15 @@ class Plaudit:
         return [float(word) for word in answer.split()]
 
 
-def quarter_of_2b(folder):
-    """The widths of Qwen3-VL-2B, a quarter of its depth, random weights."""
+def shallow_2b(folder, depth):
+    """The widths of Qwen3-VL-2B, a part of its depth, random weights."""
     config = Qwen3VLConfig.from_pretrained(TINY)
     text, vision = config.text_config, config.vision_config
-    text.hidden_size, text.num_hidden_layers, text.intermediate_size = 2048, 7, 6144
+    text.hidden_size, text.num_hidden_layers, text.intermediate_size = 2048, 28 // depth, 6144
     text.num_attention_heads, text.num_key_value_heads, text.head_dim = 16, 8, 128
     text.rope_parameters["mrope_section"] = [24, 20, 20]
-    vision.hidden_size, vision.depth, vision.intermediate_size, vision.num_heads = 1024, 6, 4096, 16
-    vision.out_hidden_size, vision.deepstack_visual_indexes = 2048, [1, 2, 4]
+    vision.hidden_size, vision.depth, vision.intermediate_size, vision.num_heads = 1024, 24 // depth, 4096, 16
+    vision.out_hidden_size, vision.deepstack_visual_indexes = 2048, [0, 1, 2]
     torch.manual_seed(0)
     Qwen3VLForConditionalGeneration(config).save_pretrained(folder)
     AutoProcessor.from_pretrained(TINY).save_pretrained(folder)
@@ -132,36 +132,34 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="")
     parser.add_argument("--program", default=ROOT / "target/release/examples/qwen3_vl_bench")
-    parser.add_argument("--folder", default=pathlib.Path(tempfile.gettempdir()) / "qwen3_vl_2b_quarter")
+    parser.add_argument("--depth", type=int, default=7)
+    parser.add_argument("--numbers", default="fp32 bf16")
     options = parser.parse_args()
     torch.set_num_threads(2)
-    big = pathlib.Path(options.folder)
+    big = pathlib.Path(tempfile.gettempdir()) / f"qwen3_vl_2b_{options.depth}"
     if options.only != "tiny" and not (big / "model.safetensors").exists():
-        quarter_of_2b(big)
+        shallow_2b(big, options.depth)
     plaudit, best = Plaudit(options.program), [0.0]
-    labels = {}
-    for name, folder in {"tiny": TINY, "2B/4": big}.items():
+    for name, folder in {"tiny": TINY, f"2B/{options.depth}": big}.items():
         if options.only not in name:
             continue
         processor = AutoProcessor.from_pretrained(folder)
         inputs = batch(processor)
         labels = [processor.tokenizer(w)["input_ids"][0] for w in ("positive", "negative", "unclear")]
-        peers = {d: Transformers(folder, getattr(torch, t), inputs) for d, t in (("fp32", "float32"), ("bf16", "bfloat16"))}
-        own = plaudit.ask("score", folder, "fp32", WINDOWS, "videos", 0)[1:]
-        theirs = peers["fp32"].logits()[0, labels].tolist()
+        types = {"fp32": torch.float32, "bf16": torch.bfloat16}
+        peers = {n: Transformers(folder, t, inputs) for n, t in types.items() if n in options.numbers}
+        numbers = next(iter(peers))
+        own = plaudit.ask("score", folder, numbers, WINDOWS, "videos", 0)[1:]
+        theirs = peers[numbers].logits()[0, labels].tolist()
         print(f"{name}: logits {own} here, {theirs} there")
-        assert max(abs(a - b) for a, b in zip(own, theirs)) < 1e-2
-        work = {
-            "transformers fp32": peers["fp32"].score,
-            "transformers bf16": peers["bf16"].score,
-            "plaudit fp32": lambda: plaudit.ask("score", folder, "fp32", WINDOWS, "videos", 0)[0],
-            "plaudit bf16": lambda: plaudit.ask("score", folder, "bf16", WINDOWS, "videos", 0)[0],
-            "plaudit fp32, shared prefix": lambda: plaudit.ask("score", folder, "fp32", WINDOWS, "shared", 0)[0],
-            "plaudit bf16, shared prefix": lambda: plaudit.ask("score", folder, "bf16", WINDOWS, "shared", 0)[0],
-            "plaudit fp32, prefix and pairs": lambda: plaudit.ask("score", folder, "fp32", WINDOWS, "shared", 2)[0],
-            "plaudit bf16, prefix and pairs": lambda: plaudit.ask("score", folder, "bf16", WINDOWS, "shared", 2)[0],
-        }
-        if name == "tiny":
+        assert max(abs(a - b) for a, b in zip(own, theirs)) < (1e-2 if numbers == "fp32" else 0.2)
+        work = {}
+        for numbers, peer in peers.items():
+            work[f"transformers {numbers}"] = peer.score
+            for what, layout, steps in (("", "videos", 0), (", shared prefix", "shared", 0), (", prefix and pairs", "shared", 2)):
+                ask = ("score", folder, numbers, WINDOWS, layout, steps)
+                work[f"plaudit {numbers}{what}"] = lambda ask=ask: plaudit.ask(*ask)[0]
+        if name == "tiny" and "fp32" in peers:
             peers["fp32"].prepare_training(labels[0])
             work["transformers, training step"] = peers["fp32"].train
             work["plaudit, training step"] = lambda: plaudit.ask("train", folder, WINDOWS)[0]
