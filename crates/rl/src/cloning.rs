@@ -10,9 +10,9 @@
 
 use plaudit_core::{Seed, Segment};
 
-use crate::LearnError;
 use crate::replay::{Amount, NewRollout, Repay, Replay, ReplaySettings, Transitions};
 use crate::sight::Sight;
+use crate::{LearnError, StateScale};
 
 /// What is cloned, and how.
 #[derive(Debug, Clone)]
@@ -36,6 +36,7 @@ pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64);
 pub(crate) struct Shown<'a> {
     cloning: &'a Cloning,
     replay: Replay,
+    scale: Option<StateScale>,
     seed: Seed,
     batch: Transitions,
     noise: Vec<f32>,
@@ -55,6 +56,7 @@ impl<'a> Shown<'a> {
         cloning: &'a Cloning,
         chunk: usize,
         sight: Option<&Sight>,
+        scale: Option<StateScale>,
         seed: Seed,
     ) -> Result<Self, LearnError> {
         let all = Amount::Rollouts(cloning.demos.len());
@@ -69,7 +71,7 @@ impl<'a> Shown<'a> {
         if replay.transitions() == 0 {
             return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
         }
-        Ok(Self { cloning, replay, seed, batch: Transitions::default(), noise: Vec::new() })
+        Ok(Self { cloning, replay, scale, seed, batch: Transitions::default(), noise: Vec::new() })
     }
 
     /// What a step learns from.
@@ -79,6 +81,9 @@ impl<'a> Shown<'a> {
         // A replay draws no more than it has; few demonstrations are drawn from several times.
         while self.batch.len() < self.cloning.batch {
             self.replay.sample(self.cloning.batch - self.batch.len(), &mut rng, &mut self.batch);
+        }
+        if let Some(scale) = &self.scale {
+            scale.apply(&mut self.batch.seen.states);
         }
         self.noise.clear();
         let std = self.cloning.std.iter().cycle().take(self.batch.actions.len());

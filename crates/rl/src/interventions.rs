@@ -1,29 +1,24 @@
 //! What people did when they took over, cut out of a rollout: each stretch is a demonstration.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use plaudit_core::{End, Frames, Obs, Segment, StepRow};
+use plaudit_core::Segment;
 
 use crate::Experience;
 use crate::replay::NewRollout;
+use crate::stretch::paid_stretch;
 
 /// Every unbroken stretch of steps in which a person acted, row by row, paid as the rollout was.
 pub(crate) fn interventions(experience: &Experience) -> Vec<NewRollout> {
-    let Experience { segment, decisions, reward } = experience;
+    let Experience { segment, decisions, .. } = experience;
     if !decisions.by_person.contains(&true) {
         return Vec::new();
     }
-    let batch = segment.batch();
-    let mut found = Vec::new();
-    for row in 0..batch {
-        for steps in stretches(segment, &decisions.by_person, row) {
-            let paid = steps.clone().map(|t| reward.total[t * batch + row]).collect();
-            let Some(segment) = cut(segment, row, steps) else { continue };
-            found.push(NewRollout { segment, fresh: Vec::new(), reward: paid, version: reward.version });
-        }
-    }
-    found
+    let rows = 0..segment.batch();
+    let stretches = rows.flat_map(|row| {
+        stretches(segment, &decisions.by_person, row).into_iter().map(move |steps| (row, steps))
+    });
+    stretches.filter_map(|(row, steps)| paid_stretch(experience, row, steps)).collect()
 }
 
 /// Where a person acted in one row, from taking over to letting go or to the end of an episode.
@@ -47,52 +42,14 @@ fn stretches(segment: &Segment, by_person: &[bool], row: usize) -> Vec<Range<usi
     found
 }
 
-/// Some steps of one row as a segment of their own, which remembers as far back as the whole one did.
-fn cut(segment: &Segment, row: usize, steps: Range<usize>) -> Option<Segment> {
-    let ended = (0..steps.start).rev().find(|&t| segment.end[segment.at(t, row)].is_end());
-    let elapsed = ended.map_or(segment.elapsed[row] + steps.start, |t| steps.start - t - 1);
-    let before =
-        segment.obs[..steps.start].iter().rev().chain(segment.context.iter().rev().map(|obs| &**obs));
-    let mut context: Vec<Arc<Obs>> = before
-        .take(segment.context.len().min(elapsed))
-        .map(|obs| one(obs, row).map(Arc::new))
-        .collect::<Option<_>>()?;
-    context.reverse();
-    let mut own = Segment::continuing(one(&segment.obs[steps.start], row)?, context, vec![elapsed]);
-    for t in steps {
-        let at = segment.at(t, row);
-        let width = segment.actions[t].len() / segment.batch();
-        let last = segment.last.iter().find(|(step, other, _)| (*step, *other) == (t, row));
-        let step = StepRow {
-            actions: segment.actions[t][row * width..(row + 1) * width].to_vec(),
-            env_reward: vec![segment.env_reward[at]],
-            end: vec![segment.end[at]],
-            success: vec![segment.success[at]],
-        };
-        let last = last.filter(|_| segment.end[at] != End::No).map(|(_, _, obs)| (0, obs.clone()));
-        own.push(step, one(&segment.obs[t + 1], row)?, last.into_iter().collect()).ok()?;
-    }
-    Some(own)
-}
-
-/// One row of observations.
-fn one(obs: &Obs, row: usize) -> Option<Obs> {
-    let mut own = Obs::from_state(1, obs.row(row).state.to_vec()).ok()?;
-    for (name, frames) in &obs.cameras {
-        let image = Frames::new(frames.shape, frames.image(row).to_vec()).ok()?;
-        own = own.with_camera(name.clone(), image).ok()?;
-    }
-    if let Some(task) = obs.tasks.get(row) {
-        own = own.with_tasks(vec![task.clone()]).ok()?;
-    }
-    Some(own)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use plaudit_core::{End, EnvReward, Obs, Reward, StepRow};
+
     use super::*;
     use crate::Decisions;
-    use plaudit_core::{EnvReward, Reward};
 
     /// Two environments of five steps; row 1 ends its episode at step 2.
     fn experience(by_person: [[bool; 2]; 5]) -> Experience {

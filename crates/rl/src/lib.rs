@@ -52,6 +52,9 @@ mod rollout;
 pub mod sac;
 mod schedule;
 pub mod sight;
+mod state_scale;
+mod stretch;
+mod successes;
 mod training;
 mod whereabouts;
 
@@ -66,5 +69,6 @@ pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
 pub use learner::{Experience, LearnError, Learner, Metrics};
 pub use rollout::{Decisions, Played, Rollout, RolloutError, Taken};
 pub use schedule::{Schedule, Shape};
+pub use state_scale::StateScale;
 pub use training::{OnPaid, Training, TrainingError, TrainingPlan};
 pub use whereabouts::Whereabouts;

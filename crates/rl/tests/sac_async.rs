@@ -95,6 +95,8 @@ fn learner() -> Sac {
         critic_subsample: None,
         backup_entropy: true,
         target_range: None,
+        scale_states: false,
+        demo_weight: 0.0,
         tau: 0.02,
         target_update_freq: 1,
         critic_actor_ratio: 1,
@@ -247,6 +249,7 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
         demos: Some(plaudit_rl::sac::DemoSettings {
             replay: learner().settings().replay.clone(),
             min: Amount::Rollouts(1),
+            keep_paid: None,
         }),
         ..learner().settings().clone()
     };
@@ -279,8 +282,11 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
         fn watch(&mut self, _: Watch) {}
     }
     let settings = learner().settings().clone();
-    let demos =
-        Some(plaudit_rl::sac::DemoSettings { replay: settings.replay.clone(), min: Amount::Rollouts(1) });
+    let demos = Some(plaudit_rl::sac::DemoSettings {
+        replay: settings.replay.clone(),
+        min: Amount::Rollouts(1),
+        keep_paid: None,
+    });
     let demo = {
         let mut line = Line::new(1);
         let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();

@@ -11,7 +11,7 @@ impl Ppo {
     /// Takes the actor towards what was shown. The critic, and the optimiser of what follows, stay as they are.
     pub(super) fn clone_demos(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
         let (chunk, seed) = (self.networks.head().chunk, self.seed.purpose("cloning"));
-        let mut shown = Shown::new(cloning, chunk, self.networks.sight(), seed)?;
+        let mut shown = Shown::new(cloning, chunk, self.networks.sight(), None, seed)?;
         self.set_deviations(&cloning.std);
         let mut adam = Adam::new(self.params.len(), self.settings.adam);
         for step in 0..cloning.steps {

@@ -12,9 +12,10 @@ use plaudit_nn::dense::Adam;
 use super::Sac;
 use crate::naming::take;
 use crate::replay::Replay;
-use crate::{Checkpoint, LearnError};
+use crate::{Checkpoint, LearnError, StateScale};
 
 const TEMPERATURE: &str = "temperature";
+const SCALE: &str = "state_scale";
 
 /// Writes everything into a folder.
 pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
@@ -37,6 +38,12 @@ pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
     let mut temperature = Weights::new();
     temperature.insert_f32("x_m_v", &[3], &[sac.temperature.x, m[0], v[0]]);
     checkpoint.tensors(TEMPERATURE, temperature);
+    if let Some(StateScale { mean, deviation }) = &sac.networks.scale {
+        let mut scale = Weights::new();
+        scale.insert_f32("mean", &[mean.len()], mean);
+        scale.insert_f32("deviation", &[deviation.len()], deviation);
+        checkpoint.tensors(SCALE, scale);
+    }
     checkpoint.count("updates", sac.updates);
     checkpoint.count("policy_steps", sac.policy_adam.step);
     checkpoint.count("critic_steps", sac.critic_adam.step);
@@ -82,10 +89,12 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     let temperature = take(&checkpoint.under(TEMPERATURE), "x_m_v", &[3]);
     let temperature = temperature.map_err(|misfit| checkpoint.misfit(misfit))?;
     let temperature_steps = checkpoint.counted("temperature_steps")?;
+    let scale = scale(sac, &checkpoint)?;
     let updates = checkpoint.counted("updates")?;
     let replay = restored(&sac.replay, folder.join("replay.pt"))?;
     let demos = sac.demos.as_ref().map(|demos| restored(demos, folder.join("demos.pt"))).transpose()?;
 
+    Arc::make_mut(&mut sac.networks).scale = scale;
     sac.temperature.x = temperature[0];
     sac.temperature.adam.step = temperature_steps;
     (sac.temperature.adam.m[0], sac.temperature.adam.v[0]) = (temperature[1], temperature[2]);
@@ -93,6 +102,16 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     (sac.policy, sac.critics, sac.target) = (Arc::new(policy), critics, target);
     (sac.replay, sac.demos, sac.updates) = (replay, demos, updates);
     Ok(())
+}
+
+/// The scale that the networks were trained by, if they were.
+fn scale(sac: &Sac, checkpoint: &Checkpoint) -> Result<Option<StateScale>, LearnError> {
+    if sac.networks.scale.is_none() {
+        return Ok(None);
+    }
+    let (kept, width) = (checkpoint.under(SCALE), sac.networks.states());
+    let numbers = |name: &str| take(&kept, name, &[width]).map_err(|misfit| checkpoint.misfit(misfit));
+    Ok(Some(StateScale { mean: numbers("mean")?, deviation: numbers("deviation")? }))
 }
 
 fn restored(like: &Replay, path: PathBuf) -> Result<Replay, LearnError> {

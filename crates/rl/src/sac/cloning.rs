@@ -16,7 +16,8 @@ impl Sac {
     pub(super) fn clone_demos(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
         let (chunk, eyes) = (self.settings.networks.chunk, self.networks.eyes());
         let seed = self.seed.purpose("cloning");
-        let mut shown = Shown::new(cloning, chunk, self.networks.sight.as_ref(), seed)?;
+        let scale = self.networks.scale.clone();
+        let mut shown = Shown::new(cloning, chunk, self.networks.sight.as_ref(), scale, seed)?;
         let optim = &self.settings.policy_optim;
         let (clip, mut adam) = (optim.clip_grad, Adam::new(self.policy.len(), optim.adam));
         let mut eye_adam = Adam::new(eyes, optim.adam);

@@ -44,7 +44,8 @@ use crate::interventions::interventions;
 use crate::naming::Misfit;
 use crate::replay::{Amount, NewRollout, Replay, ReplaySettings, Transitions, Views};
 use crate::sight::{Look, Sight, SightTape, shift};
-use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule};
+use crate::successes::successes;
+use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, Schedule, StateScale};
 use critics::choose;
 
 /// How soft actor-critic learns.
@@ -75,6 +76,10 @@ pub struct SacSettings {
     pub critic_actor_ratio: u64,
     /// Updates before the policy starts to learn.
     pub train_actor_steps: u64,
+    /// Whether networks take states by the scale of the demonstrations.
+    pub scale_states: bool,
+    /// How much the policy's loss weighs its distance to what demonstrations did, beside what critics think.
+    pub demo_weight: f32,
     /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
     pub shift: Option<usize>,
     /// The temperature, α.
@@ -102,6 +107,8 @@ pub struct DemoSettings {
     pub replay: ReplaySettings,
     /// How many there must be.
     pub min: Amount,
+    /// What the run pays for the end of an episode of its own that joins them.
+    pub keep_paid: Option<f32>,
 }
 
 /// How a network is optimised.
@@ -148,6 +155,8 @@ pub struct Chance {
 #[derive(Default)]
 struct Work {
     batch: Transitions,
+    /// Where the batch's demonstrations begin.
+    first_demo: usize,
     chance: Chance,
     /// What is seen, with a way back.
     eyes: SightTape,
@@ -176,6 +185,27 @@ struct Work {
     values: Vec<f32>,
     /// y, `[N]`.
     targets: Vec<f32>,
+    /// Gradients of the distance to what demonstrations did.
+    by_shown: Vec<f32>,
+    no_noise: Vec<f32>,
+}
+
+impl Work {
+    /// Adds the slopes of w · mean ½ |mode − a|² over the demonstrations.
+    fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, weight: f32) {
+        let (n, width, first) = (self.batch.len(), gaussian.width(), self.first_demo);
+        if first == n {
+            return;
+        }
+        self.by_shown.resize(2 * width * (n - first), 0.0);
+        zero(&mut self.no_noise, width * (n - first));
+        let outputs = &self.policy_outputs[2 * width * first..];
+        gaussian.imitate(outputs, &self.batch.actions[width * first..], &self.no_noise, &mut self.by_shown);
+        let rows = self.by_output[2 * width * first..].chunks_exact_mut(2 * width);
+        for (by_output, by_shown) in rows.zip(self.by_shown.chunks_exact(2 * width)) {
+            by_output[..width].iter_mut().zip(by_shown).for_each(|(slope, shown)| *slope += weight * shown);
+        }
+    }
 }
 
 /// What updates measured, summed up.
@@ -198,7 +228,7 @@ impl Sac {
     /// A learner that has learned nothing. `demos` are paid already.
     pub fn new(settings: SacSettings, demos: Vec<NewRollout>, seed: Seed) -> Result<Self, LearnError> {
         settings.check()?;
-        let Some(networks) = SoftNetworks::new(&settings.networks) else {
+        let Some(mut networks) = SoftNetworks::new(&settings.networks) else {
             let problem =
                 "soft actor-critic needs continuous actions, and these are one of several choices; use PPO";
             return Err(LearnError::Setting(problem.into()));
@@ -211,6 +241,14 @@ impl Sac {
             let problem = "algorithm.enable_drq moves images, and this policy keeps none of them: it is for \
                            actor.model.backbone conv";
             return Err(LearnError::Setting(problem.into()));
+        }
+        if settings.scale_states {
+            if networks.sight.is_some() || !networks.has_target() {
+                let problem = "algorithm.scale_states is for policies on states whose critics have a target network; \
+                               leave it out";
+                return Err(LearnError::Setting(problem.into()));
+            }
+            networks.scale = scale_of(&demos);
         }
         let (policy, critics) = (networks.init_policy(seed), networks.init_critics(seed));
         let target = if networks.has_target() { critics.clone() } else { Vec::new() };
@@ -275,6 +313,7 @@ impl Sac {
     /// One update on a batch, with chance as given.
     pub fn update_on(&mut self, batch: Transitions, chance: Chance) -> Result<Metrics, LearnError> {
         let mut measured = Measured::default();
+        self.work.first_demo = batch.len();
         (self.work.batch, self.work.chance) = (batch, chance);
         self.update(&mut measured)?;
         Ok(self.metrics(&measured))
@@ -295,8 +334,13 @@ impl Sac {
             None => self.replay.sample(self.settings.batch_size, &mut rng, batch),
             Some(demos) => {
                 self.replay.sample(self.settings.batch_size - half, &mut rng, batch);
+                self.work.first_demo = batch.len();
                 demos.sample(half, &mut rng, batch);
             }
+        }
+        if let Some(scale) = &self.networks.scale {
+            scale.apply(&mut batch.seen.states);
+            scale.apply(&mut batch.outcome.states);
         }
         if let Some(reach) = self.settings.shift {
             let seed = self.seed.purpose("shift").index(self.updates);
@@ -495,10 +539,13 @@ impl Sac {
         work.by_output.resize(work.policy_outputs.len(), 0.0);
         let (drawn, by_action) = (&work.drawn, &work.by_action);
         gaussian.backward(drawn, &work.policy_outputs, by_action, alpha * each, &mut work.by_output);
+        if self.settings.demo_weight > 0.0 {
+            work.add_demo_slopes(gaussian, self.settings.demo_weight);
+        }
         zero(&mut work.policy_grads, self.policy.len());
         policy.backward(&self.policy, &mut work.policy_tape, &work.by_output, &mut work.policy_grads, None);
         let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / n as f64;
-        let (log_prob, value) = (mean(&drawn.log_probs), mean(&work.values));
+        let (log_prob, value) = (mean(&work.drawn.log_probs), mean(&work.values));
         let loss = f64::from(alpha) * log_prob - value;
         let optim = &self.settings.policy_optim;
         let norm = clip_grad_norm(&mut work.policy_grads, optim.clip_grad);
@@ -590,7 +637,9 @@ impl Learner for Sac {
     }
 
     fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
-        let taken_over = interventions(&experience);
+        let mut shown = interventions(&experience);
+        let worth = self.settings.demos.as_ref().and_then(|demos| demos.keep_paid);
+        shown.extend(worth.into_iter().flat_map(|worth| successes(&experience, worth)));
         let Experience { segment, decisions, reward } = experience;
         let new =
             NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
@@ -598,7 +647,7 @@ impl Learner for Sac {
         let sight = self.networks.sight.as_ref();
         self.replay.add_seen(new, sight)?;
         if let Some(demos) = &mut self.demos {
-            taken_over.into_iter().try_for_each(|demo| demos.add_seen(demo, sight))?;
+            shown.into_iter().try_for_each(|demo| demos.add_seen(demo, sight))?;
         }
         Ok(())
     }
@@ -628,8 +677,8 @@ impl Learner for Sac {
 
     fn weights(&self) -> Weights {
         let mut weights = Weights::new();
-        self.networks.export_policy(&self.policy, &mut weights);
-        self.networks.export_critics(&self.critics, &mut weights);
+        self.networks.export_policy(&self.networks.plain_policy(&self.policy), &mut weights);
+        self.networks.export_critics(&self.networks.plain_critics(&self.critics), &mut weights);
         if let Some(sight) = &self.networks.sight {
             sight.export_trunk(&mut weights);
         }
@@ -645,6 +694,8 @@ impl Learner for Sac {
         } else {
             self.networks.import_eyes(&mut critics[..self.networks.eyes()], weights)?;
         }
+        self.networks.scaled_policy(&mut policy);
+        self.networks.scaled_critics(&mut critics);
         if self.networks.has_target() {
             self.target.copy_from_slice(&critics);
         }
@@ -708,6 +759,12 @@ impl TargetRule {
             self.range.map_or(target, |[low, high]| target.clamp(low, high))
         }));
     }
+}
+
+/// The scale of all states that demonstrations have.
+fn scale_of(demos: &[NewRollout]) -> Option<StateScale> {
+    let states = demos.iter().flat_map(|demo| &demo.segment.obs);
+    StateScale::of(states.flat_map(|obs| obs.state.chunks_exact(obs.state_width().max(1))))
 }
 
 /// So many zeros.

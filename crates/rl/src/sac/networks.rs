@@ -28,7 +28,7 @@ use plaudit_nn::dense::{
 use super::tanh_gaussian::{Drawn, Spread, TanhGaussian};
 use crate::naming::{self, Misfit};
 use crate::sight::{self, Sight, SightSettings, SightTape};
-use crate::{Inputs, Manner};
+use crate::{Inputs, Manner, StateScale};
 
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
 /// PyTorch's gain for tanh.
@@ -107,6 +107,8 @@ pub struct SoftNetworks {
     pub critics: Ensemble,
     /// From `[μ | x]` to actions.
     pub gaussian: TanhGaussian,
+    /// How states are scaled before anything takes them.
+    pub scale: Option<StateScale>,
     kind: CriticKind,
 }
 
@@ -124,7 +126,7 @@ impl SoftNetworks {
         };
         let policy = policy(settings, inputs, gaussian.width());
         let critics = Ensemble::new(critic(settings, inputs + gaussian.width()), settings.critics);
-        Some(Self { sight, policy, critics, gaussian, kind: settings.critic_kind })
+        Some(Self { sight, policy, critics, gaussian, scale: None, kind: settings.critic_kind })
     }
 
     /// Numbers in a state.
@@ -226,6 +228,44 @@ impl SoftNetworks {
         self.sight.as_ref().map_or(Ok(()), |sight| sight.import(params, from))
     }
 
+    /// The policy's parameters as of one that takes plain states.
+    pub fn plain_policy(&self, params: &[f32]) -> Vec<f32> {
+        let mut params = params.to_vec();
+        if let Some(scale) = &self.scale {
+            scale.fold(&self.policy, &mut params);
+        }
+        params
+    }
+
+    /// The critics' parameters as of ones that take plain states.
+    pub fn plain_critics(&self, params: &[f32]) -> Vec<f32> {
+        let mut params = params.to_vec();
+        if let Some(scale) = &self.scale {
+            let (_, params) = params.split_at_mut(self.eyes());
+            for head in 0..self.critics.heads() {
+                scale.fold(self.critics.head(), &mut params[self.critics.range(head)]);
+            }
+        }
+        params
+    }
+
+    /// From parameters of a policy that takes plain states to what is trained here.
+    pub fn scaled_policy(&self, params: &mut [f32]) {
+        if let Some(scale) = &self.scale {
+            scale.unfold(&self.policy, params);
+        }
+    }
+
+    /// From parameters of critics that take plain states to what is trained here.
+    pub fn scaled_critics(&self, params: &mut [f32]) {
+        if let Some(scale) = &self.scale {
+            let (_, params) = params.split_at_mut(self.eyes());
+            for head in 0..self.critics.heads() {
+                scale.unfold(self.critics.head(), &mut params[self.critics.range(head)]);
+            }
+        }
+    }
+
     fn last_layer(&self) -> impl Iterator<Item = Tensor> + '_ {
         let last = self.policy.spec().layers.len() - 1;
         self.policy.tensors().filter(move |tensor| tensor.layer == last)
@@ -322,6 +362,8 @@ pub struct SoftPolicy {
     /// Of what sees; empty on states.
     eyes: Vec<f32>,
     manner: Manner,
+    /// As the networks take them.
+    states: Vec<f32>,
     sight: SightTape,
     scratch: Scratch,
     drawn: Drawn,
@@ -336,6 +378,7 @@ impl SoftPolicy {
             params,
             eyes: eyes.to_vec(),
             manner,
+            states: Vec::new(),
             sight: SightTape::default(),
             scratch: Scratch::default(),
             drawn: Drawn::default(),
@@ -347,10 +390,17 @@ impl SoftPolicy {
 impl Policy for SoftPolicy {
     /// Each row draws from its own stream of the seed.
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let SoftNetworks { sight, policy, gaussian, .. } = &*self.networks;
+        let SoftNetworks { sight, policy, gaussian, scale, .. } = &*self.networks;
         let batch = obs.batch();
         let seen = match sight {
-            None if obs.state_width() == policy.inputs() => &obs.state,
+            None if obs.state_width() == policy.inputs() => {
+                self.states.clear();
+                self.states.extend_from_slice(&obs.state);
+                if let Some(scale) = scale {
+                    scale.apply(&mut self.states);
+                }
+                &self.states
+            }
             None => {
                 let expected = format!("states of {} numbers", policy.inputs());
                 return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });

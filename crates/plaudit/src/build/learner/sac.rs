@@ -79,6 +79,7 @@ impl Builder<'_> {
         let demos = algorithm.demo_buffer.as_ref().map(|buffer| DemoSettings {
             replay: self.replay(buffer, reward, &networks),
             min: amount(buffer.unit, buffer.min_buffer_size),
+            keep_paid: buffer.keep_paid.map(|worth| worth as f32),
         });
         Ok(SacSettings {
             gamma: algorithm.gamma as f32,
@@ -91,6 +92,8 @@ impl Builder<'_> {
                 .map(|count| count as usize),
             backup_entropy: algorithm.backup_entropy,
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
+            scale_states: algorithm.scale_states,
+            demo_weight: algorithm.demo_weight as f32,
             tau: algorithm.tau as f32,
             target_update_freq: algorithm.target_update_freq,
             critic_actor_ratio: algorithm.critic_actor_ratio,

@@ -169,6 +169,11 @@ block! {
         drq_shift: u64 = 4,
         /// SAC: experience to learn from.
         replay_buffer: ReplaySettings = ReplaySettings::default(),
+        /// RLPD: give networks each number of a state less its mean, by its deviation over the demonstrations.
+        scale_states: bool = false,
+        /// RLPD: how much the policy's loss weighs the distance to what demonstrations did, beside what critics
+        /// think of the policy.
+        demo_weight: f64 = 0.0,
         /// RLPD: demonstrations, half of every batch.
         demo_buffer: Option<ReplaySettings> = None,
         /// Before learning by reward: do as demonstrations do. Not set: the policy begins with chance weights.
@@ -245,6 +250,8 @@ block! {
         min_buffer_size: u64 = 0,
         /// RLPD: demonstrations to start from: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`).
         load_path: Option<String> = None,
+        /// RLPD: what an episode of the run itself must be paid at its end to join the demonstrations. Not set: none does.
+        keep_paid: Option<f64> = None,
         /// With `reward.reload_model`: the most memory for frames that only the reward looks at, so that what is kept can
         /// be paid anew. Beyond it the oldest keep the pay they have.
         reward_frames_mib: u64 = 1024,
