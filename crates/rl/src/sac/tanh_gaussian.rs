@@ -181,8 +181,9 @@ impl TanhGaussian {
     }
 
     /// How far the likeliest actions of outputs `[N, 2 A]` are from these, `[N, A]`, as shares of each dimension's scale:
-    /// half the square, summed over dimensions, the mean over rows. Writes its slopes along μ; those along x lead σ to
-    /// the deviation of `noise`, `[N, A]`.
+    /// half the square, summed over dimensions, the mean over rows. Writes slopes that lead there: along μ those of
+    /// log cosh μ − a μ, which is least at the same place and, other than the square, steep where tanh is flat; those
+    /// along x lead σ to the deviation of `noise`, `[N, A]`.
     pub fn imitate(&self, outputs: &[f32], actions: &[f32], noise: &[f32], by_output: &mut [f32]) -> f64 {
         let width = self.width();
         let each = width as f32 / actions.len() as f32;
@@ -195,7 +196,7 @@ impl TanhGaussian {
                 let reached = (action[dim] - self.bias[dim]) / self.scale[dim];
                 let away = mean[dim].tanh() - reached.clamp(-REACHED, REACHED);
                 sum += f64::from(0.5 * away * away);
-                by_output[dim] = each * away * slope_of_tanh(mean[dim]);
+                by_output[dim] = each * away;
                 let drawn = noise[dim] / self.scale[dim] * (-self.spread.log_std(x[dim])).exp();
                 by_output[width + dim] = each * (1.0 - drawn * drawn) * self.spread.slope(x[dim]);
             }
@@ -240,10 +241,10 @@ mod tests {
             let Some(gaussian) = TanhGaussian::new(&space, 1, spread) else { panic!("continuous") };
             let mut outputs = [0.2f32, -0.5, 0.1, -0.3, 1.0, 2.0, 0.4, 0.0];
             let (mut slopes, mut rng) = ([0.0; 8], Seed::new(3).rng());
-            for step in 0..40_000 {
+            for step in 0..20_000 {
                 let noise: [f32; 4] = std::array::from_fn(|at| [0.1, 0.4][at % 2] * rng.normal() as f32);
                 gaussian.imitate(&outputs, &actions, &noise, &mut slopes);
-                let lr = 0.05 * (1.0 - step as f32 / 40_000.0);
+                let lr = 0.05 * (1.0 - step as f32 / 20_000.0);
                 outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= lr * slope);
             }
             let mut likeliest = Vec::new();
