@@ -241,10 +241,10 @@ mod tests {
             let Some(gaussian) = TanhGaussian::new(&space, 1, spread) else { panic!("continuous") };
             let mut outputs = [0.2f32, -0.5, 0.1, -0.3, 1.0, 2.0, 0.4, 0.0];
             let (mut slopes, mut rng) = ([0.0; 8], Seed::new(3).rng());
-            for step in 0..20_000 {
+            for step in 0..40_000 {
                 let noise: [f32; 4] = std::array::from_fn(|at| [0.1, 0.4][at % 2] * rng.normal() as f32);
                 gaussian.imitate(&outputs, &actions, &noise, &mut slopes);
-                let lr = 0.05 * (1.0 - step as f32 / 20_000.0);
+                let lr = 0.05 * (1.0 - step as f32 / 40_000.0);
                 outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= lr * slope);
             }
             let mut likeliest = Vec::new();
