@@ -31,3 +31,4 @@ pub mod lerobot;
 pub mod python;
 pub mod replay_buffer;
 pub mod store;
+pub mod windows;

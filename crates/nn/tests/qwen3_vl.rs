@@ -651,7 +651,7 @@ fn a_fresh_model_learns_and_is_opened_again() {
     let config = plaudit_nn::qwen3_vl::Config::read(&folder("model/config.json")).unwrap();
     let processor = Processor::open(&folder("model"), &config).unwrap();
     let lessons = lessons(&processor, false);
-    let mut tuner = Tuner::fresh(config, processor, AdamW::default(), Device::Cpu, 7).unwrap();
+    let mut tuner = Tuner::fresh(config, processor, 0.02, AdamW::default(), Device::Cpu, 7).unwrap();
     let before = tuner.loss(&lessons).unwrap();
     for _ in 0..12 {
         tuner.accumulate(&lessons, 1.0).unwrap();

@@ -1,6 +1,7 @@
 //! The one `match` per choice: from settings to the objects they name.
 
 mod classifier;
+mod judge_training;
 mod learner;
 pub(crate) mod network;
 mod reward;
@@ -25,6 +26,7 @@ use crate::config::blocks::env::{
 };
 
 pub use classifier::{augment, classifier, classifier_training, recorder};
+pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub use learner::{cloning, learner, pace, trained_policy};
 pub use reward::{Paid, Watched, frames_needed, reward};
 pub use sight::policy_sees;

@@ -9,6 +9,7 @@ mod judge;
 pub mod metrics;
 mod pay;
 pub mod pictures;
+pub mod sft;
 pub mod train;
 pub mod trend;
 pub mod watch;

@@ -34,6 +34,14 @@ impl Init {
         Self::Uniform(1.0 / (inputs as f64).sqrt())
     }
 
+    /// The same with another standard deviation, where it has one.
+    pub(crate) fn with_spread(self, spread: f64) -> Self {
+        match self {
+            Self::Normal(_) => Self::Normal(spread),
+            other => other,
+        }
+    }
+
     pub(crate) fn draw(self, count: usize, rng: &mut Rng) -> Vec<f32> {
         match self {
             Self::Zero => vec![0.0; count],

@@ -76,8 +76,8 @@ pub struct Processor {
 }
 
 /// The hub's bounds on pixels, where a folder says nothing.
-const IMAGE_PIXELS: [usize; 2] = [65_536, 16_777_216];
-const VIDEO_PIXELS: [usize; 2] = [4096, 25_165_824];
+pub(super) const IMAGE_PIXELS: [usize; 2] = [65_536, 16_777_216];
+pub(super) const VIDEO_PIXELS: [usize; 2] = [4096, 25_165_824];
 
 /// A file of settings in a model's folder, if it is there.
 fn settings(file: &Path) -> Result<Option<Value>, VlmError> {
@@ -153,6 +153,15 @@ impl Processor {
             least: whole("min_frames", 4),
             most: whole("max_frames", 768),
         };
+        Ok(Self { tokenizer, config: config.clone(), image, video, frames })
+    }
+
+    /// A processor by the family's usual rules.
+    pub(super) fn with_tokenizer(tokenizer: Tokenizer, config: &Config) -> Result<Self, VlmError> {
+        check_tokens(Path::new(""), &tokenizer, config)?;
+        let rules = |pixels| PixelRules { pixels, mean: [0.5; 3], std: [0.5; 3] };
+        let frames = FrameRules { per_second: 2.0, least: 4, most: 768 };
+        let (image, video) = (rules(IMAGE_PIXELS), rules(VIDEO_PIXELS));
         Ok(Self { tokenizer, config: config.clone(), image, video, frames })
     }
 

@@ -31,6 +31,11 @@ impl Tokenizer {
     /// When it cannot be read, or lacks the tokens that this family's prompts are made of.
     pub fn read(file: &Path) -> Result<Self, VlmError> {
         let bytes = std::fs::read(file).map_err(|source| VlmError::File { file: file.to_owned(), source })?;
+        Self::parse(file, &bytes)
+    }
+
+    /// From the contents of `file`.
+    pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Self, VlmError> {
         let wrong = |problem| VlmError::Config { file: file.to_owned(), problem };
         let inner = tokenizers::Tokenizer::from_bytes(bytes)
             .map_err(|error| wrong(format!("is no tokenizer: {error}")))?;
@@ -62,6 +67,21 @@ impl Tokenizer {
         let encoding =
             encoding.map_err(|error| VlmError::Input(format!("a text without tokens: {error}")))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The pieces of each word of a text.
+    pub(super) fn words(&self, text: &str) -> Result<Vec<Vec<String>>, VlmError> {
+        let encoding = self.inner.encode(text, false);
+        let encoding =
+            encoding.map_err(|error| VlmError::Input(format!("a text without tokens: {error}")))?;
+        let mut words: Vec<(Option<u32>, Vec<String>)> = Vec::new();
+        for (piece, word) in encoding.get_tokens().iter().zip(encoding.get_word_ids()) {
+            match words.last_mut() {
+                Some((last, pieces)) if last == word => pieces.push(piece.clone()),
+                _ => words.push((*word, vec![piece.clone()])),
+            }
+        }
+        Ok(words.into_iter().map(|(_, pieces)| pieces).collect())
     }
 
     /// The text of tokens, without special ones.

@@ -45,6 +45,8 @@ pub struct Lora {
     pub alpha: f64,
     /// Layers that get an adapter, by the last part of their name.
     pub targets: Vec<String>,
+    /// Whether the vision tower gets none.
+    pub freeze_vision: bool,
 }
 
 /// RLinf's list. In this network it hits all linear layers of the language model, the head, and of the vision tower
@@ -70,7 +72,7 @@ const TARGETS: [&str; 16] = [
 
 impl Default for Lora {
     fn default() -> Self {
-        Self { rank: 16, alpha: 16.0, targets: TARGETS.map(str::to_owned).to_vec() }
+        Self { rank: 16, alpha: 16.0, targets: TARGETS.map(str::to_owned).to_vec(), freeze_vision: false }
     }
 }
 
@@ -91,6 +93,13 @@ struct Slot {
     up: Id,
     rank: usize,
     scale: f64,
+}
+
+/// Where the first values of a base come from.
+#[derive(Clone, Copy)]
+enum First<'a> {
+    Stored(&'a Weights),
+    Drawn { spread: f64 },
 }
 
 /// A model in training.
@@ -130,28 +139,30 @@ impl Tuner {
         let processor = Processor::open(folder, &config)?;
         let weights = load::weights(folder)?;
         load::check(folder, &network::build(&config).1, &weights, config.tied)?;
-        Self::build(config, processor, Some(&weights), learn, adamw, device, precision, seed)
+        Self::build(config, processor, First::Stored(&weights), learn, adamw, device, precision, seed)
     }
 
-    /// A model with fresh weights, all of which learn.
+    /// A model with fresh weights, all of which learn. `spread` is their standard deviation.
     ///
     /// # Errors
     /// When the device is not there.
     pub fn fresh(
         config: Config,
         processor: Processor,
+        spread: f64,
         adamw: AdamW,
         device: Device,
         seed: u64,
     ) -> Result<Self, VlmError> {
-        Self::build(config, processor, None, &Learn::Everything, adamw, device, Precision::Fp32, seed)
+        let first = First::Drawn { spread };
+        Self::build(config, processor, first, &Learn::Everything, adamw, device, Precision::Fp32, seed)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a model and how it learns")]
     fn build(
         config: Config,
         processor: Processor,
-        weights: Option<&Weights>,
+        first: First<'_>,
         learn: &Learn,
         adamw: AdamW,
         device: Device,
@@ -161,6 +172,9 @@ impl Tuner {
         let device = device.open()?;
         let (network, mut specs) = network::build(&config);
         let base = specs.len();
+        if let First::Drawn { spread } = first {
+            specs.iter_mut().for_each(|spec| spec.init = spec.init.with_spread(spread));
+        }
         let slots = match learn {
             Learn::Everything => network.all_linears().iter().map(|_| None).collect(),
             Learn::Adapters(lora) => {
@@ -173,12 +187,12 @@ impl Tuner {
             Learn::Adapters(_) => number_type(precision, &device),
         };
         let seed = Seed::new(seed).purpose("weights");
-        let value = |(i, spec): (usize, &Spec)| match weights.filter(|_| i < base) {
-            Some(weights) => {
+        let value = |(i, spec): (usize, &Spec)| match first {
+            First::Stored(weights) if i < base => {
                 let stored = weights.get(&spec.name).unwrap_or_else(|| unreachable!("weights were checked"));
                 upload(stored, if spec.role == Role::Frozen { dtype } else { FloatDType::F32 }, &device)
             }
-            None => {
+            _ => {
                 let numbers = spec.init.draw(spec.len(), &mut seed.purpose(&spec.name).rng());
                 crate::classifier::upload(numbers, &device)
             }
@@ -484,7 +498,8 @@ fn add_adapters(
     let mut slot = |linear: &&Linear| {
         let last = linear.name.rsplit('.').next().unwrap_or(&linear.name);
         let matches = |target: &String| target == last || *target == full_name(&linear.name);
-        if !lora.targets.iter().any(matches) {
+        let is_frozen = lora.freeze_vision && linear.name.starts_with("visual.");
+        if is_frozen || !lora.targets.iter().any(matches) {
             return None;
         }
         let shapes = shapes(&specs[linear.weight.0].shape, lora.rank);

@@ -87,11 +87,7 @@ pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
     let (actor, runner, data) = (&loaded.config.actor, &loaded.config.runner, &loaded.config.data);
     let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
     let global_batch = actor.global_batch_size as usize;
-    let limit = |number: i64| u64::try_from(number).ok();
-    let length = Length {
-        max_epochs: limit(runner.max_epochs).filter(|epochs| *epochs > 0),
-        max_steps: limit(runner.max_steps),
-    };
+    let length = length(runner);
     let steps = length.steps(steps_per_epoch(frames, micro_batch, global_batch));
     let stop = &runner.early_stop;
     Settings {
@@ -125,11 +121,20 @@ pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
     }
 }
 
-fn interval(steps: i64) -> Option<u64> {
+/// How long a config trains.
+pub(super) fn length(runner: &runner::Runner) -> Length {
+    let limit = |number: i64| u64::try_from(number).ok();
+    Length {
+        max_epochs: limit(runner.max_epochs).filter(|epochs| *epochs > 0),
+        max_steps: limit(runner.max_steps),
+    }
+}
+
+pub(super) fn interval(steps: i64) -> Option<u64> {
     u64::try_from(steps).ok().filter(|steps| *steps > 0)
 }
 
-fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
+pub(super) fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
     let total_steps = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(steps);
     let by_share = (optim.lr_warmup_steps_ratio * total_steps as f64) as u64;
     Schedule {

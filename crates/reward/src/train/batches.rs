@@ -5,7 +5,7 @@ use plaudit_core::Seed;
 /// An endless row of micro batches, epoch after epoch. Each epoch has every frame once, except for those that do not fill
 /// a batch; where there are fewer frames than a batch takes, a batch is all of them.
 #[derive(Clone, Debug)]
-pub(super) struct Batches {
+pub(crate) struct Batches {
     frames: usize,
     size: usize,
     shuffle: bool,
@@ -22,26 +22,26 @@ pub fn steps_per_epoch(frames: usize, micro_batch: usize, global_batch: usize) -
 }
 
 /// Micro batches of one step.
-pub(super) fn micro_batches(micro_batch: usize, global_batch: usize) -> u64 {
+pub(crate) fn micro_batches(micro_batch: usize, global_batch: usize) -> u64 {
     (global_batch / micro_batch.max(1)).max(1) as u64
 }
 
 impl Batches {
-    pub(super) fn new(frames: usize, size: usize, shuffle: bool, seed: Seed) -> Self {
+    pub(crate) fn new(frames: usize, size: usize, shuffle: bool, seed: Seed) -> Self {
         Self { frames, size: size.clamp(1, frames.max(1)), shuffle, seed, order: None }
     }
 
-    pub(super) fn per_epoch(&self) -> u64 {
+    pub(crate) fn per_epoch(&self) -> u64 {
         (self.frames / self.size).max(1) as u64
     }
 
     /// The epoch that a batch is in.
-    pub(super) fn epoch(&self, batch: u64) -> u64 {
+    pub(crate) fn epoch(&self, batch: u64) -> u64 {
         batch / self.per_epoch()
     }
 
     /// The frames of a batch.
-    pub(super) fn frames(&mut self, batch: u64) -> Vec<usize> {
+    pub(crate) fn frames(&mut self, batch: u64) -> Vec<usize> {
         let (epoch, place) = (self.epoch(batch), (batch % self.per_epoch()) as usize);
         let range = place * self.size..(place + 1) * self.size;
         self.order_of(epoch)[range].to_vec()

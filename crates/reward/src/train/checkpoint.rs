@@ -60,14 +60,10 @@ impl Checkpoints {
 
     /// Writes the checkpoint of a step, with the state that going on needs.
     pub(super) fn save(&self, trainer: &Trainer, card: &ModelCard) -> Result<PathBuf, TrainError> {
-        let place = self.step(card.step);
-        self.whole(&place, |folder| {
-            card.write(&trainer.weights(), folder)?;
-            trainer.state().write_safetensors(folder.join(STATE), &BTreeMap::new())?;
-            Ok(())
+        self.save_step(card.step, &trainer.state(), |folder| {
+            Ok(card.write(&trainer.weights(), folder).map(drop)?)
         })?;
-        self.forget_states_before(card.step);
-        Ok(place)
+        Ok(self.step(card.step))
     }
 
     /// Writes the best model.
@@ -90,8 +86,41 @@ impl Checkpoints {
         Ok(Resumed { state: Weights::read(file)?, step })
     }
 
+    /// What is safe of a training that broke off after `step`, in words.
+    pub(crate) fn kept(&self, step: u64, save_interval: Option<u64>) -> String {
+        let every = save_interval.unwrap_or(u64::MAX).max(1);
+        let last = step / every * every;
+        let mut kept = Vec::new();
+        if last > 0 && self.step(last).is_dir() {
+            kept.push(format!("the last checkpoint is {}", self.step(last).display()));
+        }
+        if self.best().is_dir() {
+            kept.push(format!("the best model is {}", self.best().display()));
+        }
+        if kept.is_empty() { "nothing was saved yet".into() } else { kept.join(", ") }
+    }
+
+    /// Writes a checkpoint of a step, with the state that going on needs; `fill` writes the model.
+    pub(crate) fn save_step(
+        &self,
+        step: u64,
+        state: &Weights,
+        fill: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        self.whole(&self.step(step), |folder| {
+            fill(folder)?;
+            let file = folder.join(STATE);
+            let actor = file.parent().unwrap_or(folder);
+            fs::create_dir_all(actor)
+                .map_err(|source| TrainError::Folder { path: actor.to_owned(), source })?;
+            Ok(state.write_safetensors(file, &BTreeMap::new())?)
+        })?;
+        self.forget_states_before(step);
+        Ok(())
+    }
+
     /// Fills a hidden folder and renames it, so that `place` is complete or absent.
-    fn whole(
+    pub(crate) fn whole(
         &self,
         place: &Path,
         fill: impl FnOnce(&Path) -> Result<(), TrainError>,

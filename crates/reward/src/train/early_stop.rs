@@ -42,9 +42,25 @@ impl Monitor {
         }
     }
 
+    /// Which way it gets better.
+    fn better(self) -> Better {
+        if self == Self::Loss { Better::Lower } else { Better::Higher }
+    }
+}
+
+/// Which way a number gets better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    /// Upwards.
+    Higher,
+    /// Downwards.
+    Lower,
+}
+
+impl Better {
     /// By how much a value is better than another.
     fn gain(self, value: f64, than: f64) -> f64 {
-        if self == Self::Loss { than - value } else { value - than }
+        if self == Self::Lower { than - value } else { value - than }
     }
 }
 
@@ -58,13 +74,13 @@ pub struct EarlyStop {
 }
 
 /// How far a training is: with the checkpoint, all that going on needs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Progress {
+pub struct Progress<M = Metrics> {
     /// Steps done.
     pub step: u64,
     /// The best model so far.
-    pub best: Option<Best>,
+    pub best: Option<Best<M>>,
     /// The value that patience counts from.
     pub mark: Option<f64>,
     /// Validations since.
@@ -77,13 +93,19 @@ pub struct Progress {
 
 /// The best model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Best {
+pub struct Best<M = Metrics> {
     /// After how many steps.
     pub step: u64,
     /// The monitored number.
     pub value: f64,
-    /// Everything else, at the threshold that suits it.
-    pub metrics: Metrics,
+    /// Everything else that was measured.
+    pub metrics: M,
+}
+
+impl<M> Default for Progress<M> {
+    fn default() -> Self {
+        Self { step: 0, best: None, mark: None, stale: 0, validated: None, void_steps: 0 }
+    }
 }
 
 impl Progress {
@@ -94,23 +116,35 @@ impl Progress {
         monitor: Monitor,
         stop: Option<EarlyStop>,
     ) -> bool {
-        let value = monitor.value(evaluation);
+        self.measured(monitor.value(evaluation), evaluation.metrics, monitor.better(), stop)
+    }
+}
+
+impl<M> Progress<M> {
+    /// Takes note of a measured number, and says whether its model is the best.
+    pub(crate) fn measured(
+        &mut self,
+        value: f64,
+        metrics: M,
+        better: Better,
+        stop: Option<EarlyStop>,
+    ) -> bool {
         self.validated = Some(self.step);
         let min_delta = stop.map_or(0.0, |stop| stop.min_delta);
-        if self.mark.is_none_or(|mark| monitor.gain(value, mark) > min_delta) {
+        if self.mark.is_none_or(|mark| better.gain(value, mark) > min_delta) {
             self.mark = Some(value);
             self.stale = 0;
         } else {
             self.stale += 1;
         }
-        let better = self.best.is_none_or(|best| monitor.gain(value, best.value) > 0.0);
-        if better {
-            self.best = Some(Best { step: self.step, value, metrics: evaluation.metrics });
+        let is_best = self.best.as_ref().is_none_or(|best| better.gain(value, best.value) > 0.0);
+        if is_best {
+            self.best = Some(Best { step: self.step, value, metrics });
         }
-        better
+        is_best
     }
 
-    pub(super) fn is_stale(&self, stop: Option<EarlyStop>) -> bool {
+    pub(crate) fn is_stale(&self, stop: Option<EarlyStop>) -> bool {
         stop.is_some_and(|stop| self.stale >= stop.patience)
     }
 }

@@ -18,6 +18,23 @@ pub enum TrainError {
     /// The network and the pictures do not fit.
     #[error(transparent)]
     Classifier(#[from] ClassifierError),
+    /// The model cannot be read, trained or written.
+    #[error(transparent)]
+    Vlm(#[from] plaudit_nn::qwen3_vl::VlmError),
+    /// Windows that cannot be read.
+    #[error(transparent)]
+    Windows(#[from] plaudit_data::windows::WindowsError),
+    /// A window that the model cannot be shown.
+    #[error("{}: {error}", path.display())]
+    Window {
+        /// Its pickle.
+        path: PathBuf,
+        /// Why.
+        error: plaudit_nn::qwen3_vl::VlmError,
+    },
+    /// Windows that teach nothing.
+    #[error("{0}")]
+    NothingToLearn(String),
     /// A checkpoint could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),

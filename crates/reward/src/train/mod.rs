@@ -19,7 +19,9 @@ mod settings;
 mod training;
 
 pub use batches::steps_per_epoch;
+pub(crate) use batches::{Batches, micro_batches};
 pub use checkpoint::{Checkpoints, Resumed};
+pub(crate) use early_stop::Better;
 pub use early_stop::{Best, EarlyStop, Monitor, Progress};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};
@@ -27,3 +29,4 @@ pub use length::Length;
 pub use schedule::{Schedule, Shape};
 pub use settings::{ClassWeight, Settings};
 pub use training::{Host, Outcome, Training, Why};
+pub(crate) use training::{NAMED, VOID_STEPS};

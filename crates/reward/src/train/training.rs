@@ -13,14 +13,15 @@ use super::evaluate::{Evaluation, evaluate};
 use super::settings::Settings;
 use crate::card::ModelCard;
 use crate::dataset::{self, Batch, Frames, Manifest};
+use crate::metrics::Metrics;
 
 /// Whoever runs a training: hears of it, remembers how far it is, and may ask it to stop.
-pub trait Host: Emit {
+pub trait Host<M = Metrics>: Emit {
     /// A checkpoint is on disk; with it and this progress, the training can go on.
     ///
     /// # Errors
     /// When that cannot be remembered, in words.
-    fn saved(&mut self, progress: &Progress) -> Result<(), String>;
+    fn saved(&mut self, progress: &Progress<M>) -> Result<(), String>;
 
     /// Whether the training should stop after this step.
     fn stop(&self) -> bool;
@@ -40,9 +41,9 @@ pub struct Training<'a> {
 
 /// How a training ended.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct Outcome<M = Metrics> {
     /// Where it stands.
-    pub progress: Progress,
+    pub progress: Progress<M>,
     /// Why it ended.
     pub why: Why,
 }
@@ -95,9 +96,9 @@ impl Seen {
 }
 
 /// Steps on end without a usable gradient before a training gives up.
-const VOID_STEPS: u64 = 10;
+pub(crate) const VOID_STEPS: u64 = 10;
 /// Frames that a message names.
-const NAMED: usize = 6;
+pub(crate) const NAMED: usize = 6;
 
 impl<'a> Training<'a> {
     /// A training at its beginning. Looks at every pixel once, for the record.
@@ -201,7 +202,8 @@ impl<'a> Training<'a> {
             numbers = self.batches.frames(micro);
             let (labels, found) = self.accumulate(micro, &numbers, 1.0 / accumulation as f64)?;
             if !found.loss.is_finite() {
-                let (frames, kept) = (self.named(&numbers), self.kept(checkpoints));
+                let (frames, kept) =
+                    (self.named(&numbers), checkpoints.kept(self.progress.step, self.settings.save_interval));
                 return Err(TrainError::Loss { step: step + 1, loss: found.loss, frames, lr, kept });
             }
             seen.add(&found, &labels);
@@ -214,7 +216,11 @@ impl<'a> Training<'a> {
             host.emit(Event::Notice { level: Level::Warning, text });
         }
         if self.progress.void_steps >= VOID_STEPS {
-            let (steps, frames, kept) = (VOID_STEPS, self.named(&numbers), self.kept(checkpoints));
+            let (steps, frames, kept) = (
+                VOID_STEPS,
+                self.named(&numbers),
+                checkpoints.kept(self.progress.step, self.settings.save_interval),
+            );
             return Err(TrainError::Gradient { steps, step: step + 1, frames, lr, kept });
         }
         let values = seen.values(moved.grad_norm, lr, began.elapsed().as_secs_f64());
@@ -302,19 +308,5 @@ impl<'a> Training<'a> {
         let more = numbers.len().saturating_sub(NAMED);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         format!("{}{rest}", named.join(", "))
-    }
-
-    /// What is safe.
-    fn kept(&self, checkpoints: &Checkpoints) -> String {
-        let every = self.settings.save_interval.unwrap_or(u64::MAX).max(1);
-        let last = self.progress.step / every * every;
-        let mut kept = Vec::new();
-        if last > 0 && checkpoints.step(last).is_dir() {
-            kept.push(format!("the last checkpoint is {}", checkpoints.step(last).display()));
-        }
-        if checkpoints.best().is_dir() {
-            kept.push(format!("the best model is {}", checkpoints.best().display()));
-        }
-        if kept.is_empty() { "nothing was saved yet".into() } else { kept.join(", ") }
     }
 }

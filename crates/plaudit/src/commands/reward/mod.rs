@@ -1,9 +1,10 @@
-//! `plaudit reward`: a classifier learns to tell success from failure, and is measured and audited.
+//! `plaudit reward`: a model learns to tell success from failure, or progress from regress, and is measured and audited.
 
 mod audit;
 mod data;
 mod eval;
 mod older;
+mod sft;
 mod summary;
 mod train;
 mod warm_start;
@@ -15,11 +16,13 @@ pub(super) use eval::{guessed, read, unfit};
 use crate::cli::Volume;
 use crate::failure::Failure;
 
-/// Train an image reward model, measure it, and find out whether it can be trusted
+/// Train a reward model, measure it, and find out whether it can be trusted
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Train a classifier of images to tell success from failure
     Train(Box<train::Train>),
+    /// Tune a vision-language model to judge whether windows of frames show progress
+    Sft(sft::Sft),
     /// Measure a reward model on labelled frames
     Eval(eval::Eval),
     /// Find out whether a reward model can be trusted: a page, JSON, and an exit code
@@ -31,6 +34,7 @@ impl Command {
     pub fn run(self, volume: Volume) -> Result<(), Failure> {
         match self {
             Self::Train(train) => train.run(volume),
+            Self::Sft(sft) => sft.run(volume),
             Self::Eval(eval) => eval.run(volume),
             Self::Audit(audit) => audit.run(volume),
         }

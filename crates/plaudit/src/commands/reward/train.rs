@@ -153,7 +153,7 @@ fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
         Purpose::JudgeTuning => (
             "actor.model.model_type",
             "this tunes a vision-language judge, and only image classifiers are trained here",
-            "set it to resnet",
+            "set it to resnet, or use `plaudit reward sft`",
         ),
         _ => (
             "runner.task_type",
@@ -238,7 +238,11 @@ pub(super) fn failure(error: TrainError) -> Failure {
         None => (text, None),
     };
     match error {
-        TrainError::Dataset(_) | TrainError::NoState { .. } => Failure::use_of(what, help),
+        TrainError::Dataset(_)
+        | TrainError::NoState { .. }
+        | TrainError::Windows(_)
+        | TrainError::Window { .. }
+        | TrainError::NothingToLearn(_) => Failure::use_of(what, help),
         _ => Failure::work(what, help),
     }
 }

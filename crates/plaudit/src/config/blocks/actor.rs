@@ -181,8 +181,75 @@ block! {
         lora_rank: u64 = 32,
         /// Vision-language judge: scale of the adapters. Not set: as the rank.
         lora_alpha: Option<f64> = None,
+        /// Vision-language judge: layers that get an adapter, by the last part of their name. Empty: RLinf's list.
+        lora_targets: Vec<String> = Vec::new(),
         /// Vision-language judge: leave the vision part frozen.
         freeze_vit: bool = false,
+        /// Vision-language judge: where its weights come from.
+        init: WeightInit = WeightInit::Pretrained,
+        /// Vision-language judge, random weights: their standard deviation.
+        initializer_range: f64 = 0.02,
+        /// Vision-language judge, random weights and no `model_path`: the language model.
+        text_config: TextSizes = TextSizes::default(),
+        /// Vision-language judge, random weights and no `model_path`: the vision tower.
+        vision_config: VisionSizes = VisionSizes::default(),
+    }
+}
+
+choice! {
+    /// Where weights come from.
+    WeightInit {
+        /// The files in `model_path`.
+        Pretrained = "pretrained",
+        /// Chance. Sizes and tokenizer are those of `model_path`; without it, of `text_config` and `vision_config` with a
+        /// tokenizer made of the questions in the data.
+        Random = "random",
+    }
+}
+
+block! {
+    /// Sizes of a Qwen3-VL's language model, as `config.json` names them.
+    TextSizes as TextSizesWritten {
+        /// Numbers per token between layers.
+        hidden_size: u64 = 64,
+        /// Layers.
+        num_hidden_layers: u64 = 2,
+        /// Heads that ask.
+        num_attention_heads: u64 = 2,
+        /// Heads that are asked.
+        num_key_value_heads: u64 = 2,
+        /// Numbers per head.
+        head_dim: u64 = 32,
+        /// Numbers inside the feed-forward part.
+        intermediate_size: u64 = 192,
+        /// The longest wavelength of positions.
+        rope_theta: f64 = 10_000.0,
+        /// Frequencies that follow time, row and column; together half of `head_dim`.
+        mrope_section: [u64; 3] = [6, 5, 5],
+    }
+}
+
+block! {
+    /// Sizes of a Qwen3-VL's vision tower, as `config.json` names them.
+    VisionSizes as VisionSizesWritten {
+        /// Numbers per patch between blocks.
+        hidden_size: u64 = 64,
+        /// Blocks.
+        depth: u64 = 2,
+        /// Heads.
+        num_heads: u64 = 2,
+        /// Numbers inside the feed-forward part.
+        intermediate_size: u64 = 192,
+        /// Side of a patch in pixels.
+        patch_size: u64 = 16,
+        /// Frames in a patch.
+        temporal_patch_size: u64 = 2,
+        /// Patches along the side of a square that becomes one token.
+        spatial_merge_size: u64 = 2,
+        /// Learned positions; a square number.
+        num_position_embeddings: u64 = 64,
+        /// Blocks whose output also goes into the first layers of the language model.
+        deepstack_visual_indexes: Vec<u64> = vec![0],
     }
 }
 

@@ -15,6 +15,28 @@ choice! {
 }
 
 choice! {
+    /// Which tokens a judge learns.
+    LearnedTokens {
+        /// The answer and the end of its turn.
+        Answer = "answer",
+        /// The first token of the answer, by which labels are read.
+        FirstToken = "first_token",
+        /// RLinf's: also the header of the turn after it, which is always the same.
+        Rlinf = "rlinf",
+    }
+}
+
+choice! {
+    /// Where the words of a prompt stand.
+    WindowLayout {
+        /// After the videos, as RLinf has it.
+        VideosFirst = "videos_first",
+        /// Before them: what all prompts share is computed once.
+        SharedPrefix = "shared_prefix",
+    }
+}
+
+choice! {
     /// Who recorded episodes.
     Recorder {
         /// Today's collectors: a pickle per episode, `success` in its infos.
@@ -96,6 +118,10 @@ block! {
         answer_key: String = "answer".into(),
         /// Windows: read frames when they are needed.
         lazy_loading: bool = true,
+        /// Windows: which tokens are learned.
+        loss: LearnedTokens = LearnedTokens::Answer,
+        /// Windows: where the words of a prompt stand. A judge is asked as it was taught.
+        prompt_layout: WindowLayout = WindowLayout::VideosFirst,
         /// Windows: longest prompt, in tokens.
         max_prompt_length: u64 = 4096,
     }

@@ -1,0 +1,124 @@
+//! Labelled windows where they lie: what a vision-language judge is tuned on.
+//!
+//! [`Windows::read`] takes the manifests (`segments.jsonl`) that [`convert_windows`](crate::convert::convert_windows) or
+//! RLinf's script writes. Frames stay in their pickles until [`Windows::frames`] asks for them.
+
+mod error;
+mod frames;
+mod manifest;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use error::WindowsError;
+pub use frames::WindowFrame;
+
+/// How windows are read.
+#[derive(Clone, Debug)]
+pub struct WindowReading {
+    /// The key of the question in each line; `question` where a line has no such key.
+    pub prompt_key: String,
+    /// The key of the answer in each line; `label` or `supervision.label` where a line has no such key.
+    pub answer_key: String,
+    /// What may be answered. Every line has one of these.
+    pub answers: Vec<String>,
+    /// The folder that paths are looked up in which lead nowhere by themselves.
+    pub data_root: Option<PathBuf>,
+    /// Whether a window has more than the main view.
+    pub views: WindowViews,
+}
+
+/// The cameras of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowViews {
+    /// The main one alone.
+    Main,
+    /// The main one and all others; there is at least one other.
+    #[default]
+    All,
+}
+
+/// A window of the manifest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowRow {
+    /// What is asked.
+    pub prompt: String,
+    /// Which of the answers is right.
+    pub answer: usize,
+    /// Where its frames are.
+    pub pickle: PathBuf,
+    /// The episode it was cut from, if that is written.
+    pub episode: Option<String>,
+    /// How many frames it was cut to, if that is written.
+    pub size: Option<usize>,
+}
+
+/// Windows of some manifests, in their order.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    rows: Vec<WindowRow>,
+    answers: Vec<String>,
+    views: WindowViews,
+}
+
+impl Windows {
+    /// Reads manifests: files, or folders with a `segments.jsonl`.
+    ///
+    /// # Errors
+    /// When one cannot be read, lists nothing, or has a line without question, answer or frames.
+    pub fn read(manifests: &[PathBuf], reading: &WindowReading) -> Result<Self, WindowsError> {
+        let mut rows = Vec::new();
+        for manifest in manifests {
+            rows.extend(manifest::rows(manifest, reading)?);
+        }
+        Ok(Self { rows, answers: reading.answers.clone(), views: reading.views })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// What the manifest says of a window.
+    #[must_use]
+    pub fn row(&self, number: usize) -> &WindowRow {
+        &self.rows[number]
+    }
+
+    /// All of them.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &WindowRow> {
+        self.rows.iter()
+    }
+
+    /// How many windows each answer is right for.
+    #[must_use]
+    pub fn balance(&self) -> Vec<(&str, usize)> {
+        let count = |answer: usize| self.rows.iter().filter(|row| row.answer == answer).count();
+        self.answers.iter().enumerate().map(|(i, answer)| (answer.as_str(), count(i))).collect()
+    }
+
+    /// Every question once.
+    #[must_use]
+    pub fn prompts(&self) -> Vec<&str> {
+        let prompts: BTreeMap<&str, ()> = self.rows.iter().map(|row| (row.prompt.as_str(), ())).collect();
+        prompts.into_keys().collect()
+    }
+
+    /// The frames of a window, by view: the main one first.
+    ///
+    /// # Errors
+    /// When the pickle cannot be read, lacks a view, or has fewer frames than it was cut to.
+    pub fn frames(&self, number: usize) -> Result<Vec<Vec<WindowFrame>>, WindowsError> {
+        frames::read(&self.rows[number], self.views)
+    }
+}
+
+#[cfg(test)]
+mod tests;

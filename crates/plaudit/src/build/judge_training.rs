@@ -1,0 +1,253 @@
+//! The vision-language judge that a config tunes, on what, and how.
+
+use std::path::{Path, PathBuf};
+
+use plaudit_compose::ComposeError;
+use plaudit_core::Seed;
+use plaudit_data::windows::{WindowReading, WindowViews, Windows};
+use plaudit_nn::classifier::{self as nn, AdamW, Device};
+use plaudit_nn::qwen3_vl::{
+    Config, Frames, Fresh, Learn, Lora, Processor, PromptLayout, TextConfig, Tuner, VisionConfig, VlmError,
+};
+use plaudit_reward::sft::{ANSWERS, JudgeSettings, Learned, SaveModel, Showing, TrendMonitor};
+use plaudit_reward::train::{EarlyStop, steps_per_epoch};
+
+use super::classifier::{interval, length, schedule};
+use crate::config::Loaded;
+use crate::config::block::OneOrMore;
+use crate::config::blocks::actor::{ModelSettings, WeightInit};
+use crate::config::blocks::data::{LearnedTokens, WindowDataset, WindowLayout};
+use crate::config::blocks::reward::Precision;
+use crate::config::blocks::runner::Monitor;
+
+/// A judge that learns, and how it is written.
+pub struct Judge {
+    /// The model.
+    pub tuner: Tuner,
+    /// Writes it: adapters as peft has them, or a Hugging Face folder.
+    pub save: SaveModel<'static>,
+}
+
+/// The windows a config learns from, and those it is measured on.
+pub struct JudgeData {
+    /// To learn from.
+    pub train: Windows,
+    /// To be measured on.
+    pub val: Option<Windows>,
+}
+
+/// The windows that a config names.
+pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
+    let data = &loaded.config.data;
+    let views = match data.dataset_name {
+        None | Some(WindowDataset::Trend) => WindowViews::All,
+        Some(WindowDataset::SimpleTrend) => WindowViews::Main,
+        Some(WindowDataset::Foreign) => {
+            let message = "this dataset is one of RLinf's that is not read here";
+            return Err(loaded.problem("data.dataset_name", message, "use vlm_trend_reward_sft"));
+        }
+    };
+    let reading = WindowReading {
+        prompt_key: data.prompt_key.clone(),
+        answer_key: data.answer_key.clone(),
+        answers: ANSWERS.map(String::from).into(),
+        data_root: data.data_root.as_ref().map(PathBuf::from),
+        views,
+    };
+    let read = |key: &str, paths: &OneOrMore<String>| {
+        let paths: Vec<PathBuf> = match paths {
+            OneOrMore::One(path) => vec![PathBuf::from(path)],
+            OneOrMore::More(paths) => paths.iter().map(PathBuf::from).collect(),
+        };
+        Windows::read(&paths, &reading).map_err(|error| {
+            let hint = "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
+            loaded.problem(key, error.to_string(), hint)
+        })
+    };
+    let Some(train) = &data.train_data_paths else {
+        let hint = "name the segments.jsonl that `plaudit dataset windows` wrote";
+        return Err(loaded.problem("data.train_data_paths", "there is nothing to learn from", hint));
+    };
+    let train = read("data.train_data_paths", train)?;
+    let val = data.val_data_paths.as_ref().map(|paths| read("data.val_data_paths", paths)).transpose()?;
+    Ok(JudgeData { train, val })
+}
+
+/// The model of a config. A fresh one gets a tokenizer made of these questions.
+pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError> {
+    let model = &loaded.config.actor.model;
+    let hint = "name the folder of a Qwen3-VL model: config.json, tokenizer.json, *.safetensors";
+    match (&model.model_path, model.init) {
+        (Some(path), WeightInit::Pretrained) => {
+            let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
+            tuned(loaded, Path::new(path)).map_err(wrong)
+        }
+        (Some(path), WeightInit::Random) => {
+            let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
+            refuse_adapters(loaded)?;
+            of_the_shape_of(loaded, Path::new(path)).map_err(wrong)
+        }
+        (None, WeightInit::Random) => {
+            let hint = "change actor.model.text_config or vision_config";
+            let wrong = |error: VlmError| loaded.problem("actor.model", error.to_string(), hint);
+            refuse_adapters(loaded)?;
+            fresh(loaded, questions).map_err(wrong)
+        }
+        (None, WeightInit::Pretrained) => {
+            let message = "there are no weights to start from, and nothing is downloaded";
+            let hint = "set it to the folder of a Qwen3-VL model, or actor.model.init to random";
+            Err(loaded.problem("actor.model.model_path", message, hint))
+        }
+    }
+}
+
+/// Adapters on chance weights would leave nearly all of them to chance.
+fn refuse_adapters(loaded: &Loaded) -> Result<(), ComposeError> {
+    if !loaded.config.actor.model.is_lora {
+        return Ok(());
+    }
+    let message = "adapters are for weights that know something, and these are random";
+    Err(loaded.problem("actor.model.is_lora", message, "set it to false, or actor.model.init to pretrained"))
+}
+
+fn tuned(loaded: &Loaded, folder: &Path) -> Result<Judge, VlmError> {
+    let actor = &loaded.config.actor;
+    let learn = if actor.model.is_lora { Learn::Adapters(lora(&actor.model)) } else { Learn::Everything };
+    let precision = match actor.model.precision {
+        Precision::Fp32 => nn::Precision::Fp32,
+        Precision::Bf16 => nn::Precision::Bf16,
+        Precision::Fp16 => nn::Precision::Fp16,
+    };
+    let tuner = Tuner::open(folder, &learn, adamw(loaded), Device::Cpu, precision, actor.seed)?;
+    let base = folder.to_path_buf();
+    let save: SaveModel<'static> = Box::new(move |tuner, folder| match tuner.adapter() {
+        Some(adapter) => adapter.save(folder, base.to_str()),
+        None => tuner.save_model(folder, Some(&base)),
+    });
+    Ok(Judge { tuner, save })
+}
+
+fn of_the_shape_of(loaded: &Loaded, folder: &Path) -> Result<Judge, VlmError> {
+    let config = Config::read(&folder.join("config.json"))?;
+    let processor = Processor::open(folder, &config)?;
+    let tuner = drawn(loaded, config, processor)?;
+    let base = folder.to_path_buf();
+    Ok(Judge { tuner, save: Box::new(move |tuner, folder| tuner.save_model(folder, Some(&base))) })
+}
+
+fn fresh(loaded: &Loaded, questions: &[&str]) -> Result<Judge, VlmError> {
+    let texts: Vec<&str> = questions.iter().copied().chain(ANSWERS).collect();
+    let fresh = Fresh::new(sizes(&loaded.config.actor.model), &texts)?;
+    let tuner = drawn(loaded, fresh.config().clone(), fresh.processor()?)?;
+    let save: SaveModel<'static> = Box::new(move |tuner, folder| {
+        tuner.save_model(folder, None)?;
+        fresh.write(folder)
+    });
+    Ok(Judge { tuner, save })
+}
+
+fn drawn(loaded: &Loaded, config: Config, processor: Processor) -> Result<Tuner, VlmError> {
+    let actor = &loaded.config.actor;
+    let spread = actor.model.initializer_range;
+    Tuner::fresh(config, processor, spread, adamw(loaded), Device::Cpu, actor.seed)
+}
+
+fn lora(model: &ModelSettings) -> Lora {
+    let default = Lora::default();
+    Lora {
+        rank: model.lora_rank as usize,
+        alpha: model.lora_alpha.unwrap_or(model.lora_rank as f64),
+        targets: if model.lora_targets.is_empty() { default.targets } else { model.lora_targets.clone() },
+        freeze_vision: model.freeze_vit,
+    }
+}
+
+fn adamw(loaded: &Loaded) -> AdamW {
+    let optim = &loaded.config.actor.optim;
+    AdamW {
+        betas: (optim.adam_beta1, optim.adam_beta2),
+        eps: optim.adam_eps,
+        weight_decay: optim.weight_decay,
+    }
+}
+
+/// The sizes that a config gives; vocabulary and tokens follow from the tokenizer.
+fn sizes(model: &ModelSettings) -> Config {
+    let (text, vision) = (&model.text_config, &model.vision_config);
+    let size = |number: u64| number as usize;
+    Config {
+        text: TextConfig {
+            vocab: 1,
+            width: size(text.hidden_size),
+            layers: size(text.num_hidden_layers),
+            heads: size(text.num_attention_heads),
+            kv_heads: size(text.num_key_value_heads),
+            head_width: size(text.head_dim),
+            inner: size(text.intermediate_size),
+            epsilon: 1e-6,
+            theta: text.rope_theta,
+            sections: text.mrope_section.map(size),
+        },
+        vision: VisionConfig {
+            width: size(vision.hidden_size),
+            depth: size(vision.depth),
+            heads: size(vision.num_heads),
+            inner: size(vision.intermediate_size),
+            patch: size(vision.patch_size),
+            frames: size(vision.temporal_patch_size),
+            merge: size(vision.spatial_merge_size),
+            positions: size(vision.num_position_embeddings).isqrt(),
+            deepstack: vision.deepstack_visual_indexes.iter().copied().map(size).collect(),
+            theta: 10_000.0,
+        },
+        tied: true,
+        image_token: 0,
+        video_token: 0,
+    }
+}
+
+/// How a judge is trained on so many windows.
+pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, ComposeError> {
+    let (actor, runner, data) = (&loaded.config.actor, &loaded.config.runner, &loaded.config.data);
+    let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
+    let global_batch = actor.global_batch_size as usize;
+    let length = length(runner);
+    let steps = length.steps(steps_per_epoch(windows, micro_batch, global_batch));
+    let stop = &runner.early_stop;
+    let monitor = match stop.monitor {
+        Monitor::ValLoss => TrendMonitor::Loss,
+        Monitor::ValAccuracy => TrendMonitor::Accuracy,
+        Monitor::Auc | Monitor::AveragePrecision => {
+            let message = "this number is for two labels, and a judge has three";
+            let hint = "use val_loss or val_accuracy";
+            return Err(loaded.problem("runner.early_stop.monitor", message, hint));
+        }
+    };
+    Ok(JudgeSettings {
+        micro_batch,
+        global_batch,
+        eval_batch: actor.eval_batch_size.map_or(micro_batch, |size| size as usize),
+        length,
+        val_interval: interval(runner.val_check_interval),
+        save_interval: interval(runner.save_interval),
+        early_stop: stop.enabled.then_some(EarlyStop { patience: stop.patience, min_delta: stop.min_delta }),
+        monitor,
+        schedule: schedule(&actor.optim, steps),
+        clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
+        learned: match data.loss {
+            LearnedTokens::Answer => Learned::Answer,
+            LearnedTokens::FirstToken => Learned::FirstToken,
+            LearnedTokens::Rlinf => Learned::Rlinf,
+        },
+        showing: Showing {
+            layout: match data.prompt_layout {
+                WindowLayout::VideosFirst => PromptLayout::VideosFirst,
+                WindowLayout::SharedPrefix => PromptLayout::SharedPrefix,
+            },
+            frames: Frames::Sampled,
+            ..Showing::default()
+        },
+        shuffle: data.shuffle,
+        seed: Seed::new(actor.seed).purpose("judge training"),
+    })
+}

@@ -1,0 +1,209 @@
+//! `plaudit reward sft`: a vision-language model learns to judge windows.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_data::windows::Windows;
+use plaudit_reward::sft::{ANSWERS, JudgeTraining, TrendMetrics};
+use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, Why};
+
+use super::train::failure;
+use crate::build::{self, JudgeData};
+use crate::cli::{ConfigArgs, Volume};
+use crate::config::{self, Loaded, Purpose};
+use crate::failure::Failure;
+use crate::load::Asked;
+use crate::run::{Run, interrupted};
+use crate::say;
+
+/// Tune a vision-language model to judge whether windows of frames show progress
+///
+/// From the windows of `plaudit dataset windows`. With actor.model.is_lora, adapters learn and are saved as the peft package
+/// does; else all weights learn, and a Hugging Face folder is saved. The best model by `runner.early_stop.monitor` is kept
+/// in checkpoints/best_model of the run directory.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  plaudit reward sft qwen3vl_sft_vlm_trend_reward data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
+  plaudit reward sft pickcube_trend_sft
+  plaudit reward sft pickcube_trend_sft runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft")]
+pub struct Sft {
+    /// Which config.
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Sft {
+    /// Does it.
+    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
+        let asked = Asked::from_args(&self.config)?;
+        let loaded = config::load(&asked.disk, &asked.request)?;
+        say::notices(&loaded.notices, volume);
+        refuse_other_work(&loaded)?;
+        let data = build::judge_data(&loaded)?;
+        let settings = build::judge_training(&loaded, data.train.len())?;
+        let judge = build::judge(&loaded, &data.train.prompts())?;
+        let training = JudgeTraining::new(judge.tuner, judge.save, &data.train, data.val.as_ref(), settings)
+            .map_err(failure)?;
+        let mut run = Run::start(&loaded, "reward_sft", "steps", training.steps(), volume)?;
+        let outcome = train(&mut run, &loaded, &data, training);
+        let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
+        let mut command = self.config.command("reward");
+        command.insert(2, "sft".into());
+        let outcome = outcome.map(|outcome| {
+            let stopped = outcome.why == Why::Stopped;
+            let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
+            (outcome, reason)
+        });
+        let outcome = run.finish(outcome, &command)?;
+        if outcome.why == Why::Stopped {
+            return Ok(());
+        }
+        let summary = Summary { outcome, folder };
+        say::out(&if self.json { summary.json() } else { summary.text() })
+    }
+}
+
+fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
+    let (key, message, hint) = match loaded.purpose {
+        Purpose::JudgeTuning => return Ok(()),
+        Purpose::RewardTraining => (
+            "actor.model.model_type",
+            "this trains an image classifier, and vision-language judges are tuned here",
+            "set it to qwen3_vl, or use `plaudit reward train`",
+        ),
+        Purpose::Rl => (
+            "runner.task_type",
+            "this config is for reinforcement learning, not for tuning a judge",
+            "start from the recipe qwen3vl_sft_vlm_trend_reward or pickcube_trend_sft",
+        ),
+    };
+    Err(loaded.problem(key, message, hint).into())
+}
+
+fn train(
+    run: &mut Run,
+    loaded: &Loaded,
+    data: &JudgeData,
+    mut training: JudgeTraining<'_>,
+) -> Result<Outcome<TrendMetrics>, Failure> {
+    let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
+    if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
+        let named = loaded.config.runner.resume_dir.as_deref().map(Path::new);
+        let step =
+            named.and_then(|path| path.file_name()?.to_str()?.strip_prefix("global_step_")?.parse().ok());
+        let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
+        training.resume(progress, &resumed).map_err(failure)?;
+    }
+    tell(run, data, &training);
+    training.run(&checkpoints, &mut Hosting(run)).map_err(failure)
+}
+
+/// What is trained on, and what a person should know about it.
+fn tell(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
+    let count = |windows: &Windows| {
+        let labels = windows.balance();
+        let labels: Vec<String> = labels.iter().map(|(label, count)| format!("{count} {label}")).collect();
+        format!("{} windows ({})", windows.len(), labels.join(", "))
+    };
+    let measured =
+        data.val.as_ref().map_or("no validation: the last model counts as the best".into(), |val| {
+            format!("validation on {}", count(val))
+        });
+    let (steps, epochs, numbers) = (training.steps(), training.epochs(), training.tuner().trained_numbers());
+    let train = count(&data.train);
+    let text = format!("{steps} steps, {epochs:.1} epochs, on {train}; {measured}; {numbers} numbers learn");
+    run.emit(Event::Notice { level: Level::Info, text });
+    if let Some(episode) = shared_episode(data) {
+        let text = format!(
+            "windows of {episode} are in both parts, so validation says little; split by episode, as `plaudit dataset windows` does"
+        );
+        run.emit(Event::Notice { level: Level::Warning, text });
+    }
+}
+
+/// An episode that both parts have windows of.
+fn shared_episode(data: &JudgeData) -> Option<&str> {
+    let train: std::collections::HashSet<&str> =
+        data.train.rows().filter_map(|row| row.episode.as_deref()).collect();
+    data.val.as_ref()?.rows().filter_map(|row| row.episode.as_deref()).find(|episode| train.contains(episode))
+}
+
+/// A run as the host of a training.
+struct Hosting<'a>(&'a mut Run);
+
+impl Emit for Hosting<'_> {
+    fn emit(&mut self, event: Event) {
+        self.0.emit(event);
+    }
+}
+
+impl Host<TrendMetrics> for Hosting<'_> {
+    fn saved(&mut self, progress: &Progress<TrendMetrics>) -> Result<(), String> {
+        self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
+    }
+
+    fn stop(&self) -> bool {
+        interrupted()
+    }
+}
+
+/// What a person reads when it is over.
+struct Summary {
+    outcome: Outcome<TrendMetrics>,
+    folder: PathBuf,
+}
+
+impl Summary {
+    fn json(&self) -> String {
+        let progress = &self.outcome.progress;
+        let best = progress.best.as_ref();
+        let value = serde_json::json!({
+            "model": self.folder.display().to_string(),
+            "step": best.map_or(progress.step, |best| best.step),
+            "steps": progress.step,
+            "stopped_early": self.outcome.why == Why::Stale,
+            "metrics": best.map(|best| best.metrics),
+        });
+        format!("{value}\n")
+    }
+
+    fn text(&self) -> String {
+        let progress = &self.outcome.progress;
+        let early = if self.outcome.why == Why::Stale { ", stopped early" } else { "" };
+        let best = progress.best.as_ref();
+        let step = best.map_or(progress.step, |best| best.step);
+        let mut text = format!("best model: step {step} of {}{early}\n", progress.step);
+        if let Some(best) = best {
+            text.push_str(&measured(&best.metrics));
+        }
+        let _ = writeln!(text, "{:<12}{}", "model", self.folder.display());
+        text
+    }
+}
+
+/// Metrics as lines, with the table of what was said about windows of each label.
+fn measured(metrics: &TrendMetrics) -> String {
+    let TrendMetrics { windows, loss, accuracy, balanced_accuracy, confusion } = metrics;
+    let mut text = format!(
+        "  windows           {windows}\n  balanced accuracy {balanced_accuracy:.4}\n  accuracy          {accuracy:.4}\n  \
+         loss              {loss:.4}\n  {:<18}",
+        "is \\ said"
+    );
+    ANSWERS.iter().for_each(|answer| {
+        let _ = write!(text, "{answer:>10}");
+    });
+    text.push('\n');
+    for (answer, row) in ANSWERS.iter().zip(confusion) {
+        let _ = write!(text, "  {answer:<18}");
+        row.iter().for_each(|count| {
+            let _ = write!(text, "{count:>10}");
+        });
+        text.push('\n');
+    }
+    text
+}

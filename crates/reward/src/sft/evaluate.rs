@@ -1,0 +1,139 @@
+//! Measuring a judge on labelled windows.
+
+use plaudit_data::windows::Windows;
+use plaudit_nn::qwen3_vl::{Inputs, Tuner};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{ANSWERS, Showing};
+use crate::train::TrainError;
+
+/// How well a judge does. Nothing of the answer was in the prompt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TrendMetrics {
+    /// Windows measured on.
+    pub windows: usize,
+    /// Mean of minus the logarithm of the right label's probability among the three.
+    pub loss: f64,
+    /// Share of windows judged rightly.
+    pub accuracy: f64,
+    /// The same, each label counting equally however many windows it has.
+    pub balanced_accuracy: f64,
+    /// By the right label, then by what was said; both in the order positive, negative, unclear.
+    pub confusion: [[usize; 3]; 3],
+}
+
+/// The number that makes a judge the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrendMonitor {
+    /// Loss; lower is better.
+    #[default]
+    Loss,
+    /// Accuracy with each label counting equally; higher is better.
+    Accuracy,
+}
+
+impl TrendMetrics {
+    /// Of the labels' logits and the right labels.
+    #[must_use]
+    pub fn of(logits: &[[f32; 3]], truth: &[usize]) -> Self {
+        let mut confusion = [[0; 3]; 3];
+        let mut loss = 0.0;
+        for (logits, right) in logits.iter().zip(truth) {
+            let logits = logits.map(f64::from);
+            let largest = logits.into_iter().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+            loss += largest + sum.ln() - logits[*right];
+            let said = logits.iter().position(|logit| *logit == largest).unwrap_or(2);
+            confusion[*right][said] += 1;
+        }
+        let count = truth.len().max(1) as f64;
+        let right: usize = (0..3).map(|label| confusion[label][label]).sum();
+        let recalls: Vec<f64> = (0..3).filter_map(|label| recall(&confusion, label)).collect();
+        Self {
+            windows: truth.len(),
+            loss: loss / count,
+            accuracy: right as f64 / count,
+            balanced_accuracy: recalls.iter().sum::<f64>() / recalls.len().max(1) as f64,
+            confusion,
+        }
+    }
+
+    /// The number that is monitored.
+    #[must_use]
+    pub fn value(&self, monitor: TrendMonitor) -> f64 {
+        match monitor {
+            TrendMonitor::Loss => self.loss,
+            TrendMonitor::Accuracy => self.balanced_accuracy,
+        }
+    }
+
+    /// As events name it.
+    pub(super) fn values(&self) -> Vec<(String, f64)> {
+        let mut values = vec![
+            ("eval/val_loss".to_owned(), self.loss),
+            ("eval/eval_accuracy".to_owned(), self.accuracy),
+            ("eval/balanced_accuracy".to_owned(), self.balanced_accuracy),
+        ];
+        let recalls = ANSWERS.iter().enumerate();
+        values.extend(recalls.filter_map(|(label, name)| {
+            Some((format!("eval/recall_{name}"), recall(&self.confusion, label)?))
+        }));
+        values
+    }
+}
+
+/// Share of a label's windows that were judged rightly; none where it has none.
+fn recall(confusion: &[[usize; 3]; 3], label: usize) -> Option<f64> {
+    let count: usize = confusion[label].iter().sum();
+    (count > 0).then(|| confusion[label][label] as f64 / count as f64)
+}
+
+/// Judges windows, so many at a time.
+///
+/// # Errors
+/// When a window cannot be read or shown.
+pub fn evaluate_windows(
+    tuner: &Tuner,
+    windows: &Windows,
+    showing: &Showing,
+    batch: usize,
+) -> Result<TrendMetrics, TrainError> {
+    let labels = tuner.processor().tokenizer().first_tokens(&ANSWERS)?;
+    let numbers: Vec<usize> = (0..windows.len()).collect();
+    let mut logits = Vec::with_capacity(windows.len());
+    for some in numbers.chunks(batch.max(1)) {
+        let inputs = some.par_iter().map(|number| showing.inputs(tuner.processor(), windows, *number));
+        let inputs: Vec<Inputs> = inputs.collect::<Result<_, _>>()?;
+        for row in tuner.label_logits(&inputs, &labels)? {
+            logits.push([row[0], row[1], row[2]]);
+        }
+    }
+    let truth: Vec<usize> = windows.rows().map(|row| row.answer).collect();
+    Ok(TrendMetrics::of(&logits, &truth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_count_equally_however_many_windows_they_have() {
+        let positive = [2.0, 0.0, 0.0];
+        let unclear = [0.0, 0.0, 2.0];
+        let found = TrendMetrics::of(&[positive, positive, positive, unclear], &[0, 0, 1, 2]);
+        assert_eq!(found.confusion, [[2, 0, 0], [1, 0, 0], [0, 0, 1]]);
+        assert_eq!(found.accuracy, 0.75);
+        assert!((found.balanced_accuracy - 2.0 / 3.0).abs() < 1e-12);
+        // The right one of three has e^2 / (e^2 + 2), the wrong one 1 / (e^2 + 2).
+        let sum = (2.0_f64.exp() + 2.0).ln();
+        assert!((found.loss - (3.0 * (sum - 2.0) + sum) / 4.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_label_without_windows_is_not_counted() {
+        let found = TrendMetrics::of(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], &[0, 0]);
+        assert_eq!((found.accuracy, found.balanced_accuracy), (0.5, 0.5));
+        assert_eq!(found.values().iter().filter(|(name, _)| name.contains("recall")).count(), 1);
+    }
+}

@@ -1,0 +1,20 @@
+//! Tuning a vision-language model to judge windows: which way do things go?
+//!
+//! A [`JudgeTraining`] is a model that learns ([`Tuner`](plaudit_nn::qwen3_vl::Tuner)), windows it learns from and windows
+//! it is measured on. [`JudgeTraining::run`] goes from where its progress stands to the end, as the training of a
+//! classifier does ([`crate::train`]): the same schedule, batches, early stop and checkpoints, and the same bits after a
+//! pause.
+//!
+//! It is measured without the answer in the prompt: of the first tokens of the three labels, the likeliest is what the
+//! model says.
+
+mod evaluate;
+mod example;
+mod training;
+
+pub use evaluate::{TrendMetrics, TrendMonitor, evaluate_windows};
+pub use example::{Learned, Showing};
+pub use training::{JudgeSettings, JudgeTraining, SaveModel};
+
+/// What can be said about a window, in the order of every triple of numbers about them.
+pub const ANSWERS: [&str; 3] = ["positive", "negative", "unclear"];
