@@ -9,7 +9,7 @@ use plaudit_nn::classifier::{self as nn, AdamW, Device};
 use plaudit_nn::qwen3_vl::{
     Config, Frames, Fresh, Learn, Lora, Processor, PromptLayout, TextConfig, Tuner, VisionConfig, VlmError,
 };
-use plaudit_reward::sft::{ANSWERS, JudgeSettings, Learned, SaveModel, Showing, TrendMonitor};
+use plaudit_reward::sft::{JudgeSettings, Learned, SaveModel, Showing, TrendMonitor, answers};
 use plaudit_reward::train::{EarlyStop, steps_per_epoch};
 
 use super::classifier::{interval, length, schedule};
@@ -50,7 +50,7 @@ pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
     let reading = WindowReading {
         prompt_key: data.prompt_key.clone(),
         answer_key: data.answer_key.clone(),
-        answers: ANSWERS.map(String::from).into(),
+        answers: answers().map(String::from).into(),
         data_root: data.data_root.as_ref().map(PathBuf::from),
         views,
     };
@@ -77,7 +77,7 @@ pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
 pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError> {
     let model = &loaded.config.actor.model;
     let hint = "name the folder of a Qwen3-VL model: config.json, tokenizer.json, *.safetensors";
-    match (&model.model_path, model.init) {
+    let mut judge = match (&model.model_path, model.init) {
         (Some(path), WeightInit::Pretrained) => {
             let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
             tuned(loaded, Path::new(path)).map_err(wrong)
@@ -98,7 +98,9 @@ pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError>
             let hint = "set it to the folder of a Qwen3-VL model, or actor.model.init to random";
             Err(loaded.problem("actor.model.model_path", message, hint))
         }
-    }
+    }?;
+    judge.tuner.set_checkpointing(model.gradient_checkpointing);
+    Ok(judge)
 }
 
 /// Adapters on chance weights would leave nearly all of them to chance.
@@ -136,7 +138,7 @@ fn of_the_shape_of(loaded: &Loaded, folder: &Path) -> Result<Judge, VlmError> {
 }
 
 fn fresh(loaded: &Loaded, questions: &[&str]) -> Result<Judge, VlmError> {
-    let texts: Vec<&str> = questions.iter().copied().chain(ANSWERS).collect();
+    let texts: Vec<&str> = questions.iter().copied().chain(answers()).collect();
     let fresh = Fresh::new(sizes(&loaded.config.actor.model), &texts)?;
     let tuner = drawn(loaded, fresh.config().clone(), fresh.processor()?)?;
     let save: SaveModel<'static> = Box::new(move |tuner, folder| {

@@ -5,7 +5,7 @@ use plaudit_nn::qwen3_vl::{Inputs, Tuner};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{ANSWERS, Showing};
+use super::{Showing, answers};
 use crate::train::TrainError;
 
 /// How well a judge does. Nothing of the answer was in the prompt.
@@ -75,7 +75,7 @@ impl TrendMetrics {
             ("eval/eval_accuracy".to_owned(), self.accuracy),
             ("eval/balanced_accuracy".to_owned(), self.balanced_accuracy),
         ];
-        let recalls = ANSWERS.iter().enumerate();
+        let recalls = answers().iter().enumerate();
         values.extend(recalls.filter_map(|(label, name)| {
             Some((format!("eval/recall_{name}"), recall(&self.confusion, label)?))
         }));
@@ -99,7 +99,7 @@ pub fn evaluate_windows(
     showing: &Showing,
     batch: usize,
 ) -> Result<TrendMetrics, TrainError> {
-    let labels = tuner.processor().tokenizer().first_tokens(&ANSWERS)?;
+    let labels = tuner.processor().tokenizer().first_tokens(&answers())?;
     let numbers: Vec<usize> = (0..windows.len()).collect();
     let mut logits = Vec::with_capacity(windows.len());
     for some in numbers.chunks(batch.max(1)) {

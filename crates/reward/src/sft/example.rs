@@ -3,7 +3,7 @@
 use plaudit_data::windows::{WindowFrame, Windows};
 use plaudit_nn::qwen3_vl::{Example, Frames, Inputs, Picture, Processor, PromptLayout, positions};
 
-use super::ANSWERS;
+use super::answers;
 use crate::train::TrainError;
 
 /// Which tokens are learned.
@@ -78,7 +78,7 @@ impl Showing {
         config: &plaudit_nn::qwen3_vl::Config,
     ) -> Result<Example, TrainError> {
         let mut inputs = self.inputs(processor, windows, number)?;
-        let words = learned.words(ANSWERS[windows.row(number).answer]);
+        let words = learned.words(answers()[windows.row(number).answer]);
         let mut answer = processor.tokenizer().encode(&words)?;
         if learned == Learned::FirstToken {
             answer.truncate(1);

@@ -12,9 +12,14 @@ mod evaluate;
 mod example;
 mod training;
 
+use crate::trend::Trend;
+
 pub use evaluate::{TrendMetrics, TrendMonitor, evaluate_windows};
 pub use example::{Learned, Showing};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel};
 
-/// What can be said about a window, in the order of every triple of numbers about them.
-pub const ANSWERS: [&str; 3] = ["positive", "negative", "unclear"];
+/// What can be said about a window, in the order of every triple of numbers about it.
+#[must_use]
+pub fn answers() -> [&'static str; 3] {
+    Trend::LABELS.map(Trend::word)
+}

@@ -8,7 +8,7 @@ use plaudit_data::windows::Windows;
 use plaudit_nn::qwen3_vl::{Example, Tuner, VlmError};
 use rayon::prelude::*;
 
-use super::{ANSWERS, Learned, Showing, TrendMetrics, TrendMonitor, evaluate_windows};
+use super::{Learned, Showing, TrendMetrics, TrendMonitor, answers, evaluate_windows};
 use crate::train::{
     Batches, Better, Checkpoints, EarlyStop, Host, Length, NAMED, Outcome, Progress, Resumed, Schedule,
     TrainError, VOID_STEPS, Why, micro_batches, steps_per_epoch,
@@ -77,7 +77,7 @@ impl<'a> JudgeTraining<'a> {
         for part in std::iter::once(train).chain(val) {
             settings.showing.inputs(tuner.processor(), part, 0)?;
         }
-        tuner.processor().tokenizer().first_tokens(&ANSWERS)?;
+        tuner.processor().tokenizer().first_tokens(&answers())?;
         let order = settings.seed.purpose("order");
         let batches = Batches::new(train.len(), settings.micro_batch, settings.shuffle, order);
         Ok(Self { tuner, save_model, train, val, settings, batches, progress: Progress::default() })

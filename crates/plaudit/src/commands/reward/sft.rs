@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Event, Level};
 use plaudit_data::windows::Windows;
-use plaudit_reward::sft::{ANSWERS, JudgeTraining, TrendMetrics};
+use plaudit_reward::sft::{JudgeTraining, TrendMetrics, answers};
 use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, Why};
 
 use super::train::failure;
@@ -194,11 +194,11 @@ fn measured(metrics: &TrendMetrics) -> String {
          loss              {loss:.4}\n  {:<18}",
         "is \\ said"
     );
-    ANSWERS.iter().for_each(|answer| {
+    answers().iter().for_each(|answer| {
         let _ = write!(text, "{answer:>10}");
     });
     text.push('\n');
-    for (answer, row) in ANSWERS.iter().zip(confusion) {
+    for (answer, row) in answers().iter().zip(confusion) {
         let _ = write!(text, "  {answer:<18}");
         row.iter().for_each(|count| {
             let _ = write!(text, "{count:>10}");

@@ -185,6 +185,8 @@ block! {
         lora_targets: Vec<String> = Vec::new(),
         /// Vision-language judge: leave the vision part frozen.
         freeze_vit: bool = false,
+        /// Vision-language judge: compute layers once more for gradients instead of keeping all they made; less memory.
+        gradient_checkpointing: bool = false,
         /// Vision-language judge: where its weights come from.
         init: WeightInit = WeightInit::Pretrained,
         /// Vision-language judge, random weights: their standard deviation.
