@@ -75,7 +75,7 @@ impl TrendMetrics {
             ("eval/eval_accuracy".to_owned(), self.accuracy),
             ("eval/balanced_accuracy".to_owned(), self.balanced_accuracy),
         ];
-        let recalls = answers().iter().enumerate();
+        let recalls = answers().into_iter().enumerate();
         values.extend(recalls.filter_map(|(label, name)| {
             Some((format!("eval/recall_{name}"), recall(&self.confusion, label)?))
         }));

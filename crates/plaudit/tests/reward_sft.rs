@@ -1,0 +1,205 @@
+//! `plaudit reward sft` as a user types it: it learns what is plain to see, goes on where it stopped, and says what is wrong.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use plaudit_data::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::{Adapter, QwenVl};
+use serde_json::{Value, json};
+
+const SIDE: usize = 32;
+const QUESTION: &str = "Does the square go to the right? Answer positive, negative, or unclear.";
+
+/// A model small enough to learn in seconds.
+const SMALL: &str = "
+defaults: [pickcube_trend_sft, _self_]
+runner: {max_steps: 6, val_check_interval: 3, save_interval: 3}
+actor:
+  micro_batch_size: 4
+  global_batch_size: 8
+  model:
+    text_config: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 1, num_key_value_heads: 1, intermediate_size: 64}
+    vision_config: {hidden_size: 32, depth: 1, num_heads: 1, intermediate_size: 64, num_position_embeddings: 16}
+  optim: {lr_warmup_steps: 1}
+";
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    /// Windows of a square that goes right, left, or nowhere.
+    fn new(train: usize, val: usize) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::write(place.0.path().join("small.yaml"), SMALL).unwrap();
+        for (part, count) in [("train", train), ("eval", val)] {
+            fs::create_dir_all(place.windows(part).join("pkl")).unwrap();
+            let rows: String = (0..count).map(|i| place.window(part, i, 5, true)).collect();
+            fs::write(place.windows(part).join("segments.jsonl"), rows).unwrap();
+        }
+        place
+    }
+
+    fn windows(&self, part: &str) -> PathBuf {
+        self.0.path().join("windows").join(part)
+    }
+
+    /// Writes a window; gives its line.
+    fn window(&self, part: &str, number: usize, frames: usize, two_views: bool) -> String {
+        let (answer, speed) = [("positive", 4), ("negative", -4), ("unclear", 0)][number % 3];
+        let row = number / 3 % 16;
+        let frame = |at: usize| {
+            let left = (12 + speed * (at as i64 - 2)) as usize;
+            let mut pixels = vec![0_u8; SIDE * SIDE * 3];
+            for y in row..row + 8 {
+                pixels[(y * SIDE + left) * 3..(y * SIDE + left + 8) * 3].fill(255);
+            }
+            PyValue::from(Array::new(DType::U8, &[SIDE, SIDE, 3], pixels).unwrap())
+        };
+        let mut entries = vec![("main_frames", PyValue::list((0..frames).map(frame)))];
+        if two_views {
+            entries.push(("extra_view_frames", PyValue::list((0..frames).map(frame))));
+        }
+        let style = PickleStyle { protocol: Protocol::Five, tensors: TensorStyle::Numpy };
+        let pickle = self.windows(part).join(format!("pkl/{number}.pkl"));
+        fs::write(&pickle, pickle_bytes(&PyValue::dict(entries), style).unwrap()).unwrap();
+        let line = json!({
+            "prompt": QUESTION, "answer": answer, "pkl_path": pickle, "source_episode_path": format!("{part}-{number}"),
+            "segment_metadata": {"window_size": 5},
+        });
+        format!("{line}\n")
+    }
+
+    fn sft(&self, words: &[&str]) -> Output {
+        let data = format!("data.data_root={}", self.0.path().join("windows").display());
+        Command::new(env!("CARGO_BIN_EXE_plaudit"))
+            .current_dir(self.0.path())
+            .args(["reward", "sft", "small.yaml", &data])
+            .args(words)
+            .output()
+            .unwrap()
+    }
+
+    /// Its result as JSON.
+    fn learned(&self, run: &str, words: &[&str]) -> Value {
+        let run = format!("runner.logger.log_path={run}");
+        let output = self.sft(&[&["--json", "-q", &run], words].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.sft(words);
+        assert!(!output.status.success(), "{words:?} went through");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Messages are wrapped to the width of a terminal.
+        text.replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn state(&self, run: &str, step: u64) -> Vec<u8> {
+        let file = format!("{run}/checkpoints/global_step_{step}/actor/trainer.safetensors");
+        fs::read(self.0.path().join(file)).unwrap()
+    }
+}
+
+fn open(folder: &Path) -> QwenVl {
+    QwenVl::open(folder, Device::Cpu, Precision::Fp32).unwrap()
+}
+
+#[test]
+fn it_learns_which_way_a_square_goes() {
+    let place = Place::new(96, 24);
+    let words = ["runner.max_steps=120", "runner.val_check_interval=30", "runner.save_interval=-1"];
+    let result = place.learned("run", &words);
+    let metrics = &result["metrics"];
+    let accuracy = metrics["balanced_accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.9, "{result}");
+    let confusion: u64 = metrics["confusion"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|row| row.as_array().unwrap())
+        .filter_map(Value::as_u64)
+        .sum();
+    assert_eq!(confusion, 24);
+    let best = place.0.path().join(result["model"].as_str().unwrap());
+    assert_eq!(open(&best).config().text.layers, 1);
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_to_the_same_bits() {
+    let place = Place::new(24, 6);
+    place.learned("whole", &[]);
+    // The schedule is that of the whole run in both.
+    place.learned("parts", &["runner.max_steps=3", "actor.optim.total_training_steps=6"]);
+    let resume = format!("runner.resume_dir={}", place.0.path().join("parts").display());
+    place.learned("parts", &[&resume, "actor.optim.total_training_steps=6"]);
+    assert!(place.state("whole", 6) == place.state("parts", 6), "a pause changed the numbers");
+}
+
+#[test]
+fn adapters_on_a_model_are_saved_as_peft_does() {
+    let place = Place::new(12, 3);
+    let base = place.learned("base", &["runner.max_steps=1"]);
+    let base = format!("actor.model.model_path={}", base["model"].as_str().unwrap());
+    let words = ["actor.model.init=pretrained", "actor.model.is_lora=true", "actor.model.lora_rank=2"];
+    let result = place.learned("lora", &[&words[..], &[&base, "data.loss=rlinf"]].concat());
+    let folder = place.0.path().join(result["model"].as_str().unwrap());
+    let adapter = Adapter::open(&folder).unwrap();
+    // Seven linear layers of the one text layer, two of the vision block and the layer that takes patches in; the head is
+    // tied to the table.
+    assert!(adapter.len() >= 10, "{} layers", adapter.len());
+    let config: Value =
+        serde_json::from_slice(&fs::read(folder.join("adapter_config.json")).unwrap()).unwrap();
+    assert_eq!((config["r"].as_u64(), config["peft_type"].as_str()), (Some(2), Some("LORA")));
+    assert!(!folder.join("model.safetensors").exists(), "the base was copied");
+}
+
+#[test]
+fn what_cannot_be_learned_from_is_refused_before_the_first_step() {
+    let place = Place::new(12, 3);
+    let check = |words: &[&str], expected: &str| {
+        let said = place.refused(words);
+        assert!(said.contains(expected), "{words:?}: {said}");
+    };
+    check(&["actor.model.init=pretrained"], "nothing is downloaded");
+    check(&["actor.model.init=pretrained", "actor.model.model_path=windows"], "config.json");
+    check(&["actor.model.is_lora=true"], "these are random");
+    check(&["runner.early_stop.monitor=auc"], "a judge has three");
+    check(&["data.data_root=nowhere"], "plaudit dataset windows");
+    check(&["actor.model.text_config.head_dim=30"], "mrope_section");
+    check(&["actor.model.model_type=resnet"], "plaudit reward train");
+
+    let manifest = place.windows("train").join("segments.jsonl");
+    let lines = fs::read_to_string(&manifest).unwrap();
+    let positive: String = lines
+        .lines()
+        .filter(|line| line.contains(r#""answer":"positive""#))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(&manifest, positive).unwrap();
+    check(&[], "training windows are `positive`");
+    fs::write(&manifest, "").unwrap();
+    check(&[], "lists no windows");
+    fs::write(&manifest, place.window("train", 0, 3, true) + &lines).unwrap();
+    check(&[], "`main_frames` has 3 frames");
+    fs::write(&manifest, place.window("train", 0, 5, false) + &lines).unwrap();
+    check(&[], "has no `extra_view_frames`");
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_run_and_keeps_what_was_saved() {
+    let place = Place::new(12, 3);
+    let words = [
+        "actor.optim.lr=1e30",
+        "actor.optim.lr_warmup_steps=0",
+        "actor.optim.clip_grad=0",
+        "runner.save_interval=1",
+    ];
+    let words = [&words[..], &["runner.val_check_interval=-1", "runner.logger.log_path=run"]].concat();
+    let said = place.refused(&words);
+    assert!(said.contains("the loss of step") || said.contains("was not finite"), "{said}");
+    assert!(said.contains("Lower the learning rate"), "{said}");
+    assert!(place.0.path().join("run/checkpoints/global_step_1/model.safetensors").is_file());
+}
