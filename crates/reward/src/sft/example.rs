@@ -62,7 +62,7 @@ impl Showing {
             views.iter().map(|view| view.iter().map(picture).collect()).collect();
         let row = windows.row(number);
         let inputs = processor.window(&pictures, self.fps, self.frames, &row.prompt, self.layout);
-        inputs.map_err(|error| TrainError::Window { path: row.pickle.clone(), error })
+        inputs.map_err(|error| TrainError::Window { path: row.pickle.clone(), error: error.into() })
     }
 
     /// A window, its question, and the answer to learn.

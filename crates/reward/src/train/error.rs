@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use plaudit_nn::WeightsError;
 use plaudit_nn::classifier::ClassifierError;
+use plaudit_nn::qwen3_vl::VlmError;
 
 use crate::card::CardError;
 use crate::dataset::DatasetError;
@@ -20,7 +21,7 @@ pub enum TrainError {
     Classifier(#[from] ClassifierError),
     /// The model cannot be read, trained or written.
     #[error(transparent)]
-    Vlm(#[from] plaudit_nn::qwen3_vl::VlmError),
+    Vlm(Box<VlmError>),
     /// Windows that cannot be read.
     #[error(transparent)]
     Windows(#[from] plaudit_data::windows::WindowsError),
@@ -30,7 +31,7 @@ pub enum TrainError {
         /// Its pickle.
         path: PathBuf,
         /// Why.
-        error: plaudit_nn::qwen3_vl::VlmError,
+        error: Box<VlmError>,
     },
     /// Windows that teach nothing.
     #[error("{0}")]
@@ -97,4 +98,10 @@ pub enum TrainError {
     /// Whoever runs the training could not remember its progress.
     #[error("{0}")]
     Host(String),
+}
+
+impl From<VlmError> for TrainError {
+    fn from(error: VlmError) -> Self {
+        Self::Vlm(Box::new(error))
+    }
 }
