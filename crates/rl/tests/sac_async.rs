@@ -96,7 +96,7 @@ fn learner() -> Sac {
         backup_entropy: true,
         target_range: None,
         scale_states: false,
-        demo_weight: 0.0,
+        near_demos: None,
         tau: 0.02,
         target_update_freq: 1,
         critic_actor_ratio: 1,

@@ -140,7 +140,7 @@ fn settings(case: &PyValue) -> SacSettings {
         backup_entropy: number(case, "backup_entropy") == 1.0,
         target_range: None,
         scale_states: false,
-        demo_weight: 0.0,
+        near_demos: None,
         tau: number(case, "tau") as f32,
         target_update_freq: number(case, "target_update_freq") as u64,
         critic_actor_ratio: number(case, "critic_actor_ratio") as u64,

@@ -13,7 +13,8 @@
 //! `m` is 0 where an episode terminated, unless every end is bootstrapped; what a truncated episode led to always has
 //! a value. Rewards of a chunk of actions are summed, and the chunk is discounted once.
 //!
-//! On images, `s` is what an encoder makes of them. The critics' loss alone teaches it; the policy takes what it gives.
+//! On images, `s` is what an encoder makes of them. The critics' loss teaches it, and so does the distance to what
+//! demonstrations did, where that counts; what else the policy would like to see it takes no notice of.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,12 +30,14 @@ use plaudit_nn::dense::{
 mod checkpoint;
 mod cloning;
 mod critics;
+mod near_demos;
 mod networks;
 mod noise;
 mod tanh_gaussian;
 mod temperature;
 
 pub use critics::Agg;
+pub use near_demos::NearDemos;
 pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
 pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
@@ -78,8 +81,8 @@ pub struct SacSettings {
     pub train_actor_steps: u64,
     /// Whether networks take states by the scale of the demonstrations.
     pub scale_states: bool,
-    /// How much the policy's loss weighs its distance to what demonstrations did, beside what critics think.
-    pub demo_weight: f32,
+    /// What holds the policy near what demonstrations did, beside what critics think of it.
+    pub near_demos: Option<NearDemos>,
     /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
     pub shift: Option<usize>,
     /// The temperature, α.
@@ -187,25 +190,10 @@ struct Work {
     targets: Vec<f32>,
     /// Gradients of the distance to what demonstrations did.
     by_shown: Vec<f32>,
-    no_noise: Vec<f32>,
-}
-
-impl Work {
-    /// Adds the slopes of w · mean ½ |mode − a|² over the demonstrations.
-    fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, weight: f32) {
-        let (n, width, first) = (self.batch.len(), gaussian.width(), self.first_demo);
-        if first == n {
-            return;
-        }
-        self.by_shown.resize(2 * width * (n - first), 0.0);
-        zero(&mut self.no_noise, width * (n - first));
-        let outputs = &self.policy_outputs[2 * width * first..];
-        gaussian.imitate(outputs, &self.batch.actions[width * first..], &self.no_noise, &mut self.by_shown);
-        let rows = self.by_output[2 * width * first..].chunks_exact_mut(2 * width);
-        for (by_output, by_shown) in rows.zip(self.by_shown.chunks_exact(2 * width)) {
-            by_output[..width].iter_mut().zip(by_shown).for_each(|(slope, shown)| *slope += weight * shown);
-        }
-    }
+    /// How far a policy at its deviation is off: by that, with either sign.
+    off: Vec<f32>,
+    /// What is seen of demonstrations; then gradients of it.
+    seen_of_demos: Vec<f32>,
 }
 
 /// What updates measured, summed up.
@@ -243,9 +231,9 @@ impl Sac {
             return Err(LearnError::Setting(problem.into()));
         }
         if settings.scale_states {
-            if networks.sight.is_some() || !networks.has_target() {
-                let problem = "algorithm.scale_states is for policies on states whose critics have a target network; \
-                               leave it out";
+            if !networks.has_target() {
+                let problem = "algorithm.scale_states is for critics that have a target network; leave it out, or set \
+                               algorithm.q_head_type to default";
                 return Err(LearnError::Setting(problem.into()));
             }
             networks.scale = scale_of(&demos);
@@ -397,7 +385,7 @@ impl Sac {
         self.check(loss, "the loss of the critics")?;
         let work = &mut self.work;
         zero(&mut work.critic_grads, self.critics.len());
-        let (eye_grads, grads) = work.critic_grads.split_at_mut(networks.eyes());
+        let grads = &mut work.critic_grads[networks.eyes()..];
         let (eyes, critics) = self.critics.split_at_mut(networks.eyes());
         let tape = &mut work.critic_tape;
         match &networks.sight {
@@ -408,12 +396,15 @@ impl Sac {
                 networks.critics.backward(critics, tape, &work.by_value, grads, Some(by_inputs));
                 let n = work.batch.len();
                 take_seen(by_inputs, networks.gaussian.width(), n, &mut work.by_seen);
-                let look = Look::from(&work.batch.seen);
-                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, eye_grads);
+                if let Some(near) = &self.settings.near_demos {
+                    work.add_demo_slopes_of_sight(&networks, &self.policy, near);
+                }
+                let (look, grads) = (Look::from(&work.batch.seen), &mut work.critic_grads);
+                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, &mut grads[..networks.eyes()]);
             }
         }
         if !networks.has_target() {
-            networks.critics.update_statistics(critics, tape);
+            networks.critics.update_statistics(critics, &mut work.critic_tape);
         }
         let grads = &mut work.critic_grads;
         let optim = &self.settings.critic_optim;
@@ -539,8 +530,8 @@ impl Sac {
         work.by_output.resize(work.policy_outputs.len(), 0.0);
         let (drawn, by_action) = (&work.drawn, &work.by_action);
         gaussian.backward(drawn, &work.policy_outputs, by_action, alpha * each, &mut work.by_output);
-        if self.settings.demo_weight > 0.0 {
-            work.add_demo_slopes(gaussian, self.settings.demo_weight);
+        if let Some(near) = &self.settings.near_demos {
+            work.add_demo_slopes(gaussian, near);
         }
         zero(&mut work.policy_grads, self.policy.len());
         policy.backward(&self.policy, &mut work.policy_tape, &work.by_output, &mut work.policy_grads, None);

@@ -27,7 +27,7 @@ use plaudit_nn::dense::{
 
 use super::tanh_gaussian::{Drawn, Spread, TanhGaussian};
 use crate::naming::{self, Misfit};
-use crate::sight::{self, Sight, SightSettings, SightTape};
+use crate::sight::{self, Look, Sight, SightSettings, SightTape};
 use crate::{Inputs, Manner, StateScale};
 
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
@@ -231,7 +231,7 @@ impl SoftNetworks {
     /// The policy's parameters as of one that takes plain states.
     pub fn plain_policy(&self, params: &[f32]) -> Vec<f32> {
         let mut params = params.to_vec();
-        if let Some(scale) = &self.scale {
+        if let (Some(scale), None) = (&self.scale, &self.sight) {
             scale.fold(&self.policy, &mut params);
         }
         params
@@ -240,29 +240,31 @@ impl SoftNetworks {
     /// The critics' parameters as of ones that take plain states.
     pub fn plain_critics(&self, params: &[f32]) -> Vec<f32> {
         let mut params = params.to_vec();
-        if let Some(scale) = &self.scale {
-            let (_, params) = params.split_at_mut(self.eyes());
-            for head in 0..self.critics.heads() {
-                scale.fold(self.critics.head(), &mut params[self.critics.range(head)]);
-            }
-        }
+        self.change_scale(&mut params, StateScale::fold);
         params
     }
 
     /// From parameters of a policy that takes plain states to what is trained here.
     pub fn scaled_policy(&self, params: &mut [f32]) {
-        if let Some(scale) = &self.scale {
+        if let (Some(scale), None) = (&self.scale, &self.sight) {
             scale.unfold(&self.policy, params);
         }
     }
 
     /// From parameters of critics that take plain states to what is trained here.
     pub fn scaled_critics(&self, params: &mut [f32]) {
-        if let Some(scale) = &self.scale {
-            let (_, params) = params.split_at_mut(self.eyes());
-            for head in 0..self.critics.heads() {
-                scale.unfold(self.critics.head(), &mut params[self.critics.range(head)]);
-            }
+        self.change_scale(params, StateScale::unfold);
+    }
+
+    /// On images the state goes through a layer of what sees; without, straight into every critic.
+    fn change_scale(&self, params: &mut [f32], change: fn(&StateScale, &Mlp, &mut [f32])) {
+        let Some(scale) = &self.scale else { return };
+        if let Some(sight) = &self.sight {
+            let (state_proj, place) = sight.state_layer();
+            return change(scale, state_proj, &mut params[place]);
+        }
+        for head in 0..self.critics.heads() {
+            change(scale, self.critics.head(), &mut params[self.critics.range(head)]);
         }
     }
 
@@ -392,22 +394,20 @@ impl Policy for SoftPolicy {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
         let SoftNetworks { sight, policy, gaussian, scale, .. } = &*self.networks;
         let batch = obs.batch();
+        self.states.clear();
+        self.states.extend_from_slice(&obs.state);
+        if let Some(scale) = scale.as_ref().filter(|scale| scale.mean.len() == obs.state_width()) {
+            scale.apply(&mut self.states);
+        }
         let seen = match sight {
-            None if obs.state_width() == policy.inputs() => {
-                self.states.clear();
-                self.states.extend_from_slice(&obs.state);
-                if let Some(scale) = scale {
-                    scale.apply(&mut self.states);
-                }
-                &self.states
-            }
+            None if obs.state_width() == policy.inputs() => &self.states[..],
             None => {
                 let expected = format!("states of {} numbers", policy.inputs());
                 return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
             }
             Some(sight) => {
                 let features = sight.look_through_trunk(obs)?;
-                let look = sight.look(obs, &features)?;
+                let look = Look { states: &self.states, ..sight.look(obs, &features)? };
                 sight.infer(&self.eyes, &look, batch, &mut self.sight)
             }
         };

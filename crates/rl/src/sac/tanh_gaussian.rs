@@ -43,7 +43,7 @@ impl Spread {
     /// Policies on images: `σ` between 1e-5 and 5.
     pub const IMAGES: Self = Self::Cut { low: 1e-5, high: 5.0 };
 
-    fn log_std(self, x: f32) -> f32 {
+    pub(super) fn log_std(self, x: f32) -> f32 {
         match self {
             Self::Soft { low, high } => low + 0.5 * (high - low) * (x.tanh() + 1.0),
             Self::Cut { low, high } => x.exp().clamp(low, high).ln(),

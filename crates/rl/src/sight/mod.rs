@@ -380,6 +380,11 @@ impl Sight {
         camera * self.encoder.len()..(camera + 1) * self.encoder.len()
     }
 
+    /// What the state goes through, and where its parameters lie.
+    pub(crate) fn state_layer(&self) -> (&Mlp, Range<usize>) {
+        (&self.state_proj, self.state_place())
+    }
+
     fn state_place(&self) -> Range<usize> {
         self.cameras.len() * self.encoder.len()..self.len()
     }

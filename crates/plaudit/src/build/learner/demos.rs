@@ -12,7 +12,7 @@ use plaudit_rl::{Cloning, Demonstrations, Unfit};
 
 use super::Builder;
 use crate::build::sight::policy_sees;
-use crate::config::blocks::algorithm::ReplaySettings;
+use crate::config::blocks::algorithm::{CloningSettings, ReplaySettings};
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
 const CLONING_KEY: &str = "algorithm.cloning.load_path";
@@ -67,15 +67,20 @@ impl Builder<'_> {
         let watch = if policy_sees(self.loaded) { Watch::Everything } else { Watch::Nothing };
         let demos = self.segments(key, Path::new(path), watch)?;
         let (steps, batch) = (asked.steps, asked.batch_size as usize);
-        let std = match &self.spec.actions {
+        let std = self.deviations(asked);
+        Ok(Some(Cloning { demos, steps, batch, lr: asked.lr, std }))
+    }
+
+    /// The deviation of each number of an action that cloning leaves; nothing for choices.
+    pub(super) fn deviations(&self, asked: &CloningSettings) -> Vec<f32> {
+        match &self.spec.actions {
             ActionSpace::Discrete { .. } => Vec::new(),
             ActionSpace::Continuous { low, high } => {
                 let half =
                     |low: f32, high: f32| if (high - low).is_finite() { (high - low) / 2.0 } else { 1.0 };
                 low.iter().zip(high).map(|(&low, &high)| asked.std as f32 * half(low, high)).collect()
             }
-        };
-        Ok(Some(Cloning { demos, steps, batch, lr: asked.lr, std }))
+        }
     }
 
     /// Episodes as segments of these environments; `key` is where the path was written.

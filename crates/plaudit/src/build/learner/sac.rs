@@ -5,7 +5,7 @@ use plaudit_core::{Reward, Seed};
 use plaudit_nn::dense::Activation;
 use plaudit_rl::replay::{Amount, Filling, Repay};
 use plaudit_rl::sac::{
-    Agg, CriticKind, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
+    Agg, CriticKind, DemoSettings, NearDemos, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
     TemperatureSettings,
 };
 use plaudit_rl::{Inputs, Learner, Schedule, Shape};
@@ -93,7 +93,10 @@ impl Builder<'_> {
             backup_entropy: algorithm.backup_entropy,
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             scale_states: algorithm.scale_states,
-            demo_weight: algorithm.demo_weight as f32,
+            near_demos: (algorithm.demo_weight > 0.0).then(|| NearDemos {
+                weight: algorithm.demo_weight as f32,
+                std: algorithm.cloning.as_ref().map(|cloning| self.deviations(cloning)),
+            }),
             tau: algorithm.tau as f32,
             target_update_freq: algorithm.target_update_freq,
             critic_actor_ratio: algorithm.critic_actor_ratio,

@@ -1,0 +1,115 @@
+//! What holds a policy near what demonstrations did, while critics are still learning what anything is worth.
+
+use super::{SoftNetworks, TanhGaussian, Work, take_seen, zero};
+
+/// What holds the policy near what demonstrations did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearDemos {
+    /// How much the distance weighs in the policy's loss.
+    pub weight: f32,
+    /// The deviation that each number of an action is held at; nothing where it is left to the critics and α. The slopes
+    /// of those are tiny where success is rare, but Adam takes whole steps along any slope: in a few hundred updates a
+    /// policy that explored with care waves its arm.
+    pub std: Option<Vec<f32>>,
+}
+
+impl Work {
+    /// Adds the slopes of the distance to what demonstrations did to those of the policy's outputs.
+    pub(super) fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, near: &NearDemos) {
+        let row = 2 * gaussian.width();
+        let outputs = &self.policy_outputs[row * self.first_demo..];
+        let actions = &self.batch.actions[gaussian.width() * self.first_demo..];
+        near.slopes(gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        let slopes = self.by_output[row * self.first_demo..].iter_mut().zip(&self.by_shown);
+        slopes.for_each(|(slope, shown)| *slope += shown);
+    }
+
+    /// Adds the slopes of the same distance to those of what is seen, so that eyes learn to see what actions depend on.
+    pub(super) fn add_demo_slopes_of_sight(
+        &mut self,
+        networks: &SoftNetworks,
+        policy: &[f32],
+        near: &NearDemos,
+    ) {
+        let (width, demos) = (networks.gaussian.width(), self.batch.len() - self.first_demo);
+        if demos == 0 {
+            return;
+        }
+        let row = self.critic_inputs.len() / self.batch.len();
+        take_seen(&self.critic_inputs[row * self.first_demo..], width, demos, &mut self.seen_of_demos);
+        let outputs = networks.policy.forward(policy, &self.seen_of_demos, demos, &mut self.policy_tape);
+        let actions = &self.batch.actions[width * self.first_demo..];
+        near.slopes(&networks.gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        zero(&mut self.policy_grads, policy.len());
+        let by_seen = &mut self.seen_of_demos[..];
+        let tape = &mut self.policy_tape;
+        networks.policy.backward(policy, tape, &self.by_shown, &mut self.policy_grads, Some(by_seen));
+        let slopes = self.by_seen[(row - width) * self.first_demo..].iter_mut().zip(by_seen);
+        slopes.for_each(|(slope, shown)| *slope += *shown);
+    }
+}
+
+impl NearDemos {
+    /// The slopes of w · mean ½ |mode − a|² by a policy's outputs, and of w · the likelihood of the deviation.
+    fn slopes(
+        &self,
+        gaussian: &TanhGaussian,
+        outputs: &[f32],
+        actions: &[f32],
+        off: &mut Vec<f32>,
+        into: &mut Vec<f32>,
+    ) {
+        let width = gaussian.width();
+        off.clear();
+        let std = self.std.as_deref().filter(|std| !std.is_empty()).unwrap_or(&[0.0]);
+        off.extend(std.iter().cycle().take(actions.len()));
+        zero(into, outputs.len());
+        gaussian.imitate(outputs, actions, off, into);
+        for row in into.chunks_exact_mut(2 * width) {
+            let (by_mean, by_deviation) = row.split_at_mut(width);
+            by_mean.iter_mut().for_each(|slope| *slope *= self.weight);
+            let held = if self.std.is_some() { self.weight } else { 0.0 };
+            by_deviation.iter_mut().for_each(|slope| *slope *= held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plaudit_core::ActionSpace;
+
+    use super::*;
+    use crate::sac::Spread;
+
+    /// Follows the slopes from a policy that does nothing and waves its arm.
+    fn held(std: Option<Vec<f32>>) -> (Vec<f32>, Vec<f32>) {
+        let actions = ActionSpace::Continuous { low: vec![-1.0, -2.0], high: vec![1.0, 2.0] };
+        let gaussian = TanhGaussian::new(&actions, 1, Spread::STATES).unwrap();
+        let near = NearDemos { weight: 0.5, std };
+        let (mut outputs, shown) = (vec![0.0; 4], [0.3, -1.2]);
+        let (mut off, mut slopes) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            near.slopes(&gaussian, &outputs, &shown, &mut off, &mut slopes);
+            outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= 0.05 * slope);
+        }
+        let mut mode = Vec::new();
+        gaussian.mode(&outputs, &mut mode);
+        let scales = gaussian.scale().iter().zip(&outputs[2..]);
+        (mode, scales.map(|(scale, &x)| scale * Spread::STATES.log_std(x).exp()).collect())
+    }
+
+    #[test]
+    fn slopes_lead_to_what_was_shown_and_to_the_deviation_asked_for() {
+        let (mode, deviation) = held(Some(vec![0.05, 0.1]));
+        assert!((mode[0] - 0.3).abs() < 1e-3 && (mode[1] + 1.2).abs() < 1e-3, "{mode:?}");
+        assert!((deviation[0] - 0.05).abs() < 1e-3 && (deviation[1] - 0.1).abs() < 2e-3, "{deviation:?}");
+    }
+
+    #[test]
+    fn without_a_deviation_to_hold_it_is_left_alone() {
+        let (mode, deviation) = held(None);
+        assert!((mode[0] - 0.3).abs() < 1e-3, "{mode:?}");
+        let begun = Spread::STATES.log_std(0.0).exp();
+        assert_eq!(deviation, [begun, 2.0 * begun]);
+    }
+}
