@@ -8,6 +8,8 @@
 //! over transitions of the demonstrations, each as likely as any other. Both are not fitted at once: where σ is what
 //! demonstrations differ by, a wide one would excuse a wrong μ, and exploring that widely would undo what was shown.
 
+use std::ops::ControlFlow;
+
 use plaudit_core::{Seed, Segment};
 
 use crate::replay::{Amount, NewRollout, Repay, Replay, ReplaySettings, Transitions};
@@ -29,8 +31,9 @@ pub struct Cloning {
     pub std: Vec<f32>,
 }
 
-/// What [`crate::Learner::imitate`] tells as it goes on: steps done, and the newest loss.
-pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64);
+/// What [`crate::Learner::imitate`] tells as it goes on: steps done, and the newest loss. It goes on as long as it is
+/// told to.
+pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64) -> ControlFlow<()>;
 
 /// Batches of what was shown.
 pub(crate) struct Shown<'a> {

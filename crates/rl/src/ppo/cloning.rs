@@ -22,7 +22,9 @@ impl Ppo {
                 return Err(LearnError::Diverged { what: "the loss of cloning", value: loss, updates: step });
             }
             adam.step_groups(&mut self.params, &self.desk.grads, &[(self.networks.actor_range(), lr)]);
-            told(step + 1, loss);
+            if told(step + 1, loss).is_break() {
+                break;
+            }
         }
         Ok(())
     }

@@ -31,7 +31,9 @@ impl Sac {
             }
             adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.work.policy_grads, lr);
             eye_adam.step(&mut self.critics[..eyes], &self.work.critic_grads, lr);
-            told(step + 1, loss);
+            if told(step + 1, loss).is_break() {
+                break;
+            }
         }
         if self.networks.has_target() {
             self.target[..eyes].copy_from_slice(&self.critics[..eyes]);

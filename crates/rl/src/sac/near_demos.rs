@@ -5,7 +5,8 @@ use super::{SoftNetworks, TanhGaussian, Work, take_seen, zero};
 /// What holds the policy near what demonstrations did.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearDemos {
-    /// How much the distance weighs in the policy's loss.
+    /// How much the distance weighs in the policy's loss, in units of what critics think its actions are worth (TD3+BC,
+    /// Fujimoto and Gu, 2021): a reward that pays little is not drowned out, nor does one that pays much drown.
     pub weight: f32,
     /// The deviation that each number of an action is held at; nothing where it is left to the critics and α. The slopes
     /// of those are tiny where success is rare, but Adam takes whole steps along any slope: in a few hundred updates a
@@ -16,12 +17,13 @@ pub struct NearDemos {
 impl Work {
     /// Adds the slopes of the distance to what demonstrations did to those of the policy's outputs.
     pub(super) fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, near: &NearDemos) {
+        let worth = self.values.iter().map(|value| value.abs()).sum::<f32>() / self.values.len() as f32;
         let row = 2 * gaussian.width();
         let outputs = &self.policy_outputs[row * self.first_demo..];
         let actions = &self.batch.actions[gaussian.width() * self.first_demo..];
         near.slopes(gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
         let slopes = self.by_output[row * self.first_demo..].iter_mut().zip(&self.by_shown);
-        slopes.for_each(|(slope, shown)| *slope += shown);
+        slopes.for_each(|(slope, shown)| *slope += worth * shown);
     }
 
     /// Adds the slopes of the same distance to those of what is seen, so that eyes learn to see what actions depend on.

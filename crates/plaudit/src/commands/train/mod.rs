@@ -4,9 +4,10 @@ mod pace;
 
 pub use pace::Plan;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed, Segment};
@@ -27,6 +28,9 @@ use crate::memory;
 use crate::run::{Run, interrupted};
 use crate::say;
 use crate::watcher::{Next, Watcher};
+
+/// How often cloning says how far it is.
+const CLONING_TOLD: Duration = Duration::from_secs(10);
 
 /// Train a policy
 ///
@@ -220,6 +224,9 @@ impl<'a> Job<'a> {
         let is_due =
             |interval: i64, step: u64| u64::try_from(interval).is_ok_and(|n| n > 0 && step.is_multiple_of(n));
         if self.step == 0 {
+            if interrupted() {
+                return Ok(EndReason::Interrupted); // while it cloned, or got ready: there is nothing to keep
+            }
             self.judge()?; // before anything is learned
         }
         while self.last_step.is_none_or(|last| self.step < last) {
@@ -339,15 +346,27 @@ fn continue_from(
     }
 }
 
-/// Lets a new policy do as others did.
+/// Lets a new policy do as others did. Ctrl-C ends it; a run that goes on begins with it again.
 fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Result<(), Failure> {
     let (demos, steps) = (cloning.demos.len(), cloning.demos.iter().map(Segment::steps).sum::<usize>());
-    let began = Instant::now();
-    let mut losses = (0.0, 0.0);
+    let (began, mut told_at) = (Instant::now(), Instant::now());
+    let (mut done, mut losses) = (0, (0.0, 0.0));
     let mut told = |step: u64, loss: f64| {
-        losses = (if step == 1 { loss } else { losses.0 }, loss);
+        (done, losses) = (step, (if step == 1 { loss } else { losses.0 }, loss));
+        if told_at.elapsed() > CLONING_TOLD {
+            told_at = Instant::now();
+            let left = began.elapsed().as_secs_f64() * (cloning.steps - step) as f64 / step as f64;
+            let text =
+                format!("cloning: {step} of {} steps, {left:.0} s left, loss {loss:.2}", cloning.steps);
+            tell(run, Level::Info, &text);
+        }
+        if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     learner.imitate(cloning, &mut told).map_err(|error| Failure::work(error, None))?;
+    if done < cloning.steps {
+        tell(run, Level::Info, "stopped while it cloned: the run would begin with that again");
+        return Ok(());
+    }
     let text = format!(
         "cloned {demos} demonstrations of {steps} steps: loss {:.2} to {:.2} in {:.1} s",
         losses.0,

@@ -171,8 +171,8 @@ block! {
         replay_buffer: ReplaySettings = ReplaySettings::default(),
         /// RLPD: give networks each number of a state less its mean, by its deviation over the demonstrations.
         scale_states: bool = false,
-        /// RLPD: how much the policy's loss weighs the distance to what demonstrations did, beside what critics
-        /// think of the policy. With `cloning`, its `std` is held as well.
+        /// RLPD: how much the policy's loss weighs the distance to what demonstrations did, in units of what critics
+        /// think the policy is worth. With `cloning`, its `std` is held as well.
         demo_weight: f64 = 0.0,
         /// RLPD: demonstrations, half of every batch.
         demo_buffer: Option<ReplaySettings> = None,
