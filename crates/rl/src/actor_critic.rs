@@ -244,6 +244,13 @@ impl ActorCritic {
         }
     }
 
+    /// Rows of a batch that are best done at once, on states: what both networks leave for the way back then stays in
+    /// the cache. Gradients of such pieces add up to those of the batch, to the last bit.
+    pub fn rows_at_once(&self) -> Option<usize> {
+        let rows = self.actor.rows_at_once().min(self.critic.rows_at_once());
+        self.seeing.is_none().then_some(rows / 2)
+    }
+
     /// Both networks on `n` observations, with what [`Self::backward`] needs.
     pub fn forward(&self, params: &[f32], look: &Look<'_>, n: usize, thoughts: &mut Thoughts) {
         let Thoughts { sight, mix, mixed, actor, critic, outputs, values, .. } = thoughts;

@@ -116,12 +116,6 @@ impl Tape {
         self.packed.fit(self.heads * plan.packed);
         self.batch_norms.resize_with(self.heads * plan.layers.len(), BatchColumns::default);
     }
-
-    pub(super) fn fit_backward(&mut self, plan: &Plan) {
-        let records = self.grid().count();
-        self.backward.fit(records * plan.backward);
-        self.transposed.fit(self.heads * plan.transposed);
-    }
 }
 
 /// Memory of a forward pass that leaves nothing behind.
