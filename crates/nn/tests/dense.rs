@@ -264,14 +264,17 @@ fn biases_and_activations_follow_products() {
     let batch = 37;
     let inputs: Vec<f32> = (0..batch * 19).map(|i| (i as f32 * 0.91).sin()).collect();
     for isa in Isa::all().into_iter().filter(|isa| isa.precision() == Precision::F32) {
-        for (width, bias) in [3, 32, 33, 50, 64].into_iter().flat_map(|w| [(w, Bias::None), (w, Bias::TorchDefault)]) {
+        for (width, bias) in
+            [3, 32, 33, 50, 64].into_iter().flat_map(|w| [(w, Bias::None), (w, Bias::TorchDefault)])
+        {
             for activation in [Activation::None, Activation::Relu, Activation::Tanh] {
                 let layer = LayerSpec { activation, bias, ..LayerSpec::linear(width) };
                 let mlp = Mlp::with_isa(MlpSpec { inputs: 19, layers: vec![layer] }, isa);
                 let params = mlp.init(Seed::new(9));
                 let tensor = |kind| mlp.tensors().find(|tensor| tensor.kind == kind);
                 let weights = mlp.export(&params, &tensor(TensorKind::Weight).unwrap());
-                let biases = tensor(TensorKind::Bias).map_or(vec![0.0; width], |bias| mlp.export(&params, &bias));
+                let biases =
+                    tensor(TensorKind::Bias).map_or(vec![0.0; width], |bias| mlp.export(&params, &bias));
                 let expected: Vec<f32> = (0..batch * width)
                     .map(|i| {
                         let row = inputs[i / width * 19..][..19].iter();

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use plaudit_core::{Env, Policy, Seed, Watch};
+use plaudit_core::{Policy, Seed, Watch};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, make,
 };
@@ -131,7 +131,11 @@ fn a_trained_network_answers_the_same_in_every_arithmetic() {
     let rounded = probabilities(&weights, Precision::Bf16, &audit.pixels);
     for (index, (exact, rounded)) in exact.iter().zip(&rounded).enumerate() {
         assert!((exact - rounded).abs() <= 5e-3, "frame {index}: {rounded} in bf16, {exact} in fp32");
-        assert_eq!(*exact > threshold, *rounded > threshold, "frame {index}: {rounded}, {exact}, {threshold}");
+        assert_eq!(
+            *exact > threshold,
+            *rounded > threshold,
+            "frame {index}: {rounded}, {exact}, {threshold}"
+        );
     }
 
     // The frames that the network is least sure of show differences best.
@@ -193,8 +197,8 @@ impl<'a> Plain<'a> {
     /// A convolution, and its normalisation by running statistics.
     fn normed(&self, x: &Picture, conv: &str, norm: &str, kernel: usize, stride: usize) -> Picture {
         let weights = self.tensor(&format!("{conv}.weight"));
-        let [scale, shift, mean, variance] =
-            ["weight", "bias", "running_mean", "running_var"].map(|part| self.tensor(&format!("{norm}.{part}")));
+        let [scale, shift, mean, variance] = ["weight", "bias", "running_mean", "running_var"]
+            .map(|part| self.tensor(&format!("{norm}.{part}")));
         let side = x.side.div_ceil(stride);
         let mut values = Vec::with_capacity(scale.len() * side * side);
         for out in 0..scale.len() {
@@ -238,7 +242,8 @@ fn max_pool(x: &Picture) -> Picture {
     for channel in x.values.chunks_exact(x.side * x.side) {
         for place in 0..side * side {
             let rows = around(place / side);
-            let largest = rows.flat_map(|row| around(place % side).map(move |column| channel[row * x.side + column]));
+            let largest =
+                rows.flat_map(|row| around(place % side).map(move |column| channel[row * x.side + column]));
             values.push(largest.fold(f64::NEG_INFINITY, f64::max));
         }
     }

@@ -63,9 +63,15 @@ impl Adam {
             let slices = [&mut params[range.clone()], &mut self.m[range.clone()], &mut self.v[range.clone()]];
             let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(grads.len());
             let places = |index: usize| [place(index), place(index), place(index)];
-            each_parts(worth(grads.len()), slices, grads.len().div_ceil(CHUNK), places, |index, [params, m, v]| {
-                update(isa, params, &grads[place(index)], m, v, rates);
-            });
+            each_parts(
+                worth(grads.len()),
+                slices,
+                grads.len().div_ceil(CHUNK),
+                places,
+                |index, [params, m, v]| {
+                    update(isa, params, &grads[place(index)], m, v, rates);
+                },
+            );
         }
     }
 

@@ -11,7 +11,6 @@ use super::mlp::Mlp;
 use super::operands::{pack_pairs, pack_rows};
 use super::plan::{BLOCK, LayerPlan, parts, stride};
 use super::rows::{self, ColumnsBack, Kept, Normed, Rows};
-use super::spec::Norm;
 use super::tape::{BatchColumns, Tape};
 use super::weights::{BlockRows, Operands, Results};
 use crate::crew::{each_part, together};
@@ -209,15 +208,12 @@ impl Mlp {
         let params = &params[head * self.len()..][..self.len()];
         let active = self.enter(layers.end, grad_out, wanted, tape, block, record);
         for index in layers.clone().rev() {
-            if index + 1 == layers.end || self.spec.layers[index].norm == Norm::Layer {
-                self.backward_through_layer(params, index, wanted, tape, block, &active, record);
-            }
+            self.backward_through_layer(params, index, wanted, tape, block, &active, record);
             if wanted.weights {
                 self.pack_for_weights(index, tape, block, record);
             }
             if index > 0 || wanted.input {
-                let before = index.checked_sub(1).filter(|before| layers.contains(before));
-                self.backward_through_product(params, index, before, wanted, tape, block, &active, record);
+                self.backward_through_product(params, index, tape, block, active.count, record);
             }
         }
         if layers.start == 0 && active.count < grid.rows(block) {
@@ -226,30 +222,23 @@ impl Mlp {
         }
     }
 
-    /// From the gradient of a product to that of what it took; and through the activation `before` it, where that is all
-    /// there is between both products.
-    #[allow(clippy::too_many_arguments)]
+    /// From the gradient of a product to that of what it took.
     fn backward_through_product(
         &self,
         params: &[f32],
         index: usize,
-        before: Option<usize>,
-        wanted: Wanted,
         tape: &Tape,
         block: usize,
-        active: &Active,
+        rows: usize,
         record: &mut [f32],
     ) {
         let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
-        let (rows, shape) = (active.count, places.shape);
+        let shape = places.shape;
         if rows == 0 {
             return;
         }
-        let before = before.filter(|before| self.spec.layers[*before].norm == Norm::None);
-        let sums = before.filter(|_| wanted.weights).map(|before| self.plan.layers[before].bias_sums.clone());
         let (into, stride) = self.input_grad(index);
-        let [into, grad, operands, sums] =
-            parts(record, [into, plan.grad.clone(), plan.grad_operands.clone(), sums.unwrap_or_default()]);
+        let [into, grad, operands] = parts(record, [into, plan.grad.clone(), plan.grad_operands.clone()]);
         let grad = match shape.is_half() {
             true => {
                 let grad_rows = Rows { count: rows, width: places.width, stride: plan.grad_stride };
@@ -261,15 +250,7 @@ impl Mlp {
         let transposed =
             &tape.transposed[tape.grid().head(block) * self.plan.transposed..][plan.transposed.clone()];
         let weights = &params[places.weight.clone()];
-        let results = Results { memory: into, rows, stride };
-        shape.product_back(weights, transposed, grad, results, |grad, column, columns| {
-            let Some(before) = before else { return };
-            let kept = self.kept(before, tape, block, active);
-            let kept = Kept { outputs: &kept.outputs[column..], ..kept };
-            let sums = sums.get_mut(column..column + columns).unwrap_or_default();
-            let rows = Rows { count: rows, width: columns, stride };
-            rows::activation_back(self.isa, self.spec.layers[before].activation, kept, grad, rows, sums);
-        });
+        shape.product_back(weights, transposed, grad, Results { memory: into, rows, stride });
     }
 
     /// What a layer gave for the rows of a block that gradients go back through.

@@ -195,10 +195,25 @@ impl Mlp {
         self.backward_heads(params, tape, grad_out, Gradients::Write(grads), grad_inputs);
     }
 
+    /// As [`Self::backward`], for parameters that are the same as in the last backward pass on this tape: what was made of
+    /// them then is used again.
+    pub fn backward_again(
+        &self,
+        params: &[f32],
+        tape: &mut Tape,
+        grad_out: &[f32],
+        grads: &mut [f32],
+        grad_inputs: Option<&mut [f32]>,
+    ) {
+        together(|| {
+            self.backward_transposed(params, tape, grad_out, Gradients::Add(grads), grad_inputs);
+        });
+    }
+
     /// Rows of a batch that a forward and a backward pass are quickest for: what they leave behind stays in the cache.
     /// Gradients of such pieces, added one after the other, are those of the batch to the last bit.
     pub fn rows_at_once(&self) -> usize {
-        self.plan.rows_in_cache()
+        self.plan.rows_in_cache(rayon::current_num_threads())
     }
 
     /// Forward and backward over a batch of any size, in pieces that stay in the cache: faster than the two calls where

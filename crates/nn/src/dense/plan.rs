@@ -72,12 +72,12 @@ pub(super) struct LayerPlan {
 }
 
 impl Plan {
-    /// Rows whose records of both passes fit the share of a large cache that a process can count on.
-    pub(super) fn rows_in_cache(&self) -> usize {
-        const FLOATS: usize = 3 << 20;
+    /// Rows whose records of both passes fit the second cache of each of so many threads, or nearly. Always whole pairs
+    /// of blocks: those are summed together.
+    pub(super) fn rows_in_cache(&self, threads: usize) -> usize {
+        const FLOATS: usize = 3 << 18;
         let blocks = (FLOATS / (self.forward + self.backward)).clamp(4, 64);
-        // A power of two is shared evenly by most numbers of threads.
-        BLOCK << blocks.ilog2()
+        threads * (BLOCK << blocks.ilog2())
     }
 }
 

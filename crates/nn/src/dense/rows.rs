@@ -1,9 +1,9 @@
 //! What happens to rows between products: biases, activations, norms, and the way back through them.
 //!
-//! Plain loops over slices; compiled for each instruction set, where the compiler makes vectors of them.
+//! Compiled for each instruction set. Most are plain loops over slices that the compiler makes vectors of; what happens to
+//! a panel of a product, whose rows are two vectors short, is written in vectors.
 
 use super::compiled::for_each_isa;
-use super::gemm::PANEL;
 use super::spec::Activation;
 use crate::kernels::lanes::Lanes;
 
@@ -79,6 +79,9 @@ pub(super) struct Normed<'a> {
 }
 
 for_each_isa! {
+    /// The hyperbolic tangent of each number.
+    pub(super) fn tanh_of = tanh_all(values: &mut [f32]);
+
     /// Applies the activation to each row.
     pub(super) fn activate = activate_rows(values: &mut [f32], rows: Rows, activation: Activation);
 
@@ -116,7 +119,7 @@ for_each_isa! {
 ///
 /// `e = exp(2x) - 1` without the loss of digits near zero, then `e / (e + 2)`.
 #[inline(always)]
-pub(super) fn tanh<L: Lanes>(lanes: L, x: f32) -> f32 {
+fn tanh<L: Lanes>(lanes: L, x: L::Vector) -> L::Vector {
     // (2^f - 1) / f for |f| <= 1/2: the polynomial of least relative error, 1e-8.
     // Its last number is ln 2, which 0.693_147_2 is in this precision.
     const POLYNOMIAL: [f32; 6] = [
@@ -129,24 +132,66 @@ pub(super) fn tanh<L: Lanes>(lanes: L, x: f32) -> f32 {
     ];
     // Adding this makes a float of magnitude below 2^22 an integer, found in its lowest bits.
     const ROUNDER: f32 = 12_582_912.0;
-    let doublings = x.clamp(-9.02, 9.02) * (2.0 * std::f32::consts::LOG2_E);
-    let rounded = doublings + ROUNDER;
-    let f = doublings - (rounded - ROUNDER);
-    let mut p = POLYNOMIAL[0];
+    let doublings = lanes.mul(lanes.clamp(x, -9.02, 9.02), lanes.splat(2.0 * std::f32::consts::LOG2_E));
+    let rounded = lanes.add(doublings, lanes.splat(ROUNDER));
+    let f = lanes.sub(doublings, lanes.sub(rounded, lanes.splat(ROUNDER)));
+    let mut p = lanes.splat(POLYNOMIAL[0]);
     for c in &POLYNOMIAL[1..] {
-        p = lanes.mul_add_one(p, f, *c);
+        p = lanes.mul_add(p, f, lanes.splat(*c));
     }
-    let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(0x3f80_0000));
-    let e = lanes.mul_add_one(power, p * f, power - 1.0);
-    e / (e + 2.0)
+    let power = lanes.power_of_two(rounded);
+    let e = lanes.mul_add(power, lanes.mul(p, f), lanes.sub(power, lanes.splat(1.0)));
+    lanes.div(e, lanes.add(e, lanes.splat(2.0)))
+}
+
+#[inline(always)]
+fn tanh_all<L: Lanes>(lanes: L, values: &mut [f32]) {
+    bend(lanes, values, Activation::Tanh);
 }
 
 #[inline(always)]
 fn bend<L: Lanes>(lanes: L, values: &mut [f32], activation: Activation) {
-    match activation {
-        Activation::None => {}
-        Activation::Tanh => values.iter_mut().for_each(|x| *x = tanh(lanes, *x)),
-        Activation::Relu => values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+    for chunk in values.chunks_mut(L::WIDTH) {
+        // SAFETY: exactly the chunk is read and written.
+        unsafe {
+            let x = load(lanes, chunk);
+            let y = match activation {
+                Activation::None => x,
+                Activation::Tanh => tanh(lanes, x),
+                Activation::Relu => lanes.relu(x),
+            };
+            store(lanes, chunk, y);
+        }
+    }
+}
+
+/// Reads a chunk of at most a vector.
+///
+/// # Safety
+/// It is no longer.
+#[inline(always)]
+unsafe fn load<L: Lanes>(lanes: L, chunk: &[f32]) -> L::Vector {
+    // SAFETY: the chunk can be read; the caller's promise.
+    unsafe {
+        match chunk.len() == L::WIDTH {
+            true => lanes.load(chunk.as_ptr()),
+            false => lanes.load_first(chunk.as_ptr(), chunk.len()),
+        }
+    }
+}
+
+/// Writes a chunk of at most a vector.
+///
+/// # Safety
+/// It is no longer.
+#[inline(always)]
+unsafe fn store<L: Lanes>(lanes: L, chunk: &mut [f32], vector: L::Vector) {
+    // SAFETY: the chunk can be written; the caller's promise.
+    unsafe {
+        match chunk.len() == L::WIDTH {
+            true => lanes.store(chunk.as_mut_ptr(), vector),
+            false => lanes.store_first(chunk.as_mut_ptr(), vector, chunk.len()),
+        }
     }
 }
 
@@ -167,11 +212,7 @@ fn bias_activate_rows<L: Lanes>(
 #[inline(always)]
 fn activate_rows<L: Lanes>(lanes: L, values: &mut [f32], rows: Rows, activation: Activation) {
     for row in rows.of_mut(values) {
-        // A width that the compiler knows needs no remainder.
-        match row.len() {
-            PANEL => bend(lanes, &mut row[..PANEL], activation),
-            _ => bend(lanes, row, activation),
-        }
+        bend(lanes, row, activation);
     }
 }
 
@@ -186,18 +227,10 @@ fn activation_back_rows<L: Lanes>(
 ) {
     sums.fill(0.0);
     for (index, row) in rows.of_mut(grad).enumerate() {
-        let outputs = kept.row(index, rows.width);
-        match row.len() {
-            PANEL => {
-                slope(lanes, activation, &mut row[..PANEL], &outputs[..PANEL]);
-                if sums.len() == PANEL {
-                    add_to(&mut sums[..PANEL], &row[..PANEL]);
-                }
-            }
-            _ => {
-                slope(lanes, activation, row, outputs);
-                add_to(sums, row);
-            }
+        slope(lanes, activation, row, kept.row(index, rows.width));
+        for (sums, row) in sums.chunks_mut(L::WIDTH).zip(row.chunks(L::WIDTH)) {
+            // SAFETY: both are as wide as the row, so that their chunks have the same lengths.
+            unsafe { store(lanes, sums, lanes.add(load(lanes, sums), load(lanes, row))) };
         }
     }
 }
@@ -205,11 +238,20 @@ fn activation_back_rows<L: Lanes>(
 /// Gradients of outputs become those before the activation.
 #[inline(always)]
 fn slope<L: Lanes>(lanes: L, activation: Activation, grad: &mut [f32], outputs: &[f32]) {
-    let both = grad.iter_mut().zip(outputs);
-    match activation {
-        Activation::None => {}
-        Activation::Tanh => both.for_each(|(g, y)| *g *= lanes.mul_add_one(-*y, *y, 1.0)),
-        Activation::Relu => both.for_each(|(g, y)| *g = if *y > 0.0 { *g } else { 0.0 }),
+    if activation == Activation::None {
+        return;
+    }
+    for (grad, outputs) in grad.chunks_mut(L::WIDTH).zip(outputs.chunks(L::WIDTH)) {
+        // SAFETY: chunks of two rows of the same width have the same lengths.
+        unsafe {
+            let (g, y) = (load(lanes, grad), load(lanes, outputs));
+            let before = match activation {
+                Activation::None => g,
+                Activation::Tanh => lanes.mul(g, lanes.neg_mul_add(y, y, lanes.splat(1.0))),
+                Activation::Relu => lanes.where_positive(g, y),
+            };
+            store(lanes, grad, before);
+        }
     }
 }
 

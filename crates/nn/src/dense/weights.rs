@@ -241,15 +241,13 @@ impl WeightShape {
         }
     }
 
-    /// `grad_x = grad W` for some rows, given the weights themselves and transposed. After each panel,
-    /// `finish(grad_x, first column, columns)` while it is in the cache.
+    /// `grad_x = grad W` for some rows, given the weights themselves and transposed.
     pub(super) fn product_back(
         self,
         weights: &[f32],
         transposed: &[f32],
         grad: Operands<'_>,
         grad_x: Results<'_>,
-        mut finish: impl FnMut(&mut [f32], usize, usize),
     ) {
         let Results { memory, rows, stride } = grad_x;
         let depth = self.words(self.outputs);
@@ -266,7 +264,6 @@ impl WeightShape {
             let job = PanelProduct { a: grad.words, a_row: grad.stride, a_step: 1, ..job };
             let job = PanelProduct { b: cast_slice(b), b_row, ..job };
             panel_product(self.isa, &job, &mut memory[input..]);
-            finish(&mut memory[input..], input, columns);
         }
     }
 

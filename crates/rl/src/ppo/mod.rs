@@ -35,7 +35,7 @@ use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, together};
 use self::kept::Kept;
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
-use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
+use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Parameters, Thoughts};
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{ClonedSoFar, Cloning};
 use crate::gae::GaeSettings;
@@ -259,6 +259,7 @@ impl Ppo {
         let sizes = Sizes::of(samples, batch, &self.settings);
         self.desk.grads.clear();
         self.desk.grads.resize(self.params.len(), 0.0);
+        let mut since = Parameters::Changed;
         let mut found = Found::default();
         let at_once = self.networks.rows_at_once().unwrap_or(usize::MAX);
         let pieces = batch.chunks(self.settings.micro_batch).flat_map(|micro| micro.chunks(at_once));
@@ -269,7 +270,8 @@ impl Ppo {
             self.judge_losses(samples, micro, sizes, &mut found);
             let Desk { views, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
             let look = Look::from(&*views);
-            self.networks.backward(&self.params, &look, thoughts, grad_outputs, grad_values, grads);
+            self.networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);
+            since = Parameters::Same;
         }
         found.scale(sizes, self.settings.entropy_bonus);
         found

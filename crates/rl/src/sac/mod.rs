@@ -540,7 +540,7 @@ impl Sac {
         // and back through the draw to the policy
         work.by_output.resize(work.policy_outputs.len(), 0.0);
         let (drawn, by_action) = (&work.drawn, &work.by_action);
-        gaussian.backward(drawn, &work.policy_outputs, by_action, alpha * each, &mut work.by_output);
+        gaussian.backward(drawn, by_action, alpha * each, &mut work.by_output);
         if self.settings.demo_weight > 0.0 {
             work.add_demo_slopes(gaussian, self.settings.demo_weight);
         }
