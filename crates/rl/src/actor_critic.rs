@@ -257,7 +257,7 @@ impl ActorCritic {
     /// the cache. Gradients of such pieces add up to those of the batch, to the last bit.
     pub fn rows_at_once(&self) -> Option<usize> {
         let rows = self.actor.rows_at_once().min(self.critic.rows_at_once());
-        self.seeing.is_none().then_some(rows / 2)
+        self.seeing.is_none().then_some(rows)
     }
 
     /// Both networks on `n` observations, with what [`Self::backward`] needs.

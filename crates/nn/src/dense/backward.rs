@@ -1,8 +1,9 @@
 //! From gradients of outputs to those of parameters and inputs.
 //!
 //! First blocks of rows go back through the layers side by side, and leave the gradient of each product in their
-//! records. Then the gradients of the weights are summed over the blocks, panels of weights side by side. Every sum
-//! is taken in the order of the blocks, so that the threads that happen to work on it make no difference.
+//! records. Then the gradients of the weights are summed over groups of blocks, and these sums added up, panels of weights
+//! side by side. Every sum is taken in the order of the blocks, so that the threads that happen to work on it make no
+//! difference.
 
 use std::ops::Range;
 
@@ -20,6 +21,13 @@ const TASK_PANELS: usize = 1;
 
 /// Blocks summed in registers before the sum is added to memory.
 const BLOCKS_AT_ONCE: usize = 2;
+
+/// Blocks of a group. The sums of groups are added up, so that each can be another thread's: a constant, because the number
+/// of threads must not change the order of sums.
+pub(super) const GROUP: usize = 4;
+
+/// Groups whose sums are kept at a time.
+const GROUPS_AT_ONCE: usize = 8;
 
 /// What a backward pass is to find.
 #[derive(Debug, Clone, Copy)]
@@ -441,44 +449,84 @@ impl Mlp {
         }
     }
 
-    /// Sums the gradients of all heads over the blocks.
-    fn sum_gradients(&self, tape: &Tape, end: End<'_>, grads: &mut [f32]) {
-        let count = self.tasks.len();
-        let place = |index: usize| {
-            let place = &self.tasks[index % count].place;
-            index / count * self.len() + place.start..index / count * self.len() + place.end
-        };
+    /// Sums the gradients of all heads over the blocks: groups of blocks side by side, each mostly by the thread that has
+    /// them in its cache, then the groups in their order.
+    fn sum_gradients(&self, tape: &mut Tape, end: End<'_>, grads: &mut [f32]) {
+        let groups = tape.grid().blocks().div_ceil(GROUP);
+        if groups == 1 {
+            return self.sum_groups(tape, 0..1, end, grads);
+        }
+        let mut sums = std::mem::take(&mut tape.group_sums);
+        for first in (0..groups).step_by(GROUPS_AT_ONCE) {
+            let some = first..groups.min(first + GROUPS_AT_ONCE);
+            let end = if first == 0 { end } else { End::Add };
+            sums.fit(some.len() * grads.len());
+            self.sum_groups(tape, some.clone(), End::Write, &mut sums);
+            self.add_groups(tape, some.len(), &sums, end, grads);
+        }
+        tape.group_sums = sums;
+    }
+
+    /// Sums some groups: `[heads, groups, parameters]`.
+    fn sum_groups(&self, tape: &Tape, groups: Range<usize>, end: End<'_>, sums: &mut [f32]) {
+        let (count, blocks) = (self.tasks.len(), tape.grid().blocks());
+        // Head by head, group by group, as blocks are numbered.
+        let place = |index: usize| self.task_place(index);
         let worth = self.worth(tape.heads * tape.batch);
-        each_part(worth, grads, tape.heads * count, place, |index, grads| {
-            let (head, task) = (index / count, &self.tasks[index % count]);
+        each_part(worth, sums, tape.heads * groups.len() * count, place, |index, sums| {
+            let (head, group) = (index / count / groups.len(), groups.start + index / count % groups.len());
+            let task = &self.tasks[index % count];
+            let start = head * blocks + group * GROUP;
+            let blocks = start..(start + GROUP).min((head + 1) * blocks);
             match &task.part {
-                Part::Panels(panels) => self.sum_panels(tape, head, task.layer, panels.clone(), end, grads),
-                Part::Sums => self.sum_sums(tape, head, task, end, grads),
+                Part::Panels(panels) => self.sum_panels(tape, blocks, task.layer, panels.clone(), end, sums),
+                Part::Sums => self.sum_sums(tape, blocks, task, end, sums),
             }
         });
+    }
+
+    /// Adds the sums of groups in their order.
+    fn add_groups(&self, tape: &Tape, groups: usize, sums: &[f32], end: End<'_>, grads: &mut [f32]) {
+        let count = self.tasks.len();
+        let worth = self.worth(tape.heads * tape.batch);
+        let place = |index: usize| self.task_place(index);
+        each_part(worth, grads, tape.heads * count, place, |index, grads| {
+            if matches!(end, End::Write) {
+                grads.fill(0.0);
+            }
+            let head = &sums[index / count * groups * self.len()..][..groups * self.len()];
+            for group in head.chunks_exact(self.len()) {
+                rows::add(self.isa, grads, &group[self.tasks[index % count].place.clone()]);
+            }
+        });
+    }
+
+    /// The place of a task among parameters, one set of which comes after the other.
+    fn task_place(&self, index: usize) -> Range<usize> {
+        let (set, task) = (index / self.tasks.len(), &self.tasks[index % self.tasks.len()]);
+        set * self.len() + task.place.start..set * self.len() + task.place.end
     }
 
     fn sum_panels(
         &self,
         tape: &Tape,
-        head: usize,
+        blocks: Range<usize>,
         layer: usize,
         panels: Range<usize>,
-        mut end_of_sum: End<'_>,
+        mut end: End<'_>,
         grads: &mut [f32],
     ) {
         let (shape, grid) = (self.layout.layers[layer].shape, tape.grid());
-        let mut block = head * grid.blocks();
-        let end = block + grid.blocks();
-        while block < end {
+        let mut block = blocks.start;
+        while block < blocks.end {
             let rows = grid.rows(block);
             // Only whole blocks are summed with others: the last may be shorter.
-            let whole = end - block - usize::from(grid.rows(end - 1) < BLOCK);
+            let whole = blocks.end - block - usize::from(grid.rows(blocks.end - 1) < BLOCK);
             let at_once = whole.clamp(1, BLOCKS_AT_ONCE);
             let (x, grad) = self.gradient_operands(tape, layer, block);
             let depth = BlockRows { rows, blocks: at_once };
-            shape.sum_gradients(panels.clone(), x, grad, depth, end_of_sum, grads);
-            end_of_sum = End::Add;
+            shape.sum_gradients(panels.clone(), x, grad, depth, end, grads);
+            end = End::Add;
             block += at_once;
         }
     }
@@ -523,8 +571,14 @@ impl Mlp {
         (&tape.forward[start..], plan.input_stride)
     }
 
-    fn sum_sums(&self, tape: &Tape, head: usize, task: &GradientTask, end: End<'_>, grads: &mut [f32]) {
-        let grid = tape.grid();
+    fn sum_sums(
+        &self,
+        tape: &Tape,
+        blocks: Range<usize>,
+        task: &GradientTask,
+        end: End<'_>,
+        grads: &mut [f32],
+    ) {
         if matches!(end, End::Write) {
             grads.fill(0.0);
         }
@@ -533,10 +587,9 @@ impl Mlp {
         let norms = places.norm.clone().map(|places| places.into_iter().zip(plan.norm_sums.clone()));
         for (place, sums) in bias.into_iter().chain(norms.into_iter().flatten()) {
             let grads = &mut grads[place.start - task.place.start..place.end - task.place.start];
-            for block in head * grid.blocks()..(head + 1) * grid.blocks() {
-                let record = grid.record(block, self.plan.backward);
-                let sums = &tape.backward[record][sums.clone()];
-                grads.iter_mut().zip(sums).for_each(|(g, s)| *g += s);
+            for block in blocks.clone() {
+                let record = tape.grid().record(block, self.plan.backward);
+                rows::add(self.isa, grads, &tape.backward[record][sums.clone()]);
             }
         }
     }

@@ -99,6 +99,9 @@ for_each_isa! {
     /// them, and for scale and shift, where there is room for them.
     pub(super) fn layer_norm_back = layer_norm_back_rows(activation: Activation, kept: Kept<'_>, normed: Normed<'_>, grad: &mut [f32], rows: Rows, sums: [&mut [f32]; 3]);
 
+    /// Adds numbers to sums.
+    pub(super) fn add = add_all(sums: &mut [f32], values: &[f32]);
+
     /// Sums over the rows.
     pub(super) fn column_sums = column_sums_rows(values: &[f32], rows: Rows, sums: &mut [f32]);
 
@@ -253,6 +256,11 @@ fn slope<L: Lanes>(lanes: L, activation: Activation, grad: &mut [f32], outputs: 
             store(lanes, grad, before);
         }
     }
+}
+
+#[inline(always)]
+fn add_all<L: Lanes>(_: L, sums: &mut [f32], values: &[f32]) {
+    add_to(sums, values);
 }
 
 #[inline(always)]

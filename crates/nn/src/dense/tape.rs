@@ -21,6 +21,8 @@ pub struct Tape {
     /// Records of the forward and of the backward pass: `[heads, blocks, record]`.
     pub(super) forward: Aligned,
     pub(super) backward: Aligned,
+    /// Sums of groups of blocks, on their way into gradients.
+    pub(super) group_sums: Aligned,
     /// `[batch, outputs]`, where the tape keeps them for its user.
     pub(super) grad_out: Aligned,
     /// `[heads, packed]`, `[heads, transposed]`
