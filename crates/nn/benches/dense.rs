@@ -321,8 +321,7 @@ impl Sac {
         let values = critics.forward(&self.critic_params, HeadInputs::Shared(taken), batch, critic_tape);
         grad_out.clear();
         grad_out.extend(values.iter().enumerate().map(|(i, q)| (q - goals[i % batch]) * share));
-        critic_grads.fill(0.0);
-        critics.backward(&self.critic_params, critic_tape, grad_out, critic_grads, None);
+        critics.backward_anew(&self.critic_params, critic_tape, grad_out, critic_grads, None);
         self.adams[1].step(&mut self.critic_params, critic_grads, 3e-4);
 
         // Actor: towards what the critics like, and towards chance.
@@ -345,8 +344,7 @@ impl Sac {
             grad_out.extend([of_raw, if drawn.log_std_inside { of_log_std } else { 0.0 }]);
             mean_log_prob += drawn.log_prob * share;
         }
-        actor_grads.fill(0.0);
-        actor.backward(&self.actor_params, tape, grad_out, actor_grads, None);
+        actor.backward_anew(&self.actor_params, tape, grad_out, actor_grads, None);
         self.adams[0].step(&mut self.actor_params, actor_grads, 3e-4);
         self.adams[2].step(&mut self.log_alpha, &[-(mean_log_prob - 1.0)], 3e-4);
         polyak(&mut self.targets, &self.critic_params, 0.005);

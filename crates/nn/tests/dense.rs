@@ -161,6 +161,14 @@ fn the_ways_through_a_network_agree() {
         mlp.backward(&params, &mut tape, &case.grad_out, &mut twice, None);
         close(&format!("{name}: twice"), &twice, &once.iter().map(|g| 2.0 * g).collect::<Vec<_>>());
 
+        let mut again = once.clone();
+        mlp.backward_again(&params, &mut tape, &case.grad_out, &mut again, None);
+        assert_eq!(again, twice, "{name}: with what was made of the parameters");
+
+        let mut anew = vec![f32::NAN; mlp.len()];
+        mlp.backward_anew(&params, &mut tape, &case.grad_out, &mut anew, None);
+        assert_eq!(anew, once, "{name}: over what was there");
+
         let mut grad_x = vec![f32::NAN; case.x.len()];
         mlp.backward_inputs(&params, &mut tape, &case.grad_out, &mut grad_x);
         close(&format!("{name}: inputs alone"), &grad_x, &case.grad_x);
@@ -216,6 +224,82 @@ fn heads_are_networks_of_their_own() {
     assert_eq!(chosen[case.batch..], outputs[..case.batch]);
 }
 
+/// Critics of which the smallest counts have no gradient in most rows; leaving those out changes nothing.
+#[test]
+fn rows_without_a_gradient_are_left_out() {
+    let relu = LayerSpec { activation: Activation::Relu, ..LayerSpec::linear(96) };
+    let tanh = LayerSpec { activation: Activation::Tanh, ..LayerSpec::linear(40) };
+    let normed = LayerSpec { norm: Norm::Layer, ..relu.clone() };
+    let batch = 150;
+    let inputs: Vec<f32> = (0..batch * 7).map(|i| (i as f32 * 0.77).sin()).collect();
+    for hidden in [[relu.clone(), tanh.clone()], [normed.clone(), tanh], [relu, normed]] {
+        let layers = hidden.into_iter().chain([LayerSpec::linear(2)]).collect();
+        let ensemble = Ensemble::new(Mlp::new(MlpSpec { inputs: 7, layers }), 3);
+        let params = ensemble.init(Seed::new(8));
+        let mut tape = EnsembleTape::default();
+        let own: Vec<f32> = (0..3).flat_map(|_| inputs.clone()).collect();
+        ensemble.forward(&params, HeadInputs::PerHead(&own), batch, &mut tape);
+        // The second head has a few rows, and none in its second block.
+        let counts = |head: usize, row: usize| match head {
+            0 => true,
+            1 => row < 64 && row % 9 == 2,
+            _ => row % 3 == 1,
+        };
+        let grad_out: Vec<f32> = (0..3 * batch * 2)
+            .map(|i| {
+                let slope = if i % 2 == 1 { (i as f32 * 0.3).cos() } else { 0.0 };
+                if counts(i / (2 * batch), i / 2 % batch) { slope } else { 0.0 }
+            })
+            .collect();
+        let (mut grads, mut whole) = (vec![0.0; ensemble.len()], vec![f32::NAN; own.len()]);
+        ensemble.backward(&params, &mut tape, &grad_out, &mut grads, Some(&mut whole));
+        let mut some = vec![f32::NAN; own.len()];
+        ensemble.backward_inputs(&params, &mut tape, &grad_out, &mut some);
+        assert_eq!(some, whole);
+        for (i, row) in some.chunks_exact(7).enumerate() {
+            assert_eq!(row.iter().any(|slope| *slope != 0.0), counts(i / batch, i % batch), "row {i}");
+        }
+    }
+}
+
+/// Every way that a bias and an activation can follow a wide or narrow product, against plain sums.
+#[test]
+fn biases_and_activations_follow_products() {
+    let batch = 37;
+    let inputs: Vec<f32> = (0..batch * 19).map(|i| (i as f32 * 0.91).sin()).collect();
+    for isa in Isa::all().into_iter().filter(|isa| isa.precision() == Precision::F32) {
+        for (width, bias) in
+            [3, 32, 33, 50, 64].into_iter().flat_map(|w| [(w, Bias::None), (w, Bias::TorchDefault)])
+        {
+            for activation in [Activation::None, Activation::Relu, Activation::Tanh] {
+                let layer = LayerSpec { activation, bias, ..LayerSpec::linear(width) };
+                let mlp = Mlp::with_isa(MlpSpec { inputs: 19, layers: vec![layer] }, isa);
+                let params = mlp.init(Seed::new(9));
+                let tensor = |kind| mlp.tensors().find(|tensor| tensor.kind == kind);
+                let weights = mlp.export(&params, &tensor(TensorKind::Weight).unwrap());
+                let biases =
+                    tensor(TensorKind::Bias).map_or(vec![0.0; width], |bias| mlp.export(&params, &bias));
+                let expected: Vec<f32> = (0..batch * width)
+                    .map(|i| {
+                        let row = inputs[i / width * 19..][..19].iter();
+                        let weights = &weights[i % width * 19..];
+                        let sum: f64 = row.zip(weights).map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+                        let sum = sum + f64::from(biases[i % width]);
+                        (match activation {
+                            Activation::None => sum,
+                            Activation::Relu => sum.max(0.0),
+                            Activation::Tanh => sum.tanh(),
+                        }) as f32
+                    })
+                    .collect();
+                let mut tape = Tape::default();
+                let what = format!("{isa:?}: {width} outputs, {bias:?}, {activation:?}");
+                close(&what, mlp.forward(&params, &inputs, batch, &mut tape), &expected);
+            }
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct OptimiserCase {
     name: String,
@@ -268,6 +352,23 @@ fn targets_follow() {
     assert_eq!(target, [1.5, -1.0, 2.5]);
     polyak(&mut target, &[0.1, 0.2, 0.3], 1.0);
     assert_eq!(target, [0.1, 0.2, 0.3]);
+    // As many as threads share.
+    let (mut many, source): (Vec<f32>, Vec<f32>) = (0..50_001).map(|i| (i as f32, -(i as f32))).unzip();
+    polyak(&mut many, &source, 0.25);
+    assert!(many.iter().enumerate().all(|(i, target)| *target == 0.5 * i as f32));
+}
+
+#[test]
+fn long_gradients_are_clipped_as_a_whole() {
+    let gradients: Vec<f32> = (0..70_003).map(|i| (i as f32 * 0.37).sin()).collect();
+    let norm = gradients.iter().map(|g| f64::from(*g) * f64::from(*g)).sum::<f64>().sqrt() as f32;
+    let mut clipped = gradients.clone();
+    close("norm", &[clip_grad_norm(&mut clipped, 2.0)], &[norm]);
+    let scale = 2.0 / (norm + 1e-6);
+    close("clipped", &clipped, &gradients.iter().map(|g| g * scale).collect::<Vec<_>>());
+    let mut same = gradients.clone();
+    clip_grad_norm(&mut same, 2.0 * norm);
+    assert_eq!(same, gradients);
 }
 
 fn initial(inputs: usize, layer: LayerSpec) -> (Vec<f32>, Vec<f32>) {
@@ -434,7 +535,8 @@ fn pieces_add_up_to_the_batch() {
         difference(outputs, &targets[rows.start * 2..rows.end * 2], into);
     });
     assert_eq!(seen, batch);
-    close("pieces", &pieces, &whole);
+    assert!(batch > 2 * mlp.rows_at_once());
+    assert_eq!(pieces, whole, "to the last bit");
 }
 
 /// Against double precision, over the whole range and beyond.

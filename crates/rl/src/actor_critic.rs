@@ -105,6 +105,15 @@ pub struct Thoughts {
     pub values: Vec<f32>,
 }
 
+/// What a backward pass may take for granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameters {
+    /// Nothing.
+    Changed,
+    /// The parameters are the same as in the last backward pass over these thoughts.
+    Same,
+}
+
 impl ActorCritic {
     /// Networks of these shapes.
     pub fn new(settings: &ActorCriticSettings) -> Self {
@@ -244,6 +253,13 @@ impl ActorCritic {
         }
     }
 
+    /// Rows of a batch that are best done at once, on states: what both networks leave for the way back then stays in
+    /// the cache. Gradients of such pieces add up to those of the batch, to the last bit.
+    pub fn rows_at_once(&self) -> Option<usize> {
+        let rows = self.actor.rows_at_once().min(self.critic.rows_at_once());
+        self.seeing.is_none().then_some(rows)
+    }
+
     /// Both networks on `n` observations, with what [`Self::backward`] needs.
     pub fn forward(&self, params: &[f32], look: &Look<'_>, n: usize, thoughts: &mut Thoughts) {
         let Thoughts { sight, mix, mixed, actor, critic, outputs, values, .. } = thoughts;
@@ -265,9 +281,11 @@ impl ActorCritic {
 
     /// Adds the gradients of both networks, given those of their outputs on the observations of the last forward
     /// pass; independent deviations are the caller's.
+    #[allow(clippy::too_many_arguments)]
     pub fn backward(
         &self,
         params: &[f32],
+        since: Parameters,
         look: &Look<'_>,
         thoughts: &mut Thoughts,
         grad_outputs: &[f32],
@@ -279,7 +297,11 @@ impl ActorCritic {
         by_critic.resize(mixed.len(), 0.0);
         let mut back = |net: &Mlp, place: Range<usize>, tape: &mut Tape, grad: &[f32], into: &mut [f32]| {
             let into = self.seeing.is_some().then_some(into);
-            net.backward(&params[place.clone()], tape, grad, &mut grads[place], into);
+            let (params, grads) = (&params[place.clone()], &mut grads[place]);
+            match since {
+                Parameters::Same => net.backward_again(params, tape, grad, grads, into),
+                Parameters::Changed => net.backward(params, tape, grad, grads, into),
+            }
         };
         back(&self.actor, self.actor_net_range(), &mut thoughts.actor, grad_outputs, by_actor);
         back(&self.critic, self.critic_range(), &mut thoughts.critic, grad_values, by_critic);

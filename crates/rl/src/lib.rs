@@ -59,7 +59,9 @@ mod training;
 mod whereabouts;
 
 pub use action_head::{ActionHead, Deviation, HeadKind};
-pub use actor_critic::{ActorCritic, ActorCriticSettings, ActorPolicy, Inputs, Manner, Musing, Thoughts};
+pub use actor_critic::{
+    ActorCritic, ActorCriticSettings, ActorPolicy, Inputs, Manner, Musing, Parameters, Thoughts,
+};
 pub use async_training::{AsyncPlan, AsyncTraining, Nobody, Onlooker};
 pub use checkpoint::Checkpoint;
 pub use cloning::{ClonedSoFar, Cloning};

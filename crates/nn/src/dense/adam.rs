@@ -1,11 +1,12 @@
 //! Adam and AdamW over flat parameters, and the clipping of gradients before them.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use super::compiled::{best_isa, for_each_isa};
-use crate::crew::{Worth, each_parts};
+use crate::crew::{Worth, each, each_part, each_parts};
 use crate::kernels::lanes::Lanes;
 
 /// The constants of an optimiser. The default is PyTorch's Adam.
@@ -59,13 +60,18 @@ impl Adam {
         let isa = best_isa();
         for (range, lr) in groups {
             let (rates, grads) = (self.rates(*lr), &grads[range.clone()]);
-            let worth = if range.len() < 2 * CHUNK { Worth::OneThread } else { Worth::AllThreads };
             let slices = [&mut params[range.clone()], &mut self.m[range.clone()], &mut self.v[range.clone()]];
             let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(grads.len());
             let places = |index: usize| [place(index), place(index), place(index)];
-            each_parts(worth, slices, grads.len().div_ceil(CHUNK), places, |index, [params, m, v]| {
-                update(isa, params, &grads[place(index)], m, v, rates);
-            });
+            each_parts(
+                worth(grads.len()),
+                slices,
+                grads.len().div_ceil(CHUNK),
+                places,
+                |index, [params, m, v]| {
+                    update(isa, params, &grads[place(index)], m, v, rates);
+                },
+            );
         }
     }
 
@@ -104,6 +110,13 @@ for_each_isa! {
 
     /// The sum of squares.
     fn squares = squares_of(values: &[f32]) -> f64;
+
+    fn multiply = multiply_all(values: &mut [f32], factor: f32);
+}
+
+#[inline(always)]
+fn multiply_all<L: Lanes>(_: L, values: &mut [f32], factor: f32) {
+    values.iter_mut().for_each(|value| *value *= factor);
 }
 
 #[inline(always)]
@@ -149,10 +162,28 @@ fn squares_of<L: Lanes>(lanes: L, values: &[f32]) -> f64 {
 /// Scales gradients so that their norm is at most `max_norm`; returns the norm they had. As PyTorch's, it divides by
 /// the norm plus 1e-6. A norm that is not finite is returned and nothing scaled: stopping is for the caller.
 pub fn clip_grad_norm(grads: &mut [f32], max_norm: f32) -> f32 {
-    let norm = squares(best_isa(), grads).sqrt() as f32;
+    let norm = sum_of_squares(grads).sqrt() as f32;
     let scale = max_norm / (norm + 1e-6);
     if norm.is_finite() && scale < 1.0 {
-        grads.iter_mut().for_each(|g| *g *= scale);
+        let (len, isa) = (grads.len(), best_isa());
+        let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(len);
+        each_part(worth(len), grads, len.div_ceil(CHUNK), place, |_, grads| multiply(isa, grads, scale));
     }
     norm
+}
+
+/// Chunk by chunk, so that the number of threads makes no difference.
+fn sum_of_squares(values: &[f32]) -> f64 {
+    let isa = best_isa();
+    let chunks: Vec<AtomicU64> = values.chunks(CHUNK).map(|_| AtomicU64::new(0)).collect();
+    each(worth(values.len()), chunks.len(), |index| {
+        let chunk = &values[index * CHUNK..((index + 1) * CHUNK).min(values.len())];
+        chunks[index].store(squares(isa, chunk).to_bits(), Ordering::Relaxed);
+    });
+    chunks.into_iter().map(|sum| f64::from_bits(sum.into_inner())).sum()
+}
+
+/// Whether so many parameters are worth more than one thread.
+fn worth(parameters: usize) -> Worth {
+    if parameters < 2 * CHUNK { Worth::OneThread } else { Worth::AllThreads }
 }

@@ -1,17 +1,19 @@
 //! From gradients of outputs to those of parameters and inputs.
 //!
 //! First blocks of rows go back through the layers side by side, and leave the gradient of each product in their
-//! records. Then the gradients of the weights are summed over the blocks, panels of weights side by side. Every sum
-//! is taken in the order of the blocks, so that the threads that happen to work on it make no difference.
+//! records. Then the gradients of the weights are summed over groups of blocks, and these sums added up, panels of weights
+//! side by side. Every sum is taken in the order of the blocks, so that the threads that happen to work on it make no
+//! difference.
 
 use std::ops::Range;
 
+use super::gemm::End;
 use super::mlp::Mlp;
 use super::operands::{pack_pairs, pack_rows};
 use super::plan::{BLOCK, LayerPlan, parts, stride};
-use super::rows::{self, ColumnsBack, Rows};
+use super::rows::{self, ColumnsBack, Kept, Normed, Rows};
 use super::tape::{BatchColumns, Tape};
-use super::weights::{Operands, Results};
+use super::weights::{BlockRows, Operands, Results};
 use crate::crew::{each_part, together};
 
 /// Panels of weights that one task sums: few enough for all threads to have some, enough to share what they read.
@@ -20,12 +22,46 @@ const TASK_PANELS: usize = 1;
 /// Blocks summed in registers before the sum is added to memory.
 const BLOCKS_AT_ONCE: usize = 2;
 
+/// Blocks of a group. The sums of groups are added up, so that each can be another thread's: a constant, because the number
+/// of threads must not change the order of sums.
+pub(super) const GROUP: usize = 4;
+
+/// Groups whose sums are kept at a time.
+const GROUPS_AT_ONCE: usize = 8;
+
 /// What a backward pass is to find.
 #[derive(Debug, Clone, Copy)]
 struct Wanted {
     /// Gradients of what the first layer takes.
     input: bool,
     weights: bool,
+}
+
+/// What becomes of the gradients of parameters.
+pub(super) enum Gradients<'a> {
+    /// They are not found.
+    None,
+    /// They are written over what was there.
+    Write(&'a mut [f32]),
+    /// They are added to what is there.
+    Add(&'a mut [f32]),
+}
+
+/// The rows of a block that gradients go back through: those that do not begin with zeros, one after the other.
+struct Active {
+    rows: [usize; BLOCK],
+    count: usize,
+}
+
+impl Active {
+    /// The first rows of a block.
+    fn first(count: usize) -> Self {
+        Self { rows: std::array::from_fn(|row| row), count }
+    }
+
+    fn rows(&self) -> &[usize] {
+        &self.rows[..self.count]
+    }
 }
 
 /// A part of the gradients of one head.
@@ -67,48 +103,78 @@ impl Mlp {
         params: &[f32],
         tape: &mut Tape,
         grad_out: &[f32],
-        mut grads: Option<&mut [f32]>,
+        grads: Gradients<'_>,
+        grad_inputs: Option<&mut [f32]>,
+    ) {
+        together(|| {
+            self.transpose_weights(params, tape);
+            self.backward_transposed(params, tape, grad_out, grads, grad_inputs);
+        });
+    }
+
+    /// The same with weights that are transposed already.
+    pub(super) fn backward_transposed(
+        &self,
+        params: &[f32],
+        tape: &mut Tape,
+        grad_out: &[f32],
+        mut grads: Gradients<'_>,
         grad_inputs: Option<&mut [f32]>,
     ) {
         let expected = tape.heads * tape.batch * self.outputs();
         assert_eq!(grad_out.len(), expected, "gradients must be [batch, outputs] of the last forward pass");
         assert_eq!(params.len(), tape.heads * self.len(), "parameters of another network");
-        if let Some(grads) = &grads {
+        if let Gradients::Write(grads) | Gradients::Add(grads) = &grads {
             assert_eq!(grads.len(), params.len(), "gradients of another network");
         }
-        tape.fit_backward(&self.plan);
-        together(|| {
-            self.transpose_weights(params, tape);
-            for layers in self.segments().rev() {
-                let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
-                let wants_input = first > 0 || normed || grad_inputs.is_some();
-                let wanted = Wanted { input: wants_input, weights: grads.is_some() };
-                self.backward_blocks(params, layers, grad_out, wanted, tape);
-                if normed {
-                    self.gradient_statistics(params, first, tape, grads.as_deref_mut());
-                }
+        if self.has_batch_norms()
+            && let Gradients::Write(written) = grads
+        {
+            // Its own gradients are added on the way, and statistics have none.
+            written.fill(0.0);
+            grads = Gradients::Add(written);
+        }
+        tape.backward.fit(tape.grid().count() * self.plan.backward);
+        for layers in self.segments().rev() {
+            let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
+            let wants_input = first > 0 || normed || grad_inputs.is_some();
+            let wanted = Wanted { input: wants_input, weights: !matches!(grads, Gradients::None) };
+            self.backward_blocks(params, layers, grad_out, wanted, tape);
+            if normed {
+                let grads = if let Gradients::Add(grads) = &mut grads { Some(&mut **grads) } else { None };
+                self.gradient_statistics(params, first, tape, grads);
             }
-            if let Some(grads) = grads {
-                self.sum_gradients(tape, grads);
-            }
-        });
+        }
+        match grads {
+            Gradients::None => {}
+            Gradients::Write(grads) => self.sum_gradients(tape, End::Write, grads),
+            Gradients::Add(grads) => self.sum_gradients(tape, End::Add, grads),
+        }
         if let Some(grad_inputs) = grad_inputs {
             self.write_input_gradients(tape, grad_inputs);
         }
     }
 
-    /// Layer by layer and head by head.
-    fn transpose_weights(&self, params: &[f32], tape: &mut Tape) {
-        let (layers, each) = (self.plan.layers.len(), self.plan.transposed);
+    fn has_batch_norms(&self) -> bool {
+        self.spec.layers.iter().any(|layer| layer.input_norm.is_some())
+    }
+
+    /// Panel by panel and head by head.
+    pub(super) fn transpose_weights(&self, params: &[f32], tape: &mut Tape) {
+        let (count, each) = (self.transposed_panels.len(), self.plan.transposed);
+        tape.transposed.fit(tape.heads * each);
         let place = |index: usize| {
-            let place = &self.plan.layers[index % layers].transposed;
-            index / layers * each + place.start..index / layers * each + place.end
+            let (layer, panel) = self.transposed_panels[index % count];
+            let start = index / count * each + self.plan.layers[layer].transposed.start;
+            let range = self.layout.layers[layer].shape.transposed_panel(panel);
+            start + range.start..start + range.end
         };
         let worth = self.worth(tape.heads * tape.batch);
-        each_part(worth, &mut tape.transposed, tape.heads * layers, place, |index, into| {
-            let places = &self.layout.layers[index % layers];
-            let params = &params[index / layers * self.len()..];
-            places.shape.transposed(&params[places.weight.clone()], into);
+        each_part(worth, &mut tape.transposed, tape.heads * count, place, |index, into| {
+            let (layer, panel) = self.transposed_panels[index % count];
+            let places = &self.layout.layers[layer];
+            let params = &params[index / count * self.len()..];
+            places.shape.transpose_panel(&params[places.weight.clone()], panel, into);
         });
     }
 
@@ -148,18 +214,19 @@ impl Mlp {
     ) {
         let (grid, head) = (tape.grid(), tape.grid().head(block));
         let params = &params[head * self.len()..][..self.len()];
-        let count = grid.rows(block);
-        self.enter(layers.end, grad_out, tape, block, record);
-        for index in layers.rev() {
-            let plan = &self.plan.layers[index];
-            let rows = Rows { count, width: self.spec.layers[index].width, stride: plan.grad_stride };
-            self.backward_through_layer(params, index, tape, block, record, rows);
+        let active = self.enter(layers.end, grad_out, wanted, tape, block, record);
+        for index in layers.clone().rev() {
+            self.backward_through_layer(params, index, wanted, tape, block, &active, record);
             if wanted.weights {
                 self.pack_for_weights(index, tape, block, record);
             }
             if index > 0 || wanted.input {
-                self.backward_through_product(params, index, tape, block, record);
+                self.backward_through_product(params, index, tape, block, active.count, record);
             }
+        }
+        if layers.start == 0 && active.count < grid.rows(block) {
+            let grads = &mut record[self.plan.input_grad.clone()];
+            spread(grads, self.inputs(), active.rows(), grid.rows(block));
         }
     }
 
@@ -170,10 +237,14 @@ impl Mlp {
         index: usize,
         tape: &Tape,
         block: usize,
+        rows: usize,
         record: &mut [f32],
     ) {
         let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
-        let (rows, shape) = (tape.grid().rows(block), places.shape);
+        let shape = places.shape;
+        if rows == 0 {
+            return;
+        }
         let (into, stride) = self.input_grad(index);
         let [into, grad, operands] = parts(record, [into, plan.grad.clone(), plan.grad_operands.clone()]);
         let grad = match shape.is_half() {
@@ -188,6 +259,16 @@ impl Mlp {
             &tape.transposed[tape.grid().head(block) * self.plan.transposed..][plan.transposed.clone()];
         let weights = &params[places.weight.clone()];
         shape.product_back(weights, transposed, grad, Results { memory: into, rows, stride });
+    }
+
+    /// What a layer gave for the rows of a block that gradients go back through.
+    fn kept<'t>(&self, index: usize, tape: &'t Tape, block: usize, active: &'t Active) -> Kept<'t> {
+        let plan = &self.plan.layers[index];
+        let outputs = match plan.output.is_empty() {
+            true => &tape.outputs[tape.grid().part(block, self.outputs())],
+            false => &tape.forward[tape.grid().record(block, self.plan.forward)][plan.output.clone()],
+        };
+        Kept { outputs, stride: plan.stride, rows: active.rows() }
     }
 
     /// Rounds what the gradients of the weights are products of, where those are of words.
@@ -216,55 +297,69 @@ impl Mlp {
         }
     }
 
-    /// Puts the gradient of the output of a segment of layers in place: from outside, or through a batch norm.
-    fn enter(&self, end: usize, grad_out: &[f32], tape: &Tape, block: usize, record: &mut [f32]) {
+    /// Puts the gradient of the output of a segment of layers in place: from outside, or through a batch norm. Where
+    /// only gradients of inputs are wanted, rows of zeros are left out.
+    fn enter(
+        &self,
+        end: usize,
+        grad_out: &[f32],
+        wanted: Wanted,
+        tape: &Tape,
+        block: usize,
+        record: &mut [f32],
+    ) -> Active {
+        let mut active = Active::first(tape.grid().rows(block));
         if end < self.spec.layers.len() {
             self.backward_through_norm(end, tape, block, record);
-            return;
+            return active;
         }
         let (width, plan) = (self.outputs(), &self.plan.layers[end - 1]);
-        let from = &grad_out[tape.grid().part(block, width)];
-        let into = record[plan.grad.clone()].chunks_mut(plan.grad_stride);
-        into.zip(from.chunks(width)).for_each(|(into, from)| into[..width].copy_from_slice(from));
+        let from = grad_out[tape.grid().part(block, width)].chunks(width).enumerate();
+        let all = wanted.weights || self.has_batch_norms();
+        let from = from.filter(|(_, row)| all || row.iter().any(|slope| *slope != 0.0));
+        active.count = 0;
+        for ((row, from), into) in from.zip(record[plan.grad.clone()].chunks_mut(plan.grad_stride)) {
+            into[..width].copy_from_slice(from);
+            active.rows[active.count] = row;
+            active.count += 1;
+        }
+        active
     }
 
-    /// Activation and layer norm; leaves the gradient of the product, and the sums for bias and norm.
+    /// Activation and layer norm; leaves the gradient of the product, and the sums for bias and norm where wanted.
+    #[allow(clippy::too_many_arguments)]
     fn backward_through_layer(
         &self,
         params: &[f32],
         index: usize,
+        wanted: Wanted,
         tape: &Tape,
         block: usize,
+        active: &Active,
         record: &mut [f32],
-        rows: Rows,
     ) {
         let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
-        let forward = &tape.forward[tape.grid().record(block, self.plan.forward)];
-        let outputs = match plan.output.is_empty() {
-            true => &tape.outputs[tape.grid().part(block, rows.width)],
-            false => &forward[plan.output.clone()],
-        };
-        let [grad, bias_sums, weight_sums, shift_sums] = parts(
-            record,
-            [plan.grad.clone(), plan.bias_sums.clone(), plan.norm_sums[0].clone(), plan.norm_sums[1].clone()],
-        );
+        let [weight_sums, shift_sums] = plan.norm_sums.clone();
+        let sums = [plan.bias_sums.clone(), weight_sums, shift_sums];
+        let [bias_sums, weight_sums, shift_sums] = sums.map(|sums| if wanted.weights { sums } else { 0..0 });
+        let [grad, bias_sums, weight_sums, shift_sums] =
+            parts(record, [plan.grad.clone(), bias_sums, weight_sums, shift_sums]);
         let activation = self.spec.layers[index].activation;
-        rows::activation_back(self.isa, activation, outputs, plan.stride, grad, rows);
-        if let Some([weight, _]) = &places.norm {
-            let (weight, hat) = (&params[weight.clone()], &forward[plan.hat.clone()]);
-            let inv_std = &forward[plan.inv_std.clone()];
-            rows::layer_norm_back(
-                self.isa,
-                grad,
-                rows,
-                weight,
-                hat,
-                plan.stride,
-                inv_std,
-                [weight_sums, shift_sums],
-            );
+        let kept = self.kept(index, tape, block, active);
+        let rows = Rows { count: active.count, width: places.width, stride: plan.grad_stride };
+        match &places.norm {
+            None => rows::activation_back(self.isa, activation, kept, grad, rows, bias_sums),
+            Some([weight, _]) => {
+                let forward = &tape.forward[tape.grid().record(block, self.plan.forward)];
+                let normed = Normed {
+                    weight: &params[weight.clone()],
+                    hat: &forward[plan.hat.clone()],
+                    inv_std: &forward[plan.inv_std.clone()],
+                };
+                let sums = [bias_sums, weight_sums, shift_sums];
+                rows::layer_norm_back(self.isa, activation, kept, normed, grad, rows, sums);
+            }
         }
-        rows::column_sums(self.isa, grad, rows, bias_sums);
     }
 
     /// The batch norm in front of a layer, for one block, in place.
@@ -354,34 +449,84 @@ impl Mlp {
         }
     }
 
-    /// Sums the gradients of all heads over the blocks.
-    fn sum_gradients(&self, tape: &Tape, grads: &mut [f32]) {
-        let count = self.tasks.len();
-        let place = |index: usize| {
-            let place = &self.tasks[index % count].place;
-            index / count * self.len() + place.start..index / count * self.len() + place.end
-        };
+    /// Sums the gradients of all heads over the blocks: groups of blocks side by side, each mostly by the thread that has
+    /// them in its cache, then the groups in their order.
+    fn sum_gradients(&self, tape: &mut Tape, end: End<'_>, grads: &mut [f32]) {
+        let groups = tape.grid().blocks().div_ceil(GROUP);
+        if groups == 1 {
+            return self.sum_groups(tape, 0..1, end, grads);
+        }
+        let mut sums = std::mem::take(&mut tape.group_sums);
+        for first in (0..groups).step_by(GROUPS_AT_ONCE) {
+            let some = first..groups.min(first + GROUPS_AT_ONCE);
+            let end = if first == 0 { end } else { End::Add };
+            sums.fit(some.len() * grads.len());
+            self.sum_groups(tape, some.clone(), End::Write, &mut sums);
+            self.add_groups(tape, some.len(), &sums, end, grads);
+        }
+        tape.group_sums = sums;
+    }
+
+    /// Sums some groups: `[heads, groups, parameters]`.
+    fn sum_groups(&self, tape: &Tape, groups: Range<usize>, end: End<'_>, sums: &mut [f32]) {
+        let (count, blocks) = (self.tasks.len(), tape.grid().blocks());
+        // Head by head, group by group, as blocks are numbered.
+        let place = |index: usize| self.task_place(index);
         let worth = self.worth(tape.heads * tape.batch);
-        each_part(worth, grads, tape.heads * count, place, |index, grads| {
-            let (head, task) = (index / count, &self.tasks[index % count]);
+        each_part(worth, sums, tape.heads * groups.len() * count, place, |index, sums| {
+            let (head, group) = (index / count / groups.len(), groups.start + index / count % groups.len());
+            let task = &self.tasks[index % count];
+            let start = head * blocks + group * GROUP;
+            let blocks = start..(start + GROUP).min((head + 1) * blocks);
             match &task.part {
-                Part::Panels(panels) => self.sum_panels(tape, head, task.layer, panels.clone(), grads),
-                Part::Sums => self.sum_sums(tape, head, task, grads),
+                Part::Panels(panels) => self.sum_panels(tape, blocks, task.layer, panels.clone(), end, sums),
+                Part::Sums => self.sum_sums(tape, blocks, task, end, sums),
             }
         });
     }
 
-    fn sum_panels(&self, tape: &Tape, head: usize, layer: usize, panels: Range<usize>, grads: &mut [f32]) {
+    /// Adds the sums of groups in their order.
+    fn add_groups(&self, tape: &Tape, groups: usize, sums: &[f32], end: End<'_>, grads: &mut [f32]) {
+        let count = self.tasks.len();
+        let worth = self.worth(tape.heads * tape.batch);
+        let place = |index: usize| self.task_place(index);
+        each_part(worth, grads, tape.heads * count, place, |index, grads| {
+            if matches!(end, End::Write) {
+                grads.fill(0.0);
+            }
+            let head = &sums[index / count * groups * self.len()..][..groups * self.len()];
+            for group in head.chunks_exact(self.len()) {
+                rows::add(self.isa, grads, &group[self.tasks[index % count].place.clone()]);
+            }
+        });
+    }
+
+    /// The place of a task among parameters, one set of which comes after the other.
+    fn task_place(&self, index: usize) -> Range<usize> {
+        let (set, task) = (index / self.tasks.len(), &self.tasks[index % self.tasks.len()]);
+        set * self.len() + task.place.start..set * self.len() + task.place.end
+    }
+
+    fn sum_panels(
+        &self,
+        tape: &Tape,
+        blocks: Range<usize>,
+        layer: usize,
+        panels: Range<usize>,
+        mut end: End<'_>,
+        grads: &mut [f32],
+    ) {
         let (shape, grid) = (self.layout.layers[layer].shape, tape.grid());
-        let mut block = head * grid.blocks();
-        let end = block + grid.blocks();
-        while block < end {
+        let mut block = blocks.start;
+        while block < blocks.end {
             let rows = grid.rows(block);
             // Only whole blocks are summed with others: the last may be shorter.
-            let whole = end - block - usize::from(grid.rows(end - 1) < BLOCK);
+            let whole = blocks.end - block - usize::from(grid.rows(blocks.end - 1) < BLOCK);
             let at_once = whole.clamp(1, BLOCKS_AT_ONCE);
             let (x, grad) = self.gradient_operands(tape, layer, block);
-            shape.add_gradients(panels.clone(), x, grad, rows, at_once, grads);
+            let depth = BlockRows { rows, blocks: at_once };
+            shape.sum_gradients(panels.clone(), x, grad, depth, end, grads);
+            end = End::Add;
             block += at_once;
         }
     }
@@ -426,17 +571,25 @@ impl Mlp {
         (&tape.forward[start..], plan.input_stride)
     }
 
-    fn sum_sums(&self, tape: &Tape, head: usize, task: &GradientTask, grads: &mut [f32]) {
-        let grid = tape.grid();
+    fn sum_sums(
+        &self,
+        tape: &Tape,
+        blocks: Range<usize>,
+        task: &GradientTask,
+        end: End<'_>,
+        grads: &mut [f32],
+    ) {
+        if matches!(end, End::Write) {
+            grads.fill(0.0);
+        }
         let (plan, places) = (&self.plan.layers[task.layer], &self.layout.layers[task.layer]);
         let bias = places.bias.clone().zip(Some(plan.bias_sums.clone()));
         let norms = places.norm.clone().map(|places| places.into_iter().zip(plan.norm_sums.clone()));
         for (place, sums) in bias.into_iter().chain(norms.into_iter().flatten()) {
             let grads = &mut grads[place.start - task.place.start..place.end - task.place.start];
-            for block in head * grid.blocks()..(head + 1) * grid.blocks() {
-                let record = grid.record(block, self.plan.backward);
-                let sums = &tape.backward[record][sums.clone()];
-                grads.iter_mut().zip(sums).for_each(|(g, s)| *g += s);
+            for block in blocks.clone() {
+                let record = tape.grid().record(block, self.plan.backward);
+                rows::add(self.isa, grads, &tape.backward[record][sums.clone()]);
             }
         }
     }
@@ -471,6 +624,20 @@ impl Mlp {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Puts rows that lie one after the other in the places they belong to, and zeros in all others.
+fn spread(values: &mut [f32], width: usize, places: &[usize], rows: usize) {
+    let mut next = places.len();
+    for row in (0..rows).rev() {
+        match next.checked_sub(1).filter(|last| places[*last] == row) {
+            Some(last) => {
+                values.copy_within(last * width..(last + 1) * width, row * width);
+                next = last;
+            }
+            None => values[row * width..(row + 1) * width].fill(0.0),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use plaudit_core::Seed;
 
+use super::backward::Gradients;
 use super::mlp::Mlp;
 use super::tape::{Scratch, Tape};
 
@@ -108,10 +109,23 @@ impl Ensemble {
         grads: &mut [f32],
         grad_inputs: Option<&mut [f32]>,
     ) {
-        self.head.backward_heads(params, &mut tape.0, grad_out, Some(grads), grad_inputs);
+        self.head.backward_heads(params, &mut tape.0, grad_out, Gradients::Add(grads), grad_inputs);
     }
 
-    /// Writes the gradients of the inputs, and computes no others.
+    /// As [`Self::backward`], but writes the gradients over whatever was in `grads`.
+    pub fn backward_anew(
+        &self,
+        params: &[f32],
+        tape: &mut EnsembleTape,
+        grad_out: &[f32],
+        grads: &mut [f32],
+        grad_inputs: Option<&mut [f32]>,
+    ) {
+        self.head.backward_heads(params, &mut tape.0, grad_out, Gradients::Write(grads), grad_inputs);
+    }
+
+    /// Writes the gradients of the inputs, and computes no others; rows whose outputs have gradients of zero cost
+    /// nothing.
     pub fn backward_inputs(
         &self,
         params: &[f32],
@@ -119,7 +133,7 @@ impl Ensemble {
         grad_out: &[f32],
         grad_inputs: &mut [f32],
     ) {
-        self.head.backward_heads(params, &mut tape.0, grad_out, None, Some(grad_inputs));
+        self.head.backward_heads(params, &mut tape.0, grad_out, Gradients::None, Some(grad_inputs));
     }
 
     /// Moves the running statistics of every head towards those of the last forward pass.

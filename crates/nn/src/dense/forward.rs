@@ -10,7 +10,7 @@ use super::plan::{BLOCK, parts, stride};
 use super::rows::{self, Affine, Columns, Rows};
 use super::spec::{BatchNorm, Norm};
 use super::tape::{BatchColumns, Scratch, Tape};
-use super::weights::{Operands, Results};
+use super::weights::{After, Operands, Results};
 use crate::crew::{Worth, each_part, each_parts};
 
 /// Parts of a batch that each thread gets, so that one that comes late has less to do.
@@ -184,10 +184,6 @@ impl Mlp {
             Norm::None => spec.activation,
             Norm::Layer => super::Activation::None,
         };
-        let finish = |output: &mut [f32], column: usize, width: usize| {
-            let bias = bias.get(column..column + width).unwrap_or_default();
-            rows::bias_activate(self.isa, output, Rows { width, ..rows }, bias, activation);
-        };
         let (weights, x) = match shape.is_half() {
             true => {
                 let input_rows = Rows { count: rows.count, width: places.inputs, stride: plan.input_stride };
@@ -197,7 +193,7 @@ impl Mlp {
             false => (&params[places.weight.clone()], Operands::new(input, plan.input_stride)),
         };
         let out = Results { memory: output, rows: rows.count, stride: rows.stride };
-        shape.product(weights, x, out, finish);
+        shape.product(weights, x, out, After { bias, activation, isa: self.isa });
         if let Some([weight, bias]) = &places.norm {
             let affine = Affine { weight: &params[weight.clone()], bias: &params[bias.clone()] };
             rows::layer_norm(self.isa, output, rows, affine, spec.activation, hat, inv_std);

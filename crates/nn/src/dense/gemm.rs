@@ -9,7 +9,7 @@ use crate::kernels::lanes::Lanes;
 /// Columns of a panel: two vectors of the widest kind.
 pub(super) const PANEL: usize = 32;
 
-/// One panel of a product `C = A B` or `C += A B`: `rows` by at most [`PANEL`] columns. The depth may come in several
+/// One panel of a product `A B`: `rows` by at most [`PANEL`] columns. The depth may come in several
 /// blocks, each somewhere else in memory.
 ///
 /// Operands are words: a float each, or two neighbours along the depth in bfloat16, as the instructions have it.
@@ -31,8 +31,31 @@ pub(super) struct PanelProduct<'a> {
     pub(super) b_block: usize,
     /// `C[row, column]` lies at `row * c_row + column`.
     pub(super) c_row: usize,
-    /// Whether the product is added to what is there.
-    pub(super) add: bool,
+    pub(super) end: End<'a>,
+}
+
+/// What becomes of a sum once it is complete, before it leaves the registers.
+#[derive(Clone, Copy)]
+pub(super) enum End<'a> {
+    /// It is written.
+    Write,
+    /// It is added to what is there.
+    Add,
+    /// It is written with its column's bias added.
+    Bias(&'a [f32]),
+    /// As with a bias, and what is below zero becomes zero.
+    BiasRelu(&'a [f32]),
+}
+
+impl<'a> End<'a> {
+    /// The same for the columns from `column` on.
+    fn from_column(self, column: usize) -> Self {
+        match self {
+            Self::Bias(bias) => Self::Bias(&bias[column..]),
+            Self::BiasRelu(bias) => Self::BiasRelu(&bias[column..]),
+            other => other,
+        }
+    }
 }
 
 for_each_isa! {
@@ -55,6 +78,9 @@ impl PanelProduct<'_> {
         assert!(end(self.rows, self.a_row, self.a_step, self.a_block, 1) <= self.a.len());
         assert!(end(1, 0, self.b_row, self.b_block, self.columns) <= self.b.len());
         assert!((self.rows - 1) * self.c_row + self.columns <= c.len());
+        if let End::Bias(bias) | End::BiasRelu(bias) = self.end {
+            assert!(bias.len() >= self.columns);
+        }
     }
 }
 
@@ -64,16 +90,17 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
     let mut column = 0;
     while column < job.columns {
         let width = (job.columns - column).min(2 * L::WIDTH);
+        let end = job.end.from_column(column);
         // Tiles of nearly equal height: a last tile of one or two rows would wait for its own sums.
         let tiles = job.rows.div_ceil(L::ROWS);
         for tile in 0..tiles {
-            let (row, end) = (tile * job.rows / tiles, (tile + 1) * job.rows / tiles);
+            let (row, next) = (tile * job.rows / tiles, (tile + 1) * job.rows / tiles);
             // SAFETY: `check` found the ends of all three matrices inside their slices; `row` and `column` are
             // inside the panel.
             unsafe {
                 let (a, b) = (job.a.as_ptr().add(row * job.a_row), job.b.as_ptr().add(column));
                 let c = c.as_mut_ptr().add(row * job.c_row + column);
-                tile_of_width(lanes, job, end - row, width, a, b, c);
+                tile_of_width(lanes, job, end, next - row, width, a, b, c);
             }
         }
         column += width;
@@ -81,10 +108,12 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
 }
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
+#[allow(clippy::too_many_arguments)]
 #[inline(always)]
 unsafe fn tile_of_width<L: Lanes>(
     lanes: L,
     job: &PanelProduct<'_>,
+    end: End<'_>,
     rows: usize,
     width: usize,
     a: *const u32,
@@ -94,20 +123,22 @@ unsafe fn tile_of_width<L: Lanes>(
     // SAFETY: the caller's.
     unsafe {
         if width == 2 * L::WIDTH {
-            tile_of_rows::<L, 2, false>(lanes, job, rows, L::WIDTH, a, b, c);
+            tile_of_rows::<L, 2, false>(lanes, job, end, rows, L::WIDTH, a, b, c);
         } else if width > L::WIDTH {
-            tile_of_rows::<L, 2, true>(lanes, job, rows, width - L::WIDTH, a, b, c);
+            tile_of_rows::<L, 2, true>(lanes, job, end, rows, width - L::WIDTH, a, b, c);
         } else {
-            tile_of_rows::<L, 1, true>(lanes, job, rows, width, a, b, c);
+            tile_of_rows::<L, 1, true>(lanes, job, end, rows, width, a, b, c);
         }
     }
 }
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
+#[allow(clippy::too_many_arguments)]
 #[inline(always)]
 unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
     lanes: L,
     job: &PanelProduct<'_>,
+    end: End<'_>,
     rows: usize,
     last: usize,
     a: *const u32,
@@ -118,7 +149,7 @@ unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
         ($($count:literal)*) => {
             match rows {
                 // SAFETY: the caller's. The guard leaves out tiles that there are no registers for.
-                $($count if $count <= L::ROWS => unsafe { tile::<L, $count, N, PART>(lanes, job, last, a, b, c) },)*
+                $($count if $count <= L::ROWS => unsafe { tile::<L, $count, N, PART>(lanes, job, end, last, a, b, c) },)*
                 _ => unreachable!("no tile of {rows} rows"),
             }
         };
@@ -145,6 +176,7 @@ macro_rules! unrolled_rows {
 unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
     lanes: L,
     job: &PanelProduct<'_>,
+    end: End<'_>,
     last: usize,
     a: *const u32,
     b: *const u32,
@@ -174,19 +206,26 @@ unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
                 (a, b) = (a.wrapping_add(job.a_step), b.wrapping_add(job.b_row));
             }
         }
+        let mut biases = [lanes.splat(0.0); N];
+        if let End::Bias(bias) | End::BiasRelu(bias) = end {
+            for (n, vector) in biases.iter_mut().enumerate() {
+                let count = if PART && n == N - 1 { last } else { L::WIDTH };
+                *vector = load_up_to(lanes, bias.as_ptr().add(n * L::WIDTH), count);
+            }
+        }
         unrolled_rows!(r, R, {
-            for (n, &sum) in sums[r].iter().enumerate() {
-                let (to, mut sum) = (c.add(r * job.c_row + n * L::WIDTH), sum);
-                if PART && n == N - 1 {
-                    if job.add {
-                        sum = lanes.add(sum, lanes.load_first(to, last));
-                    }
-                    lanes.store_first(to, sum, last);
-                } else {
-                    if job.add {
-                        sum = lanes.add(sum, lanes.load(to));
-                    }
-                    lanes.store(to, sum);
+            for n in 0..N {
+                let (to, part) = (c.add(r * job.c_row + n * L::WIDTH), PART && n == N - 1);
+                let sum = match end {
+                    End::Write => sums[r][n],
+                    End::Add if part => lanes.add(sums[r][n], lanes.load_first(to, last)),
+                    End::Add => lanes.add(sums[r][n], lanes.load(to)),
+                    End::Bias(_) => lanes.add(sums[r][n], biases[n]),
+                    End::BiasRelu(_) => lanes.relu(lanes.add(sums[r][n], biases[n])),
+                };
+                match part {
+                    true => lanes.store_first(to, sum, last),
+                    false => lanes.store(to, sum),
                 }
             }
         });

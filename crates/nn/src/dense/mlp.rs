@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use plaudit_core::Seed;
 
-use super::backward::GradientTask;
+use super::backward::{GradientTask, Gradients};
 use super::compiled::best_isa;
 use super::ensemble::HeadInputs;
 use super::init;
@@ -25,6 +25,8 @@ pub struct Mlp {
     pub(super) tasks: Vec<GradientTask>,
     /// Layer and panel of all weights that are packed for their products.
     pub(super) packed_panels: Vec<(usize, usize)>,
+    /// Layer and panel of inputs of all weights that the way back needs transposed.
+    pub(super) transposed_panels: Vec<(usize, usize)>,
     pub(super) isa: Isa,
 }
 
@@ -56,7 +58,11 @@ impl Mlp {
         let panels = layout.layers.iter().enumerate().filter(|(_, places)| places.shape.is_half());
         let panels =
             panels.flat_map(|(layer, places)| (0..places.shape.panels()).map(move |panel| (layer, panel)));
-        Self { packed_panels: panels.collect(), spec, layout, plan, tasks, isa }
+        let packed_panels = panels.collect();
+        let panels = layout.layers.iter().map(|places| places.shape.input_panels()).enumerate();
+        let transposed_panels =
+            panels.flat_map(|(layer, panels)| (0..panels).map(move |panel| (layer, panel))).collect();
+        Self { packed_panels, transposed_panels, spec, layout, plan, tasks, isa }
     }
 
     /// The shape it was made from.
@@ -174,7 +180,40 @@ impl Mlp {
         grads: &mut [f32],
         grad_inputs: Option<&mut [f32]>,
     ) {
-        self.backward_heads(params, tape, grad_out, Some(grads), grad_inputs);
+        self.backward_heads(params, tape, grad_out, Gradients::Add(grads), grad_inputs);
+    }
+
+    /// As [`Self::backward`], but writes the gradients over whatever was in `grads`.
+    pub fn backward_anew(
+        &self,
+        params: &[f32],
+        tape: &mut Tape,
+        grad_out: &[f32],
+        grads: &mut [f32],
+        grad_inputs: Option<&mut [f32]>,
+    ) {
+        self.backward_heads(params, tape, grad_out, Gradients::Write(grads), grad_inputs);
+    }
+
+    /// As [`Self::backward`], for parameters that are the same as in the last backward pass on this tape: what was made of
+    /// them then is used again.
+    pub fn backward_again(
+        &self,
+        params: &[f32],
+        tape: &mut Tape,
+        grad_out: &[f32],
+        grads: &mut [f32],
+        grad_inputs: Option<&mut [f32]>,
+    ) {
+        together(|| {
+            self.backward_transposed(params, tape, grad_out, Gradients::Add(grads), grad_inputs);
+        });
+    }
+
+    /// Rows of a batch that a forward and a backward pass are quickest for: what they leave behind stays in the cache.
+    /// Gradients of such pieces, added one after the other, are those of the batch to the last bit.
+    pub fn rows_at_once(&self) -> usize {
+        self.plan.rows_in_cache(rayon::current_num_threads())
     }
 
     /// Forward and backward over a batch of any size, in pieces that stay in the cache: faster than the two calls where
@@ -194,7 +233,7 @@ impl Mlp {
         mut grad_out: impl FnMut(Range<usize>, &[f32], &mut [f32]),
     ) {
         assert!(self.trainable_len() == self.len(), "a batch with batch norm cannot be cut");
-        let rows = self.plan.rows_in_cache();
+        let rows = self.rows_at_once();
         together(|| {
             for (piece, inputs) in inputs.chunks(rows * self.inputs()).enumerate() {
                 let batch = inputs.len() / self.inputs();
@@ -204,7 +243,10 @@ impl Mlp {
                 gradient.fit(len);
                 let place = piece * rows..piece * rows + batch;
                 grad_out(place, &tape.outputs[..len], &mut gradient[..len]);
-                self.backward_heads(params, tape, &gradient[..len], Some(grads), None);
+                if piece == 0 {
+                    self.transpose_weights(params, tape);
+                }
+                self.backward_transposed(params, tape, &gradient[..len], Gradients::Add(grads), None);
                 tape.grad_out = gradient;
             }
         });
@@ -218,7 +260,7 @@ impl Mlp {
         grad_out: &[f32],
         grad_inputs: &mut [f32],
     ) {
-        self.backward_heads(params, tape, grad_out, None, Some(grad_inputs));
+        self.backward_heads(params, tape, grad_out, Gradients::None, Some(grad_inputs));
     }
 
     /// Moves the running statistics of batch norms towards those of the last forward pass on this tape.

@@ -33,6 +33,7 @@ mod compiled;
 pub mod encoder;
 mod ensemble;
 mod forward;
+mod functions;
 #[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel
 mod gemm;
 mod init;
@@ -42,6 +43,7 @@ mod mlp;
 mod operands;
 mod plan;
 mod polyak;
+#[allow(unsafe_code)] // vectors at the ends of rows
 mod rows;
 mod spec;
 mod tape;
@@ -50,6 +52,7 @@ mod weights;
 pub use crate::crew::together;
 pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
+pub use functions::{exp, ln, tanh};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;
 pub use polyak::polyak;

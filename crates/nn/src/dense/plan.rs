@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::aligned::LINE;
+use super::backward::GROUP;
 use super::operands::row_words;
 use super::spec::{MlpSpec, Norm};
 use super::weights::WeightShape;
@@ -72,12 +73,13 @@ pub(super) struct LayerPlan {
 }
 
 impl Plan {
-    /// Rows whose records of both passes fit the share of a large cache that a process can count on.
-    pub(super) fn rows_in_cache(&self) -> usize {
-        const FLOATS: usize = 3 << 20;
-        let blocks = (FLOATS / (self.forward + self.backward)).clamp(4, 64);
-        // A power of two is shared evenly by most numbers of threads.
-        BLOCK << blocks.ilog2()
+    /// Rows that so many threads do best at once: as many groups of blocks as there are threads, or a few more where
+    /// records are small.
+    pub(super) fn rows_in_cache(&self, threads: usize) -> usize {
+        /// What the second cache of a core holds, or nearly.
+        const FLOATS: usize = 3 << 18;
+        let groups = FLOATS / (self.forward + self.backward) / GROUP;
+        threads * groups.clamp(1, 16) * GROUP * BLOCK
     }
 }
 

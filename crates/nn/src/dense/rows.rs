@@ -1,6 +1,7 @@
 //! What happens to rows between products: biases, activations, norms, and the way back through them.
 //!
-//! Plain loops over slices; compiled for each instruction set, where the compiler makes vectors of them.
+//! Compiled for each instruction set. Most are plain loops over slices that the compiler makes vectors of; what happens to
+//! a panel of a product, whose rows are two vectors short, is written in vectors.
 
 use super::compiled::for_each_isa;
 use super::spec::Activation;
@@ -53,7 +54,37 @@ pub(super) struct ColumnsBack<'a> {
     pub(super) along: &'a [f32],
 }
 
+/// The outputs that a block has left, for gradients of some of its rows.
+#[derive(Clone, Copy)]
+pub(super) struct Kept<'a> {
+    pub(super) outputs: &'a [f32],
+    pub(super) stride: usize,
+    /// For each row of gradients, which row of the block it belongs to.
+    pub(super) rows: &'a [usize],
+}
+
+impl<'a> Kept<'a> {
+    #[inline(always)]
+    fn row(self, index: usize, width: usize) -> &'a [f32] {
+        &self.outputs[self.rows[index] * self.stride..][..width]
+    }
+}
+
+/// What a layer norm has left of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Normed<'a> {
+    pub(super) weight: &'a [f32],
+    pub(super) hat: &'a [f32],
+    pub(super) inv_std: &'a [f32],
+}
+
 for_each_isa! {
+    /// The hyperbolic tangent of each number.
+    pub(super) fn tanh_of = tanh_all(values: &mut [f32]);
+
+    /// Applies the activation to each row.
+    pub(super) fn activate = activate_rows(values: &mut [f32], rows: Rows, activation: Activation);
+
     /// Adds a bias (none if empty) to each row, then applies the activation.
     pub(super) fn bias_activate = bias_activate_rows(values: &mut [f32], rows: Rows, bias: &[f32], activation: Activation);
 
@@ -61,11 +92,15 @@ for_each_isa! {
     /// over the standard deviations where there is room for them.
     pub(super) fn layer_norm = layer_norm_rows(values: &mut [f32], rows: Rows, affine: Affine<'_>, activation: Activation, hat: &mut [f32], inv_std: &mut [f32]);
 
-    /// From gradients of outputs to those before the activation, given the outputs.
-    pub(super) fn activation_back = activation_back_rows(activation: Activation, outputs: &[f32], output_stride: usize, grad: &mut [f32], rows: Rows);
+    /// From gradients of outputs to those before the activation. Writes their sums where there is room for them.
+    pub(super) fn activation_back = activation_back_rows(activation: Activation, kept: Kept<'_>, grad: &mut [f32], rows: Rows, sums: &mut [f32]);
 
-    /// From gradients after scale and shift to those before the norm. Writes the sums for scale and shift.
-    pub(super) fn layer_norm_back = layer_norm_back_rows(grad: &mut [f32], rows: Rows, weight: &[f32], hat: &[f32], hat_stride: usize, inv_std: &[f32], sums: [&mut [f32]; 2]);
+    /// From gradients of outputs to those before activation, scale, shift and norm. Writes the sums for the bias before
+    /// them, and for scale and shift, where there is room for them.
+    pub(super) fn layer_norm_back = layer_norm_back_rows(activation: Activation, kept: Kept<'_>, normed: Normed<'_>, grad: &mut [f32], rows: Rows, sums: [&mut [f32]; 3]);
+
+    /// Adds numbers to sums.
+    pub(super) fn add = add_all(sums: &mut [f32], values: &[f32]);
 
     /// Sums over the rows.
     pub(super) fn column_sums = column_sums_rows(values: &[f32], rows: Rows, sums: &mut [f32]);
@@ -87,7 +122,7 @@ for_each_isa! {
 ///
 /// `e = exp(2x) - 1` without the loss of digits near zero, then `e / (e + 2)`.
 #[inline(always)]
-pub(super) fn tanh<L: Lanes>(lanes: L, x: f32) -> f32 {
+fn tanh<L: Lanes>(lanes: L, x: L::Vector) -> L::Vector {
     // (2^f - 1) / f for |f| <= 1/2: the polynomial of least relative error, 1e-8.
     // Its last number is ln 2, which 0.693_147_2 is in this precision.
     const POLYNOMIAL: [f32; 6] = [
@@ -100,24 +135,66 @@ pub(super) fn tanh<L: Lanes>(lanes: L, x: f32) -> f32 {
     ];
     // Adding this makes a float of magnitude below 2^22 an integer, found in its lowest bits.
     const ROUNDER: f32 = 12_582_912.0;
-    let doublings = x.clamp(-9.02, 9.02) * (2.0 * std::f32::consts::LOG2_E);
-    let rounded = doublings + ROUNDER;
-    let f = doublings - (rounded - ROUNDER);
-    let mut p = POLYNOMIAL[0];
+    let doublings = lanes.mul(lanes.clamp(x, -9.02, 9.02), lanes.splat(2.0 * std::f32::consts::LOG2_E));
+    let rounded = lanes.add(doublings, lanes.splat(ROUNDER));
+    let f = lanes.sub(doublings, lanes.sub(rounded, lanes.splat(ROUNDER)));
+    let mut p = lanes.splat(POLYNOMIAL[0]);
     for c in &POLYNOMIAL[1..] {
-        p = lanes.mul_add_one(p, f, *c);
+        p = lanes.mul_add(p, f, lanes.splat(*c));
     }
-    let power = f32::from_bits((rounded.to_bits() << 23).wrapping_add(0x3f80_0000));
-    let e = lanes.mul_add_one(power, p * f, power - 1.0);
-    e / (e + 2.0)
+    let power = lanes.power_of_two(rounded);
+    let e = lanes.mul_add(power, lanes.mul(p, f), lanes.sub(power, lanes.splat(1.0)));
+    lanes.div(e, lanes.add(e, lanes.splat(2.0)))
 }
 
 #[inline(always)]
-fn activate<L: Lanes>(lanes: L, values: &mut [f32], activation: Activation) {
-    match activation {
-        Activation::None => {}
-        Activation::Tanh => values.iter_mut().for_each(|x| *x = tanh(lanes, *x)),
-        Activation::Relu => values.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+fn tanh_all<L: Lanes>(lanes: L, values: &mut [f32]) {
+    bend(lanes, values, Activation::Tanh);
+}
+
+#[inline(always)]
+fn bend<L: Lanes>(lanes: L, values: &mut [f32], activation: Activation) {
+    for chunk in values.chunks_mut(L::WIDTH) {
+        // SAFETY: exactly the chunk is read and written.
+        unsafe {
+            let x = load(lanes, chunk);
+            let y = match activation {
+                Activation::None => x,
+                Activation::Tanh => tanh(lanes, x),
+                Activation::Relu => lanes.relu(x),
+            };
+            store(lanes, chunk, y);
+        }
+    }
+}
+
+/// Reads a chunk of at most a vector.
+///
+/// # Safety
+/// It is no longer.
+#[inline(always)]
+unsafe fn load<L: Lanes>(lanes: L, chunk: &[f32]) -> L::Vector {
+    // SAFETY: the chunk can be read; the caller's promise.
+    unsafe {
+        match chunk.len() == L::WIDTH {
+            true => lanes.load(chunk.as_ptr()),
+            false => lanes.load_first(chunk.as_ptr(), chunk.len()),
+        }
+    }
+}
+
+/// Writes a chunk of at most a vector.
+///
+/// # Safety
+/// It is no longer.
+#[inline(always)]
+unsafe fn store<L: Lanes>(lanes: L, chunk: &mut [f32], vector: L::Vector) {
+    // SAFETY: the chunk can be written; the caller's promise.
+    unsafe {
+        match chunk.len() == L::WIDTH {
+            true => lanes.store(chunk.as_mut_ptr(), vector),
+            false => lanes.store_first(chunk.as_mut_ptr(), vector, chunk.len()),
+        }
     }
 }
 
@@ -131,7 +208,14 @@ fn bias_activate_rows<L: Lanes>(
 ) {
     for row in rows.of_mut(values) {
         row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
-        activate(lanes, row, activation);
+        bend(lanes, row, activation);
+    }
+}
+
+#[inline(always)]
+fn activate_rows<L: Lanes>(lanes: L, values: &mut [f32], rows: Rows, activation: Activation) {
+    for row in rows.of_mut(values) {
+        bend(lanes, row, activation);
     }
 }
 
@@ -139,20 +223,49 @@ fn bias_activate_rows<L: Lanes>(
 fn activation_back_rows<L: Lanes>(
     lanes: L,
     activation: Activation,
-    outputs: &[f32],
-    output_stride: usize,
+    kept: Kept<'_>,
     grad: &mut [f32],
     rows: Rows,
+    sums: &mut [f32],
 ) {
-    let outputs = outputs.chunks(output_stride);
-    for (row, outputs) in rows.of_mut(grad).zip(outputs) {
-        let both = row.iter_mut().zip(outputs);
-        match activation {
-            Activation::None => {}
-            Activation::Tanh => both.for_each(|(g, y)| *g *= lanes.mul_add_one(-*y, *y, 1.0)),
-            Activation::Relu => both.for_each(|(g, y)| *g = if *y > 0.0 { *g } else { 0.0 }),
+    sums.fill(0.0);
+    for (index, row) in rows.of_mut(grad).enumerate() {
+        slope(lanes, activation, row, kept.row(index, rows.width));
+        for (sums, row) in sums.chunks_mut(L::WIDTH).zip(row.chunks(L::WIDTH)) {
+            // SAFETY: both are as wide as the row, so that their chunks have the same lengths.
+            unsafe { store(lanes, sums, lanes.add(load(lanes, sums), load(lanes, row))) };
         }
     }
+}
+
+/// Gradients of outputs become those before the activation.
+#[inline(always)]
+fn slope<L: Lanes>(lanes: L, activation: Activation, grad: &mut [f32], outputs: &[f32]) {
+    if activation == Activation::None {
+        return;
+    }
+    for (grad, outputs) in grad.chunks_mut(L::WIDTH).zip(outputs.chunks(L::WIDTH)) {
+        // SAFETY: chunks of two rows of the same width have the same lengths.
+        unsafe {
+            let (g, y) = (load(lanes, grad), load(lanes, outputs));
+            let before = match activation {
+                Activation::None => g,
+                Activation::Tanh => lanes.mul(g, lanes.neg_mul_add(y, y, lanes.splat(1.0))),
+                Activation::Relu => lanes.where_positive(g, y),
+            };
+            store(lanes, grad, before);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_all<L: Lanes>(_: L, sums: &mut [f32], values: &[f32]) {
+    add_to(sums, values);
+}
+
+#[inline(always)]
+fn add_to(sums: &mut [f32], row: &[f32]) {
+    sums.iter_mut().zip(row).for_each(|(s, x)| *s += x);
 }
 
 #[inline(always)]
@@ -166,50 +279,64 @@ fn layer_norm_rows<L: Lanes>(
     inv_std: &mut [f32],
 ) {
     let share = 1.0 / rows.width as f32;
+    // Of both activations, the one that is a matter of a comparison is done in passing.
+    let floor = if activation == Activation::Relu { 0.0 } else { f32::NEG_INFINITY };
+    let (weight, bias) = (&affine.weight[..rows.width], &affine.bias[..rows.width]);
     for (index, row) in rows.of_mut(values).enumerate() {
         let mean = sum_of(row, |x| x) * share;
         let variance = sum_of(row, |x| (x - mean) * (x - mean)) * share;
         let inv = 1.0 / (variance + LAYER_NORM_EPS).sqrt();
-        row.iter_mut().for_each(|x| *x = (*x - mean) * inv);
-        if !hat.is_empty() {
-            hat[index * rows.stride..][..rows.width].copy_from_slice(row);
+        let end = |hat: f32, w: f32, b: f32| {
+            let y = lanes.mul_add_one(hat, w, b);
+            if y < floor { floor } else { y }
+        };
+        if hat.is_empty() {
+            for ((x, w), b) in row.iter_mut().zip(weight).zip(bias) {
+                *x = end((*x - mean) * inv, *w, *b);
+            }
+        } else {
             inv_std[index] = inv;
+            let hats = &mut hat[index * rows.stride..][..rows.width];
+            for (((x, h), w), b) in row.iter_mut().zip(hats).zip(weight).zip(bias) {
+                *h = (*x - mean) * inv;
+                *x = end(*h, *w, *b);
+            }
         }
-        for ((x, w), b) in row.iter_mut().zip(affine.weight).zip(affine.bias) {
-            *x = lanes.mul_add_one(*x, *w, *b);
+        if activation == Activation::Tanh {
+            bend(lanes, row, activation);
         }
-        activate(lanes, row, activation);
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 #[inline(always)]
 fn layer_norm_back_rows<L: Lanes>(
     lanes: L,
+    activation: Activation,
+    kept: Kept<'_>,
+    normed: Normed<'_>,
     grad: &mut [f32],
     rows: Rows,
-    weight: &[f32],
-    hat: &[f32],
-    hat_stride: usize,
-    inv_std: &[f32],
-    sums: [&mut [f32]; 2],
+    sums: [&mut [f32]; 3],
 ) {
-    let [weight_sums, bias_sums] = sums;
-    weight_sums.fill(0.0);
-    bias_sums.fill(0.0);
+    let [bias_sums, weight_sums, shift_sums] = sums;
+    [&mut *bias_sums, weight_sums, shift_sums].into_iter().for_each(|sums| sums.fill(0.0));
     let share = 1.0 / rows.width as f32;
-    let hats = Rows { stride: hat_stride, ..rows };
-    for ((row, hat), inv) in rows.of_mut(grad).zip(hats.of(hat)).zip(inv_std) {
-        for (((g, h), w), b) in row.iter().zip(hat).zip(weight_sums.iter_mut()).zip(bias_sums.iter_mut()) {
+    for (index, row) in rows.of_mut(grad).enumerate() {
+        let place = kept.rows[index];
+        let hat = &normed.hat[place * kept.stride..][..rows.width];
+        let inv = normed.inv_std[place];
+        slope(lanes, activation, row, kept.row(index, rows.width));
+        for (((g, h), w), s) in row.iter().zip(hat).zip(weight_sums.iter_mut()).zip(shift_sums.iter_mut()) {
             *w = lanes.mul_add_one(*g, *h, *w);
-            *b += g;
+            *s += g;
         }
-        row.iter_mut().zip(weight).for_each(|(g, w)| *g *= w);
-        let mean = sum_of(row, |g| g) * share;
-        let along = sum_of_products(lanes, row, hat) * share;
+        row.iter_mut().zip(normed.weight).for_each(|(g, w)| *g *= w);
+        let (sum, product) = sums_along(lanes, row, hat);
+        let (mean, along) = (sum * share, product * share);
         for (g, h) in row.iter_mut().zip(hat) {
             *g = lanes.mul_add_one(-*h, along, *g - mean) * inv;
         }
+        add_to(bias_sums, row);
     }
 }
 
@@ -292,8 +419,8 @@ fn batch_norm_back_rows<L: Lanes>(
     }
 }
 
-/// Sums in sixteen places, so that vectors can add them.
-const PLACES: usize = 16;
+/// Sums in so many places, so that vectors can add them, and none waits for the one before.
+const PLACES: usize = 32;
 
 #[inline(always)]
 fn sum_of(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
@@ -309,20 +436,23 @@ fn sum_of(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
     fold(places)
 }
 
+/// The sum of `a`, and that of its products with `b`.
 #[inline(always)]
-fn sum_of_products<L: Lanes>(lanes: L, a: &[f32], b: &[f32]) -> f32 {
-    let mut places = [0.0f32; PLACES];
+fn sums_along<L: Lanes>(lanes: L, a: &[f32], b: &[f32]) -> (f32, f32) {
+    let [mut sums, mut products] = [[0.0f32; PLACES]; 2];
     let (a_chunks, b_chunks) = (a.chunks_exact(PLACES), b.chunks_exact(PLACES));
     let (a_rest, b_rest) = (a_chunks.remainder(), b_chunks.remainder());
     for (a, b) in a_chunks.zip(b_chunks) {
-        for ((place, x), y) in places.iter_mut().zip(a).zip(b) {
-            *place = lanes.mul_add_one(*x, *y, *place);
+        for (((sum, product), x), y) in sums.iter_mut().zip(&mut products).zip(a).zip(b) {
+            *sum += x;
+            *product = lanes.mul_add_one(*x, *y, *product);
         }
     }
-    for ((place, x), y) in places.iter_mut().zip(a_rest).zip(b_rest) {
-        *place = lanes.mul_add_one(*x, *y, *place);
+    for (((sum, product), x), y) in sums.iter_mut().zip(&mut products).zip(a_rest).zip(b_rest) {
+        *sum += x;
+        *product = lanes.mul_add_one(*x, *y, *product);
     }
-    fold(places)
+    (fold(sums), fold(products))
 }
 
 #[inline(always)]

@@ -21,6 +21,8 @@ pub struct Tape {
     /// Records of the forward and of the backward pass: `[heads, blocks, record]`.
     pub(super) forward: Aligned,
     pub(super) backward: Aligned,
+    /// Sums of groups of blocks, on their way into gradients.
+    pub(super) group_sums: Aligned,
     /// `[batch, outputs]`, where the tape keeps them for its user.
     pub(super) grad_out: Aligned,
     /// `[heads, packed]`, `[heads, transposed]`
@@ -115,12 +117,6 @@ impl Tape {
         self.forward.fit(records * plan.forward);
         self.packed.fit(self.heads * plan.packed);
         self.batch_norms.resize_with(self.heads * plan.layers.len(), BatchColumns::default);
-    }
-
-    pub(super) fn fit_backward(&mut self, plan: &Plan) {
-        let records = self.grid().count();
-        self.backward.fit(records * plan.backward);
-        self.transposed.fit(self.heads * plan.transposed);
     }
 }
 

@@ -9,9 +9,10 @@ use std::ops::Range;
 
 use bytemuck::cast_slice;
 
-use super::gemm::{PANEL, PanelProduct, dots, panel_product, transpose};
+use super::gemm::{End, PANEL, PanelProduct, dots, panel_product, transpose};
 use super::operands::{pack_pairs, pack_rows};
-use super::rows::Rows;
+use super::rows::{self, Rows};
+use super::spec::Activation;
 use crate::kernels::{Isa, Precision};
 
 /// Up to so many outputs a panel would be mostly empty.
@@ -51,11 +52,28 @@ impl<'a> Operands<'a> {
     }
 }
 
+/// What follows a product.
+#[derive(Clone, Copy)]
+pub(super) struct After<'a> {
+    /// Added to each row; empty where there is none.
+    pub(super) bias: &'a [f32],
+    pub(super) activation: Activation,
+    /// The instructions of the activation.
+    pub(super) isa: Isa,
+}
+
 /// Rows of a result.
 pub(super) struct Results<'a> {
     pub(super) memory: &'a mut [f32],
     pub(super) rows: usize,
     pub(super) stride: usize,
+}
+
+/// So many blocks of so many rows.
+#[derive(Clone, Copy)]
+pub(super) struct BlockRows {
+    pub(super) rows: usize,
+    pub(super) blocks: usize,
 }
 
 impl WeightShape {
@@ -142,16 +160,10 @@ impl WeightShape {
         pack_pairs(self.isa, &weights[self.panel_range(panel..panel + 1)], rows, into, width);
     }
 
-    /// `out = x W^T`, given the weights, packed if they are to be. After each panel, `finish(out, first column, columns)`
-    /// while it is in the cache.
-    pub(super) fn product(
-        self,
-        weights: &[f32],
-        x: Operands<'_>,
-        out: Results<'_>,
-        finish: impl Fn(&mut [f32], usize, usize),
-    ) {
+    /// `out = x W^T` after its bias and activation, given the weights, packed if they are to be.
+    pub(super) fn product(self, weights: &[f32], x: Operands<'_>, out: Results<'_>, after: After<'_>) {
         let Results { memory, rows, stride } = out;
+        let After { bias, activation, isa } = after;
         if self.is_narrow() {
             dots(
                 self.isa,
@@ -164,7 +176,8 @@ impl WeightShape {
                 rows,
                 self.outputs,
             );
-            return finish(memory, 0, self.outputs);
+            let rows = Rows { count: rows, width: self.outputs, stride };
+            return rows::bias_activate(isa, memory, rows, bias, activation);
         }
         for panel in 0..self.panels() {
             let (columns, out) = (self.width(panel), &mut memory[panel * PANEL..]);
@@ -175,45 +188,56 @@ impl WeightShape {
                 c_row: stride,
                 ..PanelProduct::NONE
             };
-            let job = PanelProduct { a: x.words, a_row: x.stride, a_step: 1, ..job };
+            let end = match (bias.get(panel * PANEL..), activation) {
+                (None | Some([]), _) => End::Write,
+                (Some(bias), Activation::Relu) => End::BiasRelu(bias),
+                (Some(bias), _) => End::Bias(bias),
+            };
+            let job = PanelProduct { a: x.words, a_row: x.stride, a_step: 1, end, ..job };
             let weights = cast_slice(&weights[self.packed_panel(panel)]);
             panel_product(self.isa, &PanelProduct { b: weights, b_row: columns, ..job }, out);
-            finish(out, panel * PANEL, columns);
+            if !matches!((end, activation), (End::BiasRelu(_), _) | (_, Activation::None)) {
+                // While the panel is in the cache.
+                rows::activate(isa, out, Rows { count: rows, width: columns, stride }, activation);
+            }
         }
     }
 
-    /// Room that [`Self::transposed`] needs.
+    /// Panels of inputs that the way back needs the weights in: none where they are used as they are.
+    pub(super) fn input_panels(self) -> usize {
+        if self.is_narrow() { 0 } else { self.inputs.div_ceil(PANEL) }
+    }
+
+    /// Room that all of them need.
     pub(super) fn transposed_len(self) -> usize {
-        match (self.is_narrow(), self.is_half()) {
-            (true, _) => 0,
-            (false, false) => self.len(),
-            (false, true) => self.words(self.outputs) * self.inputs + self.inputs * PANEL / 2,
-        }
+        self.input_panels().checked_sub(1).map_or(0, |last| self.transposed_panel(last).end)
     }
 
-    /// Writes the weights in panels of inputs, packed if they are to be, for [`Self::product_back`].
-    pub(super) fn transposed(self, weights: &[f32], into: &mut [f32]) {
-        if self.is_narrow() {
-            return;
-        }
-        let depth = self.words(self.outputs);
-        let (into, space) = into.split_at_mut(depth * self.inputs);
+    /// Where [`Self::transpose_panel`] puts one panel of inputs: the words, and where these are packed, room to do so.
+    pub(super) fn transposed_panel(self, panel: usize) -> Range<usize> {
+        let space = if self.is_half() { PANEL / 2 } else { 0 };
+        let at = |input: usize| input.min(self.inputs) * (self.words(self.outputs) + space);
+        at(panel * PANEL)..at((panel + 1) * PANEL)
+    }
+
+    /// Writes the weights of one panel of inputs, packed if they are to be, for [`Self::product_back`].
+    pub(super) fn transpose_panel(self, weights: &[f32], panel: usize, into: &mut [f32]) {
+        let (input, depth) = (panel * PANEL, self.words(self.outputs));
+        let columns = (self.inputs - input).min(PANEL);
+        let (into, space) = into.split_at_mut(depth * columns);
         for panel in 0..self.panels() {
-            let (width, from) = (self.width(panel), &weights[self.panel_range(panel..panel + 1)]);
+            let width = self.width(panel);
+            let from = &weights[self.panel_range(panel..panel + 1)][input * width..];
             let (first, words) = (self.words(panel * PANEL), self.words(width));
             let (from, stride) = match self.is_half() {
                 true => {
-                    let rows = Rows { count: self.inputs, width, stride: width };
+                    let rows = Rows { count: columns, width, stride: width };
                     pack_rows(self.isa, from, rows, space, PANEL / 2);
                     (&*space, PANEL / 2)
                 }
                 false => (from, width),
             };
-            for input in (0..self.inputs).step_by(PANEL) {
-                let columns = (self.inputs - input).min(PANEL);
-                let to = &mut into[input * depth + first * columns..];
-                transpose(self.isa, &from[input * stride..], stride, to, columns, columns, words);
-            }
+            transpose(self.isa, from, stride, &mut into[first * columns..], columns, columns, words);
         }
     }
 
@@ -231,7 +255,10 @@ impl WeightShape {
             let columns = (self.inputs - input).min(PANEL);
             let (b, b_row) = match self.is_narrow() {
                 true => (&weights[input..], self.inputs),
-                false => (&transposed[input * depth..][..columns * depth], columns),
+                false => {
+                    let panel = self.transposed_panel(input / PANEL);
+                    (&transposed[panel][..columns * depth], columns)
+                }
             };
             let job = PanelProduct { rows, columns, depth, c_row: stride, ..PanelProduct::NONE };
             let job = PanelProduct { a: grad.words, a_row: grad.stride, a_step: 1, ..job };
@@ -240,18 +267,19 @@ impl WeightShape {
         }
     }
 
-    /// `grads += grad^T x` for some panels, over `blocks` blocks of `rows` rows; `grads` is what those panels take. The
-    /// rows of both matrices are the depth.
-    pub(super) fn add_gradients(
+    /// `grads = grad^T x` or `grads += grad^T x` for some panels, over `depth.blocks` blocks of `depth.rows` rows; `grads`
+    /// is what those panels take. The rows of both matrices are the depth.
+    pub(super) fn sum_gradients(
         self,
         panels: Range<usize>,
         x: Operands<'_>,
         grad: Operands<'_>,
-        rows: usize,
-        blocks: usize,
+        depth: BlockRows,
+        end: End<'_>,
         grads: &mut [f32],
     ) {
-        let job = PanelProduct { depth: self.words(rows), blocks, add: true, ..PanelProduct::NONE };
+        let BlockRows { rows, blocks } = depth;
+        let job = PanelProduct { depth: self.words(rows), blocks, end, ..PanelProduct::NONE };
         if self.is_narrow() {
             for input in (0..self.inputs).step_by(PANEL) {
                 let columns = (self.inputs - input).min(PANEL);
@@ -284,7 +312,7 @@ impl<'a> PanelProduct<'a> {
         b_row: 0,
         b_block: 0,
         c_row: 0,
-        add: false,
+        end: End::Write,
     };
 
     /// The transposed matrix on the left: its columns are the rows of the product.

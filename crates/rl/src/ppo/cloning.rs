@@ -3,6 +3,7 @@
 use plaudit_nn::dense::{Adam, clip_grad_norm};
 
 use super::{Desk, Ppo};
+use crate::actor_critic::Parameters;
 use crate::cloning::{ClonedSoFar, Cloning, Lesson, Shown};
 use crate::learner::LearnError;
 use crate::sight::Look;
@@ -47,7 +48,8 @@ impl Ppo {
         for ((outputs, grad), (actions, noise)) in rows.zip(shown) {
             distance += f64::from(head.imitate(outputs, actions, noise, each, grad));
         }
-        networks.backward(&self.params, &look, thoughts, grad_outputs, grad_values, grads);
+        let since = Parameters::Changed;
+        networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);
         distance / n as f64
     }
 

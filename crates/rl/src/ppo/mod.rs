@@ -30,12 +30,12 @@ use std::sync::Arc;
 
 use plaudit_core::{Policy, Seed};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm};
+use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, together};
 
 use self::kept::Kept;
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
-use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Thoughts};
+use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Parameters, Thoughts};
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{ClonedSoFar, Cloning};
 use crate::gae::GaeSettings;
@@ -174,21 +174,12 @@ impl Learner for Ppo {
         if self.settings.normalize_advantages {
             samples.normalize();
         }
-        let mut tally = Tally::default();
-        'passes: for pass in 0..self.settings.update_epochs {
-            let mut order: Vec<u32> = (0..samples.decisions.len() as u32).collect();
-            let seed = self.seed.purpose("order").index(self.steps).index(pass as u64);
-            seed.rng().shuffle(&mut order);
-            for batch in order.chunks(self.settings.batch) {
-                let found = self.slopes(&rollouts, &samples, batch);
-                tally.add(&found);
-                if self.settings.target_kl.is_some_and(|limit| found.approx_kl() > limit) {
-                    break 'passes;
-                }
-                tally.grad_norm += self.descend()?;
-                tally.updates += 1;
-            }
-        }
+        let tally = match self.networks.sight() {
+            // An update is many small products: threads that slept between them would take longer to wake than to work.
+            None => together(|| self.update_often(&rollouts, &samples))?,
+            // Convolutions need the threads themselves.
+            Some(_) => self.update_often(&rollouts, &samples)?,
+        };
         tally.tell(&samples, self, &mut metrics);
         self.steps += 1;
         Ok(metrics)
@@ -243,20 +234,44 @@ impl Learner for Ppo {
 }
 
 impl Ppo {
+    /// All passes over the samples of a step of learning.
+    fn update_often(&mut self, rollouts: &[Kept], samples: &Samples) -> Result<Tally, LearnError> {
+        let mut tally = Tally::default();
+        for pass in 0..self.settings.update_epochs {
+            let mut order: Vec<u32> = (0..samples.decisions.len() as u32).collect();
+            let seed = self.seed.purpose("order").index(self.steps).index(pass as u64);
+            seed.rng().shuffle(&mut order);
+            for batch in order.chunks(self.settings.batch) {
+                let found = self.slopes(rollouts, samples, batch);
+                tally.add(&found);
+                if self.settings.target_kl.is_some_and(|limit| found.approx_kl() > limit) {
+                    return Ok(tally);
+                }
+                tally.grad_norm += self.descend()?;
+                tally.updates += 1;
+            }
+        }
+        Ok(tally)
+    }
+
     /// The loss of a batch and its gradient, which is left on the desk.
     fn slopes(&mut self, rollouts: &[Kept], samples: &Samples, batch: &[u32]) -> Found {
         let sizes = Sizes::of(samples, batch, &self.settings);
         self.desk.grads.clear();
         self.desk.grads.resize(self.params.len(), 0.0);
+        let mut since = Parameters::Changed;
         let mut found = Found::default();
-        for micro in batch.chunks(self.settings.micro_batch) {
+        let at_once = self.networks.rows_at_once().unwrap_or(usize::MAX);
+        let pieces = batch.chunks(self.settings.micro_batch).flat_map(|micro| micro.chunks(at_once));
+        for micro in pieces {
             self.gather(rollouts, samples, micro);
             let Desk { views, thoughts, .. } = &mut self.desk;
             self.networks.forward(&self.params, &Look::from(&*views), micro.len(), thoughts);
             self.judge_losses(samples, micro, sizes, &mut found);
             let Desk { views, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
             let look = Look::from(&*views);
-            self.networks.backward(&self.params, &look, thoughts, grad_outputs, grad_values, grads);
+            self.networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);
+            since = Parameters::Same;
         }
         found.scale(sizes, self.settings.entropy_bonus);
         found

@@ -307,6 +307,16 @@ impl Sac {
         Ok(self.metrics(&measured))
     }
 
+    /// All updates of a step of learning.
+    fn update_often(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+        for _ in 0..self.settings.updates {
+            self.draw_batch();
+            self.draw_chance();
+            self.update(measured)?;
+        }
+        Ok(())
+    }
+
     /// Whether there is enough to learn from.
     fn is_ready(&self) -> bool {
         self.replay.holds(self.settings.min_replay) && self.replay.transitions() > 0
@@ -352,15 +362,6 @@ impl Sac {
     }
 
     fn update(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
-        match self.networks.sight {
-            // One update is many small products: threads that slept between them would take longer to wake than to work.
-            None => together(|| self.update_once(measured)),
-            // Convolutions need the threads themselves.
-            Some(_) => self.update_once(measured),
-        }
-    }
-
-    fn update_once(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
         self.improve_critics(measured)?;
         let is_policys_turn = self.updates.is_multiple_of(self.settings.critic_actor_ratio);
         if is_policys_turn && self.updates >= self.settings.train_actor_steps {
@@ -384,23 +385,25 @@ impl Sac {
         let (loss, mean) = self.critic_errors();
         self.check(loss, "the loss of the critics")?;
         let work = &mut self.work;
-        zero(&mut work.critic_grads, self.critics.len());
+        work.critic_grads.resize(self.critics.len(), 0.0);
         let grads = &mut work.critic_grads[networks.eyes()..];
         let (eyes, critics) = self.critics.split_at_mut(networks.eyes());
         let tape = &mut work.critic_tape;
         match &networks.sight {
-            None => networks.critics.backward(critics, tape, &work.by_value, grads, None),
+            None => networks.critics.backward_anew(critics, tape, &work.by_value, grads, None),
             Some(sight) => {
                 work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
                 let by_inputs = &mut work.by_critic_inputs;
-                networks.critics.backward(critics, tape, &work.by_value, grads, Some(by_inputs));
+                networks.critics.backward_anew(critics, tape, &work.by_value, grads, Some(by_inputs));
                 let n = work.batch.len();
                 take_seen(by_inputs, networks.gaussian.width(), n, &mut work.by_seen);
                 if let Some(near) = &self.settings.near_demos {
                     work.add_demo_slopes_of_sight(&networks, &self.policy, near);
                 }
-                let (look, grads) = (Look::from(&work.batch.seen), &mut work.critic_grads);
-                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, &mut grads[..networks.eyes()]);
+                let look = Look::from(&work.batch.seen);
+                let eye_grads = &mut work.critic_grads[..networks.eyes()];
+                eye_grads.fill(0.0);
+                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, eye_grads);
             }
         }
         if !networks.has_target() {
@@ -529,12 +532,13 @@ impl Sac {
         // and back through the draw to the policy
         work.by_output.resize(work.policy_outputs.len(), 0.0);
         let (drawn, by_action) = (&work.drawn, &work.by_action);
-        gaussian.backward(drawn, &work.policy_outputs, by_action, alpha * each, &mut work.by_output);
+        gaussian.backward(drawn, by_action, alpha * each, &mut work.by_output);
         if let Some(near) = &self.settings.near_demos {
             work.add_demo_slopes(gaussian, near);
         }
-        zero(&mut work.policy_grads, self.policy.len());
-        policy.backward(&self.policy, &mut work.policy_tape, &work.by_output, &mut work.policy_grads, None);
+        work.policy_grads.resize(self.policy.len(), 0.0);
+        let grads = &mut work.policy_grads;
+        policy.backward_anew(&self.policy, &mut work.policy_tape, &work.by_output, grads, None);
         let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / n as f64;
         let (log_prob, value) = (mean(&work.drawn.log_probs), mean(&work.values));
         let loss = f64::from(alpha) * log_prob - value;
@@ -648,10 +652,11 @@ impl Learner for Sac {
             return Ok(Metrics::default());
         }
         let mut measured = Measured::default();
-        for _ in 0..self.settings.updates {
-            self.draw_batch();
-            self.draw_chance();
-            self.update(&mut measured)?;
+        match self.networks.sight {
+            // An update is many small products: threads that slept between them would take longer to wake than to work.
+            None => together(|| self.update_often(&mut measured))?,
+            // Convolutions need the threads themselves.
+            Some(_) => self.update_often(&mut measured)?,
         }
         Ok(self.metrics(&measured))
     }

@@ -42,10 +42,9 @@ impl Work {
         let outputs = networks.policy.forward(policy, &self.seen_of_demos, demos, &mut self.policy_tape);
         let actions = &self.batch.actions[width * self.first_demo..];
         near.slopes(&networks.gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
-        zero(&mut self.policy_grads, policy.len());
-        let by_seen = &mut self.seen_of_demos[..];
-        let tape = &mut self.policy_tape;
-        networks.policy.backward(policy, tape, &self.by_shown, &mut self.policy_grads, Some(by_seen));
+        self.policy_grads.resize(policy.len(), 0.0);
+        let (by_seen, grads) = (&mut self.seen_of_demos[..], &mut self.policy_grads);
+        networks.policy.backward_anew(policy, &mut self.policy_tape, &self.by_shown, grads, Some(by_seen));
         let slopes = self.by_seen[(row - width) * self.first_demo..].iter_mut().zip(by_seen);
         slopes.for_each(|(slope, shown)| *slope += *shown);
     }
@@ -96,8 +95,13 @@ mod tests {
         }
         let mut mode = Vec::new();
         gaussian.mode(&outputs, &mut mode);
-        let scales = gaussian.scale().iter().zip(&outputs[2..]);
-        (mode, scales.map(|(scale, &x)| scale * Spread::STATES.log_std(x).exp()).collect())
+        (mode, deviations(gaussian.scale(), &outputs[2..]))
+    }
+
+    fn deviations(scale: &[f32], outputs: &[f32]) -> Vec<f32> {
+        let (mut log_std, mut slopes) = (outputs.to_vec(), vec![0.0; outputs.len()]);
+        Spread::STATES.log_std(&mut log_std, &mut slopes);
+        scale.iter().zip(log_std).map(|(scale, log_std)| scale * log_std.exp()).collect()
     }
 
     #[test]
@@ -111,7 +115,6 @@ mod tests {
     fn without_a_deviation_to_hold_it_is_left_alone() {
         let (mode, deviation) = held(None);
         assert!((mode[0] - 0.3).abs() < 1e-3, "{mode:?}");
-        let begun = Spread::STATES.log_std(0.0).exp();
-        assert_eq!(deviation, [begun, 2.0 * begun]);
+        assert_eq!(deviation, deviations(&[1.0, 2.0], &[0.0, 0.0]));
     }
 }

@@ -10,6 +10,7 @@
 //! Everything works on slices of the caller and allocates nothing after the first batch.
 
 use plaudit_core::ActionSpace;
+use plaudit_nn::dense::{exp, ln, tanh};
 
 /// Keeps the logarithm finite where tanh is flat.
 const FLAT: f32 = 1e-6;
@@ -43,21 +44,24 @@ impl Spread {
     /// Policies on images: `σ` between 1e-5 and 5.
     pub const IMAGES: Self = Self::Cut { low: 1e-5, high: 5.0 };
 
-    pub(super) fn log_std(self, x: f32) -> f32 {
-        match self {
-            Self::Soft { low, high } => low + 0.5 * (high - low) * (x.tanh() + 1.0),
-            Self::Cut { low, high } => x.exp().clamp(low, high).ln(),
-        }
-    }
-
-    /// d log σ / dx.
-    fn slope(self, x: f32) -> f32 {
+    /// From outputs of the network to log σ, in place, and to d log σ / dx.
+    pub(super) fn log_std(self, values: &mut [f32], slopes: &mut [f32]) {
+        let both = |values: &mut [f32], slopes: &mut [f32], of: &dyn Fn(f32) -> (f32, f32)| {
+            let pairs = values.iter_mut().zip(slopes);
+            pairs.for_each(|(value, slope)| (*value, *slope) = of(*value));
+        };
         match self {
             Self::Soft { low, high } => {
-                let bent = x.tanh();
-                0.5 * (high - low) * (1.0 - bent * bent)
+                let half = 0.5 * (high - low);
+                tanh(values);
+                both(values, slopes, &|bent| (low + half * (bent + 1.0), half * (1.0 - bent * bent)));
             }
-            Self::Cut { low, high } => f32::from((low..=high).contains(&x.exp())),
+            Self::Cut { low, high } => {
+                exp(values);
+                let inside = |std: f32| f32::from(u8::from((low..=high).contains(&std)));
+                both(values, slopes, &|std| (std.clamp(low, high), inside(std)));
+                ln(values);
+            }
         }
     }
 }
@@ -82,6 +86,8 @@ pub struct Drawn {
     pub log_probs: Vec<f32>,
     noise: Vec<f32>,
     std: Vec<f32>,
+    /// d log σ / dx.
+    std_slope: Vec<f32>,
     /// tanh u, and its slope 1 − tanh² u.
     bent: Vec<f32>,
     slope: Vec<f32>,
@@ -132,40 +138,54 @@ impl TanhGaussian {
     pub fn draw(&self, outputs: &[f32], noise: &[f32], drawn: &mut Drawn) {
         let width = self.width();
         drawn.resize(noise.len(), width);
+        let Drawn { actions, log_prob_parts, log_probs, std, std_slope, bent, slope, .. } = drawn;
         drawn.noise.copy_from_slice(noise);
-        for (row, output) in outputs.chunks_exact(2 * width).enumerate() {
-            let (mean, x) = output.split_at(width);
-            let mut sum = 0.0;
-            for dim in 0..width {
-                let at = row * width + dim;
-                let log_std = self.spread.log_std(x[dim]);
-                let std = log_std.exp();
-                let u = mean[dim] + std * noise[at];
-                let (bent, slope) = (u.tanh(), slope_of_tanh(u));
-                let squash = (self.scale[dim] * slope + FLAT).ln();
-                let log_prob = -0.5 * noise[at] * noise[at] - log_std - LOG_SQRT_TAU - squash;
-                (drawn.std[at], drawn.bent[at], drawn.slope[at]) = (std, bent, slope);
-                drawn.actions[at] = self.scale[dim] * bent + self.bias[dim];
-                drawn.log_prob_parts[at] = log_prob;
-                sum += log_prob;
-            }
-            drawn.log_probs[row] = sum;
+        let rows = bent.chunks_exact_mut(width).zip(std.chunks_exact_mut(width));
+        for ((means, x), output) in rows.zip(outputs.chunks_exact(2 * width)) {
+            means.copy_from_slice(&output[..width]);
+            x.copy_from_slice(&output[width..]);
+        }
+        self.spread.log_std(std, std_slope);
+        for ((part, noise), log_std) in log_prob_parts.iter_mut().zip(noise).zip(&*std) {
+            *part = -0.5 * noise * noise - log_std - LOG_SQRT_TAU;
+        }
+        exp(std);
+        for (((u, slope), noise), std) in bent.iter_mut().zip(&mut *slope).zip(noise).zip(&*std) {
+            *u += std * noise;
+            *slope = -2.0 * u.abs();
+        }
+        tanh(bent);
+        // 1 − tanh² u, without the difference of two numbers near 1.
+        exp(slope);
+        for small in &mut *slope {
+            *small = 4.0 * *small / ((1.0 + *small) * (1.0 + *small));
+        }
+        // What the squash takes from the log-probability, in the place of the actions for now.
+        let squashes = actions.chunks_exact_mut(width).zip(slope.chunks_exact(width));
+        for (squash, slope) in squashes {
+            squash
+                .iter_mut()
+                .zip(&self.scale)
+                .zip(slope)
+                .for_each(|((s, scale), slope)| *s = scale * slope + FLAT);
+        }
+        ln(actions);
+        log_prob_parts.iter_mut().zip(&*actions).for_each(|(part, squash)| *part -= squash);
+        for (sum, parts) in log_probs.iter_mut().zip(log_prob_parts.chunks_exact(width)) {
+            *sum = parts.iter().sum();
+        }
+        for (actions, bent) in actions.chunks_exact_mut(width).zip(bent.chunks_exact(width)) {
+            let bounds = self.scale.iter().zip(&self.bias);
+            let all = actions.iter_mut().zip(bent).zip(bounds);
+            all.for_each(|((action, bent), (scale, bias))| *action = scale * bent + bias);
         }
     }
 
     /// Takes gradients back through a draw: from those by the actions, `[N, A]`, and by each log-probability (the
     /// same number for all), to those by the network's outputs, `[N, 2 A]`.
-    pub fn backward(
-        &self,
-        drawn: &Drawn,
-        outputs: &[f32],
-        by_action: &[f32],
-        by_log_prob: f32,
-        by_output: &mut [f32],
-    ) {
+    pub fn backward(&self, drawn: &Drawn, by_action: &[f32], by_log_prob: f32, by_output: &mut [f32]) {
         let width = self.width();
-        let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
-        for (row, (output, by_output)) in rows.enumerate() {
+        for (row, by_output) in by_output.chunks_exact_mut(2 * width).enumerate() {
             for dim in 0..width {
                 let at = row * width + dim;
                 let (scale, std) = (self.scale[dim], drawn.std[at]);
@@ -175,7 +195,7 @@ impl TanhGaussian {
                 let by_u = by_action[at] * scale * slope + by_log_prob * log_prob_by_u;
                 let by_log_std = by_u * std * drawn.noise[at] - by_log_prob;
                 by_output[dim] = by_u;
-                by_output[width + dim] = by_log_std * self.spread.slope(output[width + dim]);
+                by_output[width + dim] = by_log_std * drawn.std_slope[at];
             }
         }
     }
@@ -189,26 +209,23 @@ impl TanhGaussian {
         let each = width as f32 / actions.len() as f32;
         let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
         let shown = actions.chunks_exact(width).zip(noise.chunks_exact(width));
+        let (mut log_std, mut slope) = (vec![0.0; width], vec![0.0; width]);
         let mut sum = 0.0;
         for ((output, by_output), (action, noise)) in rows.zip(shown) {
             let (mean, x) = output.split_at(width);
+            log_std.copy_from_slice(x);
+            self.spread.log_std(&mut log_std, &mut slope);
             for dim in 0..width {
                 let reached = (action[dim] - self.bias[dim]) / self.scale[dim];
                 let away = mean[dim].tanh() - reached.clamp(-REACHED, REACHED);
                 sum += f64::from(0.5 * away * away);
                 by_output[dim] = each * away;
-                let drawn = noise[dim] / self.scale[dim] * (-self.spread.log_std(x[dim])).exp();
-                by_output[width + dim] = each * (1.0 - drawn * drawn) * self.spread.slope(x[dim]);
+                let drawn = noise[dim] / self.scale[dim] * (-log_std[dim]).exp();
+                by_output[width + dim] = each * (1.0 - drawn * drawn) * slope[dim];
             }
         }
         sum * f64::from(each)
     }
-}
-
-/// 1 − tanh² u, without the difference of two numbers near 1.
-fn slope_of_tanh(u: f32) -> f32 {
-    let small = (-2.0 * u.abs()).exp();
-    4.0 * small / ((1.0 + small) * (1.0 + small))
 }
 
 impl Drawn {
@@ -218,6 +235,7 @@ impl Drawn {
             &mut self.log_prob_parts,
             &mut self.noise,
             &mut self.std,
+            &mut self.std_slope,
             &mut self.bent,
             &mut self.slope,
         ] {
@@ -253,7 +271,9 @@ mod tests {
                 assert!((action - shown).abs() < 1e-3, "{likeliest:?}");
             }
             for (at, part) in [(2, 0.1f32), (3, 0.2), (6, 0.1), (7, 0.2)] {
-                let std = spread.log_std(outputs[at]).exp();
+                let (mut log_std, mut slope) = ([outputs[at]], [0.0]);
+                spread.log_std(&mut log_std, &mut slope);
+                let std = log_std[0].exp();
                 assert!((std / part - 1.0).abs() < 0.05, "{std} instead of {part}");
             }
         }

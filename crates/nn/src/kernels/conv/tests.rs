@@ -368,6 +368,43 @@ fn normalised_and_pooled_pictures_are_those_of_the_parts() {
     }
 }
 
+/// Whatever kernel a number of pictures asks for, sums are in the same order.
+#[test]
+fn pictures_are_the_same_alone_and_among_others() {
+    for shape in [
+        shape([9, 4, 4], [160, 70], [3, 1, 1]),
+        shape([3, 8, 8], [144, 136], [3, 1, 1]),
+        shape([9, 8, 8], [64, 40], [3, 1, 1]),
+        shape([13, 8, 8], [32, 40], [3, 2, 1]),
+        shape([13, 1, 1], [70, 40], [1, 1, 0]),
+    ] {
+        let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } = shape;
+        let case = Case::new(shape, 5);
+        let bias = numbers(out_channels, 6);
+        let (input_len, output_len) = (shape.input_len() / batch, shape.output_len() / batch);
+        for isa in Isa::all() {
+            let conv = PackedConv::new(
+                kernel,
+                stride,
+                padding,
+                in_channels,
+                out_channels,
+                &case.weights,
+                &bias,
+                isa.precision(),
+            )
+            .on(isa);
+            let mut all = poisoned(shape.output_len());
+            conv.run(&case.input, batch, height, width, None, true, &mut all);
+            for count in 1..=batch.min(4) {
+                let mut some = poisoned(count * output_len);
+                conv.run(&case.input[..count * input_len], count, height, width, None, true, &mut some);
+                assert_eq!(some, all[..some.len()], "{count} on {} for {shape:?}", isa.name());
+            }
+        }
+    }
+}
+
 #[test]
 fn pictures_without_outputs_have_no_gradient() {
     let shape = shape([2, 2, 2], [16, 16], [3, 1, 0]);

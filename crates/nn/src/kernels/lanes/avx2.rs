@@ -119,6 +119,20 @@ impl Lanes for Avx2 {
         unsafe { _mm256_max_ps(_mm256_setzero_ps(), a) }
     }
     #[inline(always)]
+    fn clamp(self, a: __m256, low: f32, high: f32) -> __m256 {
+        // The second operand is what comes out when one is not a number.
+        // SAFETY: in `run` only, where the processor has the instructions.
+        unsafe { _mm256_max_ps(_mm256_set1_ps(low), _mm256_min_ps(_mm256_set1_ps(high), a)) }
+    }
+    #[inline(always)]
+    fn power_of_two(self, a: __m256) -> __m256 {
+        // SAFETY: in `run` only, where the processor has the instructions.
+        unsafe {
+            let exponent = _mm256_slli_epi32::<23>(_mm256_castps_si256(a));
+            _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f80_0000)))
+        }
+    }
+    #[inline(always)]
     fn where_positive(self, a: __m256, gate: __m256) -> __m256 {
         // SAFETY: in `run` only, where the processor has the instructions.
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(gate, _mm256_setzero_ps()), a) }

@@ -105,6 +105,20 @@ macro_rules! vectors {
             unsafe { _mm512_max_ps(_mm512_setzero_ps(), a) }
         }
         #[inline(always)]
+        fn clamp(self, a: __m512, low: f32, high: f32) -> __m512 {
+            // The second operand is what comes out when one is not a number.
+            // SAFETY: in `run` only, where the processor has the instructions.
+            unsafe { _mm512_max_ps(_mm512_set1_ps(low), _mm512_min_ps(_mm512_set1_ps(high), a)) }
+        }
+        #[inline(always)]
+        fn power_of_two(self, a: __m512) -> __m512 {
+            // SAFETY: in `run` only, where the processor has the instructions.
+            unsafe {
+                let exponent = _mm512_slli_epi32::<23>(_mm512_castps_si512(a));
+                _mm512_castsi512_ps(_mm512_add_epi32(exponent, _mm512_set1_epi32(0x3f80_0000)))
+            }
+        }
+        #[inline(always)]
         fn where_positive(self, a: __m512, gate: __m512) -> __m512 {
             // SAFETY: in `run` only, where the processor has the instructions.
             unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(gate, _mm512_setzero_ps()), a) }

@@ -41,6 +41,10 @@ pub(crate) trait Lanes: Copy {
     fn neg_mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// `a` where it is above zero or not a number, else zero.
     fn relu(self, a: Self::Vector) -> Self::Vector;
+    /// `a` within bounds; what is not a number stays.
+    fn clamp(self, a: Self::Vector, low: f32, high: f32) -> Self::Vector;
+    /// Two to the power of the whole number, from -126 to 127, in the lowest bits of each float.
+    fn power_of_two(self, a: Self::Vector) -> Self::Vector;
     /// `a` where `gate` is above zero, else zero.
     fn where_positive(self, a: Self::Vector, gate: Self::Vector) -> Self::Vector;
     /// `a` where `place` is `wanted`, else zero.

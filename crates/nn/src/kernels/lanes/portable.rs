@@ -53,6 +53,14 @@ impl Lanes for Portable {
         a.map(|x| if x < 0.0 { 0.0 } else { x })
     }
     #[inline(always)]
+    fn clamp(self, a: Vector, low: f32, high: f32) -> Vector {
+        a.map(|x| x.clamp(low, high))
+    }
+    #[inline(always)]
+    fn power_of_two(self, a: Vector) -> Vector {
+        a.map(|x| f32::from_bits((x.to_bits() << 23).wrapping_add(0x3f80_0000)))
+    }
+    #[inline(always)]
     fn where_positive(self, a: Vector, gate: Vector) -> Vector {
         std::array::from_fn(|i| if gate[i] > 0.0 { a[i] } else { 0.0 })
     }

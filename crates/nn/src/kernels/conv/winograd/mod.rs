@@ -7,6 +7,7 @@
 //! channels and make the factors anew, a piece at a time, where they are needed ([`by_panels`]).
 
 pub(super) mod backward;
+mod few;
 mod matrices;
 mod transform;
 pub(super) mod whole;
@@ -17,6 +18,7 @@ use crate::kernels::Precision;
 use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, with_workspace};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
+use few::FewTiles;
 use matrices::PRODUCTS;
 use std::ops::Range;
 use transform::{FromInput, FromWeights, Products, Tiling, ToOutput};
@@ -294,6 +296,8 @@ unsafe fn multiply_all<L: Lanes>(
 const PANEL_TILES: usize = 64;
 /// Inner channels whose factors are made at a time.
 const INNER_BLOCK: usize = 64;
+/// A vector of [`FewTiles`] fits into the room for a block's factors, of which there are at least two.
+const _: () = assert!(FewTiles::numbers(1) <= PRODUCTS * INNER_BLOCK * 2);
 
 /// Convolves, threads taking panels of output channels.
 pub(super) fn by_panels(
@@ -390,10 +394,16 @@ impl Kernel for Panel<'_> {
         // SAFETY: `by_panels` made room for these tiles' products and sums, and for the factors of a block.
         unsafe {
             let from = Products { start: self.products.place(0, self.tiles.start, 0), ..self.products };
-            for start in (0..ins).step_by(INNER_BLOCK) {
-                let inner = start..ins.min(start + INNER_BLOCK);
-                self.weights.transform(channels.len(), panel, inner.clone(), factors, plane).on(l);
-                multiply_all(l, self.tiles.len(), from, inner, factors, plane, sums, start > 0);
+            if self.tiles.len() <= few::most_tiles::<L>() {
+                let (weights, columns) = (self.weights, channels.len());
+                FewTiles { from, weights, panel, columns, inner: ins, memory: factors, sums }
+                    .on(l, self.tiles.len());
+            } else {
+                for start in (0..ins).step_by(INNER_BLOCK) {
+                    let inner = start..ins.min(start + INNER_BLOCK);
+                    self.weights.transform(channels.len(), panel, inner.clone(), factors, plane).on(l);
+                    multiply_all(l, self.tiles.len(), from, inner, factors, plane, sums, start > 0);
+                }
             }
             let tiles = self.tiles.clone();
             ToOutput {

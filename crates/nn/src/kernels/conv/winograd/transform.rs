@@ -452,11 +452,7 @@ impl FromWeights {
     #[inline(always)]
     pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
         for inner in 0..self.inner {
-            for tap in 0..TAPS {
-                let soon = (inner + INNER_AHEAD) * self.inner_stride + tap * self.tap_stride;
-                l.prefetch(self.weights.wrapping_add(soon));
-                l.prefetch(self.weights.wrapping_add(soon + LINE));
-            }
+            self.ask_ahead(l, inner);
             for lane in [0, L::WIDTH] {
                 let count = self.columns.saturating_sub(lane).min(L::WIDTH);
                 // SAFETY: the caller's promise; no more than the columns there are is read.
@@ -477,6 +473,40 @@ impl FromWeights {
                 }
             }
         }
+    }
+
+    /// Asks for weights that will be wanted some inner channels later.
+    #[inline(always)]
+    pub(super) fn ask_ahead<L: Lanes>(&self, l: L, inner: usize) {
+        for tap in 0..TAPS {
+            let soon = (inner + INNER_AHEAD) * self.inner_stride + tap * self.tap_stride;
+            l.prefetch(self.weights.wrapping_add(soon));
+            l.prefetch(self.weights.wrapping_add(soon + LINE));
+        }
+    }
+
+    /// `count` weights from column `lane` on of an inner channel, for each row of column `x` of the kernel.
+    ///
+    /// # Safety
+    /// They can be read.
+    #[inline(always)]
+    pub(super) unsafe fn column<L: Lanes>(
+        &self,
+        l: L,
+        inner: usize,
+        lane: usize,
+        x: usize,
+        count: usize,
+    ) -> [L::Vector; 3] {
+        let mut column = [l.splat(0.0); 3];
+        for y in 0..3 {
+            // SAFETY: the caller's promise.
+            unsafe {
+                let from = self.weights.add(inner * self.inner_stride + (y * 3 + x) * self.tap_stride + lane);
+                column[y] = if count == L::WIDTH { l.load(from) } else { l.load_first(from, count) };
+            }
+        }
+        column
     }
 
     /// # Safety
