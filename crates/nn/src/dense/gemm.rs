@@ -48,11 +48,11 @@ pub(super) enum End<'a> {
 }
 
 impl<'a> End<'a> {
-    /// The same for the columns from `column` on.
-    fn from_column(self, column: usize) -> Self {
+    /// The same without the first columns.
+    fn skipping(self, columns: usize) -> Self {
         match self {
-            Self::Bias(bias) => Self::Bias(&bias[column..]),
-            Self::BiasRelu(bias) => Self::BiasRelu(&bias[column..]),
+            Self::Bias(bias) => Self::Bias(&bias[columns..]),
+            Self::BiasRelu(bias) => Self::BiasRelu(&bias[columns..]),
             other => other,
         }
     }
@@ -90,7 +90,7 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
     let mut column = 0;
     while column < job.columns {
         let width = (job.columns - column).min(2 * L::WIDTH);
-        let end = job.end.from_column(column);
+        let end = job.end.skipping(column);
         // Tiles of nearly equal height: a last tile of one or two rows would wait for its own sums.
         let tiles = job.rows.div_ceil(L::ROWS);
         for tile in 0..tiles {

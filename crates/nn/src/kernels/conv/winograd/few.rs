@@ -129,6 +129,7 @@ impl FewTiles {
     ///
     /// # Safety
     /// The group is transformed.
+    #[allow(clippy::needless_range_loop)] // sums stay in registers only where their places are known
     #[inline(always)]
     unsafe fn multiply<L: Lanes, const T: usize>(&self, l: L, group: Range<usize>, first: bool) {
         for y in 0..INPUTS {
