@@ -1,5 +1,6 @@
 //! One episode: its windows, their labels, and where their frames are.
 
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -57,6 +58,8 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Episode {
     pub(super) path: PathBuf,
+    /// What its windows' files are named after: its own file, and its folder where two files have one name.
+    pub(super) name: String,
     pub(super) task: String,
     pub(super) episode_id: Value,
     pub(super) env_idx: Value,
@@ -69,6 +72,29 @@ pub(super) struct Episode {
     pub(super) length: usize,
     /// Windows left out because a frame lacks a view.
     pub(super) incomplete: usize,
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Tells episodes of one file name apart, which lie in several folders: by the folder, and if need be by a number.
+pub(super) fn tell_apart(episodes: &mut [Episode]) {
+    let mut names: HashMap<String, usize> = HashMap::new();
+    for episode in &*episodes {
+        *names.entry(episode.name.clone()).or_default() += 1;
+    }
+    let mut taken = HashSet::new();
+    for (number, episode) in episodes.iter_mut().enumerate() {
+        if names.get(&episode.name).is_some_and(|count| *count > 1) {
+            let folder = episode.path.parent().map(stem).unwrap_or_default();
+            episode.name = format!("{folder}_{}", episode.name);
+        }
+        if !taken.insert(episode.name.clone()) {
+            episode.name = format!("{}_{number}", episode.name);
+            taken.insert(episode.name.clone());
+        }
+    }
 }
 
 const NO_TASK: &str = "robot manipulation progress judgment";
@@ -86,7 +112,8 @@ impl Episode {
         let arrays = views(observations, options)?;
         let mut episode = Self {
             path: path.into(),
-            task: task(value, options),
+            name: stem(path),
+            task: task(value, observations, options),
             episode_id: fact(value, "episode_id"),
             env_idx: fact(value, "env_idx"),
             success: fact(value, "success"),
@@ -182,10 +209,14 @@ impl Scores<'_> {
     }
 }
 
-fn task(episode: &PyValue, options: &WindowOptions) -> String {
-    let of_episode = |key: &str| episode.get(key).and_then(PyValue::as_str).filter(|text| !text.is_empty());
-    let given = options.task_description.as_deref().filter(|text| !text.is_empty());
-    of_episode("task").or_else(|| of_episode("task_description")).or(given).unwrap_or(NO_TASK).into()
+/// The episode's own words, the user's, or those that each observation carries: what a judge is asked in use.
+fn task(episode: &PyValue, observations: &[PyValue], options: &WindowOptions) -> String {
+    let words = |of: &PyValue, key: &str| of.get(key).and_then(PyValue::as_str).map(str::to_owned);
+    let of_episode = |key: &str| words(episode, key).filter(|text| !text.is_empty());
+    let given = || options.task_description.clone().filter(|text| !text.is_empty());
+    let seen = || words(observations.first()?, "task_descriptions").filter(|text| !text.is_empty());
+    let found = of_episode("task").or_else(|| of_episode("task_description")).or_else(given).or_else(seen);
+    found.unwrap_or_else(|| NO_TASK.into())
 }
 
 /// A fact about an episode that JSON can say.
@@ -315,4 +346,49 @@ fn refuse_missing(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(path: &str) -> Episode {
+        Episode {
+            path: path.into(),
+            name: stem(Path::new(path)),
+            task: String::new(),
+            episode_id: Value::Null,
+            env_idx: Value::Null,
+            success: Value::Null,
+            score_source: "rewards",
+            views: Vec::new(),
+            windows: Vec::new(),
+            length: 0,
+            incomplete: 0,
+        }
+    }
+
+    #[test]
+    fn episodes_of_one_file_name_are_told_apart() {
+        let mut episodes: Vec<Episode> =
+            ["script/a.pkl", "play/a.pkl", "play/b.pkl", "old/play/a.pkl"].map(episode).into();
+        tell_apart(&mut episodes);
+        let names: Vec<&str> = episodes.iter().map(|episode| episode.name.as_str()).collect();
+        assert_eq!(names, ["script_a", "play_a", "b", "play_a_3"]);
+    }
+
+    #[test]
+    fn the_task_is_in_the_words_that_are_nearest() {
+        let text = |words: &str| PyValue::Str(words.into());
+        let seen = [PyValue::dict([("task_descriptions", text("lift the cube"))])];
+        let given =
+            WindowOptions { task_description: Some("as the user says".into()), ..WindowOptions::default() };
+        let plain = WindowOptions::default();
+        let named = PyValue::dict([("task_description", text("as the episode says"))]);
+        let nothing = PyValue::dict([("task", text(""))]);
+        assert_eq!(task(&named, &seen, &given), "as the episode says");
+        assert_eq!(task(&nothing, &seen, &given), "as the user says");
+        assert_eq!(task(&nothing, &seen, &plain), "lift the cube");
+        assert_eq!(task(&nothing, &[], &plain), NO_TASK);
+    }
 }

@@ -31,7 +31,7 @@ impl Sample {
 
     /// `{label}_{file}_frames_{start}_{end}`, without an extension.
     pub(super) fn name(&self, episode: &Episode) -> String {
-        let stem = episode.path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = &episode.name;
         let suffix = if self.reversed { "_reverse_negative" } else { "" };
         let Window { start, end, .. } = self.window;
         format!("{}_{stem}_frames_{start:04}_{end:04}{suffix}", self.label.name())

@@ -223,8 +223,9 @@ fn find(raw: &Path, options: &WindowOptions, progress: &OnProgress<'_>) -> Resul
     let longest = scan.found.iter().map(|episode| episode.length).max().unwrap_or(0);
     let short = scan.found.iter().filter(|episode| episode.length < options.window_size).count();
     let incomplete = scan.found.iter().map(|episode| episode.incomplete).sum();
-    let episodes: Vec<Episode> =
+    let mut episodes: Vec<Episode> =
         scan.found.into_iter().filter(|episode| !episode.windows.is_empty()).collect();
+    cut::tell_apart(&mut episodes);
     if episodes.is_empty() {
         return Err(ConvertError::NoWindows { path: raw.into(), window_size: options.window_size, longest });
     }
