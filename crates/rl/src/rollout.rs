@@ -25,7 +25,7 @@ pub struct Rollout<'a> {
     obs: Obs,
     /// What was decided and not done yet.
     plan: Plan,
-    /// The newest observations before `obs`, oldest first, at most as many as asked for.
+    /// The newest observations before `obs`, oldest first, at most as many as asked for and as the oldest episode has.
     context: VecDeque<Arc<Obs>>,
     context_limit: usize,
     /// Steps each row has taken in its episode.
@@ -171,7 +171,9 @@ impl<'a> Rollout<'a> {
         if self.context_limit > 0 {
             self.context.push_back(Arc::new(seen));
         }
-        while self.context.len() > self.context_limit {
+        // What is older than the oldest episode is looked back on by nobody.
+        let oldest = self.elapsed.iter().copied().max().unwrap_or(0);
+        while self.context.len() > self.context_limit.min(oldest) {
             self.context.pop_front();
         }
     }
@@ -397,6 +399,7 @@ mod tests {
                     }
                 }
                 done += steps;
+                prop_assert!(part.context.len() <= part.elapsed.iter().copied().max().unwrap());
             }
         }
     }
