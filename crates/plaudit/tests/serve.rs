@@ -18,11 +18,16 @@ use serde_json::{Value, json};
 
 /// A model of 32 pixels with fresh weights.
 fn model(folder: &Path) -> PathBuf {
+    model_of(folder, &["main_images"])
+}
+
+/// One that looks at these views.
+fn model_of(folder: &Path, views: &[&str]) -> PathBuf {
     let settings = ClassifierSettings {
         arch: Arch::Resnet10,
         hidden_dim: Some(256),
         image_size: [3, 32, 32],
-        image_keys: vec!["main_images".into()],
+        image_keys: views.iter().map(ToString::to_string).collect(),
         ..ClassifierSettings::default()
     };
     let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
@@ -190,6 +195,29 @@ fn a_classifier_answers_frames_and_chats_with_its_own_scores() {
     assert_eq!(status, 400);
     assert!(body["error"]["message"].as_str().unwrap().contains("send frames of shape N,H,W,3"), "{body}");
     assert!(serving.interrupt().success(), "Ctrl-C is a way to end it");
+}
+
+#[test]
+fn a_classifier_that_looks_back_finds_its_past_in_a_chat() {
+    let folder = tempfile::tempdir().unwrap();
+    model_of(folder.path(), &["main_images", "main_images@-1"]);
+    let serving = Serving::start(folder.path(), &["best_model", "--name", "judge"]);
+    let pixels = frames(3);
+    let frame = |at: usize| &pixels[at * 32 * 32 * 3..(at + 1) * 32 * 32 * 3];
+    let (status, body) = serving.score("2,2,32,32,3", &[frame(2), frame(1), frame(0), frame(0)].concat());
+    assert_eq!(status, 200, "{body}");
+    let scores: Vec<f32> = serde_json::from_value(body["scores"].clone()).unwrap();
+    assert!((scores[0] - scores[1]).abs() > 2e-4, "{scores:?} tell nothing apart");
+    for (shown, expected) in [(&[0, 1, 2][..], scores[0]), (&[0], scores[1])] {
+        let pictures =
+            shown.iter().map(|at| json!({"type": "image_url", "image_url": {"url": url(frame(*at), 32)}}));
+        let content: Vec<Value> = pictures.chain([json!({"type": "text", "text": "Good?"})]).collect();
+        let (status, body) =
+            serving.chat(&json!({"model": "judge", "messages": [{"role": "user", "content": content}]}));
+        assert_eq!(status, 200, "{body}");
+        let said: f32 = body["choices"][0]["message"]["content"].as_str().unwrap().parse().unwrap();
+        assert!((said - expected).abs() < 1e-4, "{shown:?}: {said} and {expected}");
+    }
 }
 
 #[test]

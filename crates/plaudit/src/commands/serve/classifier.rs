@@ -1,7 +1,7 @@
 //! An image classifier as a model that is served.
 //!
 //! Frames are scored as they are. In a chat, the pictures are frames of its cameras: all of the first camera, oldest first,
-//! then all of the next. Asked whether things get better (a question that names the three labels), it compares the last
+//! then all of the next; a model that looks back finds its past among them. Asked whether things get better (a question that names the three labels), it compares the last
 //! moment with the first; asked anything else, it answers with the score of the last moment.
 
 use std::path::Path;
@@ -28,6 +28,10 @@ pub(super) struct Served {
     about: About,
     scorer: Scorer,
     views: usize,
+    /// How many cameras its views are of.
+    cameras: usize,
+    /// The camera of each view, and how many moments it looks back.
+    sights: Vec<(usize, usize)>,
     threshold: f32,
     temperature: f32,
 }
@@ -52,7 +56,6 @@ pub(super) fn open(path: &Path, wanted: &Wanted) -> Result<Arc<Served>, Failure>
             return Err(Failure::use_of(message, help));
         }
     };
-    refuse_looking_back(&card)?;
     let scorer = Scorer::new(&card.settings, &weights, Device::Cpu).map_err(|error| unfit(path, &error))?;
     let settings = scorer.settings();
     let threshold = wanted.threshold.or(card.threshold.map(|threshold| threshold as f32)).unwrap_or(0.5);
@@ -65,9 +68,12 @@ pub(super) fn open(path: &Path, wanted: &Wanted) -> Result<Arc<Served>, Failure>
         "threshold": threshold,
     });
     let details = details.as_object().cloned().unwrap_or_default();
+    let (cameras, sights) = sights(&settings.image_keys);
     Ok(Arc::new(Served {
         about: About { name: wanted.name_for(path), details },
-        views: settings.image_keys.len().max(1),
+        views: sights.len(),
+        cameras,
+        sights,
         scorer,
         threshold,
         temperature: card.temperature() as f32,
@@ -78,17 +84,21 @@ fn arch(arch: Arch) -> serde_json::Value {
     serde_json::to_value(arch).unwrap_or_default()
 }
 
-/// A model that looks back needs an episode's past, which single requests do not have.
-fn refuse_looking_back(card: &ModelCard) -> Result<(), Failure> {
-    let keys = &card.settings.image_keys;
-    let back = keys.iter().find(|key| key.parse().is_ok_and(|view: ViewKey| view.back > 0));
-    match back {
-        None => Ok(()),
-        Some(key) => {
-            let message = format!("the model looks back (`{key}`), and a request has no past");
-            Err(Failure::use_of(message, "serve one whose image_keys have no @".to_string()))
-        }
-    }
+/// The cameras of views, each once, and the camera and the past of each view.
+fn sights(keys: &[String]) -> (usize, Vec<(usize, usize)>) {
+    let mut cameras: Vec<String> = Vec::new();
+    let sight = |key: &String| {
+        let parsed = key.parse().map(|ViewKey { camera, back }| (camera, back));
+        let (camera, back) = parsed.unwrap_or_else(|_| (key.clone(), 0));
+        let known = cameras.iter().position(|other| *other == camera);
+        let place = known.unwrap_or_else(|| {
+            cameras.push(camera);
+            cameras.len() - 1
+        });
+        (place, back)
+    };
+    let all: Vec<(usize, usize)> = keys.iter().map(sight).collect();
+    if all.is_empty() { (1, vec![(0, 0)]) } else { (cameras.len(), all) }
 }
 
 impl Served {
@@ -118,23 +128,28 @@ impl Served {
         }
     }
 
-    /// The pictures of a chat, moment by moment: each as many as there are views.
+    /// The pictures of a chat, moment by moment: each as many as there are views. Before the first moment, it is the first.
     fn chat_moments<'a>(&self, chat: &'a Chat) -> Result<Vec<Vec<&'a Picture>>, Refusal> {
         let pictures: Vec<&Picture> = chat.pictures().collect();
         let Some(first) = pictures.first() else {
             return Err(Refusal::invalid("this model judges pictures, and there are none in the request"));
         };
-        if !pictures.len().is_multiple_of(self.views) {
-            let (views, count) = (self.views, pictures.len());
+        if !pictures.len().is_multiple_of(self.cameras) {
+            let (cameras, count) = (self.cameras, pictures.len());
             return Err(Refusal::invalid(format!(
-                "{count} pictures for {views} cameras: send as many of each"
+                "{count} pictures for {cameras} cameras: send as many of each"
             )));
         }
         if pictures.iter().any(|picture| (picture.height, picture.width) != (first.height, first.width)) {
             return Err(Refusal::invalid("pictures of different sizes in one request"));
         }
-        let moments = pictures.len() / self.views;
-        Ok((0..moments).map(|at| pictures.iter().skip(at).step_by(moments).copied().collect()).collect())
+        let moments = pictures.len() / self.cameras;
+        let seen = |at: usize| {
+            let view =
+                |(camera, back): &(usize, usize)| pictures[camera * moments + at.saturating_sub(*back)];
+            self.sights.iter().map(view).collect()
+        };
+        Ok((0..moments).map(seen).collect())
     }
 
     /// The scores of moments, each given as the pixels of its views.
@@ -250,5 +265,21 @@ impl Model for Served {
             (Ok(_), None) => Err(Refusal::failed("the model did not see the request")),
         };
         answers.into_iter().enumerate().map(refused).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_of_one_camera_share_its_pictures() {
+        let of = |keys: &[&str]| sights(&keys.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(of(&["main_images"]), (1, vec![(0, 0)]));
+        assert_eq!(
+            of(&["main_images", "extra_view_images", "main_images@-4"]),
+            (2, vec![(0, 0), (1, 0), (0, 4)])
+        );
+        assert_eq!(of(&[]), (1, vec![(0, 0)]));
     }
 }
