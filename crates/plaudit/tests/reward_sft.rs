@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use plaudit_data::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{Adapter, QwenVl};
+use plaudit_nn::qwen3_vl::{Adapter, Frames, Inputs, Picture, PromptLayout, QwenVl};
 use serde_json::{Value, json};
 
 const SIDE: usize = 32;
@@ -66,7 +66,7 @@ impl Place {
         fs::write(&pickle, pickle_bytes(&PyValue::dict(entries), style).unwrap()).unwrap();
         let line = json!({
             "prompt": QUESTION, "answer": answer, "pkl_path": pickle, "source_episode_path": format!("{part}-{number}"),
-            "segment_metadata": {"window_size": 5},
+            "segment_metadata": {"window_size": 5, "start_step": 0}, "supervision": {"score": speed as f64 / 100.0},
         });
         format!("{line}\n")
     }
@@ -81,6 +81,12 @@ impl Place {
             .unwrap()
     }
 
+    /// Any command of `plaudit reward`.
+    fn reward(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+        command.current_dir(self.0.path()).arg("reward").args(words).output().unwrap()
+    }
+
     /// Its result as JSON.
     fn learned(&self, run: &str, words: &[&str]) -> Value {
         let run = format!("runner.logger.log_path={run}");
@@ -92,15 +98,19 @@ impl Place {
     fn refused(&self, words: &[&str]) -> String {
         let output = self.sft(words);
         assert!(!output.status.success(), "{words:?} went through");
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        // Messages are wrapped to the width of a terminal.
-        text.replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+        on_one_line(&output.stderr)
     }
 
     fn state(&self, run: &str, step: u64) -> Vec<u8> {
         let file = format!("{run}/checkpoints/global_step_{step}/actor/trainer.safetensors");
         fs::read(self.0.path().join(file)).unwrap()
     }
+}
+
+/// Messages are wrapped to the width of a terminal.
+fn on_one_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said).replace(['│', '\n'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn open(folder: &Path) -> QwenVl {
@@ -125,6 +135,84 @@ fn it_learns_which_way_a_square_goes() {
     assert_eq!(confusion, 24);
     let best = place.0.path().join(result["model"].as_str().unwrap());
     assert_eq!(open(&best).config().text.layers, 1);
+    measured_as_in_training(&place, accuracy);
+    audited(&place, &best);
+    told_what_is_wrong(&place);
+}
+
+/// `reward eval` finds what training found, and writes every window down.
+fn measured_as_in_training(place: &Place, accuracy: f64) {
+    let output = place.reward(&["eval", "run", "windows", "--json", "-q", "--output-dir", "measured"]);
+    assert!(output.status.success(), "{}", on_one_line(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!((found["metrics"]["balanced_accuracy"].as_f64().unwrap() - accuracy).abs() < 1e-9, "{found}");
+    assert_eq!(found["label_temperature"], 1.0);
+    assert!(found["agreement"]["rank"]["value"].as_f64().unwrap() > 0.8, "{found}");
+    let table = fs::read_to_string(place.0.path().join("measured/windows.csv")).unwrap();
+    assert_eq!(table.lines().count(), 25);
+    assert!(table.lines().nth(1).unwrap().contains(",eval-0,0,positive,"), "{table}");
+    let words = String::from_utf8(place.reward(&["eval", "run", "windows", "-q"]).stdout).unwrap();
+    assert!(words.contains("is \\ said") && words.contains("24 of 24 episodes"), "{words}");
+}
+
+/// `reward audit` passes a judge that sees, stores its temperature, and everybody reads it there.
+fn audited(place: &Place, best: &Path) {
+    let audit = |words: &[&str]| place.reward(&[&["audit", "run", "windows/eval", "-q"], words].concat());
+    let output = audit(&["--output", "audit"]);
+    assert!(output.status.success(), "{}{}", on_one_line(&output.stdout), on_one_line(&output.stderr));
+    let said = on_one_line(&output.stdout);
+    assert!(said.starts_with("PASSED") && said.contains("these are windows that it was chosen on"), "{said}");
+    let page = fs::read_to_string(place.0.path().join("audit/audit.html")).unwrap();
+    assert!(page.contains("What it says, and what is right") && page.contains("played backwards"));
+    let read = |file: PathBuf| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
+    let found = read(place.0.path().join("audit/audit.json"));
+    let temperature = found["calibration"]["temperature"].as_f64().unwrap();
+    assert_eq!(read(best.join("plaudit_judge.json"))["label_temperature"], temperature);
+    assert_eq!(found["changed"].as_array().unwrap().len(), 4);
+    let backwards = &found["changed"][0];
+    assert!(backwards["right"].as_f64().unwrap() > 0.8, "{backwards}");
+    let output = place.reward(&["eval", "run", "windows", "--json", "-q"]);
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["label_temperature"], temperature);
+
+    // Windows it learned from are no audit, and more than it can is too much to ask.
+    let leaked = place.reward(&["audit", "run", "windows/train", "-q", "--output", "leaked"]);
+    assert_eq!(leaked.status.code(), Some(3));
+    assert!(on_one_line(&leaked.stdout).contains("it learned from windows of 96 of these 96 episodes"));
+    assert!(on_one_line(&leaked.stdout).contains("cannot be believed"));
+    assert_eq!(read(best.join("plaudit_judge.json"))["label_temperature"], temperature);
+    let one_label = place.windows("eval").join("positive.jsonl");
+    let lines = fs::read_to_string(place.windows("eval").join("segments.jsonl")).unwrap();
+    let positive: Vec<&str> = lines.lines().filter(|line| line.contains(r#""answer":"positive""#)).collect();
+    fs::write(&one_label, positive.join("\n")).unwrap();
+    let one = place.reward(&["audit", "run", one_label.to_str().unwrap(), "-q", "--output", "one"]);
+    assert_eq!(one.status.code(), Some(3));
+    assert!(on_one_line(&one.stdout).contains("directions cannot be told"), "{}", on_one_line(&one.stdout));
+}
+
+/// Wrong use of both commands.
+fn told_what_is_wrong(place: &Place) {
+    for (words, expected) in [
+        (&["eval", "run", "nowhere"][..], "plaudit dataset windows"),
+        (&["eval", "nowhere", "windows"], "give a run, a checkpoint folder, or a file"),
+        (
+            &["eval", "run", "windows", "--threshold", "0.5"],
+            "--threshold means nothing for a vision-language judge",
+        ),
+        (
+            &["audit", "run", "windows", "--max-fpr", "0.1"],
+            "--max-fpr means nothing for a vision-language judge",
+        ),
+        (&["audit", "run", "windows", "--min-accuracy", "2"], "--min-accuracy is 2"),
+        (&["eval", "run", "windows", "--lora", "windows"], "windows"),
+    ] {
+        let output = place.reward(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", on_one_line(&output.stderr));
+        assert!(on_one_line(&output.stderr).contains(expected), "{words:?}: {}", on_one_line(&output.stderr));
+    }
+    fs::write(place.0.path().join("run/checkpoints/best_model/plaudit_judge.json"), "{}").unwrap();
+    let output = place.reward(&["eval", "run", "windows"]);
+    assert!(on_one_line(&output.stderr).contains("audit the judge again"), "{}", on_one_line(&output.stderr));
 }
 
 #[test]
@@ -154,6 +242,88 @@ fn adapters_on_a_model_are_saved_as_peft_does() {
         serde_json::from_slice(&fs::read(folder.join("adapter_config.json")).unwrap()).unwrap();
     assert_eq!((config["r"].as_u64(), config["peft_type"].as_str()), (Some(2), Some("LORA")));
     assert!(!folder.join("model.safetensors").exists(), "the base was copied");
+}
+
+/// What the peft package makes of our adapters is what we make of them.
+///
+/// Runs when `PLAUDIT_ORACLE_PYTHON` names a Python with torch, transformers and peft.
+#[test]
+fn the_peft_package_loads_adapters_and_gives_the_same_logits() {
+    let Some(python) = std::env::var_os("PLAUDIT_ORACLE_PYTHON") else {
+        println!("skipped: PLAUDIT_ORACLE_PYTHON names no Python with torch, transformers and peft");
+        return;
+    };
+    let importing = Command::new(&python).args(["-c", "import peft, transformers, torch"]).output().unwrap();
+    if !importing.status.success() {
+        println!(
+            "skipped: {}",
+            String::from_utf8_lossy(&importing.stderr).lines().last().unwrap_or_default()
+        );
+        return;
+    }
+    let place = Place::new(12, 3);
+    let base = place.learned("base", &["runner.max_steps=1"]);
+    let base = place.0.path().join(base["model"].as_str().unwrap());
+    let words = ["actor.model.init=pretrained", "actor.model.is_lora=true", "actor.model.lora_rank=2"];
+    let more = [
+        &format!("actor.model.model_path={}", base.display()),
+        "actor.model.lora_alpha=6",
+        "actor.optim.lr=0.02",
+    ];
+    let result = place.learned("lora", &[&words[..], &more].concat());
+    let adapters = place.0.path().join(result["model"].as_str().unwrap());
+
+    let adapter = Adapter::open(&adapters).unwrap();
+    let model = QwenVl::open_with(&base, Some(&adapter), Device::Cpu, Precision::Fp32).unwrap();
+    let prompts = prompts(&model);
+    let file = place.0.path().join("prompts.json");
+    let shown: Vec<Value> = prompts.iter().map(for_python).collect();
+    fs::write(&file, serde_json::to_vec(&shown).unwrap()).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peft/logits.py");
+    let output = Command::new(python).arg(script).args([&base, &adapters, &file]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let theirs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(theirs["layers"], adapter.len());
+    let vocabulary: Vec<u32> = (0..model.config().text.vocab as u32).collect();
+    let ours = model.label_logits(&prompts, &vocabulary).unwrap();
+    let apart = |theirs: &Value| -> f64 {
+        let theirs: Vec<Vec<f64>> = serde_json::from_value(theirs.clone()).unwrap();
+        assert_eq!((theirs.len(), theirs[0].len()), (ours.len(), ours[0].len()));
+        let pairs = ours.iter().flatten().zip(theirs.iter().flatten());
+        pairs.map(|(ours, theirs)| (f64::from(*ours) - theirs).abs()).fold(0.0, f64::max)
+    };
+    assert!(apart(&theirs["tuned"]) < 1e-4, "{}", apart(&theirs["tuned"]));
+    assert!(apart(&theirs["plain"]) > 0.01, "the adapters change nothing");
+}
+
+/// A prompt of words, and one of a window.
+fn prompts(model: &QwenVl) -> Vec<Inputs> {
+    let processor = model.processor();
+    let words =
+        processor.encode("<|im_start|>user\nDoes it go to the right?<|im_end|>\n", Vec::new()).unwrap();
+    let frames: Vec<Vec<u8>> = (0..4_u8)
+        .map(|at| {
+            (0..SIDE * SIDE * 3).map(|byte| (byte as u8).wrapping_mul(7).wrapping_add(at * 31)).collect()
+        })
+        .collect();
+    let view: Vec<Picture<'_>> =
+        frames.iter().map(|rgb| Picture { rgb, height: SIDE, width: SIDE }).collect();
+    let views = [view.clone(), view];
+    let window = processor.window(&views, 24.0, Frames::All, QUESTION, PromptLayout::VideosFirst).unwrap();
+    vec![words, window]
+}
+
+fn for_python(prompt: &Inputs) -> Value {
+    let grids: Vec<[usize; 3]> = prompt.visuals.iter().map(|visual| visual.grid).collect();
+    let patches: Vec<&[u8]> = prompt
+        .visuals
+        .iter()
+        .flat_map(|visual| {
+            let count: usize = visual.grid.iter().product();
+            visual.patches.chunks_exact(visual.patches.len() / count)
+        })
+        .collect();
+    json!({"ids": prompt.ids, "grids": grids, "patches": patches})
 }
 
 #[test]

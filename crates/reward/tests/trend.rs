@@ -9,10 +9,11 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Segment, StepRow};
-use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::{self as qwen, PromptLayout, QwenVl};
 use plaudit_reward::trend::{
-    Amounts, Answer, Ask, Conversation, Generation, InputBuilder, LabelLogits, MomentReading, Part, Prompt,
-    Reading, Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
+    Amounts, Answer, Ask, Conversation, Generation, InputBuilder, LabelLogits, LocalVlm, LocalVlmSettings,
+    MomentReading, Part, Prompt, Reading, Remembered, Trend, TrendJudge, TrendModel, TrendPay, VlmMoments,
 };
 use plaudit_reward::{
     AtTermination, ClipJudge, Entry, FrameJudge, History, HistoryBuffer, JudgeError, Moment, VoteReward,
@@ -376,4 +377,92 @@ fn what_cannot_be_shown_is_named() {
     let odd = Frames::new(FrameShape { height: 1, width: 1, channels: 2 }, vec![0; 2]).unwrap();
     let obs = Obs::from_state(1, vec![0.0]).unwrap().with_camera("main", odd).unwrap();
     assert!(refused(input(&["main"]), obs).contains("2 channels"));
+}
+
+/// The tiny vision-language model of the fixtures.
+fn tiny_vlm() -> LocalVlm {
+    LocalVlm::open(LocalVlmSettings {
+        folder: tiny_folder(),
+        lora: None,
+        device: Device::Cpu,
+        precision: Precision::Fp32,
+        frames: qwen::Frames::Sampled,
+    })
+    .unwrap()
+}
+
+fn tiny_folder() -> &'static std::path::Path {
+    std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/tests/qwen3_vl/model"))
+}
+
+/// The same model, asked one window at a time, keeping nothing.
+struct Forgetful(QwenVl);
+
+impl TrendModel for Forgetful {
+    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+        let labels = self.0.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word)).unwrap();
+        let answer = |conversation: &Conversation<'_>| {
+            let inputs = tiny_vlm().inputs(conversation).unwrap();
+            let logits = self.0.label_logits(&[inputs], &labels).unwrap().remove(0);
+            Answer::Logits(LabelLogits(logits.try_into().unwrap()))
+        };
+        Ok(conversations.iter().map(answer).collect())
+    }
+}
+
+/// One environment with two cameras of 32 pixels, whose pictures never repeat.
+fn never_the_same(steps: usize) -> Segment {
+    let seen = |at: usize| {
+        let camera = |which: usize| {
+            let pixels =
+                (0..32 * 32 * 3).map(|byte| ((byte * 7 + at * 131 + which * 71) % 251) as u8).collect();
+            Frames::new(FrameShape::rgb(32, 32), pixels).unwrap()
+        };
+        let obs = Obs::from_state(1, vec![0.0]).unwrap();
+        obs.with_camera("eye", camera(0)).unwrap().with_camera("hand", camera(1)).unwrap()
+    };
+    let mut segment = Segment::starting_at(seen(0));
+    for at in 1..=steps {
+        let step =
+            StepRow { actions: vec![0.0], env_reward: vec![0.0], end: vec![End::No], success: vec![false] };
+        segment.push(step, seen(at), vec![]).unwrap();
+    }
+    segment
+}
+
+#[test]
+fn what_windows_share_is_computed_once_and_changes_no_pay() {
+    let segment = never_the_same(12);
+    for layout in [PromptLayout::VideosFirst, PromptLayout::SharedPrefix] {
+        let paid = |model: Arc<dyn TrendModel>| {
+            let judge = TrendJudge {
+                input: InputBuilder { layout, ..input(&["eye", "hand"]) },
+                ..judge(model, TrendPay::Soft(Amounts::RLINF))
+            };
+            let history = history(5, 5, 1);
+            let reward = WindowReward {
+                entry: Entry::named("model"),
+                judge: Box::new(judge),
+                history,
+                between: 0.0,
+                to_every_step: false,
+            };
+            reward.label(&segment).unwrap().total
+        };
+        let vlm = Arc::new(tiny_vlm());
+        let kept = paid(vlm.clone());
+        let plain =
+            paid(Arc::new(Forgetful(QwenVl::open(tiny_folder(), Device::Cpu, Precision::Fp32).unwrap())));
+        for (kept, plain) in kept.iter().zip(&plain) {
+            assert!((kept - plain).abs() < 1e-5, "{layout:?}: {kept} and {plain}");
+        }
+        assert!(kept.iter().filter(|pay| **pay != 0.0).count() >= 8, "{kept:?}");
+        // A window begins with the pair that another one, three steps before, ends with. Within the first seven windows,
+        // which go through the network at once, and across the border to the others.
+        let [found, asked] = vlm.pairs_found();
+        assert!(asked >= 32 && found >= 2, "{layout:?}: {found} of {asked}");
+        let again = paid(vlm.clone());
+        assert_eq!(again.len(), kept.len());
+        assert_eq!(vlm.pairs_found()[0], found + asked, "{layout:?}: the second time all pairs are there");
+    }
 }

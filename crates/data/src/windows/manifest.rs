@@ -48,12 +48,15 @@ fn row(manifest: &Path, line: &str, reading: &WindowReading) -> Result<WindowRow
         });
     };
     let segment = value.get("segment_metadata");
+    let count = |key: &str| segment.and_then(|part| Some(part.get(key)?.as_u64()? as usize));
     Ok(WindowRow {
         prompt,
         answer,
         pickle: locate(manifest, &written, reading)?,
         episode: text("source_episode_path"),
-        size: segment.and_then(|part| Some(part.get("window_size")?.as_u64()? as usize)),
+        size: count("window_size"),
+        start: count("start_step"),
+        progress: value.get("supervision").and_then(|known| known.get("score")?.as_f64()),
     })
 }
 

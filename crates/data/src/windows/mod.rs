@@ -51,6 +51,10 @@ pub struct WindowRow {
     pub episode: Option<String>,
     /// How many frames it was cut to, if that is written.
     pub size: Option<usize>,
+    /// The step of its first frame in the episode, if that is written.
+    pub start: Option<usize>,
+    /// By how much the environment's own measure grew from its first frame to its last, if that is written.
+    pub progress: Option<f64>,
 }
 
 /// Windows of some manifests, in their order.

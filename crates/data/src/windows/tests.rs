@@ -46,9 +46,12 @@ fn a_window_of_a_folder_that_was_moved_is_found_beside_its_manifest() {
         ("extra_view_frames", frames(2, &[1, 2])),
         ("extra_view_2_frames", frames(2, &[1, 1, 4])),
     ];
-    window(folder.path(), entries, r#", "segment_metadata": {"window_size": 2}"#);
+    let more =
+        r#", "segment_metadata": {"window_size": 2, "start_step": 7}, "supervision": {"score": -0.25}"#;
+    window(folder.path(), entries, more);
     let windows = Windows::read(&[folder.path().into()], &reading()).unwrap();
     assert_eq!((windows.len(), windows.row(0).answer, windows.row(0).prompt.as_str()), (1, 0, "Better?"));
+    assert_eq!((windows.row(0).start, windows.row(0).progress), (Some(7), Some(-0.25)));
     assert_eq!(windows.balance(), [("positive", 1), ("negative", 0)]);
     let views = windows.frames(0).unwrap();
     let bytes: Vec<&[u8]> = views.iter().map(|view| view[1].rgb.as_slice()).collect();

@@ -20,7 +20,9 @@ pub struct ScoreCache {
 pub(super) struct Pairs {
     kept: HashMap<u64, Vec<Pair>>,
     order: VecDeque<u64>,
-    room: usize,
+    room: Room,
+    /// Bytes of what is kept.
+    held: usize,
     /// Pairs that were found, and all that were asked for.
     found: [usize; 2],
 }
@@ -29,6 +31,29 @@ struct Pair {
     bytes: Vec<u8>,
     sides: [usize; 2],
     seen: Seen,
+}
+
+/// How much is kept.
+enum Room {
+    Pairs(usize),
+    Bytes(usize),
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::Pairs(0)
+    }
+}
+
+impl Pair {
+    /// Bytes of its pixels and of its tokens.
+    fn size(&self) -> usize {
+        let numbers: usize = std::iter::once(&self.seen.tokens)
+            .chain(&self.seen.deepstack)
+            .map(|tokens| tokens.dims().iter().product::<usize>())
+            .sum();
+        self.bytes.len() + numbers * size_of::<f32>()
+    }
 }
 
 impl std::fmt::Debug for ScoreCache {
@@ -42,7 +67,13 @@ impl ScoreCache {
     /// takes 100 kB and its tokens.
     #[must_use]
     pub fn new(pairs: usize) -> Self {
-        Self { pairs: Pairs { room: pairs, ..Pairs::default() }, prefix: None }
+        Self { pairs: Pairs { room: Room::Pairs(pairs), ..Pairs::default() }, prefix: None }
+    }
+
+    /// Room for as many pairs of frames as take so many bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: usize) -> Self {
+        Self { pairs: Pairs { room: Room::Bytes(bytes), ..Pairs::default() }, prefix: None }
     }
 
     /// How many pairs of frames were found in it, and how many were asked for.
@@ -68,16 +99,51 @@ impl Pairs {
     }
 
     pub(super) fn keep(&mut self, bytes: &[u8], sides: [usize; 2], seen: Seen) {
-        if self.room == 0 {
-            return;
-        }
-        if self.order.len() >= self.room
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.kept.remove(&oldest);
+        let pair = Pair { bytes: bytes.to_vec(), sides, seen };
+        let size = pair.size();
+        while !self.has_room_for(size) {
+            let Some(oldest) = self.order.pop_front() else { return };
+            let gone = self.kept.remove(&oldest).unwrap_or_default();
+            self.held -= gone.iter().map(Pair::size).sum::<usize>();
         }
         let key = key(bytes, sides);
-        self.kept.entry(key).or_default().push(Pair { bytes: bytes.to_vec(), sides, seen });
+        self.kept.entry(key).or_default().push(pair);
         self.order.push_back(key);
+        self.held += size;
+    }
+
+    fn has_room_for(&self, size: usize) -> bool {
+        match self.room {
+            Room::Pairs(most) => self.order.len() < most,
+            Room::Bytes(most) => self.held + size <= most,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Tensor;
+
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen { tokens: Tensor::zeros([2, 4], &Default::default()), deepstack: Vec::new() }
+    }
+
+    #[test]
+    fn the_oldest_pairs_go_when_there_is_no_room() {
+        // A pair has 10 bytes of pixels and 32 of tokens.
+        for (cache, kept) in
+            [(ScoreCache::new(3), 3), (ScoreCache::of_bytes(100), 2), (ScoreCache::of_bytes(9), 0)]
+        {
+            let mut pairs = cache.pairs;
+            for level in 0..5 {
+                pairs.keep(&[level; 10], [1, 1], seen());
+            }
+            let found: Vec<u8> = (0..5).filter(|level| pairs.get(&[*level; 10], [1, 1]).is_some()).collect();
+            assert_eq!(found, (5 - kept..5).collect::<Vec<u8>>());
+            assert_eq!(pairs.held, usize::from(kept) * 42);
+            assert!(pairs.get(&[4; 10], [2, 1]).is_none(), "of other sides");
+        }
     }
 }

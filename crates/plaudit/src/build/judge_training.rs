@@ -11,6 +11,7 @@ use plaudit_nn::qwen3_vl::{
 };
 use plaudit_reward::sft::{JudgeSettings, Learned, SaveModel, Showing, TrendMonitor, answers};
 use plaudit_reward::train::{EarlyStop, steps_per_epoch};
+use plaudit_reward::trend::JudgeCard;
 
 use super::classifier::{interval, length, schedule};
 use crate::config::Loaded;
@@ -54,12 +55,8 @@ pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
         data_root: data.data_root.as_ref().map(PathBuf::from),
         views,
     };
-    let read = |key: &str, paths: &OneOrMore<String>| {
-        let paths: Vec<PathBuf> = match paths {
-            OneOrMore::One(path) => vec![PathBuf::from(path)],
-            OneOrMore::More(paths) => paths.iter().map(PathBuf::from).collect(),
-        };
-        Windows::read(&paths, &reading).map_err(|error| {
+    let read = |key: &str, named: &OneOrMore<String>| {
+        Windows::read(&paths(named), &reading).map_err(|error| {
             let hint = "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
             loaded.problem(key, error.to_string(), hint)
         })
@@ -100,7 +97,44 @@ pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError>
         }
     }?;
     judge.tuner.set_checkpointing(model.gradient_checkpointing);
-    Ok(judge)
+    Ok(Judge { save: with_card(judge.save, card(loaded)), tuner: judge.tuner })
+}
+
+/// What a judge that this config tunes says about itself.
+fn card(loaded: &Loaded) -> JudgeCard {
+    let data = &loaded.config.data;
+    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    let all = |named: &Option<OneOrMore<String>>| {
+        named.as_ref().map(paths).unwrap_or_default().into_iter().map(whole).collect()
+    };
+    JudgeCard {
+        prompt_layout: Some(layout(data.prompt_layout)),
+        label_temperature: None,
+        trained_on: all(&data.train_data_paths),
+        validated_on: all(&data.val_data_paths),
+    }
+}
+
+fn with_card(save: SaveModel<'static>, card: JudgeCard) -> SaveModel<'static> {
+    Box::new(move |tuner, folder| {
+        save(tuner, folder)?;
+        let written = card.write(folder);
+        written.map(drop).map_err(|error| VlmError::Config { file: error.file, problem: error.problem })
+    })
+}
+
+fn paths(named: &OneOrMore<String>) -> Vec<PathBuf> {
+    match named {
+        OneOrMore::One(path) => vec![PathBuf::from(path)],
+        OneOrMore::More(paths) => paths.iter().map(PathBuf::from).collect(),
+    }
+}
+
+fn layout(layout: WindowLayout) -> PromptLayout {
+    match layout {
+        WindowLayout::VideosFirst => PromptLayout::VideosFirst,
+        WindowLayout::SharedPrefix => PromptLayout::SharedPrefix,
+    }
 }
 
 /// Adapters on chance weights would leave nearly all of them to chance.
@@ -242,10 +276,7 @@ pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, 
             LearnedTokens::Rlinf => Learned::Rlinf,
         },
         showing: Showing {
-            layout: match data.prompt_layout {
-                WindowLayout::VideosFirst => PromptLayout::VideosFirst,
-                WindowLayout::SharedPrefix => PromptLayout::SharedPrefix,
-            },
+            layout: layout(data.prompt_layout),
             frames: Frames::Sampled,
             ..Showing::default()
         },

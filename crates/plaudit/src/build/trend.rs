@@ -10,8 +10,8 @@ use plaudit_nn::classifier::Device;
 use plaudit_nn::qwen3_vl::{Frames, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{self, Attendant, Endpoint, EndpointError, EndpointSettings};
 use plaudit_reward::trend::{
-    Amounts, Ask, Generation, InputBuilder, LocalVlm, LocalVlmSettings, MomentReading, Prompt, Reading,
-    Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
+    Amounts, Ask, Generation, InputBuilder, JudgeCard, JudgeFolder, LocalVlm, LocalVlmSettings,
+    MomentReading, Prompt, Reading, Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
 };
 use plaudit_reward::{AtTermination, Entry, FrameJudge, History, Seat, VoteReward, WindowReward, camera_for};
 
@@ -58,6 +58,19 @@ enum Parser {
 
 /// How many answers a potential remembers beyond those of one rollout.
 const REMEMBERED_ROLLOUTS: usize = 4;
+
+/// Who answers, and what is known of it.
+struct Answering {
+    model: Arc<dyn TrendModel>,
+    card: JudgeCard,
+}
+
+fn written_layout(layout: blocks::PromptLayout) -> PromptLayout {
+    match layout {
+        blocks::PromptLayout::VideosFirst => PromptLayout::VideosFirst,
+        blocks::PromptLayout::SharedPrefix => PromptLayout::SharedPrefix,
+    }
+}
 
 impl TermBuilder<'_> {
     /// A term paid by windows that a vision-language model judges.
@@ -106,13 +119,15 @@ impl TermBuilder<'_> {
             let hint = "set base_vlm_input_builder, or reward.model.model_type: buffered_vlm";
             return Err(self.problem("model.input_builder_name", message, hint));
         }
-        let reading = match self.parser()? {
-            Parser::Trend => MomentReading::Trend(self.reading()),
+        let parser = self.parser()?;
+        let input = self.input(Builder::Moment)?;
+        let Answering { model, card } = self.model()?;
+        let reading = match parser {
+            Parser::Trend => MomentReading::Trend(self.reading(&card)),
             Parser::Score | Parser::Unsaid => MomentReading::Number,
         };
-        let input = self.input(Builder::Moment)?;
         let judge = VlmMoments {
-            model: self.model()?,
+            model,
             input,
             ask: self.ask(matches!(reading, MomentReading::Trend(_))),
             reading,
@@ -138,11 +153,12 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.input_builder_name", message, hint));
         }
         let input = self.input(builder)?;
+        let Answering { model, card } = self.model()?;
         Ok(TrendJudge {
-            model: dressed(self.model()?),
-            input,
+            model: dressed(model),
+            input: InputBuilder { layout: self.layout(&card)?, ..input },
             ask: self.ask(true),
-            reading: self.reading(),
+            reading: self.reading(&card),
             pay,
             micro_batch: self.micro_batch(),
         })
@@ -164,9 +180,27 @@ impl TermBuilder<'_> {
         NonZeroUsize::new(self.term.model.infer_micro_batch_size as usize)
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self, card: &JudgeCard) -> Reading {
         let model = &self.term.model;
-        Reading { temperature: model.label_temperature, abstain_band: model.abstain_band as f32 }
+        let temperature = model.label_temperature.unwrap_or_else(|| card.temperature());
+        Reading { temperature, abstain_band: model.abstain_band as f32 }
+    }
+
+    /// Where the words stand: as the judge was tuned, which the config may say too.
+    fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
+        let written = written_layout(self.term.model.prompt_layout);
+        match card.prompt_layout {
+            Some(tuned) if tuned != written && self.is_written("model.prompt_layout") => {
+                let word = match tuned {
+                    PromptLayout::VideosFirst => "videos_first",
+                    PromptLayout::SharedPrefix => "shared_prefix",
+                };
+                let message = format!("the judge was tuned with prompt_layout: {word}");
+                Err(self.problem("model.prompt_layout", message, "write the same, or leave the key out"))
+            }
+            Some(tuned) => Ok(tuned),
+            None => Ok(written),
+        }
     }
 
     /// What is wanted of the model; `labels` says that labels would do.
@@ -240,18 +274,21 @@ impl TermBuilder<'_> {
             window: named.map_or(1, |(_, buffer)| buffer.history_size as usize),
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
-            layout: match self.term.model.prompt_layout {
-                blocks::PromptLayout::VideosFirst => PromptLayout::VideosFirst,
-                blocks::PromptLayout::SharedPrefix => PromptLayout::SharedPrefix,
-            },
+            layout: written_layout(self.term.model.prompt_layout),
         })
     }
 
     /// Who answers.
-    fn model(&self) -> Result<Arc<dyn TrendModel>, ComposeError> {
+    fn model(&self) -> Result<Answering, ComposeError> {
         match self.loaded.config.reward.worker_type {
-            WorkerType::Api => Ok(Arc::new(self.endpoint()?)),
-            WorkerType::Local => Ok(Arc::new(self.local()?)),
+            WorkerType::Api => {
+                Ok(Answering { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
+            }
+            WorkerType::Local => {
+                let model = self.local()?;
+                let card = model.card().cloned().unwrap_or_default();
+                Ok(Answering { model: Arc::new(model), card })
+            }
         }
     }
 
@@ -262,9 +299,10 @@ impl TermBuilder<'_> {
             let hint = "give its Hugging Face folder, or serve it elsewhere with reward.worker_type: api";
             return Err(self.problem("model.model_path", message, hint));
         };
+        let JudgeFolder { model: folder, lora } = self.judge_folder(Path::new(folder))?;
         let opened = LocalVlm::open(LocalVlmSettings {
-            folder: Path::new(folder),
-            lora: model.lora_path.as_deref().map(Path::new),
+            folder: &folder,
+            lora: lora.as_deref(),
             device: Device::Cpu,
             precision: network::precision(model.precision),
             frames: self.frames_seen()?,
@@ -276,6 +314,18 @@ impl TermBuilder<'_> {
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
         })
+    }
+
+    /// The folders that `model_path` and `lora_path` mean; the first may also be a run of `plaudit reward sft`.
+    fn judge_folder(&self, path: &Path) -> Result<JudgeFolder, ComposeError> {
+        if let Some(lora) = &self.term.model.lora_path {
+            return Ok(JudgeFolder::with(path, Some(Path::new(lora))));
+        }
+        let found = JudgeFolder::find(path).map_err(|error| {
+            let hint = "set it to that model's folder, and model.lora_path to the adapters";
+            self.problem("model.model_path", error, hint)
+        })?;
+        Ok(found.unwrap_or_else(|| JudgeFolder::with(path, None)))
     }
 
     /// Which frames of a video the model sees; other settings of processors are the folder's own.

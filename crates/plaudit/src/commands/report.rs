@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_nn::Weights;
+use plaudit_reward::trend::{JudgeCard, JudgeFolder};
 use plaudit_view::{AuditedModel, RunDir, report, write_atomically};
 use serde_json::Value;
 
@@ -66,7 +67,10 @@ fn model_of(run: &RunDir) -> Option<PathBuf> {
 
 /// What `reward audit` left beside a model, if it was audited.
 fn audit_of(model: &Path) -> Option<AuditedModel> {
-    let text = std::fs::read_to_string(beside(&Weights::locate(model).ok()?)).ok()?;
+    let text = match JudgeFolder::find(model).ok()? {
+        Some(judge) => std::fs::read_to_string(beside(&JudgeCard::file_in(judge.own()))).ok()?,
+        None => std::fs::read_to_string(beside(&Weights::locate(model).ok()?)).ok()?,
+    };
     let audit: Value = serde_json::from_str(&text).ok()?;
     let text = |of: &Value, key: &str| of[key].as_str().map(String::from);
     let findings = audit["verdict"]["findings"].as_array()?.iter();
@@ -77,6 +81,8 @@ fn audit_of(model: &Path) -> Option<AuditedModel> {
         Some((name.to_string(), format!("{:.3} ({:.3} to {:.3})", value?, low?, high?)))
     };
     let numbers = [
+        interval("balanced accuracy", &audit["balanced_accuracy"]),
+        interval("rank correlation with progress", &audit["agreement"]["rank"]),
         interval("AUC", &audit["auc"]),
         interval("average precision", &audit["average_precision"]),
         number("threshold", &audit["operating"]["threshold"]),

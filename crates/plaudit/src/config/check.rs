@@ -306,9 +306,8 @@ impl Checker<'_> {
         }
         self.at_least(&format!("{path}.hold_steps"), term.hold_steps, 1)?;
         let model = &term.model;
-        for (key, value) in
-            [("label_temperature", model.label_temperature), ("potential_votes", model.potential_votes)]
-        {
+        let temperature = model.label_temperature.unwrap_or(1.0);
+        for (key, value) in [("label_temperature", temperature), ("potential_votes", model.potential_votes)] {
             if value <= 0.0 {
                 let message = format!("{value} is too small");
                 return Err(self.problem(&format!("{path}.model.{key}"), message, "choose more than 0"));

@@ -32,13 +32,24 @@ pub fn over_episodes(
         }
         number(&scores, &truth)
     };
-    let value = pooled(&mut episodes.iter())?;
+    let of = |chosen: &[usize]| pooled(&mut chosen.iter().map(|&index| &episodes[index]));
+    resampled(episodes.len(), resamples, seed, of)
+}
+
+/// The same of anything that comes in episodes: `number` is given the indices of those that were drawn.
+pub fn resampled(
+    episodes: usize,
+    resamples: u64,
+    seed: Seed,
+    number: impl Fn(&[usize]) -> Option<f64> + Sync,
+) -> Option<Interval> {
+    let value = number(&(0..episodes).collect::<Vec<_>>())?;
     let mut drawn: Vec<f64> = (0..resamples)
         .into_par_iter()
         .filter_map(|resample| {
             let mut rng = seed.purpose("bootstrap").index(resample).rng();
-            let chosen: Vec<usize> = episodes.iter().map(|_| rng.below(episodes.len())).collect();
-            pooled(&mut chosen.iter().map(|&index| &episodes[index]))
+            let chosen: Vec<usize> = (0..episodes).map(|_| rng.below(episodes)).collect();
+            number(&chosen)
         })
         .collect();
     if drawn.is_empty() {

@@ -54,11 +54,9 @@ impl Honesty {
 /// network's own.
 #[must_use]
 pub fn calibrate(episodes: &[JudgedEpisode], seed: Seed) -> Calibration {
-    let mut order: Vec<usize> = (0..episodes.len()).collect();
-    seed.purpose("halves").rng().shuffle(&mut order);
-    let (fit, rest) = order.split_at(order.len() / 2);
+    let [fit, rest] = halves(episodes.len(), seed);
     let of = |numbers: &[usize]| numbers.iter().map(|at| &episodes[*at]).collect::<Vec<_>>();
-    let (fit, rest) = (of(fit), of(rest));
+    let (fit, rest) = (of(&fit), of(&rest));
     let logits: Vec<f64> = fit.iter().flat_map(|episode| episode.logits.iter().copied()).collect();
     let truth: Vec<bool> = fit.iter().flat_map(|episode| episode.truth.iter().copied()).collect();
     let temperature = fit_temperature(&logits, &truth);
@@ -69,6 +67,14 @@ pub fn calibrate(episodes: &[JudgedEpisode], seed: Seed) -> Calibration {
         before: Honesty::of(&rest, 1.0),
         after: Honesty::of(&rest, temperature.unwrap_or(1.0)),
     }
+}
+
+/// Two halves of so many episodes, chosen by chance.
+pub(super) fn halves(episodes: usize, seed: Seed) -> [Vec<usize>; 2] {
+    let mut order: Vec<usize> = (0..episodes).collect();
+    seed.purpose("halves").rng().shuffle(&mut order);
+    let rest = order.split_off(episodes / 2);
+    [order, rest]
 }
 
 #[cfg(test)]

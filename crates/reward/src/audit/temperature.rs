@@ -6,10 +6,10 @@ pub fn tempered(logit: f64, temperature: f64) -> f64 {
     logit / temperature
 }
 
-/// The temperature under which the logits explain the truth best (least log loss), between 1/100 and 100.
-///
-/// The loss is convex in 1/temperature, so narrowing an interval around its lowest point finds it. `None` where one
-/// class is missing: any confidence would then be the best.
+use crate::metrics::LABELS;
+
+/// The temperature under which the logits explain the truth best (least log loss), between 1/100 and 100. `None` where
+/// one class is missing: any confidence would then be the best.
 #[must_use]
 pub fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
     if truth.iter().all(|truth| *truth) || !truth.iter().any(|truth| *truth) {
@@ -25,12 +25,46 @@ pub fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
             })
             .sum()
     };
+    Some(temperature_where_flat(slope))
+}
+
+/// The same of the logits of three labels. `None` unless at least two of them are right somewhere.
+#[must_use]
+pub fn fit_label_temperature(logits: &[[f64; LABELS]], truth: &[usize]) -> Option<f64> {
+    let first = truth.first()?;
+    if truth.iter().all(|right| right == first) {
+        return None;
+    }
+    let slope = |sharpness: f64| -> f64 {
+        logits
+            .iter()
+            .zip(truth)
+            .map(|(logits, right)| {
+                let likely = softmax(logits, 1.0 / sharpness);
+                let expected: f64 = likely.iter().zip(logits).map(|(share, logit)| share * logit).sum();
+                expected - logits[*right]
+            })
+            .sum()
+    };
+    Some(temperature_where_flat(slope))
+}
+
+/// How likely each label is, at a temperature.
+pub(super) fn softmax(logits: &[f64; LABELS], temperature: f64) -> [f64; LABELS] {
+    let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let powers = logits.map(|logit| tempered(logit - largest, temperature).exp());
+    let sum: f64 = powers.iter().sum();
+    powers.map(|power| power / sum)
+}
+
+/// The loss is convex in 1/temperature, so narrowing an interval around where its slope is 0 finds its lowest point.
+fn temperature_where_flat(slope: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.01, 100.0);
     for _ in 0..80 {
         let middle = f64::sqrt(low * high);
         if slope(middle) > 0.0 { high = middle } else { low = middle }
     }
-    Some(1.0 / (low * high).sqrt())
+    1.0 / (low * high).sqrt()
 }
 
 #[cfg(test)]
@@ -50,6 +84,43 @@ mod tests {
         }
         let temperature = fit_temperature(&logits, &truth).unwrap();
         assert!((temperature - 3.0).abs() < 0.1, "{temperature}");
+    }
+
+    /// The same with three labels, drawn from known probabilities.
+    #[test]
+    fn overconfidence_about_three_labels_is_found() {
+        let mut rng = Seed::new(4).rng();
+        let (mut logits, mut truth) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            let honest: [f64; 3] = std::array::from_fn(|_| 2.0 * rng.normal());
+            let [positive, negative, _] = softmax(&honest, 1.0);
+            let drawn = rng.unit();
+            truth.push(if drawn < positive {
+                0
+            } else if drawn < positive + negative {
+                1
+            } else {
+                2
+            });
+            logits.push(honest.map(|logit| 2.5 * logit));
+        }
+        let temperature = fit_label_temperature(&logits, &truth).unwrap();
+        assert!((temperature - 2.5).abs() < 0.1, "{temperature}");
+        assert_eq!(fit_label_temperature(&logits[..2], &[1, 1]), None);
+        assert_eq!(fit_label_temperature(&[], &[]), None);
+    }
+
+    /// Two labels are the logit of one against 0, with the third out of reach.
+    #[test]
+    fn two_of_three_labels_have_the_temperature_of_two() {
+        let mut rng = Seed::new(5).rng();
+        let logits: Vec<f64> = (0..200).map(|_| 3.0 * rng.normal()).collect();
+        let truth: Vec<bool> =
+            logits.iter().map(|logit| rng.unit() < 1.0 / (1.0 + (-logit / 2.0).exp())).collect();
+        let of_two: Vec<[f64; 3]> = logits.iter().map(|logit| [*logit, 0.0, -1e4]).collect();
+        let right: Vec<usize> = truth.iter().map(|truth| usize::from(!truth)).collect();
+        let (expected, found) = (fit_temperature(&logits, &truth), fit_label_temperature(&of_two, &right));
+        assert!((expected.unwrap() - found.unwrap()).abs() < 1e-9, "{expected:?} {found:?}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A score says how sure a model is that a frame shows success; the truth says whether it does. What asks for no
 //! threshold is here as functions ([`roc_auc`], [`average_precision`], [`brier`], [`log_loss`], [`calibration_error`]);
-//! what depends on one is a [`Confusion`]. [`Metrics`] is all of it at once.
+//! what depends on one is a [`Confusion`]. [`Metrics`] is all of it at once. A judge of windows chooses from three labels;
+//! [`LabelMetrics`] has the same of its probabilities.
 //!
 //! Numbers are those of scikit-learn. Where a number has no meaning (a ranking needs both classes, a precision needs a
 //! frame that was called a success) it is `None`, not zero.
@@ -19,12 +20,14 @@
 
 mod calibration;
 mod confusion;
+mod labels;
 mod ranking;
 
 use serde::{Deserialize, Serialize};
 
 pub use calibration::{Bin, brier, calibration_error, log_loss, reliability};
 pub use confusion::{Confusion, best_threshold};
+pub use labels::{LABELS, LabelConfusion, LabelMetrics, LabelScore, label_reliability};
 pub use ranking::{average_precision, precision_recall_curve, roc_auc, roc_curve};
 
 /// Bins of [`calibration_error`] in [`Metrics`].

@@ -7,6 +7,7 @@ mod font;
 mod mistakes;
 mod preview;
 mod sheet;
+mod windows;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ pub use debug::{save_part, save_successes};
 pub use mistakes::{Mistake, Mistakes};
 pub use preview::preview;
 pub use sheet::{Cell, Tint, sheet};
+pub use windows::{strip, window_sheet};
 
 /// A picture that could not be kept.
 #[derive(Debug, thiserror::Error)]

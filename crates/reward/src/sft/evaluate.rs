@@ -1,12 +1,15 @@
 //! Measuring a judge on labelled windows.
 
 use plaudit_data::windows::Windows;
-use plaudit_nn::qwen3_vl::{Inputs, Tuner};
+use plaudit_nn::qwen3_vl::{Inputs, Tuner, VlmError};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Showing, answers};
+use crate::audit::OnScored;
+use crate::metrics::LabelConfusion;
 use crate::train::TrainError;
+use crate::trend::{LabelLogits, LocalVlm};
 
 /// How well a judge does. Nothing of the answer was in the prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,7 +23,7 @@ pub struct TrendMetrics {
     /// The same, each label counting equally however many windows it has.
     pub balanced_accuracy: f64,
     /// By the right label, then by what was said; both in the order positive, negative, unclear.
-    pub confusion: [[usize; 3]; 3],
+    pub confusion: LabelConfusion,
 }
 
 /// The number that makes a judge the best.
@@ -37,24 +40,21 @@ impl TrendMetrics {
     /// Of the labels' logits and the right labels.
     #[must_use]
     pub fn of(logits: &[[f32; 3]], truth: &[usize]) -> Self {
-        let mut confusion = [[0; 3]; 3];
         let mut loss = 0.0;
+        let mut said = Vec::with_capacity(truth.len());
         for (logits, right) in logits.iter().zip(truth) {
             let logits = logits.map(f64::from);
             let largest = logits.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
             loss += largest + sum.ln() - logits[*right];
-            let said = logits.iter().position(|logit| *logit == largest).unwrap_or(2);
-            confusion[*right][said] += 1;
+            said.push(logits.iter().position(|logit| *logit == largest).unwrap_or(2));
         }
-        let count = truth.len().max(1) as f64;
-        let right: usize = (0..3).map(|label| confusion[label][label]).sum();
-        let recalls: Vec<f64> = (0..3).filter_map(|label| recall(&confusion, label)).collect();
+        let confusion = LabelConfusion::of(&said, truth);
         Self {
             windows: truth.len(),
-            loss: loss / count,
-            accuracy: right as f64 / count,
-            balanced_accuracy: recalls.iter().sum::<f64>() / recalls.len().max(1) as f64,
+            loss: loss / truth.len().max(1) as f64,
+            accuracy: confusion.accuracy(),
+            balanced_accuracy: confusion.balanced_accuracy(),
             confusion,
         }
     }
@@ -77,16 +77,10 @@ impl TrendMetrics {
         ];
         let recalls = answers().into_iter().enumerate();
         values.extend(recalls.filter_map(|(label, name)| {
-            Some((format!("eval/recall_{name}"), recall(&self.confusion, label)?))
+            Some((format!("eval/recall_{name}"), self.confusion.recall(label)?))
         }));
         values
     }
-}
-
-/// Share of a label's windows that were judged rightly; none where it has none.
-fn recall(confusion: &[[usize; 3]; 3], label: usize) -> Option<f64> {
-    let count: usize = confusion[label].iter().sum();
-    (count > 0).then(|| confusion[label][label] as f64 / count as f64)
 }
 
 /// Judges windows, so many at a time.
@@ -101,16 +95,55 @@ pub fn evaluate_windows(
 ) -> Result<TrendMetrics, TrainError> {
     let labels = tuner.processor().tokenizer().first_tokens(&answers())?;
     let numbers: Vec<usize> = (0..windows.len()).collect();
-    let mut logits = Vec::with_capacity(windows.len());
+    let ask = |inputs: &[Inputs]| tuner.label_logits(inputs, &labels);
+    let show = |number: usize| showing.inputs(tuner.processor(), windows, number);
+    let logits = logits_of(&numbers, batch, &show, &ask, &|_, _| {})?;
+    let truth: Vec<usize> = windows.rows().map(|row| row.answer).collect();
+    Ok(TrendMetrics::of(&logits, &truth))
+}
+
+/// The logits of the labels for windows as a judge sees them, so many at a time.
+///
+/// # Errors
+/// When a window cannot be read or shown, or does not fit the judge.
+pub fn window_logits(
+    judge: &LocalVlm,
+    numbers: &[usize],
+    batch: usize,
+    show: &ShowWindow<'_>,
+    heard: &OnScored<'_>,
+) -> Result<Vec<LabelLogits>, TrainError> {
+    let ask = |inputs: &[Inputs]| {
+        let logits = judge.label_logits(inputs)?;
+        Ok(logits.into_iter().map(|logits| logits.0.to_vec()).collect())
+    };
+    let logits = logits_of(numbers, batch, show, &ask, heard)?;
+    Ok(logits.into_iter().map(LabelLogits).collect())
+}
+
+/// The logits of the labels after each question.
+type AskLabels<'a> = dyn Fn(&[Inputs]) -> Result<Vec<Vec<f32>>, VlmError> + 'a;
+
+/// What a judge sees of the window of a number.
+pub type ShowWindow<'a> = dyn Fn(usize) -> Result<Inputs, TrainError> + Sync + 'a;
+
+fn logits_of(
+    numbers: &[usize],
+    batch: usize,
+    show: &ShowWindow<'_>,
+    ask: &AskLabels<'_>,
+    heard: &OnScored<'_>,
+) -> Result<Vec<[f32; 3]>, TrainError> {
+    let mut logits = Vec::with_capacity(numbers.len());
     for some in numbers.chunks(batch.max(1)) {
-        let inputs = some.par_iter().map(|number| showing.inputs(tuner.processor(), windows, *number));
-        let inputs: Vec<Inputs> = inputs.collect::<Result<_, _>>()?;
-        for row in tuner.label_logits(&inputs, &labels)? {
+        heard(logits.len(), numbers.len());
+        let inputs: Vec<Inputs> = some.par_iter().map(|number| show(*number)).collect::<Result<_, _>>()?;
+        for row in ask(&inputs)? {
             logits.push([row[0], row[1], row[2]]);
         }
     }
-    let truth: Vec<usize> = windows.rows().map(|row| row.answer).collect();
-    Ok(TrendMetrics::of(&logits, &truth))
+    heard(numbers.len(), numbers.len());
+    Ok(logits)
 }
 
 #[cfg(test)]
@@ -122,7 +155,7 @@ mod tests {
         let positive = [2.0, 0.0, 0.0];
         let unclear = [0.0, 0.0, 2.0];
         let found = TrendMetrics::of(&[positive, positive, positive, unclear], &[0, 0, 1, 2]);
-        assert_eq!(found.confusion, [[2, 0, 0], [1, 0, 0], [0, 0, 1]]);
+        assert_eq!(found.confusion.0, [[2, 0, 0], [1, 0, 0], [0, 0, 1]]);
         assert_eq!(found.accuracy, 0.75);
         assert!((found.balanced_accuracy - 2.0 / 3.0).abs() < 1e-12);
         // The right one of three has e^2 / (e^2 + 2), the wrong one 1 / (e^2 + 2).

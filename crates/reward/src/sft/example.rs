@@ -1,7 +1,7 @@
 //! From a window to what the model sees, and what it is to say.
 
 use plaudit_data::windows::{WindowFrame, Windows};
-use plaudit_nn::qwen3_vl::{Example, Frames, Inputs, Picture, Processor, PromptLayout, positions};
+use plaudit_nn::qwen3_vl::{Example, Frames, Inputs, Picture, Processor, PromptLayout, VlmError, positions};
 
 use super::answers;
 use crate::train::TrainError;
@@ -58,11 +58,24 @@ impl Showing {
         number: usize,
     ) -> Result<Inputs, TrainError> {
         let views = windows.frames(number)?;
+        let row = windows.row(number);
+        let inputs = self.of_frames(processor, &views, &row.prompt);
+        inputs.map_err(|error| TrainError::Window { path: row.pickle.clone(), error: error.into() })
+    }
+
+    /// Frames by view and a question, up to where the answer begins.
+    ///
+    /// # Errors
+    /// When they cannot be shown.
+    pub fn of_frames(
+        &self,
+        processor: &Processor,
+        views: &[Vec<WindowFrame>],
+        question: &str,
+    ) -> Result<Inputs, VlmError> {
         let pictures: Vec<Vec<Picture<'_>>> =
             views.iter().map(|view| view.iter().map(picture).collect()).collect();
-        let row = windows.row(number);
-        let inputs = processor.window(&pictures, self.fps, self.frames, &row.prompt, self.layout);
-        inputs.map_err(|error| TrainError::Window { path: row.pickle.clone(), error: error.into() })
+        processor.window(&pictures, self.fps, self.frames, question, self.layout)
     }
 
     /// A window, its question, and the answer to learn.

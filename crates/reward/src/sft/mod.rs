@@ -14,7 +14,7 @@ mod training;
 
 use crate::trend::Trend;
 
-pub use evaluate::{TrendMetrics, TrendMonitor, evaluate_windows};
+pub use evaluate::{ShowWindow, TrendMetrics, TrendMonitor, evaluate_windows, window_logits};
 pub use example::{Learned, Showing};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel};
 

@@ -1,13 +1,17 @@
 //! Qwen3-VL in this process.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    self as qwen, Adapter, Choice, Frames, Generate, Inputs, Message, QwenVl, Role, Visual, VlmError,
+    self as qwen, Adapter, Choice, Frames, Generate, Inputs, Message, Processor, QwenVl, Role, ScoreCache,
+    Visual, VlmError,
 };
 
+use super::card::{JudgeCard, JudgeCardError};
 use super::conversation::{Conversation, Part, Picture, Video};
+use super::folder::JudgeFolder;
 use super::model::{Answer, Ask, Generation, TrendModel};
 use super::readout::LabelLogits;
 use super::remembered;
@@ -16,6 +20,8 @@ use crate::judge::JudgeError;
 
 /// Questions that go through the network at once. More are no quicker, and their pictures need memory.
 const AT_ONCE: usize = 32;
+/// What pairs of frames may take in memory that windows to come may share.
+const CACHED_BYTES: usize = 256 << 20;
 /// Frames that a video has at least.
 const SHORTEST: usize = 2;
 
@@ -25,6 +31,9 @@ pub struct LocalVlm {
     /// The first tokens of the labels, in the order of [`Trend::LABELS`].
     labels: Vec<u32>,
     frames: Frames,
+    /// Pairs of frames that windows share, and the words they begin with.
+    cache: Mutex<ScoreCache>,
+    card: Option<JudgeCard>,
 }
 
 /// Where a model is, and how it sees.
@@ -67,13 +76,33 @@ impl LocalVlm {
         let adapter = lora.map(Adapter::open).transpose()?;
         let model = QwenVl::open_with(folder, adapter.as_ref(), device, precision)?;
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
-        Ok(Self { model, labels, frames })
+        let card = JudgeFolder::with(folder, lora).card();
+        let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
+        Ok(Self { model, labels, frames, cache: Mutex::new(ScoreCache::of_bytes(CACHED_BYTES)), card })
     }
 
-    /// Whether a folder holds such a model.
+    /// What makes prompts and pictures ready for the model.
     #[must_use]
-    pub fn is_in(folder: &Path) -> bool {
-        folder.join("config.json").is_file() && folder.join("tokenizer.json").is_file()
+    pub fn processor(&self) -> &Processor {
+        self.model.processor()
+    }
+
+    /// What it says about itself, if it does.
+    #[must_use]
+    pub fn card(&self) -> Option<&JudgeCard> {
+        self.card.as_ref()
+    }
+
+    /// What the labels' logits are divided by to be honest, as far as that is known.
+    #[must_use]
+    pub fn temperature(&self) -> f64 {
+        self.card.as_ref().map_or(1.0, JudgeCard::temperature)
+    }
+
+    /// How many pairs of frames were seen before, of how many that were shown.
+    #[must_use]
+    pub fn pairs_found(&self) -> [usize; 2] {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).found()
     }
 
     /// What it makes of a question.
@@ -100,12 +129,13 @@ impl LocalVlm {
         }
     }
 
-    /// The logits of the labels after a question.
+    /// The logits of the labels after a question. What windows share is computed once, also from one call to the next.
     ///
     /// # Errors
     /// When the network does not take it.
     pub fn label_logits(&self, inputs: &[Inputs]) -> Result<Vec<LabelLogits>, VlmError> {
-        let logits = self.model.label_logits(inputs, &self.labels)?;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let logits = self.model.score(inputs, &self.labels, &mut cache)?;
         let wrong = || VlmError::Input("the model has not one logit for each label".into());
         logits.into_iter().map(|row| row.try_into().map(LabelLogits).map_err(|_| wrong())).collect()
     }

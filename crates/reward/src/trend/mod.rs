@@ -8,7 +8,9 @@
 //! this process or on a server. [`Reading`] makes of the answer how likely each [`Trend`] is: from the logits of the labels'
 //! first tokens, or from words. [`TrendPay`] says what that is worth.
 
+mod card;
 mod conversation;
+mod folder;
 mod input;
 mod judge;
 mod local;
@@ -20,7 +22,9 @@ mod readout;
 mod remembered;
 mod vocabulary;
 
+pub use card::{JudgeCard, JudgeCardError};
 pub use conversation::{Conversation, Part, Picture, Video};
+pub use folder::{JudgeFolder, NoBaseModel};
 pub use input::{InputBuilder, Prompt};
 pub use judge::TrendJudge;
 pub use local::{LocalVlm, LocalVlmSettings, Utterance};

@@ -87,6 +87,15 @@ pub(crate) enum Read {
 }
 
 impl Reading {
+    /// The label of an answer.
+    #[must_use]
+    pub fn label(&self, answer: &Answer) -> Trend {
+        match self.read(answer) {
+            Read::Label(label, _) => label,
+            Read::Invalid | Read::Missing => Trend::Invalid,
+        }
+    }
+
     pub(crate) fn read(&self, answer: &Answer) -> Read {
         let (leaning, label) = match answer {
             Answer::Missing => return Read::Missing,

@@ -16,42 +16,59 @@ use plaudit_nn::classifier::{Arch, Device, Scorer};
 use plaudit_reward::audit::{Alarm, Verdict};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
+use plaudit_reward::trend::JudgeFolder;
 use plaudit_view::write_atomically;
 
 use self::examine::Examination;
-use self::result::{Audit, Stored};
+use self::result::Audit;
 use super::data::{Reading, views};
 use super::eval::{as_failure, read, unfit};
+use super::windows::audit::AuditOfJudge;
+use super::windows::{JudgeArgs, refuse};
 use crate::cli::Volume;
 use crate::commands::report;
 use crate::failure::Failure;
 use crate::progress::ProgressBar;
 use crate::say;
 
+pub(super) use self::page::{details, shown, verdict};
+pub(super) use self::result::{Stored, findings, interval, percent};
+
+/// What is asked for where nothing else is.
+const MAX_FPR: f64 = 0.01;
+const CONFIDENCE: f64 = 0.95;
+const MIN_DETECTION: f64 = 0.5;
+const MIN_ACCURACY: f64 = 0.7;
+
 /// Find out whether a reward model can be trusted
 ///
 /// Scores every frame of episodes the model has not seen, picks the threshold whose false alarms are rare with a proof,
 /// fits the temperature that makes scores honest, tries what fools the model, and says whether it should be used.
 /// Threshold and temperature are stored in the checkpoint; `reward eval` and `train` go by them unless told otherwise.
+///
+/// A vision-language judge is audited on windows of `plaudit dataset windows`: what it calls better, worse and unclear, how
+/// honest its probabilities are, whether it agrees with the environment's own progress, and whether it watches what happens.
+/// Its temperature is stored beside its weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit reward audit logs/20260801-12:00:00-reward_training held_out_episodes
+  plaudit reward audit logs/20260801-12:00:00-pickcube_trend_sft windows/held_out/eval
   plaudit reward audit checkpoints/best_model held_out --max-fpr 0.05 --train-data episodes --output audit
   plaudit reward audit model.safetensors store --json > audit.json || echo 'do not use it'
 
 Exit codes: 0 the model passes, 3 it does not (the page says why), 1 the audit could not be done, 2 wrong use.")]
 pub struct AuditCommand {
-    /// A model: a run, a checkpoint folder, or a file
+    /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Labelled episodes that the model has not learned from; of several, all together
+    /// Labelled episodes that the model has not learned from, or windows for a judge; of several, all together
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// The share of episodes that may raise a false alarm
-    #[arg(long, value_name = "RATE", default_value_t = 0.01)]
+    #[arg(long, value_name = "RATE", default_value_t = MAX_FPR)]
     max_fpr: f64,
     /// How sure that must be
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    #[arg(long, value_name = "P", default_value_t = CONFIDENCE)]
     confidence: f64,
     /// Which frames can raise an alarm: `any-frame` for a reward paid at every step, `last-frame` for a terminal one
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = AlarmWord::AnyFrame)]
@@ -60,7 +77,7 @@ pub struct AuditCommand {
     #[arg(long, value_name = "P")]
     threshold: Option<f64>,
     /// The model fails if it notices a smaller share of the successful episodes
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    #[arg(long, value_name = "SHARE", default_value_t = MIN_DETECTION)]
     min_detection: f64,
     /// What the model learned from, to look for frames that are in both [default: where its card says it was]
     #[arg(long, value_name = "DATA")]
@@ -71,7 +88,7 @@ pub struct AuditCommand {
     /// Leave the checkpoint as it is
     #[arg(long)]
     no_store: bool,
-    /// Frames of each label that are disturbed and covered
+    /// Frames (or windows) of each label that are disturbed and covered
     #[arg(long, value_name = "N", default_value_t = 100)]
     stress_frames: usize,
     /// Decides which episodes fit the temperature, and the intervals
@@ -83,6 +100,12 @@ pub struct AuditCommand {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// What is said about a judge.
+    #[command(flatten)]
+    judge: JudgeArgs,
+    /// The judge fails if its balanced accuracy may be lower
+    #[arg(long, value_name = "SHARE", default_value_t = MIN_ACCURACY, help_heading = "Vision-language judges")]
+    min_accuracy: f64,
 }
 
 /// Which frames can raise an alarm.
@@ -107,6 +130,11 @@ impl AuditCommand {
     /// Does it.
     pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
         self.refuse_odd_numbers()?;
+        if let Some(judge) = self.judge.find(&self.model)? {
+            return self.of_judge(judge, volume);
+        }
+        self.judge.refuse_for_classifier()?;
+        refuse(&[("--min-accuracy", self.min_accuracy != MIN_ACCURACY)], "an image classifier")?;
         let file = Weights::locate(&self.model).map_err(|error| {
             Failure::use_of(error, "give a run, a checkpoint folder, or a file".to_string())
         })?;
@@ -144,11 +172,36 @@ impl AuditCommand {
         if audit.verdict.passed() { Ok(()) } else { Err(Failure::Verdict) }
     }
 
+    fn of_judge(&self, judge: JudgeFolder, volume: Volume) -> Result<(), Failure> {
+        let flags = [
+            ("--max-fpr", self.max_fpr != MAX_FPR),
+            ("--confidence", self.confidence != CONFIDENCE),
+            ("--alarm", self.alarm != AlarmWord::AnyFrame),
+            ("--threshold", self.threshold.is_some()),
+            ("--min-detection", self.min_detection != MIN_DETECTION),
+            ("--source", self.source.is_some()),
+        ];
+        refuse(&flags, "a vision-language judge")?;
+        let audit = AuditOfJudge {
+            judge,
+            asked: &self.judge,
+            data: &self.data,
+            train_data: &self.train_data,
+            min_accuracy: self.min_accuracy,
+            changed: self.stress_frames,
+            seed: self.seed,
+            no_store: self.no_store,
+            json: self.json,
+        };
+        audit.run(&self.make_output()?, volume)
+    }
+
     fn refuse_odd_numbers(&self) -> Result<(), Failure> {
         let odd = [
             ("--max-fpr", self.max_fpr, self.max_fpr > 0.0 && self.max_fpr < 1.0),
             ("--confidence", self.confidence, self.confidence > 0.0 && self.confidence < 1.0),
             ("--min-detection", self.min_detection, (0.0..=1.0).contains(&self.min_detection)),
+            ("--min-accuracy", self.min_accuracy, (0.0..=1.0).contains(&self.min_accuracy)),
             (
                 "--threshold",
                 self.threshold.unwrap_or(0.5),
@@ -213,6 +266,7 @@ fn unbelievable(verdict: &Verdict) -> Option<String> {
     Some(format!("what was measured cannot be believed: {}", found.what))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes a file of the result.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write_atomically(path, bytes).map_err(|error| Failure::work(error, None))
 }

@@ -16,30 +16,37 @@ use plaudit_reward::train::Evaluation;
 
 use super::data::{Reading, views};
 use super::summary::measured;
+use super::windows::eval::EvalOfJudge;
+use super::windows::{JudgeArgs, refuse};
 use crate::cli::Volume;
 use crate::failure::Failure;
 use crate::progress::{Doing, ProgressBar};
 use crate::say;
 
-/// Measure a reward model on labelled frames
+/// Measure a reward model on labelled frames or windows
 ///
-/// Prints the metrics, and writes the score of every frame, episode by episode, as a table and as curves.
+/// Prints the metrics, and writes the score of every frame, episode by episode, as a table and as curves. A vision-language
+/// judge is measured on windows of `plaudit dataset windows`: what it calls better, worse and unclear against the labels,
+/// how honest its probabilities are, and how its votes go with the environment's own progress.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  plaudit reward eval logs/20260801-12:00:00-pickcube_trend_sft windows/pickcube_trend/eval
+  plaudit reward eval Qwen3-VL-4B-Instruct windows/eval/segments.jsonl --lora logs/sft/checkpoints/best_model
   plaudit reward eval logs/20260801-12:00:00-reward_training dataset/val.pt
   plaudit reward eval checkpoints/best_model logs/run/collected_data --threshold 0.6
   plaudit reward eval reward_model.safetensors store --json")]
 pub struct Eval {
-    /// A model: a run, a checkpoint folder, or a file
+    /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Labelled frames: a .pt, a folder of episodes, or a store; of several, all together
+    /// Labelled frames: a .pt, a folder of episodes, or a store; for a judge, windows: a folder or a segments.jsonl. Of
+    /// several, all together
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// Scores above this count as success [default: the model's own, or 0.5]
     #[arg(long, value_name = "P")]
     threshold: Option<f64>,
-    /// Where scores.csv, curves.png and mistakes.png go [default: logs/<time>-reward_eval]
+    /// Where scores.csv (or windows.csv), curves.png and mistakes.png go [default: logs/<time>-reward_eval]
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Channels, height and width that pictures are brought to, where the model does not say [default: as they are]
@@ -51,6 +58,9 @@ pub struct Eval {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// What is said about a judge.
+    #[command(flatten)]
+    judge: JudgeArgs,
 }
 
 /// Episodes that are drawn.
@@ -63,6 +73,17 @@ const BATCH: usize = 256;
 impl Eval {
     /// Does it.
     pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
+        if let Some(judge) = self.judge.find(&self.model)? {
+            let flags = [
+                ("--threshold", self.threshold.is_some()),
+                ("--image-size", self.image_size.is_some()),
+                ("--source", self.source.is_some()),
+            ];
+            refuse(&flags, "a vision-language judge")?;
+            let (asked, output) = (&self.judge, self.output_dir.clone());
+            return EvalOfJudge { judge, asked, data: &self.data, output, json: self.json }.run(volume);
+        }
+        self.judge.refuse_for_classifier()?;
         let (weights, written) = read(&self.model)?;
         let mut card = written.clone().unwrap_or_else(|| ModelCard::of(guessed(&weights)));
         let frames = self.frames(&card, volume)?;
@@ -180,15 +201,20 @@ struct Output {
     folder: PathBuf,
 }
 
+/// The folder that a result goes to, made if need be.
+pub(super) fn output_folder(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let time = jiff::Zoned::now().strftime("%Y%m%d-%H:%M:%S").to_string();
+    let folder = asked.unwrap_or_else(|| PathBuf::from(format!("logs/{time}-reward_eval")));
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        let help = "give --output-dir a folder that can be written".to_string();
+        Failure::use_of(format!("cannot make {}: {error}", folder.display()), help)
+    })?;
+    Ok(folder)
+}
+
 impl Output {
     fn make(folder: Option<PathBuf>) -> Result<Self, Failure> {
-        let time = jiff::Zoned::now().strftime("%Y%m%d-%H:%M:%S").to_string();
-        let folder = folder.unwrap_or_else(|| PathBuf::from(format!("logs/{time}-reward_eval")));
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            let help = "give --output-dir a folder that can be written".to_string();
-            Failure::use_of(format!("cannot make {}: {error}", folder.display()), help)
-        })?;
-        Ok(Self { folder })
+        Ok(Self { folder: output_folder(folder)? })
     }
 
     fn write(&self, frames: &Frames, scores: &[f64], threshold: f64) -> Result<(), Failure> {

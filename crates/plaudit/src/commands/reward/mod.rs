@@ -8,6 +8,7 @@ mod sft;
 mod summary;
 mod train;
 mod warm_start;
+mod windows;
 
 use clap::Subcommand;
 
@@ -23,7 +24,7 @@ pub enum Command {
     Train(Box<train::Train>),
     /// Tune a vision-language model to judge whether windows of frames show progress
     Sft(sft::Sft),
-    /// Measure a reward model on labelled frames
+    /// Measure a reward model on labelled frames or windows
     Eval(eval::Eval),
     /// Find out whether a reward model can be trusted: a page, JSON, and an exit code
     Audit(Box<audit::AuditCommand>),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Event, Level};
 use plaudit_data::windows::Windows;
+use plaudit_reward::metrics::LabelConfusion;
 use plaudit_reward::sft::{JudgeTraining, TrendMetrics, answers};
 use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, Why};
 
@@ -189,16 +190,21 @@ impl Summary {
 /// Metrics as lines, with the table of what was said about windows of each label.
 fn measured(metrics: &TrendMetrics) -> String {
     let TrendMetrics { windows, loss, accuracy, balanced_accuracy, confusion } = metrics;
-    let mut text = format!(
+    let lines = format!(
         "  windows           {windows}\n  balanced accuracy {balanced_accuracy:.4}\n  accuracy          {accuracy:.4}\n  \
-         loss              {loss:.4}\n  {:<18}",
-        "is \\ said"
+         loss              {loss:.4}\n"
     );
+    lines + &confusion_table(confusion)
+}
+
+/// What was said about windows of each label.
+pub(super) fn confusion_table(confusion: &LabelConfusion) -> String {
+    let mut text = format!("  {:<18}", "is \\ said");
     answers().iter().for_each(|answer| {
         let _ = write!(text, "{answer:>10}");
     });
     text.push('\n');
-    for (answer, row) in answers().iter().zip(confusion) {
+    for (answer, row) in answers().iter().zip(confusion.0) {
         let _ = write!(text, "  {answer:<18}");
         row.iter().for_each(|count| {
             let _ = write!(text, "{count:>10}");

@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use plaudit_data::convert::window_prompt;
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{Frames, Inputs, VlmError};
+use plaudit_nn::qwen3_vl::{Frames, Inputs, PromptLayout, VlmError};
 use plaudit_reward::trend::{
-    self, Conversation, Generation, LabelLogits, Leaning, LocalVlm, LocalVlmSettings, Trend, Utterance, Video,
+    self, Conversation, Generation, JudgeFolder, LabelLogits, Leaning, LocalVlm, LocalVlmSettings, Trend,
+    Utterance, Video,
 };
 use plaudit_serve::{
     About, Answer, Answered, Chat, FrameBlock, Likely, Model, Part, Picture, Question, Refusal, Role, Said,
@@ -37,11 +38,11 @@ pub(super) struct ServedVlm {
     task: Option<String>,
 }
 
-/// The model in a Hugging Face folder.
-pub(super) fn open(path: &Path, wanted: &Wanted) -> Result<Arc<ServedVlm>, Failure> {
+/// The model in its folder, which was found where the user said (`path`).
+pub(super) fn open(path: &Path, judge: JudgeFolder, wanted: &Wanted) -> Result<Arc<ServedVlm>, Failure> {
     let settings = LocalVlmSettings {
-        folder: path,
-        lora: wanted.lora.as_deref(),
+        folder: &judge.model,
+        lora: wanted.lora.as_deref().or(judge.lora.as_deref()),
         device: Device::Cpu,
         precision: if wanted.bf16 { Precision::Bf16 } else { Precision::Fp32 },
         frames: Frames::Sampled,
@@ -49,7 +50,9 @@ pub(super) fn open(path: &Path, wanted: &Wanted) -> Result<Arc<ServedVlm>, Failu
     let model = LocalVlm::open(settings).map_err(|error| {
         Failure::use_of(error, "give the folder of a Qwen3-VL model, and adapters made for it".to_string())
     })?;
-    let details = json!({"kind": "vision-language model", "task": wanted.task});
+    let details = json!({
+        "kind": "vision-language model", "task": wanted.task, "label_temperature": model.temperature(),
+    });
     let details = details.as_object().cloned().unwrap_or_default();
     let about = About { name: wanted.name_for(path), details };
     Ok(Arc::new(ServedVlm { about, model, task: wanted.task.clone() }))
@@ -149,10 +152,13 @@ impl ServedVlm {
             .collect();
         let task = self.task.as_deref().unwrap_or_default();
         let question = window_prompt(task, frames, views.saturating_sub(1));
+        let words_first =
+            self.model.card().and_then(|card| card.prompt_layout) == Some(PromptLayout::SharedPrefix);
         let inputs = |window: &[trend::Picture<'_>]| {
             let videos = window.chunks(frames);
             let videos = videos.map(|frames| trend::Part::Video(Video { frames: frames.to_vec(), fps: FPS }));
-            let parts = videos.chain([trend::Part::Text(question.clone())]).collect();
+            let mut parts: Vec<trend::Part<'_>> = videos.collect();
+            parts.insert(if words_first { 0 } else { parts.len() }, trend::Part::Text(question.clone()));
             self.model.inputs(&Conversation { system: None, parts }).map_err(refused)
         };
         pictures.chunks(views * frames).map(inputs).collect()
@@ -170,7 +176,7 @@ impl ServedVlm {
         };
         let answer = |asked: Result<Vec<Inputs>, Refusal>| {
             let windows = asked?.len();
-            scores(logits.by_ref().take(windows))
+            scores(logits.by_ref().take(windows), self.model.temperature())
         };
         asked.into_iter().map(answer).collect()
     }
@@ -194,10 +200,10 @@ fn words(said: Utterance, chat: &Chat) -> Answer {
     })
 }
 
-fn scores(logits: impl Iterator<Item = LabelLogits>) -> Answered {
+fn scores(logits: impl Iterator<Item = LabelLogits>, temperature: f64) -> Answered {
     let mut numbers = Vec::new();
     for logits in logits {
-        let leaning = Leaning::of(logits, 1.0);
+        let leaning = Leaning::of(logits, temperature);
         let leaning = leaning.ok_or_else(|| Refusal::failed("the model's weights are broken"))?;
         numbers.extend([leaning.positive, leaning.negative, leaning.unclear]);
     }

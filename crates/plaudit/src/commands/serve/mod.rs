@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use plaudit_reward::trend::LocalVlm;
+use plaudit_reward::trend::JudgeFolder;
 use plaudit_serve::{Batching, Limits, Model, Server, ServerSettings};
 
 use self::token::Token;
@@ -30,13 +30,15 @@ use crate::say;
   plaudit serve logs/20260801-12:00:00-reward_training
   PLAUDIT_TOKEN=secret plaudit serve checkpoints/best_model --host 0.0.0.0 --port 8000
   plaudit serve Qwen3-VL-4B-Instruct --lora logs/sft/checkpoints/best_model --task 'Pick up the red cube.'
+  plaudit serve logs/20260801-12:00:00-pickcube_trend_sft --task 'robot manipulation progress judgment'
   curl -s localhost:8000/v1/score -H 'Content-Type: application/octet-stream' \\
       -H 'X-Plaudit-Shape: 1,128,128,3' --data-binary @frame.rgb
 
   from openai import OpenAI
   OpenAI(base_url='http://127.0.0.1:8000/v1', api_key='secret').models.list()")]
 pub struct Command {
-    /// A model: a run, a checkpoint folder or a file of `reward train`, or the Hugging Face folder of a Qwen3-VL
+    /// A model: a run, a checkpoint folder or a file of `reward train` or `reward sft`, or the Hugging Face folder of a
+    /// Qwen3-VL
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// The address to listen on; anything but this machine wants a token
@@ -161,11 +163,14 @@ impl Command {
 
     /// The model, by what is in its folder or file.
     fn open(&self, wanted: &Wanted) -> Result<Opened, Failure> {
-        if LocalVlm::is_in(&self.model) {
+        let judge = JudgeFolder::find(&self.model).map_err(|error| {
+            Failure::use_of(error, "give that model's folder, and the adapters with --lora".to_string())
+        })?;
+        if let Some(judge) = judge {
             let flags =
                 [("--threshold", wanted.threshold.is_some()), ("--image-size", wanted.image_size.is_some())];
             Wanted::refuse(&flags, "a vision-language model")?;
-            let model = judge::open(&self.model, wanted)?;
+            let model = judge::open(&self.model, judge, wanted)?;
             let described = model.described();
             return Ok((model, described));
         }

@@ -355,10 +355,11 @@ block! {
         infer_micro_batch_size: u64 = 0,
         /// Judge: how its answer is read.
         readout: Readout = Readout::Logits,
-        /// Judge: where the words of its question stand.
+        /// Judge: where the words of its question stand; as it was tuned, unless written.
         prompt_layout: PromptLayout = PromptLayout::VideosFirst,
-        /// Judge: what the labels' logits are divided by before they become probabilities.
-        label_temperature: f64 = 1.0,
+        /// Judge: what the labels' logits are divided by before they become probabilities. Not set: as an audit of the judge
+        /// found it honest, or 1.
+        label_temperature: Option<f64> = None,
         /// Judge: where better and worse are less than this apart in probability, the answer counts as unclear.
         abstain_band: f64 = 0.0,
         /// Judge: pay the mean of the amounts, each as likely as its label, not that of the likeliest alone.

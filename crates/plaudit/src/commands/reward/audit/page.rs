@@ -1,6 +1,6 @@
 //! The page.
 
-use plaudit_reward::audit::{CurvePoint, RegionSource, ScoresAt, Severity, Slice, Stressed};
+use plaudit_reward::audit::{CurvePoint, RegionSource, ScoresAt, Severity, Slice, Stressed, Verdict};
 use plaudit_reward::metrics::Bin;
 use plaudit_reward::pictures::Png;
 use plaudit_view::format;
@@ -18,7 +18,7 @@ pub(super) fn page(audit: &Audit, pictures: &Pictures) -> String {
     let title = if audit.passed { "Audit: passed" } else { "Audit: not passed" };
     let mut page = Page::new(title, format!("{} on {}", audit.model, audit.data.join(", ")));
     let body = &mut page.body;
-    verdict(body, audit);
+    verdict(body, &audit.verdict);
     body.tiles(&tiles(audit));
     ranking(body, audit);
     threshold(body, audit);
@@ -31,17 +31,17 @@ pub(super) fn page(audit: &Audit, pictures: &Pictures) -> String {
     stress(body, audit);
     looking(body, audit, pictures);
     speed(body, audit);
-    details(body, audit);
+    details(body, &audit.verdict);
     page.render()
 }
 
-fn verdict(body: &mut Html, audit: &Audit) {
-    let (tone, title) = match audit.passed {
+/// What everything comes to, at the top.
+pub(in crate::commands::reward) fn verdict(body: &mut Html, verdict: &Verdict) {
+    let (tone, title) = match verdict.passed() {
         true => (Tone::Good, "This model can be used as a reward."),
         false => (Tone::Bad, "This model should not be used as a reward."),
     };
-    let lines: Vec<(String, String)> = audit
-        .verdict
+    let lines: Vec<(String, String)> = verdict
         .findings
         .iter()
         .map(|finding| {
@@ -320,7 +320,8 @@ fn delays(audit: &Audit) -> Chart {
     }
 }
 
-fn shown(pictures: &[(Png, String)]) -> Vec<(String, String)> {
+/// Pictures with words, as a page has them.
+pub(in crate::commands::reward) fn shown(pictures: &[(Png, String)]) -> Vec<(String, String)> {
     pictures.iter().map(|(png, words)| (picture("image/png", &png.bytes), words.clone())).collect()
 }
 
@@ -487,9 +488,10 @@ fn speed(body: &mut Html, audit: &Audit) {
     );
 }
 
-fn details(body: &mut Html, audit: &Audit) {
+/// Where the numbers are.
+pub(in crate::commands::reward) fn details(body: &mut Html, verdict: &Verdict) {
     body.heading("Details");
     body.paragraph("audit.json beside this page has every number on it.");
-    let findings = serde_json::to_string_pretty(&audit.verdict).unwrap_or_default();
+    let findings = serde_json::to_string_pretty(verdict).unwrap_or_default();
     body.fold("Findings, as a program reads them", &findings);
 }

@@ -119,7 +119,7 @@ pub(super) struct Timed {
 /// Whether the checkpoint was changed.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case", tag = "stored")]
-pub(super) enum Stored {
+pub(in crate::commands::reward) enum Stored {
     In { file: String },
     No { why: String },
 }
@@ -146,15 +146,7 @@ impl Audit {
 
     /// For a terminal.
     pub(super) fn text(&self, folder: &Path) -> String {
-        let mut text = format!("{}\n", if self.passed { "PASSED" } else { "NOT PASSED" });
-        for finding in &self.verdict.findings {
-            let word = match finding.severity {
-                Severity::Fatal => "no",
-                Severity::Warning => "warning",
-                Severity::Note => "note",
-            };
-            let _ = writeln!(text, "  {word:<8} {}\n           {}", finding.what, finding.hint);
-        }
+        let mut text = findings(&self.verdict);
         let mut line = |name: &str, value: String| {
             let _ = writeln!(text, "{name:<13}{value}");
         };
@@ -191,6 +183,20 @@ impl Audit {
     }
 }
 
+/// A verdict for a terminal.
+pub(in crate::commands::reward) fn findings(verdict: &Verdict) -> String {
+    let mut text = format!("{}\n", if verdict.passed() { "PASSED" } else { "NOT PASSED" });
+    for finding in &verdict.findings {
+        let word = match finding.severity {
+            Severity::Fatal => "no",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        let _ = writeln!(text, "  {word:<8} {}\n           {}", finding.what, finding.hint);
+    }
+    text
+}
+
 impl Operating {
     /// In words, what is promised.
     pub(super) fn promise(&self) -> String {
@@ -222,12 +228,12 @@ pub(super) fn at_temperature(threshold: f64, from: f64, to: f64) -> f64 {
 }
 
 /// A number with its interval.
-pub(super) fn interval(found: Option<Interval>) -> String {
+pub(in crate::commands::reward) fn interval(found: Option<Interval>) -> String {
     found.map_or("-".into(), |Interval { value, low, high }| format!("{value:.4} ({low:.4} to {high:.4})"))
 }
 
 /// A share in words, with as many digits as it needs.
-pub(super) fn percent(share: f64) -> String {
+pub(in crate::commands::reward) fn percent(share: f64) -> String {
     let text = format!("{:.2}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
