@@ -181,8 +181,18 @@ fn audited(place: &Place, best: &Path) {
     assert!(on_one_line(&leaked.stdout).contains("it learned from windows of 96 of these 96 episodes"));
     assert!(on_one_line(&leaked.stdout).contains("cannot be believed"));
     assert_eq!(read(best.join("plaudit_judge.json"))["label_temperature"], temperature);
-    let one_label = place.windows("eval").join("positive.jsonl");
+    let other = place.windows("eval").join("other.jsonl");
     let lines = fs::read_to_string(place.windows("eval").join("segments.jsonl")).unwrap();
+    fs::write(&other, lines.replace("Does the square go", "Does the ball go")).unwrap();
+    let asked = place.reward(&["audit", "run", other.to_str().unwrap(), "-q", "--output", "other"]);
+    assert_eq!(asked.status.code(), Some(3));
+    assert!(
+        on_one_line(&asked.stdout).contains("`Does the ball go to the right?"),
+        "{}",
+        on_one_line(&asked.stdout)
+    );
+    assert_eq!(read(best.join("plaudit_judge.json"))["label_temperature"], temperature);
+    let one_label = place.windows("eval").join("positive.jsonl");
     let positive: Vec<&str> = lines.lines().filter(|line| line.contains(r#""answer":"positive""#)).collect();
     fs::write(&one_label, positive.join("\n")).unwrap();
     let one = place.reward(&["audit", "run", one_label.to_str().unwrap(), "-q", "--output", "one"]);

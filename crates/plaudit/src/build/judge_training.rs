@@ -97,11 +97,14 @@ pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError>
         }
     }?;
     judge.tuner.set_checkpointing(model.gradient_checkpointing);
-    Ok(Judge { save: with_card(judge.save, card(loaded)), tuner: judge.tuner })
+    Ok(Judge { save: with_card(judge.save, card(loaded, questions)), tuner: judge.tuner })
 }
 
+/// More questions than this are not listed: they are of many tasks, and a new one is nothing strange.
+const FEW_QUESTIONS: usize = 16;
+
 /// What a judge that this config tunes says about itself.
-fn card(loaded: &Loaded) -> JudgeCard {
+fn card(loaded: &Loaded, questions: &[&str]) -> JudgeCard {
     let data = &loaded.config.data;
     let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let all = |named: &Option<OneOrMore<String>>| {
@@ -110,6 +113,10 @@ fn card(loaded: &Loaded) -> JudgeCard {
     JudgeCard {
         prompt_layout: Some(layout(data.prompt_layout)),
         label_temperature: None,
+        questions: match questions.len() {
+            0..=FEW_QUESTIONS => questions.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
+        },
         trained_on: all(&data.train_data_paths),
         validated_on: all(&data.val_data_paths),
     }

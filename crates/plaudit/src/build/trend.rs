@@ -10,7 +10,7 @@ use plaudit_nn::classifier::Device;
 use plaudit_nn::qwen3_vl::{Frames, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{self, Attendant, Endpoint, EndpointError, EndpointSettings};
 use plaudit_reward::trend::{
-    Amounts, Ask, Generation, InputBuilder, JudgeCard, JudgeFolder, LocalVlm, LocalVlmSettings,
+    Amounts, Ask, Familiar, Generation, InputBuilder, JudgeCard, JudgeFolder, LocalVlm, LocalVlmSettings,
     MomentReading, Prompt, Reading, Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
 };
 use plaudit_reward::{AtTermination, Entry, FrameJudge, History, Seat, VoteReward, WindowReward, camera_for};
@@ -287,7 +287,13 @@ impl TermBuilder<'_> {
             WorkerType::Local => {
                 let model = self.local()?;
                 let card = model.card().cloned().unwrap_or_default();
-                Ok(Answering { model: Arc::new(model), card })
+                let model: Arc<dyn TrendModel> = Arc::new(model);
+                let questions = card.questions.clone();
+                let model = match questions.is_empty() {
+                    true => model,
+                    false => Arc::new(Familiar::new(model, questions, Arc::new(run::tell_soon))),
+                };
+                Ok(Answering { model, card })
             }
         }
     }

@@ -27,6 +27,9 @@ pub struct JudgeCard {
     /// What the labels' logits are divided by, as an audit found it honest. Not set: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_temperature: Option<f64>,
+    /// The questions it was tuned with, where they are few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<String>,
     /// The manifests of the windows it learned from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trained_on: Vec<PathBuf>,
@@ -129,6 +132,7 @@ mod tests {
         let card = JudgeCard {
             prompt_layout: Some(PromptLayout::SharedPrefix),
             label_temperature: Some(1.75),
+            questions: vec!["Better?".into()],
             trained_on: vec!["windows/train/segments.jsonl".into()],
             validated_on: Vec::new(),
         };

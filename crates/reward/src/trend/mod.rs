@@ -10,6 +10,7 @@
 
 mod card;
 mod conversation;
+mod familiar;
 mod folder;
 mod input;
 mod judge;
@@ -24,6 +25,7 @@ mod vocabulary;
 
 pub use card::{JudgeCard, JudgeCardError};
 pub use conversation::{Conversation, Part, Picture, Video};
+pub use familiar::Familiar;
 pub use folder::{JudgeFolder, NoBaseModel};
 pub use input::{InputBuilder, Prompt};
 pub use judge::TrendJudge;

@@ -66,6 +66,8 @@ pub(super) struct JudgeAudit {
     pub(super) changed: Vec<Disturbed>,
     pub(super) mistakes: Vec<WindowMistake>,
     pub(super) seen_before: SeenBefore,
+    /// A question of these windows that the judge was not tuned with.
+    pub(super) other_words: Option<String>,
     pub(super) windows_per_second: f64,
     pub(super) stored: Stored,
 }
@@ -142,6 +144,7 @@ impl AuditOfJudge<'_> {
             changed: self.changed(bench, &judged, bar)?,
             mistakes,
             seen_before: self.seen_before(bench),
+            other_words: other_words(bench),
             windows_per_second,
             calibration,
             stored: Stored::No { why: String::new() },
@@ -204,7 +207,7 @@ impl AuditOfJudge<'_> {
         if self.no_store {
             return Ok(Stored::No { why: "it was asked to leave the judge as it is".into() });
         }
-        let of_the_data = |code: &str| matches!(code, "leak" | "one_direction");
+        let of_the_data = |code: &str| matches!(code, "leak" | "one_direction" | "other_words");
         if let Some(found) = audit.verdict.findings.iter().find(|finding| of_the_data(finding.code)) {
             return Ok(Stored::No { why: format!("what was measured cannot be believed: {}", found.what) });
         }
@@ -221,6 +224,13 @@ impl AuditOfJudge<'_> {
         let file = card.write(bench.folder.own()).map_err(|error| Failure::work(error, None))?;
         Ok(Stored::In { file: file.display().to_string() })
     }
+}
+
+/// A question that the judge was not tuned with, if it says which those were.
+fn other_words(bench: &Bench) -> Option<String> {
+    let known = &bench.judge.card().filter(|card| !card.questions.is_empty())?.questions;
+    let asked = bench.windows.prompts();
+    asked.into_iter().find(|asked| !known.iter().any(|known| known == asked)).map(String::from)
 }
 
 /// The episodes that windows were cut from, by their files; windows of unknown origin by their own.

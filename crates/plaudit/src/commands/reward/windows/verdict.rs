@@ -20,6 +20,7 @@ const FEW_EPISODES: usize = 10;
 /// Everything that speaks for or against using the judge.
 pub(super) fn verdict(audit: &JudgeAudit, min_accuracy: f64) -> Verdict {
     let mut verdict = Verdict::default();
+    words(&mut verdict, audit);
     labels(&mut verdict, audit);
     accuracy(&mut verdict, audit, min_accuracy);
     directions(&mut verdict, &audit.metrics);
@@ -29,6 +30,14 @@ pub(super) fn verdict(audit: &JudgeAudit, min_accuracy: f64) -> Verdict {
     following(&mut verdict, audit);
     honesty(&mut verdict, audit);
     verdict
+}
+
+fn words(verdict: &mut Verdict, audit: &JudgeAudit) {
+    if let Some(asked) = &audit.other_words {
+        let what = format!("these windows ask `{asked}`, and the judge was tuned with other words");
+        let hint = "make them with the same task: `plaudit dataset windows --task-description`";
+        verdict.add(Severity::Fatal, "other_words", what, hint);
+    }
 }
 
 fn labels(verdict: &mut Verdict, audit: &JudgeAudit) {
