@@ -152,6 +152,21 @@ macro_rules! vectors {
             }
         }
         #[inline(always)]
+        fn sums_of_four(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+            let mut sums = [0.0; 4];
+            // SAFETY: in `run` only, where the processor has the instructions; the array holds what is written.
+            unsafe {
+                // Halves of each quarter are added, then the quarters, which hold one number of each vector by then.
+                let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                let all = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(ab, cd), _mm512_shuffle_ps::<0xee>(ab, cd));
+                let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+                let quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));
+                _mm_storeu_ps(sums.as_mut_ptr(), quarter);
+            }
+            sums
+        }
+        #[inline(always)]
         fn largest_magnitude(self, vector: __m512) -> f32 {
             let vector = self.larger_magnitude(vector, vector);
             // SAFETY: in `run` only, where the processor has the instructions.

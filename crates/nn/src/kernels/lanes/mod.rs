@@ -143,6 +143,24 @@ pub(crate) trait Lanes: Copy {
             self.load(left.as_ptr())
         }
     }
+    /// The sum of each vector's numbers.
+    #[inline(always)]
+    fn sums_of_four(self, vectors: [Self::Vector; 4]) -> [f32; 4] {
+        const { assert!(Self::WIDTH <= 16) };
+        vectors.map(|vector| {
+            let mut lanes = [0.0f32; 16];
+            // SAFETY: the array holds a vector.
+            unsafe { self.store(lanes.as_mut_ptr(), vector) };
+            let mut half = Self::WIDTH / 2;
+            while half > 0 {
+                for i in 0..half {
+                    lanes[i] += lanes[i + half];
+                }
+                half /= 2;
+            }
+            lanes[0]
+        })
+    }
     /// The largest magnitude in a vector.
     #[inline(always)]
     fn largest_magnitude(self, vector: Self::Vector) -> f32 {
