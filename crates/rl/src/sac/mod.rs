@@ -407,7 +407,7 @@ impl Sac {
             }
         }
         if !networks.has_target() {
-            networks.critics.update_statistics(critics, &mut work.critic_tape);
+            networks.critics.update_statistics(critics, &work.critic_tape);
         }
         let grads = &mut work.critic_grads;
         let optim = &self.settings.critic_optim;
