@@ -97,14 +97,17 @@ fn rlpd_learns_from_images_and_demonstrations() {
         "algorithm.demo_buffer.load_path=demos/data",
         "algorithm.replay_buffer.min_buffer_size=8",
         "algorithm.update_epoch=2",
+        "algorithm.cloning.steps=4",
+        "env.train.max_steps_per_rollout_epoch=4",
         "runner.max_epochs=3",
         "runner.val_check_interval=3",
         "--json",
     ];
     let trunk = "actor.model.encoder_config.ckpt_path=trunk.safetensors";
-    for (path, more) in [
-        ("conv", vec![]),
-        ("frozen", vec!["actor.model.backbone=resnet", "algorithm.enable_drq=false", trunk]),
+    // Weights leave as those of networks on plain states, which takes a rounding where states were scaled.
+    for (path, rounding, more) in [
+        ("conv", 1e-5, vec!["algorithm.enable_drq=true", "algorithm.drq_shift=2"]),
+        ("frozen", 0.0, vec!["actor.model.backbone=resnet", "algorithm.scale_states=false", trunk]),
     ] {
         let log = format!("runner.logger.log_path={path}");
         let more = [&common[..], &more, &[&log]].concat();
@@ -115,7 +118,8 @@ fn rlpd_learns_from_images_and_demonstrations() {
         let checkpoint = format!("runner.ckpt_path={path}/checkpoints/global_step_3");
         let backbone = format!("actor.model.backbone={}", if path == "conv" { "conv" } else { "resnet" });
         let judged = succeeds(at, &words("eval", "pickcube_rlpd_cnn", &["--json", &checkpoint, &backbone]));
-        assert_eq!(json(&judged)["eval/return"], result["eval/return"], "{path}");
+        let [judged, told] = [&json(&judged), &result].map(|page| page["eval/return"].as_f64().unwrap());
+        assert!((judged - told).abs() <= rounding * told.abs(), "{path}: {judged} and {told}");
     }
 }
 
