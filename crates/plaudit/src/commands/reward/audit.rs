@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::progress::ProgressBar;
 use crate::say;
 
-pub(super) use self::page::{details, shown, verdict};
+pub(super) use self::page::{details, honesty_chart, shown, verdict};
 pub(super) use self::result::{Stored, findings, interval, percent};
 
 /// What is asked for where nothing else is.

@@ -209,6 +209,17 @@ fn calibration(body: &mut Html, audit: &Audit) {
         &["", "calibration error (ECE)", "Brier score", "log loss"],
         &[row("as the network says it", &found.before), row("at the temperature", &found.after)],
     );
+    let (title, x_label) = ("Successes among frames of like scores", "score");
+    body.charts([&honesty_chart(title, x_label, &found.before.bins, &found.after.bins)]);
+}
+
+/// How often what is scored alike comes true, before and after scores are made honest.
+pub(in crate::commands::reward) fn honesty_chart(
+    title: &str,
+    x_label: &str,
+    before: &[Bin],
+    after: &[Bin],
+) -> Chart {
     let series = |bins: &[Bin], look: usize, name: &str| Series {
         name: name.into(),
         look,
@@ -217,18 +228,13 @@ fn calibration(body: &mut Html, audit: &Audit) {
     };
     let honest =
         Series { name: "honest".into(), look: 6, points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() };
-    let chart = Chart {
-        title: "Successes among frames of like scores".into(),
-        x_label: "score".into(),
+    Chart {
+        title: title.into(),
+        x_label: x_label.into(),
         y_range: Some((0.0, 1.0)),
-        series: vec![
-            honest,
-            series(&found.before.bins, 1, "before"),
-            series(&found.after.bins, 0, "at the temperature"),
-        ],
+        series: vec![honest, series(before, 1, "before"), series(after, 0, "at the temperature")],
         ..Chart::default()
-    };
-    body.charts([&chart]);
+    }
 }
 
 fn time(body: &mut Html, audit: &Audit) {

@@ -1,11 +1,10 @@
 //! The page about a judge.
 
 use plaudit_reward::audit::LabelHonesty;
-use plaudit_reward::metrics::Bin;
 use plaudit_reward::pictures::Png;
 use plaudit_view::page::{Chart, Html, Page, Series};
 
-use super::super::audit::{Stored, details, interval, percent, shown, verdict};
+use super::super::audit::{Stored, details, honesty_chart, interval, percent, shown, verdict};
 use super::audit::{JudgeAudit, SeenBefore};
 
 /// Width of a window's picture on the page, in rem.
@@ -137,26 +136,9 @@ fn calibration(body: &mut Html, audit: &JudgeAudit) {
         "log loss",
     ];
     body.table(&head, &rows);
-    let series = |bins: &[Bin], look: usize, name: &str| Series {
-        name: name.into(),
-        look,
-        points: bins.iter().map(|bin| (bin.score, bin.successes)).collect(),
-        ..Series::default()
-    };
-    let honest =
-        Series { name: "honest".into(), look: 6, points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() };
-    let chart = Chart {
-        title: "How often it is right where it is as sure".into(),
-        x_label: "probability of the likeliest label".into(),
-        y_range: Some((0.0, 1.0)),
-        series: vec![
-            honest,
-            series(&found.before.bins, 1, "before"),
-            series(&found.after.bins, 0, "at the temperature"),
-        ],
-        ..Chart::default()
-    };
-    body.charts([&chart]);
+    let title = "How often it is right where it is as sure";
+    let x_label = "probability of the likeliest label";
+    body.charts([&honesty_chart(title, x_label, &found.before.bins, &found.after.bins)]);
     match &audit.stored {
         Stored::In { file } => body.paragraph(&format!("The temperature is stored in {file}.")),
         Stored::No { why } => body.paragraph(&format!("Nothing was stored: {why}.")),

@@ -1,0 +1,106 @@
+//! How soft actor-critic learns, and what cannot be.
+
+use plaudit_nn::dense::AdamSettings;
+
+use super::{Agg, NearDemos, SoftNetworkSettings, TemperatureSettings};
+use crate::replay::{Amount, ReplaySettings};
+use crate::{Bootstrap, LearnError, Schedule};
+
+/// How soft actor-critic learns.
+#[derive(Debug, Clone)]
+pub struct SacSettings {
+    /// What the networks look like.
+    pub networks: SoftNetworkSettings,
+    /// Discount of the future, γ.
+    pub gamma: f32,
+    /// Which ends of episodes are bootstrapped.
+    pub bootstrap: Bootstrap,
+    /// How critics are combined for the target.
+    pub agg_q: Agg,
+    /// How critics are combined for the policy.
+    pub actor_agg_q: Agg,
+    /// Critics drawn for each target; all where no number is given.
+    pub critic_subsample: Option<usize>,
+    /// Whether entropy counts in the target.
+    pub backup_entropy: bool,
+    /// Where the target is known to lie: sparse rewards bound what can be earned, and critics that hope for more
+    /// would only feed each other's hope.
+    pub target_range: Option<[f32; 2]>,
+    /// How far the target follows, τ.
+    pub tau: f32,
+    /// Updates between steps of the target.
+    pub target_update_freq: u64,
+    /// Critic updates per policy update.
+    pub critic_actor_ratio: u64,
+    /// Updates before the policy starts to learn.
+    pub train_actor_steps: u64,
+    /// Whether networks take states by the scale of the demonstrations.
+    pub scale_states: bool,
+    /// What holds the policy near what demonstrations did, beside what critics think of it.
+    pub near_demos: Option<NearDemos>,
+    /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
+    pub shift: Option<usize>,
+    /// The temperature, α.
+    pub temperature: TemperatureSettings,
+    /// How the policy is optimised.
+    pub policy_optim: Optim,
+    /// How the critics are optimised.
+    pub critic_optim: Optim,
+    /// Transitions per update; with demonstrations, half of them are those.
+    pub batch_size: usize,
+    /// Updates per call of [`Learner::improve`].
+    pub updates: u64,
+    /// Experience that is kept.
+    pub replay: ReplaySettings,
+    /// Experience that must be there before anything is learned.
+    pub min_replay: Amount,
+    /// Demonstrations that must be there before anything is learned; they are kept under these settings.
+    pub demos: Option<DemoSettings>,
+}
+
+/// Which demonstrations are kept, and how many are needed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DemoSettings {
+    /// What is kept of them.
+    pub replay: ReplaySettings,
+    /// How many there must be.
+    pub min: Amount,
+    /// What the run pays for the end of an episode of its own that joins them.
+    pub keep_paid: Option<f32>,
+}
+
+/// How a network is optimised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Optim {
+    /// Learning rate over the updates.
+    pub schedule: Schedule,
+    /// Constants of Adam.
+    pub adam: AdamSettings,
+    /// Longest gradient.
+    pub clip_grad: f32,
+}
+
+impl SacSettings {
+    /// Refuses what cannot be.
+    pub(super) fn check(&self) -> Result<(), LearnError> {
+        let positive = [
+            ("actor.global_batch_size", self.batch_size as u64),
+            ("algorithm.critic_actor_ratio", self.critic_actor_ratio),
+            ("algorithm.target_update_freq", self.target_update_freq),
+            ("actor.model.num_action_chunks", self.networks.chunk as u64),
+            ("actor.model.num_q_heads", self.networks.critics as u64),
+            ("algorithm.critic_subsample_size", self.critic_subsample.map_or(1, |count| count as u64)),
+        ];
+        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(LearnError::Setting(format!("{key} is 0; it must be at least 1")));
+        }
+        match self.target_range {
+            Some([low, high]) if low.is_nan() || high.is_nan() || low > high => {
+                let problem =
+                    format!("algorithm.target_range is [{low}, {high}]; write the smaller number first");
+                Err(LearnError::Setting(problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
