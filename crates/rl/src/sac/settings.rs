@@ -48,7 +48,7 @@ pub struct SacSettings {
     pub critic_optim: Optim,
     /// Transitions per update; with demonstrations, half of them are those.
     pub batch_size: usize,
-    /// Updates per call of [`Learner::improve`].
+    /// Updates per call of [`crate::Learner::improve`].
     pub updates: u64,
     /// Experience that is kept.
     pub replay: ReplaySettings,
