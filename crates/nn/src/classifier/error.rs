@@ -31,7 +31,9 @@ pub enum ClassifierError {
         what: String,
     },
     /// plaudit was built without CUDA.
-    #[error("this plaudit cannot use CUDA; build it with `--features cuda`, or set the device to `cpu`")]
+    #[error(
+        "this plaudit cannot use CUDA; build it with `--features cuda` (vision-language models: `cuda-judge`), or set the device to `cpu`"
+    )]
     NoCuda,
     /// The machine has no such GPU.
     #[error(

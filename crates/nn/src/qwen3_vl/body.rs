@@ -16,7 +16,7 @@ use super::vision::{Seen, see};
 use crate::classifier::download;
 
 /// Fewer tokens that prompts begin with alike are read again with each of them.
-const WORTH_SHARING: usize = 16;
+pub(super) const WORTH_SHARING: usize = 16;
 
 /// A network without its parameters.
 #[derive(Clone, Debug)]
@@ -92,12 +92,12 @@ impl Body {
     }
 
     /// Whether a token stands for a piece of a picture.
-    fn is_shown(&self, id: u32) -> bool {
+    pub(super) fn is_shown(&self, id: u32) -> bool {
         id == self.config.image_token || id == self.config.video_token
     }
 
     /// How many tokens all prompts begin with alike, before any of them shows a picture.
-    fn shared_prefix(&self, inputs: &[Inputs]) -> usize {
+    pub(super) fn shared_prefix(&self, inputs: &[Inputs]) -> usize {
         let Some(first) = inputs.first() else { return 0 };
         let words = first.ids.iter().position(|id| self.is_shown(*id)).unwrap_or(first.len() - 1);
         let alike = |input: &Inputs| {
@@ -296,7 +296,7 @@ impl Body {
         Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
     }
 
-    fn check_labels(&self, labels: &[u32]) -> Result<(), VlmError> {
+    pub(super) fn check_labels(&self, labels: &[u32]) -> Result<(), VlmError> {
         match labels.iter().find(|label| **label as usize >= self.config.text.vocab) {
             Some(label) => Err(VlmError::Input(format!("label {label} is no token of the model"))),
             None => Ok(()),

@@ -48,6 +48,10 @@ pub enum VlmError {
     /// The device is not there.
     #[error(transparent)]
     Device(#[from] ClassifierError),
+    /// The GPU is not there, or refuses.
+    #[cfg(feature = "cuda-judge")]
+    #[error(transparent)]
+    Gpu(#[from] super::gpu::GpuError),
     /// An adapter for other layers or another rank.
     #[error("{}: {problem}", file.display())]
     Adapter {

@@ -38,7 +38,7 @@ impl QwenVl {
     /// The tokens of each prompt's answer, up to and without the token that ends it.
     ///
     /// # Errors
-    /// When a prompt is empty, or the temperature is not above zero.
+    /// When a prompt is empty, the temperature is not above zero, or the model is on a GPU that only scores.
     pub fn generate(&self, inputs: &[Inputs], options: &Generate) -> Result<Vec<Vec<u32>>, VlmError> {
         if let Choice::Sampled { temperature, .. } = options.choice
             && (temperature <= 0.0 || !temperature.is_finite())
@@ -63,7 +63,7 @@ impl QwenVl {
 
 impl Inner {
     fn generate(&self, inputs: &[Inputs], options: &Generate) -> Result<Vec<Vec<u32>>, VlmError> {
-        let Self { body, frozen } = self;
+        let (body, frozen) = (&self.body, self.frozen("an answer in words")?);
         let special = body.processor.tokenizer().special();
         let batch = body.batch(frozen, inputs, Padding::Left)?;
         let mut lengths: Vec<usize> = inputs.iter().map(Inputs::len).collect();

@@ -25,7 +25,8 @@
 //! # Ok::<(), plaudit_nn::qwen3_vl::VlmError>(())
 //! ```
 //!
-//! The network is one text (`vision.rs`, `text.rs`) over a `Pass`, which gives the parameters: as they stay for
+//! With the feature `cuda-judge`, a model that is opened on a GPU in bf16 scores there by a path of its own (`gpu/`).
+//! Everywhere else the network is one text (`vision.rs`, `text.rs`) over a `Pass`, which gives the parameters: as they stay for
 //! answering (`serve.rs`), or as they learn (`tune.rs`). On the processor the operations between are our own
 //! (`layers.rs`, `ops/tokens.rs`), on other devices Burn's.
 
@@ -36,6 +37,8 @@ mod config;
 mod error;
 mod fresh;
 mod generate;
+#[cfg(feature = "cuda-judge")]
+mod gpu;
 mod layers;
 mod load;
 mod model;
@@ -59,6 +62,8 @@ pub use config::{Config, TextConfig, VisionConfig};
 pub use error::VlmError;
 pub use fresh::Fresh;
 pub use generate::{Choice, Generate};
+#[cfg(feature = "cuda-judge")]
+pub use gpu::{GpuError, PartTime, product_speed};
 pub use model::{QwenVl, Trace};
 pub use patches::{Kind, Picture, Visual};
 pub use positions::{Positions, positions};

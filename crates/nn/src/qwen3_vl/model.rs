@@ -8,6 +8,8 @@ use super::body::{Body, Padding};
 use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
+#[cfg(feature = "cuda-judge")]
+use super::gpu::{GpuError, Judge, PartTime, Share};
 use super::load;
 use super::network;
 use super::pass::Pass;
@@ -30,7 +32,28 @@ impl std::fmt::Debug for QwenVl {
 
 pub(super) struct Inner {
     pub(super) body: Body,
-    pub(super) frozen: Frozen,
+    place: Place,
+}
+
+/// Where the parameters are, and with them the arithmetic.
+enum Place {
+    /// With Burn, mostly on the processor.
+    Burn(Frozen),
+    /// On a GPU, for scoring.
+    #[cfg(feature = "cuda-judge")]
+    Gpu(Box<Judge>),
+}
+
+impl Inner {
+    /// The parameters, for what cannot be done without Burn.
+    #[cfg_attr(not(feature = "cuda-judge"), expect(unused_variables, reason = "only a GPU refuses"))]
+    pub(super) fn frozen(&self, what: &'static str) -> Result<&Frozen, VlmError> {
+        match &self.place {
+            Place::Burn(frozen) => Ok(frozen),
+            #[cfg(feature = "cuda-judge")]
+            Place::Gpu(_) => Err(GpuError::Unsupported { what }.into()),
+        }
+    }
 }
 
 /// All logits of a sequence, and what the vision tower made of its pictures; for comparison with other programs.
@@ -67,17 +90,26 @@ impl QwenVl {
         let folder = folder.as_ref();
         let config = Config::read(&folder.join("config.json"))?;
         let processor = Processor::open(folder, &config)?;
-        let device = device.open()?;
         let (network, specs) = network::build(&config);
         if let Some(adapter) = adapter {
             adapter.check(&network)?;
         }
         let weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
+        #[cfg(feature = "cuda-judge")]
+        if let Device::Cuda(index) = device
+            && (precision == Precision::Bf16 || !cfg!(feature = "cuda"))
+        {
+            let judge = Judge::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
+            let device = Device::Cpu.open()?;
+            let body = Body { config, processor, network, dtype: number_type(precision, &device), device };
+            return Ok(Self { inner: Arc::new(Inner { body, place: Place::Gpu(Box::new(judge)) }) });
+        }
+        let device = device.open()?;
         let dtype = number_type(precision, &device);
         let frozen = Frozen::new(&network, &specs, &weights, adapter, precision, &device);
         let body = Body { config, processor, network, dtype, device };
-        Ok(Self { inner: Arc::new(Inner { body, frozen }) })
+        Ok(Self { inner: Arc::new(Inner { body, place: Place::Burn(frozen) }) })
     }
 
     /// The sizes of the model.
@@ -100,7 +132,12 @@ impl QwenVl {
     /// # Errors
     /// When a prompt is empty, or a token is not in the vocabulary.
     pub fn label_logits(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<Vec<f32>>, VlmError> {
-        self.inner.body.label_logits(&self.inner.frozen, inputs, labels)
+        let Inner { body, place } = &*self.inner;
+        match place {
+            Place::Burn(frozen) => body.label_logits(frozen, inputs, labels),
+            #[cfg(feature = "cuda-judge")]
+            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Nothing),
+        }
     }
 
     /// The same without computing again what is in the cache: pairs of frames that windows share, and words that all
@@ -115,15 +152,32 @@ impl QwenVl {
         labels: &[u32],
         cache: &mut ScoreCache,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
-        self.inner.body.score(&self.inner.frozen, inputs, labels, cache)
+        let Inner { body, place } = &*self.inner;
+        match place {
+            Place::Burn(frozen) => body.score(frozen, inputs, labels, cache),
+            #[cfg(feature = "cuda-judge")]
+            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Alike),
+        }
+    }
+
+    /// What each kernel and each kind of matrix product takes when these are scored on a GPU, the longest first.
+    ///
+    /// # Errors
+    /// As [`label_logits`](Self::label_logits), and when the model is not on a GPU.
+    #[cfg(feature = "cuda-judge")]
+    pub fn part_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<PartTime>, VlmError> {
+        match &self.inner.place {
+            Place::Gpu(judge) => judge.times(&self.inner.body, inputs, labels, Share::Alike),
+            Place::Burn(_) => Err(VlmError::Input("only a GPU's parts are timed".into())),
+        }
     }
 
     /// All logits of a batch, as transformers returns them, for each sequence without its filling.
     ///
     /// # Errors
-    /// When a prompt is empty.
+    /// When a prompt is empty, or the model is on a GPU that only scores.
     pub fn trace(&self, inputs: &[Inputs], padding: Padding) -> Result<Vec<Trace>, VlmError> {
-        let Inner { body, frozen } = &*self.inner;
+        let (body, frozen) = (&self.inner.body, self.inner.frozen("a trace of all logits")?);
         let batch = body.batch(frozen, inputs, padding)?;
         let hidden = body.read(frozen, &batch, None, Wanted::All);
         let logits = frozen.linear(&body.network.text.head, hidden);

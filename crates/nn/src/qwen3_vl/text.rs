@@ -47,6 +47,18 @@ pub(super) enum Wanted<'a> {
     LastOf(&'a [usize]),
 }
 
+/// The axis (time, row or column) that each number of half a head follows, and how quickly.
+pub(super) fn frequencies(config: &TextConfig) -> Vec<(usize, f32)> {
+    let [_, rows, columns] = config.sections;
+    let axis = |k: usize| match k % 3 {
+        1 if k < 3 * rows => 1,
+        2 if k < 3 * columns => 2,
+        _ => 0,
+    };
+    let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / config.head_width as f32);
+    (0..config.head_width / 2).map(|k| (axis(k), frequency(k))).collect()
+}
+
 /// The angles of positions `[batch * tokens]`, interleaved over time, row and column.
 pub(super) fn rope(
     config: &TextConfig,
@@ -55,15 +67,7 @@ pub(super) fn rope(
     dtype: FloatDType,
     device: &Device,
 ) -> Rope {
-    let half = config.head_width / 2;
-    let [_, rows, columns] = config.sections;
-    let axis = |k: usize| match k % 3 {
-        1 if k < 3 * rows => 1,
-        2 if k < 3 * columns => 2,
-        _ => 0,
-    };
-    let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / config.head_width as f32);
-    let frequencies: Vec<(usize, f32)> = (0..half).map(|k| (axis(k), frequency(k))).collect();
+    let (half, frequencies) = (config.head_width / 2, frequencies(config));
     let angles: Vec<f32> = places
         .iter()
         .flat_map(|place| frequencies.iter().map(|(axis, frequency)| place[*axis] as f32 * frequency))

@@ -103,6 +103,16 @@ fn learned_places<P: Pass>(
     [rows, columns]: [usize; 2],
     device: &Device,
 ) -> Tensor<2> {
+    let count = rows * columns;
+    let (corners, shares) = corners(config, [rows, columns]);
+    let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
+    let learned = pass.rows(vision.positions, config.width, indices(corners, device));
+    let weighted = learned.cast(FloatDType::F32) * shares;
+    weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
+}
+
+/// The four learned positions around each patch of a picture, patch by patch, and their shares.
+pub(super) fn corners(config: &VisionConfig, [rows, columns]: [usize; 2]) -> (Vec<usize>, Vec<f32>) {
     let (count, side) = (rows * columns, config.positions);
     let (mut corners, mut shares) = (Vec::with_capacity(4 * count), Vec::with_capacity(4 * count));
     for [row, column] in places(rows, columns, config.merge) {
@@ -114,10 +124,7 @@ fn learned_places<P: Pass>(
             }
         }
     }
-    let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
-    let learned = pass.rows(vision.positions, config.width, indices(corners, device));
-    let weighted = learned.cast(FloatDType::F32) * shares;
-    weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
+    (corners, shares)
 }
 
 /// The two learned positions beside place `index` of `size`, and their shares. Ends meet ends.
@@ -128,13 +135,19 @@ fn between(index: usize, size: usize, side: usize) -> [(usize, f32); 2] {
 }
 
 /// The angles of rows and columns.
-fn rope(config: &VisionConfig, [rows, columns]: [usize; 2], device: &Device) -> Rope {
+fn rope(config: &VisionConfig, sides: [usize; 2], device: &Device) -> Rope {
+    let half = config.width / config.heads / 2;
+    let shape = [1, sides[0] * sides[1], half];
+    Rope::new(&angles(config, sides), shape, FloatDType::F32, device)
+}
+
+/// Patch by patch, the angles of half a head's numbers.
+pub(super) fn angles(config: &VisionConfig, [rows, columns]: [usize; 2]) -> Vec<f32> {
     let quarter = config.width / config.heads / 4;
     let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / (2 * quarter) as f32);
     let frequencies: Vec<f32> = (0..quarter).map(frequency).collect();
-    let angles: Vec<f32> = places(rows, columns, config.merge)
+    places(rows, columns, config.merge)
         .flatten()
         .flat_map(|place| frequencies.iter().map(move |frequency| place as f32 * frequency))
-        .collect();
-    Rope::new(&angles, [1, rows * columns, 2 * quarter], FloatDType::F32, device)
+        .collect()
 }

@@ -1,0 +1,241 @@
+"""Trend windows through Qwen3-VL on an NVIDIA GPU beside transformers: checks, then times, in one go.
+
+    bench/qwen3_vl/h200.sh                # builds and runs all of this
+    python bench/qwen3_vl/h200.py --program target/release/examples/qwen3_vl_cuda      # torch with CUDA, transformers
+
+Weights are random bf16 numbers, the same on both sides. Parts, each of which goes on when one before it fails:
+
+    product    a product of two square matrices, plaudit and torch
+    tiny       the model of the tests: plaudit on the GPU beside plaudit on the processor, several sizes, batches and layouts
+    shallow    the widths of Qwen3-VL-4B, 4 of 36 layers, 3 of 24 blocks: both in bf16 beside transformers in fp32
+    whole      all of Qwen3-VL-4B: logits beside transformers', milliseconds in turns, and what each part of a call takes
+
+A window is two views of four frames of 128 pixels. transformers' calls begin with patches on the GPU, plaudit's with bytes of
+pictures in the processor's memory; both end with logits in the processor's memory.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+
+import numpy as np
+import torch
+from transformers import AutoProcessor, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+ROOT = pathlib.Path(__file__).parents[2]
+TASK = "Pick up the red cube and place it on the green spot on the table."
+QUESTION = (
+    f"You are currently performing the task: {TASK}. You are given two synchronized 5-frame videos from different camera "
+    "views (main view and third-person view) of the same robot action window. Judge whether the action trend is "
+    "positive, negative, or unclear. Answer with exactly one word: positive, negative, or unclear."
+)
+SIZE, LABELS = 128, 256
+# Logits may be this many times as far from fp32 as those of another program in bf16 are.
+RATIO = 2.0
+
+
+class Plaudit:
+    def __init__(self, program):
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words):
+        print(*words, file=self.process.stdin, flush=True)
+        answer = json.loads(self.process.stdout.readline() or '{"error": "the program ended"}')
+        if isinstance(answer, dict) and "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+
+def config(tiny, layers, blocks):
+    """The widths of Qwen3-VL-4B with the tests' tokens."""
+    written = json.loads((tiny / "config.json").read_text())
+    text, vision = written["text_config"], written["vision_config"]
+    text.update(hidden_size=2560, num_hidden_layers=layers, intermediate_size=9728, num_attention_heads=32,
+                num_key_value_heads=8, head_dim=128, vocab_size=151936)
+    text["rope_parameters"]["mrope_section"] = [24, 20, 20]
+    vision.update(hidden_size=1024, depth=blocks, intermediate_size=4096, num_heads=16, out_hidden_size=2560,
+                  deepstack_visual_indexes=[5, 11, 17] if blocks == 24 else [0, 1, 2])
+    vision.pop("rope_parameters", None)
+    written["dtype"] = "bfloat16"
+    return Qwen3VLConfig.from_dict(written)
+
+
+def make(folder, tiny, layers, blocks, device):
+    """Random weights; also those that fresh models have as ones and zeros."""
+    if not (folder / "config.json").exists():
+        torch.manual_seed(0)
+        torch.set_default_dtype(torch.bfloat16)
+        with torch.device(device):
+            model = Qwen3VLForConditionalGeneration(config(tiny, layers, blocks))
+        torch.set_default_dtype(torch.float32)
+        with torch.no_grad():
+            for name, values in model.named_parameters():
+                if values.ndim == 1:
+                    values.add_(torch.randn_like(values) * 0.1)
+                elif values.float().std() < 1e-3:
+                    values.copy_(torch.randn_like(values) * 0.02)
+        model.save_pretrained(folder)
+        AutoProcessor.from_pretrained(tiny).save_pretrained(folder)
+        del model
+        torch.cuda.empty_cache()
+    return folder
+
+
+def frame(number):
+    i = np.arange(SIZE * SIZE * 3)
+    return ((i * 31 + number * 977 + (i * number) % 251) % 256).astype(np.uint8).reshape(SIZE, SIZE, 3)
+
+
+def batch(processor, windows, device):
+    videos = [
+        torch.from_numpy(np.stack([frame(view + 8 * window + t) for t in range(4)])).permute(0, 3, 1, 2)
+        for window in range(windows) for view in (0, 100_000)
+    ]
+    text = f"<|im_start|>user\n<|video_pad|>\n<|video_pad|>\n\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+    metadata = [{"total_num_frames": 4, "fps": 24.0, "frames_indices": [0, 1, 2, 3]}] * len(videos)
+    inputs = processor(text=[text] * windows, videos=videos, video_metadata=metadata, do_sample_frames=False,
+                       return_tensors="pt")
+    return {k: v.to(device) for k, v in inputs.items() if isinstance(v, torch.Tensor)}
+
+
+class Transformers:
+    def __init__(self, folder, dtype, device):
+        kind = {"dtype": dtype, "attn_implementation": "sdpa"}
+        self.model = Qwen3VLForConditionalGeneration.from_pretrained(folder, **kind).to(device).eval()
+        self.processor, self.dtype, self.device = AutoProcessor.from_pretrained(folder), dtype, device
+
+    def inputs(self, windows):
+        inputs = batch(self.processor, windows, self.device)
+        return dict(inputs, pixel_values_videos=inputs["pixel_values_videos"].to(self.dtype))
+
+    def logits(self, inputs):
+        with torch.inference_mode():
+            return self.model(**inputs, logits_to_keep=1, use_cache=False).logits[:, -1].float().cpu()
+
+    def generate(self, inputs):
+        with torch.inference_mode():
+            return self.model.generate(**inputs, max_new_tokens=4, min_new_tokens=4, do_sample=False).cpu()
+
+
+def timed(call):
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3
+
+
+def show(values):
+    return f"{statistics.median(values):8.1f} ({min(values):.1f}-{max(values):.1f})"
+
+
+def product(plaudit, options):
+    for side in (8192, 4096):
+        own = plaudit.ask("product", side)["flops"] / 1e12
+        x, y = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        for _ in range(10):
+            x @ y.T
+        theirs = 20 * 2 * side**3 / timed(lambda: [x @ y.T for _ in range(20)]) / 1e9
+        print(f"product of {side}: plaudit {own:.0f} TFLOP/s, torch {theirs:.0f} TFLOP/s", flush=True)
+        if own < 400:
+            print("  below 400: what follows is slower than this GPU should be")
+
+
+def tiny(plaudit, options):
+    for result in plaudit.ask("check", options.tiny):
+        print(" ", json.dumps(result), flush=True)
+        off, allowed = max(result["gpu"], result["gpu_sharing"]), RATIO * result["processor_bf16"]
+        assert off < allowed, f"off by {off}, twice what the processor's bf16 is off"
+        assert result["repeats"], "the same windows, other logits"
+
+
+def largest(a, b):
+    return (a - b).abs().max().item()
+
+
+def shallow(plaudit, options):
+    folder = make(options.folder / "shallow", options.tiny, 4, 3, "cuda")
+    exact = Transformers(folder, torch.float32, "cuda")
+    expected = exact.logits(exact.inputs(8))[:, :LABELS]
+    del exact
+    near = Transformers(folder, torch.bfloat16, "cuda")
+    theirs = near.logits(near.inputs(8))[:, :LABELS]
+    del near
+    torch.cuda.empty_cache()
+    answer = plaudit.ask("logits", folder, 8, "videos")
+    own = torch.tensor(answer["logits"])
+    print(f"  {answer['tokens']} tokens a window; logits spread {expected.std():.3f}, largest {expected.abs().max():.3f}")
+    own_off, their_off = largest(own, expected), largest(theirs, expected)
+    own_mean, their_mean = (own - expected).abs().mean(), (theirs - expected).abs().mean()
+    print(f"  from fp32: plaudit {own_off:.4f} (mean {own_mean:.5f}), transformers bf16 {their_off:.4f} (mean {their_mean:.5f})",
+          flush=True)
+    assert own_off < RATIO * their_off, "further from fp32 than twice what transformers is"
+
+
+def whole(plaudit, options):
+    folder = make(options.folder / "whole", options.tiny, 36, 24, "cuda")
+    peer = Transformers(folder, torch.bfloat16, "cuda")
+    for windows, rounds in ((64, options.rounds), (1, 5), (8, 5), (32, 5)):
+        inputs = peer.inputs(windows)
+        print(f"{windows} windows of {inputs['input_ids'].shape[1]} tokens", flush=True)
+        if windows == 64:
+            own = torch.tensor(plaudit.ask("logits", folder, windows, "videos")["logits"])
+            theirs = peer.logits(inputs)[:, :LABELS]
+            print(f"  logits of both in bf16: largest difference {largest(own, theirs):.4f}, mean "
+                  f"{(own - theirs).abs().mean():.5f}; spread {theirs.std():.3f}", flush=True)
+        work = {
+            "transformers prefill": lambda: timed(lambda: peer.logits(inputs)),
+            "transformers generate, 4 tokens": lambda: timed(lambda: peer.generate(inputs)),
+            "plaudit": lambda: plaudit.ask("score", folder, windows, "videos", 1)["milliseconds"][0],
+            "plaudit, shared prefix": lambda: plaudit.ask("score", folder, windows, "shared", 1)["milliseconds"][0],
+        }
+        for call in work.values():
+            call()
+        times = {name: [] for name in work}
+        for _ in range(rounds):
+            for name, call in work.items():
+                times[name].append(call())
+        for name, values in times.items():
+            ratios = [a / b for a, b in zip(times["transformers prefill"], values)]
+            print(f"  {name:32} ms {show(values)}  prefill of transformers is {statistics.median(ratios):.2f} times that "
+                  f"({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
+    for layout in ("videos", "shared"):
+        parts = plaudit.ask("parts", folder, 64, layout)
+        print(f"parts of 64 windows, {layout}: {sum(part['ms'] for part in parts):.1f} ms")
+        for part in parts:
+            print(f"  {part['part']:24} {part['ms']:8.2f} ms in {part['calls']} calls", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program", default=ROOT / "target/release/examples/qwen3_vl_cuda")
+    parser.add_argument("--tiny", type=pathlib.Path, default=ROOT / "crates/nn/tests/qwen3_vl/model")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("/dev/shm/plaudit"), help="for 10 GB of weights")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--only", default="product tiny shallow whole")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    failed = []
+    for part in (product, tiny, shallow, whole):
+        if part.__name__ not in options.only.split():
+            continue
+        print(f"== {part.__name__}", flush=True)
+        plaudit = Plaudit(options.program)
+        start = time.perf_counter()
+        try:
+            part(plaudit, options)
+        except Exception:  # the parts after it are still worth their time
+            failed.append(part.__name__)
+            traceback.print_exc(file=sys.stdout)
+        plaudit.process.kill()
+        torch.cuda.empty_cache()
+        print(f"   {time.perf_counter() - start:.0f} s", flush=True)
+    sys.exit(f"failed: {failed}" if failed else 0)
+
+
+main()

@@ -1,0 +1,164 @@
+//! Qwen3-VL on an NVIDIA GPU for `bench/qwen3_vl/h200.py`: reads one request a line, answers with one line of JSON.
+//!
+//! ```text
+//! product SIDE                       floating-point operations a second of a product of square bf16 matrices
+//! check FOLDER                       differences from the processor, over batches, sizes and layouts
+//! logits FOLDER WINDOWS LAYOUT       the logits of the first 256 tokens after windows, on the GPU
+//! score FOLDER WINDOWS LAYOUT TIMES  milliseconds of each of so many calls, after one that is not counted
+//! parts FOLDER WINDOWS LAYOUT        what each part of such a call takes
+//! ```
+//!
+//! A window is two views of four frames of 128 pixels; LAYOUT is `videos` or `shared`. Calls begin with bytes of pictures in
+//! the processor's memory and end with logits there.
+#![allow(clippy::print_stdout, reason = "a program that answers on standard output")]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::BufRead;
+use std::time::Instant;
+
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::{
+    Frames, Inputs, Picture, Processor, PromptLayout, QwenVl, ScoreCache, VlmError, product_speed,
+    trend_question,
+};
+use serde_json::{Value, json};
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const TASK: &str = "Pick up the red cube and place it on the green spot on the table.";
+const LABELS: [&str; 3] = ["positive", "negative", "unclear"];
+
+/// A frame by the formula of `bench.py`.
+fn frame(number: usize, [height, width]: [usize; 2]) -> Vec<u8> {
+    (0..height * width * 3).map(|i| ((i * 31 + number * 977 + (i * number) % 251) % 256) as u8).collect()
+}
+
+/// A window that begins with frame `first`.
+fn window(
+    processor: &Processor,
+    first: usize,
+    frames: usize,
+    size: [usize; 2],
+    layout: PromptLayout,
+) -> Result<Inputs, VlmError> {
+    let view = |first| (0..frames).map(|t| frame(first + t, size)).collect::<Vec<_>>();
+    let views = [view(first), view(100_000 + first)];
+    let [height, width] = size;
+    let views = views.iter().map(|view| {
+        let pictures = view.iter().map(|rgb| Picture { rgb, height, width });
+        pictures.collect::<Vec<_>>()
+    });
+    let views: Vec<Vec<Picture<'_>>> = views.collect();
+    processor.window(&views, 24.0, Frames::All, &trend_question(TASK), layout)
+}
+
+fn windows(model: &QwenVl, count: usize, layout: PromptLayout) -> Result<Vec<Inputs>, VlmError> {
+    (0..count).map(|i| window(model.processor(), 8 * i, 4, [128, 128], layout)).collect()
+}
+
+fn layout(word: &str) -> PromptLayout {
+    if word == "shared" { PromptLayout::SharedPrefix } else { PromptLayout::VideosFirst }
+}
+
+fn largest(found: &[Vec<f32>], expected: &[Vec<f32>]) -> f32 {
+    let pairs = found.iter().flatten().zip(expected.iter().flatten());
+    pairs.map(|(a, b)| (a - b).abs()).fold(0.0, |most, off| if off <= most { most } else { off })
+}
+
+#[derive(Default)]
+struct Models {
+    opened: HashMap<String, QwenVl>,
+}
+
+impl Models {
+    fn open(&mut self, folder: &str) -> Outcome<&QwenVl> {
+        if !self.opened.contains_key(folder) {
+            let model = QwenVl::open(folder, Device::Cuda(0), Precision::Bf16)?;
+            self.opened.insert(folder.to_owned(), model);
+        }
+        Ok(&self.opened[folder])
+    }
+
+    fn answer(&mut self, words: &[&str]) -> Outcome<Value> {
+        match words {
+            ["product", side] => {
+                let side: usize = side.parse()?;
+                Ok(json!({ "side": side, "flops": product_speed(0, side, 20)? }))
+            }
+            ["check", folder] => check(self.open(folder)?, folder),
+            ["logits", folder, count, word] => {
+                let model = self.open(folder)?;
+                let windows = windows(model, count.parse()?, layout(word))?;
+                let labels: Vec<u32> = (0..256).collect();
+                let tokens = windows[0].len();
+                Ok(json!({ "tokens": tokens, "logits": model.label_logits(&windows, &labels)? }))
+            }
+            ["score", folder, count, word, times] => {
+                let model = self.open(folder)?;
+                let windows = windows(model, count.parse()?, layout(word))?;
+                let labels = model.processor().tokenizer().first_tokens(&LABELS)?;
+                let mut cache = ScoreCache::new(0);
+                let mut milliseconds = Vec::new();
+                for _ in 0..=times.parse::<usize>()? {
+                    let start = Instant::now();
+                    model.score(&windows, &labels, &mut cache)?;
+                    milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
+                }
+                Ok(json!({ "milliseconds": milliseconds[1..] }))
+            }
+            ["parts", folder, count, word] => {
+                let model = self.open(folder)?;
+                let windows = windows(model, count.parse()?, layout(word))?;
+                let labels = model.processor().tokenizer().first_tokens(&LABELS)?;
+                model.score(&windows, &labels, &mut ScoreCache::new(0))?;
+                let times = model.part_times(&windows, &labels)?;
+                let part = |time: &plaudit_nn::qwen3_vl::PartTime| json!({ "part": time.part, "ms": time.milliseconds, "calls": time.calls });
+                Ok(times.iter().map(part).collect())
+            }
+            _ => Err("no such request".into()),
+        }
+    }
+}
+
+/// Compares with the processor in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and
+/// 64 windows, of one and of several sizes of pictures and lengths, in both layouts; scoring that shares what is alike
+/// must give what scoring alone gives.
+fn check(gpu: &QwenVl, folder: &str) -> Outcome<Value> {
+    let exact = QwenVl::open(folder, Device::Cpu, Precision::Fp32)?;
+    let rounded = QwenVl::open(folder, Device::Cpu, Precision::Bf16)?;
+    let labels: Vec<u32> = (0..gpu.config().text.vocab as u32).collect();
+    let sizes = [([128, 128], 4), ([64, 96], 2), ([160, 64], 6)];
+    let mut results = Vec::new();
+    for layout in [PromptLayout::VideosFirst, PromptLayout::SharedPrefix] {
+        for (count, kinds) in [(1, 1), (3, 1), (3, 3), (64, 3)] {
+            let one = |i: usize| {
+                let (size, frames) = sizes[i % kinds];
+                // Every fifth window is one that was there, so that there is something to share.
+                window(gpu.processor(), 8 * (i - usize::from(i % 5 == 4)), frames, size, layout)
+            };
+            let windows = (0..count).map(one).collect::<Result<Vec<_>, _>>()?;
+            let expected = exact.label_logits(&windows, &labels)?;
+            let found = gpu.label_logits(&windows, &labels)?;
+            let shared = gpu.score(&windows, &labels, &mut ScoreCache::new(0))?;
+            let again = gpu.score(&windows, &labels, &mut ScoreCache::new(0))?;
+            let spread = expected.iter().flatten().map(|logit| logit.abs()).fold(0.0, f32::max);
+            results.push(json!({
+                "layout": format!("{layout:?}"), "windows": count, "sizes": kinds, "largest_logit": spread,
+                "gpu": largest(&found, &expected), "gpu_sharing": largest(&shared, &expected),
+                "processor_bf16": largest(&rounded.label_logits(&windows, &labels)?, &expected),
+                "repeats": shared == again,
+            }));
+        }
+    }
+    Ok(Value::Array(results))
+}
+
+fn main() {
+    let mut models = Models::default();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = models.answer(&words).unwrap_or_else(|error| json!({ "error": error.to_string() }));
+        println!("{answer}");
+    }
+}

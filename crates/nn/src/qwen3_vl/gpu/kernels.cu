@@ -1,0 +1,261 @@
+// What a Qwen3-VL does between its matrix products. Compiled by NVRTC when a model is opened, without any header.
+//
+// Numbers lie as bf16 and are computed with as floats. Rows are whole multiples of eight numbers, and start at whole
+// multiples of 16 bytes. `TEXT_HALF` and `VISION_HALF` are half the widths of heads.
+
+typedef unsigned short bf16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct alignas(16) Eight {
+    u32 pair[4];
+};
+
+__device__ __forceinline__ float low(u32 pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+__device__ __forceinline__ float number(bf16 x) { return __uint_as_float((u32)x << 16); }
+
+__device__ __forceinline__ u32 rounded(float first, float second) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
+__device__ __forceinline__ void unpack(const Eight& packed, float x[8]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = low(packed.pair[i]);
+        x[2 * i + 1] = high(packed.pair[i]);
+    }
+}
+
+__device__ __forceinline__ Eight pack(const float x[8]) {
+    Eight packed;
+#pragma unroll
+    for (int i = 0; i < 4; i++) packed.pair[i] = rounded(x[2 * i], x[2 * i + 1]);
+    return packed;
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+    return x;
+}
+
+// The sum over a block of whole warps, for every thread of it.
+__device__ __forceinline__ float block_sum(float x) {
+    __shared__ float sums[32];
+    int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    x = warp_sum(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) sums[warp] = x;
+    __syncthreads();
+    return warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0f);
+}
+
+// Row `rows[i]` (or `i`) of `x`, divided by its root mean square and scaled, to row `i` of `y`. A block per row.
+extern "C" __global__ void rms_norm(
+    const bf16* x, const float* scale, bf16* y, int width, float epsilon, const int* rows) {
+    u64 from = rows ? rows[blockIdx.x] : blockIdx.x;
+    const Eight* in = (const Eight*)(x + from * width);
+    Eight* out = (Eight*)(y + (u64)blockIdx.x * width);
+    float squares = 0.0f, numbers[8];
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(in[i], numbers);
+#pragma unroll
+        for (int j = 0; j < 8; j++) squares += numbers[j] * numbers[j];
+    }
+    float factor = rsqrtf(block_sum(squares) / width + epsilon);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(in[i], numbers);
+#pragma unroll
+        for (int j = 0; j < 8; j++) numbers[j] *= factor * scale[8 * i + j];
+        out[i] = pack(numbers);
+    }
+}
+
+// Each row to mean zero and variance one, scaled and shifted. A block per row.
+extern "C" __global__ void layer_norm(
+    const bf16* x, const float* scale, const float* shift, bf16* y, int width, float epsilon) {
+    const Eight* in = (const Eight*)(x + (u64)blockIdx.x * width);
+    Eight* out = (Eight*)(y + (u64)blockIdx.x * width);
+    float sum = 0.0f, squares = 0.0f, numbers[8];
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(in[i], numbers);
+#pragma unroll
+        for (int j = 0; j < 8; j++) sum += numbers[j];
+    }
+    float mean = block_sum(sum) / width;
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(in[i], numbers);
+#pragma unroll
+        for (int j = 0; j < 8; j++) squares += (numbers[j] - mean) * (numbers[j] - mean);
+    }
+    float factor = rsqrtf(block_sum(squares) / width + epsilon);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(in[i], numbers);
+#pragma unroll
+        for (int j = 0; j < 8; j++) numbers[j] = (numbers[j] - mean) * factor * scale[8 * i + j] + shift[8 * i + j];
+        out[i] = pack(numbers);
+    }
+}
+
+// Tokens to rows: a place of the table, or (below zero) the complement of a row that was seen. A block per row.
+extern "C" __global__ void embed(const int* sources, const bf16* table, const bf16* seen, bf16* x, int width) {
+    int source = sources[blockIdx.x];
+    const bf16* from = source >= 0 ? table + (u64)source * width : seen + (u64)(~source) * width;
+    Eight* out = (Eight*)(x + (u64)blockIdx.x * width);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = ((const Eight*)from)[i];
+}
+
+// Adds rows `from` of `deep` to rows `to` of `x`. A block per row.
+extern "C" __global__ void add_rows(bf16* x, const int* to, const bf16* deep, const int* from, int width) {
+    Eight* out = (Eight*)(x + (u64)to[blockIdx.x] * width);
+    const Eight* in = (const Eight*)(deep + (u64)from[blockIdx.x] * width);
+    float own[8], more[8];
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        unpack(out[i], own);
+        unpack(in[i], more);
+#pragma unroll
+        for (int j = 0; j < 8; j++) own[j] += more[j];
+        out[i] = pack(own);
+    }
+}
+
+// Row `i` of `y` becomes row `rows[i]` of `x`. Strides in numbers. A block per row.
+extern "C" __global__ void take_rows(
+    const bf16* x, int x_stride, const int* rows, bf16* y, int y_stride, int width) {
+    u64 from = rows ? rows[blockIdx.x] : blockIdx.x;
+    const Eight* in = (const Eight*)(x + from * x_stride);
+    Eight* out = (Eight*)(y + (u64)blockIdx.x * y_stride);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = in[i];
+}
+
+// Every row of `x` becomes the place it has among `period`. A block per row.
+extern "C" __global__ void repeat_rows(bf16* x, const bf16* places, int period, int width) {
+    Eight* out = (Eight*)(x + (u64)blockIdx.x * width);
+    const Eight* in = (const Eight*)(places + (u64)(blockIdx.x % period) * width);
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) out[i] = in[i];
+}
+
+// Bytes of pixels to numbers: `(byte - mean) / spread` of the colour. `colour` bytes are of one colour.
+extern "C" __global__ void pixels(
+    const unsigned char* bytes, bf16* x, u64 count, int colour, float3 mean, float3 spread) {
+    u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= count) return;
+    int which = i / colour % 3;
+    float m = which == 0 ? mean.x : which == 1 ? mean.y : mean.z;
+    float s = which == 0 ? spread.x : which == 1 ? spread.y : spread.z;
+    uint2 eight = *(const uint2*)(bytes + i);
+    float numbers[8];
+#pragma unroll
+    for (int j = 0; j < 8; j++) numbers[j] = ((float)((j < 4 ? eight.x : eight.y) >> (j % 4 * 8) & 255u) - m) / s;
+    *(Eight*)(x + i) = pack(numbers);
+}
+
+// Cosines and sines of tokens: frequency `k` turns by the position on axis `axes[k]`. A block per token.
+extern "C" __global__ void angles(const int* positions, const float* frequencies, const int* axes, float2* turns) {
+    float angle = (float)positions[3 * blockIdx.x + axes[threadIdx.x]] * frequencies[threadIdx.x];
+    float sine, cosine;
+    sincosf(angle, &sine, &cosine);
+    turns[(u64)blockIdx.x * blockDim.x + threadIdx.x] = make_float2(cosine, sine);
+}
+
+// Turns the two halves of a head by angles; lanes have two numbers of each half at a time.
+template <int HALF, bool NORM>
+__device__ __forceinline__ void turn_head(bf16* head, const float2* turns, const float* scale, float epsilon) {
+    constexpr int ROUNDS = (HALF + 63) / 64;
+    int lane = threadIdx.x % 32;
+    float first[ROUNDS][2], second[ROUNDS][2], squares = 0.0f;
+#pragma unroll
+    for (int r = 0; r < ROUNDS; r++) {
+        int i = r * 64 + lane * 2;
+        u32 a = i < HALF ? *(const u32*)(head + i) : 0, b = i < HALF ? *(const u32*)(head + HALF + i) : 0;
+        first[r][0] = low(a), first[r][1] = high(a), second[r][0] = low(b), second[r][1] = high(b);
+#pragma unroll
+        for (int j = 0; j < 2; j++) squares += first[r][j] * first[r][j] + second[r][j] * second[r][j];
+    }
+    float factor = NORM ? rsqrtf(warp_sum(squares) / (2 * HALF) + epsilon) : 1.0f;
+#pragma unroll
+    for (int r = 0; r < ROUNDS; r++) {
+        int i = r * 64 + lane * 2;
+        if (i >= HALF) break;
+        float turned[2][2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float2 turn = turns[i + j];
+            float a = first[r][j] * (NORM ? factor * scale[i + j] : 1.0f);
+            float b = second[r][j] * (NORM ? factor * scale[HALF + i + j] : 1.0f);
+            turned[0][j] = a * turn.x - b * turn.y;
+            turned[1][j] = b * turn.x + a * turn.y;
+        }
+        *(u32*)(head + i) = rounded(turned[0][0], turned[0][1]);
+        *(u32*)(head + HALF + i) = rounded(turned[1][0], turned[1][1]);
+    }
+}
+
+// Heads of tokens, normalised and turned in place: `asking` ones scaled by `q_scale`, then those up to `heads` by `k_scale`.
+// Token `i` turns as token `rows[i]` (or `i`). A warp per head.
+extern "C" __global__ void turn_text(
+    bf16* x, int stride, int asking, int heads, const float* q_scale, const float* k_scale, float epsilon,
+    const float2* turns, const int* rows) {
+    int head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    if (head >= heads) return;
+    u64 token = rows ? rows[blockIdx.x] : blockIdx.x;
+    turn_head<TEXT_HALF, true>(
+        x + (u64)blockIdx.x * stride + head * 2 * TEXT_HALF, turns + token * TEXT_HALF,
+        head < asking ? q_scale : k_scale, epsilon);
+}
+
+// Heads of patches turned in place; patch `i` as the place it has among `period`. A warp per head.
+extern "C" __global__ void turn_vision(bf16* x, int stride, int heads, const float2* turns, int period) {
+    int head = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    if (head >= heads) return;
+    turn_head<VISION_HALF, false>(
+        x + (u64)blockIdx.x * stride + head * 2 * VISION_HALF, turns + (u64)(blockIdx.x % period) * VISION_HALF,
+        nullptr, 0.0f);
+}
+
+// `silu(gate) * up` of rows `[gate, up]`. A block per row.
+extern "C" __global__ void swiglu(const bf16* x, bf16* y, int inner) {
+    const Eight* gates = (const Eight*)(x + (u64)blockIdx.x * 2 * inner);
+    const Eight* ups = gates + inner / 8;
+    Eight* out = (Eight*)(y + (u64)blockIdx.x * inner);
+    float gate[8], up[8];
+    for (int i = threadIdx.x; i < inner / 8; i += blockDim.x) {
+        unpack(gates[i], gate);
+        unpack(ups[i], up);
+#pragma unroll
+        for (int j = 0; j < 8; j++) gate[j] = gate[j] / (1.0f + __expf(-gate[j])) * up[j];
+        out[i] = pack(gate);
+    }
+}
+
+// GELU by the error function, in place.
+extern "C" __global__ void gelu(bf16* x, u64 count) {
+    u64 i = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= count) return;
+    float numbers[8];
+    unpack(*(const Eight*)(x + i), numbers);
+#pragma unroll
+    for (int j = 0; j < 8; j++) numbers[j] = 0.5f * numbers[j] * (1.0f + erff(numbers[j] * 0.70710678f));
+    *(Eight*)(x + i) = pack(numbers);
+}
+
+// Products of rows with a few rows of a table, in floats: `y[row, label]`. A warp per product.
+extern "C" __global__ void label_logits(
+    const bf16* x, const bf16* table, const int* labels, int count, float* y, int width) {
+    int label = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (label >= count) return;
+    const Eight* row = (const Eight*)(x + (u64)blockIdx.y * width);
+    const Eight* other = (const Eight*)(table + (u64)labels[label] * width);
+    float sum = 0.0f, a[8], b[8];
+    for (int i = lane; i < width / 8; i += 32) {
+        unpack(row[i], a);
+        unpack(other[i], b);
+#pragma unroll
+        for (int j = 0; j < 8; j++) sum += a[j] * b[j];
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) y[(u64)blockIdx.y * count + label] = sum;
+}
