@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! product SIDE                       floating-point operations a second of a product of square bf16 matrices
-//! check FOLDER                       differences from the processor, over batches, sizes and layouts
+//! check FOLDER [ADAPTER]             differences from the processor, over batches, sizes and layouts
 //! logits FOLDER WINDOWS LAYOUT       the logits of the first 256 tokens after windows, on the GPU
 //! score FOLDER WINDOWS LAYOUT TIMES  milliseconds of each of so many calls, after one that is not counted
 //! parts FOLDER WINDOWS LAYOUT        what each part of such a call takes
@@ -19,8 +19,8 @@ use std::time::Instant;
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    Frames, Inputs, Picture, Processor, PromptLayout, QwenVl, ScoreCache, VlmError, product_speed,
-    trend_question,
+    Adapter, Choice, Frames, Generate, Inputs, Picture, Processor, PromptLayout, QwenVl, ScoreCache,
+    VlmError, product_speed, trend_question,
 };
 use serde_json::{Value, json};
 
@@ -86,7 +86,8 @@ impl Models {
                 let side: usize = side.parse()?;
                 Ok(json!({ "side": side, "flops": product_speed(0, side, 20)? }))
             }
-            ["check", folder] => check(self.open(folder)?, folder),
+            ["check", folder] => check(folder, None),
+            ["check", folder, adapter] => check(folder, Some(&Adapter::open(adapter)?)),
             ["logits", folder, count, word] => {
                 let model = self.open(folder)?;
                 let windows = windows(model, count.parse()?, layout(word))?;
@@ -123,10 +124,11 @@ impl Models {
 
 /// Compares with the processor in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and
 /// 64 windows, of one and of several sizes of pictures and lengths, in both layouts; scoring that shares what is alike
-/// must give what scoring alone gives.
-fn check(gpu: &QwenVl, folder: &str) -> Outcome<Value> {
-    let exact = QwenVl::open(folder, Device::Cpu, Precision::Fp32)?;
-    let rounded = QwenVl::open(folder, Device::Cpu, Precision::Bf16)?;
+/// must give what scoring alone gives. `words` says how many of three first tokens of answers are those of fp32.
+fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
+    let gpu = QwenVl::open_with(folder, adapter, Device::Cuda(0), Precision::Bf16)?;
+    let exact = QwenVl::open_with(folder, adapter, Device::Cpu, Precision::Fp32)?;
+    let rounded = QwenVl::open_with(folder, adapter, Device::Cpu, Precision::Bf16)?;
     let labels: Vec<u32> = (0..gpu.config().text.vocab as u32).collect();
     let sizes = [([128, 128], 4), ([64, 96], 2), ([160, 64], 6)];
     let mut results = Vec::new();
@@ -147,11 +149,23 @@ fn check(gpu: &QwenVl, folder: &str) -> Outcome<Value> {
                 "layout": format!("{layout:?}"), "windows": count, "sizes": kinds, "largest_logit": spread,
                 "gpu": largest(&found, &expected), "gpu_sharing": largest(&shared, &expected),
                 "processor_bf16": largest(&rounded.label_logits(&windows, &labels)?, &expected),
-                "repeats": shared == again,
+                "repeats": shared == again, "words": words(&gpu, &exact, &windows)?,
+                "processor_bf16_words": words(&rounded, &exact, &windows)?,
             }));
         }
     }
     Ok(Value::Array(results))
+}
+
+/// How many of three first tokens of answers two models have in common, of how many.
+fn words(model: &QwenVl, other: &QwenVl, windows: &[Inputs]) -> Result<[usize; 2], VlmError> {
+    let options = Generate { max_new_tokens: 3, choice: Choice::Greedy };
+    let some = &windows[..windows.len().min(3)];
+    let (own, others) = (model.generate(some, &options)?, other.generate(some, &options)?);
+    let alike = |(own, other): (&Vec<u32>, &Vec<u32>)| {
+        own.iter().zip(other).filter(|(own, other)| own == other).count()
+    };
+    Ok([own.iter().zip(&others).map(alike).sum(), others.iter().map(Vec::len).sum()])
 }
 
 fn main() {

@@ -30,6 +30,7 @@ pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub use learner::{cloning, learner, pace, trained_policy};
 pub use reward::{Paid, Watched, frames_needed, reward};
 pub use sight::policy_sees;
+pub use trend::judge_device;
 
 /// Which of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

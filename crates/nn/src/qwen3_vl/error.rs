@@ -64,3 +64,16 @@ pub enum VlmError {
     #[error("{0}")]
     Input(String),
 }
+
+impl VlmError {
+    /// Whether it is the device that is missing or refuses, not the model.
+    #[must_use]
+    pub fn is_of_device(&self) -> bool {
+        match self {
+            Self::Device(_) => true,
+            #[cfg(feature = "cuda-judge")]
+            Self::Gpu(_) => true,
+            _ => false,
+        }
+    }
+}

@@ -4,10 +4,13 @@ use plaudit_core::Seed;
 
 use super::body::{Body, Padding};
 use super::error::VlmError;
+#[cfg(feature = "cuda-judge")]
+use super::gpu::{Judge, Share};
 use super::layers::Attend;
-use super::model::{Inner, QwenVl};
+use super::model::{Inner, Place, QwenVl};
 use super::pass::Pass;
 use super::processor::Inputs;
+use super::serve::Frozen;
 use super::text::{self, Batch, Memory, Wanted};
 use crate::classifier::download;
 
@@ -38,7 +41,7 @@ impl QwenVl {
     /// The tokens of each prompt's answer, up to and without the token that ends it.
     ///
     /// # Errors
-    /// When a prompt is empty, the temperature is not above zero, or the model is on a GPU that only scores.
+    /// When a prompt is empty, or the temperature is not above zero.
     pub fn generate(&self, inputs: &[Inputs], options: &Generate) -> Result<Vec<Vec<u32>>, VlmError> {
         if let Choice::Sampled { temperature, .. } = options.choice
             && (temperature <= 0.0 || !temperature.is_finite())
@@ -48,7 +51,12 @@ impl QwenVl {
         if inputs.is_empty() || options.max_new_tokens == 0 {
             return Ok(vec![Vec::new(); inputs.len()]);
         }
-        self.inner.generate(inputs, options)
+        let Inner { body, place } = &*self.inner;
+        match place {
+            Place::Burn(frozen) => body.generate(frozen, inputs, options),
+            #[cfg(feature = "cuda-judge")]
+            Place::Gpu(judge) => generate_on_gpu(judge, body, inputs, options),
+        }
     }
 
     /// The answer to each prompt as text.
@@ -61,20 +69,60 @@ impl QwenVl {
     }
 }
 
-impl Inner {
-    fn generate(&self, inputs: &[Inputs], options: &Generate) -> Result<Vec<Vec<u32>>, VlmError> {
-        let (body, frozen) = (&self.body, self.frozen("an answer in words")?);
-        let special = body.processor.tokenizer().special();
-        let batch = body.batch(frozen, inputs, Padding::Left)?;
+/// Tokens of answers from a GPU, which remembers nothing of a prompt: it is read again for each token. Answers are a few
+/// words.
+#[cfg(feature = "cuda-judge")]
+fn generate_on_gpu(
+    judge: &Judge,
+    body: &Body,
+    inputs: &[Inputs],
+    options: &Generate,
+) -> Result<Vec<Vec<u32>>, VlmError> {
+    let special = body.processor.tokenizer().special();
+    let vocabulary: Vec<u32> = (0..body.config.text.vocab as u32).collect();
+    let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
+    let (mut under_way, mut prompts): (Vec<usize>, Vec<Inputs>) = inputs.iter().cloned().enumerate().unzip();
+    for step in 0..options.max_new_tokens {
+        let logits = judge.score(body, &prompts, &vocabulary, Share::Alike)?;
+        let (mut still, mut longer) = (Vec::new(), Vec::new());
+        for ((b, mut prompt), logits) in under_way.into_iter().zip(prompts).zip(logits) {
+            let token = options.choice.of(&logits, b, step);
+            if [special.turn_end, special.end_of_text].contains(&token) {
+                continue;
+            }
+            answers[b].push(token);
+            prompt.ids.push(token);
+            prompt.positions.axes.push([prompt.positions.next; 3]);
+            prompt.positions.next += 1;
+            still.push(b);
+            longer.push(prompt);
+        }
+        (under_way, prompts) = (still, longer);
+        if prompts.is_empty() {
+            break;
+        }
+    }
+    Ok(answers)
+}
+
+impl Body {
+    fn generate(
+        &self,
+        frozen: &Frozen,
+        inputs: &[Inputs],
+        options: &Generate,
+    ) -> Result<Vec<Vec<u32>>, VlmError> {
+        let special = self.processor.tokenizer().special();
+        let batch = self.batch(frozen, inputs, Padding::Left)?;
         let mut lengths: Vec<usize> = inputs.iter().map(Inputs::len).collect();
         let mut memory = Memory::default();
         let last = vec![batch.tokens - 1; batch.size];
-        let mut hidden = body.read(frozen, &batch, Some(&mut memory), Wanted::LastOf(&last));
+        let mut hidden = self.read(frozen, &batch, Some(&mut memory), Wanted::LastOf(&last));
         let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
         let mut ended = vec![false; inputs.len()];
         for step in 0..options.max_new_tokens {
-            let logits = download(frozen.linear(&body.network.text.head, hidden));
-            let rows = logits.chunks_exact(body.config.text.vocab).enumerate();
+            let logits = download(frozen.linear(&self.network.text.head, hidden));
+            let rows = logits.chunks_exact(self.config.text.vocab).enumerate();
             let next: Vec<u32> = rows.map(|(b, row)| options.choice.of(row, b, step)).collect();
             for (b, token) in next.iter().enumerate() {
                 ended[b] |= [special.turn_end, special.end_of_text].contains(token);
@@ -86,14 +134,12 @@ impl Inner {
                 break;
             }
             lengths.iter_mut().for_each(|length| *length += 1);
-            let one = body.one_more(inputs, &lengths, next, step, memory.tokens() + 1);
-            hidden = body.read(frozen, &one, Some(&mut memory), Wanted::All);
+            let one = self.one_more(inputs, &lengths, next, step, memory.tokens() + 1);
+            hidden = self.read(frozen, &one, Some(&mut memory), Wanted::All);
         }
         Ok(answers)
     }
-}
 
-impl Body {
     /// A batch of one more token for each sequence.
     fn one_more(
         &self,

@@ -32,14 +32,14 @@ impl std::fmt::Debug for QwenVl {
 
 pub(super) struct Inner {
     pub(super) body: Body,
-    place: Place,
+    pub(super) place: Place,
 }
 
 /// Where the parameters are, and with them the arithmetic.
-enum Place {
+pub(super) enum Place {
     /// With Burn, mostly on the processor.
     Burn(Frozen),
-    /// On a GPU, for scoring.
+    /// On a GPU, forwards only.
     #[cfg(feature = "cuda-judge")]
     Gpu(Box<Judge>),
 }
@@ -175,7 +175,7 @@ impl QwenVl {
     /// All logits of a batch, as transformers returns them, for each sequence without its filling.
     ///
     /// # Errors
-    /// When a prompt is empty, or the model is on a GPU that only scores.
+    /// When a prompt is empty, or the model is on a GPU, which only scores.
     pub fn trace(&self, inputs: &[Inputs], padding: Padding) -> Result<Vec<Trace>, VlmError> {
         let (body, frozen) = (&self.inner.body, self.inner.frozen("a trace of all logits")?);
         let batch = body.batch(frozen, inputs, padding)?;

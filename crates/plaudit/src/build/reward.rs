@@ -250,6 +250,10 @@ impl TermBuilder<'_> {
 
     /// The network, as its checkpoint says, or else as the config does. What is written in both must be the same.
     fn settings_for(&self, path: &Path) -> Result<ClassifierSettings, ComposeError> {
+        if self.term.model.gpu.is_some() {
+            let message = "image classifiers judge on the processor";
+            return Err(self.problem("model.gpu", message, "leave it out; it is for vision-language judges"));
+        }
         let written = Described::from(&self.term.model).settings();
         let weights = Weights::read(path).map_err(|error| self.unreadable(error))?;
         let card = ModelCard::from_header(weights.metadata()).map_err(|error| self.unreadable(error))?;

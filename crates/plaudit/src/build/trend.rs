@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plaudit_compose::ComposeError;
-use plaudit_nn::classifier::Device;
+use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{Frames, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{self, Attendant, Endpoint, EndpointError, EndpointSettings};
 use plaudit_reward::trend::{
@@ -63,6 +63,14 @@ const REMEMBERED_ROLLOUTS: usize = 4;
 struct Answering {
     model: Arc<dyn TrendModel>,
     card: JudgeCard,
+}
+
+/// Where a judge computes, and with which numbers: those of a GPU are 16 bits.
+pub fn judge_device(gpu: Option<usize>, bf16: bool) -> (Device, Precision) {
+    match gpu {
+        Some(number) => (Device::Cuda(number), Precision::Bf16),
+        None => (Device::Cpu, if bf16 { Precision::Bf16 } else { Precision::Fp32 }),
+    }
 }
 
 fn written_layout(layout: blocks::PromptLayout) -> PromptLayout {
@@ -309,7 +317,7 @@ impl TermBuilder<'_> {
         let opened = LocalVlm::open(LocalVlmSettings {
             folder: &folder,
             lora: lora.as_deref(),
-            device: Device::Cpu,
+            device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
             precision: network::precision(model.precision),
             frames: self.frames_seen()?,
         });
@@ -317,6 +325,10 @@ impl TermBuilder<'_> {
             VlmError::Adapter { .. } => {
                 let hint = "give a folder that peft saved, or RLinf's checkpoint of this model's fine-tuning";
                 self.problem("model.lora_path", error, hint)
+            }
+            error if error.is_of_device() => {
+                let hint = "leave it out to compute on the processor";
+                self.problem("model.gpu", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
         })

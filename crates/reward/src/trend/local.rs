@@ -20,6 +20,8 @@ use crate::judge::JudgeError;
 
 /// Questions that go through the network at once. More are no quicker, and their pictures need memory.
 const AT_ONCE: usize = 32;
+/// The same on a GPU.
+const AT_ONCE_ON_GPU: usize = 128;
 /// What pairs of frames may take in memory that windows to come may share.
 const CACHED_BYTES: usize = 256 << 20;
 /// Frames that a video has at least.
@@ -34,6 +36,7 @@ pub struct LocalVlm {
     /// Pairs of frames that windows share, and the words they begin with.
     cache: Mutex<ScoreCache>,
     card: Option<JudgeCard>,
+    device: Device,
 }
 
 /// Where a model is, and how it sees.
@@ -78,7 +81,14 @@ impl LocalVlm {
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
         let card = JudgeFolder::with(folder, lora).card();
         let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
-        Ok(Self { model, labels, frames, cache: Mutex::new(ScoreCache::of_bytes(CACHED_BYTES)), card })
+        Ok(Self {
+            model,
+            labels,
+            frames,
+            cache: Mutex::new(ScoreCache::of_bytes(CACHED_BYTES)),
+            card,
+            device,
+        })
     }
 
     /// What makes prompts and pictures ready for the model.
@@ -97,6 +107,15 @@ impl LocalVlm {
     #[must_use]
     pub fn temperature(&self) -> f64 {
         self.card.as_ref().map_or(1.0, JudgeCard::temperature)
+    }
+
+    /// How many questions go through the network at once.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        match self.device {
+            Device::Cpu => AT_ONCE,
+            Device::Cuda(_) => AT_ONCE_ON_GPU,
+        }
     }
 
     /// How many pairs of frames were seen before, of how many that were shown.
@@ -200,7 +219,7 @@ impl TrendModel for LocalVlm {
         match ask {
             Ask::Labels(_) => {
                 let mut answers = Vec::with_capacity(conversations.len());
-                for chunk in conversations.chunks(AT_ONCE) {
+                for chunk in conversations.chunks(self.at_once()) {
                     let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
                     let logits = inputs.and_then(|inputs| self.label_logits(&inputs)).map_err(failed)?;
                     answers.extend(logits.into_iter().map(Answer::Logits));

@@ -32,7 +32,14 @@ __device__ __forceinline__ void copy_16(u32 to, const void* from, bool is_there)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0));
 }
 
-__device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void copies_asked() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+__device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+
+__device__ __forceinline__ float power_of_two(float x) {
+    asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+    return x;
+}
 
 __device__ __forceinline__ void matrices(u32 r[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,8 +64,10 @@ template <int WIDTH, bool CAUSAL>
 __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix prefix, float scale) {
     constexpr int D = (WIDTH + 15) / 16 * 16;
     constexpr int PITCH = D + 8;  // rows begin in other banks
-    __shared__ alignas(16) bf16 keys[TILE][PITCH];
-    __shared__ alignas(16) bf16 values[TILE][PITCH];
+    extern __shared__ Eight room[];
+    // Two tiles of keys and two of values: one is fetched while the other is used. The second first holds the queries.
+    typedef bf16 Tile[TILE][PITCH];
+    Tile *keys = (Tile*)room, *values = keys + 2;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int head = blockIdx.y, sequence = blockIdx.z, first = blockIdx.x * TILE;
     int q_len = sequences.q_len[sequence];
@@ -68,38 +77,56 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
     int before = total - q_len;  // keys before the one of the first query
     int q_column = head * WIDTH, k_column = head / heads.group * WIDTH;
 
-    for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
-        int row = i / (D / 8), column = i % (D / 8) * 8;
-        bool is_there = first + row < q_len && column < WIDTH;
-        const bf16* from = heads.q + (u64)(q_start + first + row) * heads.q_stride + q_column + column;
-        copy_16(shared_address(&keys[row][column]), is_there ? from : heads.q, is_there);
-    }
+    auto load = [&](Tile& to, const bf16* from, int stride, int rows) {
+#pragma unroll
+        for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
+            int row = i / (D / 8), column = i % (D / 8) * 8;
+            bool is_there = row < rows && column < WIDTH;
+            copy_16(shared_address(&to[row][column]), is_there ? from + row * stride + column : from, is_there);
+        }
+    };
+    // Rows of two places, the first `split` of them from the one.
+    auto load_both = [&](Tile& to, const bf16* one, int one_stride, int split, const bf16* other, int stride, int rows) {
+#pragma unroll
+        for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
+            int row = i / (D / 8), column = i % (D / 8) * 8;
+            bool is_there = row < rows && column < WIDTH;
+            const bf16* from = row < split ? one + row * one_stride : other + row * stride;
+            copy_16(shared_address(&to[row][column]), is_there ? from + column : one, is_there);
+        }
+    };
+    auto load_keys = [&](int tile) {
+        int key = tile * TILE, rows = total - key;
+        long long own = (long long)(k_start + key - prefix.len) * heads.kv_stride + k_column;
+        long long shared = (long long)key * prefix.stride + k_column;
+        int of_prefix = prefix.len - key;  // rows of this tile that come before the sequence
+        if (of_prefix <= 0) {
+            load(keys[tile % 2], heads.k + own, heads.kv_stride, rows);
+            load(values[tile % 2], heads.v + own, heads.kv_stride, rows);
+        } else {
+            load_both(keys[tile % 2], prefix.k + shared, prefix.stride, of_prefix, heads.k + own, heads.kv_stride, rows);
+            load_both(values[tile % 2], prefix.v + shared, prefix.stride, of_prefix, heads.v + own, heads.kv_stride, rows);
+        }
+        copies_asked();
+    };
+    load(keys[1], heads.q + (u64)(q_start + first) * heads.q_stride + q_column, heads.q_stride, q_len - first);
+    load_keys(0);
     copies_done();
     __syncthreads();
     u32 queries[D / 16][4];
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        matrices(queries[d], shared_address(&keys[warp * 16 + lane % 16][d * 16 + lane / 16 * 8]));
-    __syncthreads();
+        matrices(queries[d], shared_address(&keys[1][warp * 16 + lane % 16][d * 16 + lane / 16 * 8]));
 
     float out[D / 8][4] = {}, most[2] = {LEAST, LEAST}, sums[2] = {};
     int query = first + warp * 16 + lane / 4;  // and the one eight after it
     int last = min(first + TILE, q_len) - 1 + before;
     int tiles = (CAUSAL ? last : total - 1) / TILE + 1;
     for (int tile = 0; tile < tiles; tile++) {
-        for (int i = threadIdx.x; i < TILE * (D / 8); i += THREADS) {
-            int row = i / (D / 8), column = i % (D / 8) * 8, key = tile * TILE + row;
-            bool is_there = key < total && column < WIDTH;
-            bool is_prefix = key < prefix.len;
-            u64 at = is_prefix ? (u64)key * prefix.stride : (u64)(k_start + key - prefix.len) * heads.kv_stride;
-            at += k_column + column;
-            const bf16* k = is_there ? (is_prefix ? prefix.k : heads.k) + at : heads.k;
-            const bf16* v = is_there ? (is_prefix ? prefix.v : heads.v) + at : heads.v;
-            copy_16(shared_address(&keys[row][column]), k, is_there);
-            copy_16(shared_address(&values[row][column]), v, is_there);
-        }
         copies_done();
-        __syncthreads();
+        __syncthreads();  // and nobody uses the other tiles any more
+        if (tile + 1 < tiles) load_keys(tile + 1);
+        const Tile &k_tile = keys[tile % 2], &v_tile = values[tile % 2];
 
         float scores[TILE / 8][4] = {};
 #pragma unroll
@@ -107,7 +134,7 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
 #pragma unroll
             for (int n = 0; n < TILE / 8; n += 2) {
                 u32 k[4];
-                matrices(k, shared_address(&keys[n * 8 + lane % 8 + lane / 16 * 8][d * 16 + lane / 8 % 2 * 8]));
+                matrices(k, shared_address(&k_tile[n * 8 + lane % 8 + lane / 16 * 8][d * 16 + lane / 8 % 2 * 8]));
                 multiply_add(scores[n], queries[d], k[0], k[1]);
                 multiply_add(scores[n + 1], queries[d], k[2], k[3]);
             }
@@ -135,18 +162,19 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
         for (int h = 0; h < 2; h++) {
             largest[h] = fmaxf(largest[h], __shfl_xor_sync(~0u, largest[h], 1));
             largest[h] = fmaxf(largest[h], __shfl_xor_sync(~0u, largest[h], 2));
-            float shrink = exp2f((most[h] - largest[h]) * scale);
+            float shrink = power_of_two((most[h] - largest[h]) * scale);
             most[h] = largest[h];
             sums[h] *= shrink;
 #pragma unroll
             for (int n = 0; n < D / 8; n++) out[n][2 * h] *= shrink, out[n][2 * h + 1] *= shrink;
         }
         u32 shares[TILE / 16][4];
+        float least[2] = {-most[0] * scale, -most[1] * scale};
 #pragma unroll
         for (int n = 0; n < TILE / 8; n++) {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                scores[n][j] = exp2f((scores[n][j] - most[j / 2]) * scale);
+                scores[n][j] = power_of_two(fmaf(scores[n][j], scale, least[j / 2]));
                 sums[j / 2] += scores[n][j];
             }
             shares[n / 2][n % 2 * 2] = rounded(scores[n][0], scores[n][1]);
@@ -157,12 +185,11 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
 #pragma unroll
             for (int n = 0; n < D / 8; n += 2) {
                 u32 v[4];
-                matrices_turned(v, shared_address(&values[k * 16 + lane % 16][n * 8 + lane / 16 * 8]));
+                matrices_turned(v, shared_address(&v_tile[k * 16 + lane % 16][n * 8 + lane / 16 * 8]));
                 multiply_add(out[n], shares[k], v[0], v[1]);
                 multiply_add(out[n + 1], shares[k], v[2], v[3]);
             }
         }
-        __syncthreads();
     }
 
 #pragma unroll
@@ -182,7 +209,7 @@ __device__ __forceinline__ void attend(Heads heads, Sequences sequences, Prefix 
 }
 
 // `scale` is that of scores, times the logarithm that makes powers of e powers of two.
-extern "C" __global__ void __launch_bounds__(THREADS) attend_text(
+extern "C" __global__ void __launch_bounds__(THREADS, 3) attend_text(
     const bf16* q, int q_stride, const bf16* k, const bf16* v, int kv_stride, bf16* out, int out_stride, int group,
     const int* q_start, const int* q_len, const int* k_start, const int* k_len, const bf16* prefix_k,
     const bf16* prefix_v, int prefix_stride, int prefix_len, float scale) {
@@ -191,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) attend_text(
         {prefix_k, prefix_v, prefix_stride, prefix_len}, scale);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attend_vision(
+extern "C" __global__ void __launch_bounds__(THREADS, 4) attend_vision(
     const bf16* q, int q_stride, const bf16* k, const bf16* v, int kv_stride, bf16* out, int out_stride, int group,
     const int* q_start, const int* q_len, const int* k_start, const int* k_len, const bf16* prefix_k,
     const bf16* prefix_v, int prefix_stride, int prefix_len, float scale) {

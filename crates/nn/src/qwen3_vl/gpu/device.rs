@@ -9,13 +9,15 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
 
+use super::super::config::Config;
 use super::error::GpuError;
 use super::memory::Address;
 
 const KERNELS: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "rms_norm",
     "layer_norm",
+    "layer_norm_merged",
     "embed",
     "add_rows",
     "take_rows",
@@ -46,17 +48,25 @@ pub(super) enum Arg {
 pub(super) struct Shape {
     pub(super) blocks: [usize; 3],
     pub(super) threads: usize,
+    /// Bytes that the threads of a block share, beside those its source says.
+    pub(super) shared: usize,
 }
 
 impl Shape {
     /// A block for each row of so many numbers, eight of which a thread takes at a time.
     pub(super) fn rows(rows: usize, width: usize) -> Self {
-        Self { blocks: [rows, 1, 1], threads: (width / 8).next_multiple_of(32).clamp(32, 256) }
+        Self { blocks: [rows, 1, 1], threads: (width / 8).next_multiple_of(32).clamp(32, 256), shared: 0 }
+    }
+
+    /// A warp for each row.
+    pub(super) fn warps(rows: usize) -> Self {
+        const WARPS: usize = 4;
+        Self { blocks: [rows.div_ceil(WARPS), 1, 1], threads: WARPS * 32, shared: 0 }
     }
 
     /// A thread for every eight of so many numbers.
     pub(super) fn eights(count: usize) -> Self {
-        Self { blocks: [count.div_ceil(8 * 256), 1, 1], threads: 256 }
+        Self { blocks: [count.div_ceil(8 * 256), 1, 1], threads: 256, shared: 0 }
     }
 }
 
@@ -70,8 +80,8 @@ pub(super) struct Gpu {
 }
 
 impl Gpu {
-    /// The GPU of a number, with kernels for heads of these widths.
-    pub(super) fn open(index: usize, text_head: usize, vision_head: usize) -> Result<Self, GpuError> {
+    /// The GPU of a number, without kernels.
+    pub(super) fn open(index: usize) -> Result<Self, GpuError> {
         find_libraries()?;
         let found = CudaContext::device_count().map_err(GpuError::failed("counting GPUs"))?;
         let found = usize::try_from(found).unwrap_or(0);
@@ -84,26 +94,46 @@ impl Gpu {
             let name = context.name().unwrap_or_else(|_| "This GPU".into());
             return Err(GpuError::TooOld { name, major, minor });
         }
+        let stream = context.default_stream();
+        Ok(Self { context, stream, kernels: HashMap::new(), marks: None })
+    }
+
+    /// Compiles the kernels for a model.
+    pub(super) fn compile(&mut self, config: &Config) -> Result<(), GpuError> {
+        let (text, vision) = (&config.text, &config.vision);
+        let capability = self.context.compute_capability();
+        let (major, minor) = capability.map_err(GpuError::failed("asking for its kind"))?;
         let options = CompileOptions {
             options: vec![
                 format!("--gpu-architecture=compute_{major}{minor}"),
-                format!("-DTEXT_HALF={}", text_head / 2),
-                format!("-DVISION_HALF={}", vision_head / 2),
+                format!("-DTEXT_WIDTH={}", text.width),
+                format!("-DTEXT_HALF={}", text.head_width / 2),
+                format!("-DVISION_WIDTH={}", vision.width),
+                format!("-DVISION_MERGED={}", vision.width * vision.merged()),
+                format!("-DVISION_HALF={}", vision.width / vision.heads / 2),
             ],
             name: Some("plaudit.cu".into()),
             ..CompileOptions::default()
         };
         let compiled = compile_ptx_with_opts(KERNELS, options)
             .map_err(|error| GpuError::Compile { problem: error.to_string() })?;
-        let module = context
+        let module = self
+            .context
             .load_module(compiled)
             .map_err(|error| GpuError::Compile { problem: format!("{error:?}") })?;
         let kernel = |name: &'static str| {
             let kernel = module.load_function(name).map_err(GpuError::failed("loading a kernel"))?;
             Ok((name, kernel))
         };
-        let kernels = NAMES.into_iter().map(kernel).collect::<Result<_, GpuError>>()?;
-        Ok(Self { stream: context.default_stream(), context, kernels, marks: None })
+        self.kernels = NAMES.into_iter().map(kernel).collect::<Result<_, GpuError>>()?;
+        for (kernel, head_width) in
+            [("attend_text", text.head_width), ("attend_vision", vision.width / vision.heads)]
+        {
+            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let set = self.kernels[kernel].set_attribute(attribute, attention_room(head_width) as i32);
+            set.map_err(GpuError::failed("giving attention its memory"))?;
+        }
+        Ok(())
     }
 
     /// Runs a kernel, after all that was asked for before.
@@ -126,7 +156,7 @@ impl Gpu {
         let config = LaunchConfig {
             grid_dim: (x, y, z),
             block_dim: (shape.threads as u32, 1, 1),
-            shared_mem_bytes: 0,
+            shared_mem_bytes: shape.shared as u32,
         };
         // SAFETY: callers give the arguments that the kernel of this name has in its source, and addresses of memory that
         // holds the rows the shape speaks of; the memory outlives the launch, for it is freed in the same order.
@@ -197,6 +227,11 @@ impl Gpu {
     pub(super) fn name(&self) -> String {
         self.context.name().unwrap_or_default()
     }
+}
+
+/// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.
+pub(super) fn attention_room(head_width: usize) -> usize {
+    4 * 64 * (head_width.next_multiple_of(16) + 8) * size_of::<u16>()
 }
 
 /// The libraries are looked for before they are used, because those that bind them panic when one is not there.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::super::config::Config;
-use super::device::{Arg, Gpu, Shape};
+use super::device::{Arg, Gpu, Shape, attention_room};
 use super::error::GpuError;
 use super::memory::{Address, Buffer, Bytes};
 use super::parameters::{Linear, Parameters};
@@ -102,17 +102,16 @@ impl Engine {
         count: usize,
         rows: Address,
     ) -> Result<(), GpuError> {
-        let width = self.config.text.width;
         let epsilon = self.config.text.epsilon as f32;
         let args = [
             Arg::At(x),
             Arg::At(scale),
             Arg::At(y),
-            Arg::Int(width as i32),
+            Arg::Int(count as i32),
             Arg::Float(epsilon),
             Arg::At(rows),
         ];
-        self.gpu.run("rms_norm", Shape::rows(count, width), &args)
+        self.gpu.run("rms_norm", Shape::warps(count), &args)
     }
 
     pub(super) fn attend(&mut self, attention: &Attention) -> Result<(), GpuError> {
@@ -138,11 +137,12 @@ impl Engine {
             Arg::Float(scale),
         ];
         let blocks = [attention.longest.div_ceil(QUERIES), heads, attention.sequences];
-        self.gpu.run(attention.kernel, Shape { blocks, threads: ATTENTION_THREADS }, &args)
+        let shape = Shape { blocks, threads: ATTENTION_THREADS, shared: attention_room(head_width) };
+        self.gpu.run(attention.kernel, shape, &args)
     }
 }
 
 /// A warp for each head of each row.
 pub(super) fn heads_of(rows: usize, heads: usize) -> Shape {
-    Shape { blocks: [rows, heads.div_ceil(HEADS_AT_ONCE), 1], threads: HEADS_AT_ONCE * 32 }
+    Shape { blocks: [rows, heads.div_ceil(HEADS_AT_ONCE), 1], threads: HEADS_AT_ONCE * 32, shared: 0 }
 }

@@ -1,7 +1,8 @@
 // What a Qwen3-VL does between its matrix products. Compiled by NVRTC when a model is opened, without any header.
 //
 // Numbers lie as bf16 and are computed with as floats. Rows are whole multiples of eight numbers, and start at whole
-// multiples of 16 bytes. `TEXT_HALF` and `VISION_HALF` are half the widths of heads.
+// multiples of 16 bytes. Widths are known when it is compiled: of rows `TEXT_WIDTH`, `VISION_WIDTH` and (squares of patches)
+// `VISION_MERGED`, of half a head `TEXT_HALF` and `VISION_HALF`.
 
 typedef unsigned short bf16;
 typedef unsigned int u32;
@@ -36,68 +37,102 @@ __device__ __forceinline__ Eight pack(const float x[8]) {
     return packed;
 }
 
+// Eight floats, from a whole multiple of 32 bytes.
+__device__ __forceinline__ void read_floats(const float* from, float to[8]) {
+    float4 first = ((const float4*)from)[0], second = ((const float4*)from)[1];
+    to[0] = first.x, to[1] = first.y, to[2] = first.z, to[3] = first.w;
+    to[4] = second.x, to[5] = second.y, to[6] = second.z, to[7] = second.w;
+}
+
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
     return x;
 }
 
-// The sum over a block of whole warps, for every thread of it.
-__device__ __forceinline__ float block_sum(float x) {
-    __shared__ float sums[32];
-    int warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    x = warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) sums[warp] = x;
-    __syncthreads();
-    return warp_sum(threadIdx.x % 32 < warps ? sums[threadIdx.x % 32] : 0.0f);
-}
+// A row in the registers of a warp.
+template <int WIDTH>
+struct Row {
+    static constexpr int EIGHTS = (WIDTH / 8 + 31) / 32;
+    Eight packed[EIGHTS];
 
-// Row `rows[i]` (or `i`) of `x`, divided by its root mean square and scaled, to row `i` of `y`. A block per row.
+    // Which eight a lane has in a round.
+    static __device__ __forceinline__ int place(int round) { return round * 32 + threadIdx.x % 32; }
+
+    __device__ __forceinline__ void read(const bf16* row) {
+#pragma unroll
+        for (int r = 0; r < EIGHTS; r++) packed[r] = place(r) < WIDTH / 8 ? ((const Eight*)row)[place(r)] : Eight{};
+    }
+
+    // The sum of what `part` makes of each number.
+    template <typename Part>
+    __device__ __forceinline__ float sum(Part part) const {
+        float sum = 0.0f, numbers[8];
+#pragma unroll
+        for (int r = 0; r < EIGHTS; r++) {
+            if (place(r) < WIDTH / 8) {
+                unpack(packed[r], numbers);
+#pragma unroll
+                for (int j = 0; j < 8; j++) sum += part(numbers[j]);
+            }
+        }
+        return warp_sum(sum);
+    }
+
+    // `(number - mean) * factor * scale + shift`; without `shift`, nothing is added.
+    __device__ __forceinline__ void write(
+        bf16* row, float mean, float factor, const float* scale, const float* shift) const {
+        float numbers[8], scales[8], shifts[8] = {};
+#pragma unroll
+        for (int r = 0; r < EIGHTS; r++) {
+            if (place(r) < WIDTH / 8) {
+                unpack(packed[r], numbers);
+                read_floats(scale + place(r) * 8, scales);
+                if (shift) read_floats(shift + place(r) * 8, shifts);
+#pragma unroll
+                for (int j = 0; j < 8; j++) numbers[j] = (numbers[j] - mean) * factor * scales[j] + shifts[j];
+                ((Eight*)row)[place(r)] = pack(numbers);
+            }
+        }
+    }
+};
+
+__device__ __forceinline__ int row_of_warp() { return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; }
+
+// Row `rows[i]` (or `i`) of `x`, divided by its root mean square and scaled, to row `i` of `y`. A warp per row.
 extern "C" __global__ void rms_norm(
-    const bf16* x, const float* scale, bf16* y, int width, float epsilon, const int* rows) {
-    u64 from = rows ? rows[blockIdx.x] : blockIdx.x;
-    const Eight* in = (const Eight*)(x + from * width);
-    Eight* out = (Eight*)(y + (u64)blockIdx.x * width);
-    float squares = 0.0f, numbers[8];
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
-        unpack(in[i], numbers);
-#pragma unroll
-        for (int j = 0; j < 8; j++) squares += numbers[j] * numbers[j];
-    }
-    float factor = rsqrtf(block_sum(squares) / width + epsilon);
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
-        unpack(in[i], numbers);
-#pragma unroll
-        for (int j = 0; j < 8; j++) numbers[j] *= factor * scale[8 * i + j];
-        out[i] = pack(numbers);
-    }
+    const bf16* x, const float* scale, bf16* y, int count, float epsilon, const int* rows) {
+    int to = row_of_warp();
+    if (to >= count) return;
+    u64 from = rows ? rows[to] : to;
+    Row<TEXT_WIDTH> row;
+    row.read(x + from * TEXT_WIDTH);
+    float factor = rsqrtf(row.sum([](float x) { return x * x; }) / TEXT_WIDTH + epsilon);
+    row.write(y + (u64)to * TEXT_WIDTH, 0.0f, factor, scale, nullptr);
 }
 
-// Each row to mean zero and variance one, scaled and shifted. A block per row.
+template <int WIDTH>
+__device__ __forceinline__ void normalise(
+    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
+    u64 at = row_of_warp();
+    if (at >= count) return;
+    Row<WIDTH> row;
+    row.read(x + at * WIDTH);
+    float mean = row.sum([](float x) { return x; }) / WIDTH;
+    float variance = row.sum([=](float x) { return (x - mean) * (x - mean); }) / WIDTH;
+    float factor = rsqrtf(variance + epsilon);
+    row.write(y + at * WIDTH, mean, factor, scale, shift);
+}
+
+// Each row to mean zero and variance one, scaled and shifted; of patches, and of squares of them. A warp per row.
 extern "C" __global__ void layer_norm(
-    const bf16* x, const float* scale, const float* shift, bf16* y, int width, float epsilon) {
-    const Eight* in = (const Eight*)(x + (u64)blockIdx.x * width);
-    Eight* out = (Eight*)(y + (u64)blockIdx.x * width);
-    float sum = 0.0f, squares = 0.0f, numbers[8];
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
-        unpack(in[i], numbers);
-#pragma unroll
-        for (int j = 0; j < 8; j++) sum += numbers[j];
-    }
-    float mean = block_sum(sum) / width;
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
-        unpack(in[i], numbers);
-#pragma unroll
-        for (int j = 0; j < 8; j++) squares += (numbers[j] - mean) * (numbers[j] - mean);
-    }
-    float factor = rsqrtf(block_sum(squares) / width + epsilon);
-    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
-        unpack(in[i], numbers);
-#pragma unroll
-        for (int j = 0; j < 8; j++) numbers[j] = (numbers[j] - mean) * factor * scale[8 * i + j] + shift[8 * i + j];
-        out[i] = pack(numbers);
-    }
+    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
+    normalise<VISION_WIDTH>(x, scale, shift, y, count, epsilon);
+}
+
+extern "C" __global__ void layer_norm_merged(
+    const bf16* x, const float* scale, const float* shift, bf16* y, int count, float epsilon) {
+    normalise<VISION_MERGED>(x, scale, shift, y, count, epsilon);
 }
 
 // Tokens to rows: a place of the table, or (below zero) the complement of a row that was seen. A block per row.

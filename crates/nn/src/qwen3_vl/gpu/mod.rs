@@ -91,7 +91,8 @@ impl Judge {
             return Err(GpuError::Precision);
         }
         check_sizes(config)?;
-        let gpu = Gpu::open(index, config.text.head_width, config.vision.width / config.vision.heads)?;
+        let mut gpu = Gpu::open(index)?;
+        gpu.compile(config)?;
         let (axes, turns): (Vec<i32>, Vec<f32>) =
             frequencies(&config.text).into_iter().map(|(axis, frequency)| (axis as i32, frequency)).unzip();
         let mut engine = Engine {
@@ -283,7 +284,7 @@ fn check_sizes(config: &Config) -> Result<(), GpuError> {
 /// # Errors
 /// When there is no such GPU, or it has no memory for the matrices.
 pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, GpuError> {
-    let mut gpu = Gpu::open(index, 128, 64)?;
+    let mut gpu = Gpu::open(index)?;
     let mut products = Products::new(&gpu)?;
     // Random bits of numbers between 0.5 and 2 and their negatives: zeros would be quicker.
     let bits = |seed: u64| {

@@ -110,7 +110,7 @@ impl Engine {
             Arg::At(self.axes.of(&self.gpu, 0)?),
             Arg::At(turns),
         ];
-        self.gpu.run("angles", Shape { blocks: [batch.tokens, 1, 1], threads: half }, &args)?;
+        self.gpu.run("angles", Shape { blocks: [batch.tokens, 1, 1], threads: half, shared: 0 }, &args)?;
         let kept = self.prefix.as_ref().filter(|_| prefix > 0).map(|prefix| self.gpu.address(&prefix.kept));
         Ok(Reading {
             batch,
@@ -334,7 +334,7 @@ impl Engine {
         ];
         self.gpu.run(
             "label_logits",
-            Shape { blocks: [labels.len.div_ceil(8), count, 1], threads: 256 },
+            Shape { blocks: [labels.len.div_ceil(8), count, 1], threads: 256, shared: 0 },
             &args,
         )?;
         self.space.logits.get(&self.gpu, count * labels.len)

@@ -210,10 +210,11 @@ impl Engine {
             Arg::At(norm.scale),
             Arg::At(norm.shift),
             Arg::At(y),
-            Arg::Int(width as i32),
+            Arg::Int(rows as i32),
             Arg::Float(EPSILON),
         ];
-        self.gpu.run("layer_norm", Shape::rows(rows, width), &args)?;
+        let kernel = if width == self.config.vision.width { "layer_norm" } else { "layer_norm_merged" };
+        self.gpu.run(kernel, Shape::warps(rows), &args)?;
         Ok(y)
     }
 

@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_data::convert::window_prompt;
-use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{Frames, Inputs, PromptLayout, VlmError};
 use plaudit_reward::trend::{
     self, Conversation, Generation, JudgeFolder, LabelLogits, Leaning, LocalVlm, LocalVlmSettings, Trend,
@@ -21,14 +20,13 @@ use plaudit_serve::{
 use serde_json::json;
 
 use super::Wanted;
+use crate::build::judge_device;
 use crate::failure::Failure;
 
 /// The longest answer, where the client does not say.
 const LONGEST: usize = 128;
 /// What processors are told of videos.
 const FPS: f64 = 24.0;
-/// Windows that go through the network at once.
-const AT_ONCE: usize = 32;
 
 /// A vision-language model that is served.
 pub(super) struct ServedVlm {
@@ -40,11 +38,12 @@ pub(super) struct ServedVlm {
 
 /// The model in its folder, which was found where the user said (`path`).
 pub(super) fn open(path: &Path, judge: JudgeFolder, wanted: &Wanted) -> Result<Arc<ServedVlm>, Failure> {
+    let (device, precision) = judge_device(wanted.gpu, wanted.bf16);
     let settings = LocalVlmSettings {
         folder: &judge.model,
         lora: wanted.lora.as_deref().or(judge.lora.as_deref()),
-        device: Device::Cpu,
-        precision: if wanted.bf16 { Precision::Bf16 } else { Precision::Fp32 },
+        device,
+        precision,
         frames: Frames::Sampled,
     };
     let model = LocalVlm::open(settings).map_err(|error| {
@@ -169,7 +168,7 @@ impl ServedVlm {
         let asked: Vec<_> = blocks.iter().map(|block| self.asked(block)).collect();
         let all: Vec<Inputs> = asked.iter().flatten().flatten().cloned().collect();
         let logits: Result<Vec<_>, _> =
-            all.chunks(AT_ONCE).map(|some| self.model.label_logits(some)).collect();
+            all.chunks(self.model.at_once()).map(|some| self.model.label_logits(some)).collect();
         let mut logits = match logits {
             Ok(logits) => logits.into_iter().flatten(),
             Err(error) => return vec![Err(refused(error)); blocks.len()],

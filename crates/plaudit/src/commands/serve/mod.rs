@@ -71,6 +71,9 @@ pub struct Command {
     /// Vision-language model: compute with 16 bits
     #[arg(long)]
     bf16: bool,
+    /// Vision-language model: score on the NVIDIA GPU of this number, with 16 bits [default: the processor]
+    #[arg(long, value_name = "N")]
+    gpu: Option<usize>,
     /// Pictures the model is shown at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_batch: u32,
@@ -99,6 +102,7 @@ struct Wanted {
     lora: Option<PathBuf>,
     task: Option<String>,
     bf16: bool,
+    gpu: Option<usize>,
 }
 
 impl Wanted {
@@ -132,6 +136,7 @@ impl Command {
             lora: self.lora.clone(),
             task: self.task.clone(),
             bf16: self.bf16,
+            gpu: self.gpu,
         };
         let (model, described) = self.open(&wanted)?;
         let settings = ServerSettings {
@@ -174,8 +179,12 @@ impl Command {
             let described = model.described();
             return Ok((model, described));
         }
-        let flags =
-            [("--lora", wanted.lora.is_some()), ("--task", wanted.task.is_some()), ("--bf16", wanted.bf16)];
+        let flags = [
+            ("--lora", wanted.lora.is_some()),
+            ("--task", wanted.task.is_some()),
+            ("--bf16", wanted.bf16),
+            ("--gpu", wanted.gpu.is_some()),
+        ];
         Wanted::refuse(&flags, "an image classifier")?;
         let model = classifier::open(&self.model, wanted)?;
         let described = model.described();

@@ -337,6 +337,9 @@ block! {
 
         /// Judge: low-rank adapters for the model.
         lora_path: Option<String> = None,
+        /// Judge: the NVIDIA GPU it computes on, by number, with `precision: bf16`. Not set: the processor. Needs plaudit built
+        /// with `--features cuda-judge`.
+        gpu: Option<u64> = None,
         /// Paid on top when the environment says success. Truth leaks into the reward.
         gt_success_bonus: f64 = 0.0,
         /// Judge: how frames become a prompt.

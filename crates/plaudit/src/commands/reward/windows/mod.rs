@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use plaudit_data::windows::{WindowFrame, WindowReading, WindowViews, Windows};
-use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{Frames, PromptLayout};
 use plaudit_reward::audit::{JudgedWindows, WindowChange, disturbed_window};
 use plaudit_reward::sft::{Showing, answers, window_logits};
@@ -17,6 +16,7 @@ use plaudit_reward::train::TrainError;
 use plaudit_reward::trend::{JudgeFolder, LabelLogits, LocalVlm, LocalVlmSettings};
 
 use super::train::failure;
+use crate::build::judge_device;
 use crate::failure::Failure;
 use crate::progress::{Doing, ProgressBar};
 
@@ -42,6 +42,9 @@ pub(super) struct JudgeArgs {
     /// Compute with 16 bits
     #[arg(long)]
     bf16: bool,
+    /// Compute on the NVIDIA GPU of this number, with 16 bits [default: the processor]
+    #[arg(long, value_name = "N")]
+    gpu: Option<usize>,
 }
 
 /// Where the words of a question stand.
@@ -72,6 +75,7 @@ impl JudgeArgs {
             ("--all-frames", self.all_frames),
             ("--main-view", self.main_view),
             ("--bf16", self.bf16),
+            ("--gpu", self.gpu.is_some()),
         ];
         refuse(&flags, "an image classifier")
     }
@@ -97,11 +101,12 @@ impl Bench {
     fn open(folder: JudgeFolder, asked: &JudgeArgs, data: &[PathBuf]) -> Result<Self, Failure> {
         let windows = windows(data, asked)?;
         let frames = if asked.all_frames { Frames::All } else { Frames::Sampled };
+        let (device, precision) = judge_device(asked.gpu, asked.bf16);
         let judge = LocalVlm::open(LocalVlmSettings {
             folder: &folder.model,
             lora: folder.lora.as_deref(),
-            device: Device::Cpu,
-            precision: if asked.bf16 { Precision::Bf16 } else { Precision::Fp32 },
+            device,
+            precision,
             frames,
         });
         let judge = judge.map_err(|error| {
