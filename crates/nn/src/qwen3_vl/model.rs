@@ -144,6 +144,9 @@ impl QwenVl {
     /// prompts begin with (many, if they are of the layout
     /// [`SharedPrefix`](super::PromptLayout::SharedPrefix)).
     ///
+    /// A GPU computes pairs once that windows of one call share; the beginning of prompts it keeps by itself, and nothing in
+    /// the cache.
+    ///
     /// # Errors
     /// As [`label_logits`](Self::label_logits).
     pub fn score(
