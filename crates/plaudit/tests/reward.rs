@@ -392,6 +392,8 @@ fn a_vision_language_model_that_cannot_judge_is_refused() {
         (vec!["reward.model.model_path=null".to_string()], "nobody says where it is"),
         (vec![format!("reward.model.model_path={classifier}")], "config.json"),
         (vec![format!("reward.model.lora_path={classifier}")], "reward.model.lora_path"),
+        // No GPU of this number anywhere, whatever plaudit was built with.
+        (vec!["reward.model.gpu=9999".into(), "reward.model.precision=bf16".into()], "reward.model.gpu"),
         (vec!["reward.model.input_builder_params.video_keys=[]".into()], "the judge would see nothing"),
         (
             vec!["reward.model.input_builder_params.video_keys=[wrist_images]".into()],

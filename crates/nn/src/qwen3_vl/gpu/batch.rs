@@ -96,3 +96,37 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::positions::Positions;
+    use super::*;
+
+    const SHOWN: u32 = 9;
+
+    fn inputs(ids: &[u32]) -> Inputs {
+        let axes = (0..ids.len() as i32).map(|at| [at, at + 100, at + 200]).collect();
+        let positions = Positions { axes, next: ids.len() as i32 };
+        Inputs { ids: ids.to_vec(), positions, visuals: Vec::new() }
+    }
+
+    #[test]
+    fn sequences_lie_one_after_another_without_what_was_read() {
+        let [long, short] = [inputs(&[1, 2, SHOWN, SHOWN, 5]), inputs(&[1, 7, SHOWN])];
+        let sequences = [
+            Sequence { inputs: &long, from: 1, to: 5, seen: vec![4, 5] },
+            Sequence { inputs: &short, from: 1, to: 3, seen: vec![4] },
+        ];
+        let batch = Batch::new(&sequences, &[30, 40], |id| id == SHOWN);
+        let list = |list: List| list.of(&batch.lists).to_vec();
+        assert_eq!((batch.tokens, batch.sequences, batch.longest), (6, 2, 4));
+        assert_eq!(list(batch.sources), [2, !4, !5, 5, 7, !4]);
+        assert_eq!(list(batch.positions)[..3], [1, 101, 201]);
+        assert_eq!(list(batch.positions)[12..15], [1, 101, 201], "the second begins where the first does");
+        assert_eq!((list(batch.starts), list(batch.lengths)), (vec![0, 4], vec![4, 2]));
+        assert_eq!(list(batch.last), [3, 5]);
+        assert_eq!((list(batch.shown.to), list(batch.shown.from)), (vec![1, 2, 5], vec![4, 5, 4]));
+        assert_eq!((list(batch.last_shown.to), list(batch.last_shown.from)), (vec![1], vec![4]));
+        assert_eq!(list(batch.labels), [30, 40]);
+    }
+}

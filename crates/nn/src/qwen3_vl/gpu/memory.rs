@@ -137,4 +137,10 @@ impl List {
     pub(super) fn at(self, base: Address) -> Address {
         base.plus_ints(self.from)
     }
+
+    /// The numbers of it.
+    #[cfg(test)]
+    pub(super) fn of(self, lists: &Lists) -> &[i32] {
+        &lists.numbers[self.from..self.from + self.len]
+    }
 }

@@ -314,3 +314,41 @@ pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, G
     let operations = 2.0 * (side as f64).powi(3) * repeats as f64;
     Ok(operations / start.elapsed().as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::patches::Kind;
+    use super::*;
+
+    #[test]
+    fn pairs_that_are_alike_are_seen_once() {
+        let [one, other] = [[1u8; 20], [2u8; 20]];
+        let pair = |kind, sides, bytes| Pair { kind, sides, bytes };
+        let pairs = [
+            pair(Kind::Video, [2, 4], &one[..]),
+            pair(Kind::Video, [2, 4], &other),
+            pair(Kind::Video, [2, 4], &one),
+            pair(Kind::Video, [4, 2], &one),
+            pair(Kind::Image, [2, 4], &one),
+            pair(Kind::Video, [2, 4], &other),
+        ];
+        let (unlike, which) = unlike(&pairs);
+        assert_eq!(which, [0, 1, 0, 2, 3, 1]);
+        assert_eq!(unlike.len(), 4);
+        for (pair, which) in pairs.iter().zip(which) {
+            let first = &unlike[which];
+            assert!(first.kind == pair.kind && first.sides == pair.sides && first.bytes == pair.bytes);
+        }
+    }
+
+    #[test]
+    fn bytes_of_other_order_or_length_have_another_fingerprint() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let mut turned = bytes.clone();
+        turned.swap(3, 40);
+        let marks = [fingerprint(&bytes), fingerprint(&turned), fingerprint(&bytes[..99]), fingerprint(&[])];
+        for (i, mark) in marks.iter().enumerate() {
+            assert!(!marks[..i].contains(mark));
+        }
+    }
+}
