@@ -4,17 +4,20 @@
 //! product SIDE                       floating-point operations a second of a product of square bf16 matrices
 //! check FOLDER [ADAPTER]             differences from the processor, over batches, sizes and layouts
 //! logits FOLDER WINDOWS LAYOUT       the logits of the first 256 tokens after windows, on the GPU
-//! score FOLDER WINDOWS LAYOUT TIMES  milliseconds of each of so many calls, after one that is not counted
+//! score FOLDER WINDOWS LAYOUT STEPS TIMES   milliseconds of each of so many calls, after one that is not counted
 //! parts FOLDER WINDOWS LAYOUT        what each part of such a call takes
 //! ```
 //!
-//! A window is two views of four frames of 128 pixels; LAYOUT is `videos` or `shared`. Calls begin with bytes of pictures in
+//! A window is two views of four frames of 128 pixels; LAYOUT is `videos` or `shared`. With STEPS 0 each window has frames of
+//! its own, and no pairs of them are kept; with STEPS n a window begins n frames after the one before, also from call to
+//! call, and pairs are kept, as a policy's steps would have them. Calls begin with bytes of pictures in
 //! the processor's memory and end with logits there.
 #![allow(clippy::print_stdout, reason = "a program that answers on standard output")]
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::io::BufRead;
+use std::ops::Range;
 use std::time::Instant;
 
 use plaudit_nn::classifier::{Device, Precision};
@@ -54,7 +57,17 @@ fn window(
 }
 
 fn windows(model: &QwenVl, count: usize, layout: PromptLayout) -> Result<Vec<Inputs>, VlmError> {
-    (0..count).map(|i| window(model.processor(), 8 * i, 4, [128, 128], layout)).collect()
+    windows_from(model, 0..count, 8, layout)
+}
+
+/// Windows of these numbers, so many frames apart.
+fn windows_from(
+    model: &QwenVl,
+    numbers: Range<usize>,
+    apart: usize,
+    layout: PromptLayout,
+) -> Result<Vec<Inputs>, VlmError> {
+    numbers.map(|i| window(model.processor(), apart * i, 4, [128, 128], layout)).collect()
 }
 
 fn layout(word: &str) -> PromptLayout {
@@ -95,18 +108,22 @@ impl Models {
                 let tokens = windows[0].len();
                 Ok(json!({ "tokens": tokens, "logits": model.label_logits(&windows, &labels)? }))
             }
-            ["score", folder, count, word, times] => {
+            ["score", folder, count, word, steps, times] => {
                 let model = self.open(folder)?;
-                let windows = windows(model, count.parse()?, layout(word))?;
+                let (count, steps, times): (usize, usize, usize) =
+                    (count.parse()?, steps.parse()?, times.parse()?);
                 let labels = model.processor().tokenizer().first_tokens(&LABELS)?;
-                let mut cache = ScoreCache::new(0);
+                let mut cache = ScoreCache::new(if steps == 0 { 0 } else { 2048 });
                 let mut milliseconds = Vec::new();
-                for _ in 0..=times.parse::<usize>()? {
+                for round in 0..=times {
+                    let first = if steps == 0 { 0 } else { round * count };
+                    let apart = if steps == 0 { 8 } else { steps };
+                    let windows = windows_from(model, first..first + count, apart, layout(word))?;
                     let start = Instant::now();
                     model.score(&windows, &labels, &mut cache)?;
                     milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
                 }
-                Ok(json!({ "milliseconds": milliseconds[1..] }))
+                Ok(json!({ "milliseconds": milliseconds[1..], "found": cache.found() }))
             }
             ["parts", folder, count, word] => {
                 let model = self.open(folder)?;
@@ -123,8 +140,9 @@ impl Models {
 }
 
 /// Compares with the processor in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and
-/// 64 windows, of one and of several sizes of pictures and lengths, in both layouts; scoring that shares what is alike
-/// must give what scoring alone gives. `words` says how many of three first tokens of answers are those of fp32.
+/// 64 windows, of one and of several sizes of pictures and lengths, in both layouts; scoring that shares what is alike, and
+/// that finds all or some pairs of frames kept, must give what scoring alone gives. `words` says how many of three first
+/// tokens of answers are those of fp32.
 fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
     let gpu = QwenVl::open_with(folder, adapter, Device::Cuda(0), Precision::Bf16)?;
     let exact = QwenVl::open_with(folder, adapter, Device::Cpu, Precision::Fp32)?;
@@ -143,13 +161,19 @@ fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
             let expected = exact.label_logits(&windows, &labels)?;
             let found = gpu.label_logits(&windows, &labels)?;
             let shared = gpu.score(&windows, &labels, &mut ScoreCache::new(0))?;
-            let again = gpu.score(&windows, &labels, &mut ScoreCache::new(0))?;
+            let mut large = ScoreCache::new(1000);
+            let again = gpu.score(&windows, &labels, &mut large)?;
+            let kept = gpu.score(&windows, &labels, &mut large)?;
+            let mut small = ScoreCache::new(5);
+            gpu.score(&windows, &labels, &mut small)?;
+            let partly = gpu.score(&windows, &labels, &mut small)?;
             let spread = expected.iter().flatten().map(|logit| logit.abs()).fold(0.0, f32::max);
             results.push(json!({
                 "layout": format!("{layout:?}"), "windows": count, "sizes": kinds, "largest_logit": spread,
                 "gpu": largest(&found, &expected), "gpu_sharing": largest(&shared, &expected),
                 "processor_bf16": largest(&rounded.label_logits(&windows, &labels)?, &expected),
-                "repeats": shared == again, "words": words(&gpu, &exact, &windows)?,
+                "gpu_partly_kept": largest(&partly, &expected),
+                "repeats": shared == again && again == kept, "found": [large.found(), small.found()], "words": words(&gpu, &exact, &windows)?,
                 "processor_bf16_words": words(&rounded, &exact, &windows)?,
             }));
         }

@@ -13,6 +13,9 @@ pub struct ScoreCache {
     pub(super) pairs: Pairs,
     /// The tokens that all prompts began with, and what the model remembers of them.
     pub(super) prefix: Option<(Vec<u32>, Memory)>,
+    /// The tokens of pairs of frames in a GPU's memory.
+    #[cfg(feature = "cuda-judge")]
+    pub(super) shelf: super::gpu::Shelf,
 }
 
 /// The tokens of pairs of frames, the oldest first to go.
@@ -67,18 +70,40 @@ impl ScoreCache {
     /// takes 100 kB and its tokens.
     #[must_use]
     pub fn new(pairs: usize) -> Self {
-        Self { pairs: Pairs { room: Room::Pairs(pairs), ..Pairs::default() }, prefix: None }
+        Self::with_room(Room::Pairs(pairs))
     }
 
     /// Room for as many pairs of frames as take so many bytes.
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
-        Self { pairs: Pairs { room: Room::Bytes(bytes), ..Pairs::default() }, prefix: None }
+        Self::with_room(Room::Bytes(bytes))
+    }
+
+    fn with_room(room: Room) -> Self {
+        Self {
+            pairs: Pairs { room, ..Pairs::default() },
+            prefix: None,
+            #[cfg(feature = "cuda-judge")]
+            shelf: super::gpu::Shelf::default(),
+        }
+    }
+
+    /// How many pairs it has room for, if each takes so many bytes.
+    #[cfg(feature = "cuda-judge")]
+    pub(super) fn room_for(&self, bytes: usize) -> usize {
+        match self.pairs.room {
+            Room::Pairs(most) => most,
+            Room::Bytes(most) => most / bytes.max(1),
+        }
     }
 
     /// How many pairs of frames were found in it, and how many were asked for.
     #[must_use]
     pub fn found(&self) -> [usize; 2] {
+        #[cfg(feature = "cuda-judge")]
+        if self.shelf.found[1] > 0 {
+            return self.shelf.found;
+        }
         self.pairs.found
     }
 }

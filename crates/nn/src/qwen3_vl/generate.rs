@@ -3,6 +3,8 @@
 use plaudit_core::Seed;
 
 use super::body::{Body, Padding};
+#[cfg(feature = "cuda-judge")]
+use super::cache::ScoreCache;
 use super::error::VlmError;
 #[cfg(feature = "cuda-judge")]
 use super::gpu::{Judge, Share};
@@ -69,8 +71,12 @@ impl QwenVl {
     }
 }
 
-/// Tokens of answers from a GPU, which remembers nothing of a prompt: it is read again for each token. Answers are a few
-/// words.
+/// What pairs of frames may take while an answer is made on a GPU.
+#[cfg(feature = "cuda-judge")]
+const SEEN_BYTES: usize = 1 << 30;
+
+/// Tokens of answers from a GPU, which remembers of a prompt only what it saw: its words are read again for each token.
+/// Answers are a few words.
 #[cfg(feature = "cuda-judge")]
 fn generate_on_gpu(
     judge: &Judge,
@@ -82,8 +88,9 @@ fn generate_on_gpu(
     let vocabulary: Vec<u32> = (0..body.config.text.vocab as u32).collect();
     let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
     let (mut under_way, mut prompts): (Vec<usize>, Vec<Inputs>) = inputs.iter().cloned().enumerate().unzip();
+    let mut seen = ScoreCache::of_bytes(SEEN_BYTES);
     for step in 0..options.max_new_tokens {
-        let logits = judge.score(body, &prompts, &vocabulary, Share::Alike)?;
+        let logits = judge.score(body, &prompts, &vocabulary, Share::Alike(&mut seen))?;
         let (mut still, mut longer) = (Vec::new(), Vec::new());
         for ((b, mut prompt), logits) in under_way.into_iter().zip(prompts).zip(logits) {
             let token = options.choice.of(&logits, b, step);

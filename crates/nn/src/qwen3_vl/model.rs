@@ -144,9 +144,6 @@ impl QwenVl {
     /// prompts begin with (many, if they are of the layout
     /// [`SharedPrefix`](super::PromptLayout::SharedPrefix)).
     ///
-    /// A GPU computes pairs once that windows of one call share; the beginning of prompts it keeps by itself, and nothing in
-    /// the cache.
-    ///
     /// # Errors
     /// As [`label_logits`](Self::label_logits).
     pub fn score(
@@ -159,7 +156,7 @@ impl QwenVl {
         match place {
             Place::Burn(frozen) => body.score(frozen, inputs, labels, cache),
             #[cfg(feature = "cuda-judge")]
-            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Alike),
+            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Alike(cache)),
         }
     }
 
@@ -170,7 +167,7 @@ impl QwenVl {
     #[cfg(feature = "cuda-judge")]
     pub fn part_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<PartTime>, VlmError> {
         match &self.inner.place {
-            Place::Gpu(judge) => judge.times(&self.inner.body, inputs, labels, Share::Alike),
+            Place::Gpu(judge) => judge.times(&self.inner.body, inputs, labels),
             Place::Burn(_) => Err(VlmError::Input("only a GPU's parts are timed".into())),
         }
     }

@@ -24,6 +24,8 @@ const AT_ONCE: usize = 32;
 const AT_ONCE_ON_GPU: usize = 128;
 /// What pairs of frames may take in memory that windows to come may share.
 const CACHED_BYTES: usize = 256 << 20;
+/// The same on a GPU, where a call has more of them.
+const CACHED_BYTES_ON_GPU: usize = 1 << 30;
 /// Frames that a video has at least.
 const SHORTEST: usize = 2;
 
@@ -79,13 +81,17 @@ impl LocalVlm {
         let adapter = lora.map(Adapter::open).transpose()?;
         let model = QwenVl::open_with(folder, adapter.as_ref(), device, precision)?;
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
+        let cached_bytes = match device {
+            Device::Cpu => CACHED_BYTES,
+            Device::Cuda(_) => CACHED_BYTES_ON_GPU,
+        };
         let card = JudgeFolder::with(folder, lora).card();
         let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
         Ok(Self {
             model,
             labels,
             frames,
-            cache: Mutex::new(ScoreCache::of_bytes(CACHED_BYTES)),
+            cache: Mutex::new(ScoreCache::of_bytes(cached_bytes)),
             card,
             device,
         })

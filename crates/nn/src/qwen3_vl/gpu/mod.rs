@@ -12,6 +12,7 @@
 //! | `memory.rs` | memory that stays from call to call |
 //! | `product.rs` | matrix products |
 //! | `parameters.rs` | a model's parameters there |
+//! | `shelf.rs` | pairs of frames that are kept |
 //! | `engine.rs` | all of these together |
 //! | `vision.rs`, `text.rs` | the two halves of the network |
 //! | `batch.rs` | what the GPU is told of a batch |
@@ -25,6 +26,7 @@ mod error;
 mod memory;
 mod parameters;
 mod product;
+mod shelf;
 mod text;
 mod vision;
 
@@ -34,6 +36,7 @@ use std::time::Instant;
 
 use super::adapter::Adapter;
 use super::body::{Body, WORTH_SHARING};
+use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
 use super::network::Network;
@@ -49,6 +52,7 @@ pub use error::GpuError;
 use memory::Buffer;
 use parameters::Parameters;
 use product::{Finish, Product, Products};
+pub(super) use shelf::Shelf;
 use vision::Pair;
 
 /// Tokens that go through the network at once. More are no quicker, and need memory.
@@ -70,11 +74,12 @@ pub(super) struct Judge {
     engine: Mutex<Engine>,
 }
 
-/// Whether prompts' beginnings and pairs of frames that are alike are computed once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+/// What is computed once.
+pub(super) enum Share<'a> {
+    /// All of every prompt by itself.
     Nothing,
-    Alike,
+    /// Prompts' beginnings and pairs of frames that are alike, in one call and in those before.
+    Alike(&'a mut ScoreCache),
 }
 
 impl Judge {
@@ -117,7 +122,7 @@ impl Judge {
         body: &Body,
         inputs: &[Inputs],
         labels: &[u32],
-        share: Share,
+        mut share: Share<'_>,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
         body.check_labels(labels)?;
         if inputs.is_empty() || labels.is_empty() {
@@ -131,7 +136,7 @@ impl Judge {
         let mut rest = inputs;
         while !rest.is_empty() {
             let (now, later) = rest.split_at(at_once(rest));
-            logits.extend(engine.score(body, now, labels, share)?);
+            logits.extend(engine.score(body, now, labels, &mut share)?);
             rest = later;
         }
         Ok(logits)
@@ -143,10 +148,9 @@ impl Judge {
         body: &Body,
         inputs: &[Inputs],
         labels: &[u32],
-        share: Share,
     ) -> Result<Vec<PartTime>, VlmError> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.start_clock()?;
-        let scored = self.score(body, inputs, labels, share);
+        let scored = self.score(body, inputs, labels, Share::Alike(&mut ScoreCache::new(0)));
         let times = self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.stop_clock()?;
         scored?;
         let time = |(part, milliseconds, calls)| PartTime { part, milliseconds, calls };
@@ -167,47 +171,62 @@ impl Engine {
         body: &Body,
         inputs: &[Inputs],
         labels: &[u32],
-        share: Share,
+        share: &mut Share<'_>,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
         let is_shown = |id| body.is_shown(id);
-        let prefix = match share {
+        let shared = match share {
             Share::Nothing => 0,
-            Share::Alike => {
-                Some(body.shared_prefix(inputs)).filter(|words| *words >= WORTH_SHARING).unwrap_or(0)
-            }
+            Share::Alike(_) => body.shared_prefix(inputs),
         };
+        let prefix = if shared < WORTH_SHARING { 0 } else { shared };
         let ids = &inputs[0].ids[..prefix];
         if prefix > 0 && self.prefix.as_ref().is_none_or(|kept| kept.ids != ids) {
             let words = Sequence { inputs: &inputs[0], from: 0, to: prefix, seen: Vec::new() };
             self.remember(ids, &Batch::new(&[words], &[], is_shown))?;
         }
-        let pairs: Vec<Pair<'_>> =
-            inputs.iter().flat_map(|input| &input.visuals).flat_map(pairs_of).collect();
-        let (unlike, which) = match share {
-            Share::Nothing => (pairs.clone(), (0..pairs.len()).collect()),
-            Share::Alike => unlike(&pairs),
-        };
-        let firsts = self.see(&unlike, |kind| body.processor.numbers(kind))?;
         let merged = self.config.vision.merged();
-        let seen_rows = unlike.iter().map(|pair| pair.patches() / merged).sum();
-        let mut which = which.iter();
-        let sequence = |inputs: &'_ _| {
+        let (seen, seen_rows) = self.see_all(body, inputs, share)?;
+        let mut seen = seen.into_iter();
+        let sequence = |inputs| {
             let inputs: &Inputs = inputs;
-            let count: usize = inputs.visuals.iter().map(|visual| visual.grid[0]).sum();
-            let own = which.by_ref().take(count).flat_map(|pair| {
-                let (first, rows) = (firsts[*pair], unlike[*pair].patches() / merged);
-                first..first + rows
-            });
-            own.collect::<Vec<usize>>()
+            let count = inputs.visuals.iter().map(|visual| visual.grid[0]).sum();
+            let rows = seen.by_ref().take(count).flat_map(|(first, patches)| first..first + patches / merged);
+            Sequence { inputs, from: prefix, to: inputs.len(), seen: rows.collect() }
         };
-        let seen: Vec<Vec<usize>> = inputs.iter().map(sequence).collect();
-        let sequences: Vec<Sequence<'_>> = inputs
-            .iter()
-            .zip(seen)
-            .map(|(inputs, seen)| Sequence { inputs, from: prefix, to: inputs.len(), seen })
-            .collect();
+        let sequences: Vec<Sequence<'_>> = inputs.iter().map(sequence).collect();
         let logits = self.read(&Batch::new(&sequences, labels, is_shown), prefix, seen_rows)?;
         Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Sees what is on pictures: of each pair of frames its first row and how many patches it has; and how many rows there are.
+    fn see_all(
+        &mut self,
+        body: &Body,
+        inputs: &[Inputs],
+        share: &mut Share<'_>,
+    ) -> Result<(Vec<(usize, usize)>, usize), GpuError> {
+        let pairs: Vec<Pair<'_>> =
+            inputs.iter().flat_map(|input| &input.visuals).flat_map(pairs_of).collect();
+        let rules = |kind| body.processor.numbers(kind);
+        let rows = |pairs: &[Pair<'_>]| pairs.iter().map(|pair| self.rows_of(pair)).sum::<usize>();
+        let (firsts, which, total) = match share {
+            Share::Nothing => {
+                let total = rows(&pairs);
+                (self.see(&pairs, total, rules)?, (0..pairs.len()).collect(), total)
+            }
+            Share::Alike(cache) => {
+                let (unlike, marks, which) = unlike(&pairs);
+                let total = rows(&unlike);
+                (self.see_new(&unlike, &marks, total, cache, rules)?, which, total)
+            }
+        };
+        let place = |(pair, which): (&Pair<'_>, usize)| (firsts[which], pair.patches());
+        Ok((pairs.iter().zip(which).map(place).collect(), total))
+    }
+
+    /// Tokens of a pair.
+    fn rows_of(&self, pair: &Pair<'_>) -> usize {
+        pair.patches() / self.config.vision.merged()
     }
 }
 
@@ -216,12 +235,13 @@ fn pairs_of(visual: &Visual) -> impl Iterator<Item = Pair<'_>> {
     visual.pairs().map(move |bytes| Pair { kind: visual.kind, sides: [rows, columns], bytes })
 }
 
-/// Pairs without those that are like one before, and for each of all which one it is like.
-fn unlike<'a>(pairs: &[Pair<'a>]) -> (Vec<Pair<'a>>, Vec<usize>) {
+/// Pairs without those that are like one before, their fingerprints, and for each of all which one it is like.
+fn unlike<'a>(pairs: &[Pair<'a>]) -> (Vec<Pair<'a>>, Vec<u64>, Vec<usize>) {
     use rayon::prelude::*;
     let marks: Vec<u64> = pairs.par_iter().map(|pair| fingerprint(pair.bytes)).collect();
     let mut found: HashMap<u64, Vec<usize>> = HashMap::new();
-    let (mut unlike, mut which) = (Vec::<Pair<'a>>::new(), Vec::with_capacity(pairs.len()));
+    let (mut unlike, mut own_marks) = (Vec::<Pair<'a>>::new(), Vec::new());
+    let mut which = Vec::with_capacity(pairs.len());
     for (pair, mark) in pairs.iter().zip(marks) {
         let same = found.entry(mark).or_default();
         let is_like = |other: &&usize| {
@@ -233,11 +253,12 @@ fn unlike<'a>(pairs: &[Pair<'a>]) -> (Vec<Pair<'a>>, Vec<usize>) {
             None => {
                 same.push(unlike.len());
                 unlike.push(*pair);
+                own_marks.push(mark);
                 unlike.len() - 1
             }
         });
     }
-    (unlike, which)
+    (unlike, own_marks, which)
 }
 
 /// A number that bytes that differ rarely have in common.
@@ -332,7 +353,8 @@ mod tests {
             pair(Kind::Image, [2, 4], &one),
             pair(Kind::Video, [2, 4], &other),
         ];
-        let (unlike, which) = unlike(&pairs);
+        let (unlike, marks, which) = unlike(&pairs);
+        assert_eq!(marks.len(), unlike.len());
         assert_eq!(which, [0, 1, 0, 2, 3, 1]);
         assert_eq!(unlike.len(), 4);
         for (pair, which) in pairs.iter().zip(which) {

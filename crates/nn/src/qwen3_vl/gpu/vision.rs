@@ -3,6 +3,7 @@
 use cudarc::driver::CudaSlice;
 use half::bf16;
 
+use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
 use super::super::patches::Kind;
 use super::super::vision::{angles, corners};
@@ -12,6 +13,7 @@ use super::error::GpuError;
 use super::memory::{Address, Lists};
 use super::parameters::{Block, LayerNorm, Merger};
 use super::product::Finish;
+use super::shelf::{Marked, Shelf};
 
 const EPSILON: f32 = 1e-6;
 
@@ -54,14 +56,115 @@ struct Group {
 }
 
 impl Engine {
-    /// Sees pairs of frames. The tokens of each begin at the row that is returned for it.
+    /// Sees pairs of frames that are not kept, and takes those that are from where they are. The tokens of each begin at the
+    /// row that is returned for it, among `seen_rows`.
+    pub(super) fn see_new(
+        &mut self,
+        pairs: &[Pair<'_>],
+        marks: &[u64],
+        seen_rows: usize,
+        cache: &mut ScoreCache,
+        rules: impl Fn(Kind) -> [[f32; 2]; 3],
+    ) -> Result<Vec<usize>, GpuError> {
+        let (merged, width) = (self.config.vision.merged(), self.config.text.width);
+        let levels = 1 + self.config.vision.deepstack.len();
+        let marked: Vec<Marked<'_>> = pairs
+            .iter()
+            .zip(marks)
+            .map(|(pair, mark)| Marked { pair: *pair, mark: *mark, rows: pair.patches() / merged })
+            .collect();
+        // Pairs mostly have one size; that of the largest says how many there is room for.
+        let size = |pair: &Marked<'_>| {
+            (pair.rows, pair.rows * levels * width * size_of::<u16>() + pair.pair.bytes.len())
+        };
+        let (most_rows, bytes) = marked.iter().map(size).max().unwrap_or_default();
+        let room = cache.room_for(bytes) * most_rows;
+        if room == 0 {
+            return self.see(pairs, seen_rows, rules);
+        }
+        cache.shelf.open(&self.gpu, room, levels * width)?;
+        let found: Vec<Option<usize>> = marked.iter().map(|pair| cache.shelf.find(pair)).collect();
+        let fresh: Vec<usize> = (0..pairs.len()).filter(|i| found[*i].is_none()).collect();
+        let mut firsts = vec![usize::MAX; pairs.len()];
+        let unseen: Vec<Pair<'_>> = fresh.iter().map(|i| pairs[*i]).collect();
+        let seen = self.see(&unseen, seen_rows, rules)?;
+        fresh.iter().zip(seen).for_each(|(i, row)| firsts[*i] = row);
+        let fresh_rows: usize = fresh.iter().map(|i| marked[*i].rows).sum();
+        let mut kept = Vec::with_capacity(seen_rows - fresh_rows);
+        for (i, first) in found.iter().enumerate().filter_map(|(i, first)| Some((i, (*first)?))) {
+            firsts[i] = fresh_rows + kept.len();
+            kept.extend(first..first + marked[i].rows);
+        }
+        self.take_kept(&cache.shelf, &kept, fresh_rows, seen_rows)?;
+        let mut order = fresh;
+        order.sort_by_key(|i| firsts[*i]);
+        let order: Vec<Marked<'_>> = order.into_iter().map(|i| marked[i]).collect();
+        self.keep_seen(&mut cache.shelf, &order, seen_rows)?;
+        Ok(firsts)
+    }
+
+    /// Copies rows of the shelf to what is seen, from row `to` on.
+    fn take_kept(
+        &mut self,
+        shelf: &Shelf,
+        rows: &[usize],
+        to: usize,
+        seen_rows: usize,
+    ) -> Result<(), GpuError> {
+        let mut lists = Lists::default();
+        let list = lists.add(rows.iter().copied());
+        let base = self.space.lists.put(&self.gpu, lists.numbers())?;
+        let seen = self.space.seen.of(&self.gpu, 0)?;
+        let width = self.config.text.width;
+        for level in 0..=self.config.vision.deepstack.len() {
+            let from = shelf.at(&self.gpu, level, 0, width);
+            let to = seen.plus((level * seen_rows + to) * width);
+            self.take_rows(from, list.at(base), to, rows.len(), width)?;
+        }
+        Ok(())
+    }
+
+    /// Copies rows of pairs that were just seen to the shelf.
+    fn keep_seen(
+        &mut self,
+        shelf: &mut Shelf,
+        pairs: &[Marked<'_>],
+        seen_rows: usize,
+    ) -> Result<(), GpuError> {
+        let (rows, place) = shelf.keep(pairs);
+        let seen = self.space.seen.of(&self.gpu, 0)?;
+        let width = self.config.text.width;
+        for level in 0..=self.config.vision.deepstack.len() {
+            let from = seen.plus((level * seen_rows + rows.start) * width);
+            let to = shelf.at(&self.gpu, level, place, width);
+            self.take_rows(from, Address::NONE, to, rows.len(), width)?;
+        }
+        Ok(())
+    }
+
+    /// Rows that lie one after another, or of `rows` those it names.
+    fn take_rows(
+        &mut self,
+        from: Address,
+        rows: Address,
+        to: Address,
+        count: usize,
+        width: usize,
+    ) -> Result<(), GpuError> {
+        let stride = Arg::Int(width as i32);
+        let args = [Arg::At(from), stride, Arg::At(rows), Arg::At(to), stride, stride];
+        self.gpu.run("take_rows", Shape::rows(count, width), &args)
+    }
+
+    /// Sees pairs of frames. The tokens of each begin at the row that is returned for it, among `seen_rows`, of which they
+    /// are the first.
     pub(super) fn see(
         &mut self,
         pairs: &[Pair<'_>],
+        seen_rows: usize,
         rules: impl Fn(Kind) -> [[f32; 2]; 3],
     ) -> Result<Vec<usize>, GpuError> {
         let merged = self.config.vision.merged();
-        let seen_rows = pairs.iter().map(|pair| pair.patches() / merged).sum::<usize>();
         let levels = 1 + self.config.vision.deepstack.len();
         self.space.seen.of(&self.gpu, levels * seen_rows * self.config.text.width)?;
         let mut firsts = vec![usize::MAX; pairs.len()];
