@@ -179,7 +179,8 @@ fn writer(
     settings: &Collection,
     directory: &Path,
 ) -> Result<EpisodeWriter, Failure> {
-    let targets = Targets { success: settings.target_success, failure: settings.target_failure };
+    let failure = if settings.only_success { Some(0) } else { settings.target_failure };
+    let targets = Targets { success: settings.target_success, failure };
     let folder =
         |named: &Option<String>, own: &str| named.as_ref().map_or(directory.join(own), PathBuf::from);
     let writer = match format {

@@ -112,6 +112,7 @@ fn only_successes_are_kept_when_only_they_are_wanted() {
     let words = [
         "actor.model.noise=0.25",
         "env.eval.data_collection.only_success=true",
+        "env.eval.data_collection.target_success=1",
         "env.eval.ignore_terminations=true",
         "--episodes",
         "3",

@@ -15,7 +15,7 @@ use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{Batch, DatasetError, Frames, Manifest, ViewKey};
 use plaudit_reward::pictures::{Mistakes, preview, save_part, save_successes};
 use plaudit_reward::train::{
-    Checkpoints, ClassWeight, EarlyStop, Host, Length, Monitor, Progress, Schedule, Settings, Shape,
+    Checkpoints, ClassWeight, EarlyStop, Host, Length, Monitor, Pace, Progress, Schedule, Settings, Shape,
     TrainError, Training, Why, evaluate,
 };
 
@@ -74,7 +74,9 @@ fn trainer() -> Trainer {
 }
 
 fn settings(steps: u64) -> Settings {
-    Settings {
+    let schedule =
+        Schedule { lr: 1e-3, min_lr: 0.0, warmup_steps: 2, total_steps: steps, shape: Shape::Cosine };
+    let pace = Pace {
         micro_batch: 8,
         global_batch: 16,
         eval_batch: 16,
@@ -82,21 +84,23 @@ fn settings(steps: u64) -> Settings {
         val_interval: Some(4),
         save_interval: Some(4),
         early_stop: None,
-        monitor: Monitor::Loss,
-        schedule: Schedule {
-            lr: 1e-3,
-            min_lr: 0.0,
-            warmup_steps: 2,
-            total_steps: steps,
-            shape: Shape::Cosine,
-        },
+        schedule,
         clip: Some(1.0),
+        shuffle: true,
+        seed: Seed::new(3),
+    };
+    Settings {
+        pace,
+        monitor: Monitor::Loss,
         loss: Loss::Bce,
         class_weight: ClassWeight::Balanced,
         augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
-        shuffle: true,
-        seed: Seed::new(3),
     }
+}
+
+fn with_schedule(mut settings: Settings, schedule: Schedule) -> Settings {
+    settings.pace.schedule = schedule;
+    settings
 }
 
 /// Hears everything, and stops after some steps.
@@ -216,11 +220,11 @@ fn a_loss_that_leaves_the_numbers_names_its_batch_and_keeps_what_was_saved() {
         Schedule { lr: 1e20, min_lr: 0.0, warmup_steps: 0, total_steps: 9, shape: Shape::Constant };
     let calm = Schedule { lr: 1e-4, ..schedule };
     let mut training =
-        Training::new(trainer(), &train, Some(&val), Settings { schedule: calm, ..settings(4) }).unwrap();
+        Training::new(trainer(), &train, Some(&val), with_schedule(settings(4), calm)).unwrap();
     training.run(&checkpoints, &mut Listener::default()).unwrap();
     let saved = std::fs::read(checkpoints.step(4).join("model.safetensors")).unwrap();
 
-    training = Training::new(trainer(), &train, Some(&val), Settings { schedule, ..settings(9) }).unwrap();
+    training = Training::new(trainer(), &train, Some(&val), with_schedule(settings(9), schedule)).unwrap();
     let progress = Progress { step: 4, ..Progress::default() };
     training.resume(progress, &checkpoints.resume(4).unwrap()).unwrap();
     let error = training.run(&checkpoints, &mut Listener::default()).unwrap_err();
@@ -238,7 +242,9 @@ fn a_training_ends_when_validation_no_longer_improves() {
     let folder = tempfile::tempdir().unwrap();
     let still = Schedule { lr: 0.0, min_lr: 0.0, warmup_steps: 0, total_steps: 1, shape: Shape::Constant };
     let early_stop = Some(EarlyStop { patience: 2, min_delta: 0.5 });
-    let settings = Settings { schedule: still, early_stop, val_interval: Some(1), ..settings(50) };
+    let mut settings = with_schedule(settings(50), still);
+    settings.pace.early_stop = early_stop;
+    settings.pace.val_interval = Some(1);
     let training = Training::new(trainer(), &train, Some(&val), settings).unwrap();
     let outcome = training.run(&Checkpoints::in_folder(folder.path()), &mut Listener::default()).unwrap();
     assert_eq!((outcome.why, outcome.progress.step), (Why::Stale, 3));

@@ -9,7 +9,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::train::{
-    ClassWeight, EarlyStop, Length, Monitor, Schedule, Settings, Shape, steps_per_epoch,
+    ClassWeight, EarlyStop, Length, Monitor, Pace, Schedule, Settings, Shape, steps_per_epoch,
 };
 
 use super::network::Described;
@@ -84,28 +84,18 @@ fn is_frozen(loaded: &Loaded, model: &ModelSettings) -> bool {
 
 /// How a classifier is trained on so many frames.
 pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
-    let (actor, runner, data) = (&loaded.config.actor, &loaded.config.runner, &loaded.config.data);
-    let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
-    let global_batch = actor.global_batch_size as usize;
-    let length = length(runner);
-    let steps = length.steps(steps_per_epoch(frames, micro_batch, global_batch));
-    let stop = &runner.early_stop;
+    let actor = &loaded.config.actor;
     Settings {
-        micro_batch,
-        global_batch,
-        eval_batch: actor.eval_batch_size.unwrap_or(256) as usize,
-        length,
-        val_interval: interval(runner.val_check_interval),
-        save_interval: interval(runner.save_interval),
-        early_stop: stop.enabled.then_some(EarlyStop { patience: stop.patience, min_delta: stop.min_delta }),
-        monitor: match stop.monitor {
+        pace: Pace {
+            eval_batch: actor.eval_batch_size.unwrap_or(256) as usize,
+            ..pace(loaded, frames, "reward training")
+        },
+        monitor: match loaded.config.runner.early_stop.monitor {
             runner::Monitor::ValLoss => Monitor::Loss,
             runner::Monitor::ValAccuracy => Monitor::Accuracy,
             runner::Monitor::Auc => Monitor::Auc,
             runner::Monitor::AveragePrecision => Monitor::AveragePrecision,
         },
-        schedule: schedule(&actor.optim, steps),
-        clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
         loss: match actor.loss.focal_gamma {
             0.0 => Loss::Bce,
             gamma => Loss::Focal { gamma },
@@ -116,13 +106,34 @@ pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
             (None, actor::ClassWeight::Balanced) => ClassWeight::Balanced,
         },
         augment: augment(loaded),
-        shuffle: data.shuffle,
-        seed: Seed::new(actor.seed).purpose("reward training"),
+    }
+}
+
+/// How fast and how long a config trains on so many examples; `purpose` keeps its chances apart from others.
+pub(super) fn pace(loaded: &Loaded, examples: usize, purpose: &str) -> Pace {
+    let (actor, runner) = (&loaded.config.actor, &loaded.config.runner);
+    let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
+    let global_batch = actor.global_batch_size as usize;
+    let length = length(runner);
+    let steps = length.steps(steps_per_epoch(examples, micro_batch, global_batch));
+    let stop = &runner.early_stop;
+    Pace {
+        micro_batch,
+        global_batch,
+        eval_batch: actor.eval_batch_size.map_or(micro_batch, |size| size as usize),
+        length,
+        val_interval: interval(runner.val_check_interval),
+        save_interval: interval(runner.save_interval),
+        early_stop: stop.enabled.then_some(EarlyStop { patience: stop.patience, min_delta: stop.min_delta }),
+        schedule: schedule(&actor.optim, steps),
+        clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
+        shuffle: loaded.config.data.shuffle,
+        seed: Seed::new(actor.seed).purpose(purpose),
     }
 }
 
 /// How long a config trains.
-pub(super) fn length(runner: &runner::Runner) -> Length {
+fn length(runner: &runner::Runner) -> Length {
     let limit = |number: i64| u64::try_from(number).ok();
     Length {
         max_epochs: limit(runner.max_epochs).filter(|epochs| *epochs > 0),
@@ -130,11 +141,11 @@ pub(super) fn length(runner: &runner::Runner) -> Length {
     }
 }
 
-pub(super) fn interval(steps: i64) -> Option<u64> {
+fn interval(steps: i64) -> Option<u64> {
     u64::try_from(steps).ok().filter(|steps| *steps > 0)
 }
 
-pub(super) fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
+fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
     let total_steps = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(steps);
     let by_share = (optim.lr_warmup_steps_ratio * total_steps as f64) as u64;
     Schedule {

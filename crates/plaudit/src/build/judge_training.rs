@@ -3,17 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
-use plaudit_core::Seed;
 use plaudit_data::windows::{WindowReading, WindowViews, Windows};
 use plaudit_nn::classifier::{self as nn, AdamW, Device};
 use plaudit_nn::qwen3_vl::{
     Config, Frames, Fresh, Learn, Lora, Processor, PromptLayout, TextConfig, Tuner, VisionConfig, VlmError,
 };
 use plaudit_reward::sft::{JudgeSettings, Learned, SaveModel, Showing, TrendMonitor, answers};
-use plaudit_reward::train::{EarlyStop, steps_per_epoch};
 use plaudit_reward::trend::JudgeCard;
 
-use super::classifier::{interval, length, schedule};
+use super::classifier::pace;
 use crate::config::Loaded;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::{ModelSettings, WeightInit};
@@ -251,13 +249,8 @@ fn sizes(model: &ModelSettings) -> Config {
 
 /// How a judge is trained on so many windows.
 pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, ComposeError> {
-    let (actor, runner, data) = (&loaded.config.actor, &loaded.config.runner, &loaded.config.data);
-    let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
-    let global_batch = actor.global_batch_size as usize;
-    let length = length(runner);
-    let steps = length.steps(steps_per_epoch(windows, micro_batch, global_batch));
-    let stop = &runner.early_stop;
-    let monitor = match stop.monitor {
+    let data = &loaded.config.data;
+    let monitor = match loaded.config.runner.early_stop.monitor {
         Monitor::ValLoss => TrendMonitor::Loss,
         Monitor::ValAccuracy => TrendMonitor::Accuracy,
         Monitor::Auc | Monitor::AveragePrecision => {
@@ -267,16 +260,8 @@ pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, 
         }
     };
     Ok(JudgeSettings {
-        micro_batch,
-        global_batch,
-        eval_batch: actor.eval_batch_size.map_or(micro_batch, |size| size as usize),
-        length,
-        val_interval: interval(runner.val_check_interval),
-        save_interval: interval(runner.save_interval),
-        early_stop: stop.enabled.then_some(EarlyStop { patience: stop.patience, min_delta: stop.min_delta }),
+        pace: pace(loaded, windows, "judge training"),
         monitor,
-        schedule: schedule(&actor.optim, steps),
-        clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
         learned: match data.loss {
             LearnedTokens::Answer => Learned::Answer,
             LearnedTokens::FirstToken => Learned::FirstToken,
@@ -287,7 +272,5 @@ pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, 
             frames: Frames::Sampled,
             ..Showing::default()
         },
-        shuffle: data.shuffle,
-        seed: Seed::new(actor.seed).purpose("judge training"),
     })
 }

@@ -30,8 +30,9 @@ pub struct Command {
     /// Which config.
     #[command(flatten)]
     config: ConfigArgs,
-    /// Stop after this many episodes, equally many of each environment. Not given: when `target_success` and `target_failure` are met, or else after
-    /// one episode per environment and `rollout_epoch`
+    /// Stop after this many episodes, equally many of each environment. Where `only_success` is set, this many
+    /// successes. Not given: when `target_success` and `target_failure` are met, or else after one episode per
+    /// environment and `rollout_epoch`
     #[arg(long, value_name = "N")]
     episodes: Option<u64>,
 }
@@ -40,9 +41,12 @@ impl Command {
     /// Does it.
     pub fn run(self, volume: Volume) -> Result<(), Failure> {
         let asked = Asked::from_args(&self.config)?;
-        let loaded = config::load(&asked.disk, &asked.request)?;
+        let mut loaded = config::load(&asked.disk, &asked.request)?;
         say::notices(&loaded.notices, volume);
         let which = which(&loaded);
+        if let Some(episodes) = self.episodes {
+            keep_so_many_successes(&mut loaded, which, episodes);
+        }
         let mut env = build::env(&loaded, which)?;
         let mut policy = build::policy(&loaded, which, env.spec())?;
         // Pictures are what reward models learn from: they are drawn unless the config says never.
@@ -81,12 +85,24 @@ fn which(loaded: &Loaded) -> Which {
     }
 }
 
+/// Where successes alone are kept, the command line decides how many, not the recipe.
+fn keep_so_many_successes(loaded: &mut Loaded, which: Which, episodes: u64) {
+    let env = &mut loaded.config.env;
+    let collection = match which {
+        Which::Train => &mut env.train.data_collection,
+        Which::Eval => &mut env.eval.data_collection,
+    };
+    if collection.only_success && collection.target_success.is_some() {
+        collection.target_success = Some(episodes);
+    }
+}
+
 /// How many episodes to keep at the most.
 fn wanted(command: &Command, loaded: &Loaded, which: Which) -> u64 {
     let settings = which.settings(loaded);
     let collection = &settings.data_collection;
-    let targets =
-        collection.target_success.zip(collection.target_failure).map(|(success, failure)| success + failure);
+    let failures = if collection.only_success { Some(0) } else { collection.target_failure };
+    let targets = collection.target_success.zip(failures).map(|(success, failure)| success + failure);
     let once = settings.total_num_envs.unwrap_or(1) as u64 * settings.rollout_epoch;
     command.episodes.or(targets).unwrap_or(once)
 }

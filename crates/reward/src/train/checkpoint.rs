@@ -15,10 +15,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::Trainer;
 
 use super::error::TrainError;
-use crate::card::ModelCard;
 
 /// The state of training inside a checkpoint.
 const STATE: &str = "actor/trainer.safetensors";
@@ -58,19 +56,12 @@ impl Checkpoints {
         self.folder.join(BEST)
     }
 
-    /// Writes the checkpoint of a step, with the state that going on needs.
-    pub(super) fn save(&self, trainer: &Trainer, card: &ModelCard) -> Result<PathBuf, TrainError> {
-        self.save_step(card.step, &trainer.state(), |folder| {
-            Ok(card.write(&trainer.weights(), folder).map(drop)?)
-        })?;
-        Ok(self.step(card.step))
-    }
-
-    /// Writes the best model.
-    pub(super) fn save_best(&self, weights: &Weights, card: &ModelCard) -> Result<PathBuf, TrainError> {
-        let place = self.best();
-        self.whole(&place, |folder| Ok(card.write(weights, folder).map(drop)?))?;
-        Ok(place)
+    /// Writes the best model; `fill` does so into a folder.
+    pub(super) fn save_best(
+        &self,
+        fill: impl FnOnce(&Path) -> Result<(), TrainError>,
+    ) -> Result<(), TrainError> {
+        self.whole(&self.best(), fill)
     }
 
     /// The state to go on from.
@@ -87,7 +78,7 @@ impl Checkpoints {
     }
 
     /// What is safe of a training that broke off after `step`, in words.
-    pub(crate) fn kept(&self, step: u64, save_interval: Option<u64>) -> String {
+    pub(super) fn kept(&self, step: u64, save_interval: Option<u64>) -> String {
         let every = save_interval.unwrap_or(u64::MAX).max(1);
         let last = step / every * every;
         let mut kept = Vec::new();
@@ -101,7 +92,7 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint of a step, with the state that going on needs; `fill` writes the model.
-    pub(crate) fn save_step(
+    pub(super) fn save(
         &self,
         step: u64,
         state: &Weights,
@@ -120,7 +111,7 @@ impl Checkpoints {
     }
 
     /// Fills a hidden folder and renames it, so that `place` is complete or absent.
-    pub(crate) fn whole(
+    fn whole(
         &self,
         place: &Path,
         fill: impl FnOnce(&Path) -> Result<(), TrainError>,

@@ -43,7 +43,7 @@ impl Monitor {
     }
 
     /// Which way it gets better.
-    fn better(self) -> Better {
+    pub(super) fn better(self) -> Better {
         if self == Self::Loss { Better::Lower } else { Better::Higher }
     }
 }
@@ -108,21 +108,9 @@ impl<M> Default for Progress<M> {
     }
 }
 
-impl Progress {
-    /// Takes note of a validation, and says whether its model is the best.
-    pub(super) fn validated(
-        &mut self,
-        evaluation: &Evaluation,
-        monitor: Monitor,
-        stop: Option<EarlyStop>,
-    ) -> bool {
-        self.measured(monitor.value(evaluation), evaluation.metrics, monitor.better(), stop)
-    }
-}
-
 impl<M> Progress<M> {
     /// Takes note of a measured number, and says whether its model is the best.
-    pub(crate) fn measured(
+    pub(super) fn measured(
         &mut self,
         value: f64,
         metrics: M,
@@ -144,7 +132,7 @@ impl<M> Progress<M> {
         is_best
     }
 
-    pub(crate) fn is_stale(&self, stop: Option<EarlyStop>) -> bool {
+    pub(super) fn is_stale(&self, stop: Option<EarlyStop>) -> bool {
         stop.is_some_and(|stop| self.stale >= stop.patience)
     }
 }
@@ -157,6 +145,11 @@ mod tests {
         Evaluation::of(&[0.0, 1.0], &[false, true]).with_loss(loss)
     }
 
+    /// Whether this is the best so far.
+    fn is_best(progress: &mut Progress, by: Monitor, found: &Evaluation, stop: Option<EarlyStop>) -> bool {
+        progress.measured(by.value(found), found.metrics, by.better(), stop)
+    }
+
     #[test]
     fn patience_counts_what_is_not_enough_better() {
         let stop = Some(EarlyStop { patience: 2, min_delta: 0.1 });
@@ -164,7 +157,7 @@ mod tests {
         let mut seen = Vec::new();
         for loss in [1.0, 0.95, 0.85, 0.84, 0.80] {
             progress.step += 10;
-            let best = progress.validated(&evaluation(loss), Monitor::Loss, stop);
+            let best = is_best(&mut progress, Monitor::Loss, &evaluation(loss), stop);
             seen.push((best, progress.stale, progress.is_stale(stop)));
         }
         let expected =
@@ -181,9 +174,9 @@ mod tests {
         let wrong = Evaluation::of(&[1.0, -1.0], &[false, true]);
         for monitor in [Monitor::Loss, Monitor::Accuracy, Monitor::Auc, Monitor::AveragePrecision] {
             progress = Progress::default();
-            assert!(progress.validated(&wrong, monitor, None));
-            assert!(progress.validated(&right, monitor, None), "{monitor:?}");
-            assert!(!progress.validated(&wrong, monitor, None), "{monitor:?}");
+            assert!(is_best(&mut progress, monitor, &wrong, None));
+            assert!(is_best(&mut progress, monitor, &right, None), "{monitor:?}");
+            assert!(!is_best(&mut progress, monitor, &wrong, None), "{monitor:?}");
         }
         assert_eq!(progress.stale, 1);
     }

@@ -1,47 +1,25 @@
 //! How a classifier is trained.
 
-use plaudit_core::Seed;
 use plaudit_nn::classifier::Loss;
 
-use super::early_stop::{EarlyStop, Monitor};
-use super::length::Length;
-use super::schedule::Schedule;
+use super::early_stop::Monitor;
+use super::pace::Pace;
 use crate::augment::Augment;
 use crate::dataset::ClassBalance;
 
 /// How a classifier is trained.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Frames that go through the network at once.
-    pub micro_batch: usize,
-    /// Frames of one step: one or more micro batches.
-    pub global_batch: usize,
-    /// Frames that go through the network at once while measuring.
-    pub eval_batch: usize,
-    /// How long.
-    pub length: Length,
-    /// Validate every so many steps; always at the end.
-    pub val_interval: Option<u64>,
-    /// Save every so many steps; always at the end.
-    pub save_interval: Option<u64>,
-    /// When to stop before the end.
-    pub early_stop: Option<EarlyStop>,
+    /// How fast and how long.
+    pub pace: Pace,
     /// What makes a model the best.
     pub monitor: Monitor,
-    /// The learning rate.
-    pub schedule: Schedule,
-    /// Longest gradient.
-    pub clip: Option<f64>,
     /// What a wrong score costs.
     pub loss: Loss,
     /// How much frames of each label count.
     pub class_weight: ClassWeight,
     /// What happens to pictures on their way.
     pub augment: Augment,
-    /// Whether every epoch has its own order.
-    pub shuffle: bool,
-    /// Decides orders, changes of pictures, and what is dropped.
-    pub seed: Seed,
 }
 
 /// How much frames of each label count.
