@@ -42,6 +42,8 @@ impl Work {
         let outputs = networks.policy.forward(policy, &self.seen_of_demos, demos, &mut self.policy_tape);
         let actions = &self.batch.actions[width * self.first_demo..];
         near.slopes(&networks.gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        // A deviation is held whatever is seen, so there is nothing about it to see.
+        self.by_shown.chunks_exact_mut(2 * width).for_each(|row| row[width..].fill(0.0));
         self.policy_grads.resize(policy.len(), 0.0);
         let (by_seen, grads) = (&mut self.seen_of_demos[..], &mut self.policy_grads);
         networks.policy.backward_anew(policy, &mut self.policy_tape, &self.by_shown, grads, Some(by_seen));
@@ -66,11 +68,14 @@ impl NearDemos {
         off.extend(std.iter().cycle().take(actions.len()));
         zero(into, outputs.len());
         gaussian.imitate(outputs, actions, off, into);
+        // Where a deviation is a tenth of what is asked for, the likelihood is a hundred times as steep: on images, which
+        // have deviations of their own, one such row would drown all that a batch has to say.
+        let steepest = width as f32 / actions.len() as f32;
         for row in into.chunks_exact_mut(2 * width) {
             let (by_mean, by_deviation) = row.split_at_mut(width);
             by_mean.iter_mut().for_each(|slope| *slope *= self.weight);
             let held = if self.std.is_some() { self.weight } else { 0.0 };
-            by_deviation.iter_mut().for_each(|slope| *slope *= held);
+            by_deviation.iter_mut().for_each(|slope| *slope = held * slope.max(-steepest));
         }
     }
 }
@@ -109,6 +114,17 @@ mod tests {
         let (mode, deviation) = held(Some(vec![0.05, 0.1]));
         assert!((mode[0] - 0.3).abs() < 1e-3 && (mode[1] + 1.2).abs() < 1e-3, "{mode:?}");
         assert!((deviation[0] - 0.05).abs() < 1e-3 && (deviation[1] - 0.1).abs() < 2e-3, "{deviation:?}");
+    }
+
+    #[test]
+    fn a_deviation_that_is_far_too_small_does_not_drown_the_rest() {
+        let actions = ActionSpace::Continuous { low: vec![-1.0], high: vec![1.0] };
+        let gaussian = TanhGaussian::new(&actions, 1, Spread::STATES).unwrap();
+        let near = NearDemos { weight: 2.0, std: Some(vec![0.1]) };
+        let (mut off, mut slopes) = (Vec::new(), Vec::new());
+        near.slopes(&gaussian, &[0.0, -2.0, 0.0, 0.0], &[0.5, 0.5], &mut off, &mut slopes);
+        assert!(slopes[1] == -1.0, "it grows, by no more than 2 · 1/2: {slopes:?}");
+        assert!(slopes[3] > 0.0, "the other one shrinks: {slopes:?}");
     }
 
     #[test]

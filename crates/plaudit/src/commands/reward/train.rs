@@ -131,8 +131,9 @@ impl Train {
         }
         let settings = build::classifier_training(loaded, data.train.len());
         if !settings.augment.is_off() {
-            let sheet =
-                preview(&data.train, &settings.augment, |epoch| Training::epoch_seed(settings.pace.seed, epoch));
+            let sheet = preview(&data.train, &settings.augment, |epoch| {
+                Training::epoch_seed(settings.pace.seed, epoch)
+            });
             run.emit(image("data/augment", 0, sheet));
         }
         Ok(())
