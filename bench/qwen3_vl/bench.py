@@ -18,19 +18,14 @@ import subprocess
 import tempfile
 import time
 
-import numpy as np
 import torch
 from transformers import AutoProcessor, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
+from windows import batch
+
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ROOT / "crates/nn/tests/qwen3_vl/model"
-TASK = "Pick up the red cube and place it on the green spot on the table."
-QUESTION = (
-    f"You are currently performing the task: {TASK}. You are given two synchronized 5-frame videos from different camera "
-    "views (main view and third-person view) of the same robot action window. Judge whether the action trend is "
-    "positive, negative, or unclear. Answer with exactly one word: positive, negative, or unclear."
-)
-WINDOWS, SIZE, BUSY = 8, 128, 0.92
+WINDOWS, BUSY = 8, 0.92
 
 
 class Plaudit:
@@ -56,23 +51,6 @@ def shallow_2b(folder, depth):
     torch.manual_seed(0)
     Qwen3VLForConditionalGeneration(config).save_pretrained(folder)
     AutoProcessor.from_pretrained(TINY).save_pretrained(folder)
-
-
-def frame(number):
-    i = np.arange(SIZE * SIZE * 3)
-    return ((i * 31 + number * 977 + (i * number) % 251) % 256).astype(np.uint8).reshape(SIZE, SIZE, 3)
-
-
-def batch(processor):
-    videos = [
-        torch.from_numpy(np.stack([frame(view + 8 * window + t) for t in range(4)])).permute(0, 3, 1, 2)
-        for window in range(WINDOWS) for view in (0, 100_000)
-    ]
-    text = f"<|im_start|>user\n<|video_pad|>\n<|video_pad|>\n\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
-    metadata = [{"total_num_frames": 4, "fps": 24.0, "frames_indices": [0, 1, 2, 3]}] * len(videos)
-    inputs = processor(text=[text] * WINDOWS, videos=videos, video_metadata=metadata, do_sample_frames=False,
-                       return_tensors="pt")
-    return {k: v for k, v in inputs.items() if isinstance(v, torch.Tensor)}
 
 
 class Transformers:
@@ -144,7 +122,7 @@ def main():
         if options.only not in name:
             continue
         processor = AutoProcessor.from_pretrained(folder)
-        inputs = batch(processor)
+        inputs = batch(processor, WINDOWS)
         labels = [processor.tokenizer(w)["input_ids"][0] for w in ("positive", "negative", "unclear")]
         types = {"fp32": torch.float32, "bf16": torch.bfloat16}
         peers = {n: Transformers(folder, t, inputs) for n, t in types.items() if n in options.numbers}

@@ -24,18 +24,13 @@ import sys
 import time
 import traceback
 
-import numpy as np
 import torch
 from transformers import AutoProcessor, Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
+from windows import batch
+
 ROOT = pathlib.Path(__file__).parents[2]
-TASK = "Pick up the red cube and place it on the green spot on the table."
-QUESTION = (
-    f"You are currently performing the task: {TASK}. You are given two synchronized 5-frame videos from different camera "
-    "views (main view and third-person view) of the same robot action window. Judge whether the action trend is "
-    "positive, negative, or unclear. Answer with exactly one word: positive, negative, or unclear."
-)
-SIZE, LABELS = 128, 256
+LABELS = 256
 # What rounding to bf16 may do: logits may be this share of the largest off, and on average and at most this many times as far
 # from fp32 as those of transformers in bf16.
 SHARE, RATIO = 0.03, 1.5
@@ -88,23 +83,6 @@ def make(folder, tiny, layers, blocks, device):
     return folder
 
 
-def frame(number):
-    i = np.arange(SIZE * SIZE * 3)
-    return ((i * 31 + number * 977 + (i * number) % 251) % 256).astype(np.uint8).reshape(SIZE, SIZE, 3)
-
-
-def batch(processor, windows, device):
-    videos = [
-        torch.from_numpy(np.stack([frame(view + 8 * window + t) for t in range(4)])).permute(0, 3, 1, 2)
-        for window in range(windows) for view in (0, 100_000)
-    ]
-    text = f"<|im_start|>user\n<|video_pad|>\n<|video_pad|>\n\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
-    metadata = [{"total_num_frames": 4, "fps": 24.0, "frames_indices": [0, 1, 2, 3]}] * len(videos)
-    inputs = processor(text=[text] * windows, videos=videos, video_metadata=metadata, do_sample_frames=False,
-                       return_tensors="pt")
-    return {k: v.to(device) for k, v in inputs.items() if isinstance(v, torch.Tensor)}
-
-
 class Transformers:
     def __init__(self, folder, dtype, device):
         kind = {"dtype": dtype, "attn_implementation": "sdpa"}
@@ -112,7 +90,7 @@ class Transformers:
         self.processor, self.dtype, self.device = AutoProcessor.from_pretrained(folder), dtype, device
 
     def inputs(self, windows):
-        inputs = batch(self.processor, windows, self.device)
+        inputs = {k: v.to(self.device) for k, v in batch(self.processor, windows).items()}
         return dict(inputs, pixel_values_videos=inputs["pixel_values_videos"].to(self.dtype))
 
     def logits(self, inputs):

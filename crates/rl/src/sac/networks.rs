@@ -7,7 +7,8 @@
 //! q_head.qs.i   [state, action] → Linear → layer norm → tanh, thrice, Linear → 1
 //! ```
 //!
-//! On images, both stand on what is seen (see `sight`), which the critics alone teach to see:
+//! On images, both stand on what is seen (see `sight`), which the critics teach to see, and demonstrations where the policy is held
+//! near them (see `near_demos`):
 //!
 //! ```text
 //! mix_proj      Linear → layer norm → tanh, twice      in place of the backbone
