@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use plaudit_core::Seed;
 use plaudit_nn::dense::TensorKind;
 use plaudit_nn::dense::encoder::{
-    ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Dropout, EncoderPart, EncoderTensor, SpatialEncoder,
-    SpatialEncoderSpec, SpatialTape,
+    ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Dropout, EncoderPart, EncoderTensor, Reading,
+    SpatialEncoder, SpatialEncoderSpec, SpatialTape,
 };
 use plaudit_nn::kernels::Precision;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ impl Case {
         SpatialEncoder::new(SpatialEncoderSpec { channels, height, width, features, dropout, outputs })
     }
 
-    fn conv(&self) -> ConvEncoder {
+    fn conv(&self, reading: Reading) -> ConvEncoder {
         let layers =
             self.layers.iter().map(|&[channels, kernel, stride]| ConvLayer { channels, kernel, stride });
         let (height, width, outputs) = (self.size, self.size, self.outputs);
@@ -60,6 +60,7 @@ impl Case {
             width,
             channels: 3,
             layers: layers.collect(),
+            reading,
             outputs,
             precision,
         })
@@ -148,8 +149,17 @@ fn gradients_go_through_dropout() {
 
 #[test]
 fn convolutions_are_pytorchs() {
-    let case = case("conv");
-    let encoder = case.conv();
+    check_convolutions("conv", Reading::Everything);
+}
+
+#[test]
+fn keypoints_are_pytorchs() {
+    check_convolutions("keypoints", Reading::Keypoints);
+}
+
+fn check_convolutions(kind: &str, reading: Reading) {
+    let case = case(kind);
+    let encoder = case.conv(reading);
     let pictures: Vec<u8> = case.x.iter().map(|x| *x as u8).collect();
     let mut params = vec![f32::NAN; encoder.len()];
     for tensor in encoder.tensors() {

@@ -31,7 +31,7 @@ for_each_isa! {
 
 /// `exp(x) = 2^k exp(r)` with `|r| <= ln 2 / 2`, where a short series is enough.
 #[inline(always)]
-fn exp_all<L: Lanes>(lanes: L, values: &mut [f32]) {
+pub(super) fn exp_all<L: Lanes>(lanes: L, values: &mut [f32]) {
     for x in values {
         // Beyond these there is only zero, and infinity.
         let x_inside = x.clamp(-104.0, 89.0);

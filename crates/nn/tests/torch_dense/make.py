@@ -178,27 +178,42 @@ class SpatialEncoder(nn.Module):
 
 
 class ConvEncoder(nn.Module):
-    """Convolutions with ReLU, then linear, layer norm, tanh."""
+    """Convolutions with ReLU, then linear, layer norm, tanh.
 
-    def __init__(self, channels, size, layers, outputs):
+    With keypoints, what follows the last convolution is where each channel looks.
+    """
+
+    def __init__(self, channels, size, layers, outputs, keypoints=False):
         super().__init__()
         self.layers = nn.ModuleList()
-        for out, kernel, stride in layers:
-            self.layers.append(nn.Conv2d(channels, out, kernel, stride))
+        self.keypoints = keypoints
+        for i, (out, kernel, stride) in enumerate(layers):
+            last = i + 1 == len(layers)
+            self.layers.append(nn.Conv2d(channels, out, kernel, stride, bias=not (keypoints and last)))
             channels, size = out, (size - kernel) // stride + 1
-        self.linear = nn.Linear(channels * size * size, outputs)
+        self.linear = nn.Linear(channels * (2 if keypoints else size * size), outputs)
         self.norm = nn.LayerNorm(outputs)
 
     def forward(self, pictures):
         x = pictures.permute(0, 3, 1, 2).float() / 255 - 0.5
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             x = torch.relu(layer(x))
-        return torch.tanh(self.norm(self.linear(x.flatten(1))))
+        x = self.layers[-1](x)
+        x = self.points(x) if self.keypoints else torch.relu(x).flatten(1)
+        return torch.tanh(self.norm(self.linear(x)))
+
+    @staticmethod
+    def points(x):
+        rows, columns = (torch.linspace(-1, 1, size) for size in x.shape[2:])
+        p = x.flatten(2).softmax(2).unflatten(2, x.shape[2:])
+        return torch.cat([(p.sum(2) * columns).sum(2), (p.sum(3) * rows).sum(2)], 1)
 
     def tensors(self, pick):
         found = {}
         for i, layer in enumerate(self.layers):
-            found |= {f"conv_weight_{i}": pick(layer.weight), f"conv_bias_{i}": pick(layer.bias)}
+            found[f"conv_weight_{i}"] = pick(layer.weight)
+            if layer.bias is not None:
+                found[f"conv_bias_{i}"] = pick(layer.bias)
         return found | head_tensors(self, pick)
 
 
@@ -230,7 +245,10 @@ def encoders():
     layers, size, outputs = [[32, 3, 2], [8, 3, 1], [20, 3, 1]], 14, 17
     net = ConvEncoder(3, size, layers, outputs)
     pictures = torch.randint(0, 256, (5, size, size, 3), dtype=torch.uint8)
-    return [spatial, encoder(net, pictures, kind="conv", batch=5, size=size, layers=layers, outputs=outputs)]
+    shape = dict(batch=5, size=size, layers=layers, outputs=outputs)
+    conv = encoder(net, pictures, kind="conv", **shape)
+    net = ConvEncoder(3, size, layers, outputs, keypoints=True)
+    return [spatial, conv, encoder(net, pictures, kind="keypoints", **shape)]
 
 
 for name, cases in dict(networks=networks(), optimisers=optimisers(), encoders=encoders()).items():

@@ -29,7 +29,8 @@ pub(super) fn sight(
     builder.refuse_without_pictures()?;
     let cameras = builder.cameras()?;
     let eye = match builder.model.backbone {
-        Backbone::Conv => builder.learned(&cameras)?,
+        Backbone::Conv => Eye::learned(builder.one_size(&cameras)?),
+        Backbone::Keypoints => Eye::keypoints(builder.one_size(&cameras)?),
         Backbone::Resnet => builder.frozen(weights)?,
     };
     let names = cameras.into_iter().map(|(name, _)| name).collect();
@@ -85,8 +86,8 @@ impl Builder<'_> {
         keys.iter().map(find).collect()
     }
 
-    /// Convolutions over pictures of one size.
-    fn learned(&self, cameras: &[(Arc<str>, FrameShape)]) -> Result<Eye, ComposeError> {
+    /// The size of all pictures, for convolutions that learn.
+    fn one_size(&self, cameras: &[(Arc<str>, FrameShape)]) -> Result<FrameShape, ComposeError> {
         let [channels, height, width] = self.model.image_size.map(|size| size as usize);
         let frame = FrameShape { height, width, channels };
         for (name, shape) in cameras {
@@ -106,7 +107,7 @@ impl Builder<'_> {
             let message = format!("{height}x{width} pictures are too small for four convolutions");
             return Err(self.problem("image_size", message, format!("at least {SMALLEST}x{SMALLEST}")));
         }
-        Ok(Eye::learned(frame))
+        Ok(frame)
     }
 
     /// A trunk that was trained before.

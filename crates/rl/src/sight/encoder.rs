@@ -39,12 +39,13 @@ pub(super) enum Picture<'a> {
 impl Encoder {
     pub(super) fn new(eye: &Eye, outputs: usize) -> Self {
         match eye {
-            Eye::Learned { frame: FrameShape { height, width, channels }, layers } => {
+            Eye::Learned { frame: FrameShape { height, width, channels }, layers, reading } => {
                 Self::Learned(ConvEncoder::new(ConvEncoderSpec {
                     height: *height,
                     width: *width,
                     channels: *channels,
                     layers: layers.clone(),
+                    reading: *reading,
                     outputs,
                     precision: Precision::F32,
                 }))

@@ -3,6 +3,7 @@
 //! ```text
 //! encoders.i   the picture of camera i → 256
 //!                learned   convolutions with ReLU, Linear → layer norm → tanh
+//!                keypoints   convolutions, where each of their channels looks, Linear → layer norm → tanh
 //!                frozen    a trunk that never changes, spatial embeddings, Linear → layer norm → tanh
 //! state_proj   the state → Linear 64 → layer norm → tanh
 //! what comes out   [encoders.0 | encoders.1 | … | state_proj]
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use plaudit_core::{FrameShape, Frames, Obs, PolicyError, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::FrozenTrunk;
-use plaudit_nn::dense::encoder::{ConvLayer, Dropout};
+use plaudit_nn::dense::encoder::{ConvLayer, Dropout, Reading};
 use plaudit_nn::dense::{Activation, Bias, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tape, TensorKind};
 
 use self::encoder::{Encoder, EncoderTape};
@@ -56,6 +57,8 @@ pub enum Eye {
         frame: FrameShape,
         /// From the picture up.
         layers: Vec<ConvLayer>,
+        /// What is taken of the last of them.
+        reading: Reading,
     },
     /// A trunk that never changes, below embeddings that learn what to read from its features.
     Frozen {
@@ -98,7 +101,13 @@ impl Eye {
     /// 64 x 64 pixels, 5 x 5 places are left.
     pub fn learned(frame: FrameShape) -> Self {
         let layers = [2, 2, 2, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
-        Self::Learned { frame, layers: layers.to_vec() }
+        Self::Learned { frame, layers: layers.to_vec(), reading: Reading::Everything }
+    }
+
+    /// Four layers of 32 channels, of which each tells where in the picture it looks: of 64 x 64 pixels, 11 x 11 places.
+    pub fn keypoints(frame: FrameShape) -> Self {
+        let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
+        Self::Learned { frame, layers: layers.to_vec(), reading: Reading::Keypoints }
     }
 
     /// A trunk as RLinf uses it.

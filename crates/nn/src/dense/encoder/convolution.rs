@@ -5,6 +5,7 @@ use std::ops::Range;
 use plaudit_core::Seed;
 use rayon::prelude::*;
 
+use super::keypoints::Keypoints;
 use super::{EncoderPart, EncoderTensor, last_layer};
 use crate::dense::aligned::Aligned;
 use crate::dense::compiled::{best_isa, for_each_isa};
@@ -23,12 +24,23 @@ pub struct ConvEncoderSpec {
     pub width: usize,
     /// Channels of a picture: three, or three for each frame or camera seen at once.
     pub channels: usize,
-    /// From the picture up; a ReLU follows each.
+    /// From the picture up; a ReLU follows each, but for the last where keypoints are read.
     pub layers: Vec<ConvLayer>,
+    /// What is taken of the last layer.
+    pub reading: Reading,
     /// Numbers that come out.
     pub outputs: usize,
     /// What the convolutions multiply in.
     pub precision: Precision,
+}
+
+/// What is taken of the last convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// Every channel at every place.
+    Everything,
+    /// Where in the picture each channel looks: two numbers of each. No bias, which a softmax would not see.
+    Keypoints,
 }
 
 /// One convolution, square and without padding.
@@ -46,11 +58,12 @@ impl ConvEncoderSpec {
     /// Four layers of 32 channels after DrQ (Kostrikov et al., 2020), with strides 2, 2, 1, 1 for small pictures.
     pub fn drq(height: usize, width: usize, channels: usize, outputs: usize) -> Self {
         let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
-        Self { height, width, channels, layers: layers.to_vec(), outputs, precision: Precision::F32 }
+        let (layers, reading) = (layers.to_vec(), Reading::Everything);
+        Self { height, width, channels, layers, reading, outputs, precision: Precision::F32 }
     }
 }
 
-/// Convolutions with ReLU; linear, layer norm, tanh.
+/// Convolutions with ReLU; what is read of the last; linear, layer norm, tanh.
 ///
 /// Pictures are bytes `[batch, height, width, channels]`; they become numbers from -0.5 to 0.5.
 #[derive(Debug, Clone)]
@@ -58,10 +71,19 @@ pub struct ConvEncoder {
     spec: ConvEncoderSpec,
     /// For one picture.
     shapes: Vec<ConvShape>,
-    /// Weights `[row, column, in, out]` and bias of each.
-    places: Vec<[Range<usize>; 2]>,
+    places: Vec<LayerPlace>,
+    keypoints: Option<Keypoints>,
     head_start: usize,
     head: Mlp,
+}
+
+/// Where the parameters of a convolution lie.
+#[derive(Debug, Clone)]
+struct LayerPlace {
+    /// `[row, column, in, out]`
+    weights: Range<usize>,
+    /// A ReLU follows where there is one.
+    bias: Option<Range<usize>>,
 }
 
 /// What a forward pass leaves for the backward pass.
@@ -70,6 +92,8 @@ pub struct ConvTape {
     batch: usize,
     pictures: Aligned,
     layers: Vec<LayerTape>,
+    /// `[batch, 2 * channels]`, where keypoints are read.
+    points: Aligned,
     head: Tape,
     scratch: Scratch,
     /// Gradients of a layer's output and of its input.
@@ -96,7 +120,8 @@ impl ConvEncoder {
         let mut shapes = Vec::with_capacity(spec.layers.len());
         let mut places = Vec::with_capacity(spec.layers.len());
         let mut end = 0;
-        for layer in &spec.layers {
+        let read_apart = spec.reading == Reading::Keypoints;
+        for (at, layer) in spec.layers.iter().enumerate() {
             let shape = ConvShape {
                 batch: 1,
                 height: size.0,
@@ -108,15 +133,19 @@ impl ConvEncoder {
                 padding: 0,
             };
             size = (shape.out_height(), shape.out_width(), layer.channels);
-            let bias = end + shape.weights_len();
-            places.push([end..bias, bias..bias + layer.channels]);
-            end = bias + layer.channels;
+            let weights = end..end + shape.weights_len();
+            let has_bias = !(read_apart && at + 1 == spec.layers.len());
+            let bias = has_bias.then(|| weights.end..weights.end + layer.channels);
+            end = bias.as_ref().map_or(weights.end, |bias| bias.end);
+            places.push(LayerPlace { weights, bias });
             shapes.push(shape);
         }
-        let inputs = size.0 * size.1 * size.2;
-        assert!(inputs > 0, "pictures of {} by {} are too small for these layers", spec.height, spec.width);
+        let (height, width, channels) = size;
+        let keypoints = read_apart.then_some(Keypoints { height, width, channels });
+        let inputs = keypoints.map_or(height * width * channels, Keypoints::outputs);
+        assert!(height * width * channels > 0, "pictures of {} by {} are too small for these layers", spec.height, spec.width);
         let head = Mlp::new(MlpSpec { inputs, layers: vec![last_layer(spec.outputs)] });
-        Self { spec, shapes, places, head_start: end, head }
+        Self { spec, shapes, places, keypoints, head_start: end, head }
     }
 
     /// The shape it was made from.
@@ -144,10 +173,12 @@ impl ConvEncoder {
     pub fn tensors(&self) -> impl Iterator<Item = EncoderTensor> + '_ {
         let convolutions = self.shapes.iter().enumerate().flat_map(|(layer, shape)| {
             let weight = vec![shape.out_channels, shape.in_channels, shape.kernel, shape.kernel];
-            [
-                EncoderTensor { part: EncoderPart::ConvWeight(layer), shape: weight },
-                EncoderTensor { part: EncoderPart::ConvBias(layer), shape: vec![shape.out_channels] },
-            ]
+            let weight = EncoderTensor { part: EncoderPart::ConvWeight(layer), shape: weight };
+            let bias = self.places[layer].bias.as_ref().map(|bias| EncoderTensor {
+                part: EncoderPart::ConvBias(layer),
+                shape: vec![bias.len()],
+            });
+            std::iter::once(weight).chain(bias)
         });
         let head = self.head.tensors();
         let head =
@@ -176,12 +207,14 @@ impl ConvEncoder {
     pub fn export(&self, params: &[f32], tensor: &EncoderTensor) -> Vec<f32> {
         match tensor.part {
             EncoderPart::ConvWeight(layer) => {
-                let ours = &params[self.places[layer][0].clone()];
+                let ours = &params[self.places[layer].weights.clone()];
                 let mut theirs = vec![0.0; ours.len()];
                 self.for_each_weight(layer, |there, here| theirs[there] = ours[here]);
                 theirs
             }
-            EncoderPart::ConvBias(layer) => params[self.places[layer][1].clone()].to_vec(),
+            EncoderPart::ConvBias(layer) => {
+                self.places[layer].bias.clone().map_or_else(Vec::new, |bias| params[bias].to_vec())
+            }
             EncoderPart::Head(kind) => self.export_head(params, kind),
             EncoderPart::Pooling => Vec::new(),
         }
@@ -191,11 +224,15 @@ impl ConvEncoder {
     pub fn import(&self, params: &mut [f32], tensor: &EncoderTensor, values: &[f32]) {
         match tensor.part {
             EncoderPart::ConvWeight(layer) => {
-                let ours = &mut params[self.places[layer][0].clone()];
+                let ours = &mut params[self.places[layer].weights.clone()];
                 assert_eq!(ours.len(), values.len(), "a kernel must be {:?}", tensor.shape);
                 self.for_each_weight(layer, |there, here| ours[here] = values[there]);
             }
-            EncoderPart::ConvBias(layer) => params[self.places[layer][1].clone()].copy_from_slice(values),
+            EncoderPart::ConvBias(layer) => {
+                if let Some(bias) = self.places[layer].bias.clone() {
+                    params[bias].copy_from_slice(values);
+                }
+            }
             EncoderPart::Head(kind) => self.import_head(params, kind, values),
             EncoderPart::Pooling => {}
         }
@@ -210,8 +247,8 @@ impl ConvEncoder {
         tape: &'t mut ConvTape,
     ) -> &'t [f32] {
         self.convolve(params, pictures, batch, tape);
-        let ConvTape { layers, head, .. } = tape;
-        let seen = &layers[layers.len() - 1].output[..batch * self.head.inputs()];
+        let ConvTape { layers, points, head, .. } = tape;
+        let seen = self.read(layers, points, batch);
         self.head.forward(&params[self.head_start..], seen, batch, head)
     }
 
@@ -224,26 +261,35 @@ impl ConvEncoder {
         tape: &'t mut ConvTape,
     ) -> &'t [f32] {
         self.convolve(params, pictures, batch, tape);
-        let ConvTape { layers, scratch, .. } = tape;
-        let seen = &layers[layers.len() - 1].output[..batch * self.head.inputs()];
+        let ConvTape { layers, points, scratch, .. } = tape;
+        let seen = self.read(layers, points, batch);
         self.head.infer(&params[self.head_start..], seen, batch, scratch)
     }
 
     /// Adds the gradients of the parameters to `grads`, given those of the outputs of the last forward pass on this
     /// tape.
     pub fn backward(&self, params: &[f32], tape: &mut ConvTape, grad_out: &[f32], grads: &mut [f32]) {
-        let ConvTape { batch, pictures, layers, head, grads: [grad, next], grad_weights, sums, .. } = tape;
+        let ConvTape { batch, pictures, layers, points, head, grads: [grad, next], grad_weights, sums, .. } =
+            tape;
         let batch = *batch;
         let len = batch * self.head.inputs();
         grad.fit(len);
         let head_grads = &mut grads[self.head_start..];
         self.head.backward(&params[self.head_start..], head, grad_out, head_grads, Some(&mut grad[..len]));
+        if let (Some(keypoints), Some(last)) = (self.keypoints, layers.last()) {
+            let outputs = batch * keypoints.inputs();
+            next.fit(outputs);
+            keypoints.backward(&last.output[..outputs], &points[..len], &grad[..len], &mut next[..outputs]);
+            std::mem::swap(grad, next);
+        }
         for (layer, shape) in self.shapes.iter().enumerate().rev() {
             let shape = ConvShape { batch, ..*shape };
-            let [weights, bias] = self.places[layer].clone();
+            let LayerPlace { weights, bias } = self.places[layer].clone();
             let grad_output = &mut grad[..shape.output_len()];
             let output = &layers[layer].output[..shape.output_len()];
-            relu_back_all(output, grad_output, batch, sums, &mut grads[bias]);
+            if let Some(bias) = bias {
+                relu_back_all(output, grad_output, batch, sums, &mut grads[bias]);
+            }
             let input = match layer {
                 0 => &pictures[..shape.input_len()],
                 _ => &layers[layer - 1].output[..shape.input_len()],
@@ -276,7 +322,7 @@ impl ConvEncoder {
             .for_each(|(numbers, bytes)| center(isa, bytes, numbers));
         for (layer, shape) in self.shapes.iter().enumerate() {
             let shape = ConvShape { batch, ..*shape };
-            let [weights, bias] = self.places[layer].clone();
+            let LayerPlace { weights, bias } = self.places[layer].clone();
             let (before, after) = tape.layers.split_at_mut(layer);
             let input = before.last().map_or(&*tape.pictures, |before| &*before.output);
             let LayerTape { output, saved } = &mut after[0];
@@ -284,10 +330,21 @@ impl ConvEncoder {
             let output = &mut output[..shape.output_len()];
             let input = &input[..shape.input_len()];
             *saved = Some(conv::forward(&shape, self.spec.precision, input, &params[weights], output));
-            let bias = &params[bias];
-            let rows = output.par_chunks_mut(shape.output_len() / batch.max(1));
-            rows.for_each(|rows| bias_relu(isa, rows, bias));
+            if let Some(bias) = bias {
+                let rows = output.par_chunks_mut(shape.output_len() / batch.max(1));
+                rows.for_each(|rows| bias_relu(isa, rows, &params[bias.clone()]));
+            }
         }
+    }
+
+    /// What the head takes.
+    fn read<'t>(&self, layers: &'t mut [LayerTape], points: &'t mut Aligned, batch: usize) -> &'t [f32] {
+        let len = batch * self.head.inputs();
+        let output = &mut layers[self.shapes.len() - 1].output;
+        let Some(keypoints) = self.keypoints else { return &output[..len] };
+        points.fit(len);
+        keypoints.forward(&mut output[..batch * keypoints.inputs()], &mut points[..len]);
+        &points[..len]
     }
 
     /// Visits each weight of a convolution: its place in PyTorch's `[out, in, row, column]`, and in ours.
@@ -307,7 +364,7 @@ impl ConvEncoder {
         let Some(tensor) = self.head.tensors().find(|tensor| tensor.kind == kind) else { return Vec::new() };
         let ours = self.head.export(&params[self.head_start..], &tensor);
         match kind {
-            TensorKind::Weight => {
+            TensorKind::Weight if self.keypoints.is_none() => {
                 self.columns().flat_map(|columns| columns.map(|(_, here)| ours[here])).collect()
             }
             _ => ours,
@@ -317,7 +374,7 @@ impl ConvEncoder {
     fn import_head(&self, params: &mut [f32], kind: TensorKind, values: &[f32]) {
         let Some(tensor) = self.head.tensors().find(|tensor| tensor.kind == kind) else { return };
         let head = &mut params[self.head_start..];
-        if kind != TensorKind::Weight {
+        if kind != TensorKind::Weight || self.keypoints.is_some() {
             return self.head.import(head, &tensor, values);
         }
         assert_eq!(values.len(), tensor.range.len(), "a weight must be {:?}", tensor.shape);

@@ -6,9 +6,10 @@
 
 mod convolution;
 mod dropout;
+mod keypoints;
 mod spatial;
 
-pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape};
+pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Reading};
 pub use dropout::Dropout;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};
 

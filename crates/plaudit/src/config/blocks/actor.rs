@@ -54,6 +54,9 @@ choice! {
         Resnet = "resnet",
         /// A few convolutions that learn with the policy.
         Conv = "conv",
+        /// Such convolutions, of which only where in the picture each channel looks goes on: the most precise from few
+        /// demonstrations.
+        Keypoints = "keypoints",
     }
 }
 

@@ -1,0 +1,130 @@
+//! Where in a picture each channel looks: the mean place under a softmax over places (Levine et al., 2016).
+//!
+//! ```text
+//! p = softmax over places of a channel      x̂ = Σ p x      ŷ = Σ p y      x and y from -1 to 1
+//! ```
+//!
+//! A thing that moves by a pixel moves its point by as much, wherever it is: few pictures are enough to learn from.
+
+use rayon::prelude::*;
+
+use crate::dense::compiled::{best_isa, for_each_isa};
+use crate::dense::functions::exp_all;
+use crate::kernels::lanes::Lanes;
+
+/// The size of what points are taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Keypoints {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) channels: usize,
+}
+
+impl Keypoints {
+    /// Numbers that are looked at in one picture.
+    pub(super) fn inputs(self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    /// Numbers that come out for one picture: `[x̂ of every channel | ŷ of every channel]`.
+    pub(super) fn outputs(self) -> usize {
+        2 * self.channels
+    }
+
+    /// Points `[batch, outputs]` of values `[batch, row, column, channel]`, which become p.
+    pub(super) fn forward(self, values: &mut [f32], points: &mut [f32]) {
+        let isa = best_isa();
+        let pictures = values.par_chunks_mut(self.inputs()).zip(points.par_chunks_mut(self.outputs()));
+        pictures.for_each(|(values, points)| find(isa, values, points, self.height, self.width));
+    }
+
+    /// Gradients of the values, from those of the points; `chances` is what the values have become.
+    pub(super) fn backward(
+        self,
+        chances: &[f32],
+        points: &[f32],
+        grad_points: &[f32],
+        grad_values: &mut [f32],
+    ) {
+        let isa = best_isa();
+        let pictures = grad_values.par_chunks_mut(self.inputs()).zip(chances.par_chunks(self.inputs()));
+        let points = points.par_chunks(self.outputs()).zip(grad_points.par_chunks(self.outputs()));
+        pictures.zip(points).for_each(|((grad, chances), (points, grad_points))| {
+            spread(isa, chances, points, grad_points, grad, self.height, self.width);
+        });
+    }
+}
+
+for_each_isa! {
+    /// The points of one picture.
+    fn find = find_all(values: &mut [f32], points: &mut [f32], height: usize, width: usize);
+
+    /// `p ((x - x̂) ∂x̂ + (y - ŷ) ∂ŷ)` at every place of one picture.
+    fn spread = spread_all(
+        chances: &[f32], points: &[f32], grad_points: &[f32], grad: &mut [f32], height: usize, width: usize,
+    );
+}
+
+#[inline(always)]
+fn find_all<L: Lanes>(lanes: L, values: &mut [f32], points: &mut [f32], height: usize, width: usize) {
+    let channels = points.len() / 2;
+    let (x, y) = points.split_at_mut(channels);
+    let largest = &mut *x;
+    largest.fill(f32::NEG_INFINITY);
+    for row in values.chunks_exact(channels) {
+        largest.iter_mut().zip(row).for_each(|(most, value)| *most = if *value > *most { *value } else { *most });
+    }
+    for row in values.chunks_exact_mut(channels) {
+        row.iter_mut().zip(&*largest).for_each(|(value, most)| *value -= most);
+    }
+    exp_all(lanes, values);
+    let sums = &mut *y;
+    sums.fill(0.0);
+    for row in values.chunks_exact(channels) {
+        sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+    }
+    for row in values.chunks_exact_mut(channels) {
+        row.iter_mut().zip(&*sums).for_each(|(value, sum)| *value /= sum);
+    }
+    x.fill(0.0);
+    y.fill(0.0);
+    for (place, row) in values.chunks_exact(channels).enumerate() {
+        let [down, right] = coordinates(place, height, width);
+        for ((x, y), p) in x.iter_mut().zip(&mut *y).zip(row) {
+            *x = lanes.mul_add_one(*p, right, *x);
+            *y = lanes.mul_add_one(*p, down, *y);
+        }
+    }
+}
+
+#[inline(always)]
+fn spread_all<L: Lanes>(
+    lanes: L,
+    chances: &[f32],
+    points: &[f32],
+    grad_points: &[f32],
+    grad: &mut [f32],
+    height: usize,
+    width: usize,
+) {
+    let channels = points.len() / 2;
+    let ((x, y), (grad_x, grad_y)) = (points.split_at(channels), grad_points.split_at(channels));
+    let rows = grad.chunks_exact_mut(channels).zip(chances.chunks_exact(channels));
+    for (place, (grad, chances)) in rows.enumerate() {
+        let [down, right] = coordinates(place, height, width);
+        let (points, slopes) = (x.iter().zip(y), grad_x.iter().zip(grad_y));
+        for (((g, p), (x, y)), (by_x, by_y)) in grad.iter_mut().zip(chances).zip(points).zip(slopes) {
+            *g = p * lanes.mul_add_one(right - x, *by_x, (down - y) * by_y);
+        }
+    }
+}
+
+/// How far down and right a place is, each from -1 to 1.
+#[inline(always)]
+fn coordinates(place: usize, height: usize, width: usize) -> [f32; 2] {
+    let along = |at: usize, size: usize| match size {
+        1 => 0.0,
+        _ => 2.0 * at as f32 / (size - 1) as f32 - 1.0,
+    };
+    [along(place / width, height), along(place % width, width)]
+}
