@@ -19,12 +19,13 @@ import time
 STEPS = 20  # steps of learning, of 50 updates each; the first two are not counted
 
 
-def plaudit(binary):
+def plaudit(binary, head):
     with tempfile.TemporaryDirectory() as folder:
         words = [
             binary, "-q", "train", "pendulum_sac", f"runner.logger.log_path={folder}/run", "runner.val_check_interval=-1",
             f"runner.max_epochs={STEPS}", "env.train.max_steps_per_rollout_epoch=512", "algorithm.update_epoch=50",
             "algorithm.replay_buffer.min_buffer_size=0", "actor.model.hidden_sizes=[256,256]",
+            f"algorithm.q_head_type={head}",
         ]
         subprocess.run(words, check=True)
         times = []
@@ -56,17 +57,24 @@ def main():
         return
     binary = os.path.abspath(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    ours, theirs = [], []
+    # Critics without norms are what Stable-Baselines3 has; with layer norms, what plaudit has unless told otherwise.
+    ours, theirs = {"plain": [], "default": []}, []
     for _ in range(rounds):
-        ours.append(plaudit(binary))
+        for head, times in ours.items():
+            times.append(plaudit(binary, head))
         words = [sys.executable, __file__, "--one"]
         output = subprocess.run(words, check=True, capture_output=True, text=True).stdout
         milliseconds, threads = json.loads(output.splitlines()[-1])
         theirs.append(milliseconds)
-    ratios = [slow / fast for fast, slow in zip(ours, theirs)]
-    for name, times in [("plaudit", ours), ("sb3", theirs)]:
-        print(f"{name:8} {statistics.median(times):.2f} ms/update ({min(times):.2f}-{max(times):.2f})")
-    print(f"ratio    {statistics.median(ratios):.1f}x ({min(ratios):.1f}-{max(ratios):.1f}), {threads} threads each")
+    print(f"{threads} threads each; the median of {rounds} rounds, and their range")
+    print(f"sb3       {spread(theirs, 2)} ms/update")
+    for head, times in ours.items():
+        ratios = [slow / fast for fast, slow in zip(times, theirs)]
+        print(f"{head:9} {spread(times, 2)} ms/update: {spread(ratios, 2)} times as fast")
+
+
+def spread(values, digits):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 main()

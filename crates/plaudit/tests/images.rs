@@ -40,10 +40,17 @@ fn write_trunk(to: &Path) {
     trainer.weights().write_safetensors(to, &BTreeMap::new()).unwrap();
 }
 
-/// Two cameras, `conv` and `resnet`: the run goes on where it was left, and its weights are all that acting needs.
+/// Two cameras, and every kind of eye: the run goes on where it was left, and its weights are all that acting needs.
 #[test]
 fn ppo_learns_from_images_and_goes_on_where_it_was() {
-    for backbone in ["actor.model.backbone=conv", "actor.model.backbone=resnet"] {
+    for (backbone, encoder) in [
+        ("actor.model.backbone=conv", ["encoders.0.conv.0.weight", "encoders.1.conv.6.bias"]),
+        ("actor.model.backbone=keypoints", ["encoders.0.conv.4.bias", "encoders.1.conv.6.weight"]),
+        (
+            "actor.model.backbone=resnet",
+            ["encoders.0.resnet_backbone.layer4.0.conv2.weight", "encoders.1.pooling_layer.kernel"],
+        ),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         write_trunk(&at.join("trunk.safetensors"));
@@ -71,10 +78,6 @@ fn ppo_learns_from_images_and_goes_on_where_it_was() {
         let told = whole.get(&(2, "eval/return".into())).map(|bits| f64::from_bits(*bits));
         assert_eq!(judged["eval/return"].as_f64(), told, "{backbone}");
         let names: Vec<String> = weights(&at.join("whole"), 2).names().map(String::from).collect();
-        let encoder = match backbone.ends_with("conv") {
-            true => ["encoders.0.conv.0.weight", "encoders.1.conv.6.bias"],
-            false => ["encoders.0.resnet_backbone.layer4.0.conv2.weight", "encoders.1.pooling_layer.kernel"],
-        };
         for name in
             ["encoders.1.mlp.1.bias", "state_proj.0.weight", "mix_proj.4.weight", "value_head.mlp.6.weight"]
                 .into_iter()
@@ -107,16 +110,17 @@ fn rlpd_learns_from_images_and_demonstrations() {
     // Weights leave as those of networks on plain states, which takes a rounding where states were scaled.
     for (path, rounding, more) in [
         ("conv", 1e-5, vec!["algorithm.enable_drq=true", "algorithm.drq_shift=2"]),
-        ("frozen", 0.0, vec!["actor.model.backbone=resnet", "algorithm.scale_states=false", trunk]),
+        ("keypoints", 1e-5, vec![]),
+        ("resnet", 0.0, vec!["algorithm.scale_states=false", trunk]),
     ] {
         let log = format!("runner.logger.log_path={path}");
-        let more = [&common[..], &more, &[&log]].concat();
+        let backbone = format!("actor.model.backbone={path}");
+        let more = [&common[..], &more, &[&log, &backbone]].concat();
         let result = json(&succeeds(at, &words("train", "pickcube_rlpd_cnn", &more)));
         for name in ["train/sac/critic_loss", "train/demo_buffer/total_samples", "eval/success_once"] {
             assert!(result[name].is_number(), "{path}: {name} is missing in {result}");
         }
         let checkpoint = format!("runner.ckpt_path={path}/checkpoints/global_step_3");
-        let backbone = format!("actor.model.backbone={}", if path == "conv" { "conv" } else { "resnet" });
         let judged = succeeds(at, &words("eval", "pickcube_rlpd_cnn", &["--json", &checkpoint, &backbone]));
         let [judged, told] = [&json(&judged), &result].map(|page| page["eval/return"].as_f64().unwrap());
         assert!((judged - told).abs() <= rounding * told.abs(), "{path}: {judged} and {told}");

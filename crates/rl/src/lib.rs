@@ -49,6 +49,7 @@ mod plan;
 pub mod ppo;
 pub mod replay;
 mod rollout;
+mod rows;
 pub mod sac;
 mod schedule;
 pub mod sight;

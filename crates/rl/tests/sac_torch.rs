@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use plaudit_core::{ActionSpace, End, FrameShape, Seed};
 use plaudit_data::python::{self, PyValue};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::encoder::ConvLayer;
+use plaudit_nn::dense::encoder::{ConvLayer, Reading};
 use plaudit_nn::dense::{Activation, AdamSettings};
 use plaudit_rl::replay::{Amount, Repay, ReplaySettings, Transitions, Views};
 use plaudit_rl::sac::{
@@ -33,7 +33,11 @@ fn sight() -> SightSettings {
     let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
     SightSettings {
         cameras: vec!["main".into()],
-        eye: Eye::Learned { frame: FRAME, layers: vec![layer(4, 2), layer(5, 1)] },
+        eye: Eye::Learned {
+            frame: FRAME,
+            layers: vec![layer(4, 2), layer(5, 1)],
+            reading: Reading::Everything,
+        },
         outputs: 6,
         states: STATES,
         state_outputs: 4,
@@ -125,10 +129,10 @@ fn settings(case: &PyValue) -> SacSettings {
             policy_hidden: vec![8, 6],
             critic_hidden: vec![8, 6],
             activation: Activation::Tanh,
-            critic_kind: if word(case, "kind") == "crossq" {
-                CriticKind::CrossQ
-            } else {
-                CriticKind::LayerNorm
+            critic_kind: match word(case, "kind") {
+                "crossq" => CriticKind::CrossQ,
+                "plain" => CriticKind::Plain,
+                _ => CriticKind::LayerNorm,
             },
             ..networks
         },
@@ -195,7 +199,7 @@ fn checkpoint(sac: &Sac) -> Weights {
 
 #[test]
 fn whole_updates_are_pytorchs() {
-    for name in ["sac", "redq", "crossq", "images"] {
+    for name in ["sac", "redq", "crossq", "plain", "images"] {
         let fixtures = fixtures_in(if name == "images" { "images.pkl" } else { "cases.pkl" });
         let case = fixtures.get("cases").unwrap().get(name).unwrap();
         let mut sac = Sac::new(settings(case.get("settings").unwrap()), Vec::new(), Seed::new(1)).unwrap();

@@ -6,6 +6,7 @@ use super::{Desk, Ppo};
 use crate::actor_critic::Parameters;
 use crate::cloning::{ClonedSoFar, Cloning, Lesson, Shown};
 use crate::learner::LearnError;
+use crate::rows::zero;
 use crate::sight::Look;
 
 impl Ppo {
@@ -60,9 +61,4 @@ impl Ppo {
             *log_std = std.max(f32::MIN_POSITIVE).ln();
         }
     }
-}
-
-fn zero(values: &mut Vec<f32>, len: usize) {
-    values.clear();
-    values.resize(len, 0.0);
 }

@@ -5,7 +5,7 @@
 use plaudit_core::{
     ActionSpace, End, FrameShape, Frames, Obs, PolicyError, RewardColumn, Segment, StepRow, Term,
 };
-use plaudit_nn::dense::encoder::ConvLayer;
+use plaudit_nn::dense::encoder::{ConvLayer, Reading};
 use serde_json::Value;
 
 use super::*;
@@ -108,7 +108,11 @@ impl Case {
             None => return Inputs::States(STATES),
             Some("learned") => {
                 let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
-                Eye::Learned { frame: FRAME, layers: vec![layer(4, 2), layer(5, 1)] }
+                Eye::Learned {
+                    frame: FRAME,
+                    layers: vec![layer(4, 2), layer(5, 1)],
+                    reading: Reading::Everything,
+                }
             }
             Some(_) => Eye::Frozen { trunk: Arc::new(Averages), embeddings: 2, dropout: 0.1 },
         };

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{Adam, clip_grad_norm};
 
-use super::{Sac, SoftNetworks, zero};
+use super::{Sac, SoftNetworks};
 use crate::LearnError;
 use crate::cloning::{ClonedSoFar, Cloning, Lesson, Shown};
+use crate::rows::zero;
 use crate::sight::Look;
 
 impl Sac {

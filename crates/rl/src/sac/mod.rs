@@ -47,6 +47,7 @@ use crate::cloning::{ClonedSoFar, Cloning};
 use crate::interventions::interventions;
 use crate::naming::Misfit;
 use crate::replay::{Amount, NewRollout, Replay, Transitions, Views};
+use crate::rows::{join, join_more, take_actions, take_seen, zero};
 use crate::sight::{Look, Sight, SightTape, shift};
 use crate::successes::successes;
 use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, StateScale};
@@ -665,26 +666,6 @@ fn scale_of(demos: &[NewRollout]) -> Option<StateScale> {
     StateScale::of(states.flat_map(|obs| obs.state.chunks_exact(obs.state_width().max(1))))
 }
 
-/// So many zeros.
-fn zero(values: &mut Vec<f32>, len: usize) {
-    values.clear();
-    values.resize(len, 0.0);
-}
-
-/// What critics take: each row of `seen` followed by its action.
-fn join(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
-    into.clear();
-    join_more(seen, actions, n, into);
-}
-
-fn join_more(seen: &[f32], actions: &[f32], n: usize, into: &mut Vec<f32>) {
-    let (seen_width, action_width) = (seen.len() / n, actions.len() / n);
-    for (seen, action) in seen.chunks_exact(seen_width).zip(actions.chunks_exact(action_width)) {
-        into.extend_from_slice(seen);
-        into.extend_from_slice(action);
-    }
-}
-
 /// What policy and critics take of some observations, without a way back: states, or what is made of images.
 fn see<'a>(
     sight: Option<&Sight>,
@@ -696,24 +677,6 @@ fn see<'a>(
     match sight {
         None => &views.states,
         Some(sight) => sight.infer(eyes, &Look::from(views), n, tape),
-    }
-}
-
-/// The part of gradients by the critics' inputs that belongs to what is seen.
-fn take_seen(by_inputs: &[f32], width: usize, n: usize, into: &mut Vec<f32>) {
-    into.clear();
-    let row_width = by_inputs.len() / n;
-    for row in by_inputs.chunks_exact(row_width) {
-        into.extend_from_slice(&row[..row_width - width]);
-    }
-}
-
-/// The part of gradients by the critics' inputs that belongs to actions.
-fn take_actions(by_inputs: &[f32], width: usize, n: usize, into: &mut Vec<f32>) {
-    into.clear();
-    let row_width = by_inputs.len() / n;
-    for row in by_inputs.chunks_exact(row_width) {
-        into.extend_from_slice(&row[row_width - width..]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What holds a policy near what demonstrations did, while critics are still learning what anything is worth.
 
-use super::{SoftNetworks, TanhGaussian, Work, take_seen, zero};
+use super::{SoftNetworks, TanhGaussian, Work};
+use crate::rows::{take_seen, zero};
 
 /// What holds the policy near what demonstrations did.
 #[derive(Debug, Clone, PartialEq)]

@@ -27,6 +27,7 @@ use self::encoder::{Encoder, EncoderTape};
 pub use self::shift::shift;
 use crate::naming::{self, Misfit};
 use crate::replay::Views;
+use crate::rows::{put, take};
 
 /// PyTorch's gain for tanh.
 const TANH_GAIN: f32 = 5.0 / 3.0;
@@ -461,20 +462,5 @@ fn each_camera(dropout: Dropout, camera: usize) -> Dropout {
     match dropout {
         Dropout::On(seed) => Dropout::On(seed.index(camera as u64)),
         Dropout::Off => Dropout::Off,
-    }
-}
-
-/// Writes rows into some columns of wider rows.
-fn put(from: &[f32], into: &mut [f32], column: Range<usize>, width: usize) {
-    for (row, from) in into.chunks_exact_mut(width).zip(from.chunks_exact(column.len())) {
-        row[column.clone()].copy_from_slice(from);
-    }
-}
-
-/// Reads some columns of wider rows.
-fn take(from: &[f32], column: Range<usize>, width: usize, into: &mut Vec<f32>) {
-    into.clear();
-    for row in from.chunks_exact(width) {
-        into.extend_from_slice(&row[column.clone()]);
     }
 }

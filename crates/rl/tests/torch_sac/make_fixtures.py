@@ -115,7 +115,8 @@ class Critics(nn.Module):
                 if kind == "crossq":
                     layers += [BatchRenorm(inputs), nn.Linear(inputs, outputs), nn.Tanh()]
                 else:
-                    layers += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs), nn.Tanh()]
+                    norm = [nn.LayerNorm(outputs)] if kind == "layer_norm" else []
+                    layers += [nn.Linear(inputs, outputs), *norm, nn.Tanh()]
             if kind == "crossq":
                 layers += [BatchRenorm(widths[-1])]
             return nn.Sequential(*layers, nn.Linear(widths[-1], 1))
@@ -294,6 +295,7 @@ CASES = {
     },
     # A bias before a batch norm has no gradient but rounding, which a small eps would blow up.
     "crossq": {"kind": "crossq", "alpha": "fixed", "heads": 3, "agg_q": "mean", "eps": 1e-3},
+    "plain": {"kind": "plain", "alpha": "exp"},
 }  # fmt: skip
 
 

@@ -143,7 +143,12 @@ impl ConvEncoder {
         let (height, width, channels) = size;
         let keypoints = read_apart.then_some(Keypoints { height, width, channels });
         let inputs = keypoints.map_or(height * width * channels, Keypoints::outputs);
-        assert!(height * width * channels > 0, "pictures of {} by {} are too small for these layers", spec.height, spec.width);
+        assert!(
+            height * width * channels > 0,
+            "pictures of {} by {} are too small for these layers",
+            spec.height,
+            spec.width
+        );
         let head = Mlp::new(MlpSpec { inputs, layers: vec![last_layer(spec.outputs)] });
         Self { spec, shapes, places, keypoints, head_start: end, head }
     }
@@ -174,10 +179,10 @@ impl ConvEncoder {
         let convolutions = self.shapes.iter().enumerate().flat_map(|(layer, shape)| {
             let weight = vec![shape.out_channels, shape.in_channels, shape.kernel, shape.kernel];
             let weight = EncoderTensor { part: EncoderPart::ConvWeight(layer), shape: weight };
-            let bias = self.places[layer].bias.as_ref().map(|bias| EncoderTensor {
-                part: EncoderPart::ConvBias(layer),
-                shape: vec![bias.len()],
-            });
+            let bias = self.places[layer]
+                .bias
+                .as_ref()
+                .map(|bias| EncoderTensor { part: EncoderPart::ConvBias(layer), shape: vec![bias.len()] });
             std::iter::once(weight).chain(bias)
         });
         let head = self.head.tensors();
@@ -269,8 +274,9 @@ impl ConvEncoder {
     /// Adds the gradients of the parameters to `grads`, given those of the outputs of the last forward pass on this
     /// tape.
     pub fn backward(&self, params: &[f32], tape: &mut ConvTape, grad_out: &[f32], grads: &mut [f32]) {
-        let ConvTape { batch, pictures, layers, points, head, grads: [grad, next], grad_weights, sums, .. } =
-            tape;
+        let ConvTape {
+            batch, pictures, layers, points, head, grads: [grad, next], grad_weights, sums, ..
+        } = tape;
         let batch = *batch;
         let len = batch * self.head.inputs();
         grad.fit(len);

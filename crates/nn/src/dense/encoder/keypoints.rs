@@ -72,7 +72,10 @@ fn find_all<L: Lanes>(lanes: L, values: &mut [f32], points: &mut [f32], height: 
     let largest = &mut *x;
     largest.fill(f32::NEG_INFINITY);
     for row in values.chunks_exact(channels) {
-        largest.iter_mut().zip(row).for_each(|(most, value)| *most = if *value > *most { *value } else { *most });
+        largest
+            .iter_mut()
+            .zip(row)
+            .for_each(|(most, value)| *most = if *value > *most { *value } else { *most });
     }
     for row in values.chunks_exact_mut(channels) {
         row.iter_mut().zip(&*largest).for_each(|(value, most)| *value -= most);

@@ -123,6 +123,7 @@ impl Builder<'_> {
         let (actions, critics) = (spec.actions.clone(), model.num_q_heads as usize);
         let critic_kind = match self.loaded.config.algorithm.q_head_type {
             QHeadType::Default => CriticKind::LayerNorm,
+            QHeadType::Plain => CriticKind::Plain,
             QHeadType::CrossQ => CriticKind::CrossQ,
         };
         match model.model_type {

@@ -76,6 +76,8 @@ choice! {
     QHeadType {
         /// Layer norm, a target network.
         Default = "default",
+        /// No norm, a target network: as soft actor-critic began.
+        Plain = "plain",
         /// CrossQ: batch norm, no target network.
         CrossQ = "crossq",
     }
