@@ -167,12 +167,12 @@ impl ActionHead {
     }
 
     /// Adds what a row's distance to actions that were shown moves with its outputs, scaled by `each`, and returns the
-    /// distance: half its square, or − log π of a choice. Deviations by state move towards that of `noise`.
+    /// distance: half its square, or − log π of a choice. Deviations by state move towards `deviations`.
     pub fn imitate(
         &self,
         outputs: &[f32],
         actions: &[f32],
-        noise: &[f32],
+        deviations: &[f32],
         each: f32,
         grad: &mut [f32],
     ) -> f32 {
@@ -185,8 +185,8 @@ impl ActionHead {
                     distance += 0.5 * (mean - action) * (mean - action);
                     *grad += each * (mean - action);
                 }
-                for ((log_std, noise), grad) in log_std.iter().zip(noise).zip(grad_std) {
-                    let away = noise * (-log_std).exp();
+                for ((log_std, deviation), grad) in log_std.iter().zip(deviations).zip(grad_std) {
+                    let away = deviation * (-log_std).exp();
                     *grad += each * (1.0 - away * away);
                 }
                 distance

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! μ(s) → a        by the square of the difference (choices: by their log-probability)
-//! σ(s) → b        by the likelihood of b ε, the deviation to explore with from then on
+//! σ(s) → b        by the mean likelihood of b ε, the deviation to explore with from then on
 //! ```
 //!
 //! over transitions of the demonstrations, each as likely as any other. Both are not fitted at once: where σ is what
@@ -42,15 +42,15 @@ pub(crate) struct Shown<'a> {
     scale: Option<StateScale>,
     seed: Seed,
     batch: Transitions,
-    noise: Vec<f32>,
+    deviations: Vec<f32>,
 }
 
 /// What one step of the optimiser learns from.
 pub(crate) struct Lesson<'a> {
     /// What was seen and done.
     pub(crate) batch: &'a Transitions,
-    /// Draws of what the policy is to deviate by, `[N, A]`.
-    pub(crate) noise: &'a [f32],
+    /// What the policy is to deviate by, `[N, A]`.
+    pub(crate) deviations: &'a [f32],
 }
 
 impl<'a> Shown<'a> {
@@ -74,7 +74,7 @@ impl<'a> Shown<'a> {
         if replay.transitions() == 0 {
             return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
         }
-        Ok(Self { cloning, replay, scale, seed, batch: Transitions::default(), noise: Vec::new() })
+        Ok(Self { cloning, replay, scale, seed, batch: Transitions::default(), deviations: Vec::new() })
     }
 
     /// What a step learns from.
@@ -88,11 +88,10 @@ impl<'a> Shown<'a> {
         if let Some(scale) = &self.scale {
             scale.apply(&mut self.batch.seen.states);
         }
-        self.noise.clear();
-        let std = self.cloning.std.iter().cycle().take(self.batch.actions.len());
-        self.noise.extend(std.map(|std| std * rng.normal() as f32));
-        self.noise.resize(self.batch.actions.len(), 0.0);
-        Lesson { batch: &self.batch, noise: &self.noise }
+        self.deviations.clear();
+        self.deviations.extend(self.cloning.std.iter().cycle().take(self.batch.actions.len()));
+        self.deviations.resize(self.batch.actions.len(), 0.0);
+        Lesson { batch: &self.batch, deviations: &self.deviations }
     }
 
     /// The learning rate of a step.

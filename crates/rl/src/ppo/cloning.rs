@@ -33,7 +33,7 @@ impl Ppo {
 
     /// The distance to what was done, and its gradient, which is left on the desk.
     fn cloning_slopes(&mut self, lesson: &Lesson<'_>) -> f64 {
-        let Lesson { batch, noise } = *lesson;
+        let Lesson { batch, deviations } = *lesson;
         let (networks, n) = (&self.networks, batch.len());
         let (head, look) = (networks.head(), Look::from(&batch.seen));
         let Desk { thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
@@ -44,10 +44,10 @@ impl Ppo {
         let (each, wide) = (1.0 / n as f32, head.chunk * head.action_width());
         let outputs = thoughts.outputs.chunks_exact(head.outputs());
         let rows = outputs.zip(grad_outputs.chunks_exact_mut(head.outputs()));
-        let shown = batch.actions.chunks_exact(wide).zip(noise.chunks_exact(wide));
+        let shown = batch.actions.chunks_exact(wide).zip(deviations.chunks_exact(wide));
         let mut distance = 0.0;
-        for ((outputs, grad), (actions, noise)) in rows.zip(shown) {
-            distance += f64::from(head.imitate(outputs, actions, noise, each, grad));
+        for ((outputs, grad), (actions, deviations)) in rows.zip(shown) {
+            distance += f64::from(head.imitate(outputs, actions, deviations, each, grad));
         }
         let since = Parameters::Changed;
         networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);

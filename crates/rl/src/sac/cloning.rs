@@ -19,6 +19,7 @@ impl Sac {
         let seed = self.seed.purpose("cloning");
         let scale = self.networks.scale.clone();
         let mut shown = Shown::new(cloning, chunk, self.networks.sight.as_ref(), scale, seed)?;
+        self.networks.set_deviations(Arc::make_mut(&mut self.policy).as_mut_slice(), &cloning.std);
         let optim = &self.settings.policy_optim;
         let (clip, mut adam) = (optim.clip_grad, Adam::new(self.policy.len(), optim.adam));
         let mut eye_adam = Adam::new(eyes, optim.adam);
@@ -44,7 +45,7 @@ impl Sac {
 
     /// The distance to what was done; its gradients are left where those of policy and eyes belong.
     fn cloning_slopes(&mut self, lesson: &Lesson<'_>, step: u64) -> f64 {
-        let Lesson { batch, noise } = *lesson;
+        let Lesson { batch, deviations } = *lesson;
         let networks = self.networks.clone();
         let SoftNetworks { sight, policy, gaussian, .. } = &*networks;
         let (n, look) = (batch.len(), Look::from(&batch.seen));
@@ -60,7 +61,7 @@ impl Sac {
         work.policy_outputs.clear();
         work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
         work.by_output.resize(work.policy_outputs.len(), 0.0);
-        let loss = gaussian.imitate(&work.policy_outputs, &batch.actions, noise, &mut work.by_output);
+        let loss = gaussian.imitate(&work.policy_outputs, &batch.actions, deviations, &mut work.by_output);
         zero(&mut work.policy_grads, self.policy.len());
         zero(&mut work.critic_grads, eyes.len());
         work.by_seen.resize(seen.len(), 0.0);

@@ -134,6 +134,7 @@ struct Measured {
     actor_loss: f64,
     actor_grad: f64,
     entropy: f64,
+    demo_distance: f64,
     q_pi: f64,
     alpha_loss: f64,
     alpha_grad: f64,
@@ -462,7 +463,7 @@ impl Sac {
         let (drawn, by_action) = (&work.drawn, &work.by_action);
         gaussian.backward(drawn, by_action, alpha * each, &mut work.by_output);
         if let Some(near) = &self.settings.near_demos {
-            work.add_demo_slopes(gaussian, near);
+            measured.demo_distance += work.add_demo_slopes(gaussian, near);
         }
         work.policy_grads.resize(self.policy.len(), 0.0);
         let grads = &mut work.policy_grads;
@@ -534,6 +535,9 @@ impl Sac {
             metrics.push("train/sac/actor_loss", per_update(measured.actor_loss));
             metrics.push("train/sac/alpha_loss", per_update(measured.alpha_loss));
             metrics.push("train/actor/entropy", per_update(measured.entropy));
+            if self.settings.near_demos.is_some() {
+                metrics.push("train/actor/demo_distance", per_update(measured.demo_distance));
+            }
             metrics.push("train/actor/q_pi", per_update(measured.q_pi));
             metrics.push("train/actor/grad_norm", per_update(measured.actor_grad));
             metrics.push("train/actor/lr", self.settings.policy_optim.schedule.at(last));

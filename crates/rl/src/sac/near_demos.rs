@@ -16,15 +16,16 @@ pub struct NearDemos {
 }
 
 impl Work {
-    /// Adds the slopes of the distance to what demonstrations did to those of the policy's outputs.
-    pub(super) fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, near: &NearDemos) {
+    /// Adds the slopes of the distance to what demonstrations did to those of the policy's outputs; gives that distance.
+    pub(super) fn add_demo_slopes(&mut self, gaussian: &TanhGaussian, near: &NearDemos) -> f64 {
         let worth = self.values.iter().map(|value| value.abs()).sum::<f32>() / self.values.len() as f32;
         let row = 2 * gaussian.width();
         let outputs = &self.policy_outputs[row * self.first_demo..];
         let actions = &self.batch.actions[gaussian.width() * self.first_demo..];
-        near.slopes(gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        let distance = near.slopes(gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
         let slopes = self.by_output[row * self.first_demo..].iter_mut().zip(&self.by_shown);
         slopes.for_each(|(slope, shown)| *slope += worth * shown);
+        distance
     }
 
     /// Adds the slopes of the same distance to those of what is seen, so that eyes learn to see what actions depend on.
@@ -54,7 +55,8 @@ impl Work {
 }
 
 impl NearDemos {
-    /// The slopes of w · mean ½ |mode − a|² by a policy's outputs, and of w · the likelihood of the deviation.
+    /// The slopes of w · mean ½ |mode − a|² by a policy's outputs, and of w · the likelihood of the deviation; gives
+    /// that mean.
     fn slopes(
         &self,
         gaussian: &TanhGaussian,
@@ -62,13 +64,13 @@ impl NearDemos {
         actions: &[f32],
         off: &mut Vec<f32>,
         into: &mut Vec<f32>,
-    ) {
+    ) -> f64 {
         let width = gaussian.width();
         off.clear();
         let std = self.std.as_deref().filter(|std| !std.is_empty()).unwrap_or(&[0.0]);
         off.extend(std.iter().cycle().take(actions.len()));
         zero(into, outputs.len());
-        gaussian.imitate(outputs, actions, off, into);
+        let distance = gaussian.imitate(outputs, actions, off, into);
         // Where a deviation is a tenth of what is asked for, the likelihood is a hundred times as steep: on images, which
         // have deviations of their own, one such row would drown all that a batch has to say.
         let steepest = width as f32 / actions.len() as f32;
@@ -78,6 +80,7 @@ impl NearDemos {
             let held = if self.std.is_some() { self.weight } else { 0.0 };
             by_deviation.iter_mut().for_each(|slope| *slope = held * slope.max(-steepest));
         }
+        distance
     }
 }
 

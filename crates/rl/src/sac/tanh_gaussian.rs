@@ -44,6 +44,17 @@ impl Spread {
     /// Policies on images: `σ` between 1e-5 and 5.
     pub const IMAGES: Self = Self::Cut { low: 1e-5, high: 5.0 };
 
+    /// The output of the network for which log σ is this, or as near to it as there is a slope left to move it by.
+    fn inverse(self, log_std: f32) -> f32 {
+        match self {
+            Self::Soft { low, high } => {
+                let bent = 2.0 * (log_std - low) / (high - low) - 1.0;
+                bent.clamp(-REACHED, REACHED).atanh()
+            }
+            Self::Cut { low, high } => log_std.clamp(low.ln(), high.ln()),
+        }
+    }
+
     /// From outputs of the network to log σ, in place, and to d log σ / dx.
     pub(super) fn log_std(self, values: &mut [f32], slopes: &mut [f32]) {
         let both = |values: &mut [f32], slopes: &mut [f32], of: &dyn Fn(f32) -> (f32, f32)| {
@@ -200,18 +211,30 @@ impl TanhGaussian {
         }
     }
 
+    /// The x for which actions deviate by `std`, one number of it for each of an action.
+    pub fn outputs_for(&self, std: &[f32]) -> Vec<f32> {
+        let std = std.iter().cycle().map(|std| std.max(f32::MIN_POSITIVE));
+        self.scale.iter().zip(std).map(|(scale, std)| self.spread.inverse((std / scale).ln())).collect()
+    }
+
     /// How far the likeliest actions of outputs `[N, 2 A]` are from these, `[N, A]`, as shares of each dimension's scale:
     /// half the square, summed over dimensions, the mean over rows. Writes slopes that lead there: along μ those of
     /// log cosh μ − a μ, which is least at the same place and, other than the square, steep where tanh is flat; those
-    /// along x lead σ to the deviation of `noise`, `[N, A]`.
-    pub fn imitate(&self, outputs: &[f32], actions: &[f32], noise: &[f32], by_output: &mut [f32]) -> f64 {
+    /// along x lead σ to `deviations`, `[N, A]`.
+    pub fn imitate(
+        &self,
+        outputs: &[f32],
+        actions: &[f32],
+        deviations: &[f32],
+        by_output: &mut [f32],
+    ) -> f64 {
         let width = self.width();
         let each = width as f32 / actions.len() as f32;
         let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
-        let shown = actions.chunks_exact(width).zip(noise.chunks_exact(width));
+        let shown = actions.chunks_exact(width).zip(deviations.chunks_exact(width));
         let (mut log_std, mut slope) = (vec![0.0; width], vec![0.0; width]);
         let mut sum = 0.0;
-        for ((output, by_output), (action, noise)) in rows.zip(shown) {
+        for ((output, by_output), (action, deviation)) in rows.zip(shown) {
             let (mean, x) = output.split_at(width);
             log_std.copy_from_slice(x);
             self.spread.log_std(&mut log_std, &mut slope);
@@ -220,8 +243,8 @@ impl TanhGaussian {
                 let away = mean[dim].tanh() - reached.clamp(-REACHED, REACHED);
                 sum += f64::from(0.5 * away * away);
                 by_output[dim] = each * away;
-                let drawn = noise[dim] / self.scale[dim] * (-log_std[dim]).exp();
-                by_output[width + dim] = each * (1.0 - drawn * drawn) * slope[dim];
+                let part = deviation[dim] / self.scale[dim] * (-log_std[dim]).exp();
+                by_output[width + dim] = each * (1.0 - part * part) * slope[dim];
             }
         }
         sum * f64::from(each)
@@ -248,7 +271,6 @@ impl Drawn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::Seed;
 
     /// Gradient descent on the distance alone leads μ to the actions and σ to the deviation of the noise.
     #[test]
@@ -258,10 +280,9 @@ mod tests {
         for spread in [Spread::STATES, Spread::IMAGES] {
             let Some(gaussian) = TanhGaussian::new(&space, 1, spread) else { panic!("continuous") };
             let mut outputs = [0.2f32, -0.5, 0.1, -0.3, 1.0, 2.0, 0.4, 0.0];
-            let (mut slopes, mut rng) = ([0.0; 8], Seed::new(3).rng());
+            let mut slopes = [0.0; 8];
             for step in 0..40_000 {
-                let noise: [f32; 4] = std::array::from_fn(|at| [0.1, 0.4][at % 2] * rng.normal() as f32);
-                gaussian.imitate(&outputs, &actions, &noise, &mut slopes);
+                gaussian.imitate(&outputs, &actions, &[0.1, 0.4, 0.1, 0.4], &mut slopes);
                 let lr = 0.05 * (1.0 - step as f32 / 40_000.0);
                 outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= lr * slope);
             }
@@ -274,8 +295,22 @@ mod tests {
                 let (mut log_std, mut slope) = ([outputs[at]], [0.0]);
                 spread.log_std(&mut log_std, &mut slope);
                 let std = log_std[0].exp();
-                assert!((std / part - 1.0).abs() < 0.05, "{std} instead of {part}");
+                assert!((std / part - 1.0).abs() < 1e-3, "{std} instead of {part}");
             }
+        }
+    }
+
+    /// What the network must say for a deviation leads to that deviation, and there is no slope left along it.
+    #[test]
+    fn a_deviation_that_was_set_is_there_at_once() {
+        let space = ActionSpace::Continuous { low: vec![-1.0, 0.0], high: vec![1.0, 4.0] };
+        for spread in [Spread::STATES, Spread::IMAGES] {
+            let Some(gaussian) = TanhGaussian::new(&space, 1, spread) else { panic!("continuous") };
+            let std = [0.1, 0.4];
+            let outputs = [vec![0.2, -0.5], gaussian.outputs_for(&std)].concat();
+            let mut slopes = [9.0; 4];
+            gaussian.imitate(&outputs, &[0.0, 2.0], &std, &mut slopes);
+            assert!(slopes[2].abs() < 1e-5 && slopes[3].abs() < 1e-5, "{slopes:?}");
         }
     }
 }
