@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! μ(s) → a        by the square of the difference (choices: by their log-probability)
-//! σ(s) → b        by the mean likelihood of b ε, the deviation to explore with from then on
+//! σ(s) = b        set before, the deviation to explore with from then on; where a learner cannot set it, it goes
+//!                 there by the mean likelihood of b ε
 //! ```
 //!
-//! over transitions of the demonstrations, each as likely as any other. Both are not fitted at once: where σ is what
-//! demonstrations differ by, a wide one would excuse a wrong μ, and exploring that widely would undo what was shown.
+//! over transitions of the demonstrations, each as likely as any other. σ is not what demonstrations differ by: a wide one
+//! would excuse a wrong μ, and exploring that widely would undo what was shown.
 
 use std::ops::ControlFlow;
 

@@ -446,3 +446,27 @@ impl Policy for SoftPolicy {
         Ok(Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deviation_that_is_set_is_the_same_whatever_is_seen() {
+        let actions = ActionSpace::Continuous { low: vec![-1.0, 0.0], high: vec![1.0, 4.0] };
+        let networks = SoftNetworks::new(&SoftNetworkSettings::mlp(3, actions, 2, 1)).unwrap();
+        let mut params = networks.init_policy(Seed::new(1));
+        let states = [0.5, -1.0, 2.0, 0.0, 3.0, -2.0];
+        let outputs =
+            |params: &[f32]| networks.policy.infer(params, &states, 2, &mut Scratch::default()).to_vec();
+        let before = outputs(&params);
+        networks.set_deviations(&mut params, &[]);
+        assert_eq!(outputs(&params), before, "nothing asked for");
+        networks.set_deviations(&mut params, &[0.1, 0.4]);
+        let asked = networks.gaussian.outputs_for(&[0.1, 0.4]);
+        for (row, before) in outputs(&params).chunks_exact(8).zip(before.chunks_exact(8)) {
+            assert_eq!(row[..4], before[..4], "means stay as they are");
+            assert_eq!(row[4..], asked, "deviations of both actions of the chunk");
+        }
+    }
+}
