@@ -167,27 +167,14 @@ impl ActionHead {
     }
 
     /// Adds what a row's distance to actions that were shown moves with its outputs, scaled by `each`, and returns the
-    /// distance: half its square, or − log π of a choice. Deviations by state move towards `deviations`.
-    pub fn imitate(
-        &self,
-        outputs: &[f32],
-        actions: &[f32],
-        deviations: &[f32],
-        each: f32,
-        grad: &mut [f32],
-    ) -> f32 {
+    /// distance: half its square, or − log π of a choice.
+    pub fn imitate(&self, outputs: &[f32], actions: &[f32], each: f32, grad: &mut [f32]) -> f32 {
         match self.kind {
             HeadKind::Normal { .. } => {
-                let (mean, log_std) = outputs.split_at(self.centers());
-                let (grad_mean, grad_std) = grad.split_at_mut(self.centers());
                 let mut distance = 0.0;
-                for ((mean, action), grad) in mean.iter().zip(actions).zip(grad_mean) {
+                for ((mean, action), grad) in outputs[..self.centers()].iter().zip(actions).zip(grad) {
                     distance += 0.5 * (mean - action) * (mean - action);
                     *grad += each * (mean - action);
-                }
-                for ((log_std, deviation), grad) in log_std.iter().zip(deviations).zip(grad_std) {
-                    let away = deviation * (-log_std).exp();
-                    *grad += each * (1.0 - away * away);
                 }
                 distance
             }

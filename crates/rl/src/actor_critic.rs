@@ -253,6 +253,15 @@ impl ActorCritic {
         }
     }
 
+    /// Has the policy deviate by this much whatever it sees. Choices have no deviations.
+    pub fn set_deviations(&self, params: &mut [f32], std: &[f32]) {
+        let log_std = std.iter().cycle().map(|std| std.max(f32::MIN_POSITIVE).ln());
+        let by_state = self.head.outputs() - self.head.centers();
+        let held: Vec<f32> = log_std.clone().take(by_state).collect();
+        self.actor.hold_outputs(&mut params[self.actor_net_range()], self.head.centers(), &held);
+        params[self.log_std_range()].iter_mut().zip(log_std).for_each(|(own, asked)| *own = asked);
+    }
+
     /// Rows of a batch that are best done at once, on states: what both networks leave for the way back then stays in
     /// the cache. Gradients of such pieces add up to those of the batch, to the last bit.
     pub fn rows_at_once(&self) -> Option<usize> {

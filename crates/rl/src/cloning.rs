@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! μ(s) → a        by the square of the difference (choices: by their log-probability)
-//! σ(s) = b        set before, the deviation to explore with from then on; where a learner cannot set it, it goes
-//!                 there by the mean likelihood of b ε
+//! σ(s) = b        set before: the deviation to explore with from then on
 //! ```
 //!
 //! over transitions of the demonstrations, each as likely as any other. σ is not what demonstrations differ by: a wide one
-//! would excuse a wrong μ, and exploring that widely would undo what was shown.
+//! would excuse a wrong μ, and exploring that widely would undo what was shown. Nor does it learn to be b: its slopes are
+//! steeper than those of a nearly right μ, and both go through the same layers.
 
 use std::ops::ControlFlow;
 
@@ -43,15 +43,6 @@ pub(crate) struct Shown<'a> {
     scale: Option<StateScale>,
     seed: Seed,
     batch: Transitions,
-    deviations: Vec<f32>,
-}
-
-/// What one step of the optimiser learns from.
-pub(crate) struct Lesson<'a> {
-    /// What was seen and done.
-    pub(crate) batch: &'a Transitions,
-    /// What the policy is to deviate by, `[N, A]`.
-    pub(crate) deviations: &'a [f32],
 }
 
 impl<'a> Shown<'a> {
@@ -75,11 +66,11 @@ impl<'a> Shown<'a> {
         if replay.transitions() == 0 {
             return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
         }
-        Ok(Self { cloning, replay, scale, seed, batch: Transitions::default(), deviations: Vec::new() })
+        Ok(Self { cloning, replay, scale, seed, batch: Transitions::default() })
     }
 
-    /// What a step learns from.
-    pub(crate) fn lesson(&mut self, step: u64) -> Lesson<'_> {
+    /// What a step of the optimiser learns from.
+    pub(crate) fn lesson(&mut self, step: u64) -> &Transitions {
         let mut rng = self.seed.index(step).rng();
         self.batch.clear();
         // A replay draws no more than it has; few demonstrations are drawn from several times.
@@ -89,10 +80,7 @@ impl<'a> Shown<'a> {
         if let Some(scale) = &self.scale {
             scale.apply(&mut self.batch.seen.states);
         }
-        self.deviations.clear();
-        self.deviations.extend(self.cloning.std.iter().cycle().take(self.batch.actions.len()));
-        self.deviations.resize(self.batch.actions.len(), 0.0);
-        Lesson { batch: &self.batch, deviations: &self.deviations }
+        &self.batch
     }
 
     /// The learning rate of a step.

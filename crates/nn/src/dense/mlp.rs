@@ -118,6 +118,21 @@ impl Mlp {
         params
     }
 
+    /// Has outputs from `first` on be these numbers, whatever goes in. They must be linear, with a bias, for that.
+    pub fn hold_outputs(&self, params: &mut [f32], first: usize, held: &[f32]) {
+        let last = self.spec.layers.len() - 1;
+        for tensor in self.tensors().filter(|tensor| tensor.layer == last) {
+            let mut values = self.export(params, &tensor);
+            let each = values.len() / self.outputs();
+            let rows = &mut values[first * each..(first + held.len()) * each];
+            match tensor.kind {
+                TensorKind::Bias => rows.copy_from_slice(held),
+                _ => rows.fill(0.0),
+            }
+            self.import(params, &tensor, &values);
+        }
+    }
+
     /// One tensor as PyTorch keeps it, row by row.
     pub fn export(&self, params: &[f32], tensor: &Tensor) -> Vec<f32> {
         let values = &params[tensor.range.clone()];

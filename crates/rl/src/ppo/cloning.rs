@@ -4,8 +4,9 @@ use plaudit_nn::dense::{Adam, clip_grad_norm};
 
 use super::{Desk, Ppo};
 use crate::actor_critic::Parameters;
-use crate::cloning::{ClonedSoFar, Cloning, Lesson, Shown};
+use crate::cloning::{ClonedSoFar, Cloning, Shown};
 use crate::learner::LearnError;
+use crate::replay::Transitions;
 use crate::rows::zero;
 use crate::sight::Look;
 
@@ -14,11 +15,11 @@ impl Ppo {
     pub(super) fn clone_demos(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
         let (chunk, seed) = (self.networks.head().chunk, self.seed.purpose("cloning"));
         let mut shown = Shown::new(cloning, chunk, self.networks.sight(), None, seed)?;
-        self.set_deviations(&cloning.std);
+        self.networks.set_deviations(&mut self.params, &cloning.std);
         let mut adam = Adam::new(self.params.len(), self.settings.adam);
         for step in 0..cloning.steps {
             let lr = shown.lr(step);
-            let loss = self.cloning_slopes(&shown.lesson(step));
+            let loss = self.cloning_slopes(shown.lesson(step));
             let norm = clip_grad_norm(&mut self.desk.grads, self.settings.clip_grad);
             if !(loss.is_finite() && norm.is_finite()) {
                 return Err(LearnError::Diverged { what: "the loss of cloning", value: loss, updates: step });
@@ -32,8 +33,7 @@ impl Ppo {
     }
 
     /// The distance to what was done, and its gradient, which is left on the desk.
-    fn cloning_slopes(&mut self, lesson: &Lesson<'_>) -> f64 {
-        let Lesson { batch, deviations } = *lesson;
+    fn cloning_slopes(&mut self, batch: &Transitions) -> f64 {
         let (networks, n) = (&self.networks, batch.len());
         let (head, look) = (networks.head(), Look::from(&batch.seen));
         let Desk { thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
@@ -44,21 +44,12 @@ impl Ppo {
         let (each, wide) = (1.0 / n as f32, head.chunk * head.action_width());
         let outputs = thoughts.outputs.chunks_exact(head.outputs());
         let rows = outputs.zip(grad_outputs.chunks_exact_mut(head.outputs()));
-        let shown = batch.actions.chunks_exact(wide).zip(deviations.chunks_exact(wide));
         let mut distance = 0.0;
-        for ((outputs, grad), (actions, deviations)) in rows.zip(shown) {
-            distance += f64::from(head.imitate(outputs, actions, deviations, each, grad));
+        for ((outputs, grad), actions) in rows.zip(batch.actions.chunks_exact(wide)) {
+            distance += f64::from(head.imitate(outputs, actions, each, grad));
         }
         let since = Parameters::Changed;
         networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);
         distance / n as f64
-    }
-
-    /// Deviations that are parameters of their own need not be learned.
-    fn set_deviations(&mut self, std: &[f32]) {
-        let range = self.networks.log_std_range();
-        for (log_std, std) in self.params[range].iter_mut().zip(std.iter().cycle()) {
-            *log_std = std.max(f32::MIN_POSITIVE).ln();
-        }
     }
 }

@@ -7,7 +7,8 @@ use plaudit_nn::dense::{Adam, clip_grad_norm};
 
 use super::{Sac, SoftNetworks};
 use crate::LearnError;
-use crate::cloning::{ClonedSoFar, Cloning, Lesson, Shown};
+use crate::cloning::{ClonedSoFar, Cloning, Shown};
+use crate::replay::Transitions;
 use crate::rows::zero;
 use crate::sight::Look;
 
@@ -25,7 +26,7 @@ impl Sac {
         let mut eye_adam = Adam::new(eyes, optim.adam);
         for step in 0..cloning.steps {
             let lr = shown.lr(step);
-            let loss = self.cloning_slopes(&shown.lesson(step), step);
+            let loss = self.cloning_slopes(shown.lesson(step), step);
             let norm = clip_grad_norm(&mut self.work.policy_grads, clip);
             clip_grad_norm(&mut self.work.critic_grads, clip);
             if !(loss.is_finite() && norm.is_finite()) {
@@ -44,8 +45,7 @@ impl Sac {
     }
 
     /// The distance to what was done; its gradients are left where those of policy and eyes belong.
-    fn cloning_slopes(&mut self, lesson: &Lesson<'_>, step: u64) -> f64 {
-        let Lesson { batch, deviations } = *lesson;
+    fn cloning_slopes(&mut self, batch: &Transitions, step: u64) -> f64 {
         let networks = self.networks.clone();
         let SoftNetworks { sight, policy, gaussian, .. } = &*networks;
         let (n, look) = (batch.len(), Look::from(&batch.seen));
@@ -61,7 +61,7 @@ impl Sac {
         work.policy_outputs.clear();
         work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
         work.by_output.resize(work.policy_outputs.len(), 0.0);
-        let loss = gaussian.imitate(&work.policy_outputs, &batch.actions, deviations, &mut work.by_output);
+        let loss = gaussian.imitate(&work.policy_outputs, &batch.actions, &mut work.by_output);
         zero(&mut work.policy_grads, self.policy.len());
         zero(&mut work.critic_grads, eyes.len());
         work.by_seen.resize(seen.len(), 0.0);

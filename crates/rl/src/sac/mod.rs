@@ -118,8 +118,6 @@ struct Work {
     targets: Vec<f32>,
     /// Gradients of the distance to what demonstrations did.
     by_shown: Vec<f32>,
-    /// How far a policy at its deviation is off: by that, with either sign.
-    off: Vec<f32>,
     /// What is seen of demonstrations; then gradients of it.
     seen_of_demos: Vec<f32>,
 }

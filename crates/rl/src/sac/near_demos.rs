@@ -22,7 +22,7 @@ impl Work {
         let row = 2 * gaussian.width();
         let outputs = &self.policy_outputs[row * self.first_demo..];
         let actions = &self.batch.actions[gaussian.width() * self.first_demo..];
-        let distance = near.slopes(gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        let distance = near.slopes(gaussian, outputs, actions, &mut self.by_shown);
         let slopes = self.by_output[row * self.first_demo..].iter_mut().zip(&self.by_shown);
         slopes.for_each(|(slope, shown)| *slope += worth * shown);
         distance
@@ -43,7 +43,7 @@ impl Work {
         take_seen(&self.critic_inputs[row * self.first_demo..], width, demos, &mut self.seen_of_demos);
         let outputs = networks.policy.forward(policy, &self.seen_of_demos, demos, &mut self.policy_tape);
         let actions = &self.batch.actions[width * self.first_demo..];
-        near.slopes(&networks.gaussian, outputs, actions, &mut self.off, &mut self.by_shown);
+        near.slopes(&networks.gaussian, outputs, actions, &mut self.by_shown);
         // A deviation is held whatever is seen, so there is nothing about it to see.
         self.by_shown.chunks_exact_mut(2 * width).for_each(|row| row[width..].fill(0.0));
         self.policy_grads.resize(policy.len(), 0.0);
@@ -57,29 +57,19 @@ impl Work {
 impl NearDemos {
     /// The slopes of w · mean ½ |mode − a|² by a policy's outputs, and of w · the likelihood of the deviation; gives
     /// that mean.
-    fn slopes(
-        &self,
-        gaussian: &TanhGaussian,
-        outputs: &[f32],
-        actions: &[f32],
-        off: &mut Vec<f32>,
-        into: &mut Vec<f32>,
-    ) -> f64 {
+    fn slopes(&self, gaussian: &TanhGaussian, outputs: &[f32], actions: &[f32], into: &mut Vec<f32>) -> f64 {
         let width = gaussian.width();
-        off.clear();
-        let std = self.std.as_deref().filter(|std| !std.is_empty()).unwrap_or(&[0.0]);
-        off.extend(std.iter().cycle().take(actions.len()));
         zero(into, outputs.len());
-        let distance = gaussian.imitate(outputs, actions, off, into);
-        // Where a deviation is a tenth of what is asked for, the likelihood is a hundred times as steep: on images, which
-        // have deviations of their own, one such row would drown all that a batch has to say.
-        let steepest = width as f32 / actions.len() as f32;
-        for row in into.chunks_exact_mut(2 * width) {
-            let (by_mean, by_deviation) = row.split_at_mut(width);
-            by_mean.iter_mut().for_each(|slope| *slope *= self.weight);
-            let held = if self.std.is_some() { self.weight } else { 0.0 };
-            by_deviation.iter_mut().for_each(|slope| *slope = held * slope.max(-steepest));
+        let distance = gaussian.imitate(outputs, actions, into);
+        if let Some(std) = &self.std {
+            gaussian.hold(outputs, std, into);
+            // Where a deviation is a tenth of what is asked for, the likelihood is a hundred times as steep: on images,
+            // which have deviations of their own, one such row would drown all that a batch has to say.
+            let steepest = width as f32 / actions.len() as f32;
+            let deviations = into.chunks_exact_mut(2 * width).flat_map(|row| &mut row[width..]);
+            deviations.for_each(|slope| *slope = slope.max(-steepest));
         }
+        into.iter_mut().for_each(|slope| *slope *= self.weight);
         distance
     }
 }
@@ -97,9 +87,9 @@ mod tests {
         let gaussian = TanhGaussian::new(&actions, 1, Spread::STATES).unwrap();
         let near = NearDemos { weight: 0.5, std };
         let (mut outputs, shown) = (vec![0.0; 4], [0.3, -1.2]);
-        let (mut off, mut slopes) = (Vec::new(), Vec::new());
+        let mut slopes = Vec::new();
         for _ in 0..20_000 {
-            near.slopes(&gaussian, &outputs, &shown, &mut off, &mut slopes);
+            near.slopes(&gaussian, &outputs, &shown, &mut slopes);
             outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= 0.05 * slope);
         }
         let mut mode = Vec::new();
@@ -125,8 +115,8 @@ mod tests {
         let actions = ActionSpace::Continuous { low: vec![-1.0], high: vec![1.0] };
         let gaussian = TanhGaussian::new(&actions, 1, Spread::STATES).unwrap();
         let near = NearDemos { weight: 2.0, std: Some(vec![0.1]) };
-        let (mut off, mut slopes) = (Vec::new(), Vec::new());
-        near.slopes(&gaussian, &[0.0, -2.0, 0.0, 0.0], &[0.5, 0.5], &mut off, &mut slopes);
+        let mut slopes = Vec::new();
+        near.slopes(&gaussian, &[0.0, -2.0, 0.0, 0.0], &[0.5, 0.5], &mut slopes);
         assert!(slopes[1] == -1.0, "it grows, by no more than 2 · 1/2: {slopes:?}");
         assert!(slopes[3] > 0.0, "the other one shrinks: {slopes:?}");
     }

@@ -156,21 +156,10 @@ impl SoftNetworks {
         params
     }
 
-    /// Has the policy deviate by this much whatever it sees. To learn it would cost more than time: slopes of a deviation
-    /// that is far off are steeper than those of nearly right means, and both go through the same layers.
+    /// Has the policy deviate by this much whatever it sees.
     pub fn set_deviations(&self, params: &mut [f32], std: &[f32]) {
-        if std.is_empty() {
-            return;
-        }
-        for tensor in self.last_layer() {
-            let mut values = self.policy.export(params, &tensor);
-            let of_means = values.len() / 2;
-            let of_deviations = &mut values[of_means..];
-            match tensor.kind {
-                TensorKind::Bias => of_deviations.copy_from_slice(&self.gaussian.outputs_for(std)),
-                _ => of_deviations.fill(0.0),
-            }
-            self.policy.import(params, &tensor, &values);
+        if !std.is_empty() {
+            self.policy.hold_outputs(params, self.gaussian.width(), &self.gaussian.outputs_for(std));
         }
     }
 

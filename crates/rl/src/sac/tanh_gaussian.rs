@@ -219,35 +219,41 @@ impl TanhGaussian {
 
     /// How far the likeliest actions of outputs `[N, 2 A]` are from these, `[N, A]`, as shares of each dimension's scale:
     /// half the square, summed over dimensions, the mean over rows. Writes slopes that lead there: along μ those of
-    /// log cosh μ − a μ, which is least at the same place and, other than the square, steep where tanh is flat; those
-    /// along x lead σ to `deviations`, `[N, A]`.
-    pub fn imitate(
-        &self,
-        outputs: &[f32],
-        actions: &[f32],
-        deviations: &[f32],
-        by_output: &mut [f32],
-    ) -> f64 {
+    /// log cosh μ − a μ, which is least at the same place and, other than the square, steep where tanh is flat; along x
+    /// there are none.
+    pub fn imitate(&self, outputs: &[f32], actions: &[f32], by_output: &mut [f32]) -> f64 {
         let width = self.width();
         let each = width as f32 / actions.len() as f32;
         let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
-        let shown = actions.chunks_exact(width).zip(deviations.chunks_exact(width));
-        let (mut log_std, mut slope) = (vec![0.0; width], vec![0.0; width]);
         let mut sum = 0.0;
-        for ((output, by_output), (action, deviation)) in rows.zip(shown) {
-            let (mean, x) = output.split_at(width);
-            log_std.copy_from_slice(x);
-            self.spread.log_std(&mut log_std, &mut slope);
+        for ((output, by_output), action) in rows.zip(actions.chunks_exact(width)) {
+            let (by_mean, by_deviation) = by_output.split_at_mut(width);
+            by_deviation.fill(0.0);
             for dim in 0..width {
                 let reached = (action[dim] - self.bias[dim]) / self.scale[dim];
-                let away = mean[dim].tanh() - reached.clamp(-REACHED, REACHED);
+                let away = output[dim].tanh() - reached.clamp(-REACHED, REACHED);
                 sum += f64::from(0.5 * away * away);
-                by_output[dim] = each * away;
-                let part = deviation[dim] / self.scale[dim] * (-log_std[dim]).exp();
-                by_output[width + dim] = each * (1.0 - part * part) * slope[dim];
+                by_mean[dim] = each * away;
             }
         }
         sum * f64::from(each)
+    }
+
+    /// Writes slopes along x of outputs `[N, 2 A]`, the mean over rows, that lead σ to `std`, one number of it for each of
+    /// an action: those of the mean likelihood of draws that deviate by as much.
+    pub fn hold(&self, outputs: &[f32], std: &[f32], by_output: &mut [f32]) {
+        let width = self.width();
+        let each = 2.0 * width as f32 / outputs.len() as f32;
+        let rows = outputs.chunks_exact(2 * width).zip(by_output.chunks_exact_mut(2 * width));
+        let (mut log_std, mut slope) = (vec![0.0; width], vec![0.0; width]);
+        for (output, by_output) in rows {
+            log_std.copy_from_slice(&output[width..]);
+            self.spread.log_std(&mut log_std, &mut slope);
+            for (dim, std) in std.iter().cycle().take(width).enumerate() {
+                let part = std / self.scale[dim] * (-log_std[dim]).exp();
+                by_output[width + dim] = each * (1.0 - part * part) * slope[dim];
+            }
+        }
     }
 }
 
@@ -272,7 +278,7 @@ impl Drawn {
 mod tests {
     use super::*;
 
-    /// Gradient descent on the distance alone leads μ to the actions and σ to the deviation of the noise.
+    /// Gradient descent leads μ to the actions and σ to the deviation.
     #[test]
     fn what_imitates_does_as_shown_and_explores_as_far_as_asked() {
         let space = ActionSpace::Continuous { low: vec![-1.0, 0.0], high: vec![1.0, 4.0] };
@@ -282,7 +288,8 @@ mod tests {
             let mut outputs = [0.2f32, -0.5, 0.1, -0.3, 1.0, 2.0, 0.4, 0.0];
             let mut slopes = [0.0; 8];
             for step in 0..40_000 {
-                gaussian.imitate(&outputs, &actions, &[0.1, 0.4, 0.1, 0.4], &mut slopes);
+                gaussian.imitate(&outputs, &actions, &mut slopes);
+                gaussian.hold(&outputs, &[0.1, 0.4], &mut slopes);
                 let lr = 0.05 * (1.0 - step as f32 / 40_000.0);
                 outputs.iter_mut().zip(&slopes).for_each(|(output, slope)| *output -= lr * slope);
             }
@@ -309,7 +316,7 @@ mod tests {
             let std = [0.1, 0.4];
             let outputs = [vec![0.2, -0.5], gaussian.outputs_for(&std)].concat();
             let mut slopes = [9.0; 4];
-            gaussian.imitate(&outputs, &[0.0, 2.0], &std, &mut slopes);
+            gaussian.hold(&outputs, &std, &mut slopes);
             assert!(slopes[2].abs() < 1e-5 && slopes[3].abs() < 1e-5, "{slopes:?}");
         }
     }

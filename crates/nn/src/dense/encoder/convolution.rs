@@ -120,7 +120,7 @@ impl ConvEncoder {
         let mut shapes = Vec::with_capacity(spec.layers.len());
         let mut places = Vec::with_capacity(spec.layers.len());
         let mut end = 0;
-        let read_apart = spec.reading == Reading::Keypoints;
+        let reads_points = spec.reading == Reading::Keypoints;
         for (at, layer) in spec.layers.iter().enumerate() {
             let shape = ConvShape {
                 batch: 1,
@@ -134,14 +134,14 @@ impl ConvEncoder {
             };
             size = (shape.out_height(), shape.out_width(), layer.channels);
             let weights = end..end + shape.weights_len();
-            let has_bias = !(read_apart && at + 1 == spec.layers.len());
+            let has_bias = !(reads_points && at + 1 == spec.layers.len());
             let bias = has_bias.then(|| weights.end..weights.end + layer.channels);
             end = bias.as_ref().map_or(weights.end, |bias| bias.end);
             places.push(LayerPlace { weights, bias });
             shapes.push(shape);
         }
         let (height, width, channels) = size;
-        let keypoints = read_apart.then_some(Keypoints { height, width, channels });
+        let keypoints = reads_points.then_some(Keypoints { height, width, channels });
         let inputs = keypoints.map_or(height * width * channels, Keypoints::outputs);
         assert!(
             height * width * channels > 0,
