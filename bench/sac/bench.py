@@ -67,14 +67,14 @@ def main():
         milliseconds, threads = json.loads(output.splitlines()[-1])
         theirs.append(milliseconds)
     print(f"{threads} threads each; the median of {rounds} rounds, and their range")
-    print(f"sb3       {spread(theirs, 2)} ms/update")
+    print(f"sb3       {spread(theirs)} ms/update")
     for head, times in ours.items():
         ratios = [slow / fast for fast, slow in zip(times, theirs)]
-        print(f"{head:9} {spread(times, 2)} ms/update: {spread(ratios, 2)} times as fast")
+        print(f"{head:9} {spread(times)} ms/update: {spread(ratios)} times as fast")
 
 
-def spread(values, digits):
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+def spread(values):
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
 main()
