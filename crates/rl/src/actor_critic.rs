@@ -542,3 +542,41 @@ impl Policy for ActorPolicy {
         Ok(Decision { actions, log_probs, values: Vec::new() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deviation_that_is_set_is_the_same_whatever_is_seen() {
+        let asked = [0.1f32, 0.4].map(f32::ln);
+        let states = [0.5, -1.0, 2.0, 0.0, 3.0, -2.0];
+        for deviation in [Deviation::Independent, Deviation::ByState] {
+            let networks = ActorCritic::new(&ActorCriticSettings {
+                inputs: Inputs::States(3),
+                actions: ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] },
+                chunk: 2,
+                hidden: vec![8],
+                deviation,
+                values: 1,
+            });
+            let mut params = networks.init(Seed::new(1));
+            let look = Look { states: &states, ..Look::default() };
+            let outputs = |params: &[f32]| networks.decide(params, &look, 2, &mut Musing::default()).to_vec();
+            let (before, begun) = (outputs(&params), params.clone());
+            networks.set_deviations(&mut params, &[]);
+            assert_eq!(params, begun, "nothing asked for");
+            networks.set_deviations(&mut params, &[0.1, 0.4]);
+            let width = networks.head.outputs();
+            let after = outputs(&params);
+            for (row, before) in after.chunks_exact(width).zip(before.chunks_exact(width)) {
+                assert_eq!(row[..4], before[..4], "means stay as they are");
+                let own = match deviation {
+                    Deviation::Independent => &params[networks.log_std_range()],
+                    Deviation::ByState => &row[4..],
+                };
+                assert_eq!(own, [asked, asked].concat(), "both actions of the chunk, {deviation:?}");
+            }
+        }
+    }
+}

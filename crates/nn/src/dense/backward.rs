@@ -453,7 +453,8 @@ impl Mlp {
     /// them in its cache, then the groups in their order.
     fn sum_gradients(&self, tape: &mut Tape, end: End<'_>, grads: &mut [f32]) {
         let groups = tape.grid().blocks().div_ceil(GROUP);
-        if groups == 1 {
+        // What is added is added group by group, however a batch is cut.
+        if groups == 1 && matches!(end, End::Write) {
             return self.sum_groups(tape, 0..1, end, grads);
         }
         let mut sums = std::mem::take(&mut tape.group_sums);

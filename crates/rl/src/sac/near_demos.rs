@@ -43,9 +43,8 @@ impl Work {
         take_seen(&self.critic_inputs[row * self.first_demo..], width, demos, &mut self.seen_of_demos);
         let outputs = networks.policy.forward(policy, &self.seen_of_demos, demos, &mut self.policy_tape);
         let actions = &self.batch.actions[width * self.first_demo..];
-        near.slopes(&networks.gaussian, outputs, actions, &mut self.by_shown);
         // A deviation is held whatever is seen, so there is nothing about it to see.
-        self.by_shown.chunks_exact_mut(2 * width).for_each(|row| row[width..].fill(0.0));
+        near.slopes_of_means(&networks.gaussian, outputs, actions, &mut self.by_shown);
         self.policy_grads.resize(policy.len(), 0.0);
         let (by_seen, grads) = (&mut self.seen_of_demos[..], &mut self.policy_grads);
         networks.policy.backward_anew(policy, &mut self.policy_tape, &self.by_shown, grads, Some(by_seen));
@@ -59,16 +58,28 @@ impl NearDemos {
     /// that mean.
     fn slopes(&self, gaussian: &TanhGaussian, outputs: &[f32], actions: &[f32], into: &mut Vec<f32>) -> f64 {
         let width = gaussian.width();
-        zero(into, outputs.len());
-        let distance = gaussian.imitate(outputs, actions, into);
+        let distance = self.slopes_of_means(gaussian, outputs, actions, into);
         if let Some(std) = &self.std {
             gaussian.hold(outputs, std, into);
             // Where a deviation is a tenth of what is asked for, the likelihood is a hundred times as steep: on images,
             // which have deviations of their own, one such row would drown all that a batch has to say.
             let steepest = width as f32 / actions.len() as f32;
             let deviations = into.chunks_exact_mut(2 * width).flat_map(|row| &mut row[width..]);
-            deviations.for_each(|slope| *slope = slope.max(-steepest));
+            deviations.for_each(|slope| *slope = slope.max(-steepest) * self.weight);
         }
+        distance
+    }
+
+    /// The same without the deviation.
+    fn slopes_of_means(
+        &self,
+        gaussian: &TanhGaussian,
+        outputs: &[f32],
+        actions: &[f32],
+        into: &mut Vec<f32>,
+    ) -> f64 {
+        zero(into, outputs.len());
+        let distance = gaussian.imitate(outputs, actions, into);
         into.iter_mut().for_each(|slope| *slope *= self.weight);
         distance
     }
