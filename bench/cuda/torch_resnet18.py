@@ -1,4 +1,4 @@
-"""ResNet-18 with one output on an NVIDIA GPU in PyTorch: milliseconds from pictures on the GPU to logits in memory.
+"""ResNet-18 with one output on an NVIDIA GPU in PyTorch: milliseconds from images on the GPU to logits in memory.
 
 Prints one JSON object. Needs torch and torchvision with CUDA.
 """
@@ -31,17 +31,17 @@ def milliseconds(work):
     return statistics.median(times)
 
 
-def captured(model, pictures):
-    """The model as one CUDA graph on its own copy of the pictures."""
+def captured(model, images):
+    """The model as one CUDA graph on its own copy of the images."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            model(pictures)
+            model(images)
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        logits = model(pictures)
+        logits = model(images)
 
     def run():
         graph.replay()
@@ -58,13 +58,13 @@ def measure(name, dtype, tf32, channels_last):
         model = model.to(memory_format=torch.channels_last)
     rows = []
     for batch in BATCHES:
-        pictures = torch.rand(batch, 3, SIDE, SIDE, device="cuda", dtype=dtype)
+        images = torch.rand(batch, 3, SIDE, SIDE, device="cuda", dtype=dtype)
         if channels_last:
-            pictures = pictures.to(memory_format=torch.channels_last)
+            images = images.to(memory_format=torch.channels_last)
         rows.append({
             "batch": batch,
-            "ms": milliseconds(lambda: model(pictures).float().cpu()),
-            "ms_cuda_graph": milliseconds(captured(model, pictures)),
+            "ms": milliseconds(lambda: model(images).float().cpu()),
+            "ms_cuda_graph": milliseconds(captured(model, images)),
         })
     return {"mode": name, "timings": rows}
 

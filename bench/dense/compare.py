@@ -83,11 +83,11 @@ def conv_encoder():
         channels = 32
     net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(32 * 11 * 11, 50), nn.LayerNorm(50), nn.Tanh())
     net = net.to(memory_format=torch.channels_last)
-    pictures, grad = torch.randint(0, 256, (256, 64, 64, 3), dtype=torch.uint8), torch.randn(256, 50)
+    images, grad = torch.randint(0, 256, (256, 64, 64, 3), dtype=torch.uint8), torch.randn(256, 50)
 
     def update():
         net.zero_grad()
-        net(pictures.permute(0, 3, 1, 2).float() / 255 - 0.5).backward(grad)
+        net(images.permute(0, 3, 1, 2).float() / 255 - 0.5).backward(grad)
 
     return update
 

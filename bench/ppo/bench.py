@@ -1,4 +1,4 @@
-"""Environment steps per second of PPO, end to end: plaudit beside Stable-Baselines3 and CleanRL.
+"""Environment steps per second of PPO, end to end: plaudit compared with Stable-Baselines3 and CleanRL.
 
     python bench/ppo/bench.py PLAUDIT CLEANRL [rounds]
 

@@ -1,4 +1,4 @@
-"""Trend windows through Qwen3-VL beside transformers: one run, all in turns.
+"""Trend windows through Qwen3-VL compared with transformers: one run, all in turns.
 
     cargo build --release -p plaudit-nn --example qwen3_vl_bench
     python bench/qwen3_vl/bench.py [--rounds 5] [--only tiny|2B] [--depth 7] [--numbers bf16]   # torch, transformers

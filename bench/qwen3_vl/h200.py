@@ -1,18 +1,18 @@
-"""Trend windows through Qwen3-VL on an NVIDIA GPU beside transformers: checks, then times, in one go.
+"""Trend windows through Qwen3-VL on an NVIDIA GPU compared with transformers: checks, then times, in one go.
 
     bench/qwen3_vl/h200.sh                # builds and runs all of this
     python bench/qwen3_vl/h200.py --program target/release/examples/qwen3_vl_cuda      # torch with CUDA, transformers
 
 Weights are random bf16 numbers, the same on both sides. Parts, each of which goes on when one before it fails:
 
-    product    a product of two square matrices, plaudit and torch
-    tiny       the model of the tests, alone and with adapters: plaudit on the GPU beside plaudit on the processor in fp32 (which
+    matmul     a product of two square matrices, plaudit and torch
+    tiny       the model of the tests, alone and with adapters: plaudit on the GPU compared with plaudit on the CPU in fp32 (which
                the tests compare with transformers), several sizes, batches and layouts
-    shallow    the widths of Qwen3-VL-4B, 4 of 36 layers, 3 of 24 blocks: both in bf16 beside transformers in fp32
-    whole      all of Qwen3-VL-4B: logits beside transformers', milliseconds in turns, and what each part of a call takes
+    shallow    the widths of Qwen3-VL-4B, 4 of 36 layers, 3 of 24 blocks: both in bf16 compared with transformers in fp32
+    whole      all of Qwen3-VL-4B: logits compared with transformers', milliseconds in turns, and the time of each kernel
 
 A window is two views of four frames of 128 pixels. transformers' calls begin with patches on the GPU, plaudit's with bytes of
-pictures in the processor's memory; both end with logits in the processor's memory.
+images in CPU memory; both end with logits in CPU memory.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def config(tiny, layers, blocks):
 
 
 def make(folder, tiny, layers, blocks, device):
-    """Random weights; also those that fresh models have as ones and zeros."""
+    """Random weights; also where new models have ones and zeros."""
     if not (folder / "config.json").exists():
         torch.manual_seed(0)
         torch.set_default_dtype(torch.bfloat16)
@@ -114,14 +114,14 @@ def show(values):
     return f"{statistics.median(values):8.1f} ({min(values):.1f}-{max(values):.1f})"
 
 
-def product(plaudit, options):
+def matmul(plaudit, options):
     for side in (8192, 4096):
-        own = plaudit.ask("product", side)["flops"] / 1e12
+        own = plaudit.ask("matmul", side)["flops"] / 1e12
         x, y = (torch.randn(side, side, device="cuda", dtype=torch.bfloat16) for _ in range(2))
         for _ in range(10):
             x @ y.T
         theirs = 20 * 2 * side**3 / timed(lambda: [x @ y.T for _ in range(20)]) / 1e9
-        print(f"product of {side}: plaudit {own:.0f} TFLOP/s, torch {theirs:.0f} TFLOP/s", flush=True)
+        print(f"matmul of {side}: plaudit {own:.0f} TFLOP/s, torch {theirs:.0f} TFLOP/s", flush=True)
         if own < 400:
             print("  below 400: what follows is slower than this GPU should be")
 
@@ -192,10 +192,10 @@ def whole(plaudit, options):
             print(f"  {name:32} ms {show(values)}  prefill of transformers is {statistics.median(ratios):.2f} times that "
                   f"({min(ratios):.2f}-{max(ratios):.2f})", flush=True)
     for layout in ("videos", "shared"):
-        parts = plaudit.ask("parts", folder, 64, layout)
-        print(f"parts of 64 windows, {layout}: {sum(part['ms'] for part in parts):.1f} ms")
-        for part in parts:
-            print(f"  {part['part']:24} {part['ms']:8.2f} ms in {part['calls']} calls", flush=True)
+        kernels = plaudit.ask("kernels", folder, 64, layout)
+        print(f"kernels of 64 windows, {layout}: {sum(row['ms'] for row in kernels):.1f} ms")
+        for row in kernels:
+            print(f"  {row['kernel']:24} {row['ms']:8.2f} ms in {row['calls']} calls", flush=True)
 
 
 def main():
@@ -204,11 +204,11 @@ def main():
     parser.add_argument("--tiny", type=pathlib.Path, default=ROOT / "crates/nn/tests/qwen3_vl/model")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("/dev/shm/plaudit"), help="for 10 GB of weights")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--only", default="product tiny shallow whole")
+    parser.add_argument("--only", default="matmul tiny shallow whole")
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
     failed = []
-    for part in (product, tiny, shallow, whole):
+    for part in (matmul, tiny, shallow, whole):
         if part.__name__ not in options.only.split():
             continue
         print(f"== {part.__name__}", flush=True)

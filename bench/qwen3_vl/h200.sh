@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds plaudit for NVIDIA GPUs, checks what it computes there, and times it beside transformers; see h200.py.
+# Builds plaudit for NVIDIA GPUs, checks what it computes there, and times it against transformers; see h200.py.
 # PROGRAM names a program that is built already. The CUDA libraries are looked for in LD_LIBRARY_PATH too.
 set -e
 root=$(cd "$(dirname "$0")/../.." && pwd)

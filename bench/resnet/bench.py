@@ -1,4 +1,4 @@
-"""Image networks beside PyTorch and ONNX Runtime: one run, all in turns.
+"""Image networks compared with PyTorch and ONNX Runtime: one run, all in turns.
 
     cargo build --release -p plaudit-nn --example resnet_bench
     python bench/resnet/bench.py [--rounds 15] [--only TEXT] [--threads 2]   # torch, torchvision, onnx, onnxruntime
@@ -11,7 +11,7 @@ taken within rounds.
 
 PyTorch is measured with its memory kept between steps (GLIBC_TUNABLES, set below before it starts), which makes it
 quicker; channels-last, `inference_mode`, with batch norm folded by hand (`fuse_conv_bn_eval`) where that is quicker.
-Its times are of the network alone; plaudit's include the check and normalisation of the pictures.
+Its times are of the network alone; plaudit's include the check and normalisation of the images.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def contenders(plaudit, kind, arch, image, batch, threads):
 
 
 class Quiet:
-    """Knows how much of the processor is free, as a part of the most it has ever been."""
+    """Knows how much of the CPU is free, as a part of the most it has ever been."""
 
     def __init__(self, plaudit):
         self.plaudit, self.most, self.last = plaudit, 0, 0

@@ -1,10 +1,10 @@
-"""Milliseconds per update of soft actor-critic: plaudit beside Stable-Baselines3.
+"""Milliseconds per update of soft actor-critic: plaudit compared with Stable-Baselines3.
 
     python bench/sac/bench.py PLAUDIT [rounds]
 
 PLAUDIT is the binary. Needs stable-baselines3 and gymnasium. Both learn Pendulum with two critics, hidden layers 256 and
 256 (ReLU), batches of 256, a tuned temperature and a target that follows at every update; an update is one step of the
-critics, of the policy and of the temperature, drawing the batch included. Each runs in a process of its own, in turns;
+critics, of the policy and of the temperature, sampling the batch included. Each runs in a process of its own, in turns;
 what is timed is updates alone, after the first hundred.
 """
 
@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-STEPS = 20  # steps of learning, of 50 updates each; the first two are not counted
+STEPS = 20  # training steps, of 50 updates each; the first two are not counted
 
 
 def plaudit(binary, head):
@@ -43,7 +43,7 @@ def stable_baselines():
 
     learner = SAC("MlpPolicy", gymnasium.make("Pendulum-v1"), batch_size=256, device="cpu", seed=1,
                   learning_starts=1000, policy_kwargs=dict(net_arch=[256, 256]))
-    learner.learn(1001)  # fills the replay by chance
+    learner.learn(1001)  # fills the replay buffer at random
     learner.train(gradient_steps=100, batch_size=256)
     updates = 50 * (STEPS - 2)
     began = time.perf_counter()
@@ -57,7 +57,7 @@ def main():
         return
     binary = os.path.abspath(sys.argv[1])
     rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    # Critics without norms are what Stable-Baselines3 has; with layer norms, what plaudit has unless told otherwise.
+    # Critics without norms are what Stable-Baselines3 has; with layer norms, what plaudit has by default.
     ours, theirs = {"plain": [], "default": []}, []
     for _ in range(rounds):
         for head, times in ours.items():

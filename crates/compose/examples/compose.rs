@@ -2,9 +2,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use plaudit_compose::{CivilTime, Request, Sources, compose};
+use plaudit_compose::{Request, Sources, compose};
 
 /// The real world.
 struct Disk;
@@ -31,9 +30,8 @@ impl Sources for Disk {
         std::env::var(name).ok()
     }
 
-    fn now(&self) -> CivilTime {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        CivilTime::from_unix(now.as_secs() as i64, now.subsec_micros())
+    fn now(&self) -> jiff::civil::DateTime {
+        jiff::Zoned::now().datetime()
     }
 
     fn cwd(&self) -> String {

@@ -1,7 +1,7 @@
 //! Overrides applied to the composed tree. The tree is closed: new keys need a `+`.
 
 use crate::error::{ComposeError, ErrorKind, Result, nearest};
-use crate::interpolation::{Evaluator, Found, Selected};
+use crate::interpolation::{Evaluator, Resolved, Selected};
 use crate::merge::{Merger, NewKeys, check_depth, node_at, shown};
 use crate::node::{Key, Map, Node, Value, join_path, split_path};
 use crate::overrides::{Action, Override};
@@ -49,10 +49,10 @@ fn fail<T>(change: &Override, reason: impl Into<String>) -> Result<T> {
 fn current(tree: &Node, key: &str, sources: &dyn Sources) -> Result<Option<Value>> {
     let evaluator = Evaluator::new(tree, sources, None);
     let found = match evaluator.at_root(key)? {
-        Selected::Found(found) => found,
+        Selected::Resolved(found) => found,
         _ => return Ok(None),
     };
-    let missing = matches!(&found, Found::Place(place) if place.node().is_missing());
+    let missing = matches!(&found, Resolved::Node(cursor) if cursor.node().is_missing());
     let value = evaluator.value_of(found);
     Ok(if missing || matches!(value, Value::Null) { None } else { Some(value) })
 }
@@ -96,7 +96,7 @@ fn delete(tree: &mut Node, change: &Override, sources: &dyn Sources) -> Result<(
 /// The keys that lead to what a path means, interpolations followed.
 fn container_path(tree: &Node, path: &str, sources: &dyn Sources) -> Result<Option<Vec<Key>>> {
     Ok(match Evaluator::new(tree, sources, None).at_root(path)? {
-        Selected::Found(Found::Place(place)) => place.keys(),
+        Selected::Resolved(Resolved::Node(cursor)) => cursor.keys(),
         _ => None,
     })
 }

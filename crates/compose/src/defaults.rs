@@ -8,7 +8,7 @@ use crate::node::{Key, Node, Origin, Value};
 
 /// What an entry names.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Form {
+pub(crate) enum EntryKind {
     /// `- path/name`
     Config { path: String },
     /// `- group: choice`
@@ -26,7 +26,7 @@ pub(crate) enum Choice {
 /// One entry of a defaults list.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    pub(crate) form: Form,
+    pub(crate) kind: EntryKind,
     pub(crate) package: Option<String>,
     pub(crate) header: Option<String>,
     pub(crate) base_dir: String,
@@ -40,10 +40,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(form: Form, package: Option<String>, origin: Origin) -> Self {
+    fn new(kind: EntryKind, package: Option<String>, origin: Origin) -> Self {
         let package = package.map(|package| if package == "_here_" { String::new() } else { package });
         Entry {
-            form,
+            kind,
             package,
             header: None,
             base_dir: String::new(),
@@ -58,7 +58,7 @@ impl Entry {
     }
 
     pub(crate) fn config(path: impl Into<String>, package: Option<String>, origin: Origin) -> Self {
-        Entry::new(Form::Config { path: path.into() }, package, origin)
+        Entry::new(EntryKind::Config { path: path.into() }, package, origin)
     }
 
     pub(crate) fn group(
@@ -67,7 +67,7 @@ impl Entry {
         package: Option<String>,
         origin: Origin,
     ) -> Self {
-        Entry::new(Form::Group { group: group.into(), choice }, package, origin)
+        Entry::new(EntryKind::Group { group: group.into(), choice }, package, origin)
     }
 
     /// The file that the place of the list itself takes in the order.
@@ -76,19 +76,19 @@ impl Entry {
     }
 
     pub(crate) fn is_self(&self) -> bool {
-        match &self.form {
-            Form::Config { path } => path == "_self_",
-            Form::Group { choice, .. } => *choice == Choice::Name("_self_".to_owned()),
+        match &self.kind {
+            EntryKind::Config { path } => path == "_self_",
+            EntryKind::Group { choice, .. } => *choice == Choice::Name("_self_".to_owned()),
         }
     }
 
     pub(crate) fn is_group(&self) -> bool {
-        matches!(self.form, Form::Group { .. })
+        matches!(self.kind, EntryKind::Group { .. })
     }
 
     /// Whether it configures Hydra itself, which has no meaning here.
     pub(crate) fn is_hydra(&self) -> bool {
-        let (Form::Config { path } | Form::Group { group: path, .. }) = &self.form;
+        let (EntryKind::Config { path } | EntryKind::Group { group: path, .. }) = &self.kind;
         path.trim_start_matches('/').starts_with("hydra/")
     }
 
@@ -105,22 +105,22 @@ impl Entry {
 
     /// The name of the config, `None` when nothing is chosen.
     pub(crate) fn name(&self) -> Option<&str> {
-        match &self.form {
-            Form::Config { path } => Some(path.rsplit('/').next().unwrap_or(path)),
-            Form::Group { choice: Choice::Name(name), .. } => Some(name),
-            Form::Group { .. } => None,
+        match &self.kind {
+            EntryKind::Config { path } => Some(path.rsplit('/').next().unwrap_or(path)),
+            EntryKind::Group { choice: Choice::Name(name), .. } => Some(name),
+            EntryKind::Group { .. } => None,
         }
     }
 
     /// The directory of the config below the search path.
     pub(crate) fn group_path(&self) -> String {
-        match &self.form {
-            Form::Config { path } => {
+        match &self.kind {
+            EntryKind::Config { path } => {
                 let relative = path.strip_prefix('/').unwrap_or(path);
                 let group = relative.rsplit_once('/').map_or("", |(group, _)| group);
                 self.below_base(group, path.starts_with('/'))
             }
-            Form::Group { group, .. } => {
+            EntryKind::Group { group, .. } => {
                 self.below_base(group.strip_prefix('/').unwrap_or(group), group.starts_with('/'))
             }
         }
@@ -136,11 +136,11 @@ impl Entry {
 
     /// The path of the config below the search path, without its suffix.
     pub(crate) fn config_path(&self) -> String {
-        match &self.form {
-            Form::Config { path } => {
+        match &self.kind {
+            EntryKind::Config { path } => {
                 self.below_base(path.strip_prefix('/').unwrap_or(path), path.starts_with('/'))
             }
-            Form::Group { .. } => format!("{}/{}", self.group_path(), self.name().unwrap_or("None")),
+            EntryKind::Group { .. } => format!("{}/{}", self.group_path(), self.name().unwrap_or("None")),
         }
     }
 
@@ -150,11 +150,11 @@ impl Entry {
 
     /// The package as the entry says it, relative to the list it stands in.
     fn relative_package(&self) -> String {
-        let (Form::Config { path } | Form::Group { group: path, .. }) = &self.form;
+        let (EntryKind::Config { path } | EntryKind::Group { group: path, .. }) = &self.kind;
         let path = path.strip_prefix('/').unwrap_or(path);
-        let group = match self.form {
-            Form::Config { .. } => path.rsplit_once('/').map_or("", |(group, _)| group),
-            Form::Group { .. } => path,
+        let group = match self.kind {
+            EntryKind::Config { .. } => path.rsplit_once('/').map_or("", |(group, _)| group),
+            EntryKind::Group { .. } => path,
         };
         group.replace('/', ".")
     }
@@ -213,10 +213,10 @@ impl Entry {
     }
 
     pub(crate) fn is_interpolation(&self) -> bool {
-        match &self.form {
-            Form::Config { .. } => self.config_path().contains("${"),
-            Form::Group { choice: Choice::Name(name), .. } => name.contains("${"),
-            Form::Group { .. } => false,
+        match &self.kind {
+            EntryKind::Config { .. } => self.config_path().contains("${"),
+            EntryKind::Group { choice: Choice::Name(name), .. } => name.contains("${"),
+            EntryKind::Group { .. } => false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What can go wrong, as data: the kind, the place, the key, a hint, and the text to draw the place in.
+//! What can go wrong, as data: the kind, the location, the key, a hint, and the source text that the error points into.
 
 use std::fmt;
 use std::sync::Arc;
@@ -289,12 +289,12 @@ pub enum ErrorKind {
 }
 
 impl ComposeError {
-    /// A problem at a place that is not known yet.
+    /// A problem whose location is not known yet.
     pub fn new(kind: ErrorKind) -> Self {
         ComposeError { detail: Box::new(Detail { kind, origin: None, key: None, hint: None, text: None }) }
     }
 
-    /// A problem at a place.
+    /// A problem at a location.
     pub fn at(kind: ErrorKind, origin: &Origin) -> Self {
         ComposeError::new(kind).or_origin(origin)
     }
@@ -330,7 +330,7 @@ impl ComposeError {
         self.text()?.lines().nth(line)
     }
 
-    /// Sets the place, unless a closer one is known.
+    /// Sets the location, unless a closer one is known.
     pub fn or_origin(mut self, origin: &Origin) -> Self {
         self.detail.origin.get_or_insert_with(|| origin.clone());
         self
@@ -366,7 +366,7 @@ impl ComposeError {
         self.or_origin(origin)
     }
 
-    /// Attaches the text that the place points into.
+    /// Attaches the text that the location points into.
     pub fn with_texts(mut self, texts: &Texts) -> Self {
         if self.detail.text.is_none() {
             self.detail.text = self.detail.origin.as_ref().and_then(|o| texts.get(&o.source)).cloned();
@@ -375,7 +375,7 @@ impl ComposeError {
     }
 }
 
-/// Shows the place, the key and the message on one line, and the hint on the next.
+/// Shows the location, the key and the message on one line, and the hint on the next.
 impl fmt::Display for ComposeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(origin) = self.origin() {

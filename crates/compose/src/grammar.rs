@@ -11,12 +11,12 @@ const MAX_DEPTH: usize = 64;
 /// A string that contains interpolations.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Template {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<TemplatePart>,
 }
 
 /// Text (escapes already undone) or something to evaluate.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Part {
+pub(crate) enum TemplatePart {
     Text(String),
     Interpolation(Interpolation),
 }
@@ -25,9 +25,9 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Interpolation {
     /// `${a.b[c]}`: the pieces of a path, dots and brackets included.
-    Node(Vec<Part>),
+    Node(Vec<TemplatePart>),
     /// `${name:arguments}`; the name's pieces are joined by dots.
-    Resolver { name: Vec<Part>, arguments: Vec<Element> },
+    Resolver { name: Vec<TemplatePart>, arguments: Vec<Element> },
 }
 
 /// An argument of a resolver.
@@ -131,9 +131,9 @@ impl<'t> Parser<'t> {
                     break;
                 } else {
                     if !plain.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut plain)));
+                        parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
                     }
-                    parts.push(Part::Interpolation(self.interpolation()?));
+                    parts.push(TemplatePart::Interpolation(self.interpolation()?));
                 }
                 continue;
             }
@@ -149,7 +149,7 @@ impl<'t> Parser<'t> {
             self.at += next.len_utf8();
         }
         if !plain.is_empty() || parts.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(TemplatePart::Text(plain));
         }
         Ok(Template { parts })
     }
@@ -168,7 +168,7 @@ impl<'t> Parser<'t> {
     }
 
     fn interpolation_body(&mut self) -> Result<Interpolation> {
-        let mut pieces: Vec<Part> = Vec::new();
+        let mut pieces: Vec<TemplatePart> = Vec::new();
         let mut state = PathState::default();
         loop {
             let rest = self.rest();
@@ -190,14 +190,14 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn path_piece(&mut self, pieces: &mut Vec<Part>, state: &mut PathState) -> Result<()> {
+    fn path_piece(&mut self, pieces: &mut Vec<TemplatePart>, state: &mut PathState) -> Result<()> {
         let rest = self.rest();
         if let Some(mark @ ('.' | '[' | ']')) = rest.chars().next() {
             if !state.accept_mark(mark) {
                 return Err(self.error("a key, `}` or `:`"));
             }
             self.at += 1;
-            pieces.push(Part::Text(mark.to_string()));
+            pieces.push(TemplatePart::Text(mark.to_string()));
             return Ok(());
         }
         let nested = rest.starts_with("${");
@@ -207,10 +207,10 @@ impl<'t> Parser<'t> {
             return Err(self.error("a key, `}` or `:`"));
         }
         if nested {
-            pieces.push(Part::Interpolation(self.interpolation()?));
+            pieces.push(TemplatePart::Interpolation(self.interpolation()?));
         } else {
             self.at += length;
-            pieces.push(Part::Text(rest[..length].to_owned()));
+            pieces.push(TemplatePart::Text(rest[..length].to_owned()));
         }
         Ok(())
     }
@@ -321,14 +321,14 @@ impl<'t> Parser<'t> {
 
     /// Reads words, numbers and interpolations that stand together without quotes.
     fn primitive(&mut self) -> Result<Element> {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<TemplatePart> = Vec::new();
         let mut tokens: Vec<(Kind, &str)> = Vec::new();
         let mut count = 0;
         loop {
             let rest = self.rest();
             if rest.starts_with("${") {
                 flush(&mut tokens, &mut parts);
-                parts.push(Part::Interpolation(self.interpolation()?));
+                parts.push(TemplatePart::Interpolation(self.interpolation()?));
                 count += 1;
                 continue;
             }
@@ -357,9 +357,9 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn flush(tokens: &mut Vec<(Kind, &str)>, parts: &mut Vec<Part>) {
+fn flush(tokens: &mut Vec<(Kind, &str)>, parts: &mut Vec<TemplatePart>) {
     if !tokens.is_empty() {
-        parts.push(Part::Text(joined(tokens)));
+        parts.push(TemplatePart::Text(joined(tokens)));
         tokens.clear();
     }
 }
@@ -412,8 +412,8 @@ fn key_length(rest: &str) -> usize {
 }
 
 /// The name's pieces without the dots between them.
-fn resolver_name(pieces: Vec<Part>) -> Vec<Part> {
-    pieces.into_iter().filter(|piece| !matches!(piece, Part::Text(text) if text == ".")).collect()
+fn resolver_name(pieces: Vec<TemplatePart>) -> Vec<TemplatePart> {
+    pieces.into_iter().filter(|piece| !matches!(piece, TemplatePart::Text(text) if text == ".")).collect()
 }
 
 /// What may come next inside `${...}`.
@@ -544,14 +544,14 @@ mod tests {
     #[test]
     fn backslashes_are_undone_only_where_they_escape() {
         let text = |source: &str| match &parse_template(source).unwrap().parts[..] {
-            [Part::Text(text)] => text.clone(),
+            [TemplatePart::Text(text)] => text.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text(r"a\b\\c"), r"a\b\\c");
         assert_eq!(text(r"\${x}"), "${x}");
         assert_eq!(text(r"\\\${x}"), r"\${x}");
         let parts = parse_template(r"\\${x}").unwrap().parts;
-        assert_eq!(parts[0], Part::Text("\\".to_owned()));
+        assert_eq!(parts[0], TemplatePart::Text("\\".to_owned()));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Interpolations looked up and put in place, lazily and in scope, as OmegaConf does it.
 //!
-//! A [`Place`] is a node together with its parents, so that `${.x}` and `${..x}` find their way even when
+//! A [`NodeCursor`] is a node together with its parents, so that `${.x}` and `${..x}` find their way even when
 //! the node was reached through another interpolation.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::error::{ComposeError, ErrorKind, Result, nearest};
-use crate::grammar::{self, Element, Interpolation, Part, Template};
+use crate::grammar::{self, Element, Interpolation, Template, TemplatePart};
 use crate::node::{Key, Map, Node, Origin, Value, join_path, split_path};
 use crate::python;
 use crate::sources::Sources;
@@ -25,38 +25,38 @@ enum NodeRef<'t> {
     Made(Rc<Node>),
 }
 
-/// A node with its parents.
+/// A node together with the path of its parents.
 #[derive(Debug)]
-pub(crate) struct Place<'t> {
+pub(crate) struct NodeCursor<'t> {
     node: NodeRef<'t>,
-    parent: Option<Rc<Place<'t>>>,
+    parent: Option<Rc<NodeCursor<'t>>>,
     step: String,
 }
 
-/// What an interpolation leads to: a place in a tree, or a finished value.
+/// What an interpolation resolves to: a node of a tree, or a finished value.
 #[derive(Debug, Clone)]
-pub(crate) enum Found<'t> {
-    Place(Rc<Place<'t>>),
+pub(crate) enum Resolved<'t> {
+    Node(Rc<NodeCursor<'t>>),
     Plain(Value),
 }
 
 /// What following a path ended in.
 pub(crate) enum Selected<'t> {
-    Found(Found<'t>),
-    /// The key is not there; the place is the container it should have been in.
-    Absent(Rc<Place<'t>>, String),
+    Resolved(Resolved<'t>),
+    /// The key is not there; the cursor is at the container that should have it.
+    Absent(Rc<NodeCursor<'t>>, String),
     /// Something on the way is not a container.
     Blocked(String),
 }
 
-impl<'t> Place<'t> {
+impl<'t> NodeCursor<'t> {
     fn root(node: &'t Node) -> Rc<Self> {
-        Rc::new(Place { node: NodeRef::Tree(node), parent: None, step: String::new() })
+        Rc::new(NodeCursor { node: NodeRef::Tree(node), parent: None, step: String::new() })
     }
 
     /// A node that a resolver made, inside the container that asked for it.
     pub(crate) fn made(node: Node, parent: &Rc<Self>) -> Rc<Self> {
-        Rc::new(Place {
+        Rc::new(NodeCursor {
             node: NodeRef::Made(Rc::new(node)),
             parent: Some(parent.clone()),
             step: String::new(),
@@ -80,7 +80,7 @@ impl<'t> Place<'t> {
             NodeRef::Tree(node) => NodeRef::Tree(pick(node)?),
             NodeRef::Made(node) => NodeRef::Made(Rc::new(pick(node)?.clone())),
         };
-        Some(Rc::new(Place { node, parent: Some(self.clone()), step }))
+        Some(Rc::new(NodeCursor { node, parent: Some(self.clone()), step }))
     }
 
     /// The keys from the root, unless a resolver made this node.
@@ -112,7 +112,7 @@ pub(crate) struct Evaluator<'t> {
     pub(crate) sources: &'t dyn Sources,
     /// What `${hydra:...}` reads: a mapping with the one key `hydra`.
     pub(crate) hydra: Option<&'t Node>,
-    root: Rc<Place<'t>>,
+    root: Rc<NodeCursor<'t>>,
     active: RefCell<Vec<(*const Node, String)>>,
     produced: Cell<usize>,
 }
@@ -122,7 +122,7 @@ impl<'t> Evaluator<'t> {
         Evaluator {
             sources,
             hydra,
-            root: Place::root(root),
+            root: NodeCursor::root(root),
             active: RefCell::default(),
             produced: Cell::new(0),
         }
@@ -140,23 +140,23 @@ impl<'t> Evaluator<'t> {
 
     /// A copy of the container that the interpolation at these keys already leads to, if it does.
     pub(crate) fn container_behind(&self, keys: &[Key]) -> Option<Node> {
-        let place = keys.iter().try_fold(self.root.clone(), |place, key| match key {
-            Key::Int(index) if place.node().as_list().is_some() => {
+        let cursor = keys.iter().try_fold(self.root.clone(), |cursor, key| match key {
+            Key::Int(index) if cursor.node().as_list().is_some() => {
                 let index = usize::try_from(*index).ok()?;
-                place.child_at(|node| node.as_list()?.get(index), index.to_string())
+                cursor.child_at(|node| node.as_list()?.get(index), index.to_string())
             }
-            key => place.child_at(|node| node.as_map()?.get(key), key.to_string()),
+            key => cursor.child_at(|node| node.as_map()?.get(key), key.to_string()),
         })?;
-        match self.dereference(&place).ok()? {
-            Found::Place(target) if target.node().is_container() => Some(target.node().clone()),
+        match self.dereference(&cursor).ok()? {
+            Resolved::Node(target) if target.node().is_container() => Some(target.node().clone()),
             _ => None,
         }
     }
 
     /// The node at a path, followed through interpolations, if it can be reached.
-    pub(crate) fn find(&self, path: &str) -> Option<Found<'t>> {
+    pub(crate) fn find(&self, path: &str) -> Option<Resolved<'t>> {
         match self.select(&self.root, path, false) {
-            Ok(Selected::Found(found)) => Some(found),
+            Ok(Selected::Resolved(found)) => Some(found),
             _ => None,
         }
     }
@@ -169,10 +169,10 @@ impl<'t> Evaluator<'t> {
     }
 
     /// A found thing as a finished value.
-    pub(crate) fn plain(&self, found: Found<'t>, origin: &Origin) -> Result<Value> {
+    pub(crate) fn plain(&self, found: Resolved<'t>, origin: &Origin) -> Result<Value> {
         match found {
-            Found::Plain(value) => Ok(value),
-            Found::Place(place) => Ok(self.expand_target(&place, origin)?.value),
+            Resolved::Plain(value) => Ok(value),
+            Resolved::Node(cursor) => Ok(self.expand_target(&cursor, origin)?.value),
         }
     }
 
@@ -186,19 +186,19 @@ impl<'t> Evaluator<'t> {
     }
 
     /// The value at a place with everything below it resolved.
-    fn expand(&self, place: &Rc<Place<'t>>) -> Result<Node> {
-        let origin = place.node().origin.clone();
-        match self.dereference(place)? {
-            Found::Plain(value) => {
+    fn expand(&self, cursor: &Rc<NodeCursor<'t>>) -> Result<Node> {
+        let origin = cursor.node().origin.clone();
+        match self.dereference(cursor)? {
+            Resolved::Plain(value) => {
                 self.count(text_length(&value), &origin)?;
                 Ok(Node::new(value, origin))
             }
-            Found::Place(target) => self.expand_target(&target, &origin),
+            Resolved::Node(target) => self.expand_target(&target, &origin),
         }
     }
 
     /// As `expand`, for a place that is no interpolation; the result carries the origin of the one who asked.
-    fn expand_target(&self, target: &Rc<Place<'t>>, origin: &Origin) -> Result<Node> {
+    fn expand_target(&self, target: &Rc<NodeCursor<'t>>, origin: &Origin) -> Result<Node> {
         self.count(text_length(&target.node().value), origin)?;
         if !target.node().is_container() {
             return Ok(Node::new(target.node().value.clone(), origin.clone()));
@@ -227,21 +227,21 @@ impl<'t> Evaluator<'t> {
         })
     }
 
-    /// Runs `body` with `place` marked as being worked on; coming back to it is a loop.
-    fn guarded<T>(&self, place: &Rc<Place<'t>>, body: impl FnOnce() -> Result<T>) -> Result<T> {
-        let path = place.path();
+    /// Runs `body` with `cursor` marked as being worked on; coming back to it is a loop.
+    fn guarded<T>(&self, cursor: &Rc<NodeCursor<'t>>, body: impl FnOnce() -> Result<T>) -> Result<T> {
+        let path = cursor.path();
         let name = if path.is_empty() { "the root".to_owned() } else { path.clone() };
         {
             let mut active = self.active.borrow_mut();
-            if let Some(start) = active.iter().position(|(id, _)| *id == place.id()) {
+            if let Some(start) = active.iter().position(|(id, _)| *id == cursor.id()) {
                 let mut cycle: Vec<String> = active[start..].iter().map(|(_, name)| name.clone()).collect();
                 cycle.push(name);
-                return Err(located(ErrorKind::InterpolationLoop { cycle }, place, &path));
+                return Err(located(ErrorKind::InterpolationLoop { cycle }, cursor, &path));
             }
             if active.len() >= MAX_DEPTH {
-                return Err(located(ErrorKind::TooDeep { limit: MAX_DEPTH }, place, &path));
+                return Err(located(ErrorKind::TooDeep { limit: MAX_DEPTH }, cursor, &path));
             }
-            active.push((place.id(), name));
+            active.push((cursor.id(), name));
         }
         let result = body();
         self.active.borrow_mut().pop();
@@ -249,34 +249,44 @@ impl<'t> Evaluator<'t> {
     }
 
     /// Follows an interpolation until it is none.
-    pub(crate) fn dereference(&self, place: &Rc<Place<'t>>) -> Result<Found<'t>> {
-        let node = place.node();
-        let (Some(text), Some(container)) = (node.as_str(), &place.parent) else {
-            return Ok(Found::Place(place.clone()));
+    pub(crate) fn dereference(&self, cursor: &Rc<NodeCursor<'t>>) -> Result<Resolved<'t>> {
+        let node = cursor.node();
+        let (Some(text), Some(container)) = (node.as_str(), &cursor.parent) else {
+            return Ok(Resolved::Node(cursor.clone()));
         };
         if !node.is_interpolation() {
-            return Ok(Found::Place(place.clone()));
+            return Ok(Resolved::Node(cursor.clone()));
         }
-        let path = place.path();
+        let path = cursor.path();
         let result = grammar::parse_template(text)
-            .and_then(|template| self.guarded(place, || self.evaluate(&template, container, &node.origin)));
+            .and_then(|template| self.guarded(cursor, || self.evaluate(&template, container, &node.origin)));
         result.map_err(|error| error.or_origin(&node.origin).or_key(path))
     }
 
     /// Evaluates text in a container: a lone interpolation keeps its type, anything else is joined.
-    fn evaluate(&self, template: &Template, container: &Rc<Place<'t>>, origin: &Origin) -> Result<Found<'t>> {
-        if let [Part::Interpolation(only)] = &template.parts[..] {
+    fn evaluate(
+        &self,
+        template: &Template,
+        container: &Rc<NodeCursor<'t>>,
+        origin: &Origin,
+    ) -> Result<Resolved<'t>> {
+        if let [TemplatePart::Interpolation(only)] = &template.parts[..] {
             return self.interpolate(only, container, origin);
         }
-        self.joined(&template.parts, container, origin).map(|text| Found::Plain(Value::Str(text)))
+        self.joined(&template.parts, container, origin).map(|text| Resolved::Plain(Value::Str(text)))
     }
 
-    fn joined(&self, parts: &[Part], container: &Rc<Place<'t>>, origin: &Origin) -> Result<String> {
+    fn joined(
+        &self,
+        parts: &[TemplatePart],
+        container: &Rc<NodeCursor<'t>>,
+        origin: &Origin,
+    ) -> Result<String> {
         let mut out = String::new();
         for part in parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Interpolation(inner) => {
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Interpolation(inner) => {
                     out.push_str(&as_text(&self.interpolate(inner, container, origin)?));
                     self.count(out.len(), origin)?;
                 }
@@ -288,9 +298,9 @@ impl<'t> Evaluator<'t> {
     fn interpolate(
         &self,
         interpolation: &Interpolation,
-        container: &Rc<Place<'t>>,
+        container: &Rc<NodeCursor<'t>>,
         origin: &Origin,
-    ) -> Result<Found<'t>> {
+    ) -> Result<Resolved<'t>> {
         self.count(0, origin)?;
         match interpolation {
             Interpolation::Node(pieces) => {
@@ -311,16 +321,16 @@ impl<'t> Evaluator<'t> {
     /// Joins the pieces of a path or of a resolver's name; nested interpolations have to give strings.
     fn names(
         &self,
-        pieces: &[Part],
+        pieces: &[TemplatePart],
         separator: &str,
-        container: &Rc<Place<'t>>,
+        container: &Rc<NodeCursor<'t>>,
         origin: &Origin,
     ) -> Result<String> {
         let mut names = Vec::with_capacity(pieces.len());
         for piece in pieces {
             names.push(match piece {
-                Part::Text(text) => text.clone(),
-                Part::Interpolation(inner) => {
+                TemplatePart::Text(text) => text.clone(),
+                TemplatePart::Interpolation(inner) => {
                     match self.value_of(self.interpolate(inner, container, origin)?) {
                         Value::Str(text) => text,
                         other => {
@@ -337,25 +347,25 @@ impl<'t> Evaluator<'t> {
     }
 
     /// The value behind a found thing, containers unresolved.
-    pub(crate) fn value_of(&self, found: Found<'t>) -> Value {
+    pub(crate) fn value_of(&self, found: Resolved<'t>) -> Value {
         match found {
-            Found::Plain(value) => value,
-            Found::Place(place) => place.node().value.clone(),
+            Resolved::Plain(value) => value,
+            Resolved::Node(cursor) => cursor.node().value.clone(),
         }
     }
 
     /// Evaluates `${path}` inside a container.
-    fn follow(&self, path: &str, container: &Rc<Place<'t>>) -> Result<Found<'t>> {
+    fn follow(&self, path: &str, container: &Rc<NodeCursor<'t>>) -> Result<Resolved<'t>> {
         let (start, rest) = self.start_of(path, container)?;
         match self.select(&start, &rest, true)? {
-            Selected::Found(Found::Place(target)) => {
+            Selected::Resolved(Resolved::Node(target)) => {
                 self.refuse_parent(&target, container)?;
-                Ok(Found::Place(target))
+                Ok(Resolved::Node(target))
             }
-            Selected::Found(plain) => Ok(plain),
-            Selected::Absent(place, step) => {
+            Selected::Resolved(plain) => Ok(plain),
+            Selected::Absent(cursor, step) => {
                 let error = ComposeError::new(ErrorKind::InterpolationKey { path: path.to_owned() });
-                Err(error.maybe_hint(self.suggest(&place, &step)))
+                Err(error.maybe_hint(self.suggest(&cursor, &step)))
             }
             Selected::Blocked(reason) => {
                 Err(ComposeError::new(ErrorKind::Interpolation { text: format!("${{{path}}}"), reason }))
@@ -364,21 +374,25 @@ impl<'t> Evaluator<'t> {
     }
 
     /// A container that holds the one who points at it would never end.
-    fn refuse_parent(&self, target: &Rc<Place<'t>>, container: &Rc<Place<'t>>) -> Result<()> {
+    fn refuse_parent(&self, target: &Rc<NodeCursor<'t>>, container: &Rc<NodeCursor<'t>>) -> Result<()> {
         let mut above = Some(container);
-        while let Some(place) = above {
-            if place.id() == target.id() {
+        while let Some(cursor) = above {
+            if cursor.id() == target.id() {
                 let name = target.path();
                 let cycle = vec![name.clone(), container.path(), name];
                 return Err(ComposeError::new(ErrorKind::InterpolationLoop { cycle }));
             }
-            above = place.parent.as_ref();
+            above = cursor.parent.as_ref();
         }
         Ok(())
     }
 
     /// Where a path starts: at the root, or for each dot beyond the first one container up.
-    pub(crate) fn start_of(&self, path: &str, container: &Rc<Place<'t>>) -> Result<(Rc<Place<'t>>, String)> {
+    pub(crate) fn start_of(
+        &self,
+        path: &str,
+        container: &Rc<NodeCursor<'t>>,
+    ) -> Result<(Rc<NodeCursor<'t>>, String)> {
         let rest = path.trim_start_matches('.');
         let dots = path.len() - rest.len();
         if dots == 0 {
@@ -398,9 +412,14 @@ impl<'t> Evaluator<'t> {
     }
 
     /// Follows a path from a container. With `strict`, meeting `???` is an error.
-    pub(crate) fn select(&self, start: &Rc<Place<'t>>, path: &str, strict: bool) -> Result<Selected<'t>> {
+    pub(crate) fn select(
+        &self,
+        start: &Rc<NodeCursor<'t>>,
+        path: &str,
+        strict: bool,
+    ) -> Result<Selected<'t>> {
         if path.is_empty() {
-            return Ok(Selected::Found(Found::Place(start.clone())));
+            return Ok(Selected::Resolved(Resolved::Node(start.clone())));
         }
         let steps = split_path(path);
         let mut current = start.clone();
@@ -413,20 +432,20 @@ impl<'t> Evaluator<'t> {
             }
             let found = self.dereference(&child)?;
             if index + 1 == steps.len() {
-                return Ok(Selected::Found(found));
+                return Ok(Selected::Resolved(found));
             }
             current = match found {
-                Found::Place(place) if place.node().is_container() => place,
+                Resolved::Node(cursor) if cursor.node().is_container() => cursor,
                 _ => {
                     let reason = format!("`{}` is not a mapping or a list", steps[..=index].join("."));
                     return Ok(Selected::Blocked(reason));
                 }
             };
         }
-        Ok(Selected::Found(Found::Place(current)))
+        Ok(Selected::Resolved(Resolved::Node(current)))
     }
 
-    fn step(&self, container: &Rc<Place<'t>>, step: &str) -> Result<Option<Rc<Place<'t>>>> {
+    fn step(&self, container: &Rc<NodeCursor<'t>>, step: &str) -> Result<Option<Rc<NodeCursor<'t>>>> {
         if let Value::List(_) = container.node().value {
             let Some(index) = python::parse_int(step) else {
                 return Err(ComposeError::new(ErrorKind::WrongType {
@@ -441,37 +460,47 @@ impl<'t> Evaluator<'t> {
         Ok(container.child_at(|node| node.as_map()?.get(&key), step.to_owned()))
     }
 
-    fn element(&self, element: &Element, container: &Rc<Place<'t>>, origin: &Origin) -> Result<Found<'t>> {
+    fn element(
+        &self,
+        element: &Element,
+        container: &Rc<NodeCursor<'t>>,
+        origin: &Origin,
+    ) -> Result<Resolved<'t>> {
         Ok(match element {
-            Element::Literal(literal) => Found::Plain(literal.value()),
+            Element::Literal(literal) => Resolved::Plain(literal.value()),
             Element::Unquoted(template) => self.evaluate(template, container, origin)?,
             Element::Quoted(template) => {
-                Found::Plain(Value::Str(self.joined(&template.parts, container, origin)?))
+                Resolved::Plain(Value::Str(self.joined(&template.parts, container, origin)?))
             }
             Element::List(items) => {
                 let items = items.iter().map(|item| self.item(item, container, origin));
-                Found::Plain(Value::List(items.collect::<Result<_>>()?))
+                Resolved::Plain(Value::List(items.collect::<Result<_>>()?))
             }
             Element::Map(entries) => {
                 let entries =
                     entries.iter().map(|(key, item)| Ok((key.clone(), self.item(item, container, origin)?)));
-                Found::Plain(Value::Map(entries.collect::<Result<_>>()?))
+                Resolved::Plain(Value::Map(entries.collect::<Result<_>>()?))
             }
         })
     }
 
-    fn item(&self, item: &Element, container: &Rc<Place<'t>>, origin: &Origin) -> Result<Node> {
+    fn item(&self, item: &Element, container: &Rc<NodeCursor<'t>>, origin: &Origin) -> Result<Node> {
         let value = self.plain(self.element(item, container, origin)?, origin)?;
         Ok(Node::new(value, origin.clone()))
     }
 
     /// Evaluates what `oc.decode` was given.
-    pub(crate) fn decode(&self, text: &str, container: &Rc<Place<'t>>, origin: &Origin) -> Result<Found<'t>> {
+    pub(crate) fn decode(
+        &self,
+        text: &str,
+        container: &Rc<NodeCursor<'t>>,
+        origin: &Origin,
+    ) -> Result<Resolved<'t>> {
         self.element(&grammar::parse_element(text)?, container, origin)
     }
 
     /// The key that was probably meant: a sibling with a similar name, or the same name elsewhere.
-    fn suggest(&self, container: &Rc<Place<'t>>, step: &str) -> Option<String> {
+    fn suggest(&self, container: &Rc<NodeCursor<'t>>, step: &str) -> Option<String> {
         let keys: Vec<String> = container.node().as_map()?.keys().map(Key::to_string).collect();
         if let Some(near) = nearest(step, keys.iter().map(String::as_str)) {
             return Some(format!("did you mean `{}`?", join_path(&container.path(), near)));
@@ -482,8 +511,8 @@ impl<'t> Evaluator<'t> {
     }
 }
 
-fn located(kind: ErrorKind, place: &Place<'_>, path: &str) -> ComposeError {
-    ComposeError::at(kind, &place.node().origin).or_key(path)
+fn located(kind: ErrorKind, cursor: &NodeCursor<'_>, path: &str) -> ComposeError {
+    ComposeError::at(kind, &cursor.node().origin).or_key(path)
 }
 
 fn text_length(value: &Value) -> usize {
@@ -494,9 +523,9 @@ fn text_length(value: &Value) -> usize {
 }
 
 /// `str(...)` of a found thing.
-pub(crate) fn as_text(found: &Found<'_>) -> String {
+pub(crate) fn as_text(found: &Resolved<'_>) -> String {
     match found {
-        Found::Plain(value) => python::text(value),
-        Found::Place(place) => python::text(&place.node().value),
+        Resolved::Plain(value) => python::text(value),
+        Resolved::Node(cursor) => python::text(&cursor.node().value),
     }
 }

@@ -1,4 +1,4 @@
-//! YAML composed the way Hydra 1.3 and OmegaConf 2.3 do it, with a memory of where each value came from.
+//! YAML composed the way Hydra 1.3 and OmegaConf 2.3 do it, with the origin of each value.
 //!
 //! A training recipe is rarely one file. It names an environment, a model and a training backend by their
 //! config groups, sets a few values of its own, computes others from them, and is changed once more on the
@@ -26,7 +26,7 @@
 //! # Ok::<(), plaudit_compose::ComposeError>(())
 //! ```
 //!
-//! # The way of a config
+//! # How a config is composed
 //!
 //! 1. **Read** ([`parse_yaml`]): YAML 1.1 scalars, anchors and merge keys become a tree of [`Node`]s, each
 //!    with its [`Origin`].
@@ -73,6 +73,7 @@ mod scalar;
 mod scan;
 mod search_path;
 mod ser;
+mod sort;
 mod sources;
 mod time;
 mod tree;
@@ -84,5 +85,4 @@ pub use error::{ComposeError, ErrorKind, Result, Texts};
 pub use node::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 pub use resolvers::RESOLVERS;
 pub use sources::{MemorySources, Sources};
-pub use time::CivilTime;
 pub use yaml::parse_yaml;

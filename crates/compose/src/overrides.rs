@@ -5,15 +5,17 @@ use crate::grammar::{is_key_token, join_tokens, literal_key};
 use crate::node::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 use crate::python;
 use crate::scan::{self, Kind};
+use crate::sort::sorted;
 
 /// Values nested beyond this are refused rather than risking the stack.
 const MAX_DEPTH: usize = 64;
 
-/// The functions that change a value; all others that Hydra knows make sweeps.
+/// The functions that change a value; all others that Hydra knows make sweeps, or shuffle a list at random.
 const CASTS: [&str; 4] = ["bool", "float", "int", "str"];
+const FUNCTIONS: [&str; 5] = ["bool", "float", "int", "sort", "str"];
 const COMMA: &str = "for a list write [a,b]; for text with a comma put it in quotes inside the argument; for several \
                      values start one run for each";
-const SWEEPS: [&str; 7] = ["choice", "glob", "interval", "range", "shuffle", "sort", "tag"];
+const SWEEPS: [&str; 6] = ["choice", "glob", "interval", "range", "shuffle", "tag"];
 
 /// What an override does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -310,21 +312,23 @@ impl<'t> Parser<'t> {
 
     /// `int(...)` and its like.
     fn function(&mut self, name_length: usize) -> Result<Value> {
-        let name = &self.rest()[..name_length];
+        let (start, name) = (self.at, &self.rest()[..name_length]);
         if SWEEPS.contains(&name) {
             return Err(self.sweep(match name {
-                "sort" | "shuffle" => "Hydra orders the runs of a sweep by it; to set a list, write it in its order: [a,b]",
+                "shuffle" => "it orders the list at random; write the list in the order you want: [a,b]",
                 _ => "it stands for several values; start one run for each, as in `for x in 1 2; do plaudit … key=$x; done`",
             }));
         }
-        if !CASTS.contains(&name) {
-            let error = self.error(&format!("one of the functions {}", CASTS.join(", ")));
-            return Err(error.maybe_hint(did_you_mean(name, CASTS)));
+        if !FUNCTIONS.contains(&name) {
+            let error = self.error(&format!("one of the functions {}", FUNCTIONS.join(", ")));
+            return Err(error.maybe_hint(did_you_mean(name, FUNCTIONS)));
         }
-        let start = self.at;
         self.at += name_length;
         self.eat(Token::Open);
-        let argument = self.argument()?;
+        if !CASTS.contains(&name) {
+            return self.sort(start);
+        }
+        let argument = self.cast_argument()?;
         if self.eat_kind(Kind::Comma) {
             return Err(self.sweep(COMMA));
         }
@@ -338,22 +342,62 @@ impl<'t> Parser<'t> {
     }
 
     /// The one argument of a cast, which may be called `value`.
-    fn argument(&mut self) -> Result<Node> {
+    fn cast_argument(&mut self) -> Result<Node> {
+        match self.argument_name() {
+            Some("value") | None => self.element(),
+            Some(_) => Err(self.error("the argument `value`")),
+        }
+    }
+
+    /// The arguments of `sort`: a list, which may be called `list`, and `reverse`. It began at `start`.
+    fn sort(&mut self, start: usize) -> Result<Value> {
+        let (mut given, mut list, mut reverse) = (Vec::new(), None, false);
+        let mut is_open = !self.eat(Token::Close);
+        while is_open {
+            let name = self.argument_name();
+            let value = self.element()?;
+            match (name, value.value) {
+                (None, value) => given.push(value),
+                (Some("list"), Value::List(items)) => list = Some(items),
+                (Some("reverse"), Value::Bool(flag)) => reverse = flag,
+                _ => return Err(self.error("a list, or the arguments `list=[…]` and `reverse=true`")),
+            }
+            is_open = !self.eat(Token::Close);
+            if is_open && !self.eat_kind(Kind::Comma) {
+                return Err(self.error("`,` or `)`"));
+            }
+        }
+        let items = match (list, given.len(), given.pop()) {
+            (Some(items), _, _) | (None, 1, Some(Value::List(items))) => items,
+            (None, 1, Some(one)) => return Ok(one),
+            (None, _, Some(last)) if given.iter().chain([&last]).all(is_scalar) => {
+                return Err(self.sweep("to sort a list, put it in brackets: sort([b,a])"));
+            }
+            _ => return Err(self.error("one list, such as sort([b,a])")),
+        };
+        sorted(items, reverse).ok_or_else(|| {
+            self.at = start;
+            self.error("values of one kind, which can be put in order")
+        })
+    }
+
+    /// The name in front of an argument, `name=`, if there is one.
+    fn argument_name(&mut self) -> Option<&'t str> {
         let before = self.at;
         if let Some((Token::Shared(Kind::Id), length)) = self.token() {
             let name = &self.rest()[..length];
             self.at += length;
             if self.eat(Token::Equal) {
-                return if name == "value" {
-                    self.element()
-                } else {
-                    Err(self.error("the argument `value`"))
-                };
+                return Some(name);
             }
-            self.at = before;
         }
-        self.element()
+        self.at = before;
+        None
     }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !matches!(value, Value::List(_) | Value::Map(_))
 }
 
 /// A token of a value.
@@ -522,6 +566,13 @@ mod tests {
             ("a=int('5')", "Change a 5"),
             ("a=str([1, 2.0, true])", "Change a ['1', '2.0', 'true']"),
             ("a=float(value=3)", "Change a 3.0"),
+            ("a=sort([3,1,2])", "Change a [1, 2, 3]"),
+            ("a=sort( list = [b,a] , reverse = true )", "Change a ['b', 'a']"),
+            ("a=sort(3,1)", "sweep"),
+            ("a=sort([1],)", "bad at 12"),
+            ("a=sort([1,x])", "bad at 3"),
+            ("a=sort([1", "bad at 10"),
+            ("a=shuffle([1,2])", "sweep"),
             ("a=foo(1)", "bad at 3"),
             ("a=(1)", "bad at 3"),
             ("a=[1", "bad at 5"),

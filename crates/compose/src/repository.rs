@@ -117,7 +117,11 @@ impl<'s> Repository<'s> {
         let hint = did_you_mean(name, options.iter().map(String::as_str)).or_else(|| {
             let shown: Vec<&str> = options.iter().take(12).map(String::as_str).collect();
             let place = if group.is_empty() { "there".to_owned() } else { format!("in `{group}`") };
-            (!shown.is_empty()).then(|| format!("{place} are: {}", shown.join(", ")))
+            let more = match options.len() - shown.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            (!shown.is_empty()).then(|| format!("{place} are: {}{more}", shown.join(", ")))
         });
         let kind = ErrorKind::MissingConfig {
             name: config_path.to_owned(),

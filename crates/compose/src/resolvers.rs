@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use crate::error::{ComposeError, ErrorKind, Result, did_you_mean};
-use crate::interpolation::{Evaluator, Found, Place, Selected, as_text};
+use crate::interpolation::{Evaluator, NodeCursor, Resolved, Selected, as_text};
 use crate::node::{Key, Node, Origin, Value};
 use crate::python;
+use crate::time::strftime;
 use crate::yaml;
 
 /// Every resolver there is.
@@ -70,7 +71,7 @@ const MAX_REPEAT: usize = 1 << 20;
 struct Call<'c, 't> {
     evaluator: &'c Evaluator<'t>,
     name: &'c str,
-    container: &'c Rc<Place<'t>>,
+    container: &'c Rc<NodeCursor<'t>>,
     origin: &'c Origin,
 }
 
@@ -79,16 +80,16 @@ impl<'t> Evaluator<'t> {
     pub(crate) fn call(
         &self,
         name: &str,
-        arguments: Vec<Found<'t>>,
-        container: &Rc<Place<'t>>,
+        arguments: Vec<Resolved<'t>>,
+        container: &Rc<NodeCursor<'t>>,
         origin: &Origin,
-    ) -> Result<Found<'t>> {
+    ) -> Result<Resolved<'t>> {
         Call { evaluator: self, name, container, origin }.run(&arguments)
     }
 }
 
 impl<'t> Call<'_, 't> {
-    fn run(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn run(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         match self.name {
             "oc.env" => self.env(arguments),
             "oc.select" => self.select(arguments),
@@ -117,7 +118,7 @@ impl<'t> Call<'_, 't> {
         Err(ComposeError::new(kind))
     }
 
-    fn count(&self, arguments: &[Found<'t>], least: usize, most: usize) -> Result<()> {
+    fn count(&self, arguments: &[Resolved<'t>], least: usize, most: usize) -> Result<()> {
         if (least..=most).contains(&arguments.len()) {
             return Ok(());
         }
@@ -125,11 +126,11 @@ impl<'t> Call<'_, 't> {
         self.fail(format!("takes {wanted} arguments, got {}", arguments.len()))
     }
 
-    fn value(&self, argument: &Found<'t>) -> Value {
+    fn value(&self, argument: &Resolved<'t>) -> Value {
         self.evaluator.value_of(argument.clone())
     }
 
-    fn key(&self, arguments: &[Found<'t>]) -> Result<String> {
+    fn key(&self, arguments: &[Resolved<'t>]) -> Result<String> {
         match arguments.first().map(|argument| self.value(argument)) {
             Some(Value::Str(text)) => Ok(text),
             Some(other) => self.fail(format!("takes a string first, got {}", other.a_kind())),
@@ -138,18 +139,18 @@ impl<'t> Call<'_, 't> {
     }
 
     /// The variable as text, never typed. A default is turned into text too, except `null`.
-    fn env(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn env(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 2)?;
         let name = self.key(arguments)?;
         if let Some(value) = self.evaluator.sources.env(&name) {
-            return Ok(Found::Plain(Value::Str(value)));
+            return Ok(Resolved::Plain(Value::Str(value)));
         }
         match arguments.get(1) {
             None => Err(ComposeError::new(ErrorKind::MissingEnv { name: name.clone() })
                 .or_hint(format!("set it, or give a default: `${{oc.env:{name},default}}`"))),
-            Some(Found::Plain(Value::Null)) => Ok(Found::Plain(Value::Null)),
-            Some(Found::Place(place)) if place.node().is_null() => Ok(Found::Plain(Value::Null)),
-            Some(default) => Ok(Found::Plain(Value::Str(as_text(default)))),
+            Some(Resolved::Plain(Value::Null)) => Ok(Resolved::Plain(Value::Null)),
+            Some(Resolved::Node(cursor)) if cursor.node().is_null() => Ok(Resolved::Plain(Value::Null)),
+            Some(default) => Ok(Resolved::Plain(Value::Str(as_text(default)))),
         }
     }
 
@@ -158,25 +159,25 @@ impl<'t> Call<'_, 't> {
         self.evaluator.select(&start, &rest, strict)
     }
 
-    fn select(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn select(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 2)?;
-        let default = || Ok(arguments.get(1).cloned().unwrap_or(Found::Plain(Value::Null)));
+        let default = || Ok(arguments.get(1).cloned().unwrap_or(Resolved::Plain(Value::Null)));
         match self.lookup(&self.key(arguments)?, false)? {
-            Selected::Found(Found::Place(place)) if place.node().is_missing() => default(),
-            Selected::Found(found) => Ok(found),
+            Selected::Resolved(Resolved::Node(cursor)) if cursor.node().is_missing() => default(),
+            Selected::Resolved(found) => Ok(found),
             Selected::Absent(..) | Selected::Blocked(_) => default(),
         }
     }
 
-    fn decode(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn decode(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
         match self.value(&arguments[0]) {
-            Value::Null => Ok(Found::Plain(Value::Null)),
+            Value::Null => Ok(Resolved::Plain(Value::Null)),
             Value::Str(text) => {
                 let found = self.evaluator.decode(&text, self.container, self.origin)?;
                 match found {
-                    Found::Place(place) if !place.node().is_container() => {
-                        Ok(Found::Plain(place.node().value.clone()))
+                    Resolved::Node(cursor) if !cursor.node().is_container() => {
+                        Ok(Resolved::Plain(cursor.node().value.clone()))
                     }
                     found => Ok(found),
                 }
@@ -186,54 +187,54 @@ impl<'t> Call<'_, 't> {
     }
 
     /// A mapping or a list out of values, or out of YAML text.
-    fn create(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn create(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
         let node = match self.value(&arguments[0]) {
-            Value::Null => return Ok(Found::Plain(Value::Null)),
+            Value::Null => return Ok(Resolved::Plain(Value::Null)),
             Value::Str(text) => yaml::parse_created(&text, self.origin)?,
             value @ (Value::Map(_) | Value::List(_)) => Node::new(value, self.origin.clone()),
             other => return self.fail(format!("takes a mapping, a list or YAML, got {}", other.a_kind())),
         };
-        Ok(Found::Place(Place::made(node, self.container)))
+        Ok(Resolved::Node(NodeCursor::made(node, self.container)))
     }
 
-    fn deprecated(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn deprecated(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 2)?;
         let key = self.key(arguments)?;
         match self.lookup(&key, false)? {
-            Selected::Found(found) => Ok(found),
+            Selected::Resolved(found) => Ok(found),
             _ => self.fail(format!("key not found: `{key}`")),
         }
     }
 
-    fn dict(&self, arguments: &[Found<'t>]) -> Result<(String, Vec<Key>)> {
+    fn dict(&self, arguments: &[Resolved<'t>]) -> Result<(String, Vec<Key>)> {
         self.count(arguments, 1, 1)?;
         let key = self.key(arguments)?;
         match self.lookup(&key, true)? {
-            Selected::Found(Found::Place(place)) => match &place.node().value {
+            Selected::Resolved(Resolved::Node(cursor)) => match &cursor.node().value {
                 Value::Map(map) => Ok((key, map.keys().cloned().collect())),
                 other => self.fail(format!("takes the path of a mapping, `{key}` is {}", other.a_kind())),
             },
-            Selected::Found(Found::Plain(value)) => {
+            Selected::Resolved(Resolved::Plain(value)) => {
                 self.fail(format!("takes the path of a mapping, `{key}` is {}", value.a_kind()))
             }
             _ => self.fail(format!("key not found: `{key}`")),
         }
     }
 
-    fn made_list(&self, items: impl Iterator<Item = Value>) -> Found<'t> {
+    fn made_list(&self, items: impl Iterator<Item = Value>) -> Resolved<'t> {
         let items = items.map(|value| Node::new(value, self.origin.clone())).collect();
         let list = Node::new(Value::List(items), self.origin.clone());
-        Found::Place(Place::made(list, self.container))
+        Resolved::Node(NodeCursor::made(list, self.container))
     }
 
-    fn dict_keys(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn dict_keys(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         let (_, keys) = self.dict(arguments)?;
         Ok(self.made_list(keys.into_iter().map(key_value)))
     }
 
     /// A list of interpolations, one to each value, so that they stay lazy.
-    fn dict_values(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn dict_values(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         let (path, keys) = self.dict(arguments)?;
         // One more dot, because the list is one level further down.
         let path = if path.starts_with('.') { format!(".{path}") } else { path };
@@ -242,44 +243,44 @@ impl<'t> Call<'_, 't> {
 
     fn arithmetic(
         &self,
-        arguments: &[Found<'t>],
+        arguments: &[Resolved<'t>],
         operate: fn(&Value, &Value) -> std::result::Result<Value, String>,
-    ) -> Result<Found<'t>> {
+    ) -> Result<Resolved<'t>> {
         self.count(arguments, 2, 2)?;
         let (left, right) = (self.value(&arguments[0]), self.value(&arguments[1]));
         match operate(&left, &right) {
-            Ok(value) => Ok(Found::Plain(value)),
+            Ok(value) => Ok(Resolved::Plain(value)),
             Err(reason) => self.fail(reason),
         }
     }
 
-    fn not(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn not(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
-        Ok(Found::Plain(Value::Bool(!python::truthy(&self.value(&arguments[0])))))
+        Ok(Resolved::Plain(Value::Bool(!python::truthy(&self.value(&arguments[0])))))
     }
 
     /// Torch's dtype objects become the text they print as, such as `torch.bfloat16`.
-    fn dtype(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn dtype(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
         let name = self.key(arguments)?;
         match DTYPES.iter().find(|(alias, _)| *alias == name) {
-            Some((_, printed)) => Ok(Found::Plain(Value::Str(format!("torch.{printed}")))),
+            Some((_, printed)) => Ok(Resolved::Plain(Value::Str(format!("torch.{printed}")))),
             None => self.fail(format!("torch has no dtype `{name}`")).map_err(|error| {
                 error.maybe_hint(did_you_mean(&name, DTYPES.iter().map(|(alias, _)| *alias)))
             }),
         }
     }
 
-    fn now(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn now(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
-        match self.evaluator.sources.now().format(&self.key(arguments)?) {
-            Ok(text) => Ok(Found::Plain(Value::Str(text))),
+        match strftime(&self.key(arguments)?, self.evaluator.sources.now()) {
+            Ok(text) => Ok(Resolved::Plain(Value::Str(text))),
             Err(reason) => self.fail(reason),
         }
     }
 
     /// Reads Hydra's own settings, as far as they mean something here.
-    fn hydra(&self, arguments: &[Found<'t>]) -> Result<Found<'t>> {
+    fn hydra(&self, arguments: &[Resolved<'t>]) -> Result<Resolved<'t>> {
         self.count(arguments, 1, 1)?;
         let path = self.key(arguments)?;
         let Some(settings) = self.evaluator.hydra else {
@@ -287,7 +288,7 @@ impl<'t> Call<'_, 't> {
         };
         let inner = Evaluator::new(settings, self.evaluator.sources, None);
         match inner.find(&format!("hydra.{path}")) {
-            Some(found) => inner.plain(found, self.origin).map(Found::Plain),
+            Some(found) => inner.plain(found, self.origin).map(Resolved::Plain),
             None => self.fail(format!("`hydra.{path}` has no meaning here")).map_err(|error| {
                 error.or_hint("runtime.cwd, runtime.choices, job.name, job.config_name and run.dir are known")
             }),

@@ -52,7 +52,7 @@ fn primary(
     };
     let evaluator = Evaluator::new(&config.tree, sources, None);
     match evaluator.at_root("hydra.searchpath")? {
-        Selected::Found(found) => Ok(Some(Node::new(evaluator.plain(found, &origin)?, origin))),
+        Selected::Resolved(found) => Ok(Some(Node::new(evaluator.plain(found, &origin)?, origin))),
         _ => Ok(None),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::time::CivilTime;
+use jiff::civil::DateTime;
 
 /// Files, environment variables, the clock and the working directory, as the caller provides them.
 ///
@@ -24,7 +24,7 @@ pub trait Sources {
     fn env(&self, name: &str) -> Option<String>;
 
     /// The local time, for `${now:...}`.
-    fn now(&self) -> CivilTime;
+    fn now(&self) -> DateTime;
 
     /// The working directory, for `${hydra:runtime.cwd}` and for search paths that are not absolute.
     fn cwd(&self) -> String;
@@ -44,7 +44,7 @@ pub trait Sources {
 pub struct MemorySources {
     files: BTreeMap<String, String>,
     vars: BTreeMap<String, String>,
-    now: CivilTime,
+    now: DateTime,
 }
 
 impl MemorySources {
@@ -66,7 +66,7 @@ impl MemorySources {
     }
 
     /// With the clock stopped at a time.
-    pub fn at(mut self, now: CivilTime) -> Self {
+    pub fn at(mut self, now: DateTime) -> Self {
         self.now = now;
         self
     }
@@ -96,7 +96,7 @@ impl Sources for MemorySources {
         self.vars.get(name).cloned()
     }
 
-    fn now(&self) -> CivilTime {
+    fn now(&self) -> DateTime {
         self.now
     }
 

@@ -2,7 +2,7 @@
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::defaults::{Choice, Entry, Form};
+use crate::defaults::{Choice, Entry, EntryKind};
 use crate::error::{ComposeError, ErrorKind, Result, did_you_mean};
 use crate::interpolation::Evaluator;
 use crate::node::{Key, Map, Node, Origin, Value};
@@ -287,7 +287,7 @@ impl<'r, 's> Expander<'r, 's> {
             item.set_parent(&parent.group_path(), &parent.final_package());
             let legacy_hydra = item.is_group()
                 && !item.is_override
-                && matches!(&item.form, Form::Group { group, .. } if group.starts_with("hydra/"));
+                && matches!(&item.kind, EntryKind::Group { group, .. } if group.starts_with("hydra/"));
             if let Some(before) = &seen
                 && !(item.is_override || item.appended || legacy_hydra)
             {
@@ -319,7 +319,7 @@ impl<'r, 's> Expander<'r, 's> {
             let reason = "`override` is not allowed below a choice that is an interpolation".to_owned();
             return Err(ComposeError::at(ErrorKind::BadDefaults { reason }, &item.origin));
         }
-        let Form::Group { choice, .. } = &item.form else { return Ok(()) };
+        let EntryKind::Group { choice, .. } = &item.kind else { return Ok(()) };
         self.chosen.entry(item.override_key()).or_insert_with(|| Chosen {
             choice: choice.clone(),
             used: false,
@@ -351,7 +351,7 @@ impl<'r, 's> Expander<'r, 's> {
             return Ok(());
         }
         self.apply_choice(&mut item);
-        if let Form::Group { group, choice: Choice::Several(names) } = &item.form {
+        if let EntryKind::Group { group, choice: Choice::Several(names) } = &item.kind {
             for name in names.iter().rev() {
                 children.push(self.option(&item, group, name, parent, interpolated)?);
             }
@@ -386,7 +386,7 @@ impl<'r, 's> Expander<'r, 's> {
 
     fn apply_choice(&mut self, item: &mut Entry) {
         let key = if item.is_group() { item.override_key() } else { return };
-        if let (Some(chosen), Form::Group { choice, .. }) = (self.chosen.get_mut(&key), &mut item.form) {
+        if let (Some(chosen), EntryKind::Group { choice, .. }) = (self.chosen.get_mut(&key), &mut item.kind) {
             *choice = chosen.choice.clone();
             chosen.used = true;
         }
@@ -424,9 +424,9 @@ impl<'r, 's> Expander<'r, 's> {
             let value = name.as_ref().map_or(Node::new(Value::Null, origin.clone()), |name| text(name));
             map.insert(Key::Str(group.clone()), value);
         }
-        let items = list.iter().filter(|item| !(self_added && item.is_self())).map(|item| match &item.form {
-            Form::Config { .. } => text(&item.config_path()),
-            Form::Group { choice, .. } => {
+        let items = list.iter().filter(|item| !(self_added && item.is_self())).map(|item| match &item.kind {
+            EntryKind::Config { .. } => text(&item.config_path()),
+            EntryKind::Group { choice, .. } => {
                 let value = match choice {
                     Choice::Nothing => Node::new(Value::Null, origin.clone()),
                     Choice::Name(name) => text(name),
@@ -458,9 +458,9 @@ impl<'r, 's> Expander<'r, 's> {
                 }
             }
         };
-        match &mut entry.form {
-            Form::Config { path } => *path = evaluate(&full)?,
-            Form::Group { choice, .. } => {
+        match &mut entry.kind {
+            EntryKind::Config { path } => *path = evaluate(&full)?,
+            EntryKind::Group { choice, .. } => {
                 if let Choice::Name(name) = choice {
                     *choice = Choice::Name(evaluate(name)?);
                 }

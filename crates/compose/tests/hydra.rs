@@ -1,15 +1,19 @@
 //! Replays what real Hydra made of a few hundred small configs (`hydra/make_fixtures.py`).
 #![allow(clippy::unwrap_used, reason = "the fixtures are ours, and a broken one should stop the test")]
 
-use plaudit_compose::{CivilTime, ErrorKind, Key, MemorySources, Node, Request, Value, compose};
+use jiff::civil::DateTime;
+use plaudit_compose::{ErrorKind, Key, MemorySources, Node, Request, Value, compose};
 use serde_json::{Map, json};
 
 const ROOT: &str = "/root";
 
 /// Cases where we are stricter or more lenient on purpose, each with the reason.
-const DIFFERENT_ON_PURPOSE: [(&str, &str); 2] = [
+const DIFFERENT_ON_PURPOSE: [(&str, &str); 5] = [
     ("documents: question mark in a list", "YAML 1.2 allows it, and it is clear what is meant"),
     ("anchors: redefined", "YAML 1.2 lets the later anchor win"),
+    ("override: sort quoted text", "text in quotes has the same order as text without"),
+    ("override: sort quoted and plain", "text in quotes has the same order as text without"),
+    ("override: sort of casts", "text in quotes has the same order as text without"),
 ];
 
 fn typed(node: &Node) -> serde_json::Value {
@@ -66,7 +70,8 @@ fn class(kind: &ErrorKind) -> &'static str {
 /// Runs one case; the error comes with its class.
 fn run(case: &serde_json::Value) -> Result<Node, (String, String)> {
     let rooted = |text: &serde_json::Value| text.as_str().unwrap().replace("{ROOT}", ROOT);
-    let mut sources = MemorySources::new().var("ROOT", ROOT).at(CivilTime::from_unix(1_709_210_096, 42));
+    let mut sources =
+        MemorySources::new().var("ROOT", ROOT).at(DateTime::constant(2024, 2, 29, 12, 34, 56, 42_000));
     for (path, text) in case["files"].as_object().unwrap() {
         sources = sources.file(format!("{ROOT}/{path}"), text.as_str().unwrap());
     }

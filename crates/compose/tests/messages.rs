@@ -117,7 +117,7 @@ fn overrides() {
         config,
         &["lr=sort(3,1)"],
         "command line: `lr=sort(3,1)` asks for a sweep, and sweeps are not supported\n\
-         hint: Hydra orders the runs of a sweep by it; to set a list, write it in its order: [a,b]",
+         hint: to sort a list, put it in brackets: sort([b,a])",
         "lr=sort(3,1)",
     );
     check(

@@ -22,19 +22,19 @@ pub trait Env: Send {
     /// One control step. `actions` is `[B, action_width]`; a refused call changes nothing.
     fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError>;
 
-    /// Says which frames will be looked at, so that no others are drawn.
-    fn watch(&mut self, watch: Watch);
+    /// Says which frames are needed, so that no others are rendered.
+    fn set_frames_needed(&mut self, frames: FramesNeeded);
 
-    /// Goes back to where the rows were in an earlier run that was reset with `seed`, by living their episodes
-    /// again. `None` from environments that cannot; they must then be reset.
-    fn recall(&mut self, _seed: Seed, _past: &[Past]) -> Result<Option<Obs>, EnvError> {
+    /// Restores where the rows were in an earlier run that was reset with `seed`, by replaying their unfinished
+    /// episodes. `None` from environments that cannot; they must then be reset.
+    fn fast_forward(&mut self, _seed: Seed, _past: &[ActionHistory]) -> Result<Option<Obs>, EnvError> {
         Ok(None)
     }
 }
 
-/// Where a row was: what it had done in which episode.
+/// What a row had done in its unfinished episode: enough to replay it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Past {
+pub struct ActionHistory {
     /// Episodes it had finished since the reset.
     pub episode: u64,
     /// Its actions in the unfinished one, `[steps, action_width]`.
@@ -117,9 +117,9 @@ impl ActionSpace {
     }
 }
 
-/// Which frames will be looked at, from the fewest to the most: the `max` of two serves both who asked.
+/// Which frames are needed, from fewest to most: the `max` of two serves both callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Watch {
+pub enum FramesNeeded {
     /// None: observations carry no cameras.
     #[default]
     Nothing,
@@ -138,32 +138,26 @@ pub struct Step {
     pub reward: Vec<f32>,
     /// Whether and how each row's episode ended, `[B]`.
     pub end: Vec<End>,
-    /// Whether the task is solved at this moment by the environment's own truth, `[B]`.
+    /// Whether the task is solved at this step (the environment's ground truth), `[B]`.
     pub success: Vec<bool>,
     /// For each ended row, the last real observation of its old episode (a batch of one).
     pub last: Vec<(usize, Obs)>,
-    /// Other truths by name, such as `is_grasped`.
+    /// Other ground-truth values by name, such as `is_grasped`: Gymnasium's `info`.
     pub facts: Facts,
+    /// Where a person took over from the policy.
+    pub interventions: Vec<Intervention>,
 }
 
-/// The facts by which an environment says that a person took over a row: `intervene_action.0`, `intervene_action.1`, …
-/// are what that person did, and no numbers where nobody did.
-pub const INTERVENTION: &str = "intervene_action";
-
-impl Step {
-    /// What a person did in row `row` instead of the policy, if one took over.
-    pub fn intervention(&self, row: usize, action_width: usize) -> Option<Vec<f32>> {
-        let number = |dim: usize| {
-            let place =
-                |name: &str| name.strip_prefix(INTERVENTION)?.strip_prefix('.')?.parse::<usize>().ok();
-            let (_, values) = self.facts.iter().find(|(name, _)| place(name) == Some(dim))?;
-            values.get(row).copied().filter(|value| value.is_finite())
-        };
-        (0..action_width).map(number).collect()
-    }
+/// A person took over: what they did in a row instead of the policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Intervention {
+    /// The row.
+    pub row: usize,
+    /// The action that was taken, as wide as the policy's.
+    pub action: Vec<f32>,
 }
 
-/// Named truths of a step, one number per row.
+/// Named ground-truth values of a step, one number per row: Gymnasium's `info`.
 pub type Facts = Vec<(Arc<str>, Vec<f32>)>;
 
 /// Why an environment refused or broke.

@@ -1,4 +1,4 @@
-//! What a run tells about itself. The loop emits events; logs, terminals and reports read them.
+//! Events of a run. The training loop emits them; logs, terminals and reports read them.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ pub enum Event {
         /// The values themselves.
         values: Vec<f64>,
     },
-    /// A picture, as the bytes of a PNG file.
+    /// An image, as the bytes of a PNG file.
     Image {
         /// The step it belongs to.
         step: u64,
@@ -111,17 +111,17 @@ pub enum EndReason {
     },
 }
 
-/// Whoever wants to hear of a run.
+/// A listener to the events of a run.
 pub trait Emit {
-    /// Takes note of an event. A listener that cannot must not stop the run.
+    /// Handles an event. A listener that fails must not stop the run.
     fn emit(&mut self, event: Event);
 }
 
-/// Hears nothing.
+/// Discards every event.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
+pub struct DiscardEvents;
 
-impl Emit for Silent {
+impl Emit for DiscardEvents {
     fn emit(&mut self, _: Event) {}
 }
 

@@ -32,16 +32,22 @@
 
 mod env;
 mod event;
+mod json_number;
 mod obs;
 mod policy;
 mod reward;
 mod rng;
+mod schedule;
 mod segment;
 
-pub use env::{ActionSpace, Env, EnvError, EnvSpec, Facts, INTERVENTION, Past, StatePart, Step, Watch};
-pub use event::{Emit, EndReason, Event, Level, Silent};
+pub use env::{
+    ActionHistory, ActionSpace, Env, EnvError, EnvSpec, Facts, FramesNeeded, Intervention, StatePart, Step,
+};
+pub use event::{DiscardEvents, Emit, EndReason, Event, Level};
+pub use json_number::JsonNumber;
 pub use obs::{FrameShape, Frames, Obs, ObsError, ObsRow};
 pub use policy::{Decision, Policy, PolicyError};
 pub use reward::{EnvReward, Reward, RewardColumn, RewardError, Score, Term};
 pub use rng::{Rng, Seed};
+pub use schedule::{LrDecay, Schedule};
 pub use segment::{End, Segment, SegmentError, StepRow};

@@ -57,7 +57,7 @@ impl Frames {
     }
 }
 
-/// Observations of `batch` environments at one moment.
+/// Observations of `batch` environments at one step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Obs {
     batch: usize,

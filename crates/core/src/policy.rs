@@ -1,4 +1,4 @@
-//! Whatever chooses actions: a network, a script, chance, a person.
+//! Whatever chooses actions: a network, a script, a random policy, a person.
 
 use thiserror::Error;
 
@@ -7,11 +7,11 @@ use crate::{Obs, Seed};
 /// Chooses actions for a whole batch.
 pub trait Policy: Send {
     /// One action row per observation row. `seed` belongs to this step alone, so that the choice depends
-    /// on nothing but the observation and the seed; rows must draw from `seed.index(row)`.
+    /// on nothing but the observation and the seed; rows must sample from `seed.index(row)`.
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError>;
 }
 
-/// What a policy chose, and what it thought.
+/// The actions a policy chose, with their log-probabilities and values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// Actions, `[B, C, action_width]`: C of them for each row, done one after the other. Mostly C is 1.

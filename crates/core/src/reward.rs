@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::{Segment, Watch};
+use crate::{FramesNeeded, Segment};
 
-/// Pays for a finished segment.
+/// Labels a finished segment with rewards.
 ///
 /// `label` is pure: the same segment gives the same column, whatever was labelled before, in whatever order
 /// the rows stand, and wherever the segment was cut (given the `context` it asks for). A model on another
@@ -20,17 +20,17 @@ pub trait Reward: Send + Sync {
         0
     }
 
-    /// Which frames it looks at.
-    fn watch(&self) -> Watch {
-        Watch::Nothing
+    /// Which frames it needs.
+    fn frames_needed(&self) -> FramesNeeded {
+        FramesNeeded::Nothing
     }
 
-    /// Grows when the reward changes its mind, so that stored experience can be paid anew.
+    /// Grows when the reward changes, so that stored experience can be relabelled.
     fn version(&self) -> u64 {
         0
     }
 
-    /// Looks whether what it judges by has changed since, and goes by the new from now on; says whether it did.
+    /// Reloads its model if that has changed, and uses the new one from now on; says whether it did.
     /// An error leaves everything as it was.
     fn refresh(&self) -> Result<bool, RewardError> {
         Ok(false)
@@ -46,8 +46,8 @@ impl<R: Reward + ?Sized> Reward for Arc<R> {
         (**self).context()
     }
 
-    fn watch(&self) -> Watch {
-        (**self).watch()
+    fn frames_needed(&self) -> FramesNeeded {
+        (**self).frames_needed()
     }
 
     fn version(&self) -> u64 {
@@ -59,16 +59,16 @@ impl<R: Reward + ?Sized> Reward for Arc<R> {
     }
 }
 
-/// What a segment was paid, `[T, B]`, as a whole and term by term.
+/// The rewards of a segment, `[T, B]`, in total and term by term.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RewardColumn {
     /// The sum of all weighted terms.
     pub total: Vec<f32>,
     /// Each term before weighting; each is its own curve in the log.
     pub terms: Vec<Term>,
-    /// Where the reward itself sees the task solved, `[T, B]`, if it judges that. Never the environment's truth.
+    /// Where the reward itself sees the task solved, `[T, B]`, if it decides that. Never the environment's ground truth.
     pub success: Option<Vec<bool>>,
-    /// The version of the reward that paid.
+    /// The version of the reward that labelled it.
     pub version: u64,
 }
 
@@ -114,7 +114,7 @@ impl RewardColumn {
     }
 }
 
-/// A judgement between 0 (surely not) and 1 (surely). A score becomes a reward only through a rule.
+/// A score between 0 (surely not) and 1 (surely). A score becomes a reward only through a rule.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Score(f32);
 
@@ -132,6 +132,12 @@ impl Score {
     /// The logistic function of a logit.
     pub fn from_logit(logit: f32) -> Option<Self> {
         Self::new(1.0 / (1.0 + (-logit).exp()))
+    }
+
+    /// The same of a logit that is divided by a temperature first. Whoever applies a threshold computes scores this way, in
+    /// 32 bits, so that a threshold found by one of them means the same to all.
+    pub fn at_temperature(logit: f32, temperature: f64) -> Option<Self> {
+        Self::from_logit(logit / temperature as f32)
     }
 
     /// The number.
@@ -152,7 +158,7 @@ impl Reward for EnvReward {
     }
 }
 
-/// Why a segment could not be paid.
+/// Why a segment could not be labelled.
 #[derive(Debug, Error)]
 pub enum RewardError {
     /// A term of the wrong length.
@@ -165,8 +171,8 @@ pub enum RewardError {
         /// What it should be.
         expected: usize,
     },
-    /// A payment that is no number.
-    #[error("reward term `{name}` pays {value} at step {step} of environment {row}")]
+    /// A reward that is not finite.
+    #[error("reward term `{name}` is {value} at step {step} of environment {row}")]
     NotFinite {
         /// The term.
         name: Arc<str>,
@@ -174,12 +180,12 @@ pub enum RewardError {
         step: usize,
         /// The environment.
         row: usize,
-        /// What it pays.
+        /// Its value there.
         value: f32,
     },
-    /// A segment that remembers less than the reward looks back on.
+    /// A segment with less context than the reward needs.
     #[error(
-        "the reward looks back on {needed} observations before the segment, which carries {carried} of an \
+        "the reward needs {needed} observations from before the segment, which carries {carried} of an \
          episode that is {elapsed} steps old; give it what `Reward::context` asks for"
     )]
     Context {
@@ -191,7 +197,7 @@ pub enum RewardError {
         elapsed: usize,
     },
     /// A camera that the reward needs and the segment lacks.
-    #[error("the reward looks at camera `{camera}`, which the segment does not hold")]
+    #[error("the reward needs camera `{camera}`, which the segment does not hold")]
     Camera {
         /// Its name.
         camera: Arc<str>,
@@ -219,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_payment_that_is_no_number_is_named() {
+    fn a_reward_that_is_not_finite_is_named() {
         let terms =
             vec![term("env", 1.0, &[1.0; 6]), term("model", 1.0, &[0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0])];
         let error = RewardColumn::of_terms(terms, 0).unwrap().finite(3).unwrap_err();
-        assert_eq!(error.to_string(), "reward term `model` pays NaN at step 1 of environment 1");
+        assert_eq!(error.to_string(), "reward term `model` is NaN at step 1 of environment 1");
         let terms = vec![term("env", 2.0, &[f32::MAX])];
         let error = RewardColumn::of_terms(terms, 0).unwrap().finite(1).unwrap_err();
-        assert_eq!(error.to_string(), "reward term `total` pays inf at step 0 of environment 0");
+        assert_eq!(error.to_string(), "reward term `total` is inf at step 0 of environment 0");
     }
 
     #[test]

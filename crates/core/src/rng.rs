@@ -1,8 +1,8 @@
-//! Random numbers that depend on *what* they are for, never on *when* or *where* they are drawn.
+//! Random numbers that depend on *what* they are for, never on *when* or *where* they are sampled.
 //!
 //! A [`Seed`] names a place in a tree of streams: `run seed / env 17 / episode 3 / reset`. Each name is
 //! hashed into a key, and an [`Rng`] counts upwards from zero under that key through Philox4x32-10
-//! (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Two threads that draw for
+//! (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). Two threads that sample for
 //! different envs can therefore never disturb each other, and a run gives the same numbers on 1 and on 64
 //! cores.
 
@@ -55,12 +55,12 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// How many 32-bit words have been drawn. With the seed, this is all a checkpoint needs.
+    /// How many 32-bit words have been generated. With the seed, this is all a checkpoint needs.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes on as if `position` words had been drawn.
+    /// Continues as if `position` words had been generated.
     pub fn jump_to(&mut self, position: u64) {
         self.position = position;
         if !position.is_multiple_of(4) {
@@ -102,14 +102,14 @@ impl Rng {
         let n = n as u64;
         loop {
             let product = u128::from(self.u64()) * u128::from(n);
-            // Lemire's method: the low half tells whether this draw fell into the uneven rest.
+            // Lemire's method: the low half shows whether this sample fell into the uneven rest.
             if product as u64 >= n.wrapping_neg() % n {
                 return (product >> 64) as usize;
             }
         }
     }
 
-    /// Standard normal (Box-Muller; the second value is dropped so that every draw costs the same).
+    /// Standard normal (Box-Muller; the second value is dropped so that every sample costs the same).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn moments_are_those_of_the_distribution() {
         let mut rng = Seed::new(7).rng();
-        let draws: Vec<f64> = (0..200_000).map(|_| rng.normal()).collect();
-        let mean = draws.iter().sum::<f64>() / draws.len() as f64;
-        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
+        let samples: Vec<f64> = (0..200_000).map(|_| rng.normal()).collect();
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / samples.len() as f64;
         // Four standard errors: 4/sqrt(200000) = 0.009 for the mean, sqrt(2) times that for the variance.
         assert!(mean.abs() < 0.009, "{mean}");
         assert!((variance - 1.0).abs() < 0.013, "{variance}");
@@ -189,13 +189,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_jump_equals_drawing(seed: u64, skip in 0usize..40) {
-            let mut drawn = Seed::new(seed).rng();
-            for _ in 0..skip { drawn.u32(); }
+        fn a_jump_equals_sampling(seed: u64, skip in 0usize..40) {
+            let mut stepped = Seed::new(seed).rng();
+            for _ in 0..skip { stepped.u32(); }
             let mut jumped = Seed::new(seed).rng();
             jumped.jump_to(skip as u64);
-            prop_assert_eq!(drawn.u32(), jumped.u32());
-            prop_assert_eq!(drawn.position(), jumped.position());
+            prop_assert_eq!(stepped.u32(), jumped.u32());
+            prop_assert_eq!(stepped.position(), jumped.position());
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! A stretch of experience: T steps of B environments, complete enough that a reward needs nothing else.
+//! A segment of experience: T steps of B environments, complete enough that a reward needs nothing else.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct Segment {
     pub env_reward: Vec<f32>,
     /// How each step ended, `[T, B]`.
     pub end: Vec<End>,
-    /// The environment's truth about success, `[T, B]`.
+    /// Success by the environment's ground truth, `[T, B]`.
     pub success: Vec<bool>,
     /// Last real observations, sorted by step and row: `(t, row, obs of one)`.
     pub last: Vec<(usize, usize, Obs)>,
@@ -60,7 +60,7 @@ pub struct StepRow {
     pub env_reward: Vec<f32>,
     /// How each row ended, `[B]`.
     pub end: Vec<End>,
-    /// The environment's truth, `[B]`.
+    /// Success by the environment's ground truth, `[B]`.
     pub success: Vec<bool>,
 }
 

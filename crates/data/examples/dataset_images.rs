@@ -14,9 +14,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("give a folder of episodes and a folder to write to".into());
     };
     let format: ImageFormat = next().unwrap_or_default().parse().unwrap_or_default();
-    let [train, val] = ["train", "val"].map(|part| match format {
-        ImageFormat::Pt => PathBuf::from(&out).join(part).with_extension("pt"),
-        ImageFormat::Store => PathBuf::from(&out).join(part),
+    let [train, val] = ["train", "val"].map(|split| match format {
+        ImageFormat::Pt => PathBuf::from(&out).join(split).with_extension("pt"),
+        ImageFormat::Store => PathBuf::from(&out).join(split),
     });
     let options = ImageOptions { balance_val: true, format, ..ImageOptions::default() };
     let began = Instant::now();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 use plaudit_data::lerobot::{Dataset, Settings, Writer};
 
 const FRAMES: usize = 50;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Smooth pictures with some noise, as cameras give them.
+/// Smooth images with some noise, as cameras give them.
 fn episode(number: usize) -> Episode {
     let shape = FrameShape::rgb(SIDE, SIDE);
     let mut state = 0x9e37_79b9_u32 ^ (number as u32 + 1);
@@ -64,7 +64,7 @@ fn episode(number: usize) -> Episode {
             pixels.push(((row + column * (at % 3) + frame) / 2 + noise()) as u8);
         }
     }
-    let moment = |at: usize| Moment {
+    let timestep = |at: usize| Timestep {
         reward: 0.0,
         end: if at == FRAMES { End::Truncated } else { End::No },
         success: Some(false),
@@ -79,6 +79,6 @@ fn episode(number: usize) -> Episode {
         cameras: vec![CameraTrack { name: "main".into(), shape, pixels }],
         states: (0..=FRAMES).map(|at| vec![at as f32; 42]).collect(),
         actions: (0..FRAMES).map(|at| vec![at as f32; 8]).collect(),
-        moments: (0..=FRAMES).map(moment).collect(),
+        timesteps: (0..=FRAMES).map(timestep).collect(),
     }
 }

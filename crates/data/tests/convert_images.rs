@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_data::convert::{ConvertError, ImageOptions, ImageReport, convert_images};
-use plaudit_data::python::{self, PyValue};
+use plaudit_pyfiles::{self as pyfiles, PyValue};
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
@@ -22,7 +22,7 @@ fn convert(raw: &Path, out: &Path, options: &ImageOptions) -> Result<ImageReport
 
 /// CRC-32 and label of each image, in order.
 fn contents(path: &Path) -> Vec<(u64, u64)> {
-    let data = python::read(path).unwrap();
+    let data = pyfiles::read(path).unwrap();
     let images = data.get("images").and_then(PyValue::as_items).unwrap();
     let labels = data.get("labels").and_then(PyValue::as_items).unwrap();
     assert_eq!(images.len(), labels.len());
@@ -111,7 +111,7 @@ fn metadata_have_rlinfs_keys_first_and_the_leakage() {
         "{text}"
     );
     for name in ["train.pt", "val.pt"] {
-        let metadata = python::read(out.path().join(name)).unwrap().get("metadata").cloned().unwrap();
+        let metadata = pyfiles::read(out.path().join(name)).unwrap().get("metadata").cloned().unwrap();
         let leakage = metadata.get("leakage").unwrap();
         assert_eq!(leakage.get("exact_duplicates"), Some(&PyValue::Int(0)));
         assert_eq!(leakage.get("near_bits"), Some(&PyValue::Int(3)));

@@ -5,26 +5,26 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_data::convert::{ConvertError, ImageFormat, ImageOptions, ImageReport, convert_images};
-use plaudit_data::inspect::{Format, InspectOptions, inspect};
-use plaudit_data::labelled::{Kind, LabelledData, ReadOptions};
-use plaudit_data::python::{self, PyValue};
+use plaudit_data::inspect::{DatasetFormat, InspectOptions, inspect};
+use plaudit_data::labelled::{LabelledData, ReadOptions};
 use plaudit_data::store::Store;
+use plaudit_pyfiles::{self as pyfiles, PyValue};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert").join(name)
 }
 
 fn convert(raw: &Path, out: &Path, options: &ImageOptions) -> Result<ImageReport, ConvertError> {
-    let [train, val] = ["train", "val"].map(|part| match options.format {
-        ImageFormat::Pt => out.join(format!("{part}.pt")),
-        ImageFormat::Store => out.join(part),
+    let [train, val] = ["train", "val"].map(|split| match options.format {
+        ImageFormat::Pt => out.join(format!("{split}.pt")),
+        ImageFormat::Store => out.join(split),
     });
     convert_images(raw, &train, &val, options, &|_| {})
 }
 
 /// Checksum and label of each image of a `.pt`, in no order.
 fn in_pt(path: &Path) -> Vec<(u32, bool)> {
-    let data = python::read(path).unwrap();
+    let data = pyfiles::read(path).unwrap();
     let images = data.get("images").and_then(PyValue::as_items).unwrap();
     let labels = data.get("labels").and_then(PyValue::as_items).unwrap();
     let pair = |(image, label): (&PyValue, &PyValue)| {
@@ -66,10 +66,10 @@ fn a_store_has_the_images_of_the_files() {
         let files = convert(&fixture(raw), out.path(), &options(ImageFormat::Pt, 1 << 20)).unwrap();
         let stores = convert(&fixture(raw), out.path(), &options(ImageFormat::Store, 1000)).unwrap();
         assert_eq!((stores.train, stores.val, stores.leakage), (files.train, files.val, files.leakage));
-        for part in ["train", "val"] {
-            let file = in_pt(&out.path().join(format!("{part}.pt")));
-            assert_eq!(in_store(&out.path().join(part)), file, "{raw} {part}");
-            let store = Store::open(out.path().join(part)).unwrap();
+        for split in ["train", "val"] {
+            let file = in_pt(&out.path().join(format!("{split}.pt")));
+            assert_eq!(in_store(&out.path().join(split)), file, "{raw} {split}");
+            let store = Store::open(out.path().join(split)).unwrap();
             assert_eq!(store.about(), Some(&stores.metadata), "what was found is in the manifest");
             assert!(store.episodes()[0].origin.source.contains(raw));
         }
@@ -83,7 +83,7 @@ fn what_trains_on_files_trains_on_stores() {
     let options = ImageOptions { format: ImageFormat::Store, ..ImageOptions::default() };
     let report = convert(&fixture("episodes_numpy"), out.path(), &options).unwrap();
     let data = LabelledData::read(&out.path().join("train"), &ReadOptions::default(), &|_| {}).unwrap();
-    assert_eq!(data.kind, Kind::Store);
+    assert_eq!(data.format, DatasetFormat::Store);
     assert_eq!(data.episodes.len(), report.metadata["num_train_episodes"].as_u64().unwrap() as usize);
     let successes = data.episodes.iter().flat_map(|episode| &episode.frames).filter(|frame| frame.success);
     assert_eq!([successes.count(), data.frames()], [report.train[0], report.train.iter().sum()]);
@@ -95,7 +95,7 @@ fn both_parts_are_inspected_as_one_dataset() {
     let options = ImageOptions { format: ImageFormat::Store, ..ImageOptions::default() };
     let converted = convert(&fixture("episodes_numpy"), out.path(), &options).unwrap();
     let report = inspect(out.path(), &InspectOptions::default(), &|_, _| {}).unwrap();
-    assert_eq!(report.format, Format::Store);
+    assert_eq!(report.format, DatasetFormat::Store);
     let count = |split: &str, name: &str| {
         let found =
             report.labels.iter().find(|label| label.split.as_deref() == Some(split) && label.name == name);

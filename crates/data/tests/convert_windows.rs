@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use plaudit_core::{End, FrameShape};
 use plaudit_data::convert::{BadFiles, WindowOptions, convert_windows};
 use plaudit_data::episode::as_python::as_pickle;
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
-use plaudit_data::python::{self, PickleStyle, PyValue};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
+use plaudit_pyfiles::{self as pyfiles, PickleStyle, PyValue};
 use serde_json::Value;
 
 fn fixture(name: &str) -> PathBuf {
@@ -51,7 +51,7 @@ fn numbers(value: &Value) -> Vec<u64> {
 
 /// The frames of both views of a pickle, as the fixture script names them.
 fn frames(pickle: &Path) -> u64 {
-    let data = python::read(pickle).unwrap();
+    let data = pyfiles::read(pickle).unwrap();
     let view = |key: &str| -> String {
         let images = data.get(key).and_then(PyValue::as_items).unwrap();
         let crcs = images.iter().map(|image| crc32fast::hash(image.as_array().unwrap().bytes()).to_string());
@@ -74,8 +74,8 @@ fn manifests_and_frames_equal_pythons() {
             let portable = |text: String| {
                 text.replace(out.path().to_str().unwrap(), "{OUT}").replace(raw.to_str().unwrap(), "{RAW}")
             };
-            for part in ["train", "eval"] {
-                check_part(&out.path().join(part), case, part, &portable, &name);
+            for split in ["train", "eval"] {
+                check_split(&out.path().join(split), case, split, &portable, &name);
             }
             let info = portable(std::fs::read_to_string(out.path().join("dataset_info.json")).unwrap());
             let rlinf = case["info"].as_str().unwrap().strip_suffix("\n}").unwrap();
@@ -86,24 +86,24 @@ fn manifests_and_frames_equal_pythons() {
     }
 }
 
-fn check_part(folder: &Path, case: &Value, part: &str, portable: &dyn Fn(String) -> String, name: &str) {
+fn check_split(folder: &Path, case: &Value, split: &str, portable: &dyn Fn(String) -> String, name: &str) {
     let manifest = std::fs::read_to_string(folder.join("segments.jsonl")).unwrap();
     let lines: Vec<String> = manifest.lines().map(|line| portable(line.into())).collect();
-    if let Some(whole) = case["whole_lines"][part].as_array() {
+    if let Some(whole) = case["whole_lines"][split].as_array() {
         let whole: Vec<&str> = whole.iter().map(|line| line.as_str().unwrap()).collect();
         assert_eq!(lines, whole, "{name}");
     }
     let crcs: Vec<u64> = lines.iter().map(|line| crc(line)).collect();
-    assert_eq!(crcs, numbers(&case["lines"][part]), "{name} {part}");
+    assert_eq!(crcs, numbers(&case["lines"][split]), "{name} {split}");
     let pickles = manifest.lines().map(|line| {
         let row: Value = serde_json::from_str(line).unwrap();
         PathBuf::from(row["pkl_path"].as_str().unwrap())
     });
     let found: Vec<u64> = pickles.map(|path| frames(&path)).collect();
-    assert_eq!(found, numbers(&case["frames"][part]), "{name} {part}");
+    assert_eq!(found, numbers(&case["frames"][split]), "{name} {split}");
     let left = std::fs::read_dir(folder).unwrap().count();
     assert_eq!(left, 2, "only pkl/ and segments.jsonl");
-    assert_eq!(std::fs::read_dir(folder.join("pkl")).unwrap().count(), found.len(), "{name} {part}");
+    assert_eq!(std::fs::read_dir(folder.join("pkl")).unwrap().count(), found.len(), "{name} {split}");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn pickles_say_what_rlinf_reads() {
     let reversed =
         files.iter().find(|path| path.to_str().unwrap().ends_with("_reverse_negative.pkl")).unwrap();
     assert_eq!(std::fs::read(reversed).unwrap()[..2], [0x80, 5], "protocol 5");
-    let data = python::read(reversed).unwrap();
+    let data = pyfiles::read(reversed).unwrap();
     let keys: Vec<&str> = data.as_dict().unwrap().iter().map(|(key, _)| key.as_str().unwrap()).collect();
     let expected = [
         "main_frames",
@@ -145,7 +145,7 @@ fn other_views_are_a_choice() {
         convert_windows(&fixture("episodes_numpy"), out.path(), &options, &|_| {}).unwrap();
         let manifest = std::fs::read_to_string(out.path().join("train/segments.jsonl")).unwrap();
         let row: Value = serde_json::from_str(manifest.lines().next().unwrap()).unwrap();
-        (python::read(row["pkl_path"].as_str().unwrap()).unwrap(), row)
+        (pyfiles::read(row["pkl_path"].as_str().unwrap()).unwrap(), row)
     };
     let (pickle, row) = convert(vec![]);
     assert!(pickle.get("extra_view_frames").is_none());
@@ -161,7 +161,7 @@ fn episodes_of_another_size_are_named() {
     let raw = tempfile::tempdir().unwrap();
     let write = |name: &str, side: usize| {
         let shape = FrameShape::rgb(side, side);
-        let moment = |at: usize| Moment {
+        let timestep = |at: usize| Timestep {
             reward: at as f32,
             end: if at == 7 { End::Terminated } else { End::No },
             success: Some(at == 7),
@@ -176,9 +176,10 @@ fn episodes_of_another_size_are_named() {
             cameras: vec![CameraTrack { name: "base".into(), shape, pixels: vec![9; 8 * shape.bytes()] }],
             states: vec![vec![0.0]; 8],
             actions: vec![vec![0.0]; 7],
-            moments: (0..8).map(moment).collect(),
+            timesteps: (0..8).map(timestep).collect(),
         };
-        python::write_pickle(raw.path().join(name), &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(raw.path().join(name), &as_pickle(&episode, 0), PickleStyle::default())
+            .unwrap();
     };
     write("a_success.pkl", 16);
     write("b_success.pkl", 16);

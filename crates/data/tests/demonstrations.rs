@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::episode::{CameraTrack, Episode, EpisodeWriter, Found, Layout, Moment, Targets};
+use plaudit_data::episode::{
+    CameraTrack, CollectionRun, Ending, Episode, EpisodeFormat, EpisodeWriter, Targets, Timestep,
+};
 use plaudit_data::replay_buffer::{self, Writer};
 use plaudit_data::store::Origin;
 use plaudit_data::{demonstrations, lerobot};
@@ -19,7 +21,7 @@ fn a_trajectory_of_rlinf_is_cut_into_its_episodes() {
     let episodes = replay_buffer::read(&buffer()).unwrap();
     let found: Vec<_> = episodes
         .iter()
-        .map(|episode| (episode.row, episode.len(), episode.moments.last().unwrap().end, episode.success))
+        .map(|episode| (episode.row, episode.len(), episode.timesteps.last().unwrap().end, episode.success))
         .collect();
     // Row 0 terminates at the third step and then runs through both rollouts to the end of the file.
     let expected = [
@@ -32,7 +34,7 @@ fn a_trajectory_of_rlinf_is_cut_into_its_episodes() {
     for episode in &episodes {
         let first = episode.states[0][1];
         for (at, state) in episode.states.iter().enumerate() {
-            let ended = episode.moments[at].end.is_end();
+            let ended = episode.timesteps[at].end.is_end();
             let step = first + at as f32;
             assert_eq!(
                 *state,
@@ -42,7 +44,7 @@ fn a_trajectory_of_rlinf_is_cut_into_its_episodes() {
             assert_eq!(episode.cameras[0].image(at), [step as u8; 12]);
             if at > 0 {
                 assert_eq!(episode.actions[at - 1], [10.0 * (step - 1.0) + episode.row as f32]);
-                assert_eq!(episode.moments[at].reward, 100.0 * (step - 1.0) + episode.row as f32);
+                assert_eq!(episode.timesteps[at].reward, 100.0 * (step - 1.0) + episode.row as f32);
             }
         }
     }
@@ -56,7 +58,7 @@ fn episode(number: u64, steps: usize) -> Episode {
         shape: FrameShape::rgb(2, 2),
         pixels: (0..(steps + 1) * 12).map(|at| (at + from) as u8).collect(),
     };
-    let moment = |at: usize| Moment {
+    let timestep = |at: usize| Timestep {
         reward: if at == 0 { 0.0 } else { value(at) },
         end: if at == steps { End::Terminated } else { End::No },
         success: (at > 0).then_some(at == steps),
@@ -71,7 +73,7 @@ fn episode(number: u64, steps: usize) -> Episode {
         cameras: vec![track("main_images", 0), track("extra_view_images", 100)],
         states: (0..=steps).map(|at| vec![value(at), -value(at)]).collect(),
         actions: (0..steps).map(|at| vec![value(at) * 2.0]).collect(),
-        moments: (0..=steps).map(moment).collect(),
+        timesteps: (0..=steps).map(timestep).collect(),
     }
 }
 
@@ -79,15 +81,24 @@ fn written(folder: &Path, form: &str, episodes: &[Episode]) -> PathBuf {
     let path = folder.join(form);
     let targets = Targets::default();
     let mut writer = match form {
-        "pickles" => EpisodeWriter::start(&path, Layout::Pickle, targets).unwrap(),
-        "store" => EpisodeWriter::into_store(&path, Origin::new("a test"), targets).unwrap(),
-        "lerobot" => EpisodeWriter::into_lerobot(&path, lerobot::Settings::default(), targets).unwrap(),
-        _ => EpisodeWriter::with_sink(Box::new(Writer::open(&path).unwrap()), Found::default(), targets),
+        "pickles" => {
+            EpisodeWriter::start(&path, EpisodeFormat::Pickle, targets, CollectionRun::Anonymous).unwrap()
+        }
+        "store" => EpisodeWriter::into_store(&path, Origin::new("a test"), targets, CollectionRun::Anonymous)
+            .unwrap(),
+        "lerobot" => EpisodeWriter::into_lerobot(
+            &path,
+            lerobot::Settings::default(),
+            targets,
+            CollectionRun::Anonymous,
+        )
+        .unwrap(),
+        _ => EpisodeWriter::into_replay_buffer(&path, targets, CollectionRun::Anonymous).unwrap(),
     };
     for episode in episodes {
         writer.write(episode.clone()).unwrap();
     }
-    writer.finish().unwrap();
+    writer.finish(Ending::Complete).unwrap();
     path
 }
 
@@ -101,7 +112,7 @@ fn every_form_gives_the_same_demonstrations() {
         for (found, episode) in found.iter().zip(&episodes) {
             assert_eq!(found.actions, episode.actions, "{form}");
             assert!(found.success, "{form}");
-            assert_eq!(found.moments.last().unwrap().end, End::Terminated, "{form}");
+            assert_eq!(found.timesteps.last().unwrap().end, End::Terminated, "{form}");
             if form == "lerobot" {
                 // That layout keeps neither rewards nor what the last action led to.
                 assert_eq!(found.states[..episode.len()], episode.states[..episode.len()]);
@@ -109,7 +120,7 @@ fn every_form_gives_the_same_demonstrations() {
             }
             assert_eq!(found.states, episode.states, "{form}");
             assert_eq!(found.cameras, episode.cameras, "{form}");
-            let rewards = |episode: &Episode| episode.moments.iter().map(|m| m.reward).collect::<Vec<_>>();
+            let rewards = |episode: &Episode| episode.timesteps.iter().map(|m| m.reward).collect::<Vec<_>>();
             assert_eq!(rewards(found), rewards(episode), "{form}");
         }
     }
@@ -120,7 +131,8 @@ fn single_files_are_demonstrations_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = written(folder.path(), "replay_buffer", &[episode(1, 3)]);
     let files = || std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
-    let trajectory = files().find(|path| path.extension().unwrap() == "pt").unwrap();
+    let trajectory =
+        files().find(|path| path.extension().is_some_and(|extension| extension == "pt")).unwrap();
     assert_eq!(demonstrations::read(&trajectory).unwrap()[0].actions, episode(1, 3).actions);
 }
 
@@ -154,11 +166,11 @@ fn a_buffer_is_added_to_and_its_indices_follow() {
 fn what_is_no_demonstration_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |path: &Path| demonstrations::read(path).unwrap_err().to_string();
-    assert!(refused(folder.path()).contains("no demonstrations in it"));
+    assert!(refused(folder.path()).contains("no episodes in"));
     assert!(refused(&folder.path().join("nowhere")).contains("nowhere"));
     let file = folder.path().join("episode.pkl");
     std::fs::write(&file, b"\x80\x04}\x94(\x8c\x07success\x94\x88u.").unwrap();
-    assert!(refused(&file).contains("`observations` is missing"), "{}", refused(&file));
+    assert!(refused(&file).contains("a dict with success"), "{}", refused(&file));
     std::fs::copy(buffer().join("trajectory_index.json"), folder.path().join("trajectory_index.json"))
         .unwrap();
     assert!(refused(folder.path()).contains("names trajectory 0"), "{}", refused(folder.path()));

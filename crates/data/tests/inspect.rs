@@ -1,4 +1,4 @@
-//! A look at every format, golden reports of real files, and every suspicion provoked once.
+//! Every format inspected, golden reports of real files, and every suspicion provoked once.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use plaudit_core::{End, FrameShape};
 use plaudit_data::convert::{ImageOptions, WindowOptions, convert_images, convert_windows};
 use plaudit_data::episode::as_python::{as_frames, as_npy, as_pickle, pickle_name};
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 use plaudit_data::inspect::{
-    Format, InspectError, InspectOptions, Report, SheetOptions, Suspicion, contact_sheet, inspect,
+    DatasetFormat, InspectError, InspectOptions, Report, SheetOptions, Suspicion, contact_sheet, inspect,
+    verify,
 };
 use plaudit_data::lerobot::{Settings, Writer};
-use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
 use plaudit_data::replay_buffer;
 use plaudit_data::store::{Origin, Store};
+use plaudit_pyfiles::{self as pyfiles, Array, PickleStyle, PyValue, Storages};
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
@@ -29,12 +30,12 @@ fn kinds(report: &Report) -> Vec<Suspicion> {
     report.findings.iter().map(|finding| finding.kind).collect()
 }
 
-/// An episode of four steps whose pictures depend on `seed`, and that succeeds at its end.
+/// An episode of four steps whose images depend on `seed`, and that succeeds at its end.
 fn episode(seed: u8) -> Episode {
     let entries = 5usize;
     let shape = FrameShape::rgb(16, 16);
     let pixel = |at: usize| (at * 7 + usize::from(seed) * 41 + at / 768 * 13) as u8 | 16;
-    let moment = |at: usize| Moment {
+    let timestep = |at: usize| Timestep {
         reward: at as f32 / 4.0,
         end: if at == 4 { End::Terminated } else { End::No },
         success: (at > 0).then_some(at == 4),
@@ -53,7 +54,7 @@ fn episode(seed: u8) -> Episode {
         }],
         states: (0..entries).map(|at| vec![at as f32, f32::from(seed)]).collect(),
         actions: (1..entries).map(|at| vec![at as f32 * 0.1]).collect(),
-        moments: (0..entries).map(moment).collect(),
+        timesteps: (0..entries).map(timestep).collect(),
     }
 }
 
@@ -61,14 +62,14 @@ fn episode(seed: u8) -> Episode {
 fn failure(seed: u8) -> Episode {
     let mut episode = episode(seed);
     episode.success = false;
-    episode.moments.iter_mut().skip(1).for_each(|moment| moment.success = Some(false));
+    episode.timesteps.iter_mut().skip(1).for_each(|timestep| timestep.success = Some(false));
     episode
 }
 
 fn write(folder: &Path, episodes: &[Episode]) {
     for episode in episodes {
         let path = folder.join(pickle_name(episode, 0));
-        python::write_pickle(path, &as_pickle(episode, 0), PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(path, &as_pickle(episode, 0), PickleStyle::default()).unwrap();
     }
 }
 
@@ -84,16 +85,16 @@ fn provoke(change: impl FnOnce(&mut Episode)) -> Report {
 #[test]
 fn reports_of_real_files_stay_what_they_are() {
     for (name, path) in [
-        ("pkl_torch", "python/fixtures/pkl_torch"),
-        ("pkl_numpy", "python/fixtures/pkl_numpy"),
+        ("pkl_torch", "../../pyfiles/tests/python/fixtures/pkl_torch"),
+        ("pkl_numpy", "../../pyfiles/tests/python/fixtures/pkl_numpy"),
         ("episodes_torch", "convert/episodes_torch"),
-        ("reward_train", "python/fixtures/reward_train.pt"),
-        ("old_traj", "python/fixtures/old_traj_000000.npy"),
-        ("vlm_clip", "python/fixtures/vlm_trend_clip.pkl"),
-        ("many_pt", "python/fixtures"),
+        ("reward_train", "../../pyfiles/tests/python/fixtures/reward_train.pt"),
+        ("old_traj", "../../pyfiles/tests/python/fixtures/old_traj_000000.npy"),
+        ("vlm_clip", "../../pyfiles/tests/python/fixtures/vlm_trend_clip.pkl"),
+        ("many_pt", "../../pyfiles/tests/python/fixtures"),
     ] {
         let mut report = look(&tests().join(path));
-        report.path = path.into();
+        report.path = path.trim_start_matches("../../pyfiles/tests/").into();
         let found = format!("{report}\n{}\n", serde_json::to_string_pretty(&report).unwrap());
         let golden = tests().join(format!("inspect/{name}.txt"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -110,7 +111,7 @@ fn good_episodes_are_not_suspicious() {
     write(dir.path(), &[episode(1), failure(2), episode(3)]);
     let report = look(dir.path());
     assert_eq!(kinds(&report), [], "{report}");
-    assert_eq!((report.success.once, report.success.known, report.success.at_end), (2, 3, 2));
+    assert_eq!((report.success.once, report.success.labelled, report.success.at_end), (2, 3, 2));
     assert_eq!((report.lengths.median, report.frames), (4, 15));
     assert!(report.to_string().contains("Nothing suspicious."));
 }
@@ -144,10 +145,10 @@ fn every_suspicion_can_be_provoked() {
     one_of(Suspicion::FrozenCamera, &provoke(pixels(|_, frame| frame.fill(77))));
     one_of(Suspicion::ConstantActions, &provoke(|episode| episode.actions.fill(vec![0.5])));
     one_of(Suspicion::NotFinite, &provoke(|episode| episode.states[2][0] = f32::NAN));
-    one_of(Suspicion::NotFinite, &provoke(|episode| episode.moments[1].reward = f32::INFINITY));
+    one_of(Suspicion::NotFinite, &provoke(|episode| episode.timesteps[1].reward = f32::INFINITY));
     one_of(
-        Suspicion::UnpaidSuccess,
-        &provoke(|episode| episode.moments.iter_mut().for_each(|moment| moment.reward = 0.0)),
+        Suspicion::UnrewardedSuccess,
+        &provoke(|episode| episode.timesteps.iter_mut().for_each(|timestep| timestep.reward = 0.0)),
     );
     one_of(
         Suspicion::MixedSizes,
@@ -182,7 +183,7 @@ fn every_suspicion_can_be_provoked() {
             third.cameras[0].pixels.truncate(2 * bytes);
             third.states.truncate(2);
             third.actions.truncate(1);
-            third.moments.truncate(2);
+            third.timesteps.truncate(2);
         }),
     );
 }
@@ -221,7 +222,7 @@ fn suspicions_about_files() {
             ("rewards", PyValue::list((0..5).map(|at| PyValue::Float(f64::from(at))))),
             ("infos", PyValue::list(labels.iter().map(info).chain(none))),
         ]);
-        python::write_pickle(dir.path().join("a.pkl"), &file, PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(dir.path().join("a.pkl"), &file, PickleStyle::default()).unwrap();
         let report = look(dir.path());
         assert!(kinds(&report).contains(&kind), "{kind:?}: {report}");
     }
@@ -237,15 +238,17 @@ fn older_collectors_and_our_store_are_read_alike() {
             fs::create_dir_all(folder).unwrap();
         }
         let frames = dir.path().join(format!("frames/{a}/episode_{number:06}.pkl"));
-        python::write_pickle(frames, &as_frames(episode, number as u64, 0.0), PickleStyle::default())
+        pyfiles::write_pickle(frames, &as_frames(episode, number as u64, 0.0), PickleStyle::default())
             .unwrap();
         let npy = dir.path().join(format!("npy/{b}/{number:06}.npy"));
-        python::write_npy(npy, &as_npy(episode, &[])).unwrap();
+        pyfiles::write_npy(npy, &as_npy(episode, &[])).unwrap();
         store.add(episode, &Origin::new("test")).unwrap();
     }
-    for (folder, format, frames) in
-        [("frames", Format::Frames, 12), ("npy", Format::Trajectories, 12), ("store", Format::Store, 15)]
-    {
+    for (folder, format, frames) in [
+        ("frames", DatasetFormat::Frames, 12),
+        ("npy", DatasetFormat::Trajectories, 12),
+        ("store", DatasetFormat::Store, 15),
+    ] {
         let report = look(&dir.path().join(folder));
         assert_eq!((report.format, report.episodes, report.frames), (format, 3, frames), "{report}");
         assert_eq!((report.success.once, report.success.at_end, report.broken.len()), (2, 2, 0));
@@ -254,30 +257,34 @@ fn older_collectors_and_our_store_are_read_alike() {
     }
     // One outcome alone, from inside its folder.
     let report = look(&dir.path().join("frames/success"));
-    assert_eq!((report.format, report.episodes), (Format::Frames, 2));
+    assert_eq!((report.format, report.episodes), (DatasetFormat::Frames, 2));
     assert!(look(&dir.path().join("npy/positive")).success.once == 2);
 }
 
 #[test]
-fn what_the_converters_write_is_looked_at_too() {
+fn what_the_converters_write_is_inspected_too() {
     let dir = tempfile::tempdir().unwrap();
     let raw = tests().join("convert/episodes_torch");
     let [train, val] = ["train.pt", "val.pt"].map(|name| dir.path().join("images").join(name));
     fs::create_dir_all(dir.path().join("images")).unwrap();
     convert_images(&raw, &train, &val, &ImageOptions::default(), &|_| {}).unwrap();
     let report = look(&dir.path().join("images"));
-    assert_eq!((report.format, report.episodes), (Format::Images, 2));
+    assert_eq!((report.format, report.episodes), (DatasetFormat::Images, 2));
     assert_eq!(report.leakage.unwrap().exact_duplicates, 0);
     fs::copy(&train, &val).unwrap();
     let report = look(&dir.path().join("images"));
-    assert!(kinds(&report).contains(&Suspicion::SharedBetweenParts), "{report}");
+    assert!(kinds(&report).contains(&Suspicion::SharedBetweenSplits), "{report}");
 
     let windows = dir.path().join("windows");
     let options = WindowOptions { window_size: 3, delta_threshold: 0.01, ..WindowOptions::default() };
     let made = convert_windows(&raw, &windows, &options, &|_| {});
     let Ok(_) = made else { panic!("{}", made.err().unwrap()) };
     let report = look(&windows);
-    assert_eq!((report.format, report.lengths.max, report.broken.len()), (Format::Windows, 3, 0), "{report}");
+    assert_eq!(
+        (report.format, report.lengths.max, report.broken.len()),
+        (DatasetFormat::Windows, 3, 0),
+        "{report}"
+    );
     assert!(report.labels.iter().any(|label| label.name == "positive"));
     assert_eq!(report.leakage.as_ref().unwrap().shared_episodes, 0, "{report}");
     // The folder moved, a pickle is gone, and a line is torn.
@@ -301,14 +308,15 @@ fn a_contact_sheet_shows_every_outcome() {
     let mut reader = png::Decoder::new(std::io::Cursor::new(&sheet)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
-    assert_eq!((info.width, info.height), (3 * 28 + 4, 3 * 28 + 4));
-    let border = |row: usize, column: usize| {
-        let at = ((4 + row * 28) * info.width as usize + 4 + column * 28) * 3;
-        [pixels[at], pixels[at + 1], pixels[at + 2]]
+    let is = |colour: [u8; 3]| {
+        pixels.chunks_exact(3).enumerate().filter(move |(_, pixel)| *pixel == colour).map(|(at, _)| at)
     };
-    let (grey, red, green) = ([113, 113, 122], [239, 68, 68], [34, 197, 94]);
-    assert_eq!([border(0, 0), border(0, 1), border(0, 2)], [grey, red, green]);
-    assert_eq!([border(2, 0), border(2, 1), border(2, 2)], [grey, red, red], "failures come last");
+    let (grey, red, green) = ([161, 161, 170], [220, 38, 38], [22, 163, 74]);
+    // A border is four pixels wide, and the legend has a square of each colour.
+    let borders = |colour| (is(colour).count() - 12 * 12) / (24 * 24 - 16 * 16);
+    assert_eq!([grey, red, green].map(borders), [3, 4, 2]);
+    let last_row = |colour| is(colour).next_back().unwrap() / info.width as usize;
+    assert!(last_row(green) + 24 < last_row(red), "failures come last");
 
     let states = Array::from_slice(&[2], &[0.0f32, 1.0]).unwrap();
     let blind = PyValue::dict([
@@ -316,7 +324,7 @@ fn a_contact_sheet_shows_every_outcome() {
         ("infos", PyValue::list([])),
     ]);
     let path = dir.path().join("blind.pkl");
-    python::write_pickle(&path, &blind, PickleStyle::default()).unwrap();
+    pyfiles::write_pickle(&path, &blind, PickleStyle::default()).unwrap();
     let report = look(&path);
     assert!(kinds(&report).contains(&Suspicion::NoImages));
     assert!(contact_sheet(&path, &report, &options).unwrap_err().to_string().contains("no images"));
@@ -327,7 +335,7 @@ fn a_limit_looks_at_some_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &(1..9).map(episode).collect::<Vec<_>>());
     let report = inspect(dir.path(), &InspectOptions { limit: Some(3) }, &|_, _| {}).unwrap();
-    assert_eq!((report.files, report.looked_at, report.episodes), (8, 3, 3));
+    assert_eq!((report.files, report.inspected_files, report.episodes), (8, 3, 3));
     assert!(report.to_string().contains("3 of 8 files, evenly spread"));
 }
 
@@ -344,17 +352,21 @@ fn what_is_no_dataset_is_said_with_what_might_be() {
     let error = inspect(&dir.path().join("gone"), &InspectOptions::default(), &|_, _| {}).unwrap_err();
     assert!(matches!(error, InspectError::Read { .. }));
 
-    let refused = inspect(&tests().join("python/refused/evil.pkl"), &InspectOptions::default(), &|_, _| {});
+    let refused = inspect(
+        &tests().join("../../pyfiles/tests/python/refused/evil.pkl"),
+        &InspectOptions::default(),
+        &|_, _| {},
+    );
     assert!(refused.unwrap_err().to_string().contains("posix.system"));
     let other = PyValue::dict([("weights", PyValue::Int(1))]);
     let path = dir.path().join("model.pt");
-    python::write_pt(&path, &other, Storages::Shared).unwrap();
+    pyfiles::write_pt(&path, &other, Storages::Shared).unwrap();
     let error = inspect(&path, &InspectOptions::default(), &|_, _| {}).unwrap_err();
-    assert!(error.to_string().contains("no `labels` in it (it has weights)"), "{error}");
+    assert!(error.to_string().contains("no `labels` (it has weights)"), "{error}");
 }
 
 #[test]
-fn lerobot_datasets_are_looked_at_shard_by_shard() {
+fn lerobot_datasets_are_inspected_shard_by_shard() {
     let dir = tempfile::tempdir().unwrap();
     for (rank, episodes) in [[episode(1), failure(2)], [episode(3), episode(4)]].iter().enumerate() {
         let mut writer = Writer::new(dir.path(), rank as u64, Settings::default()).unwrap();
@@ -362,44 +374,134 @@ fn lerobot_datasets_are_looked_at_shard_by_shard() {
         writer.finish().unwrap();
     }
     let report = look(dir.path());
-    assert_eq!((report.format, report.episodes, report.frames), (Format::Lerobot, 4, 16), "{report}");
-    assert_eq!((report.success.once, report.success.known, report.broken.len()), (3, 4, 0), "{report}");
+    assert_eq!((report.format, report.episodes, report.frames), (DatasetFormat::Lerobot, 4, 16), "{report}");
+    assert_eq!((report.success.once, report.success.labelled, report.broken.len()), (3, 4, 0), "{report}");
     assert_eq!(kinds(&report), [], "{report}");
     assert!(!contact_sheet(dir.path(), &report, &SheetOptions::default()).unwrap().is_empty());
 }
 
 #[test]
-fn replay_buffers_are_looked_at_trajectory_by_trajectory() {
+fn replay_buffers_are_inspected_trajectory_by_trajectory() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = replay_buffer::Writer::open(dir.path()).unwrap();
     let mut lost = failure(2);
-    lost.moments[4].end = End::Truncated; // the layout keeps no success: a termination that was paid is one
+    lost.timesteps[4].end = End::Truncated; // the format keeps no success: a termination with a positive reward is one
     [episode(1), lost, episode(3)].iter().for_each(|episode| writer.append(episode).unwrap());
     let report = look(dir.path());
-    assert_eq!((report.format, report.episodes, report.frames), (Format::ReplayBuffer, 3, 12), "{report}");
-    assert_eq!((report.success.once, report.success.known), (2, 3), "{report}");
+    assert_eq!(
+        (report.format, report.episodes, report.frames),
+        (DatasetFormat::ReplayBuffer, 3, 12),
+        "{report}"
+    );
+    assert_eq!((report.success.once, report.success.labelled), (2, 3), "{report}");
     assert!(!contact_sheet(dir.path(), &report, &SheetOptions::default()).unwrap().is_empty());
 
     let one = replay_buffer::files(dir.path()).unwrap().remove(0);
-    assert_eq!((look(&one).format, look(&one).episodes), (Format::ReplayBuffer, 1));
+    assert_eq!((look(&one).format, look(&one).episodes), (DatasetFormat::ReplayBuffer, 1));
     fs::remove_file(one).unwrap();
     let error = inspect(dir.path(), &InspectOptions::default(), &|_, _| {}).unwrap_err();
     assert!(error.to_string().contains("names trajectory 0, which is not there"), "{error}");
 }
 
-#[test]
-fn of_videos_the_metadata_is_read() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("meta")).unwrap();
+/// A dataset of version 2 whose images are in videos.
+fn with_videos(root: &Path) {
+    fs::create_dir_all(root.join("meta")).unwrap();
     let info = r#"{"codebase_version": "v2.1", "fps": 10, "robot_type": "panda", "chunks_size": 1000,
         "total_episodes": 2, "total_frames": 30, "total_tasks": 1, "total_chunks": 1,
         "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
-        "features": {"image": {"dtype": "video", "shape": [64, 48, 3], "names": ["height", "width", "channel"]},
+        "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4",
+        "features": {"image": {"dtype": "video", "shape": [64, 48, 3], "names": ["height", "width", "channel"],
+            "info": {"video.codec": "av1"}},
         "state": {"dtype": "float32", "shape": [7], "names": ["state"]}}}"#;
-    fs::write(dir.path().join("meta/info.json"), info).unwrap();
-    fs::write(dir.path().join("meta/episodes.jsonl"), "{\"length\": 10}\n{\"length\": 20}\n").unwrap();
-    let report = look(dir.path());
-    assert_eq!((report.format, report.episodes, report.lengths.max), (Format::Lerobot, 2, 20));
+    fs::write(root.join("meta/info.json"), info).unwrap();
+    let lines = "{\"episode_index\": 0, \"length\": 10}\n{\"episode_index\": 1, \"length\": 20}\n";
+    fs::write(root.join("meta/episodes.jsonl"), lines).unwrap();
+    for episode in 0..2 {
+        for file in [
+            format!("data/chunk-000/episode_{episode:06}.parquet"),
+            format!("videos/chunk-000/image/episode_{episode:06}.mp4"),
+        ] {
+            fs::create_dir_all(root.join(&file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), "frames").unwrap();
+        }
+    }
+}
+
+#[test]
+fn of_videos_the_metadata_is_read_and_the_files_are_looked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    with_videos(root);
+    let report = look(root);
+    assert_eq!((report.format, report.episodes, report.frames), (DatasetFormat::Lerobot, 2, 30));
+    assert_eq!((report.lengths.min, report.lengths.median, report.lengths.max), (10, 20, 20));
     assert_eq!((report.cameras[0].sizes[0].shape, report.state_widths[0].width), ([64, 48, 3], 7));
     assert_eq!(kinds(&report), [Suspicion::MetadataOnly]);
+    let said = &report.findings[0].examples[0];
+    assert!(said.contains("image is a video (av1)") && said.contains("cannot be decoded yet"), "{said}");
+    let found = verify(root, &|_, _| {}).unwrap();
+    assert!(found.is_whole() && found.unchecked[0].contains("2 video files"), "{found:?}");
+
+    let video = "videos/chunk-000/image/episode_000001.mp4";
+    fs::remove_file(root.join(video)).unwrap();
+    let report = look(root);
+    assert_eq!((report.broken.len(), &*report.broken[0].file), (1, video), "{report}");
+    assert_eq!(verify(root, &|_, _| {}).unwrap().broken[0].file, video);
+
+    fs::remove_dir_all(root.join("data")).unwrap();
+    let error = inspect(root, &InspectOptions::default(), &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("data/chunk-000/episode_000000.parquet"), "{error}");
+
+    // Lengths are those of the episodes, not an average.
+    fs::remove_file(root.join("meta/episodes.jsonl")).unwrap();
+    let error = inspect(root, &InspectOptions::default(), &|_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("meta/episodes.jsonl"), "{error}");
+}
+
+#[test]
+fn rewards_that_are_no_numbers_are_counted_and_written_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |rewards: [f32; 5]| {
+        let mut episode = episode(1);
+        episode.timesteps.iter_mut().zip(rewards).for_each(|(timestep, reward)| timestep.reward = reward);
+        let path = dir.path().join("rank_0_env_0_episode_0_step_4_success.pkl");
+        pyfiles::write_pickle(path, &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+        let json = serde_json::to_value(look(dir.path())).unwrap();
+        json["reward"].clone()
+    };
+    let some = write([0.0, f32::NAN, 2.0, f32::INFINITY, f32::NEG_INFINITY]);
+    let expected =
+        serde_json::json!({"min": 0.0, "max": 2.0, "mean": 1.0, "zero_share": 0.5, "nan": 1, "infinite": 2});
+    assert_eq!(some, expected);
+    // The first is the reset's, which is always 0 in these files.
+    let none = write([f32::NAN; 5]);
+    assert_eq!((&none["max"], &none["nan"]), (&serde_json::json!(0.0), &serde_json::json!(4)));
+    let none = {
+        let mut store = Store::create(dir.path().join("store"), None).unwrap();
+        let mut episode = episode(1);
+        episode.timesteps.iter_mut().for_each(|timestep| timestep.reward = f32::NAN);
+        store.add(&episode, &Origin::new("a test")).unwrap();
+        serde_json::to_value(look(&dir.path().join("store"))).unwrap()["reward"].clone()
+    };
+    assert_eq!((&none["min"], &none["mean"]), (&serde_json::json!("NaN"), &serde_json::json!("NaN")));
+}
+
+#[test]
+fn successes_that_are_lost_again_are_suspicious() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..20 {
+        let mut episode = episode(number);
+        if number >= 3 {
+            episode.timesteps[3].success = Some(true);
+            episode.timesteps[4].success = Some(false);
+        }
+        let path = dir.path().join(pickle_name(&episode, 0));
+        pyfiles::write_pickle(path, &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+    }
+    let report = look(dir.path());
+    let found = report.findings.iter().find(|finding| finding.kind == Suspicion::SuccessLost).unwrap();
+    assert!(
+        found.examples[0].contains("of 20 solved at some step, 3 are solved at the end and 17 no longer"),
+        "{report}"
+    );
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
 use plaudit_data::convert::{ImageFormat, ImageOptions, Source, convert_images};
-use plaudit_data::episode::{CameraTrack, Episode, Moment, as_python};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep, as_python};
 use plaudit_data::labelled::{
-    Kind, LabelledData, LabelledError, LabelledFrame, Pick, ReadOptions, SplitOptions,
+    FramePick, LabelledData, LabelledError, LabelledFrame, ReadOptions, SplitOptions,
 };
-use plaudit_data::python::{self, Array, PickleStyle, PyValue, Storages};
+use plaudit_data::recording::DatasetFormat;
 use plaudit_data::store::{Labels, Origin, Store};
+use plaudit_pyfiles::{self as pyfiles, Array, PickleStyle, PyValue, Storages};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/convert").join(name)
@@ -27,8 +28,8 @@ fn refused(path: &Path) -> String {
 }
 
 /// Pixels and labels, in order.
-fn contents(data: &LabelledData, picks: &[Pick]) -> Vec<(Vec<u8>, bool)> {
-    let frame = |pick: &Pick| {
+fn contents(data: &LabelledData, picks: &[FramePick]) -> Vec<(Vec<u8>, bool)> {
+    let frame = |pick: &FramePick| {
         let frame = data.frame(*pick);
         (frame.images[0].pixels().into_owned(), frame.success)
     };
@@ -37,7 +38,7 @@ fn contents(data: &LabelledData, picks: &[Pick]) -> Vec<(Vec<u8>, bool)> {
 
 /// Pixels and labels of a `.pt`, in the order of its lists.
 fn written(path: &Path) -> Vec<(Vec<u8>, bool)> {
-    let data = python::read(path).unwrap();
+    let data = pyfiles::read(path).unwrap();
     let images = data.get("images").and_then(PyValue::as_items).unwrap();
     let labels = data.get("labels").and_then(PyValue::as_items).unwrap();
     let pair = |(image, label): (&PyValue, &PyValue)| {
@@ -53,7 +54,7 @@ fn frames_are_chosen_as_a_conversion_chooses_them() {
     for kind in ["numpy", "torch"] {
         let raw = fixture(&format!("episodes_{kind}"));
         let data = read(&raw).unwrap();
-        assert_eq!(data.kind, Kind::Recordings(Source::Collected));
+        assert_eq!(data.source, Some(Source::Collected));
         for (samples, ratio, seed) in [(0, 2.0, 42), (5, 1.0, 7), (2, 3.0, 1)] {
             let options = ImageOptions {
                 num_samples_per_episode: samples,
@@ -68,9 +69,9 @@ fn frames_are_chosen_as_a_conversion_chooses_them() {
                 seed,
                 ..SplitOptions::default()
             };
-            let parts = data.split(&options).unwrap();
-            assert!(contents(&data, &parts.train) == written(&train), "{kind} {samples} train");
-            assert!(contents(&data, &parts.val) == written(&val), "{kind} {samples} val");
+            let split = data.split(&options).unwrap();
+            assert!(contents(&data, &split.train) == written(&train), "{kind} {samples} train");
+            assert!(contents(&data, &split.val) == written(&val), "{kind} {samples} val");
         }
     }
 }
@@ -82,10 +83,10 @@ fn converted_images_know_their_episodes() {
     let raw = fixture("episodes_torch");
     convert_images(&raw, &train, &val, &ImageOptions::default(), &|_| {}).unwrap();
     let (episodes, images) = (read(&raw).unwrap(), read(&val).unwrap());
-    assert!(images.in_episodes && images.kind == Kind::Images);
+    assert!(images.in_episodes && images.format == DatasetFormat::Images);
     for episode in &images.episodes {
         let original = episodes.episodes.iter().find(|other| other.name == episode.name).unwrap();
-        assert_eq!(episode.frames.len(), original.frames.len(), "a validation part is whole");
+        assert_eq!(episode.frames.len(), original.frames.len(), "a validation split is complete");
         for frame in &episode.frames {
             let same = original.frames.iter().find(|other| other.at == frame.at).unwrap();
             assert_eq!(frame.images[0].pixels(), same.images[0].pixels());
@@ -103,7 +104,7 @@ fn episode(number: u64) -> Episode {
         shape: SHAPE,
         pixels: (0..72).map(|at| tint + at / 24 + number as u8).collect(),
     };
-    let moment = |success| Moment { reward: 0.0, end: End::No, success, facts: vec![] };
+    let timestep = |success| Timestep { reward: 0.0, end: End::No, success, facts: vec![] };
     Episode {
         row: 0,
         number,
@@ -113,7 +114,7 @@ fn episode(number: u64) -> Episode {
         cameras: vec![track("base_camera", 10), track("side_camera", 100)],
         states: vec![vec![0.0]; 3],
         actions: vec![vec![0.0]; 2],
-        moments: vec![moment(None), moment(Some(false)), moment(Some(true))],
+        timesteps: vec![timestep(None), timestep(Some(false)), timestep(Some(true))],
     }
 }
 
@@ -129,7 +130,7 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     std::fs::create_dir(&pickles).unwrap();
     for number in 0..2 {
         let value = as_python::as_pickle(&episode(number), 0);
-        python::write_pickle(pickles.join(format!("{number}.pkl")), &value, PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(pickles.join(format!("{number}.pkl")), &value, PickleStyle::default()).unwrap();
     }
     let cameras = |keys: &[&str]| ReadOptions {
         cameras: keys.iter().map(ToString::to_string).collect(),
@@ -142,8 +143,8 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     assert_eq!(data.cameras[1], ("main_images".into(), SHAPE));
     let labels: Vec<bool> = data.all().iter().map(|pick| data.frame(*pick).success).collect();
     assert_eq!(labels, [false, false, true, false, false, true]);
-    assert_eq!(data.frame_before(Pick { episode: 1, frame: 2 }, 2).at, 0);
-    assert_eq!(data.frame_before(Pick { episode: 1, frame: 1 }, 5).at, 0);
+    assert_eq!(data.frame_before(FramePick { episode: 1, frame: 2 }, 2).at, 0);
+    assert_eq!(data.frame_before(FramePick { episode: 1, frame: 1 }, 5).at, 0);
 
     let path = folder.path().join("store");
     let mut store = Store::create(&path, None).unwrap();
@@ -158,12 +159,12 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     let first: Vec<_> = data.episodes[0].frames.iter().map(|frame| (frame.at, frame.success)).collect();
     assert_eq!(first, [(0, true), (2, false)], "what a person said counts, and what nobody said is left out");
     let error = LabelledData::read(&path, &cameras(&["wrist_images"]), &|_| {}).unwrap_err().to_string();
-    assert!(error.contains("no camera `wrist_images`; it has base_camera, side_camera"), "{error}");
+    assert!(error.contains("image under `wrist_images` (the first has base_camera, side_camera)"), "{error}");
 
     let places = ["positive", "negative"].map(|name| folder.path().join(name));
     for (place, number) in places.iter().zip(0..) {
         std::fs::create_dir(place).unwrap();
-        python::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[])).unwrap();
+        pyfiles::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[])).unwrap();
     }
     let options = cameras(&["base_camera", "side_camera"]);
     let data = LabelledData::read_trajectories(&places[0], &places[1], &options, &|_| {}).unwrap();
@@ -183,7 +184,7 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("train.pt");
     let check = |value: PyValue, says: &[&str]| {
-        python::write_pt(&path, &value, Storages::Own).unwrap();
+        pyfiles::write_pt(&path, &value, Storages::Own).unwrap();
         let error = refused(&path);
         for words in says {
             assert!(error.contains(words), "`{words}` is not in: {error}");
@@ -193,19 +194,23 @@ fn what_cannot_be_learned_from_is_refused_by_name() {
     let images = |heights: &[usize]| PyValue::list(heights.iter().map(|height| image(*height, 7)));
     check(
         PyValue::dict([("images", images(&[2, 3])), ("labels", labels(2))]),
-        &["images[0] is 2x4x3", "images[1] is 3x4x3"],
+        &["frame 1 has shape [3, 4, 3]", "has [2, 4, 3]"],
     );
     check(PyValue::dict([("images", images(&[2])), ("labels", labels(2))]), &["1 images and 2 labels"]);
-    check(PyValue::dict([("images", images(&[])), ("labels", labels(0))]), &["no image"]);
-    check(PyValue::dict([("labels", labels(0))]), &["without `images`", "plaudit dataset images"]);
-    check(PyValue::list([]), &["a list without `labels`"]);
+    check(PyValue::dict([("images", images(&[])), ("labels", labels(0))]), &["`images` is empty"]);
+    check(PyValue::dict([("labels", labels(0))]), &["no `images`"]);
+    check(PyValue::list([]), &["is a list, not a dict"]);
     assert!(refused(&folder.path().join("nothing")).contains("does not exist"));
     let options =
         ReadOptions { cameras: vec!["main_images".into(), "wrist_images".into()], ..ReadOptions::default() };
-    python::write_pt(&path, &PyValue::dict([("images", images(&[2])), ("labels", labels(1))]), Storages::Own)
-        .unwrap();
+    pyfiles::write_pt(
+        &path,
+        &PyValue::dict([("images", images(&[2])), ("labels", labels(1))]),
+        Storages::Own,
+    )
+    .unwrap();
     let error = LabelledData::read(&path, &options, &|_| {}).unwrap_err().to_string();
-    assert!(error.contains("one camera") && error.contains("from the episodes"), "{error}");
+    assert!(error.contains("wrist_images"), "{error}");
     let one = LabelledData::read(&path, &ReadOptions::default(), &|_| {}).unwrap();
     assert!(matches!(
         one.split(&SplitOptions::default()),
@@ -222,8 +227,8 @@ fn chosen_images_know_where_they_were_and_that_others_are_missing() {
         let options = ImageOptions { num_samples_per_episode: 3, format, ..ImageOptions::default() };
         convert_images(&raw, &train, &val, &options, &|_| {}).unwrap();
         let (all, some) = (read(&raw).unwrap(), read(&val).unwrap());
-        assert!(some.in_episodes && !some.has_past, "{name}");
-        assert!(all.has_past);
+        assert!(some.in_episodes && !some.has_history, "{name}");
+        assert!(all.has_history);
         for frame in some.episodes.iter().flat_map(|episode| &episode.frames) {
             let same = |other: &&LabelledFrame| {
                 other.at == frame.at && other.images[0].pixels() == frame.images[0].pixels()

@@ -22,7 +22,7 @@ fn floats(value: &Value) -> Vec<f32> {
 }
 
 fn fact(episode: &Episode, at: usize, name: &str) -> f32 {
-    episode.moments[at + 1].facts.iter().find(|(fact, _)| &**fact == name).unwrap().1
+    episode.timesteps[at + 1].facts.iter().find(|(fact, _)| &**fact == name).unwrap().1
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_dataset_that_lerobot_wrote() {
             assert_eq!(crc32fast::hash(episode.cameras[0].image(at)), want["image"].as_u64().unwrap() as u32);
             assert_eq!(episode.task.as_deref(), want["task"].as_str());
             assert_eq!(episode.success, want["is_success"][0] == 1.0);
-            assert_eq!(episode.moments[at + 1].end.is_end(), want["done"][0] == 1.0);
+            assert_eq!(episode.timesteps[at + 1].end.is_end(), want["done"][0] == 1.0);
             assert_eq!(fact(&episode, at, "intervene_flag"), floats(&want["intervene_flag"])[0]);
             assert_eq!(episode.number as f64, want["episode_index"][0].as_f64().unwrap());
         }
@@ -69,12 +69,12 @@ fn an_older_dataset() {
             let image = want["observation.images.top"].as_u64().unwrap() as u32;
             assert_eq!(crc32fast::hash(episode.cameras[0].image(at)), image);
             assert_eq!(episode.task.as_deref(), want["task"].as_str());
-            let moment = &episode.moments[at + 1];
-            assert_eq!(moment.reward, floats(&want["next.reward"])[0]);
-            assert_eq!(moment.success, Some(want["next.success"][0] == 1.0));
+            let timestep = &episode.timesteps[at + 1];
+            assert_eq!(timestep.reward, floats(&want["next.reward"])[0]);
+            assert_eq!(timestep.success, Some(want["next.success"][0] == 1.0));
         }
         let end = if episode.success { End::Terminated } else { End::Truncated };
-        assert_eq!(episode.moments.last().unwrap().end, end);
+        assert_eq!(episode.timesteps.last().unwrap().end, end);
     }
     assert!(frame.next().is_none());
 }

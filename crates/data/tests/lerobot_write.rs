@@ -206,8 +206,8 @@ fn a_killed_process_loses_the_episode_in_flight_alone() {
 
 /// An episode's frames as `frames.py` words them.
 fn frames(episode: &Episode, number: usize, first: usize, names: &[&str]) -> Vec<Value> {
-    let moments = &episode.moments[1..];
-    let fact = |at: usize, which: usize| moments[at].facts[which].1;
+    let timesteps = &episode.timesteps[1..];
+    let fact = |at: usize, which: usize| timesteps[at].facts[which].1;
     let one = |at: usize| {
         let mut frame = json!({
             "state": episode.states[at],

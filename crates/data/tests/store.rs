@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 use plaudit_data::store::{Damage, EpisodeId, Labels, Origin, Store, StoreError};
 use proptest::prelude::*;
 
@@ -16,12 +16,12 @@ fn number() -> impl Strategy<Value = f32> {
     prop_oneof![any::<i16>().prop_map(f32::from), Just(f32::INFINITY), Just(-0.0), -1e30f32..1e30]
 }
 
-fn moment(facts: Vec<Arc<str>>) -> impl Strategy<Value = Moment> {
+fn timestep(facts: Vec<Arc<str>>) -> impl Strategy<Value = Timestep> {
     let end = prop_oneof![Just(End::No), Just(End::Terminated), Just(End::Truncated)];
     let known = prop::collection::vec(prop::option::of(number()), facts.len());
     (number(), end, any::<Option<bool>>(), known).prop_map(move |(reward, end, success, known)| {
         let facts = facts.iter().cloned().zip(known);
-        Moment {
+        Timestep {
             reward,
             end,
             success,
@@ -49,10 +49,10 @@ fn episode() -> impl Strategy<Value = Episode> {
         let entries = steps + 1;
         let rows = |count, width| prop::collection::vec(prop::collection::vec(number(), width), count);
         let names: Vec<Arc<str>> = (0..facts).map(|at| format!("fact {at}").into()).collect();
-        let moments = prop::collection::vec(moment(names), entries);
+        let timesteps = prop::collection::vec(timestep(names), entries);
         let first = (any::<u16>(), any::<u32>(), any::<u32>(), any::<bool>(), prop::option::of(".{0,20}"));
-        (first, cameras(entries), rows(entries, state_width), rows(steps, action_width), moments).prop_map(
-            |((row, number, step, success, task), cameras, states, actions, moments)| Episode {
+        (first, cameras(entries), rows(entries, state_width), rows(steps, action_width), timesteps).prop_map(
+            |((row, number, step, success, task), cameras, states, actions, timesteps)| Episode {
                 row: row.into(),
                 number: number.into(),
                 batch_step: step.into(),
@@ -61,22 +61,22 @@ fn episode() -> impl Strategy<Value = Episode> {
                 cameras,
                 states,
                 actions,
-                moments: ordered(moments),
+                timesteps: ordered(timesteps),
             },
         )
     })
 }
 
 /// Facts in the order in which the episode first shows them, which is the order they come back in.
-fn ordered(mut moments: Vec<Moment>) -> Vec<Moment> {
+fn ordered(mut timesteps: Vec<Timestep>) -> Vec<Timestep> {
     let mut seen: Vec<Arc<str>> = Vec::new();
-    for moment in &mut moments {
+    for timestep in &mut timesteps {
         let new: Vec<_> =
-            moment.facts.iter().map(|fact| fact.0.clone()).filter(|name| !seen.contains(name)).collect();
+            timestep.facts.iter().map(|fact| fact.0.clone()).filter(|name| !seen.contains(name)).collect();
         seen.extend(new);
-        moment.facts.sort_by_key(|fact| seen.iter().position(|name| *name == fact.0));
+        timestep.facts.sort_by_key(|fact| seen.iter().position(|name| *name == fact.0));
     }
-    moments
+    timesteps
 }
 
 fn new_store(dir: &Path) -> Store {
@@ -84,7 +84,8 @@ fn new_store(dir: &Path) -> Store {
 }
 
 fn small(state: f32) -> Episode {
-    let moment = |end| Moment { reward: 1.0, end, success: None, facts: vec![("is_grasped".into(), 1.0)] };
+    let timestep =
+        |end| Timestep { reward: 1.0, end, success: None, facts: vec![("is_grasped".into(), 1.0)] };
     Episode {
         row: 3,
         number: 1,
@@ -98,7 +99,7 @@ fn small(state: f32) -> Episode {
         }],
         states: vec![vec![state, 0.5], vec![1.0, 2.0]],
         actions: vec![vec![-1.0]],
-        moments: vec![moment(End::No), moment(End::Truncated)],
+        timesteps: vec![timestep(End::No), timestep(End::Truncated)],
     }
 }
 

@@ -6,7 +6,7 @@
 use plaudit_core::{Env, Obs, Policy, Seed};
 use plaudit_env::{ControlMode, Engine, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, make};
 
-type Anything<T> = Result<T, Box<dyn std::error::Error>>;
+type AnyResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 const ENGINES: [Engine; 2] = [Engine::Rapier, Engine::Mujoco];
 const ROWS: usize = 16;
@@ -14,7 +14,7 @@ const EPISODE: usize = 50;
 /// The best of so many rounds: other work on the machine only ever makes a round slower.
 const ROUNDS: usize = 20;
 
-fn main() -> Anything<()> {
+fn main() -> AnyResult<()> {
     for engine in ENGINES {
         println!("{engine:?}: {:.0} KiB of memory per environment", kib_each(engine)?);
     }
@@ -30,14 +30,14 @@ fn main() -> Anything<()> {
     Ok(())
 }
 
-fn tables(engine: Engine, control_mode: ControlMode, num_envs: usize) -> Anything<Box<dyn Env>> {
+fn tables(engine: Engine, control_mode: ControlMode, num_envs: usize) -> AnyResult<Box<dyn Env>> {
     let own = PickCubeSettings { engine, control_mode, ..PickCubeSettings::default() };
     let settings = EnvSettings { pick_cube: Some(own), ..EnvSettings::new(EnvId::PickCubeV1, num_envs) };
     Ok(make(&settings)?)
 }
 
-/// Control steps per second of processor time, resets included, while the expert works.
-fn speeds(mode: ControlMode) -> Anything<[f64; 2]> {
+/// Control steps per second of CPU time, resets included, while the expert works.
+fn speeds(mode: ControlMode) -> AnyResult<[f64; 2]> {
     let mut runs = Vec::new();
     for engine in ENGINES {
         let mut env = tables(engine, mode, ROWS)?;
@@ -53,19 +53,19 @@ fn speeds(mode: ControlMode) -> Anything<[f64; 2]> {
     Ok(best.map(|secs| (EPISODE * ROWS) as f64 / secs))
 }
 
-/// Seconds of processor time that the environment takes for as many steps as an episode may have.
-fn round(env: &mut dyn Env, obs: &mut Obs, mode: ControlMode) -> Anything<f64> {
+/// Seconds of CPU time that the environment takes for as many steps as an episode may have.
+fn round(env: &mut dyn Env, obs: &mut Obs, mode: ControlMode) -> AnyResult<f64> {
     let (mut expert, mut spent) = (PickCubeExpert::new(mode), 0.0);
     for _ in 0..EPISODE {
         let actions = expert.act(obs, Seed::new(0))?.actions;
-        let start = processor_secs()?;
+        let start = cpu_secs()?;
         *obs = env.step(&actions)?.obs;
-        spent += processor_secs()? - start;
+        spent += cpu_secs()? - start;
     }
     Ok(spent)
 }
 
-fn kib_each(engine: Engine) -> Anything<f64> {
+fn kib_each(engine: Engine) -> AnyResult<f64> {
     const MANY: usize = 400;
     let before = resident_kib()?;
     let mut env = tables(engine, ControlMode::default(), MANY)?;
@@ -79,15 +79,15 @@ fn kib_each(engine: Engine) -> Anything<f64> {
     Ok(each)
 }
 
-/// Processor time of this thread, from Linux.
-fn processor_secs() -> Anything<f64> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-    let nanos: f64 = told.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
+/// CPU time of this thread, from Linux.
+fn cpu_secs() -> AnyResult<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanos: f64 = text.split_whitespace().next().ok_or("an empty schedstat")?.parse()?;
     Ok(nanos * 1e-9)
 }
 
-fn resident_kib() -> Anything<f64> {
-    let told = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: f64 = told.split_whitespace().nth(1).ok_or("a short statm")?.parse()?;
+fn resident_kib() -> AnyResult<f64> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: f64 = text.split_whitespace().nth(1).ok_or("a short statm")?.parse()?;
     Ok(pages * 4.0)
 }

@@ -1,11 +1,11 @@
-//! How fast the environments are, per second of processor time, and what they take in memory.
+//! How fast the environments are, per second of CPU time, and what they take in memory.
 //!
-//! `cargo bench -p plaudit-env --bench speed [-- classic state scaling pictures memory]`
+//! `cargo bench -p plaudit-env --bench speed [-- classic state scaling images memory]`
 #![allow(clippy::print_stdout)] // a bench reports by printing
 
 use std::time::Instant;
 
-use plaudit_core::{Env, Policy, Seed, Watch};
+use plaudit_core::{Env, FramesNeeded, Policy, Seed};
 use plaudit_env::{
     ControlMode, EnvId, EnvSettings, PegInsertionExpert, PegInsertionSettings, PickCubeExpert,
     PickCubeSettings, RandomPolicy, make,
@@ -13,9 +13,9 @@ use plaudit_env::{
 
 const TABLES: [EnvId; 2] = [EnvId::PickCubeV1, EnvId::PegInsertionSideV1];
 
-type Anything = Result<(), Box<dyn std::error::Error>>;
+type AnyResult = Result<(), Box<dyn std::error::Error>>;
 
-fn main() -> Anything {
+fn main() -> AnyResult {
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let want = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
@@ -33,10 +33,10 @@ fn main() -> Anything {
     if want("scaling") {
         TABLES.into_iter().try_for_each(report_scaling)?;
     }
-    if want("pictures") {
+    if want("images") {
         for id in [EnvId::PickCubeV1, EnvId::PickCube3ViewV1, EnvId::PegInsertionSideV1] {
-            let speed = with_threads(1, || pictures(id))?;
-            println!("{id} pictures, 128 x 128: {speed:.0} frames/core-s");
+            let speed = with_threads(1, || images(id))?;
+            println!("{id} images, 128 x 128: {speed:.0} frames/core-s");
         }
     }
     if want("memory") {
@@ -46,7 +46,7 @@ fn main() -> Anything {
     Ok(())
 }
 
-fn report_classic() -> Anything {
+fn report_classic() -> AnyResult {
     for id in [EnvId::CartPoleV1, EnvId::PendulumV1, EnvId::AcrobotV1, EnvId::MountainCarContinuousV0] {
         for num_envs in [64, 1024, 4096, 16384] {
             let alone = with_threads(1, || classic(id, num_envs))?;
@@ -85,7 +85,7 @@ fn classic(id: EnvId, num_envs: usize) -> Result<f64, Box<dyn std::error::Error>
 /// The best of so many rounds: other work on the machine only ever makes a round slower.
 const ROUNDS: usize = 10;
 
-/// Control steps per second of processor time, resets included, while the expert works.
+/// Control steps per second of CPU time, resets included, while the expert works.
 fn tables(id: EnvId, control_mode: ControlMode) -> Result<f64, Box<dyn std::error::Error>> {
     let mut settings = EnvSettings::new(id, 16);
     let mut expert: Box<dyn Policy> = if id == EnvId::PegInsertionSideV1 {
@@ -103,9 +103,9 @@ fn tables(id: EnvId, control_mode: ControlMode) -> Result<f64, Box<dyn std::erro
         let mut spent = 0.0;
         for _ in 0..50 {
             let actions = expert.act(&obs, Seed::new(0))?.actions;
-            let start = processor_secs();
+            let start = cpu_secs();
             obs = env.step(&actions)?.obs;
-            spent += processor_secs() - start;
+            spent += cpu_secs() - start;
         }
         best = best.min(spent);
     }
@@ -114,7 +114,7 @@ fn tables(id: EnvId, control_mode: ControlMode) -> Result<f64, Box<dyn std::erro
 
 /// A large batch in real time on 1, 2, 4, … threads, in turns. The best of many short rounds is what the
 /// machine does when it is quiet.
-fn report_scaling(id: EnvId) -> Anything {
+fn report_scaling(id: EnvId) -> AnyResult {
     const ROWS: usize = 256;
     let cores = std::thread::available_parallelism()?.get();
     let counts: Vec<usize> = (0..).map(|k| 1 << k).take_while(|count| *count <= cores).collect();
@@ -144,21 +144,21 @@ fn report_scaling(id: EnvId) -> Anything {
     Ok(())
 }
 
-/// Pictures per second of processor time, the physics not counted.
-fn pictures(id: EnvId) -> Result<f64, Box<dyn std::error::Error>> {
+/// Images per second of CPU time, the physics not counted.
+fn images(id: EnvId) -> Result<f64, Box<dyn std::error::Error>> {
     let mut best = [f64::INFINITY; 2];
     let mut frames = 0;
-    for (pass, watch) in [Watch::Nothing, Watch::Everything].into_iter().enumerate() {
+    for (pass, watch) in [FramesNeeded::Nothing, FramesNeeded::Everything].into_iter().enumerate() {
         let mut env: Box<dyn Env> = make(&EnvSettings::new(id, 16))?;
-        env.watch(watch);
+        env.set_frames_needed(watch);
         env.reset(Seed::new(1))?;
         for _ in 0..ROUNDS {
             frames = 0;
-            let start = processor_secs();
+            let start = cpu_secs();
             for _ in 0..20 {
                 frames += 16 * env.step(&[0.1; 16 * 8])?.obs.cameras.len();
             }
-            best[pass] = best[pass].min(processor_secs() - start);
+            best[pass] = best[pass].min(cpu_secs() - start);
         }
     }
     Ok(frames as f64 / (best[1] - best[0]))
@@ -176,18 +176,18 @@ fn memory(id: EnvId) -> Result<Box<dyn Env>, Box<dyn std::error::Error>> {
     Ok(env)
 }
 
-/// Processor time of this thread where Linux tells it, else the time of day.
-fn processor_secs() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let told = told.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
-    told.map_or_else(
+/// CPU time of this thread where Linux reports it, else wall time.
+fn cpu_secs() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let text = text.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    text.map_or_else(
         || std::time::UNIX_EPOCH.elapsed().map_or(0.0, |time| time.as_secs_f64()),
         |nanos| nanos * 1e-9,
     )
 }
 
 fn resident_bytes() -> f64 {
-    let told = std::fs::read_to_string("/proc/self/statm").ok();
-    told.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
+    let text = std::fs::read_to_string("/proc/self/statm").ok();
+    text.and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
         .map_or(0.0, |pages| pages * 4096.0)
 }

@@ -1,10 +1,11 @@
-//! Writes what the cameras of a task see while its expert works, as one PNG: a line per camera.
+//! Writes what the cameras of a task see while its expert works, as one PNG: a row per camera.
 //!
 //! `cargo run -p plaudit-env --example contact_sheet -- PickCube-v1 sheet.png [side in pixels] [seed]`
 
 use std::error::Error;
 
-use plaudit_core::{Obs, Policy, Seed, Watch};
+use plaudit_core::{FramesNeeded, Obs, Policy, Seed};
+use plaudit_draw::{Canvas, ContactSheet, Group, SheetFrame, Tint};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PegInsertionExpert, PegInsertionSettings,
     PickCubeExpert, PickCubeSettings, make,
@@ -23,16 +24,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seed: u64 = arguments.next().map_or(Ok(3), |text| text.parse())?;
     let Show { settings, mut expert, steps } = show(id, side)?;
     let mut env = make(&settings)?;
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     let mut obs = env.reset(Seed::new(seed))?;
-    let mut sheet = Sheet::new(env.spec().cameras.len(), side);
+    let mut sheet = empty_sheet(id, &obs);
     for t in 0..=steps {
-        for column in (0..COLUMNS).filter(|column| column * steps / (COLUMNS - 1) == t) {
-            sheet.paste(column, &obs);
+        if (0..COLUMNS).any(|column| column * steps / (COLUMNS - 1) == t) {
+            add(&mut sheet, &obs, t, side);
         }
         obs = env.step(&expert.act(&obs, Seed::new(0))?.actions)?.obs;
     }
-    sheet.write(&path)
+    Ok(std::fs::write(path, sheet.draw().png())?)
 }
 
 /// One environment with every camera, who solves it, and in how many steps.
@@ -62,37 +63,22 @@ fn show(id: EnvId, side: usize) -> Result<Show, Box<dyn Error>> {
     })
 }
 
-/// Pictures side by side.
-struct Sheet {
-    side: usize,
-    pixels: Vec<u8>,
+fn empty_sheet(id: EnvId, obs: &Obs) -> ContactSheet {
+    let group = |name: &str| Group { heading: name.into(), frames: Vec::new() };
+    ContactSheet {
+        title: format!("{id}: what its cameras see while the expert works"),
+        about: String::new(),
+        legend: Vec::new(),
+        columns: COLUMNS,
+        groups: obs.cameras.iter().map(|(name, _)| group(name)).collect(),
+    }
 }
 
-impl Sheet {
-    fn new(lines: usize, side: usize) -> Self {
-        Self { side, pixels: vec![0; lines * side * COLUMNS * side * 3] }
-    }
-
-    fn paste(&mut self, column: usize, obs: &Obs) {
-        let side = self.side;
-        for (line, (_, frames)) in obs.cameras.iter().enumerate() {
-            for (row, pixels) in frames.image(0).chunks_exact(side * 3).enumerate() {
-                let at = ((line * side + row) * COLUMNS + column) * side * 3;
-                self.pixels[at..at + side * 3].copy_from_slice(pixels);
-            }
-        }
-    }
-
-    fn write(&self, path: &str) -> Result<(), Box<dyn Error>> {
-        let width = COLUMNS * self.side;
-        let height = self.pixels.len() / (width * 3);
-        let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-        let mut encoder = png::Encoder::new(file, width as u32, height as u32);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_compression(png::Compression::High);
-        encoder.set_filter(png::Filter::Adaptive);
-        encoder.write_header()?.write_image_data(&self.pixels)?;
-        Ok(())
+/// Adds a frame of each camera.
+fn add(sheet: &mut ContactSheet, obs: &Obs, step: usize, side: usize) {
+    for ((_, frames), group) in obs.cameras.iter().zip(&mut sheet.groups) {
+        let image = Canvas::fitted(frames.shape, frames.image(0), side);
+        let caption = vec![format!("step {step}")];
+        group.frames.push(SheetFrame { image, tint: Tint::Plain, caption });
     }
 }

@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `"ids"` | `{"ids": ["CartPole-v1", ..]}` |
 //! | `{"make": {"id": "CartPole-v1", "num_envs": 2}}` ([`EnvSettings`]) | `{"spec": ..}` |
-//! | `{"watch": true}`: draw every picture, or none | `{"watch": true}` |
+//! | `{"watch": true}`: draw every image, or none | `{"watch": true}` |
 //! | `{"reset": 7}`: the seed | `{"obs": ..}` |
 //! | `{"step": [0, 1]}`: actions, row after row | `{"obs": .., "reward": .., "end": .., ..}` |
 //!
-//! A request that is refused is answered with `{"error": ".."}` and changes nothing. Pictures are written in
+//! A request that is refused is answered with `{"error": ".."}` and changes nothing. Images are written in
 //! hexadecimal digits. `tests/gymnasium` talks to it as a Gymnasium environment.
 //!
 //! `cargo run -p plaudit-env --example step_server`
@@ -17,7 +17,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, Write, stdin, stdout};
 
-use plaudit_core::{ActionSpace, End, Env, EnvSpec, Obs, Seed, Step, Watch};
+use plaudit_core::{ActionSpace, End, Env, EnvSpec, FramesNeeded, Obs, Seed, Step};
 use plaudit_env::{EnvId, EnvSettings, make};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -33,20 +33,20 @@ enum Request {
     Step(Vec<f64>),
 }
 
-type Anything<T> = Result<T, Box<dyn std::error::Error>>;
+type AnyResult<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Anything<()> {
+fn main() -> AnyResult<()> {
     let mut env = None;
     let mut out = stdout().lock();
     for line in stdin().lock().lines() {
-        let told = answer(&line?, &mut env).unwrap_or_else(|error| json!({"error": error.to_string()}));
-        writeln!(out, "{told}")?;
+        let reply = answer(&line?, &mut env).unwrap_or_else(|error| json!({"error": error.to_string()}));
+        writeln!(out, "{reply}")?;
         out.flush()?;
     }
     Ok(())
 }
 
-fn answer(line: &str, env: &mut Option<Box<dyn Env>>) -> Anything<Value> {
+fn answer(line: &str, env: &mut Option<Box<dyn Env>>) -> AnyResult<Value> {
     let request = serde_json::from_str(line)?;
     if matches!(request, Request::Ids) {
         return Ok(json!({"ids": EnvId::ALL}));
@@ -58,7 +58,7 @@ fn answer(line: &str, env: &mut Option<Box<dyn Env>>) -> Anything<Value> {
     Ok(match request {
         Request::Ids | Request::Make(_) => Value::Null,
         Request::Watch(everything) => {
-            env.watch(if everything { Watch::Everything } else { Watch::Nothing });
+            env.set_frames_needed(if everything { FramesNeeded::Everything } else { FramesNeeded::Nothing });
             json!({"watch": everything})
         }
         Request::Reset(seed) => json!({"obs": obs_json(&env.reset(Seed::new(seed))?)}),
@@ -89,12 +89,12 @@ fn spec_json(spec: &EnvSpec) -> Value {
 
 fn obs_json(obs: &Obs) -> Value {
     let states: Vec<_> = (0..obs.batch()).map(|row| obs.row(row).state).collect();
-    let pictures = obs.cameras.iter().map(|(name, frames)| {
+    let images = obs.cameras.iter().map(|(name, frames)| {
         let each: Vec<_> = (0..frames.count()).map(|row| hexadecimal(frames.image(row))).collect();
         (name.to_string(), json!(each))
     });
     let tasks: Vec<&str> = obs.tasks.iter().map(|words| &**words).collect();
-    json!({"state": states, "cameras": pictures.collect::<Map<_, _>>(), "tasks": tasks})
+    json!({"state": states, "cameras": images.collect::<Map<_, _>>(), "tasks": tasks})
 }
 
 fn step_json(step: &Step) -> Value {

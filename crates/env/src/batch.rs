@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{End, Env, EnvError, EnvSpec, Facts, Frames, Obs, ObsError, Past, Rng, Seed, Step, Watch};
+use plaudit_core::{
+    ActionHistory, End, Env, EnvError, EnvSpec, Facts, Frames, FramesNeeded, Obs, ObsError, Rng, Seed, Step,
+};
 use rayon::prelude::*;
 use thiserror::Error;
 
-/// Most named truths a task may tell.
+/// The largest number of facts a task may report.
 pub(crate) const MAX_FACTS: usize = 5;
 
 /// One environment, without clock and seed.
 pub(crate) trait Task: Send + Sync {
     /// How many rows are worth a thread of their own. Splitting cheaper work costs more than it saves.
     const ROWS_PER_THREAD: usize;
-    /// Names of the truths in [`Moment::facts`], at most [`MAX_FACTS`].
+    /// Names of the facts in [`StepResult::facts`], at most [`MAX_FACTS`].
     const FACTS: &[&str] = &[];
     /// The task in words.
     const INSTRUCTION: Option<&str> = None;
@@ -25,30 +27,30 @@ pub(crate) trait Task: Send + Sync {
     fn reset(&mut self, rng: &mut Rng);
 
     /// One control step; `last` says that the clock runs out with it.
-    fn step(&mut self, action: &[f32], last: bool) -> Moment;
+    fn step(&mut self, action: &[f32], last: bool) -> StepResult;
 
     /// Writes the state vector.
     fn observe(&self, state: &mut [f32]);
 
-    /// Draws what camera number `camera` sees, in HWC bytes. Tasks without cameras are never asked.
+    /// Renders what camera number `camera` sees, in HWC bytes. Tasks without cameras are never asked.
     fn draw(&self, _camera: usize, _frame: &mut [u8]) {}
 }
 
 /// What one step of one row did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Moment {
+pub(crate) struct StepResult {
     pub(crate) reward: f64,
     pub(crate) terminated: bool,
     pub(crate) success: bool,
     pub(crate) facts: [f32; MAX_FACTS],
 }
 
-/// Truths as a moment has them.
-pub(crate) fn facts<const N: usize>(truths: [f64; N]) -> [f32; MAX_FACTS] {
-    std::array::from_fn(|at| truths.get(at).map_or(0.0, |truth| *truth as f32))
+/// Facts as a fixed-size array.
+pub(crate) fn facts<const N: usize>(values: [f64; N]) -> [f32; MAX_FACTS] {
+    std::array::from_fn(|at| values.get(at).map_or(0.0, |value| *value as f32))
 }
 
-/// A task with its clock and its place in the tree of seeds.
+/// A task with its step counter and its place in the tree of seeds.
 pub(crate) struct Row<T> {
     pub(crate) task: T,
     seed: Seed,
@@ -73,15 +75,20 @@ impl<T: Task> Row<T> {
     }
 
     /// One step of an episode that `limit` steps end.
-    pub(crate) fn step(&mut self, action: &[f32], limit: usize, ignore_terminations: bool) -> (Moment, End) {
+    pub(crate) fn step(
+        &mut self,
+        action: &[f32],
+        limit: usize,
+        ignore_terminations: bool,
+    ) -> (StepResult, End) {
         self.steps += 1;
-        let moment = self.task.step(action, self.steps >= limit);
-        let end = match (moment.terminated && !ignore_terminations, self.steps >= limit) {
+        let result = self.task.step(action, self.steps >= limit);
+        let end = match (result.terminated && !ignore_terminations, self.steps >= limit) {
             (true, _) => End::Terminated,
             (false, true) => End::Truncated,
             (false, false) => End::No,
         };
-        (moment, end)
+        (result, end)
     }
 
     fn diverged(&self, row: usize) -> EnvError {
@@ -89,9 +96,9 @@ impl<T: Task> Row<T> {
     }
 }
 
-/// How the rows of a batch are numbered and when they end.
+/// How the rows of a batch are numbered, and when their episodes end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
+pub(crate) struct BatchOptions {
     /// The number of the first row.
     pub(crate) first_row: u64,
     /// Rows that start from the same state, at least 1.
@@ -103,10 +110,10 @@ pub(crate) struct Plan {
 
 /// A row whose numbers are no longer finite: its physics blew up.
 ///
-/// [`Env::step`] gives it as [`EnvError::Backend`]. Nothing of the batch can be used until the next
+/// [`Env::step`] gives it as [`EnvError::Backend`]. The batch cannot be used until the next
 /// [`Env::reset`], which builds every row anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("environment {row} diverged at step {step} of its episode {episode}; reset to go on")]
+#[error("environment {row} diverged at step {step} of its episode {episode}; reset to continue")]
 pub struct Diverged {
     /// The row of the batch.
     pub row: usize,
@@ -120,14 +127,14 @@ pub struct Diverged {
 pub(crate) struct Batch<T> {
     spec: EnvSpec,
     rows: Vec<Row<T>>,
-    plan: Plan,
-    watch: Watch,
+    options: BatchOptions,
+    watch: FramesNeeded,
     started: bool,
 }
 
 /// What a row gives back to the batch after a step.
 struct Outcome {
-    moment: Moment,
+    result: StepResult,
     end: End,
     /// Boxed, since most steps end nothing.
     last: Option<Box<Obs>>,
@@ -135,15 +142,16 @@ struct Outcome {
 
 impl<T: Task> Batch<T> {
     /// Rows of what `task` makes.
-    pub(crate) fn new(spec: EnvSpec, plan: Plan, mut task: impl FnMut() -> T) -> Self {
+    pub(crate) fn new(spec: EnvSpec, options: BatchOptions, mut task: impl FnMut() -> T) -> Self {
         let rows = (0..spec.num_envs).map(|_| Row::at(task())).collect();
-        Self { spec, rows, plan, watch: Watch::Nothing, started: false }
+        Self { spec, rows, options, watch: FramesNeeded::Nothing, started: false }
     }
 
     /// One step of every row. An error leaves rows behind that only a reset brings together again.
     fn advance(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
         let mut outcomes = self.outcomes(actions)?;
-        let obs = look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)?;
+        let obs = observe_rows(&self.spec, &self.rows, self.watch == FramesNeeded::Everything)
+            .map_err(backend_error)?;
         if let Some(at) = obs.state.iter().position(|value| !value.is_finite()) {
             let row = at / self.spec.state_width;
             return Err(self.rows[row].diverged(row));
@@ -152,19 +160,20 @@ impl<T: Task> Batch<T> {
             outcomes.iter_mut().enumerate().filter_map(|(at, o)| Some((at, *o.last.take()?))).collect();
         Ok(Step {
             obs,
-            reward: outcomes.iter().map(|o| o.moment.reward as f32).collect(),
+            reward: outcomes.iter().map(|o| o.result.reward as f32).collect(),
             end: outcomes.iter().map(|o| o.end).collect(),
-            success: outcomes.iter().map(|o| o.moment.success).collect(),
+            success: outcomes.iter().map(|o| o.result.success).collect(),
             last,
             facts: fact_columns::<T>(&outcomes),
+            interventions: Vec::new(),
         })
     }
 
     /// Starts every row anew, and does something with each.
     fn start_rows(&mut self, seed: Seed, then: impl Fn(usize, &mut Row<T>) + Sync) -> Result<Obs, EnvError> {
-        let (seed, plan) = (seed.purpose("episodes"), self.plan);
+        let (seed, options) = (seed.purpose("episodes"), self.options);
         let start = |(at, row): (usize, &mut Row<T>)| {
-            row.start(seed.index((plan.first_row + at as u64) / plan.group_size));
+            row.start(seed.index((options.first_row + at as u64) / options.group_size));
             then(at, row);
         };
         if self.rows.len() <= T::ROWS_PER_THREAD {
@@ -173,24 +182,25 @@ impl<T: Task> Batch<T> {
             self.rows.par_iter_mut().enumerate().with_min_len(T::ROWS_PER_THREAD).for_each(start);
         }
         self.started = true;
-        look(&self.spec, &self.rows, self.watch == Watch::Everything).map_err(broken)
+        observe_rows(&self.spec, &self.rows, self.watch == FramesNeeded::Everything).map_err(backend_error)
     }
 
     fn outcomes(&mut self, actions: &[f32]) -> Result<Vec<Outcome>, EnvError> {
-        let (spec, plan, watch) = (&self.spec, self.plan, self.watch);
+        let (spec, options, watch) = (&self.spec, self.options, self.watch);
         let one = |(at, (row, action)): (usize, (&mut Row<T>, &[f32]))| {
-            let (moment, end) = row.step(action, plan.limit, plan.ignore_terminations);
+            let (result, end) = row.step(action, options.limit, options.ignore_terminations);
             let mut last = None;
             if end.is_end() {
-                let seen = look(spec, std::slice::from_ref(row), watch != Watch::Nothing).map_err(broken)?;
-                if !seen.state.iter().all(|value| value.is_finite()) {
+                let obs = observe_rows(spec, std::slice::from_ref(row), watch != FramesNeeded::Nothing)
+                    .map_err(backend_error)?;
+                if !obs.state.iter().all(|value| value.is_finite()) {
                     return Err(row.diverged(at));
                 }
-                last = Some(Box::new(seen));
+                last = Some(Box::new(obs));
                 row.episode += 1;
                 row.begin_episode();
             }
-            Ok(Outcome { moment, end, last })
+            Ok(Outcome { result, end, last })
         };
         let width = spec.actions.width();
         if self.rows.len() <= T::ROWS_PER_THREAD {
@@ -210,20 +220,21 @@ impl<T: Task> Env for Batch<T> {
         self.start_rows(seed, |_, _| ())
     }
 
-    fn recall(&mut self, seed: Seed, past: &[Past]) -> Result<Option<Obs>, EnvError> {
+    fn fast_forward(&mut self, seed: Seed, past: &[ActionHistory]) -> Result<Option<Obs>, EnvError> {
         if past.len() != self.rows.len() {
-            let problem = format!("{} rows cannot go on where {} were", self.rows.len(), past.len());
+            let problem =
+                format!("cannot restore {} rows from the history of {}", self.rows.len(), past.len());
             return Err(EnvError::Setting(problem));
         }
-        let (plan, width) = (self.plan, self.spec.actions.width());
-        let live_again = |at: usize, row: &mut Row<T>| {
+        let (options, width) = (self.options, self.spec.actions.width());
+        let replay = |at: usize, row: &mut Row<T>| {
             row.episode = past[at].episode;
             row.begin_episode();
             for action in past[at].actions.chunks_exact(width) {
-                row.step(action, plan.limit, plan.ignore_terminations);
+                row.step(action, options.limit, options.ignore_terminations);
             }
         };
-        self.start_rows(seed, live_again).map(Some)
+        self.start_rows(seed, replay).map(Some)
     }
 
     fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
@@ -236,18 +247,18 @@ impl<T: Task> Env for Batch<T> {
         step
     }
 
-    fn watch(&mut self, watch: Watch) {
-        self.watch = watch;
+    fn set_frames_needed(&mut self, frames: FramesNeeded) {
+        self.watch = frames;
     }
 }
 
 fn fact_columns<T: Task>(outcomes: &[Outcome]) -> Facts {
-    let column = |at: usize| outcomes.iter().map(|o| o.moment.facts[at]).collect();
+    let column = |at: usize| outcomes.iter().map(|o| o.result.facts[at]).collect();
     T::FACTS.iter().enumerate().map(|(at, name)| ((*name).into(), column(at))).collect()
 }
 
-/// What `rows` show now, with pictures if `pictures`.
-fn look<T: Task>(spec: &EnvSpec, rows: &[Row<T>], pictures: bool) -> Result<Obs, ObsError> {
+/// The observations of `rows` now, with images if `images`.
+fn observe_rows<T: Task>(spec: &EnvSpec, rows: &[Row<T>], images: bool) -> Result<Obs, ObsError> {
     let mut state = vec![0.0; rows.len() * spec.state_width];
     for (row, values) in rows.iter().zip(state.chunks_exact_mut(spec.state_width)) {
         row.task.observe(values);
@@ -257,7 +268,7 @@ fn look<T: Task>(spec: &EnvSpec, rows: &[Row<T>], pictures: bool) -> Result<Obs,
         let words: Arc<str> = words.into();
         obs = obs.with_tasks(vec![words; rows.len()])?;
     }
-    let cameras = if pictures { spec.cameras.as_slice() } else { &[] };
+    let cameras = if images { spec.cameras.as_slice() } else { &[] };
     for (camera, (name, shape)) in cameras.iter().enumerate() {
         let mut pixels = vec![0; rows.len() * shape.bytes()];
         let draw = |(row, frame): (&Row<T>, &mut [u8])| row.task.draw(camera, frame);
@@ -270,7 +281,7 @@ fn look<T: Task>(spec: &EnvSpec, rows: &[Row<T>], pictures: bool) -> Result<Obs,
     Ok(obs)
 }
 
-fn broken(error: ObsError) -> EnvError {
+fn backend_error(error: ObsError) -> EnvError {
     EnvError::Backend(Box::new(error))
 }
 
@@ -292,9 +303,9 @@ mod tests {
             self.0 = rng.uniform(0.0, 1.0);
         }
 
-        fn step(&mut self, action: &[f32], last: bool) -> Moment {
+        fn step(&mut self, action: &[f32], last: bool) -> StepResult {
             self.0 += f64::from(action[0]);
-            Moment { reward: self.0, terminated: self.0 >= 10.0, success: last, facts: facts([self.0]) }
+            StepResult { reward: self.0, terminated: self.0 >= 10.0, success: last, facts: facts([self.0]) }
         }
 
         fn observe(&self, state: &mut [f32]) {
@@ -317,12 +328,12 @@ mod tests {
             max_episode_steps: Some(4),
             control_hz: 1.0,
         };
-        let plan = Plan { first_row: 0, group_size: 1, limit: 4, ignore_terminations };
-        Batch::new(spec, plan, || Counter(0.0))
+        let options = BatchOptions { first_row: 0, group_size: 1, limit: 4, ignore_terminations };
+        Batch::new(spec, options, || Counter(0.0))
     }
 
     #[test]
-    fn an_ended_row_shows_its_next_episode_and_hands_over_its_last_moment() {
+    fn an_ended_row_shows_its_next_episode_and_hands_over_its_last_observation() {
         let mut env = counters(3, false);
         assert!(matches!(env.step(&[0.0; 3]), Err(EnvError::NotReset)));
         let first = env.reset(Seed::new(1)).unwrap();
@@ -332,7 +343,10 @@ mod tests {
         assert_eq!(step.last.len(), 1);
         let (row, last) = &step.last[0];
         assert_eq!((*row, last.state[0]), (1, first.state[1] + 20.0));
-        assert!(step.obs.state[1] < 1.0 && step.obs.state[1] != first.state[1], "a new episode, a new draw");
+        assert!(
+            step.obs.state[1] < 1.0 && step.obs.state[1] != first.state[1],
+            "a new episode, a new sample"
+        );
         assert_eq!(&*step.facts[0].0, "count");
         assert_eq!(step.facts[0].1[1], last.state[0]);
         let ends: Vec<_> = (0..3).map(|_| env.step(&[0.0; 3]).unwrap().end).collect();
@@ -357,22 +371,22 @@ mod tests {
     }
 
     #[test]
-    fn only_watched_frames_are_drawn() {
-        let drawn = |watch| {
+    fn only_watched_frames_are_rendered() {
+        let rendered = |watch| {
             let mut env = counters(2, false);
-            env.watch(watch);
+            env.set_frames_needed(watch);
             let at_reset = env.reset(Seed::new(1)).unwrap().cameras.len();
             let step = env.step(&[20.0, 1.0]).unwrap();
             (at_reset, step.obs.cameras.len(), step.last[0].1.cameras.len())
         };
-        assert_eq!(drawn(Watch::Nothing), (0, 0, 0));
-        assert_eq!(drawn(Watch::Ends), (0, 0, 1));
-        assert_eq!(drawn(Watch::Everything), (1, 1, 1));
+        assert_eq!(rendered(FramesNeeded::Nothing), (0, 0, 0));
+        assert_eq!(rendered(FramesNeeded::Ends), (0, 0, 1));
+        assert_eq!(rendered(FramesNeeded::Everything), (1, 1, 1));
     }
     #[test]
     fn rows_of_a_group_start_alike_and_go_their_own_ways() {
         let mut env = counters(6, false);
-        (env.plan.first_row, env.plan.group_size) = (1, 3);
+        (env.options.first_row, env.options.group_size) = (1, 3);
         let starts = env.reset(Seed::new(1)).unwrap().state;
         // Rows 1 to 6 of the whole: groups are 0 to 2, 3 to 5, 6 to 8.
         let same: Vec<_> = starts.windows(2).map(|pair| pair[0] == pair[1]).collect();
@@ -400,7 +414,7 @@ mod tests {
             assert_eq!(env.reset(Seed::new(1)).unwrap(), first);
             assert!(env.step(&[0.0; 3]).is_ok());
         }
-        let told = Diverged { row: 1, episode: 0, step: 2 }.to_string();
-        assert_eq!(told, "environment 1 diverged at step 2 of its episode 0; reset to go on");
+        let message = Diverged { row: 1, episode: 0, step: 2 }.to_string();
+        assert_eq!(message, "environment 1 diverged at step 2 of its episode 0; reset to continue");
     }
 }

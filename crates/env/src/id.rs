@@ -56,7 +56,7 @@ impl EnvId {
         }
     }
 
-    /// Numbers in the state of an environment that tells everything, where one that has to be looked at tells only the
+    /// Numbers in the full state of an environment whose state without cameras has only the
     /// first of them.
     pub fn full_state_width(self) -> Option<usize> {
         match self {

@@ -5,10 +5,10 @@
 //! episodes, truncates, resets, and spreads rows over threads. A task only knows how to start, step, and
 //! show itself.
 //!
-//! * [Classic control](EnvId::CartPoleV1), step for step as in Gymnasium 1.x: cheap truths for testing
+//! * [Classic control](EnvId::CartPoleV1), step for step as in Gymnasium 1.x: cheap ground truth for testing
 //!   learners.
 //! * [PickCube](EnvId::PickCubeV1), the task of ManiSkill on a simulator of our own: a Panda arm as a Rapier
-//!   multibody, cameras drawn by a software rasteriser, and an [expert](PickCubeExpert) that solves it.
+//!   multibody, cameras rendered by a software rasteriser, and an [expert](PickCubeExpert) that solves it.
 //! * [PegInsertionSide](EnvId::PegInsertionSideV1), of the same family: a peg, a box, and 3 mm to spare on each
 //!   side of the hole; again with an [expert](PegInsertionExpert).
 //! * [Anything in Python](Bridge): what Gymnasium can make, and ManiSkill, in a process of its own.
@@ -56,8 +56,8 @@ pub use batch::Diverged;
 pub use bridge::{Arguments, Bridge, BridgeError, BridgeSettings, During, Make, Seeding, Vectorization};
 pub use id::EnvId;
 pub use make::make;
-pub use panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, RewardMode, Shown};
+pub use panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, PixelLabel, RewardMode};
 pub use peg_insertion::{PegInsertionExpert, PegInsertionSettings};
-pub use pick_cube::{PickCubeExpert, PickCubePicture, PickCubeSettings, draw_pick_cube};
+pub use pick_cube::{PickCubeExpert, PickCubeImage, PickCubeSettings, render_pick_cube};
 pub use random_policy::RandomPolicy;
 pub use settings::{EnvSettings, SettingsError};

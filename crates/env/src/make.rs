@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, StatePart, Watch};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FramesNeeded, StatePart};
 
-use crate::batch::{Batch, Plan, Task};
+use crate::batch::{Batch, BatchOptions, Task};
 use crate::classic::{Acrobot, CartPole, ClassicTask, MountainCarContinuous, Pendulum};
 use crate::panda::{CONTROL_HZ, CameraSettings, ControlMode, Engine, ObsMode};
 use crate::peg_insertion::{self, PegInsertion};
@@ -71,7 +71,7 @@ fn at_table<T: Task + 'static>(
 ) -> Result<Box<dyn Env>, EnvError> {
     let mut env = batch(settings, spec, bytes, task)?;
     if obs_mode == ObsMode::Rgb {
-        env.watch(Watch::Everything);
+        env.set_frames_needed(FramesNeeded::Everything);
     }
     Ok(Box::new(env))
 }
@@ -100,11 +100,11 @@ fn batch<T: Task>(
     let numbers = (spec.state_width + spec.actions.width() + 32) * size_of::<f32>();
     let pixels: usize = spec.cameras.iter().map(|(_, shape)| shape.bytes()).sum();
     memory::check(settings.num_envs, task_bytes + (numbers + pixels) as u64)?;
-    let plan = Plan {
+    let options = BatchOptions {
         first_row: settings.first_row,
         group_size: settings.group_size as u64,
         limit: settings.episode_limit(),
         ignore_terminations: settings.ignore_terminations,
     };
-    Ok(Batch::new(spec, plan, task))
+    Ok(Batch::new(spec, options, task))
 }

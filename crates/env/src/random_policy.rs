@@ -1,8 +1,8 @@
-//! Chance as a policy: the baseline every learner must beat.
+//! A uniformly random policy: the baseline that every learner must beat.
 
 use plaudit_core::{ActionSpace, Decision, Obs, Policy, PolicyError, Rng, Seed};
 
-/// Draws every action uniformly from the action space.
+/// Samples every action uniformly from the action space.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RandomPolicy {
     space: ActionSpace,
@@ -14,7 +14,7 @@ impl RandomPolicy {
         Self { space }
     }
 
-    fn draw(&self, rng: &mut Rng, actions: &mut Vec<f32>) {
+    fn sample(&self, rng: &mut Rng, actions: &mut Vec<f32>) {
         match &self.space {
             ActionSpace::Discrete { n } => actions.push(rng.below(*n) as f32),
             ActionSpace::Continuous { low, high } => actions.extend(
@@ -28,7 +28,7 @@ impl Policy for RandomPolicy {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
         let mut actions = Vec::with_capacity(obs.batch() * self.space.width());
         for row in 0..obs.batch() as u64 {
-            self.draw(&mut seed.index(row).rng(), &mut actions);
+            self.sample(&mut seed.index(row).rng(), &mut actions);
         }
         Ok(Decision { actions, ..Decision::default() })
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn actions_are_possible_and_rows_keep_their_draws_in_any_batch() {
+    fn actions_are_possible_and_rows_keep_their_samples_in_any_batch() {
         let spaces = [
             ActionSpace::Discrete { n: 3 },
             ActionSpace::Continuous { low: vec![-2.0, 0.5], high: vec![2.0, 0.6] },

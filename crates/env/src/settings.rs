@@ -56,7 +56,7 @@ impl EnvSettings {
         self.max_episode_steps.unwrap_or(self.id.max_episode_steps())
     }
 
-    /// Refuses what cannot be, before anything is built.
+    /// Checks the settings before anything is built.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.num_envs == 0 {
             return Err(SettingsError::NoEnvs);
@@ -92,7 +92,7 @@ fn one() -> usize {
     1
 }
 
-/// Settings that cannot be.
+/// Invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SettingsError {
     /// An id no environment has.
@@ -113,7 +113,7 @@ pub enum SettingsError {
     #[error("max_episode_steps is 0; an episode has at least one step")]
     NoSteps,
     /// Row numbers beyond what can be counted.
-    #[error("rows from {first_row} on are too many to number {num_envs} of them")]
+    #[error("cannot number {num_envs} rows from {first_row}: the row number overflows")]
     RowNumbers {
         /// The first.
         first_row: u64,
@@ -199,7 +199,7 @@ mod tests {
             refused(EnvSettings { group_size: 0, ..fine.clone() }),
             "group_size is 0; a group has at least one environment"
         );
-        assert!(refused(EnvSettings { first_row: u64::MAX, ..fine }).starts_with("rows from 1844"));
+        assert!(refused(EnvSettings { first_row: u64::MAX, ..fine }).starts_with("cannot number 4 rows"));
     }
 
     #[test]

@@ -1,44 +1,44 @@
 //! A row is the same row in any batch, on any number of threads.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{Obs, Past, Policy, Seed, Step};
+use plaudit_core::{ActionHistory, Obs, Policy, Seed, Step};
 use plaudit_env::{EnvId, EnvSettings, RandomPolicy, make};
 use proptest::prelude::*;
 
-/// Everything row `row` of the whole went through, as bits.
-type Story = Vec<Vec<u32>>;
+/// The trajectory of row `row` of the whole batch, as bits.
+type Trajectory = Vec<Vec<u32>>;
 
 /// Runs rows `first..first + rows` for `steps`, with actions that depend only on the row's own number.
-fn run(id: EnvId, first: usize, rows: usize, steps: u64) -> Vec<Story> {
+fn run(id: EnvId, first: usize, rows: usize, steps: u64) -> Vec<Trajectory> {
     let settings = EnvSettings { first_row: first as u64, ..EnvSettings::new(id, rows) };
     let mut env = make(&settings).unwrap();
     let mut policy = RandomPolicy::new(env.spec().actions.clone());
-    let mut stories = vec![Story::new(); rows];
+    let mut trajectories = vec![Trajectory::new(); rows];
     let obs = env.reset(Seed::new(5)).unwrap();
-    note_obs(&mut stories, &obs);
+    note_obs(&mut trajectories, &obs);
     let whole = Obs::from_state(first + rows, vec![0.0; first + rows]).unwrap();
     for t in 0..steps {
         let actions = policy.act(&whole, Seed::new(6).index(t)).unwrap().actions;
         let step = env.step(&actions[first * env.spec().actions.width()..]).unwrap();
-        note_step(&mut stories, &step);
+        note_step(&mut trajectories, &step);
     }
-    stories
+    trajectories
 }
 
-fn note_obs(stories: &mut [Story], obs: &Obs) {
-    for (row, story) in stories.iter_mut().enumerate() {
-        story.push(obs.row(row).state.iter().map(|value| value.to_bits()).collect());
+fn note_obs(trajectories: &mut [Trajectory], obs: &Obs) {
+    for (row, trajectory) in trajectories.iter_mut().enumerate() {
+        trajectory.push(obs.row(row).state.iter().map(|value| value.to_bits()).collect());
     }
 }
 
-fn note_step(stories: &mut [Story], step: &Step) {
-    note_obs(stories, &step.obs);
-    for (row, story) in stories.iter_mut().enumerate() {
-        let told = [step.reward[row].to_bits(), step.end[row] as u32, u32::from(step.success[row])];
-        story.push(told.to_vec());
+fn note_step(trajectories: &mut [Trajectory], step: &Step) {
+    note_obs(trajectories, &step.obs);
+    for (row, trajectory) in trajectories.iter_mut().enumerate() {
+        let outcome = [step.reward[row].to_bits(), step.end[row] as u32, u32::from(step.success[row])];
+        trajectory.push(outcome.to_vec());
     }
     for (row, last) in &step.last {
-        stories[*row].push(last.state.iter().map(|value| value.to_bits()).collect());
+        trajectories[*row].push(last.state.iter().map(|value| value.to_bits()).collect());
     }
 }
 
@@ -84,7 +84,7 @@ fn threads_do_not_matter() {
 }
 
 #[test]
-fn a_reset_starts_the_same_story_again() {
+fn a_reset_starts_the_same_trajectory_again() {
     let mut env = make(&EnvSettings::new(EnvId::PendulumV1, 3)).unwrap();
     let first = env.reset(Seed::new(1)).unwrap();
     env.step(&[0.5; 3]).unwrap();
@@ -101,7 +101,7 @@ fn rows_go_on_where_they_were() {
         let width = env.spec().actions.width();
         let mut policy = RandomPolicy::new(env.spec().actions.clone());
         let mut obs = env.reset(Seed::new(5)).unwrap();
-        let mut past = vec![Past::default(); rows];
+        let mut past = vec![ActionHistory::default(); rows];
         let mut act = |obs: &Obs, t| policy.act(obs, Seed::new(6).index(t)).unwrap().actions;
         for t in 0..before {
             let actions = act(&obs, t);
@@ -109,14 +109,14 @@ fn rows_go_on_where_they_were() {
             for (row, past) in past.iter_mut().enumerate() {
                 past.actions.extend_from_slice(&actions[row * width..(row + 1) * width]);
                 if step.end[row].is_end() {
-                    *past = Past { episode: past.episode + 1, actions: vec![] };
+                    *past = ActionHistory { episode: past.episode + 1, actions: vec![] };
                 }
             }
             obs = step.obs;
         }
         let mut again = make(&settings).unwrap();
-        assert!(again.recall(Seed::new(5), &past[1..]).is_err());
-        assert_eq!(again.recall(Seed::new(5), &past).unwrap().unwrap(), obs, "{id}");
+        assert!(again.fast_forward(Seed::new(5), &past[1..]).is_err());
+        assert_eq!(again.fast_forward(Seed::new(5), &past).unwrap().unwrap(), obs, "{id}");
         for t in before..before + 40 {
             let actions = act(&obs, t);
             let (step, same) = (env.step(&actions).unwrap(), again.step(&actions).unwrap());

@@ -25,7 +25,7 @@ fn every_environment_passes_gymnasiums_checker() {
     };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gymnasium/check_env.py");
     let output = Command::new(python).arg("-B").arg(script).arg(step_server()).output().unwrap();
-    let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    println!("{told}");
+    let (stdout, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{stdout}");
     assert!(output.status.success(), "{failed}");
 }

@@ -2,7 +2,7 @@
 #![cfg(feature = "mujoco")]
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{Env, Obs, Policy, Seed, Watch};
+use plaudit_core::{Env, FramesNeeded, Obs, Policy, Seed};
 use plaudit_env::{
     ControlMode, Engine, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, RandomPolicy, make,
 };
@@ -64,10 +64,10 @@ fn the_expert_knows_every_control_mode_here_too() {
 }
 
 #[test]
-fn episodes_start_alike_to_the_eye_and_to_the_number() {
+fn episodes_start_alike_in_images_and_in_states() {
     let first = |engine| {
         let mut env = tables(engine, ControlMode::PdJointDeltaPos, 0, 16);
-        env.watch(Watch::Everything);
+        env.set_frames_needed(FramesNeeded::Everything);
         env.reset(Seed::new(3)).unwrap()
     };
     let (here, there): (Obs, Obs) = (first(Engine::Mujoco), first(Engine::Rapier));
@@ -80,7 +80,7 @@ fn episodes_start_alike_to_the_eye_and_to_the_number() {
 }
 
 /// Every number of rows `first..first + rows` under random actions, as bits.
-fn story(first: usize, rows: usize) -> Vec<Vec<u32>> {
+fn trajectory(first: usize, rows: usize) -> Vec<Vec<u32>> {
     let mut env = tables(Engine::Mujoco, ControlMode::PdJointDeltaPos, first as u64, rows);
     let mut policy = RandomPolicy::new(env.spec().actions.clone());
     let whole = Obs::from_state(first + rows, vec![0.0; first + rows]).unwrap();
@@ -100,11 +100,11 @@ fn story(first: usize, rows: usize) -> Vec<Vec<u32>> {
 fn neither_threads_nor_batches_matter() {
     let with = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| story(0, 7))
+        pool.install(|| trajectory(0, 7))
     };
     let alone = with(1);
     assert!(alone == with(3));
-    assert!(alone[4..] == story(4, 3)[..]);
+    assert!(alone[4..] == trajectory(4, 3)[..]);
 }
 
 #[test]

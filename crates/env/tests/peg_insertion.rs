@@ -1,7 +1,7 @@
 //! PegInsertionSide as a user meets it.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{End, Env, Policy, Seed, Watch};
+use plaudit_core::{End, Env, FramesNeeded, Policy, Seed};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PegInsertionExpert,
     PegInsertionSettings, PickCubeSettings, RandomPolicy, RewardMode, make,
@@ -97,7 +97,7 @@ fn facts_are_named_and_success_follows_from_them() {
         for (row, radius) in radii.into_iter().enumerate() {
             let inserted = x.1[row] >= -0.015 && y.1[row].abs() <= radius && z.1[row].abs() <= radius;
             assert_eq!(step.success[row], inserted);
-            assert_eq!(step.reward[row] == 1.0, inserted, "only success pays in full");
+            assert_eq!(step.reward[row] == 1.0, inserted, "only success gives the full reward");
             successes += usize::from(inserted);
         }
         obs = step.obs;
@@ -158,12 +158,12 @@ fn wild_actions_break_nothing() {
 }
 
 #[test]
-fn pictures_show_peg_and_hole() {
+fn images_show_peg_and_hole() {
     let names = [CameraName::BaseCamera, CameraName::ThirdViewCamera, CameraName::RenderCamera];
     let cameras = names.map(|name| CameraSettings { name, width: 160, height: 120 }).to_vec();
     let mut env =
         tables(2, PegInsertionSettings { cameras: Some(cameras), ..PegInsertionSettings::default() });
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     let obs = env.reset(Seed::new(9)).unwrap();
     for (name, frames) in &obs.cameras {
         let orange = |pixel: &[u8]| {

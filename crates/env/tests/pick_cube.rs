@@ -1,10 +1,10 @@
 //! PickCube as a user meets it.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{End, Env, Policy, Seed, Watch};
+use plaudit_core::{End, Env, FramesNeeded, Policy, Seed};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeSettings,
-    RandomPolicy, RewardMode, Shown, draw_pick_cube, make,
+    PixelLabel, RandomPolicy, RewardMode, make, render_pick_cube,
 };
 
 fn tables(num_envs: usize, settings: PickCubeSettings) -> Box<dyn Env> {
@@ -55,7 +55,7 @@ fn noise_makes_the_expert_fail() {
 fn the_expert_refuses_what_it_cannot_read() {
     let mut env = tables(1, PickCubeSettings { obs_mode: ObsMode::Rgb, ..PickCubeSettings::default() });
     let obs = env.reset(Seed::new(1)).unwrap();
-    assert_eq!(obs.cameras.len(), 1, "pictures without being asked");
+    assert_eq!(obs.cameras.len(), 1, "images without being asked");
     let error = PickCubeExpert::new(ControlMode::PdJointDeltaPos).act(&obs, Seed::new(1)).unwrap_err();
     let words = "the policy expects PickCube's full state of 42 numbers, the environment gives 29 numbers";
     assert_eq!(error.to_string(), words);
@@ -166,7 +166,7 @@ fn facts_are_named_and_success_follows_from_them() {
         for row in 0..8 {
             let success = step.facts[1].1[row] == 1.0 && step.facts[2].1[row] == 1.0;
             assert_eq!(step.success[row], success);
-            assert_eq!(step.reward[row] == 1.0, success, "only success pays in full");
+            assert_eq!(step.reward[row] == 1.0, success, "only success gives the full reward");
         }
         grasped += step.facts[0].1.iter().sum::<f32>();
         obs = step.obs;
@@ -177,14 +177,14 @@ fn facts_are_named_and_success_follows_from_them() {
 fn watched(id: EnvId, num_envs: usize, first_row: u64, settings: PickCubeSettings) -> Vec<Vec<u8>> {
     let settings = EnvSettings { first_row, pick_cube: Some(settings), ..EnvSettings::new(id, num_envs) };
     let mut env = make(&settings).unwrap();
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     env.reset(Seed::new(9)).unwrap();
     let step = env.step(&vec![0.3; num_envs * 8]).unwrap();
     step.obs.cameras.into_iter().map(|(_, frames)| frames.pixels).collect()
 }
 
 #[test]
-fn pictures_are_the_same_in_any_batch_and_on_any_number_of_threads() {
+fn images_are_the_same_in_any_batch_and_on_any_number_of_threads() {
     let whole = watched(EnvId::PickCube3ViewV1, 4, 0, PickCubeSettings::default());
     assert_eq!(whole.len(), 2);
     assert_eq!(whole[0].len(), 4 * 128 * 128 * 3);
@@ -198,7 +198,7 @@ fn pictures_are_the_same_in_any_batch_and_on_any_number_of_threads() {
 }
 
 #[test]
-fn pictures_show_the_cube_and_the_goal_only_if_asked() {
+fn images_show_the_cube_and_the_goal_only_if_asked() {
     let count = |show_goal, name| {
         let cameras = Some(vec![CameraSettings { name, width: 160, height: 120 }]);
         let settings = PickCubeSettings { show_goal, cameras, ..PickCubeSettings::default() };
@@ -236,30 +236,31 @@ fn impossible_cameras_are_refused() {
     );
 }
 
-/// The picture that a state tells is the one that was taken, and every pixel knows what it shows.
+/// Rendering a recorded state gives the recorded image, and every pixel has a label.
 #[test]
-fn a_picture_is_drawn_again_from_its_state() {
+fn an_image_is_rendered_again_from_its_state() {
     let camera = CameraSettings { name: CameraName::BaseCamera, width: 64, height: 64 };
     let mut env = tables(3, PickCubeSettings { cameras: Some(vec![camera]), ..PickCubeSettings::default() });
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     let mut expert = PickCubeExpert::new(ControlMode::PdJointDeltaPos);
     let mut obs = env.reset(Seed::new(3)).unwrap();
     for t in 0..12 {
         for row in 0..3 {
             let seen = obs.row(row);
             let (_, pixels) = seen.image("base_camera").unwrap();
-            let drawn = draw_pick_cube(seen.state, CameraName::BaseCamera, (64, 64), true).unwrap();
-            let apart = drawn.pixels.iter().zip(pixels).filter(|(a, b)| a.abs_diff(**b) > 2).count();
+            let rendered = render_pick_cube(seen.state, CameraName::BaseCamera, (64, 64), true).unwrap();
+            let apart = rendered.pixels.iter().zip(pixels).filter(|(a, b)| a.abs_diff(**b) > 2).count();
             assert!(apart < 60, "{apart} of {} bytes differ: more than edges", pixels.len());
-            for shown in [Shown::Background, Shown::Shadow, Shown::Arm, Shown::Gripper] {
-                assert!(drawn.shown.contains(&shown), "{shown:?} is nowhere");
+            for label in [PixelLabel::Background, PixelLabel::Shadow, PixelLabel::Arm, PixelLabel::Gripper] {
+                assert!(rendered.labels.contains(&label), "{label:?} is nowhere");
             }
             let red = |at: usize| pixels[3 * at] > 2 * pixels[3 * at + 1].max(pixels[3 * at + 2]).max(20);
-            let cube: Vec<usize> = (0..64 * 64).filter(|at| drawn.shown[*at] == Shown::Thing).collect();
+            let cube: Vec<usize> =
+                (0..64 * 64).filter(|at| rendered.labels[*at] == PixelLabel::Object).collect();
             let reddish = cube.iter().filter(|at| red(**at)).count();
             assert!(2 * reddish >= cube.len(), "{reddish} of {} pixels of the cube are red", cube.len());
         }
         obs = env.step(&expert.act(&obs, Seed::new(4).index(t)).unwrap().actions).unwrap().obs;
     }
-    assert_eq!(draw_pick_cube(&[0.0; 29], CameraName::BaseCamera, (8, 8), true), None);
+    assert_eq!(render_pick_cube(&[0.0; 29], CameraName::BaseCamera, (8, 8), true), None);
 }

@@ -1,8 +1,8 @@
 //! How quick policies and critics are: `cargo bench -p plaudit-nn --bench dense`, or under `bench/dense/compare.py`,
 //! which runs PyTorch and Stable-Baselines3 in turns with it.
 //!
-//! Reads lines `work repeats` from stdin and answers each with the milliseconds of every repetition; without stdin
-//! (`-- once`), runs everything and prints the medians. Works are the names in [`works`].
+//! Reads lines `benchmark repeats` from stdin and answers each with the milliseconds of every repetition; without stdin
+//! (`-- once`), runs everything and prints the medians. Benchmarks are the names in [`benchmarks`].
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for people")]
 
 use std::io::BufRead;
@@ -12,17 +12,17 @@ use plaudit_core::{Rng, Seed};
 use plaudit_nn::dense::encoder::{ConvEncoder, ConvEncoderSpec, ConvTape};
 use plaudit_nn::dense::{
     Activation, Adam, AdamSettings, Ensemble, EnsembleScratch, EnsembleTape, HeadInputs, LayerSpec, Mlp,
-    MlpSpec, Scratch, Tape, clip_grad_norm, polyak, together,
+    MlpSpec, Scratch, Tape, clip_grad_norm, polyak, with_spinning_threads,
 };
 use plaudit_nn::kernels::Precision;
 
 fn main() {
     // Two threads, as the side it is compared with.
     rayon::ThreadPoolBuilder::new().num_threads(2).build_global().unwrap();
-    let mut works = works();
+    let mut benchmarks = benchmarks();
     if std::env::args().any(|word| word == "once") {
-        for (name, work) in &mut works {
-            let mut times = repeat(work, 50);
+        for (name, benchmark) in &mut benchmarks {
+            let mut times = repeat(benchmark, 50);
             times.sort_by(f64::total_cmp);
             println!("{name:28} {:8.3} ms (least {:.3})", times[times.len() / 2], times[0]);
         }
@@ -31,43 +31,43 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let (name, repeats) = line.split_once(' ').unwrap();
-        let (_, work) = works.iter_mut().find(|(known, _)| *known == name).unwrap();
-        let times = repeat(work, repeats.trim().parse().unwrap());
+        let (_, benchmark) = benchmarks.iter_mut().find(|(known, _)| *known == name).unwrap();
+        let times = repeat(benchmark, repeats.trim().parse().unwrap());
         println!("{}", times.iter().map(f64::to_string).collect::<Vec<_>>().join(" "));
     }
 }
 
-type Work = Box<dyn FnMut()>;
+type Benchmark = Box<dyn FnMut()>;
 
-fn works() -> Vec<(&'static str, Work)> {
+fn benchmarks() -> Vec<(&'static str, Benchmark)> {
     use Precision::{Bf16, F32};
-    let mut works: Vec<(&'static str, Work)> = Vec::new();
+    let mut benchmarks: Vec<(&'static str, Benchmark)> = Vec::new();
     for (name, precision) in [("ppo_update", F32), ("ppo_update_bf16", Bf16)] {
         let mut ppo = Ppo::new(precision);
-        works.push((name, Box::new(move || together(|| ppo.update()))));
+        benchmarks.push((name, Box::new(move || with_spinning_threads(|| ppo.update()))));
     }
     for (name, batch, precision) in
         [("policy_256", 256, F32), ("policy_256_bf16", 256, Bf16), ("policy_1", 1, F32)]
     {
         let mut policy = Policy::new(batch, precision);
-        works.push((name, Box::new(move || policy.act())));
+        benchmarks.push((name, Box::new(move || policy.act())));
     }
     for (name, precision) in [("sac_update", F32), ("sac_update_bf16", Bf16)] {
         let mut sac = Sac::new(precision);
-        works.push((name, Box::new(move || together(|| sac.update()))));
+        benchmarks.push((name, Box::new(move || with_spinning_threads(|| sac.update()))));
     }
     for (name, precision) in [("conv_encoder", F32), ("conv_encoder_bf16", Bf16)] {
-        let mut pictures = Pictures::new(precision);
-        works.push((name, Box::new(move || pictures.update())));
+        let mut images = EncoderUpdate::new(precision);
+        benchmarks.push((name, Box::new(move || images.update())));
     }
-    works
+    benchmarks
 }
 
-fn repeat(work: &mut Work, repeats: usize) -> Vec<f64> {
-    work();
+fn repeat(benchmark: &mut Benchmark, repeats: usize) -> Vec<f64> {
+    benchmark();
     let timed = |_| {
         let start = Instant::now();
-        work();
+        benchmark();
         start.elapsed().as_secs_f64() * 1e3
     };
     (0..repeats).map(timed).collect()
@@ -119,17 +119,17 @@ impl Ppo {
         params.extend(critic.init(Seed::new(2)));
         params.extend([-0.5; ACTIONS]);
         let mut rng = Seed::new(3).rng();
-        let mut draw = |each: usize| normals(BATCH * each, &mut rng);
+        let mut sample = |each: usize| normals(BATCH * each, &mut rng);
         Self {
             grads: vec![0.0; params.len()],
             adam: Adam::new(params.len(), AdamSettings { weight_decay: 0.01, ..AdamSettings::default() }),
             tape: Tape::default(),
-            states: draw(STATES),
-            actions: draw(ACTIONS),
-            old_log_probs: draw(1),
-            advantages: draw(1),
-            returns: draw(1),
-            old_values: draw(1),
+            states: sample(STATES),
+            actions: sample(ACTIONS),
+            old_log_probs: sample(1),
+            advantages: sample(1),
+            returns: sample(1),
+            old_values: sample(1),
             actor,
             critic,
             params,
@@ -178,14 +178,14 @@ impl Ppo {
                     let moved = values[i] - self.old_values[row];
                     let plain = huber(values[i] - self.returns[row]);
                     let clipped = huber(self.old_values[row] + moved.clamp(-1.0, 1.0) - self.returns[row]);
-                    let slope = if plain.0 >= clipped.0 {
+                    let gradient = if plain.0 >= clipped.0 {
                         plain.1
                     } else if moved.abs() < 1.0 {
                         clipped.1
                     } else {
                         0.0
                     };
-                    into[i] = slope * share;
+                    into[i] = gradient * share;
                 }
             },
         );
@@ -238,9 +238,9 @@ struct SacMemory {
     rows: [Vec<f32>; 6],
 }
 
-/// A drawn action, its log-probability, and what the way back needs.
+/// A sampled action, its log-probability, and what the backward pass needs.
 #[derive(Clone, Copy)]
-struct Drawn {
+struct SampledAction {
     action: f32,
     log_prob: f32,
     noise: f32,
@@ -248,12 +248,12 @@ struct Drawn {
     log_std_inside: bool,
 }
 
-fn draw(outputs: &[f32], rng: &mut Rng) -> Drawn {
+fn sample(outputs: &[f32], rng: &mut Rng) -> SampledAction {
     let (mean, log_std) = (outputs[0], outputs[1].clamp(-20.0, 2.0));
     let (noise, std) = (rng.normal() as f32, log_std.exp());
     let action = (mean + std * noise).tanh();
     let log_prob = -0.5 * noise * noise - log_std - 0.918_938_5 - (1.0 - action * action + 1e-6).ln();
-    Drawn { action, log_prob, noise, std, log_std_inside: log_std == outputs[1] }
+    SampledAction { action, log_prob, noise, std, log_std_inside: log_std == outputs[1] }
 }
 
 impl Sac {
@@ -305,14 +305,14 @@ impl Sac {
             *reward = row[7];
         }
 
-        // Critics: towards the reward and what the targets think of the next action.
+        // Critics: towards the reward plus the targets' value of the next action.
         let outputs = actor.infer(&self.actor_params, next_states, batch, scratch);
         let mut next_log_probs = [0.0; Self::BATCH];
         for (i, outputs) in outputs.chunks_exact(2).enumerate() {
-            let drawn = draw(outputs, rng);
+            let sampled = sample(outputs, rng);
             next_pairs.extend_from_slice(&next_states[i * 3..][..3]);
-            next_pairs.push(drawn.action);
-            next_log_probs[i] = drawn.log_prob;
+            next_pairs.push(sampled.action);
+            next_log_probs[i] = sampled.log_prob;
         }
         let next = critics.infer(&self.targets, &[0, 1], next_pairs, batch, critic_scratch);
         let goals: [f32; Self::BATCH] = std::array::from_fn(|i| {
@@ -321,13 +321,14 @@ impl Sac {
         let values = critics.forward(&self.critic_params, HeadInputs::Shared(taken), batch, critic_tape);
         grad_out.clear();
         grad_out.extend(values.iter().enumerate().map(|(i, q)| (q - goals[i % batch]) * share));
-        critics.backward_anew(&self.critic_params, critic_tape, grad_out, critic_grads, None);
+        critics.backward_overwrite(&self.critic_params, critic_tape, grad_out, critic_grads, None);
         self.adams[1].step(&mut self.critic_params, critic_grads, 3e-4);
 
-        // Actor: towards what the critics like, and towards chance.
+        // Actor: towards higher Q-values and higher entropy.
         let outputs = actor.forward(&self.actor_params, states, batch, tape);
-        let drawn: [Drawn; Self::BATCH] = std::array::from_fn(|i| draw(&outputs[2 * i..2 * i + 2], rng));
-        taken.chunks_exact_mut(4).zip(&drawn).for_each(|(pair, drawn)| pair[3] = drawn.action);
+        let sampled: [SampledAction; Self::BATCH] =
+            std::array::from_fn(|i| sample(&outputs[2 * i..2 * i + 2], rng));
+        taken.chunks_exact_mut(4).zip(&sampled).for_each(|(pair, sampled)| pair[3] = sampled.action);
         let values = critics.forward(&self.critic_params, HeadInputs::Shared(taken), batch, critic_tape);
         let first: [bool; Self::BATCH] = std::array::from_fn(|i| values[i] <= values[batch + i]);
         grad_out.clear();
@@ -336,32 +337,32 @@ impl Sac {
         critics.backward_inputs(&self.critic_params, critic_tape, grad_out, grad_pairs);
         grad_out.clear();
         let mut mean_log_prob = 0.0;
-        for (drawn, grad) in drawn.iter().zip(grad_pairs.chunks_exact(4)) {
-            let slope = 1.0 - drawn.action * drawn.action;
-            let of_squash = 2.0 * drawn.action * slope / (slope + 1e-6);
-            let of_raw = grad[3] * slope + alpha * share * of_squash;
-            let of_log_std = of_raw * drawn.noise * drawn.std - alpha * share;
-            grad_out.extend([of_raw, if drawn.log_std_inside { of_log_std } else { 0.0 }]);
-            mean_log_prob += drawn.log_prob * share;
+        for (sampled, grad) in sampled.iter().zip(grad_pairs.chunks_exact(4)) {
+            let gradient = 1.0 - sampled.action * sampled.action;
+            let of_squash = 2.0 * sampled.action * gradient / (gradient + 1e-6);
+            let of_raw = grad[3] * gradient + alpha * share * of_squash;
+            let of_log_std = of_raw * sampled.noise * sampled.std - alpha * share;
+            grad_out.extend([of_raw, if sampled.log_std_inside { of_log_std } else { 0.0 }]);
+            mean_log_prob += sampled.log_prob * share;
         }
-        actor.backward_anew(&self.actor_params, tape, grad_out, actor_grads, None);
+        actor.backward_overwrite(&self.actor_params, tape, grad_out, actor_grads, None);
         self.adams[0].step(&mut self.actor_params, actor_grads, 3e-4);
         self.adams[2].step(&mut self.log_alpha, &[-(mean_log_prob - 1.0)], 3e-4);
         polyak(&mut self.targets, &self.critic_params, 0.005);
     }
 }
 
-/// The small convolutional encoder on 256 pictures of 64 x 64: outputs and gradients.
-struct Pictures {
+/// The small convolutional encoder on 256 images of 64 x 64: outputs and gradients.
+struct EncoderUpdate {
     encoder: ConvEncoder,
     params: Vec<f32>,
     grads: Vec<f32>,
-    pictures: Vec<u8>,
+    images: Vec<u8>,
     tape: ConvTape,
     grad_out: Vec<f32>,
 }
 
-impl Pictures {
+impl EncoderUpdate {
     const BATCH: usize = 256;
 
     fn new(precision: Precision) -> Self {
@@ -371,7 +372,7 @@ impl Pictures {
         let params = encoder.init(Seed::new(1));
         Self {
             grads: vec![0.0; params.len()],
-            pictures: (0..Self::BATCH * encoder.inputs()).map(|_| rng.u32() as u8).collect(),
+            images: (0..Self::BATCH * encoder.inputs()).map(|_| rng.u32() as u8).collect(),
             grad_out: normals(Self::BATCH * encoder.outputs(), &mut rng),
             tape: ConvTape::default(),
             encoder,
@@ -380,7 +381,7 @@ impl Pictures {
     }
 
     fn update(&mut self) {
-        self.encoder.forward(&self.params, &self.pictures, Self::BATCH, &mut self.tape);
+        self.encoder.forward(&self.params, &self.images, Self::BATCH, &mut self.tape);
         self.grads.fill(0.0);
         self.encoder.backward(&self.params, &mut self.tape, &self.grad_out, &mut self.grads);
     }

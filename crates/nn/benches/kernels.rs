@@ -10,7 +10,7 @@ use plaudit_nn::kernels::conv::{self, ConvShape, PackedConv};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static MEMORY: plaudit_nn::alloc::Reusing = plaudit_nn::alloc::Reusing::new();
+static MEMORY: plaudit_nn::alloc::CachingAllocator = plaudit_nn::alloc::CachingAllocator::new();
 
 struct Options {
     image: usize,
@@ -37,7 +37,7 @@ impl Options {
                 "--image" => options.image = value().parse().expect("a number of pixels"),
                 "--batch" => {
                     options.batches =
-                        value().split(',').map(|n| n.parse().expect("numbers of pictures")).collect();
+                        value().split(',').map(|n| n.parse().expect("numbers of images")).collect();
                 }
                 "--peak" => options.peak = value().parse().expect("GFLOP/s"),
                 "--only" => options.only = value(),
@@ -174,7 +174,7 @@ fn train(options: &Options, batch: usize, precision: Precision, peak: f64) {
     }
 }
 
-/// Pictures need no gradient.
+/// Images need no gradient.
 fn in_place(name: &str) -> bool {
     !name.starts_with("conv1")
 }
@@ -189,7 +189,7 @@ fn main() {
     let peak = options.peak * threads as f64;
     println!("{threads} threads, peak {peak:.0} GFLOP/s in single precision\n");
     // Inside the pool, as a network runs: handing work in from outside costs a wake-up each time.
-    plaudit_nn::dense::together(|| {
+    plaudit_nn::dense::with_spinning_threads(|| {
         for &batch in &options.batches {
             if options.train {
                 train(&options, batch, Precision::F32, peak);

@@ -1,9 +1,9 @@
-//! Scores pictures on an NVIDIA GPU and on the processor, compares the two, and times the GPU.
+//! Scores images on an NVIDIA GPU and on the CPU, compares the two, and times the GPU.
 //!
 //! `cargo run --release -p plaudit-nn --features cuda --example cuda_score [MODEL.safetensors]`
 //!
 //! Without a model it makes a ResNet-18 of fixed random weights. It prints one JSON object: for each precision the
-//! largest difference of a probability from the processor's (fp32), and for each batch the milliseconds from pictures
+//! largest difference of a probability from the CPU's (fp32), and for each batch the milliseconds from images
 //! that lie on the GPU, normalised, to logits in memory (`ms`), and from bytes in memory (`ms_from_bytes`).
 //! `bench/cuda` runs it beside PyTorch.
 
@@ -14,14 +14,14 @@ use std::time::Instant;
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Precision, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use serde_json::{Value, json};
 
 type Failure = Box<dyn std::error::Error>;
 
 const SIDE: usize = 128;
 const BATCHES: [usize; 4] = [1, 64, 256, 1024];
-/// Pictures that are compared with the processor's answers.
+/// Images that are compared with the CPU's answers.
 const COMPARED: usize = 64;
 /// Calls before the clock starts: kernels are compiled and chosen in them.
 const WARM_UP: usize = 5;
@@ -91,10 +91,10 @@ fn milliseconds(mut work: impl FnMut() -> Result<(), Failure>) -> Result<f64, Fa
 fn batch(bytes: &[u8], count: usize) -> Result<ImageBatch<'_>, Failure> {
     let pixels = Pixels::U8(&bytes[..count * SIDE * SIDE * 3]);
     let (height, width, channels) = (SIDE, SIDE, 3);
-    Ok(ImageBatch::of(View {
+    Ok(ImageBatch::of(ViewPixels {
         key: "main_images",
         pixels,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count,
         height,
         width,

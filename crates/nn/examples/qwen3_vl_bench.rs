@@ -18,15 +18,15 @@ use std::error::Error;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
-use plaudit_nn::alloc::Reusing;
+use plaudit_nn::alloc::CachingAllocator;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    Example, Frames, Inputs, Learn, Lora, Picture, Processor, PromptLayout, QwenVl, ScoreCache, Tuner,
-    trend_question,
+    Example, FineTuning, FrameSampling, Inputs, LoraConfig, Processor, PromptLayout, QwenVl, RgbImage,
+    ScoreCache, VlmTrainer, trend_question,
 };
 
 #[global_allocator]
-static MEMORY: Reusing = Reusing::new();
+static MEMORY: CachingAllocator = CachingAllocator::new();
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -41,11 +41,11 @@ fn frame(number: usize) -> Vec<u8> {
 fn window(processor: &Processor, first: [usize; 2], layout: PromptLayout) -> Outcome<Inputs> {
     let frames = first.map(|first| (0..4).map(|t| frame(first + t)).collect::<Vec<_>>());
     let views = frames.iter().map(|view| {
-        let pictures = view.iter().map(|rgb| Picture { rgb, height: SIZE, width: SIZE });
-        pictures.collect::<Vec<_>>()
+        let images = view.iter().map(|rgb| RgbImage { rgb, height: SIZE, width: SIZE });
+        images.collect::<Vec<_>>()
     });
-    let views: Vec<Vec<Picture<'_>>> = views.collect();
-    Ok(processor.window(&views, 24.0, Frames::All, &trend_question(TASK), layout)?)
+    let views: Vec<Vec<RgbImage<'_>>> = views.collect();
+    Ok(processor.window(&views, 24.0, FrameSampling::All, &trend_question(TASK), layout)?)
 }
 
 fn windows(
@@ -73,7 +73,7 @@ fn timed(mut call: impl FnMut() -> Outcome<()>) -> Outcome<f64> {
 #[derive(Default)]
 struct Models {
     opened: HashMap<String, QwenVl>,
-    tuners: HashMap<String, Tuner>,
+    trainers: HashMap<String, VlmTrainer>,
 }
 
 impl Models {
@@ -109,21 +109,22 @@ impl Models {
         Ok(format!("{time} {} {} {}", first[0], first[1], first[2]))
     }
 
-    fn train(&mut self, learn: &Learn, words: &[&str]) -> Outcome<String> {
+    fn train(&mut self, fine_tuning: &FineTuning, words: &[&str]) -> Outcome<String> {
         let &[folder, count] = words else { return Err("train: two words".into()) };
-        let name = format!("{folder} {learn:?}");
-        if !self.tuners.contains_key(&name) {
-            let tuner = Tuner::open(folder, learn, AdamW::default(), Device::Cpu, Precision::Fp32, 0)?;
-            self.tuners.insert(name.clone(), tuner);
+        let name = format!("{folder} {fine_tuning:?}");
+        if !self.trainers.contains_key(&name) {
+            let trainer =
+                VlmTrainer::open(folder, fine_tuning, AdamW::default(), Device::Cpu, Precision::Fp32, 0)?;
+            self.trainers.insert(name.clone(), trainer);
         }
-        let tuner = self.tuners.get_mut(&name).ok_or("no model")?;
-        let windows = windows(tuner.processor(), count.parse()?, PromptLayout::VideosFirst, 0, 0)?;
-        let label = tuner.processor().tokenizer().first_tokens(&["positive"])?[0];
+        let trainer = self.trainers.get_mut(&name).ok_or("no model")?;
+        let windows = windows(trainer.processor(), count.parse()?, PromptLayout::VideosFirst, 0, 0)?;
+        let label = trainer.processor().tokenizer().first_tokens(&["positive"])?[0];
         let example = |inputs: Inputs| Example { targets: vec![(inputs.len() - 1, label)], inputs };
         let examples: Vec<Example> = windows.into_iter().map(example).collect();
         let time = timed(|| {
-            tuner.accumulate(&examples, 1.0)?;
-            tuner.step(1e-5, Some(1.0));
+            trainer.accumulate(&examples, 1.0)?;
+            trainer.step(1e-5, Some(1.0));
             Ok(())
         })?;
         Ok(time.to_string())
@@ -149,8 +150,8 @@ fn main() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = match words.split_first() {
             Some((&"score", rest)) => models.score(rest),
-            Some((&"train", rest)) => models.train(&Learn::Everything, rest),
-            Some((&"lora", rest)) => models.train(&Learn::Adapters(Lora::default()), rest),
+            Some((&"train", rest)) => models.train(&FineTuning::Full, rest),
+            Some((&"lora", rest)) => models.train(&FineTuning::Lora(LoraConfig::default()), rest),
             Some((&"free", _)) => Ok(free()),
             _ => Err(format!("no request: {line}").into()),
         };

@@ -1,17 +1,17 @@
 //! Qwen3-VL on an NVIDIA GPU for `bench/qwen3_vl/h200.py`: reads one request a line, answers with one line of JSON.
 //!
 //! ```text
-//! product SIDE                       floating-point operations a second of a product of square bf16 matrices
-//! check FOLDER [ADAPTER]             differences from the processor, over batches, sizes and layouts
+//! matmul SIDE                        FLOP/s of a product of square bf16 matrices
+//! check FOLDER [ADAPTER]             differences from the CPU, over batches, sizes and layouts
 //! logits FOLDER WINDOWS LAYOUT       the logits of the first 256 tokens after windows, on the GPU
 //! score FOLDER WINDOWS LAYOUT STEPS TIMES   milliseconds of each of so many calls, after one that is not counted
-//! parts FOLDER WINDOWS LAYOUT        what each part of such a call takes
+//! kernels FOLDER WINDOWS LAYOUT      the time of each kernel in such a call
 //! ```
 //!
 //! A window is two views of four frames of 128 pixels; LAYOUT is `videos` or `shared`. With STEPS 0 each window has frames of
 //! its own, and no pairs of them are kept; with STEPS n a window begins n frames after the one before, also from call to
-//! call, and pairs are kept, as a policy's steps would have them. Calls begin with bytes of pictures in
-//! the processor's memory and end with logits there.
+//! call, and pairs are kept, as a policy's steps would have them. Calls begin with bytes of frames in
+//! the host's memory and end with logits there.
 #![allow(clippy::print_stdout, reason = "a program that answers on standard output")]
 
 use std::collections::HashMap;
@@ -22,8 +22,8 @@ use std::time::Instant;
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    Adapter, Choice, Frames, Generate, Inputs, Picture, Processor, PromptLayout, QwenVl, ScoreCache,
-    VlmError, product_speed, trend_question,
+    Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Processor, PromptLayout, QwenVl, RgbImage,
+    ScoreCache, VlmError, matmul_flops, trend_question,
 };
 use serde_json::{Value, json};
 
@@ -49,11 +49,11 @@ fn window(
     let views = [view(first), view(100_000 + first)];
     let [height, width] = size;
     let views = views.iter().map(|view| {
-        let pictures = view.iter().map(|rgb| Picture { rgb, height, width });
-        pictures.collect::<Vec<_>>()
+        let images = view.iter().map(|rgb| RgbImage { rgb, height, width });
+        images.collect::<Vec<_>>()
     });
-    let views: Vec<Vec<Picture<'_>>> = views.collect();
-    processor.window(&views, 24.0, Frames::All, &trend_question(TASK), layout)
+    let views: Vec<Vec<RgbImage<'_>>> = views.collect();
+    processor.window(&views, 24.0, FrameSampling::All, &trend_question(TASK), layout)
 }
 
 fn windows(model: &QwenVl, count: usize, layout: PromptLayout) -> Result<Vec<Inputs>, VlmError> {
@@ -95,9 +95,9 @@ impl Models {
 
     fn answer(&mut self, words: &[&str]) -> Outcome<Value> {
         match words {
-            ["product", side] => {
+            ["matmul", side] => {
                 let side: usize = side.parse()?;
-                Ok(json!({ "side": side, "flops": product_speed(0, side, 20)? }))
+                Ok(json!({ "side": side, "flops": matmul_flops(0, side, 20)? }))
             }
             ["check", folder] => check(folder, None),
             ["check", folder, adapter] => check(folder, Some(&Adapter::open(adapter)?)),
@@ -123,24 +123,24 @@ impl Models {
                     model.score(&windows, &labels, &mut cache)?;
                     milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
                 }
-                Ok(json!({ "milliseconds": milliseconds[1..], "found": cache.found() }))
+                Ok(json!({ "milliseconds": milliseconds[1..], "found": cache.hits_and_lookups() }))
             }
-            ["parts", folder, count, word] => {
+            ["kernels", folder, count, word] => {
                 let model = self.open(folder)?;
                 let windows = windows(model, count.parse()?, layout(word))?;
                 let labels = model.processor().tokenizer().first_tokens(&LABELS)?;
                 model.score(&windows, &labels, &mut ScoreCache::new(0))?;
-                let times = model.part_times(&windows, &labels)?;
-                let part = |time: &plaudit_nn::qwen3_vl::PartTime| json!({ "part": time.part, "ms": time.milliseconds, "calls": time.calls });
-                Ok(times.iter().map(part).collect())
+                let times = model.kernel_times(&windows, &labels)?;
+                let row = |time: &plaudit_nn::qwen3_vl::KernelTime| json!({ "kernel": time.kernel, "ms": time.milliseconds, "calls": time.calls });
+                Ok(times.iter().map(row).collect())
             }
             _ => Err("no such request".into()),
         }
     }
 }
 
-/// Compares with the processor in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and
-/// 64 windows, of one and of several sizes of pictures and lengths, in both layouts; scoring that shares what is alike, and
+/// Compares with the CPU in fp32, whose own bf16 stands beside as a measure of what rounding does. Batches of 1, 3 and
+/// 64 windows, of one and of several frame sizes and lengths, in both layouts; scoring that shares what is alike, and
 /// that finds all or some pairs of frames kept, must give what scoring alone gives. `words` says how many of three first
 /// tokens of answers are those of fp32.
 fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
@@ -171,10 +171,10 @@ fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
             results.push(json!({
                 "layout": format!("{layout:?}"), "windows": count, "sizes": kinds, "largest_logit": spread,
                 "gpu": largest(&found, &expected), "gpu_sharing": largest(&shared, &expected),
-                "processor_bf16": largest(&rounded.label_logits(&windows, &labels)?, &expected),
+                "cpu_bf16": largest(&rounded.label_logits(&windows, &labels)?, &expected),
                 "gpu_partly_kept": largest(&partly, &expected),
-                "repeats": shared == again && again == kept, "found": [large.found(), small.found()], "words": words(&gpu, &exact, &windows)?,
-                "processor_bf16_words": words(&rounded, &exact, &windows)?,
+                "repeats": shared == again && again == kept, "found": [large.hits_and_lookups(), small.hits_and_lookups()], "words": words(&gpu, &exact, &windows)?,
+                "cpu_bf16_words": words(&rounded, &exact, &windows)?,
             }));
         }
     }
@@ -183,7 +183,7 @@ fn check(folder: &str, adapter: Option<&Adapter>) -> Outcome<Value> {
 
 /// How many of three first tokens of answers two models have in common, of how many.
 fn words(model: &QwenVl, other: &QwenVl, windows: &[Inputs]) -> Result<[usize; 2], VlmError> {
-    let options = Generate { max_new_tokens: 3, choice: Choice::Greedy };
+    let options = GenerateOptions { max_new_tokens: 3, decoding: Decoding::Greedy };
     let some = &windows[..windows.len().min(3)];
     let (own, others) = (model.generate(some, &options)?, other.generate(some, &options)?);
     let alike = |(own, other): (&Vec<u32>, &Vec<u32>)| {

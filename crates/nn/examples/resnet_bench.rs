@@ -3,7 +3,7 @@
 //! ```text
 //! score ARCH IMAGE BATCH PRECISION   milliseconds of one batch
 //! train ARCH IMAGE BATCH PRECISION   milliseconds of one step: forward, backward, AdamW
-//! free                               loops that all threads did in a moment: less when others want the processor
+//! free                               loops that all threads did in a moment: less when others use the CPU
 //! memory                             the most memory this process had, in MB
 //! ```
 //!
@@ -11,15 +11,15 @@
 //! within 60 ms, after one that is not counted.
 #![allow(clippy::print_stdout, reason = "a program that answers on standard output")]
 
-use plaudit_nn::alloc::Reusing;
+use plaudit_nn::alloc::CachingAllocator;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Loss, Precision, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Pixels, View};
+use plaudit_nn::images::{ImageBatch, Pixels, ViewPixels};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static MEMORY: Reusing = Reusing::new();
+static MEMORY: CachingAllocator = CachingAllocator::new();
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Request {
@@ -57,15 +57,15 @@ impl Request {
     }
 }
 
-/// Pictures of noise.
-fn pictures(request: &Request) -> Vec<f32> {
+/// Images of noise.
+fn images(request: &Request) -> Vec<f32> {
     let len = request.batch * request.image * request.image * 3;
     (0..len).map(|i| ((i.wrapping_mul(2_654_435_761) >> 7) % 1000) as f32 / 1000.0).collect()
 }
 
-fn batch_of<'a>(settings: &'a ClassifierSettings, request: &Request, pictures: &'a [f32]) -> ImageBatch<'a> {
+fn batch_of<'a>(settings: &'a ClassifierSettings, request: &Request, images: &'a [f32]) -> ImageBatch<'a> {
     let shape = [request.batch, request.image, request.image, 3];
-    let view = View::from_shape(&settings.image_keys[0], Pixels::F32(pictures), shape);
+    let view = ViewPixels::from_shape(&settings.image_keys[0], Pixels::F32(images), shape);
     ImageBatch::new(vec![view]).expect("a buffer that its shape fills")
 }
 
@@ -90,25 +90,25 @@ struct Bench {
 
 impl Bench {
     fn score(&mut self, request: &Request) -> f64 {
-        let (scorer, pictures) = self
+        let (scorer, images) = self
             .scorers
             .entry(request.clone())
-            .or_insert_with(|| (request.trainer().scorer(), pictures(request)));
+            .or_insert_with(|| (request.trainer().scorer(), images(request)));
         milliseconds(|| {
-            scorer.logits(&batch_of(scorer.settings(), request, pictures)).expect("pictures that fit");
+            scorer.logits(&batch_of(scorer.settings(), request, images)).expect("images that fit");
         })
     }
 
     fn train(&mut self, request: &Request) -> f64 {
-        let (trainer, pictures, labels) = self.trainers.entry(request.clone()).or_insert_with(|| {
+        let (trainer, images, labels) = self.trainers.entry(request.clone()).or_insert_with(|| {
             let labels = (0..request.batch).map(|i| (i % 2) as f32).collect();
-            (request.trainer(), pictures(request), labels)
+            (request.trainer(), images(request), labels)
         });
         let settings = trainer.settings().clone();
         milliseconds(|| {
-            let batch = batch_of(&settings, request, pictures);
+            let batch = batch_of(&settings, request, images);
             let seed = plaudit_core::Seed::new(1);
-            trainer.accumulate(&batch, labels, None, Loss::Bce, 1.0, seed).expect("pictures that fit");
+            trainer.accumulate(&batch, labels, None, Loss::Bce, 1.0, seed).expect("images that fit");
             trainer.step(1e-4, None);
         })
     }

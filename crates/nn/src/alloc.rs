@@ -1,15 +1,15 @@
-//! An allocator that keeps large blocks for the next use.
+//! A caching allocator: it keeps large freed blocks for the next use.
 //!
 //! A training step asks for the same few hundred large blocks each time. The system's allocator gives each back to the
 //! kernel at once and gets it again as pages that have to be cleared, which costs as much time as half of the step's arithmetic.
-//! This one keeps freed blocks on shelves by size, up to a limit. A binary installs it:
+//! This one caches freed blocks in free lists by size class, up to a limit. A binary installs it:
 //!
 //! ```
 //! #[global_allocator]
-//! static MEMORY: plaudit_nn::alloc::Reusing = plaudit_nn::alloc::Reusing::new();
+//! static MEMORY: plaudit_nn::alloc::CachingAllocator = plaudit_nn::alloc::CachingAllocator::new();
 //! # fn main() {
-//! MEMORY.keep_at_most(1 << 30); // bytes; unlimited before
-//! MEMORY.give_back(); // everything that is kept, when the work is done
+//! MEMORY.set_cache_limit(1 << 30); // bytes; unlimited before
+//! MEMORY.empty_cache(); // frees everything that is cached, when the work is done
 //! # }
 //! ```
 #![allow(unsafe_code)] // An allocator deals in raw memory; each block says why.
@@ -24,97 +24,97 @@ const SMALLEST: usize = 1 << SMALLEST_BITS;
 const SMALLEST_BITS: u32 = 16;
 /// Sizes of blocks between one power of two and the next: at most an eighth of a block is unused.
 const STEPS: usize = 8;
-/// Powers of two with shelves: blocks of up to 64 GiB.
+/// Powers of two with size classes: blocks of up to 64 GiB.
 const POWERS: usize = 20;
 /// What vector instructions like best.
 const ALIGNMENT: usize = 64;
-/// A page that spares the processor many look-ups; blocks of this size and more are aligned to it.
+/// A page that spares the CPU many TLB look-ups; blocks of this size and more are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Keeps freed blocks of 64 KiB and more for the next allocation of about their size.
-pub struct Reusing {
-    shelves: [Mutex<Shelf>; POWERS * STEPS],
-    kept: AtomicUsize,
-    most: AtomicUsize,
+pub struct CachingAllocator {
+    free_lists: [Mutex<FreeList>; POWERS * STEPS],
+    cached_bytes: AtomicUsize,
+    limit: AtomicUsize,
 }
 
-/// Freed blocks of one size, each holding the place of the next.
-struct Shelf(Option<NonNull<Freed>>);
+/// Freed blocks of one size class, each holding the address of the next.
+struct FreeList(Option<NonNull<FreeBlock>>);
 
-struct Freed {
-    next: Option<NonNull<Freed>>,
+struct FreeBlock {
+    next: Option<NonNull<FreeBlock>>,
 }
 
-// SAFETY: the blocks on a shelf belong to nobody else.
-unsafe impl Send for Shelf {}
+// SAFETY: the blocks in a free list belong to nobody else.
+unsafe impl Send for FreeList {}
 
-impl Reusing {
-    /// An allocator that keeps nothing yet and may keep everything.
+impl CachingAllocator {
+    /// An allocator that caches nothing yet, without a limit.
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            shelves: [const { Mutex::new(Shelf(None)) }; POWERS * STEPS],
-            kept: AtomicUsize::new(0),
-            most: AtomicUsize::new(usize::MAX),
+            free_lists: [const { Mutex::new(FreeList(None)) }; POWERS * STEPS],
+            cached_bytes: AtomicUsize::new(0),
+            limit: AtomicUsize::new(usize::MAX),
         }
     }
 
-    /// Bytes that are kept for later.
+    /// Bytes that are cached for later.
     #[must_use]
-    pub fn kept(&self) -> usize {
-        self.kept.load(Ordering::Relaxed)
+    pub fn cached_bytes(&self) -> usize {
+        self.cached_bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on keeps no more than `bytes`. What is kept already stays until it is used or given back.
-    pub fn keep_at_most(&self, bytes: usize) {
-        self.most.store(bytes, Ordering::Relaxed);
+    /// From now on caches no more than `bytes`. What is cached already stays until it is used or freed.
+    pub fn set_cache_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Gives everything that is kept back to the system.
-    pub fn give_back(&self) {
-        for shelf in 0..self.shelves.len() {
-            while let Some(block) = self.take(shelf) {
-                // SAFETY: blocks on a shelf were allocated with its layout.
-                unsafe { System.dealloc(block.as_ptr().cast(), shelf_layout(shelf)) };
+    /// Frees everything that is cached.
+    pub fn empty_cache(&self) {
+        for class in 0..self.free_lists.len() {
+            while let Some(block) = self.take(class) {
+                // SAFETY: blocks in a free list were allocated with its class's layout.
+                unsafe { System.dealloc(block.as_ptr().cast(), class_layout(class)) };
             }
         }
     }
 
-    fn shelf(&self, shelf: usize) -> std::sync::MutexGuard<'_, Shelf> {
-        self.shelves[shelf].lock().unwrap_or_else(PoisonError::into_inner)
+    fn free_list(&self, class: usize) -> std::sync::MutexGuard<'_, FreeList> {
+        self.free_lists[class].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, shelf: usize) -> Option<NonNull<Freed>> {
-        let mut guard = self.shelf(shelf);
+    fn take(&self, class: usize) -> Option<NonNull<FreeBlock>> {
+        let mut guard = self.free_list(class);
         let block = guard.0?;
-        // SAFETY: a block on a shelf holds the place of the next, and nobody else has it.
+        // SAFETY: a block in a free list holds the address of the next, and nobody else has it.
         guard.0 = unsafe { block.as_ref().next };
-        self.kept.fetch_sub(shelf_layout(shelf).size(), Ordering::Relaxed);
+        self.cached_bytes.fetch_sub(class_layout(class).size(), Ordering::Relaxed);
         Some(block)
     }
 
-    /// Puts a block on its shelf unless too much is kept already; says whether it did.
+    /// Puts a block into its free list unless too much is cached already; returns whether it did.
     ///
     /// # Safety
-    /// The block was allocated with the shelf's layout, and its owner is done with it.
-    unsafe fn put(&self, shelf: usize, block: NonNull<Freed>) -> bool {
-        let size = shelf_layout(shelf).size();
-        if self.kept().saturating_add(size) > self.most.load(Ordering::Relaxed) {
+    /// The block was allocated with the layout of the size class, and its owner is done with it.
+    unsafe fn put(&self, class: usize, block: NonNull<FreeBlock>) -> bool {
+        let size = class_layout(class).size();
+        if self.cached_bytes().saturating_add(size) > self.limit.load(Ordering::Relaxed) {
             return false;
         }
-        let mut guard = self.shelf(shelf);
+        let mut guard = self.free_list(class);
         // SAFETY: the block is large enough and ours.
-        unsafe { block.write(Freed { next: guard.0 }) };
+        unsafe { block.write(FreeBlock { next: guard.0 }) };
         guard.0 = Some(block);
-        self.kept.fetch_add(size, Ordering::Relaxed);
+        self.cached_bytes.fetch_add(size, Ordering::Relaxed);
         true
     }
 
-    /// Asks for huge pages in a new block. Without them the kernel clears and the processor looks up 512 times as many.
-    /// Where nothing is kept, blocks are used once, and a page that is hardly touched would only cost memory.
+    /// Asks for huge pages in a new block. Without them the kernel clears and the CPU looks up 512 times as many.
+    /// Where nothing is cached, blocks are used once, and a page that is hardly touched would only cost memory.
     fn prefer_huge_pages(&self, block: *mut u8, size: usize) {
         #[cfg(target_os = "linux")]
-        if !block.is_null() && size >= HUGE_PAGE && self.most.load(Ordering::Relaxed) > 0 {
+        if !block.is_null() && size >= HUGE_PAGE && self.limit.load(Ordering::Relaxed) > 0 {
             // SAFETY: the block is ours, and the advice changes nothing of what is in it. A refusal does no harm.
             let _ = unsafe { rustix::mm::madvise(block.cast(), size, rustix::mm::Advice::LinuxHugepage) };
         }
@@ -123,78 +123,78 @@ impl Reusing {
     }
 }
 
-impl Default for Reusing {
+impl Default for CachingAllocator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// The shelf for a block, unless it is too small, too large, or strangely aligned.
-fn shelf_of(layout: Layout) -> Option<usize> {
+/// The size class of a block, unless it is too small, too large, or strangely aligned.
+fn size_class_of(layout: Layout) -> Option<usize> {
     if layout.size() < SMALLEST || layout.align() > ALIGNMENT {
         return None;
     }
     // Sizes from `power` on, in steps of an eighth of it, rounded up.
     let bits = layout.size().ilog2();
     let step = 1usize << (bits - STEPS.ilog2());
-    let shelf = (bits - SMALLEST_BITS) as usize * STEPS + (layout.size() - (1 << bits)).div_ceil(step);
-    (shelf < POWERS * STEPS).then_some(shelf)
+    let class = (bits - SMALLEST_BITS) as usize * STEPS + (layout.size() - (1 << bits)).div_ceil(step);
+    (class < POWERS * STEPS).then_some(class)
 }
 
-/// What blocks of a shelf are allocated with.
-fn shelf_layout(shelf: usize) -> Layout {
-    let power = SMALLEST << (shelf / STEPS);
-    let size = power + power / STEPS * (shelf % STEPS);
+/// What blocks of a size class are allocated with.
+fn class_layout(class: usize) -> Layout {
+    let power = SMALLEST << (class / STEPS);
+    let size = power + power / STEPS * (class % STEPS);
     let alignment = if size >= HUGE_PAGE { HUGE_PAGE } else { ALIGNMENT };
-    // SAFETY: both alignments are powers of two, and the largest shelf is far below `isize::MAX`.
+    // SAFETY: both alignments are powers of two, and the largest size class is far below `isize::MAX`.
     unsafe { Layout::from_size_align_unchecked(size, alignment) }
 }
 
 // SAFETY: blocks come from the system's allocator with a layout that depends on the asked size alone and is never smaller; between
-// a `dealloc` and the next `alloc` they are on one shelf.
-unsafe impl GlobalAlloc for Reusing {
+// a `dealloc` and the next `alloc` they are in one free list.
+unsafe impl GlobalAlloc for CachingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let Some(shelf) = shelf_of(layout) else {
+        let Some(class) = size_class_of(layout) else {
             // SAFETY: the caller's promise.
             return unsafe { System.alloc(layout) };
         };
-        if let Some(block) = self.take(shelf) {
+        if let Some(block) = self.take(class) {
             return block.as_ptr().cast();
         }
-        let layout = shelf_layout(shelf);
-        // SAFETY: the size of a shelf is not zero.
+        let layout = class_layout(class);
+        // SAFETY: the size of a class is not zero.
         let block = unsafe { System.alloc(layout) };
         self.prefer_huge_pages(block, layout.size());
         block
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let Some(shelf) = shelf_of(layout) else {
+        let Some(class) = size_class_of(layout) else {
             // SAFETY: the caller's promise.
             return unsafe { System.alloc_zeroed(layout) };
         };
-        if let Some(block) = self.take(shelf) {
+        if let Some(block) = self.take(class) {
             let block: *mut u8 = block.as_ptr().cast();
             // SAFETY: the block is at least this large.
             unsafe { block.write_bytes(0, layout.size()) };
             return block;
         }
-        let layout = shelf_layout(shelf);
-        // SAFETY: the size of a shelf is not zero.
+        let layout = class_layout(class);
+        // SAFETY: the size of a class is not zero.
         let block = unsafe { System.alloc_zeroed(layout) };
         self.prefer_huge_pages(block, layout.size());
         block
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        let Some(shelf) = shelf_of(layout) else {
+        let Some(class) = size_class_of(layout) else {
             // SAFETY: the caller's promise; `alloc` left this layout to the system as well.
             return unsafe { System.dealloc(block, layout) };
         };
-        // SAFETY: `alloc` gave out this block for this shelf, and never a null one to free.
+        // SAFETY: `alloc` gave out this block for this size class, and never a null one to free.
         unsafe {
-            if !self.put(shelf, NonNull::new_unchecked(block.cast())) {
-                System.dealloc(block, shelf_layout(shelf));
+            if !self.put(class, NonNull::new_unchecked(block.cast())) {
+                System.dealloc(block, class_layout(class));
             }
         }
     }
@@ -203,8 +203,8 @@ unsafe impl GlobalAlloc for Reusing {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: the caller promises that the new size makes a layout.
         let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-        let (old_shelf, new_shelf) = (shelf_of(layout), shelf_of(new_layout));
-        match (old_shelf, new_shelf) {
+        let (old_class, new_class) = (size_class_of(layout), size_class_of(new_layout));
+        match (old_class, new_class) {
             // SAFETY: the system's block, and still the system's.
             (None, None) => unsafe { System.realloc(block, layout, new_size) },
             (Some(old), Some(new)) if old == new => block,
@@ -229,47 +229,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shelf_holds_every_size_that_is_sent_to_it() {
+    fn a_size_class_holds_every_size_that_is_sent_to_it() {
         let sizes = (16..35).flat_map(|bits| {
             let power = 1usize << bits;
             [power, power + 1, power + power / 8, power + power / 8 + 1, power + power / 2, 2 * power - 1]
         });
         for size in sizes {
             let layout = Layout::from_size_align(size, 4).unwrap();
-            let shelf = shelf_layout(shelf_of(layout).unwrap());
-            assert!(shelf.size() >= size, "{size} on a shelf of {}", shelf.size());
-            assert!(shelf.size() <= size + size / 8 + 1, "{size} on a shelf of {}", shelf.size());
+            let class = class_layout(size_class_of(layout).unwrap());
+            assert!(class.size() >= size, "{size} in a class of {}", class.size());
+            assert!(class.size() <= size + size / 8 + 1, "{size} in a class of {}", class.size());
         }
-        assert_eq!(shelf_of(Layout::from_size_align(SMALLEST - 1, 4).unwrap()), None);
-        assert_eq!(shelf_of(Layout::from_size_align(1 << 40, 4).unwrap()), None);
-        assert_eq!(shelf_of(Layout::from_size_align(1 << 20, 4096).unwrap()), None);
+        assert_eq!(size_class_of(Layout::from_size_align(SMALLEST - 1, 4).unwrap()), None);
+        assert_eq!(size_class_of(Layout::from_size_align(1 << 40, 4).unwrap()), None);
+        assert_eq!(size_class_of(Layout::from_size_align(1 << 20, 4096).unwrap()), None);
     }
 
     #[test]
     fn freed_blocks_are_used_again_zeroed_when_asked_and_given_back() {
-        let memory = Reusing::new();
+        let memory = CachingAllocator::new();
         let layout = Layout::from_size_align(3_000_000, 4).unwrap();
-        let shelf = shelf_layout(shelf_of(layout).unwrap()).size();
+        let class = class_layout(size_class_of(layout).unwrap()).size();
         // SAFETY: every block is used within its size and freed once.
         unsafe {
             let first = memory.alloc(layout);
             first.write_bytes(7, layout.size());
             memory.dealloc(first, layout);
-            assert_eq!(memory.kept(), shelf);
+            assert_eq!(memory.cached_bytes(), class);
             let second = memory.alloc_zeroed(layout);
             assert_eq!(second, first);
             assert!(std::slice::from_raw_parts(second, layout.size()).iter().all(|&byte| byte == 0));
-            assert_eq!(memory.kept(), 0);
+            assert_eq!(memory.cached_bytes(), 0);
             memory.dealloc(second, layout);
         }
-        memory.give_back();
-        assert_eq!(memory.kept(), 0);
+        memory.empty_cache();
+        assert_eq!(memory.cached_bytes(), 0);
     }
 
     #[test]
-    fn no_more_is_kept_than_was_allowed() {
-        let memory = Reusing::new();
-        memory.keep_at_most(1 << 20);
+    fn no_more_is_cached_than_was_allowed() {
+        let memory = CachingAllocator::new();
+        memory.set_cache_limit(1 << 20);
         let layout = Layout::from_size_align(600_000, 4).unwrap();
         // SAFETY: every block is freed once.
         unsafe {
@@ -278,13 +278,13 @@ mod tests {
                 memory.dealloc(block, layout);
             }
         }
-        assert!(memory.kept() > 0 && memory.kept() <= 1 << 20);
-        memory.give_back();
+        assert!(memory.cached_bytes() > 0 && memory.cached_bytes() <= 1 << 20);
+        memory.empty_cache();
     }
 
     #[test]
     fn a_block_that_grows_keeps_its_contents() {
-        let memory = Reusing::new();
+        let memory = CachingAllocator::new();
         // SAFETY: every block is used within its size and freed once.
         unsafe {
             let layout = |size| Layout::from_size_align(size, 8).unwrap();
@@ -299,6 +299,6 @@ mod tests {
             }
             memory.dealloc(block, layout(size));
         }
-        memory.give_back();
+        memory.empty_cache();
     }
 }

@@ -1,4 +1,4 @@
-//! Pictures on their way into a network: whatever people have, made into what was trained on.
+//! Image preprocessing: whatever people have becomes what the network was trained on.
 //!
 //! The arithmetic is PyTorch's: bytes become `x / 255`, floats must already lie in 0..1, sizes change by bilinear
 //! interpolation without antialiasing (`F.interpolate(..., align_corners=False)`), and ImageNet's mean and standard
@@ -11,7 +11,7 @@ pub const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 /// ImageNet's channel standard deviations.
 pub const STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-/// The numbers of pictures.
+/// The numbers of images.
 #[derive(Clone, Copy, Debug)]
 pub enum Pixels<'a> {
     /// 0 to 255.
@@ -20,16 +20,16 @@ pub enum Pixels<'a> {
     F32(&'a [f32]),
 }
 
-/// The order of the axes of one picture.
+/// The order of the axes of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum ImageLayout {
     /// Rows, columns, colours: cameras and PNG.
     Hwc,
     /// Colours, rows, columns: PyTorch.
     Chw,
 }
 
-impl Layout {
+impl ImageLayout {
     /// The order that a shape `[n, a, b, c]` suggests, as RLinf reads it: colours come last if there are 1, 3 or 4
     /// of them.
     #[must_use]
@@ -38,16 +38,16 @@ impl Layout {
     }
 }
 
-/// The pictures of one camera, one after another in memory.
+/// The images of one camera, one after another in memory.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct ViewPixels<'a> {
     /// The camera, as `image_keys` names it.
     pub key: &'a str,
-    /// All pictures.
+    /// All images.
     pub pixels: Pixels<'a>,
     /// The order of their axes.
-    pub layout: Layout,
-    /// How many pictures.
+    pub layout: ImageLayout,
+    /// How many images.
     pub count: usize,
     /// Rows of each.
     pub height: usize,
@@ -57,13 +57,13 @@ pub struct View<'a> {
     pub channels: usize,
 }
 
-impl<'a> View<'a> {
-    /// Pictures in an array of four axes, whose order is told from its shape ([`Layout::of_shape`]).
+impl<'a> ViewPixels<'a> {
+    /// Images in an array of four axes, whose order is inferred from its shape ([`ImageLayout::of_shape`]).
     #[must_use]
     pub fn from_shape(key: &'a str, pixels: Pixels<'a>, shape: [usize; 4]) -> Self {
-        let layout = Layout::of_shape(shape);
+        let layout = ImageLayout::of_shape(shape);
         let [count, a, b, c] = shape;
-        let (height, width, channels) = if layout == Layout::Hwc { (a, b, c) } else { (b, c, a) };
+        let (height, width, channels) = if layout == ImageLayout::Hwc { (a, b, c) } else { (b, c, a) };
         Self { key, pixels, layout, count, height, width, channels }
     }
 
@@ -72,19 +72,19 @@ impl<'a> View<'a> {
     }
 }
 
-/// The pictures of a batch, by camera. The `i`-th pictures of all cameras belong together.
+/// The images of a batch, by camera. The `i`-th images of all cameras belong together.
 #[derive(Clone, Debug)]
 pub struct ImageBatch<'a> {
-    views: Vec<View<'a>>,
+    views: Vec<ViewPixels<'a>>,
 }
 
-/// Pictures that a network cannot take.
+/// Images that a network cannot take.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// A camera of the model is not in the batch.
     #[error(
-        "no pictures of camera `{key}`; the batch has {}. The model was made for `image_keys: [{}]`",
+        "no images of camera `{key}`; the batch has {}. The model was made for `image_keys: [{}]`",
         listed(.present), .wanted.join(", ")
     )]
     MissingView {
@@ -96,11 +96,11 @@ pub enum ImageError {
         wanted: Vec<String>,
     },
     /// Not three colours.
-    #[error("camera `{key}`: pictures of {channels} channels; the model takes {wanted}: {hint}")]
+    #[error("camera `{key}`: images of {channels} channels; the model takes {wanted}: {hint}")]
     Channels {
         /// The camera.
         key: String,
-        /// The channels of its pictures.
+        /// The channels of its images.
         channels: usize,
         /// The channels of the model.
         wanted: usize,
@@ -109,7 +109,7 @@ pub enum ImageError {
     },
     /// Floats that are not in 0..1.
     #[error(
-        "camera `{key}`: float pictures must lie in 0..1, but range from {min} to {max}; divide by 255, or pass \
+        "camera `{key}`: float images must lie in 0..1, but range from {min} to {max}; divide by 255, or pass \
          bytes"
     )]
     Range {
@@ -122,12 +122,12 @@ pub enum ImageError {
     },
     /// A buffer that its shape does not fill.
     #[error(
-        "camera `{key}`: {count} pictures of {height}x{width}x{channels} need {needed} numbers, not {given}"
+        "camera `{key}`: {count} images of {height}x{width}x{channels} need {needed} numbers, not {given}"
     )]
     Length {
         /// The camera.
         key: String,
-        /// Pictures announced.
+        /// Images announced.
         count: usize,
         /// Rows announced.
         height: usize,
@@ -140,22 +140,22 @@ pub enum ImageError {
         /// The numbers there are.
         given: usize,
     },
-    /// Cameras with different numbers of pictures.
+    /// Cameras with different numbers of images.
     #[error(
-        "camera `{key}` has {count} pictures and `{other}` has {other_count}; each moment needs one of each"
+        "camera `{key}` has {count} images and `{other}` has {other_count}; each time step needs one of each"
     )]
     Counts {
         /// The first camera.
         key: String,
-        /// Its pictures.
+        /// Its images.
         count: usize,
         /// Another camera.
         other: String,
-        /// Its pictures.
+        /// Its images.
         other_count: usize,
     },
-    /// Pictures without rows or columns.
-    #[error("camera `{key}`: pictures of {height}x{width} have no pixels")]
+    /// Images without rows or columns.
+    #[error("camera `{key}`: images of {height}x{width} have no pixels")]
     Empty {
         /// The camera.
         key: String,
@@ -171,11 +171,11 @@ fn listed(names: &[String]) -> String {
 }
 
 impl<'a> ImageBatch<'a> {
-    /// A batch of one view for each camera. It may have more cameras than a model looks at.
+    /// A batch of one view for each camera. It may have more cameras than the model uses.
     ///
     /// # Errors
-    /// When a buffer and its shape disagree, or cameras have different numbers of pictures.
-    pub fn new(views: Vec<View<'a>>) -> Result<Self, ImageError> {
+    /// When a buffer and its shape disagree, or cameras have different numbers of images.
+    pub fn new(views: Vec<ViewPixels<'a>>) -> Result<Self, ImageError> {
         for view in &views {
             check_length(view)?;
             let first = &views[0];
@@ -195,17 +195,17 @@ impl<'a> ImageBatch<'a> {
     ///
     /// # Errors
     /// When the buffer and its shape disagree.
-    pub fn of(view: View<'a>) -> Result<Self, ImageError> {
+    pub fn of(view: ViewPixels<'a>) -> Result<Self, ImageError> {
         Self::new(vec![view])
     }
 
-    /// How many moments there are pictures of.
+    /// How many time steps there are images of.
     #[must_use]
     pub fn len(&self) -> usize {
         self.views.first().map_or(0, |view| view.count)
     }
 
-    /// Whether there are no pictures.
+    /// Whether there are no images.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -213,31 +213,31 @@ impl<'a> ImageBatch<'a> {
 
     /// The cameras.
     #[must_use]
-    pub fn views(&self) -> &[View<'a>] {
+    pub fn views(&self) -> &[ViewPixels<'a>] {
         &self.views
     }
 
-    /// The moments `range`, of every camera.
+    /// The time steps `range`, of every camera.
     ///
     /// # Panics
     /// If the range reaches past the end.
     #[must_use]
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
-        let cut = |view: &View<'a>| {
+        let cut = |view: &ViewPixels<'a>| {
             let one = view.numbers_of_one();
             let numbers = range.start * one..range.end * one;
             let pixels = match view.pixels {
                 Pixels::U8(all) => Pixels::U8(&all[numbers]),
                 Pixels::F32(all) => Pixels::F32(&all[numbers]),
             };
-            View { pixels, count: range.len(), ..*view }
+            ViewPixels { pixels, count: range.len(), ..*view }
         };
         Self { views: self.views.iter().map(cut).collect() }
     }
 
-    /// The view of each camera that a model looks at. A batch of one camera serves a model of one camera, whatever
+    /// The view of each camera that a model uses. A batch of one camera serves a model of one camera, whatever
     /// the two are called.
-    fn views_for(&self, keys: &[String]) -> Result<Vec<&View<'a>>, ImageError> {
+    fn views_for(&self, keys: &[String]) -> Result<Vec<&ViewPixels<'a>>, ImageError> {
         if let ([only], [_]) = (&self.views[..], keys) {
             return Ok(vec![only]);
         }
@@ -252,8 +252,8 @@ impl<'a> ImageBatch<'a> {
     }
 }
 
-fn check_length(view: &View<'_>) -> Result<(), ImageError> {
-    let View { count, height, width, channels, .. } = *view;
+fn check_length(view: &ViewPixels<'_>) -> Result<(), ImageError> {
+    let ViewPixels { count, height, width, channels, .. } = *view;
     let given = match view.pixels {
         Pixels::U8(all) => all.len(),
         Pixels::F32(all) => all.len(),
@@ -266,7 +266,7 @@ fn check_length(view: &View<'_>) -> Result<(), ImageError> {
     Err(ImageError::Length { key: view.key.to_owned(), count, height, width, channels, needed, given })
 }
 
-/// How a model wants its pictures.
+/// How a model wants its images.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Preprocess {
     pub(crate) keys: Vec<String>,
@@ -278,21 +278,24 @@ pub(crate) struct Preprocess {
 
 impl Preprocess {
     /// The view of each camera, once it is known to fit.
-    pub(crate) fn views<'b, 'a>(&self, batch: &'b ImageBatch<'a>) -> Result<Vec<&'b View<'a>>, ImageError> {
+    pub(crate) fn views<'b, 'a>(
+        &self,
+        batch: &'b ImageBatch<'a>,
+    ) -> Result<Vec<&'b ViewPixels<'a>>, ImageError> {
         let views = batch.views_for(&self.keys)?;
         views.iter().try_for_each(|view| self.check(view))?;
         Ok(views)
     }
 
-    /// Whether pictures already have the model's size.
-    pub(crate) fn same_size(&self, view: &View<'_>) -> bool {
+    /// Whether images already have the model's size.
+    pub(crate) fn same_size(&self, view: &ViewPixels<'_>) -> bool {
         (view.height, view.width) == (self.height, self.width)
     }
 
-    /// The pictures of a camera that fits, as `[n, height, width, channels]`.
-    pub(crate) fn view(&self, view: &View<'_>) -> Vec<f32> {
+    /// The images of a camera that fits, as `[n, height, width, channels]`.
+    pub(crate) fn view(&self, view: &ViewPixels<'_>) -> Vec<f32> {
         let mut out = vec![0.0; view.count * self.height * self.width * self.channels];
-        let frame = Frame {
+        let resampler = Resampler {
             view,
             preprocess: self,
             rows: taps(view.height, self.height),
@@ -301,19 +304,20 @@ impl Preprocess {
         match view.pixels {
             Pixels::U8(all) if self.same_size(view) => {
                 let table = self.table();
-                frame.each(all, &mut out, |from, to| {
-                    frame.copy(from, to, |c, byte| table[c][usize::from(byte)])
+                resampler.each(all, &mut out, |from, to| {
+                    resampler.copy(from, to, |c, byte| table[c][usize::from(byte)])
                 });
             }
-            Pixels::U8(all) => frame.each(all, &mut out, |from, to| {
-                frame.resize(from, to, |byte| f32::from(byte) / 255.0);
+            Pixels::U8(all) => resampler.each(all, &mut out, |from, to| {
+                resampler.resize(from, to, |byte| f32::from(byte) / 255.0);
             }),
             Pixels::F32(all) if self.same_size(view) => {
-                frame
-                    .each(all, &mut out, |from, to| frame.copy(from, to, |c, number| self.finish(c, number)));
+                resampler.each(all, &mut out, |from, to| {
+                    resampler.copy(from, to, |c, number| self.finish(c, number))
+                });
             }
             Pixels::F32(all) => {
-                frame.each(all, &mut out, |from, to| frame.resize(from, to, |number| number));
+                resampler.each(all, &mut out, |from, to| resampler.resize(from, to, |number| number));
             }
         }
         out
@@ -330,7 +334,7 @@ impl Preprocess {
         (0..self.channels).map(row).collect()
     }
 
-    fn check(&self, view: &View<'_>) -> Result<(), ImageError> {
+    fn check(&self, view: &ViewPixels<'_>) -> Result<(), ImageError> {
         let key = || view.key.to_owned();
         if view.channels != self.channels {
             let hint = match view.channels {
@@ -397,15 +401,15 @@ fn taps(from: usize, to: usize) -> Vec<Tap> {
     (0..to).map(tap).collect()
 }
 
-/// One camera's way from its pictures to the network's.
-struct Frame<'a> {
-    view: &'a View<'a>,
+/// Resamples one camera's images to the network's size.
+struct Resampler<'a> {
+    view: &'a ViewPixels<'a>,
     preprocess: &'a Preprocess,
     rows: Vec<Tap>,
     columns: Vec<Tap>,
 }
 
-impl Frame<'_> {
+impl Resampler<'_> {
     fn each<T: Sync>(&self, all: &[T], out: &mut [f32], make: impl Fn(&[T], &mut [f32]) + Sync) {
         let (from, to) =
             (self.view.numbers_of_one(), self.rows.len() * self.columns.len() * self.view.channels);
@@ -414,16 +418,16 @@ impl Frame<'_> {
 
     /// Steps in memory from row to row, column to column, colour to colour.
     fn steps(&self) -> [usize; 3] {
-        let View { height, width, channels, .. } = *self.view;
+        let ViewPixels { height, width, channels, .. } = *self.view;
         match self.view.layout {
-            Layout::Hwc => [width * channels, channels, 1],
-            Layout::Chw => [width, 1, height * width],
+            ImageLayout::Hwc => [width * channels, channels, 1],
+            ImageLayout::Chw => [width, 1, height * width],
         }
     }
 
     fn copy<T: Copy>(&self, from: &[T], to: &mut [f32], finish: impl Fn(usize, T) -> f32) {
         let channels = self.view.channels;
-        if self.view.layout == Layout::Hwc {
+        if self.view.layout == ImageLayout::Hwc {
             for (from, to) in from.chunks_exact(channels).zip(to.chunks_exact_mut(channels)) {
                 for c in 0..channels {
                     to[c] = finish(c, from[c]);
@@ -475,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn pictures_become_what_pytorch_makes_of_them() {
-        let cases: Vec<Case> = serde_json::from_str(include_str!("../tests/torch/pictures.json")).unwrap();
+    fn images_become_what_pytorch_makes_of_them() {
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../tests/torch/images.json")).unwrap();
         for Case { name, shape, size: [height, width], kind, normalize, expected } in cases {
             let bytes = formula::bytes(&name, shape.iter().product());
             let floats: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) / 256.0).collect();
             let pixels = if kind == "u8" { Pixels::U8(&bytes) } else { Pixels::F32(&floats) };
-            let batch = ImageBatch::of(View::from_shape("any", pixels, shape)).unwrap();
+            let batch = ImageBatch::of(ViewPixels::from_shape("any", pixels, shape)).unwrap();
             let preprocess = Preprocess { keys: vec!["main".into()], channels: 3, height, width, normalize };
             let got = whole(&preprocess, &batch);
             assert_eq!(got.len(), expected.len(), "{name}");
@@ -491,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_that_do_not_fit_are_refused() {
+    fn images_that_do_not_fit_are_refused() {
         let preprocess = Preprocess {
             keys: vec!["wrist".into(), "side".into()],
             channels: 3,
@@ -500,38 +504,38 @@ mod tests {
             normalize: true,
         };
         let (bytes, floats) = ([0u8; 2 * 48], [0.5f32, f32::NAN, 2.0, -1.0].repeat(12));
-        let view = |key, pixels, shape| View::from_shape(key, pixels, shape);
+        let view = |key, pixels, shape| ViewPixels::from_shape(key, pixels, shape);
         let good = view("wrist", Pixels::U8(&bytes), [2, 4, 4, 3]);
-        let refused = |views: Vec<View<'_>>| {
+        let refused = |views: Vec<ViewPixels<'_>>| {
             let batch = ImageBatch::new(views);
             batch.and_then(|batch| preprocess.views(&batch).map(drop)).unwrap_err().to_string()
         };
         let cases = [
             (
                 vec![good],
-                "no pictures of camera `side`; the batch has wrist. The model was made for `image_keys: [wrist, side]`",
+                "no images of camera `side`; the batch has wrist. The model was made for `image_keys: [wrist, side]`",
             ),
             (
                 vec![good, view("side", Pixels::U8(&bytes), [1, 4, 6, 4])],
-                "camera `wrist` has 2 pictures and `side` has 1",
+                "camera `wrist` has 2 images and `side` has 1",
             ),
             (
                 vec![view("wrist", Pixels::U8(&bytes), [2, 4, 4, 4])],
-                "2 pictures of 4x4x4 need 128 numbers, not 96",
+                "2 images of 4x4x4 need 128 numbers, not 96",
             ),
             (
                 vec![good, view("side", Pixels::U8(&bytes[..64]), [2, 4, 2, 4])],
-                "camera `side`: pictures of 4 channels; the model takes 3: drop the alpha channel",
+                "camera `side`: images of 4 channels; the model takes 3: drop the alpha channel",
             ),
             (
                 vec![good, view("side", Pixels::F32(&floats[..24]), [2, 3, 2, 2])],
-                "camera `side`: float pictures must lie in 0..1, but range from NaN to NaN",
+                "camera `side`: float images must lie in 0..1, but range from NaN to NaN",
             ),
             (
                 vec![good, view("side", Pixels::F32(&[0.0, 255.0, 3.0, 1.0, 1.0, 1.0]), [2, 1, 1, 3])],
                 "range from 0 to 255; divide by 255, or pass bytes",
             ),
-            (vec![good, view("side", Pixels::U8(&[]), [2, 0, 5, 3])], "pictures of 0x5 have no pixels"),
+            (vec![good, view("side", Pixels::U8(&[]), [2, 0, 5, 3])], "images of 0x5 have no pixels"),
         ];
         for (views, expected) in cases {
             let error = refused(views);
@@ -540,9 +544,9 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_batch_are_the_same_pictures() {
+    fn parts_of_a_batch_are_the_same_images() {
         let bytes = formula::bytes("parts", 3 * 5 * 4 * 3);
-        let batch = ImageBatch::of(View::from_shape("any", Pixels::U8(&bytes), [3, 5, 4, 3])).unwrap();
+        let batch = ImageBatch::of(ViewPixels::from_shape("any", Pixels::U8(&bytes), [3, 5, 4, 3])).unwrap();
         let preprocess =
             Preprocess { keys: vec!["any".into()], channels: 3, height: 6, width: 6, normalize: true };
         let parts = [0..1, 1..3].map(|range| whole(&preprocess, &batch.slice(range)));

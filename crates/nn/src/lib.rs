@@ -1,19 +1,20 @@
 //! The networks of plaudit, and the kernels that make them quick.
 //!
 //! This is the only crate that names the tensor library (Burn); what leaves it are plain numbers. Three kinds of
-//! network live here. Image models (`classifier` and what it is made of) are Burn modules: one text for every device,
-//! with our own CPU kernels joined as backend extensions. So is the language model that sees (`qwen3_vl`). Policies and
+//! network live here. Image models (`classifier` and what it is made of) are Burn modules: one definition for every device,
+//! with our own CPU kernels joined as backend extensions. So is the vision-language model (`qwen3_vl`). Policies and
 //! critics (`dense`) are small, run thousands of times a second, and so bring their own forward, backward and optimiser
 //! that allocate nothing in the loop.
 
 pub mod alloc;
 pub mod classifier;
-mod crew;
 pub mod dense;
 pub mod images;
 pub mod kernels;
 mod ops;
+pub mod process_memory;
 pub mod qwen3_vl;
+mod spin_pool;
 pub mod weights;
 
 pub use weights::{Weights, WeightsError};

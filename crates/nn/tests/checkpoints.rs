@@ -12,7 +12,7 @@ use std::process::Command;
 
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_nn::weights::{Array, DType};
 
 fn torch_folder() -> PathBuf {
@@ -158,10 +158,10 @@ fn use_pretrain_is_read_off_the_pooling_kernel() {
         let open = ClassifierSettings { use_pretrain: None, ..made.clone() };
         let (adapted, notices) = open.adapted_to(&weights);
         assert_eq!(adapted, made);
-        let places = if use_pretrain { "2x2" } else { "1x1" };
+        let positions = if use_pretrain { "2x2" } else { "1x1" };
         let expected = format!(
             "use_pretrain: {use_pretrain}, because `encoders.main_images.pooling_layer.kernel` in the checkpoint covers \
-             {places} places"
+             {positions} positions"
         );
         assert_eq!(notices.iter().map(ToString::to_string).collect::<Vec<_>>(), [expected]);
         assert_eq!(Scorer::new(&open, &weights, Device::Cpu).unwrap().settings(), &made);
@@ -241,7 +241,8 @@ fn batch<'a>(settings: &ClassifierSettings, pixels: &'a [u8]) -> ImageBatch<'a> 
     let [channels, height, width] = settings.image_size;
     let count = pixels.len() / (channels * height * width);
     let pixels = Pixels::U8(pixels);
-    let view = View { key: "main_images", pixels, layout: Layout::Hwc, count, height, width, channels };
+    let view =
+        ViewPixels { key: "main_images", pixels, layout: ImageLayout::Hwc, count, height, width, channels };
     ImageBatch::of(view).unwrap()
 }
 
@@ -265,7 +266,7 @@ fn pytorch_loads_what_was_written_strictly() {
                 &[("arch", arch.name())].map(|(k, v)| (k.into(), v.into())).into(),
             )
             .unwrap();
-        let told = Command::new(&python)
+        let output = Command::new(&python)
             .arg("-B")
             .arg(torch_folder().join("load_strictly.py"))
             .arg(serde_json::to_string(&settings).unwrap())
@@ -273,8 +274,8 @@ fn pytorch_loads_what_was_written_strictly() {
             .current_dir(torch_folder())
             .output()
             .unwrap();
-        assert!(told.status.success(), "{arch:?}: {}", String::from_utf8_lossy(&told.stderr));
-        let logits: Vec<Vec<f32>> = serde_json::from_slice(&told.stdout).unwrap();
+        assert!(output.status.success(), "{arch:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let logits: Vec<Vec<f32>> = serde_json::from_slice(&output.stdout).unwrap();
         let pixels = formula::bytes("picture 0 main_images", 4 * 64 * 64 * 3);
         let ours = trainer.predict(&batch(&settings, &pixels)).unwrap();
         for theirs in logits {

@@ -79,7 +79,7 @@ impl NetworkCase {
 
     fn forward<'t>(&self, mlp: &Mlp, params: &[f32], tape: &'t mut Tape) -> &'t [f32] {
         match self.frozen {
-            true => mlp.forward_frozen(params, &self.x, self.batch, tape),
+            true => mlp.forward_eval(params, &self.x, self.batch, tape),
             false => mlp.forward(params, &self.x, self.batch, tape),
         }
     }
@@ -162,18 +162,18 @@ fn the_ways_through_a_network_agree() {
         close(&format!("{name}: twice"), &twice, &once.iter().map(|g| 2.0 * g).collect::<Vec<_>>());
 
         let mut again = once.clone();
-        mlp.backward_again(&params, &mut tape, &case.grad_out, &mut again, None);
+        mlp.backward_same_params(&params, &mut tape, &case.grad_out, &mut again, None);
         assert_eq!(again, twice, "{name}: with what was made of the parameters");
 
         let mut anew = vec![f32::NAN; mlp.len()];
-        mlp.backward_anew(&params, &mut tape, &case.grad_out, &mut anew, None);
+        mlp.backward_overwrite(&params, &mut tape, &case.grad_out, &mut anew, None);
         assert_eq!(anew, once, "{name}: over what was there");
 
         let mut grad_x = vec![f32::NAN; case.x.len()];
         mlp.backward_inputs(&params, &mut tape, &case.grad_out, &mut grad_x);
         close(&format!("{name}: inputs alone"), &grad_x, &case.grad_x);
 
-        let frozen = mlp.forward_frozen(&params, &case.x, case.batch, &mut tape).to_vec();
+        let frozen = mlp.forward_eval(&params, &case.x, case.batch, &mut tape).to_vec();
         let mut scratch = Scratch::default();
         assert_eq!(mlp.infer(&params, &case.x, case.batch, &mut scratch), frozen, "{name}");
     }
@@ -247,8 +247,8 @@ fn rows_without_a_gradient_are_left_out() {
         };
         let grad_out: Vec<f32> = (0..3 * batch * 2)
             .map(|i| {
-                let slope = if i % 2 == 1 { (i as f32 * 0.3).cos() } else { 0.0 };
-                if counts(i / (2 * batch), i / 2 % batch) { slope } else { 0.0 }
+                let gradient = if i % 2 == 1 { (i as f32 * 0.3).cos() } else { 0.0 };
+                if counts(i / (2 * batch), i / 2 % batch) { gradient } else { 0.0 }
             })
             .collect();
         let (mut grads, mut whole) = (vec![0.0; ensemble.len()], vec![f32::NAN; own.len()]);
@@ -257,7 +257,7 @@ fn rows_without_a_gradient_are_left_out() {
         ensemble.backward_inputs(&params, &mut tape, &grad_out, &mut some);
         assert_eq!(some, whole);
         for (i, row) in some.chunks_exact(7).enumerate() {
-            assert_eq!(row.iter().any(|slope| *slope != 0.0), counts(i / batch, i % batch), "row {i}");
+            assert_eq!(row.iter().any(|gradient| *gradient != 0.0), counts(i / batch, i % batch), "row {i}");
         }
     }
 }
@@ -403,7 +403,7 @@ fn orthogonal_weights_are_orthogonal() {
 #[test]
 fn initial_weights_have_the_spread_asked_for() {
     let (inputs, outputs) = (100, 400);
-    // (rule, standard deviation, largest value); four standard errors of 40,000 draws are 1.5%.
+    // (rule, standard deviation, largest value); four standard errors of 40,000 samples are 1.5%.
     let cases = [
         (Init::KaimingNormalFanOut { gain: 5.0 / 3.0 }, 5.0 / 3.0 / 20.0, f32::INFINITY),
         (Init::XavierUniform { gain: 2.0 }, 2.0 * (2.0f32 / 500.0).sqrt(), 2.0 * (6.0f32 / 500.0).sqrt()),
@@ -522,7 +522,7 @@ fn pieces_add_up_to_the_batch() {
 fn check_pieces(rest: usize) {
     let tanh = LayerSpec { activation: Activation::Tanh, ..LayerSpec::linear(200) };
     let mlp = Mlp::new(MlpSpec { inputs: 30, layers: vec![tanh.clone(), tanh, LayerSpec::linear(2)] });
-    let batch = 3 * mlp.rows_at_once() + rest;
+    let batch = 3 * mlp.micro_batch_rows() + rest;
     let inputs: Vec<f32> = (0..batch * 30).map(|i| (i as f32 * 0.7).sin()).collect();
     let targets: Vec<f32> = (0..batch * 2).map(|i| (i as f32 * 0.1).cos()).collect();
     let params = mlp.init(Seed::new(6));
@@ -542,7 +542,7 @@ fn check_pieces(rest: usize) {
         difference(outputs, &targets[rows.start * 2..rows.end * 2], into);
     });
     assert_eq!(seen, batch);
-    assert_eq!(pieces, whole, "to the last bit");
+    assert_eq!(pieces, whole, "bit-exact");
 }
 
 /// Against double precision, over the whole range and beyond.
@@ -577,7 +577,7 @@ fn rounded(x: f32) -> f64 {
 #[test]
 fn hidden_products_in_bfloat16_are_those_of_rounded_numbers() {
     if Isa::best(Precision::Bf16).precision() != Precision::Bf16 {
-        eprintln!("skipped: this processor has no products of bfloat16");
+        eprintln!("skipped: this CPU has no products of bfloat16");
         return;
     }
     // Odd widths and an odd last block, so that words have halves without a partner.

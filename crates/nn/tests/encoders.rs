@@ -1,4 +1,4 @@
-//! Encoders of pictures against PyTorch (fixtures and their maker in `torch_dense/`).
+//! Encoders of images against PyTorch (fixtures and their maker in `torch_dense/`).
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use plaudit_core::Seed;
 use plaudit_nn::dense::TensorKind;
 use plaudit_nn::dense::encoder::{
-    ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Dropout, EncoderPart, EncoderTensor, Reading,
+    ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape, Dropout, EncoderPart, EncoderTensor,
     SpatialEncoder, SpatialEncoderSpec, SpatialTape,
 };
 use plaudit_nn::kernels::Precision;
@@ -50,7 +50,7 @@ impl Case {
         SpatialEncoder::new(SpatialEncoderSpec { channels, height, width, features, dropout, outputs })
     }
 
-    fn conv(&self, reading: Reading) -> ConvEncoder {
+    fn conv(&self, readout: ConvReadout) -> ConvEncoder {
         let layers =
             self.layers.iter().map(|&[channels, kernel, stride]| ConvLayer { channels, kernel, stride });
         let (height, width, outputs) = (self.size, self.size, self.outputs);
@@ -60,7 +60,7 @@ impl Case {
             width,
             channels: 3,
             layers: layers.collect(),
-            reading,
+            readout,
             outputs,
             precision,
         })
@@ -137,11 +137,11 @@ fn gradients_go_through_dropout() {
         params[i] = before + step;
         let above = loss(&params, &mut tape);
         params[i] = before - step;
-        let slope = (above - loss(&params, &mut tape)) / f64::from(2.0 * step);
+        let numerical_gradient = (above - loss(&params, &mut tape)) / f64::from(2.0 * step);
         params[i] = before;
         assert!(
-            (slope - f64::from(grads[i])).abs() < 5e-3 * (1.0 + slope.abs()),
-            "{i}: {} is not {slope}",
+            (numerical_gradient - f64::from(grads[i])).abs() < 5e-3 * (1.0 + numerical_gradient.abs()),
+            "{i}: {} is not {numerical_gradient}",
             grads[i]
         );
     }
@@ -149,26 +149,26 @@ fn gradients_go_through_dropout() {
 
 #[test]
 fn convolutions_are_pytorchs() {
-    check_convolutions("conv", Reading::Everything);
+    check_convolutions("conv", ConvReadout::Flatten);
 }
 
 #[test]
 fn keypoints_are_pytorchs() {
-    check_convolutions("keypoints", Reading::Keypoints);
+    check_convolutions("keypoints", ConvReadout::Keypoints);
 }
 
-fn check_convolutions(kind: &str, reading: Reading) {
+fn check_convolutions(kind: &str, readout: ConvReadout) {
     let case = case(kind);
-    let encoder = case.conv(reading);
-    let pictures: Vec<u8> = case.x.iter().map(|x| *x as u8).collect();
+    let encoder = case.conv(readout);
+    let images: Vec<u8> = case.x.iter().map(|x| *x as u8).collect();
     let mut params = vec![f32::NAN; encoder.len()];
     for tensor in encoder.tensors() {
         encoder.import(&mut params, &tensor, &case.params[&key(tensor.part)]);
         assert_eq!(encoder.export(&params, &tensor), case.params[&key(tensor.part)]);
     }
     let mut tape = ConvTape::default();
-    close("inferred", encoder.infer(&params, &pictures, case.batch, &mut tape), &case.y);
-    close("outputs", encoder.forward(&params, &pictures, case.batch, &mut tape), &case.y);
+    close("inferred", encoder.infer(&params, &images, case.batch, &mut tape), &case.y);
+    close("outputs", encoder.forward(&params, &images, case.batch, &mut tape), &case.y);
     let mut grads = vec![0.0; encoder.len()];
     encoder.backward(&params, &mut tape, &case.grad_out, &mut grads);
     check_grads(&case, encoder.tensors().collect(), |tensor| encoder.export(&grads, tensor));
@@ -179,14 +179,14 @@ fn threads_make_no_difference() {
     let encoder = ConvEncoder::new(ConvEncoderSpec::drq(32, 32, 3, 50));
     let spatial =
         SpatialEncoder::new(SpatialEncoderSpec { outputs: 40, ..SpatialEncoderSpec::rlinf(100, 2, 2) });
-    let pictures: Vec<u8> = (0..20 * encoder.inputs()).map(|i| (i * 7919 % 251) as u8).collect();
+    let images: Vec<u8> = (0..20 * encoder.inputs()).map(|i| (i * 7919 % 251) as u8).collect();
     let features: Vec<f32> = (0..20 * spatial.inputs()).map(|i| (i as f32 * 0.7).sin()).collect();
     let params = (encoder.init(Seed::new(1)), spatial.init(Seed::new(1)));
     let with = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let (mut tape, mut grads) = (ConvTape::default(), vec![0.0; encoder.len()]);
-            let mut all = encoder.forward(&params.0, &pictures, 20, &mut tape).to_vec();
+            let mut all = encoder.forward(&params.0, &images, 20, &mut tape).to_vec();
             encoder.backward(&params.0, &mut tape, &all, &mut grads);
             let (mut tape, mut spatial_grads) = (SpatialTape::default(), vec![0.0; spatial.len()]);
             let outputs =
@@ -203,7 +203,7 @@ fn threads_make_no_difference() {
 }
 
 #[test]
-fn the_encoder_of_small_pictures_has_the_sizes_it_should() {
+fn the_encoder_of_small_images_has_the_sizes_it_should() {
     let encoder = ConvEncoder::new(ConvEncoderSpec::drq(64, 64, 3, 50));
     // 64 → 31 → 15 → 13 → 11
     let head = encoder.tensors().find(|tensor| tensor.part == EncoderPart::Head(TensorKind::Weight)).unwrap();

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    Adapter, Choice, Example, Frames, Generate, Inputs, Learn, Lora, Message, Padding, Part, Picture,
-    Processor, PromptLayout, QwenVl, Role, ScoreCache, Trace, Tuner, Visual, VlmError, chat, trend_question,
+    Adapter, ContentPart, Decoding, Example, FineTuning, FrameSampling, GenerateOptions, Inputs, LoraConfig,
+    Message, Padding, Processor, PromptLayout, QwenVl, RgbImage, Role, ScoreCache, Trace, Visual, VlmError,
+    VlmTrainer, chat, trend_question,
 };
 
 /// Logits and vision features may differ by this.
@@ -31,34 +32,34 @@ fn whole(case: &Weights, name: &str) -> Vec<i64> {
     case.get(name).unwrap().to_i64().unwrap()
 }
 
-/// Frames `[t, h, w, 3]` as pictures.
-fn frames<'a>(case: &'a Weights, name: &str) -> Vec<Picture<'a>> {
+/// Frames `[t, h, w, 3]` as images.
+fn frames<'a>(case: &'a Weights, name: &str) -> Vec<RgbImage<'a>> {
     let stored = case.get(name).unwrap();
-    let [.., height, width, _] = *stored.shape() else { panic!("no pictures") };
-    stored.bytes().chunks_exact(height * width * 3).map(|rgb| Picture { rgb, height, width }).collect()
+    let [.., height, width, _] = *stored.shape() else { panic!("no images") };
+    stored.bytes().chunks_exact(height * width * 3).map(|rgb| RgbImage { rgb, height, width }).collect()
 }
 
-/// Pictures by the formula of `make_more.py`.
-struct Drawn {
+/// Frames by the formula of `make_more.py`.
+struct SyntheticVideo {
     bytes: Vec<Vec<u8>>,
     size: [usize; 2],
 }
 
-impl Drawn {
+impl SyntheticVideo {
     fn new(seed: u64, frames: u64, height: usize, width: usize) -> Self {
-        let picture = |seed: u64| {
+        let image = |seed: u64| {
             let byte = |i: usize| {
                 let noise = ((i as u64 * 2_654_435_761 + seed * 40_503 + 12_345) % (1 << 32)) >> 24;
                 (noise / 2) as u8 + ((i / 3 % width) * 128 / width) as u8
             };
             (0..height * width * 3).map(byte).collect()
         };
-        Self { bytes: (0..frames).map(|t| picture(seed + t)).collect(), size: [height, width] }
+        Self { bytes: (0..frames).map(|t| image(seed + t)).collect(), size: [height, width] }
     }
 
-    fn pictures(&self) -> Vec<Picture<'_>> {
+    fn images(&self) -> Vec<RgbImage<'_>> {
         let [height, width] = self.size;
-        self.bytes.iter().map(|rgb| Picture { rgb, height, width }).collect()
+        self.bytes.iter().map(|rgb| RgbImage { rgb, height, width }).collect()
     }
 }
 
@@ -76,7 +77,7 @@ fn assert_close(what: &str, found: &[f32], expected: &[f32]) {
     assert!(off < CLOSE, "{what} is off by {off:e}");
 }
 
-/// Tokens and positions of sequence `row` of a case, whose sequences may have filling.
+/// Tokens and positions of sequence `row` of a case, whose sequences may be padded.
 fn assert_same_tokens(case: &Weights, row: usize, inputs: &Inputs) {
     let shape = case.get("input_ids").unwrap().shape().to_vec();
     let (batch, tokens) = (shape[0], shape[1]);
@@ -85,10 +86,10 @@ fn assert_same_tokens(case: &Weights, row: usize, inputs: &Inputs) {
     let ids = whole(case, "input_ids");
     let ids: Vec<u32> = kept.iter().map(|i| ids[row * tokens + i] as u32).collect();
     assert_eq!(inputs.ids, ids);
-    let places = whole(case, "position_ids");
-    let place = |axis: usize, i: usize| places[(axis * batch + row) * tokens + i] as i32;
-    let places: Vec<[i32; 3]> = kept.iter().map(|i| [place(0, *i), place(1, *i), place(2, *i)]).collect();
-    assert_eq!(inputs.positions.axes, places);
+    let positions = whole(case, "position_ids");
+    let place = |axis: usize, i: usize| positions[(axis * batch + row) * tokens + i] as i32;
+    let positions: Vec<[i32; 3]> = kept.iter().map(|i| [place(0, *i), place(1, *i), place(2, *i)]).collect();
+    assert_eq!(inputs.positions.axes, positions);
 }
 
 /// The last and the middle row of logits.
@@ -109,7 +110,11 @@ fn check(name: &str, model: &QwenVl, inputs: &Inputs) {
         assert!(found == bytes.bytes(), "{name}: pixels differ");
     }
     let trace = model.trace(std::slice::from_ref(inputs), Padding::Left).unwrap().remove(0);
-    assert_close(&format!("{name}: seen"), &trace.seen, &case.f32("vision.merged").unwrap());
+    assert_close(
+        &format!("{name}: visual embeddings"),
+        &trace.visual_embeds,
+        &case.f32("vision.merged").unwrap(),
+    );
     for (i, level) in trace.deepstack.iter().enumerate() {
         if let Some(expected) = case.f32(&format!("vision.deepstack.{i}")) {
             assert_close(&format!("{name}: deepstack {i}"), level, &expected);
@@ -119,7 +124,7 @@ fn check(name: &str, model: &QwenVl, inputs: &Inputs) {
     if case.get("generated").is_some() {
         let expected: Vec<u32> =
             whole(&case, "generated")[inputs.len()..].iter().map(|id| *id as u32).collect();
-        let options = Generate { max_new_tokens: expected.len(), choice: Choice::Greedy };
+        let options = GenerateOptions { max_new_tokens: expected.len(), decoding: Decoding::Greedy };
         assert_eq!(model.generate(std::slice::from_ref(inputs), &options).unwrap()[0], expected);
     }
     if let Some(expected) = case.f32("label_first_logprob") {
@@ -133,16 +138,18 @@ fn check(name: &str, model: &QwenVl, inputs: &Inputs) {
     }
 }
 
-fn window(model: &QwenVl, views: &[Vec<Picture<'_>>], which: Frames) -> Inputs {
+fn window(model: &QwenVl, views: &[Vec<RgbImage<'_>>], which: FrameSampling) -> Inputs {
     let question = trend_question(TASK);
     model.processor().window(views, 24.0, which, &question, PromptLayout::VideosFirst).unwrap()
 }
 
 #[test]
-fn images_are_seen_as_transformers_sees_them() {
+fn images_are_encoded_as_transformers_encodes_them() {
     let model = model();
-    let show =
-        Message { role: Role::User, content: vec![Part::Image, Part::Text("Describe this image.".into())] };
+    let show = Message {
+        role: Role::User,
+        content: vec![ContentPart::Image, ContentPart::Text("Describe this image.".into())],
+    };
     let prompt = chat(&[show], true);
     for (name, pixels) in [("image_resized", [65_536, 16_777_216]), ("image_noresize", [1024, 16_777_216])] {
         let case = case(&format!("cases/{name}"));
@@ -153,12 +160,12 @@ fn images_are_seen_as_transformers_sees_them() {
 }
 
 #[test]
-fn windows_are_judged_as_transformers_judges_them() {
+fn windows_are_scored_as_transformers_scores_them() {
     let model = model();
     for (name, source, which) in [
-        ("dualview_rlinf", "dualview_rlinf", Frames::Sampled),
-        ("dualview_5frames", "dualview_rlinf", Frames::All),
-        ("dualview_100x100", "dualview_100x100", Frames::Sampled),
+        ("dualview_rlinf", "dualview_rlinf", FrameSampling::Sampled),
+        ("dualview_5frames", "dualview_rlinf", FrameSampling::All),
+        ("dualview_100x100", "dualview_100x100", FrameSampling::Sampled),
     ] {
         let source = case(&format!("cases/{source}"));
         let views = [frames(&source, "raw.main"), frames(&source, "raw.extra")];
@@ -171,16 +178,19 @@ fn three_windows(model: &QwenVl) -> Vec<Inputs> {
     let tasks =
         ["Pick up the red cube.", "Stack", "Insert the peg into the hole of the box on the table, slowly"];
     let one = |(i, task): (usize, &&str)| {
-        let views = [0, 1].map(|view| Drawn::new(100 * (2 * i as u64 + view), 5, 64, 96));
-        let views: Vec<Vec<Picture<'_>>> = views.iter().map(Drawn::pictures).collect();
+        let views = [0, 1].map(|view| SyntheticVideo::new(100 * (2 * i as u64 + view), 5, 64, 96));
+        let views: Vec<Vec<RgbImage<'_>>> = views.iter().map(SyntheticVideo::images).collect();
         let question = trend_question(task);
-        model.processor().window(&views, 24.0, Frames::Sampled, &question, PromptLayout::VideosFirst).unwrap()
+        model
+            .processor()
+            .window(&views, 24.0, FrameSampling::Sampled, &question, PromptLayout::VideosFirst)
+            .unwrap()
     };
     tasks.iter().enumerate().map(one).collect()
 }
 
 #[test]
-fn batches_with_filling_give_what_transformers_gives() {
+fn batches_with_padding_give_what_transformers_gives() {
     let model = model();
     let windows = three_windows(&model);
     for (name, padding) in [("batch3_left", Padding::Left), ("batch3_right", Padding::Right)] {
@@ -193,7 +203,7 @@ fn batches_with_filling_give_what_transformers_gives() {
     }
     let case = case("more/batch3_left");
     let expected = whole(&case, "generated");
-    let options = Generate { max_new_tokens: expected.len() / 3, choice: Choice::Greedy };
+    let options = GenerateOptions { max_new_tokens: expected.len() / 3, decoding: Decoding::Greedy };
     let found = model.generate(&windows, &options).unwrap().concat();
     assert_eq!(found, expected.iter().map(|id| *id as u32).collect::<Vec<_>>());
 }
@@ -231,11 +241,11 @@ fn many_images_of_many_sizes() {
         (96, 96),
     ];
     let image = |(i, (height, width)): (usize, &(usize, usize))| {
-        processor.image(Drawn::new(1000 + i as u64, 1, *height, *width).pictures()[0]).unwrap()
+        processor.image(SyntheticVideo::new(1000 + i as u64, 1, *height, *width).images()[0]).unwrap()
     };
     let images = sizes.iter().enumerate().map(image).collect();
-    let mut content = vec![Part::Image; 10];
-    content.push(Part::Text("Which one?".into()));
+    let mut content = vec![ContentPart::Image; 10];
+    content.push(ContentPart::Text("Which one?".into()));
     let inputs = processor.encode(&chat(&[Message { role: Role::User, content }], true), images).unwrap();
     let case = case("more/ten_images");
     assert_same_tokens(&case, 0, &inputs);
@@ -246,20 +256,28 @@ fn many_images_of_many_sizes() {
 fn images_and_videos_in_one_conversation() {
     let model = model();
     let processor = model.processor();
-    let video = |drawn: Drawn| processor.video(&drawn.pictures(), 4.0, Frames::Sampled).unwrap();
+    let video = |synthetic: SyntheticVideo| {
+        processor.video(&synthetic.images(), 4.0, FrameSampling::Sampled).unwrap()
+    };
     let visuals = vec![
-        video(Drawn::new(2000, 7, 20, 50)),
-        processor.image(Drawn::new(2200, 1, 40, 60).pictures()[0]).unwrap(),
-        video(Drawn::new(2100, 11, 96, 160)),
+        video(SyntheticVideo::new(2000, 7, 20, 50)),
+        processor.image(SyntheticVideo::new(2200, 1, 40, 60).images()[0]).unwrap(),
+        video(SyntheticVideo::new(2100, 11, 96, 160)),
     ];
-    let text = |text: &str| Part::Text(text.into());
+    let text = |text: &str| ContentPart::Text(text.into());
     let words = "What’s new, naïve café № 7?\n\n  Tell\tme 123!";
     let prompt = chat(
         &[
             Message { role: Role::System, content: vec![text("Be brief.")] },
             Message {
                 role: Role::User,
-                content: vec![Part::Video, Part::Image, text("Then: "), Part::Video, text(words)],
+                content: vec![
+                    ContentPart::Video,
+                    ContentPart::Image,
+                    text("Then: "),
+                    ContentPart::Video,
+                    text(words),
+                ],
             },
         ],
         true,
@@ -272,10 +290,10 @@ fn images_and_videos_in_one_conversation() {
 
 /// A window of three frames a view, all of which are shown.
 fn three_frames(model: &QwenVl) -> Inputs {
-    let views = [3000, 3100].map(|seed| Drawn::new(seed, 3, 64, 64));
-    let views: Vec<Vec<Picture<'_>>> = views.iter().map(Drawn::pictures).collect();
+    let views = [3000, 3100].map(|seed| SyntheticVideo::new(seed, 3, 64, 64));
+    let views: Vec<Vec<RgbImage<'_>>> = views.iter().map(SyntheticVideo::images).collect();
     let question = trend_question("Push");
-    model.processor().window(&views, 2.0, Frames::All, &question, PromptLayout::VideosFirst).unwrap()
+    model.processor().window(&views, 2.0, FrameSampling::All, &question, PromptLayout::VideosFirst).unwrap()
 }
 
 #[test]
@@ -416,36 +434,38 @@ fn folders_that_are_no_model_are_refused_by_name() {
 fn windows_that_are_none_are_refused() {
     let model = model();
     let processor = model.processor();
-    let ask = |views: &[Vec<Picture<'_>>], fps| {
-        let window = processor.window(views, fps, Frames::Sampled, "Well?", PromptLayout::VideosFirst);
+    let ask = |views: &[Vec<RgbImage<'_>>], fps| {
+        let window = processor.window(views, fps, FrameSampling::Sampled, "Well?", PromptLayout::VideosFirst);
         window.unwrap_err().to_string()
     };
-    let (small, large) = (Drawn::new(1, 4, 32, 32), Drawn::new(2, 4, 64, 64));
+    let (small, large) = (SyntheticVideo::new(1, 4, 32, 32), SyntheticVideo::new(2, 4, 64, 64));
     assert_eq!(ask(&[], 24.0), "a window without views");
-    assert_eq!(ask(&[small.pictures(), vec![]], 24.0), "view 1: a video without frames");
-    let one = small.pictures()[..1].to_vec();
+    assert_eq!(ask(&[small.images(), vec![]], 24.0), "view 1: a video without frames");
+    let one = small.images()[..1].to_vec();
     assert_eq!(ask(&[one], 24.0), "view 0: a video of 1 frames; at least 2 are needed");
-    let sizes = [small.pictures(), large.pictures()].concat();
+    let sizes = [small.images(), large.images()].concat();
     assert_eq!(ask(&[sizes], 24.0), "view 0: frame 4 is 64x64 pixels, the first 32x32");
-    assert_eq!(ask(&[small.pictures()], 0.0), "view 0: a video of 0 frames a second");
-    let torn = Picture { rgb: &[0; 10], height: 2, width: 2 };
-    assert_eq!(ask(&[vec![torn]], 24.0), "view 0: 10 bytes are no RGB picture of 2x2 pixels");
+    assert_eq!(ask(&[small.images()], 0.0), "view 0: a video of 0 frames a second");
+    let torn = RgbImage { rgb: &[0; 10], height: 2, width: 2 };
+    assert_eq!(ask(&[vec![torn]], 24.0), "view 0: 10 bytes are not an RGB image of 2x2 pixels");
     let error = processor.encode("<|video_pad|>", vec![]).unwrap_err().to_string();
     assert_eq!(error, "the prompt shows more images and videos than were given");
 }
 
 #[test]
-fn answers_can_be_drawn() {
+fn answers_can_be_sampled() {
     let model = model();
     let inputs = [three_frames(&model)];
-    let draw = |temperature, seed| {
-        let options = Generate { max_new_tokens: 4, choice: Choice::Sampled { temperature, seed } };
+    let sample = |temperature, seed| {
+        let options =
+            GenerateOptions { max_new_tokens: 4, decoding: Decoding::Sampled { temperature, seed } };
         model.generate(&inputs, &options).unwrap()
     };
-    assert_eq!(draw(1.0, 1), draw(1.0, 1));
-    assert_ne!(draw(5.0, 1), draw(5.0, 2));
-    let greedy = model.generate(&inputs, &Generate { max_new_tokens: 4, choice: Choice::Greedy }).unwrap();
-    assert_eq!(draw(1e-3, 3), greedy);
+    assert_eq!(sample(1.0, 1), sample(1.0, 1));
+    assert_ne!(sample(5.0, 1), sample(5.0, 2));
+    let greedy =
+        model.generate(&inputs, &GenerateOptions { max_new_tokens: 4, decoding: Decoding::Greedy }).unwrap();
+    assert_eq!(sample(1e-3, 3), greedy);
 }
 
 #[test]
@@ -455,7 +475,7 @@ fn adapters_give_what_peft_gives() {
     let merged = QwenVl::open_with(folder("model"), Some(&adapter), Device::Cpu, Precision::Fp32).unwrap();
     let source = case("cases/dualview_rlinf");
     let views = [frames(&source, "raw.main"), frames(&source, "raw.extra")];
-    check("lora_dualview_rlinf", &merged, &window(&merged, &views, Frames::Sampled));
+    check("lora_dualview_rlinf", &merged, &window(&merged, &views, FrameSampling::Sampled));
 }
 
 #[test]
@@ -510,7 +530,7 @@ fn adapters_of_other_models_are_refused() {
         "{error}"
     );
     let error = change("blocks.0.attn.qkv", "blocks.0.mlp.linear_fc1").unwrap_err().to_string();
-    assert!(error.contains("goes from 32 to 96 numbers, here from 32 to 80"), "{error}");
+    assert!(error.contains("goes from 32 to 96 features, here from 32 to 80"), "{error}");
     let error = change("3.mlp.up_proj.lora_B", "3.mlp.up_proj.lora_C").unwrap_err().to_string();
     assert!(error.contains("3.mlp.up_proj.lora_A.weight` but no"), "{error}");
     let error = Adapter::open(folder("model")).unwrap_err().to_string();
@@ -521,10 +541,11 @@ const ROWS: [(&str, &str); 3] =
     [(TASK, "positive"), ("Open the drawer slowly", "unclear"), ("put the blue mug inside", "negative")];
 
 /// The windows of `make_steps.py`; with `tail`, the answer, its end and the beginning of another answer are learned.
-fn lessons(processor: &Processor, tail: bool) -> Vec<Example> {
-    let lesson = |(i, (task, answer)): (usize, &(&str, &str))| {
-        let views = [0, 1].map(|view| Drawn::new(4000 + 100 * (2 * i as u64 + view), 5, 128, 128));
-        let visual = |view: &Drawn| processor.video(&view.pictures(), 24.0, Frames::Sampled).unwrap();
+fn examples(processor: &Processor, tail: bool) -> Vec<Example> {
+    let example = |(i, (task, answer)): (usize, &(&str, &str))| {
+        let views = [0, 1].map(|view| SyntheticVideo::new(4000 + 100 * (2 * i as u64 + view), 5, 128, 128));
+        let visual =
+            |view: &SyntheticVideo| processor.video(&view.images(), 24.0, FrameSampling::Sampled).unwrap();
         let visuals: Vec<Visual> = views.iter().map(visual).collect();
         let prompt = plaudit_nn::qwen3_vl::window(2, &trend_question(task), PromptLayout::VideosFirst);
         let asked = processor.encode(&prompt, visuals.clone()).unwrap();
@@ -538,7 +559,7 @@ fn lessons(processor: &Processor, tail: bool) -> Vec<Example> {
         let targets = tokens.iter().enumerate().map(|(i, token)| (before + i, *token)).collect();
         Example { inputs, targets }
     };
-    ROWS.iter().enumerate().map(lesson).collect()
+    ROWS.iter().enumerate().map(example).collect()
 }
 
 /// The largest difference, in parts of the largest number.
@@ -547,48 +568,50 @@ fn relative(found: &[f32], expected: &[f32]) -> f32 {
     worst(found, expected) / largest.max(1e-6)
 }
 
-fn adapter_tuner() -> Tuner {
-    let learn = Learn::Adapters(Lora { rank: 4, alpha: 4.0, ..Lora::default() });
-    let mut tuner =
-        Tuner::open(folder("model"), &learn, AdamW::default(), Device::Cpu, Precision::Fp32, 0).unwrap();
-    tuner.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
-    tuner
+fn adapter_trainer() -> VlmTrainer {
+    let fine_tuning = FineTuning::Lora(LoraConfig { rank: 4, alpha: 4.0, ..LoraConfig::default() });
+    let mut trainer =
+        VlmTrainer::open(folder("model"), &fine_tuning, AdamW::default(), Device::Cpu, Precision::Fp32, 0)
+            .unwrap();
+    trainer.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
+    trainer
 }
 
 #[test]
 fn a_step_with_adapters_is_that_of_peft() {
     let case = case("more/lora_step");
-    let mut tuner = adapter_tuner();
-    let lessons = lessons(tuner.processor(), true);
+    let mut trainer = adapter_trainer();
+    let examples = examples(trainer.processor(), true);
     let number = |name: &str| f64::from(case.f32(name).unwrap()[0]);
-    let loss = tuner.accumulate(&lessons, 1.0).unwrap();
+    let loss = trainer.accumulate(&examples, 1.0).unwrap();
     assert!((loss - number("loss")).abs() < 1e-5, "{loss}");
-    let gradients = tuner.gradients();
+    let gradients = trainer.gradients();
     assert_eq!(gradients.len(), 2 * 38);
     for (name, gradient) in gradients.iter() {
         let off = relative(&gradient.to_f32().unwrap(), &case.f32(&format!("grad.{name}")).unwrap());
         assert!(off < 1e-3, "{name} is off by {off}");
     }
-    let outcome = tuner.step(1e-3, Some(1.0));
+    let outcome = trainer.step(1e-3, Some(1.0));
     assert!((outcome.grad_norm / number("grad_norm") - 1.0).abs() < 1e-5);
-    let state = tuner.state();
+    let state = trainer.state();
     for name in gradients.names() {
         let off = worst(&state.f32(name).unwrap(), &case.f32(&format!("after.{name}")).unwrap());
         assert!(off < 1e-5, "{name} is off by {off}");
     }
-    assert!((tuner.loss(&lessons).unwrap() - number("loss_after")).abs() < 1e-4);
+    assert!((trainer.loss(&examples).unwrap() - number("loss_after")).abs() < 1e-4);
 }
 
 #[test]
 fn gradients_of_all_weights_are_those_of_torch() {
     let case = case("more/full_step");
-    let learn = Learn::Everything;
-    let mut tuner =
-        Tuner::open(folder("model"), &learn, AdamW::default(), Device::Cpu, Precision::Fp32, 0).unwrap();
-    let lessons = lessons(tuner.processor(), false);
-    let loss = tuner.accumulate(&lessons, 1.0).unwrap();
+    let fine_tuning = FineTuning::Full;
+    let mut trainer =
+        VlmTrainer::open(folder("model"), &fine_tuning, AdamW::default(), Device::Cpu, Precision::Fp32, 0)
+            .unwrap();
+    let examples = examples(trainer.processor(), false);
+    let loss = trainer.accumulate(&examples, 1.0).unwrap();
     assert!((loss - f64::from(case.f32("loss").unwrap()[0])).abs() < 1e-5, "{loss}");
-    let gradients = tuner.gradients();
+    let gradients = trainer.gradients();
     assert_eq!(gradients.len(), 121);
     for (name, gradient) in gradients.iter() {
         let numbers = gradient.to_f32().unwrap();
@@ -602,16 +625,16 @@ fn gradients_of_all_weights_are_those_of_torch() {
 }
 
 #[test]
-fn layers_that_are_computed_once_more_give_the_same_gradients() {
+fn gradient_checkpointing_gives_the_same_gradients() {
     for tail in [false, true] {
-        let mut tuner = adapter_tuner();
-        let lessons = lessons(tuner.processor(), tail);
-        let loss = tuner.accumulate(&lessons, 0.5).unwrap();
-        let all_kept = tuner.gradients();
-        let mut tuner = adapter_tuner();
-        tuner.set_checkpointing(true);
-        assert!((tuner.accumulate(&lessons, 0.5).unwrap() - loss).abs() < 1e-5);
-        let gradients = tuner.gradients();
+        let mut trainer = adapter_trainer();
+        let examples = examples(trainer.processor(), tail);
+        let loss = trainer.accumulate(&examples, 0.5).unwrap();
+        let all_kept = trainer.gradients();
+        let mut trainer = adapter_trainer();
+        trainer.set_checkpointing(true);
+        assert!((trainer.accumulate(&examples, 0.5).unwrap() - loss).abs() < 1e-5);
+        let gradients = trainer.gradients();
         assert_eq!(gradients.len(), all_kept.len());
         for (name, gradient) in gradients.iter() {
             let off = relative(&gradient.to_f32().unwrap(), &all_kept.f32(name).unwrap());
@@ -622,65 +645,66 @@ fn layers_that_are_computed_once_more_give_the_same_gradients() {
 
 #[test]
 fn training_goes_on_from_a_saved_state() {
-    let mut first = adapter_tuner();
-    let lessons = lessons(first.processor(), false);
-    let step = |tuner: &mut Tuner| {
-        let loss = tuner.accumulate(&lessons, 1.0).unwrap();
-        tuner.step(1e-2, Some(1.0));
+    let mut first = adapter_trainer();
+    let examples = examples(first.processor(), false);
+    let step = |trainer: &mut VlmTrainer| {
+        let loss = trainer.accumulate(&examples, 1.0).unwrap();
+        trainer.step(1e-2, Some(1.0));
         loss
     };
     step(&mut first);
-    let mut second = adapter_tuner();
+    let mut second = adapter_trainer();
     second.restore(&first.state()).unwrap();
     assert_eq!(step(&mut first), step(&mut second));
     assert_eq!(first.state(), second.state());
-    let learned = first.loss(&lessons).unwrap();
-    assert!(learned < adapter_tuner().loss(&lessons).unwrap(), "{learned}");
+    let learned = first.loss(&examples).unwrap();
+    assert!(learned < adapter_trainer().loss(&examples).unwrap(), "{learned}");
 
     // What was learned is what is served.
     let merged =
         QwenVl::open_with(folder("model"), first.adapter().as_ref(), Device::Cpu, Precision::Fp32).unwrap();
-    let inputs: Vec<Inputs> = lessons.iter().map(|lesson| lesson.inputs.clone()).collect();
+    let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
     let (served, tuned) =
         (merged.label_logits(&inputs, &[1, 279]).unwrap(), first.label_logits(&inputs, &[1, 279]));
     assert!(worst(&served.concat(), &tuned.unwrap().concat()) < CLOSE);
 }
 
 #[test]
-fn a_fresh_model_learns_and_is_opened_again() {
+fn a_model_trained_from_scratch_learns_and_is_opened_again() {
     let config = plaudit_nn::qwen3_vl::Config::read(&folder("model/config.json")).unwrap();
     let processor = Processor::open(&folder("model"), &config).unwrap();
-    let lessons = lessons(&processor, false);
-    let mut tuner = Tuner::fresh(config, processor, 0.02, AdamW::default(), Device::Cpu, 7).unwrap();
-    let before = tuner.loss(&lessons).unwrap();
+    let examples = examples(&processor, false);
+    let mut trainer =
+        VlmTrainer::from_scratch(config, processor, 0.02, AdamW::default(), Device::Cpu, 7).unwrap();
+    let before = trainer.loss(&examples).unwrap();
     for _ in 0..12 {
-        tuner.accumulate(&lessons, 1.0).unwrap();
-        tuner.step(3e-3, Some(1.0));
+        trainer.accumulate(&examples, 1.0).unwrap();
+        trainer.step(3e-3, Some(1.0));
     }
-    let after = tuner.loss(&lessons).unwrap();
+    let after = trainer.loss(&examples).unwrap();
     assert!(after < 0.7 * before, "{before} to {after}");
     let dir = tempfile::tempdir().unwrap();
-    tuner.save_model(dir.path(), Some(&folder("model"))).unwrap();
+    trainer.save_model(dir.path(), Some(&folder("model"))).unwrap();
     let opened = QwenVl::open(dir.path(), Device::Cpu, Precision::Fp32).unwrap();
-    let inputs: Vec<Inputs> = lessons.into_iter().map(|lesson| lesson.inputs).collect();
+    let inputs: Vec<Inputs> = examples.into_iter().map(|example| example.inputs).collect();
     let labels = [279, 280, 84];
     let (kept, here) =
-        (opened.label_logits(&inputs, &labels).unwrap(), tuner.label_logits(&inputs, &labels).unwrap());
+        (opened.label_logits(&inputs, &labels).unwrap(), trainer.label_logits(&inputs, &labels).unwrap());
     assert!(worst(&kept.concat(), &here.concat()) < 1e-5);
 }
 
 #[test]
-fn what_is_kept_changes_no_score() {
+fn the_cache_changes_no_score() {
     let model = model();
-    let video = Drawn::new(5000, 9, 64, 64);
-    let other = Drawn::new(6000, 9, 64, 64);
+    let video = SyntheticVideo::new(5000, 9, 64, 64);
+    let other = SyntheticVideo::new(6000, 9, 64, 64);
     let labels = model.processor().tokenizer().first_tokens(&["positive", "negative", "unclear"]).unwrap();
     for layout in [PromptLayout::SharedPrefix, PromptLayout::VideosFirst] {
         // Windows of four frames, two frames apart: each shares half of its pairs with the next.
         let window = |start: usize| {
-            let views = [&video, &other].map(|view| view.pictures()[start..start + 4].to_vec());
+            let views = [&video, &other].map(|view| view.images()[start..start + 4].to_vec());
             let question = trend_question(TASK);
-            model.processor().window(&views, 24.0, Frames::All, &question, layout).unwrap()
+            model.processor().window(&views, 24.0, FrameSampling::All, &question, layout).unwrap()
         };
         let windows: Vec<Inputs> = [0, 2, 4].map(window).to_vec();
         let plain = model.label_logits(&windows, &labels).unwrap();
@@ -689,7 +713,7 @@ fn what_is_kept_changes_no_score() {
             let kept = model.score(&windows, &labels, &mut cache).unwrap();
             assert!(worst(&kept.concat(), &plain.concat()) < 1e-5, "{layout:?}");
         }
-        assert_eq!(cache.found(), [12, 24], "the second time all pairs are there");
+        assert_eq!(cache.hits_and_lookups(), [12, 24], "the second time all pairs are there");
     }
 }
 
@@ -703,7 +727,7 @@ fn rounded_products_give_the_same_answers() {
     windows.push(window(
         &model,
         &[frames(&source, "raw.main"), frames(&source, "raw.extra")],
-        Frames::Sampled,
+        FrameSampling::Sampled,
     ));
     let best = |logits: &[f32]| (0..3).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
     let (exact, near) =
@@ -712,7 +736,7 @@ fn rounded_products_give_the_same_answers() {
         assert_eq!(best(exact), best(near), "{exact:?} and {near:?}");
         assert!(worst(exact, near) < 0.1, "{exact:?} and {near:?}");
     }
-    let options = Generate { max_new_tokens: 1, choice: Choice::Greedy };
+    let options = GenerateOptions { max_new_tokens: 1, decoding: Decoding::Greedy };
     assert_eq!(model.generate(&windows, &options).unwrap(), rounded.generate(&windows, &options).unwrap());
 }
 
@@ -720,12 +744,12 @@ fn rounded_products_give_the_same_answers() {
 fn a_gpu_that_cannot_be_used_is_refused() {
     let open = |precision| QwenVl::open(folder("model"), Device::Cuda(9999), precision).unwrap_err();
     let error = open(Precision::Bf16);
-    assert!(error.is_of_device(), "{error}");
-    assert!(error.to_string().contains("`cpu`") || error.to_string().contains("LD_LIBRARY_PATH"), "{error}");
+    assert!(error.is_device_error(), "{error}");
+    assert!(error.to_string().contains("CPU") || error.to_string().contains("LD_LIBRARY_PATH"), "{error}");
     let expected = match (cfg!(feature = "cuda"), cfg!(feature = "cuda-judge")) {
         (false, true) => "computes in bf16",
         (true, _) => "no GPU of number 9999",
-        (false, false) => "`cuda-judge`",
+        (false, false) => "--features cuda-judge`",
     };
     let error = open(Precision::Fp32).to_string();
     assert!(error.contains(expected), "{error}");
@@ -749,7 +773,7 @@ fn the_real_tokenizer_gives_the_published_tokens() {
     ] {
         assert_eq!(tokenizer.encode(text).unwrap(), tokens, "{text}");
     }
-    // RLinf's window of 128 pixels: 183 tokens, 64 of them seen.
+    // RLinf's window of 128 pixels: 183 tokens, 64 of them visual.
     let slice =
         |time: &str| format!("<{time} seconds><|vision_start|>{}<|vision_end|>", "<|video_pad|>".repeat(16));
     let view = slice("0.0") + &slice("0.1");

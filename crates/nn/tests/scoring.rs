@@ -1,9 +1,9 @@
-//! What a picture scores depends on the picture alone: not on its batch, nor on how a batch is cut into parts.
+//! What an image scores depends on the image alone: not on its batch, nor on how a batch is cut into parts.
 #![allow(clippy::unwrap_used)]
 
 use plaudit_core::Seed;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Precision, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 const SIDE: usize = 64;
 /// More than go through the wide layers at a time.
@@ -11,10 +11,10 @@ const COUNT: usize = 37;
 
 fn logits(trainer: &mut Trainer, pixels: &[u8], range: std::ops::Range<usize>) -> Vec<u32> {
     let scorer = trainer.scorer();
-    let view = View {
+    let view = ViewPixels {
         key: &trainer.settings().image_keys[0],
         pixels: Pixels::U8(pixels),
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count: COUNT,
         height: SIDE,
         width: SIDE,
@@ -25,7 +25,7 @@ fn logits(trainer: &mut Trainer, pixels: &[u8], range: std::ops::Range<usize>) -
 }
 
 #[test]
-fn a_picture_scores_the_same_alone_and_among_others() {
+fn an_image_scores_the_same_alone_and_among_others() {
     let mut rng = Seed::new(3).rng();
     let pixels: Vec<u8> = (0..COUNT * SIDE * SIDE * 3).map(|_| rng.below(256) as u8).collect();
     for arch in [Arch::Resnet18, Arch::Resnet10, Arch::Resnet10Spatial] {
@@ -34,7 +34,7 @@ fn a_picture_scores_the_same_alone_and_among_others() {
                 ClassifierSettings { arch, precision, image_size: [3, SIDE, SIDE], ..Default::default() };
             let mut trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
             let all = logits(&mut trainer, &pixels, 0..COUNT);
-            assert!(all.iter().any(|logit| *logit != all[0]), "the pictures differ");
+            assert!(all.iter().any(|logit| *logit != all[0]), "the images differ");
             for (first, count) in [(0, 1), (36, 1), (30, 5), (4, 33)] {
                 let some = logits(&mut trainer, &pixels, first..first + count);
                 assert_eq!(some, all[first..first + count], "{} {precision:?} {first} {count}", arch.name());

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use serde::Deserialize;
 
 /// Norm, product with a fixed random vector, and up to four entries of a tensor.
@@ -21,8 +21,8 @@ type Digest = Vec<f64>;
 #[derive(Deserialize)]
 struct Case {
     settings: ClassifierSettings,
-    /// Which of the made pictures.
-    pictures: usize,
+    /// Which of the made images.
+    images: usize,
     eval_logits: Vec<f64>,
     #[serde(default)]
     gradients: BTreeMap<String, Digest>,
@@ -50,7 +50,7 @@ fn cases() -> BTreeMap<String, Case> {
     serde_json::from_str(include_str!("torch/networks.json")).unwrap()
 }
 
-fn pictures(settings: &ClassifierSettings, number: usize) -> Vec<(String, Vec<u8>)> {
+fn images(settings: &ClassifierSettings, number: usize) -> Vec<(String, Vec<u8>)> {
     let [_, height, width] = settings.image_size;
     let make = |key: &String| {
         (key.clone(), formula::bytes(&format!("picture {number} {key}"), BATCH * height * width * 3))
@@ -58,18 +58,18 @@ fn pictures(settings: &ClassifierSettings, number: usize) -> Vec<(String, Vec<u8
     settings.image_keys.iter().map(make).collect()
 }
 
-fn batch<'a>(settings: &ClassifierSettings, pictures: &'a [(String, Vec<u8>)]) -> ImageBatch<'a> {
+fn batch<'a>(settings: &ClassifierSettings, images: &'a [(String, Vec<u8>)]) -> ImageBatch<'a> {
     let [channels, height, width] = settings.image_size;
-    let view = |(key, pixels): &'a (String, Vec<u8>)| View {
+    let view = |(key, pixels): &'a (String, Vec<u8>)| ViewPixels {
         key,
         pixels: Pixels::U8(pixels),
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count: BATCH,
         height,
         width,
         channels,
     };
-    ImageBatch::new(pictures.iter().map(view).collect()).unwrap()
+    ImageBatch::new(images.iter().map(view).collect()).unwrap()
 }
 
 fn close(what: &str, got: &[f32], expected: &[f64], tolerance: f64) {
@@ -104,11 +104,11 @@ fn tensors_close(what: &str, got: &Weights, expected: &BTreeMap<String, Digest>,
 
 fn check(case: &str) {
     let cases = cases();
-    let Case { settings, pictures: number, eval_logits, gradients, statistics, steps, moved } = &cases[case];
+    let Case { settings, images: number, eval_logits, gradients, statistics, steps, moved } = &cases[case];
     let mut trainer = Trainer::new(settings, ADAMW, 0).unwrap();
     let weights = made::weights(&trainer.weights());
-    let pictures = pictures(settings, *number);
-    let batch = batch(settings, &pictures);
+    let images = images(settings, *number);
+    let batch = batch(settings, &images);
 
     let scorer = Scorer::new(settings, &weights, Device::Cpu).unwrap();
     close(&format!("{case}: eval logits"), &scorer.logits(&batch).unwrap(), eval_logits, 1e-4);
@@ -159,9 +159,9 @@ fn bf16_gradients_point_the_same_way() {
     let cases = cases();
     let torch: BTreeMap<String, Rounding> = serde_json::from_str(include_str!("torch/bf16.json")).unwrap();
     for (case, theirs) in &torch {
-        let Case { settings, pictures: number, .. } = &cases[case.as_str()];
-        let pictures = pictures(settings, *number);
-        let batch = batch(settings, &pictures);
+        let Case { settings, images: number, .. } = &cases[case.as_str()];
+        let images = images(settings, *number);
+        let batch = batch(settings, &images);
         let gradients = [Precision::Fp32, Precision::Bf16].map(|precision| {
             let settings = ClassifierSettings { precision, ..settings.clone() };
             let mut trainer = Trainer::new(&settings, ADAMW, 0).unwrap();

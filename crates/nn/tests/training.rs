@@ -1,4 +1,4 @@
-//! Training as callers see it: it learns, it resumes bit for bit, it touches only what is declared trainable.
+//! Training as callers see it: it learns, it resumes bit-exactly, it touches only what is declared trainable.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use plaudit_core::Seed;
 use std::collections::BTreeSet;
 
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Loss, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 const SIDE: usize = 32;
 
@@ -14,8 +14,8 @@ fn settings(arch: Arch) -> ClassifierSettings {
     ClassifierSettings { arch, hidden_dim: Some(16), image_size: [3, SIDE, SIDE], ..Default::default() }
 }
 
-/// Bright pictures are successes, dark ones are not.
-fn pictures(count: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
+/// Bright images are successes, dark ones are not.
+fn images(count: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
     let mut rng = Seed::new(seed).rng();
     let mut pixels = Vec::new();
     let labels: Vec<f32> = (0..count).map(|i| (i % 2) as f32).collect();
@@ -28,10 +28,10 @@ fn pictures(count: usize, seed: u64) -> (Vec<u8>, Vec<f32>) {
 fn batch(pixels: &[u8]) -> ImageBatch<'_> {
     let count = pixels.len() / (SIDE * SIDE * 3);
     let pixels = Pixels::U8(pixels);
-    ImageBatch::of(View {
+    ImageBatch::of(ViewPixels {
         key: "main_images",
         pixels,
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count,
         height: SIDE,
         width: SIDE,
@@ -45,7 +45,7 @@ fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>) -> Vec<f64> {
     for step in steps {
         let mut loss = 0.0;
         for part in 0..2 {
-            let (pixels, labels) = pictures(4, 10 * step + part);
+            let (pixels, labels) = images(4, 10 * step + part);
             let seed = Seed::new(3).index(step).index(part);
             let given = trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 0.5, seed).unwrap();
             loss += 0.5 * given.loss;
@@ -57,7 +57,7 @@ fn train(trainer: &mut Trainer, steps: std::ops::Range<u64>) -> Vec<f64> {
 }
 
 #[test]
-fn it_learns_and_resumes_bit_for_bit() {
+fn it_learns_and_resumes_bit_exactly() {
     for arch in [Arch::Resnet18, Arch::Resnet10, Arch::Resnet10Spatial] {
         let settings = settings(arch);
         let mut straight = Trainer::new(&settings, AdamW::default(), 1).unwrap();
@@ -81,7 +81,7 @@ fn in_trunk(name: &str) -> bool {
 
 #[test]
 fn what_is_declared_trainable_learns_and_nothing_else() {
-    let (pixels, labels) = pictures(4, 0);
+    let (pixels, labels) = images(4, 0);
     for (arch, frozen) in [
         (Arch::Resnet18, false),
         (Arch::Resnet18, true),
@@ -105,7 +105,7 @@ fn what_is_declared_trainable_learns_and_nothing_else() {
         let expected: BTreeSet<&str> = before.names().filter(learns).collect();
         assert_eq!(gradients.names().collect::<BTreeSet<_>>(), expected, "{arch:?}, frozen: {frozen}");
         assert_eq!(
-            trainer.trained_numbers(),
+            trainer.trainable_parameters(),
             expected.iter().map(|name| before.get(name).unwrap().len()).sum::<usize>()
         );
         for (name, tensor) in before.iter() {
@@ -124,7 +124,7 @@ fn what_is_declared_trainable_learns_and_nothing_else() {
 
 #[test]
 fn a_gradient_that_is_not_finite_moves_nothing() {
-    let (pixels, labels) = pictures(2, 0);
+    let (pixels, labels) = images(2, 0);
     let mut trainer = Trainer::new(&settings(Arch::Resnet10), AdamW::default(), 1).unwrap();
     let before = trainer.state();
     trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, f64::INFINITY, Seed::new(0)).unwrap();
@@ -135,7 +135,7 @@ fn a_gradient_that_is_not_finite_moves_nothing() {
 
 #[test]
 fn a_loss_that_is_not_finite_leaves_no_trace() {
-    let (pixels, labels) = pictures(4, 0);
+    let (pixels, labels) = images(4, 0);
     let mut trainer = Trainer::new(&settings(Arch::Resnet18), AdamW::default(), 1).unwrap();
     let before = trainer.state();
     let weights = [1.0, f32::NAN, 1.0, 1.0];
@@ -147,22 +147,22 @@ fn a_loss_that_is_not_finite_leaves_no_trace() {
 }
 
 #[test]
-fn labels_must_fit_the_pictures() {
-    let (pixels, _) = pictures(2, 0);
+fn labels_must_fit_the_images() {
+    let (pixels, _) = images(2, 0);
     let mut trainer = Trainer::new(&settings(Arch::Resnet10), AdamW::default(), 1).unwrap();
     let mut refused = |labels: &[f32], weights: Option<&[f32]>| {
         let given = trainer.accumulate(&batch(&pixels), labels, weights, Loss::Bce, 1.0, Seed::new(0));
         given.unwrap_err().to_string()
     };
-    assert_eq!(refused(&[1.0], None), "1 labels for 2 pictures");
-    assert_eq!(refused(&[1.0, 0.0], Some(&[1.0])), "1 weights for 2 pictures");
-    assert_eq!(refused(&[1.0, 2.0], None), "label 2 of picture 1 is not between 0 and 1");
-    assert_eq!(refused(&[1.0, f32::NAN], None), "label NaN of picture 1 is not between 0 and 1");
+    assert_eq!(refused(&[1.0], None), "1 labels for 2 images");
+    assert_eq!(refused(&[1.0, 0.0], Some(&[1.0])), "1 weights for 2 images");
+    assert_eq!(refused(&[1.0, 2.0], None), "label 2 of image 1 is not between 0 and 1");
+    assert_eq!(refused(&[1.0, f32::NAN], None), "label NaN of image 1 is not between 0 and 1");
 }
 
 #[test]
 fn dropout_is_decided_by_the_seed() {
-    let (pixels, labels) = pictures(4, 0);
+    let (pixels, labels) = images(4, 0);
     let settings = ClassifierSettings { dropout: 0.5, ..settings(Arch::Resnet10) };
     let logits = |seed: u64| {
         let mut trainer = Trainer::new(&settings, AdamW::default(), 1).unwrap();
@@ -180,7 +180,7 @@ fn threads_do_not_change_the_numbers() {
             [Arch::Resnet18, Arch::Resnet10Spatial].map(|arch| {
                 let mut trainer = Trainer::new(&settings(arch), AdamW::default(), 1).unwrap();
                 train(&mut trainer, 0..1);
-                let (pixels, _) = pictures(5, 7);
+                let (pixels, _) = images(5, 7);
                 (trainer.predict(&batch(&pixels)).unwrap(), trainer.state())
             })
         })
@@ -195,7 +195,7 @@ fn splitting_a_batch_does_not_change_scores() {
     let mut trainer = Trainer::new(&settings(Arch::Resnet18), AdamW::default(), 1).unwrap();
     train(&mut trainer, 0..1);
     let scorer = trainer.scorer();
-    let (pixels, _) = pictures(300, 3);
+    let (pixels, _) = images(300, 3);
     let all = batch(&pixels);
     let together = scorer.logits(&all).unwrap();
     assert_eq!(together.len(), 300);

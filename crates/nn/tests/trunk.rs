@@ -6,12 +6,12 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, FrozenTrunk, Trainer};
 use plaudit_nn::dense::TensorKind;
 use plaudit_nn::dense::encoder::{EncoderPart, SpatialEncoder, SpatialEncoderSpec, SpatialTape};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 const SIDE: usize = 64;
 const COUNT: usize = 3;
 
-fn pictures() -> Vec<u8> {
+fn images() -> Vec<u8> {
     let mut rng = plaudit_core::Seed::new(5).rng();
     (0..COUNT * SIDE * SIDE * 3).map(|_| rng.below(256) as u8).collect()
 }
@@ -36,11 +36,11 @@ fn features_and_embeddings_are_the_classifiers() {
         ..ClassifierSettings::default()
     };
     let mut trainer = Trainer::new(&settings, AdamW::default(), 7).unwrap();
-    let (weights, pixels) = (trainer.weights(), pictures());
-    let view = View {
+    let (weights, pixels) = (trainer.weights(), images());
+    let view = ViewPixels {
         key: "main_images",
         pixels: Pixels::U8(&pixels),
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count: COUNT,
         height: SIDE,
         width: SIDE,
@@ -76,7 +76,7 @@ fn features_and_embeddings_are_the_classifiers() {
         row.iter_mut().for_each(|x| *x = ((*x - mean) / (variance + 1e-5).sqrt()).max(0.0));
     }
     let made = linear(&weights, "classifier.4", &hidden, 256);
-    assert!(expected.iter().any(|logit| (logit - expected[0]).abs() > 1e-3), "the pictures differ");
+    assert!(expected.iter().any(|logit| (logit - expected[0]).abs() > 1e-3), "the images differ");
     for (made, expected) in made.iter().zip(&expected) {
         assert!((made - expected).abs() < 2e-5, "{made} where the classifier has {expected}");
     }

@@ -5,43 +5,44 @@ mod judge_training;
 mod learner;
 pub(crate) mod network;
 mod reward;
-mod sight;
 mod trend;
+mod vision_encoder;
 
 use std::path::PathBuf;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{Env, EnvSpec, Policy, Watch};
+use plaudit_core::{Env, EnvSpec, FramesNeeded, Policy};
 use plaudit_env::{
-    Bridge, CameraName, CameraSettings, ControlMode, EnvId, Make, PegInsertionExpert, PegInsertionSettings,
-    PickCubeExpert, PickCubeSettings, RandomPolicy, RewardMode,
+    Bridge, BridgeError, CameraName, CameraSettings, ControlMode, EnvId, Make, PegInsertionExpert,
+    PegInsertionSettings, PickCubeExpert, PickCubeSettings, RandomPolicy, RewardMode,
 };
 use plaudit_view::video::{VideoRecorder, VideoSettings};
 use serde::de::DeserializeOwned;
 
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{
     Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
 };
 
-pub use classifier::{augment, classifier, classifier_training, recorder};
+pub use classifier::{augment, classifier, classifier_training, episode_source};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
-pub use learner::{cloning, learner, pace, trained_policy};
-pub use reward::{Paid, Watched, frames_needed, reward};
-pub use sight::policy_sees;
+pub(crate) use learner::supported::unsupported as unsupported_learner;
+pub use learner::{cloning, learner, train_mode, trained_policy};
+pub use reward::{BuiltReward, MonitoredReward, film_scorer, frames_needed, reward};
 pub use trend::judge_device;
+pub use vision_encoder::policy_uses_images;
 
-/// Which of a config's two batches of environments.
+/// One of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// The one to learn in.
+pub enum EnvBlock {
+    /// The one to train in.
     Train,
-    /// The one to be judged in.
+    /// The one to evaluate in.
     Eval,
 }
 
-impl Which {
+impl EnvBlock {
     /// Where its block stands.
     pub fn key(self) -> &'static str {
         match self {
@@ -51,7 +52,7 @@ impl Which {
     }
 
     /// Its block.
-    pub fn settings(self, loaded: &Loaded) -> &EnvSettings {
+    pub fn settings(self, loaded: &LoadedConfig) -> &EnvSettings {
         match self {
             Self::Train => &loaded.config.env.train,
             Self::Eval => &loaded.config.env.eval,
@@ -59,8 +60,8 @@ impl Which {
     }
 }
 
-/// The environments a config describes, drawing the frames that somebody will look at.
-pub fn env(loaded: &Loaded, which: Which) -> Result<Box<dyn Env>, ComposeError> {
+/// The environments a config describes, rendering the frames that are needed.
+pub fn env(loaded: &LoadedConfig, which: EnvBlock) -> Result<Box<dyn Env>, ComposeError> {
     let settings = which.settings(loaded);
     let builder = Builder { loaded, which, settings };
     let mut env = match settings.env_type {
@@ -70,34 +71,64 @@ pub fn env(loaded: &Loaded, which: Which) -> Result<Box<dyn Env>, ComposeError> 
         EnvType::Realworld | EnvType::Foreign => {
             let name = settings.foreign.as_deref().unwrap_or(settings.env_type.word());
             let message = format!("this version cannot run `{name}` environments");
-            let hint = format!("set it to embedded; {}", known_ids());
+            let hint = format!("set it to embedded; {}", supported_ids());
             return Err(loaded.problem(&format!("{}.env_type", which.key()), message, hint));
         }
     };
-    env.watch(watch(settings));
+    env.set_frames_needed(frames_to_render(settings));
     Ok(env)
 }
 
-/// Which frames somebody will look at.
-fn watch(settings: &EnvSettings) -> Watch {
+/// A few environments to film evaluations in, where only the film needs frames: rendering all that are evaluated would
+/// take far longer than evaluating them. Seed and row decide an episode, so that a deterministic policy
+/// plays those of the first rows again.
+pub fn film_env(loaded: &LoadedConfig) -> Result<Option<Box<dyn Env>>, ComposeError> {
+    let settings = &loaded.config.env.eval;
+    let shown = settings.video_cfg.max_envs.max(1);
+    let mut unfilmed = settings.clone();
+    unfilmed.video_cfg.save_video = false;
+    let needs_no_other = frames_to_render(&unfilmed) == FramesNeeded::Nothing && !policy_uses_images(loaded);
+    let is_more = settings.total_num_envs.unwrap_or(1) > shown && settings.group_size == 1;
+    let few = EnvSettings { total_num_envs: Some(shown), ..settings.clone() };
+    let builder = Builder { loaded, which: EnvBlock::Eval, settings: &few };
+    let is_ours =
+        matches!(settings.env_type, EnvType::Embedded | EnvType::Maniskill) && builder.is_embedded();
+    if !settings.video_cfg.save_video || !needs_no_other || !is_more || !is_ours {
+        return Ok(None);
+    }
+    let mut env = builder.embedded()?;
+    env.set_frames_needed(FramesNeeded::Everything);
+    Ok(Some(env))
+}
+
+/// Which frames are needed.
+fn frames_to_render(settings: &EnvSettings) -> FramesNeeded {
     let kept = settings.video_cfg.save_video || settings.data_collection.enabled;
     match settings.reward_render_mode {
-        _ if kept || settings.init_params.obs_mode == ObsMode::Rgb => Watch::Everything,
-        Some(RewardRender::Always) => Watch::Everything,
-        Some(RewardRender::Terminal) => Watch::Ends,
-        Some(RewardRender::Never) | None => Watch::Nothing,
+        _ if kept || settings.init_params.obs_mode == ObsMode::Rgb => FramesNeeded::Everything,
+        Some(RewardRender::Always) => FramesNeeded::Everything,
+        Some(RewardRender::Terminal) => FramesNeeded::Ends,
+        Some(RewardRender::Never) | None => FramesNeeded::Nothing,
     }
 }
 
-fn known_ids() -> String {
+/// An environment inside plaudit whose id is nearly this one.
+pub(crate) fn nearest_id(id: &str) -> Option<EnvId> {
+    let id = id.to_lowercase();
+    let likeness = |known: &EnvId| strsim::normalized_levenshtein(&id, &known.as_str().to_lowercase());
+    let nearest = EnvId::ALL.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    nearest.filter(|known| likeness(known) > 0.8)
+}
+
+fn supported_ids() -> String {
     let ids: Vec<_> = EnvId::ALL.iter().map(|id| id.as_str()).collect();
     format!("the environments inside plaudit are {}", ids.join(", "))
 }
 
 /// Builds what one block describes; problems point at the key they are about.
 struct Builder<'a> {
-    loaded: &'a Loaded,
-    which: Which,
+    loaded: &'a LoadedConfig,
+    which: EnvBlock,
     settings: &'a EnvSettings,
 }
 
@@ -114,7 +145,7 @@ impl Builder<'_> {
     /// Any other environment: the user's own Python runs it.
     fn in_python(&self) -> Result<Box<dyn Env>, ComposeError> {
         let Some(id) = self.settings.init_params.id.clone() else {
-            return Err(self.problem("init_params.id", "no environment is named", known_ids()));
+            return Err(self.problem("init_params.id", "no environment is named", supported_ids()));
         };
         let mut arguments = self.loaded.keyword_arguments(&format!("{}.init_params", self.which.key()));
         arguments.shift_remove("num_envs");
@@ -124,8 +155,11 @@ impl Builder<'_> {
             EnvType::Gymnasium => {
                 let mut settings = plaudit_env::BridgeSettings::gymnasium(&id, num_envs);
                 arguments.shift_remove("id");
-                settings.make =
-                    Make::Gymnasium { id, kwargs: arguments, vectorization: self.vectorization() };
+                settings.make = Make::Gymnasium {
+                    id: id.clone(),
+                    kwargs: arguments,
+                    vectorization: self.vectorization(),
+                };
                 settings
             }
             _ => {
@@ -138,10 +172,37 @@ impl Builder<'_> {
                 settings
             }
         };
-        let hint = format!("it runs in {}; {}", self.settings.python, known_ids());
-        let env = Bridge::start(self.bridge(settings))
-            .map_err(|error| self.problem("init_params.id", error, hint))?;
+        let env = Bridge::start(self.bridge(settings)).map_err(|error| self.not_bridged(&id, &error))?;
         Ok(Box::new(env))
+    }
+
+    /// Why there is no such environment in Python; `id` may have been meant for one that is inside plaudit.
+    fn not_bridged(&self, id: &str, error: &BridgeError) -> ComposeError {
+        let is_about_python = matches!(error, BridgeError::Interpreter { .. } | BridgeError::NoModule { .. });
+        match (nearest_id(id), error) {
+            (Some(near), _) if near.as_str() == id => {
+                let key = if is_about_python { "python" } else { "init_params.id" };
+                let hint =
+                    format!("`{id}` is also inside plaudit and needs no Python there: env_type: embedded");
+                self.problem(key, error, hint)
+            }
+            (Some(near), _) => {
+                let message = format!("`{id}` is not inside plaudit, and in Python: {error}");
+                self.problem(
+                    "init_params.id",
+                    message,
+                    format!("did you mean `{near}`, which needs no Python?"),
+                )
+            }
+            (None, _) if is_about_python => {
+                let hint = format!("`{id}` is not inside plaudit and needs Python; {}", supported_ids());
+                self.problem("python", error, hint)
+            }
+            (None, _) => {
+                let hint = format!("it runs in {}; {}", self.settings.python, supported_ids());
+                self.problem("init_params.id", error, hint)
+            }
+        }
     }
 
     fn vectorization(&self) -> plaudit_env::Vectorization {
@@ -177,9 +238,9 @@ impl Builder<'_> {
 
     fn embedded(&self) -> Result<Box<dyn Env>, ComposeError> {
         let Some(id) = &self.settings.init_params.id else {
-            return Err(self.problem("init_params.id", "no environment is named", known_ids()));
+            return Err(self.problem("init_params.id", "no environment is named", supported_ids()));
         };
-        let id: EnvId = id.parse().map_err(|error| self.problem("init_params.id", error, known_ids()))?;
+        let id: EnvId = id.parse().map_err(|error| self.problem("init_params.id", error, supported_ids()))?;
         let mut built = plaudit_env::EnvSettings {
             group_size: self.settings.group_size as usize,
             max_episode_steps: self.settings.max_episode_steps.map(|steps| steps as usize),
@@ -189,14 +250,14 @@ impl Builder<'_> {
         match id {
             EnvId::PickCubeV1 | EnvId::PickCube3ViewV1 => built.pick_cube = Some(self.pick_cube(id)?),
             EnvId::PegInsertionSideV1 => built.peg_insertion = Some(self.peg_insertion(id)?),
-            _ => self.refuse_what_classic_control_lacks(id)?,
+            _ => self.refuse_unsupported_by_classic_control(id)?,
         }
         let hint = "lower total_num_envs, or change what the message names";
         plaudit_env::make(&built).map_err(|error| self.problem("total_num_envs", error, hint))
     }
 
     fn pick_cube(&self, id: EnvId) -> Result<PickCubeSettings, ComposeError> {
-        self.refuse_what_tabletops_lack(id)?;
+        self.refuse_unsupported_by_tabletop(id)?;
         Ok(PickCubeSettings {
             control_mode: self.control_mode()?,
             reward_mode: self.reward_mode(),
@@ -212,7 +273,7 @@ impl Builder<'_> {
     }
 
     fn peg_insertion(&self, id: EnvId) -> Result<PegInsertionSettings, ComposeError> {
-        self.refuse_what_tabletops_lack(id)?;
+        self.refuse_unsupported_by_tabletop(id)?;
         Ok(PegInsertionSettings {
             control_mode: self.control_mode()?,
             reward_mode: self.reward_mode(),
@@ -236,7 +297,7 @@ impl Builder<'_> {
         if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb }
     }
 
-    fn refuse_what_tabletops_lack(&self, id: EnvId) -> Result<(), ComposeError> {
+    fn refuse_unsupported_by_tabletop(&self, id: EnvId) -> Result<(), ComposeError> {
         let clock = &self.settings.init_params.sim_config;
         if (clock.sim_freq, clock.control_freq) != (100, 20) {
             let message = "the embedded simulator runs at sim_freq 100 and control_freq 20";
@@ -245,7 +306,7 @@ impl Builder<'_> {
         self.refuse_unless_default("reward_coef", self.settings.reward_coef == 1.0, id)
     }
 
-    fn refuse_what_classic_control_lacks(&self, id: EnvId) -> Result<(), ComposeError> {
+    fn refuse_unsupported_by_classic_control(&self, id: EnvId) -> Result<(), ComposeError> {
         let settings = self.settings;
         self.refuse_unless_default("reward_mode", settings.reward_mode == EnvRewardMode::Raw, id)?;
         self.refuse_unless_default("reward_coef", settings.reward_coef == 1.0, id)?;
@@ -267,14 +328,29 @@ impl Builder<'_> {
 
     fn control_mode(&self) -> Result<ControlMode, ComposeError> {
         match &self.settings.init_params.control_mode {
+            None if self.settings.env_type == EnvType::Maniskill => {
+                let message = "nothing says what an action means: policy_setup names another robot";
+                let hint = "set actor.model.policy_setup to panda-qpos or panda-ee-dpos";
+                Err(self.problem("init_params.control_mode", message, hint))
+            }
             None => Ok(ControlMode::default()),
-            Some(name) => by_name(name).map_err(|error| {
-                self.problem(
-                    "init_params.control_mode",
-                    error,
-                    "choose one of those, or leave it to policy_setup",
-                )
-            }),
+            Some(name) => by_name(name).map_err(|error| self.unknown_control(name, &error)),
+        }
+    }
+
+    /// A control mode that plaudit does not have, at the key that asked for it.
+    fn unknown_control(&self, name: &str, error: &serde_json::Error) -> ComposeError {
+        let key = format!("{}.init_params.control_mode", self.which.key());
+        match self.loaded.written_text(&key) == Some(name) {
+            true => self.loaded.problem(
+                &key,
+                error.to_string(),
+                "choose one of those, or leave it to policy_setup",
+            ),
+            false => {
+                let hint = "set it to panda-qpos, panda-ee-dpos or panda-ee-dpose";
+                self.loaded.problem("actor.model.policy_setup", error.to_string(), hint)
+            }
         }
     }
 
@@ -301,8 +377,8 @@ impl Builder<'_> {
 /// What records videos of a batch of environments, if the config asks for it. `directory` is used unless the
 /// config names another.
 pub fn video(
-    loaded: &Loaded,
-    which: Which,
+    loaded: &LoadedConfig,
+    which: EnvBlock,
     spec: &EnvSpec,
     directory: PathBuf,
 ) -> Result<Option<VideoRecorder>, ComposeError> {
@@ -318,7 +394,6 @@ pub fn video(
         info: video.info_on_video,
         extra: video.extra_info_on_video.clone(),
         format: match video.format {
-            VideoFormat::Gif => plaudit_view::video::VideoFormat::Gif,
             VideoFormat::Png => plaudit_view::video::VideoFormat::Apng,
             VideoFormat::Mp4 => plaudit_view::video::VideoFormat::Mp4,
         },
@@ -330,13 +405,22 @@ pub fn video(
         .map_err(|error| loaded.problem(&key, error.to_string(), "set save_video to false to go without"))
 }
 
+/// Whether an embedded arm can be moved in a mode of this name; else what it can be moved in.
+pub(crate) fn check_control_mode(name: &str) -> Result<(), serde_json::Error> {
+    by_name::<ControlMode>(name).map(drop)
+}
+
 /// A choice of a lower crate by the name users write.
 fn by_name<T: DeserializeOwned>(name: &str) -> Result<T, serde_json::Error> {
     serde_json::from_value(name.into())
 }
 
 /// The policy a config describes, for environments like these.
-pub fn policy(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+pub fn policy(
+    loaded: &LoadedConfig,
+    which: EnvBlock,
+    spec: &EnvSpec,
+) -> Result<Box<dyn Policy>, ComposeError> {
     let model = &loaded.config.actor.model;
     match model.model_type {
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
@@ -350,11 +434,11 @@ pub fn policy(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn P
     }
 }
 
-fn scripted(loaded: &Loaded, which: Which, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+fn scripted(loaded: &LoadedConfig, which: EnvBlock, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
     let builder = Builder { loaded, which, settings: which.settings(loaded) };
     let (mode, noise) = (builder.control_mode()?, loaded.config.actor.model.noise);
     if builder.obs_mode() == plaudit_env::ObsMode::Rgb {
-        let message = "the script needs the full state, not what a robot could know without seeing";
+        let message = "the script needs the full state, not only proprioception";
         return Err(builder.problem("use_full_state", message, "set use_full_state to true"));
     }
     match spec.id.parse::<EnvId>() {

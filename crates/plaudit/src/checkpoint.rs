@@ -5,7 +5,7 @@
 //!   config.yaml                  what was run
 //!   actor/model.safetensors      the policy, under RLinf's names
 //!   actor/learner.safetensors    networks, optimisers and counts
-//!   actor/rollout.safetensors    where the environments were
+//!   actor/rollout.safetensors    the state of the rollout
 //! ```
 
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
-use plaudit_rl::{Learner, Whereabouts};
+use plaudit_rl::{Learner, RolloutState};
 
 use crate::failure::Failure;
 
@@ -24,13 +24,13 @@ const MODEL: &str = "model.safetensors";
 const LEARNER: &str = "learner.safetensors";
 
 /// What goes into a checkpoint.
-pub struct Moment<'a> {
+pub struct CheckpointContents<'a> {
     /// Steps of learning done.
     pub step: u64,
-    /// Who learns.
+    /// The learner.
     pub learner: &'a dyn Learner,
-    /// Where the environments are, if that is known.
-    pub whereabouts: Option<Whereabouts>,
+    /// The state of the rollout, if that is known.
+    pub rollout_state: Option<RolloutState>,
     /// The resolved config, as YAML.
     pub config: &'a str,
 }
@@ -40,53 +40,53 @@ pub fn step_of(folder: &Path) -> Option<u64> {
     folder.file_name()?.to_str()?.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Writes a checkpoint beside its place and then moves it there. Returns its place.
-pub fn write(checkpoints: &Path, moment: &Moment<'_>) -> Result<PathBuf, Failure> {
-    let place = checkpoints.join(format!("{PREFIX}{}", moment.step));
-    let unfinished = checkpoints.join(format!(".{PREFIX}{}.unfinished", moment.step));
-    fill(&unfinished, moment)?;
+/// Writes a checkpoint to a temporary folder and then moves it into place. Returns its path.
+pub fn write(checkpoints: &Path, contents: &CheckpointContents<'_>) -> Result<PathBuf, Failure> {
+    let place = checkpoints.join(format!("{PREFIX}{}", contents.step));
+    let unfinished = checkpoints.join(format!(".{PREFIX}{}.unfinished", contents.step));
+    fill(&unfinished, contents)?;
     let moved = remove(&place).and_then(|()| fs::rename(&unfinished, &place));
-    moved.and_then(|()| File::open(checkpoints)?.sync_all()).map_err(|error| unwritable(&place, &error))?;
+    moved.and_then(|()| File::open(checkpoints)?.sync_all()).map_err(|error| cannot_write(&place, &error))?;
     Ok(place)
 }
 
-fn fill(folder: &Path, moment: &Moment<'_>) -> Result<(), Failure> {
+fn fill(folder: &Path, contents: &CheckpointContents<'_>) -> Result<(), Failure> {
     let actor = folder.join("actor");
     let made = remove(folder).and_then(|()| fs::create_dir_all(&actor));
-    made.and_then(|()| fs::write(folder.join("config.yaml"), moment.config))
-        .map_err(|error| unwritable(folder, &error))?;
+    made.and_then(|()| fs::write(folder.join("config.yaml"), contents.config))
+        .map_err(|error| cannot_write(folder, &error))?;
     let help = || "free some space, or choose a log path on another disk".to_string();
-    let written = moment
+    let written = contents
         .learner
         .weights()
         .write_safetensors(actor.join(MODEL), &[("format".to_string(), "pt".to_string())].into());
-    written.map_err(|error| Failure::work(error, help()))?;
-    moment.learner.save(&actor).map_err(|error| Failure::work(error, help()))?;
-    let whereabouts = moment.whereabouts.as_ref().map_or(Ok(()), |left| left.write(&actor));
-    whereabouts.map_err(|error| Failure::work(error, help()))
+    written.map_err(|error| Failure::runtime(error, help()))?;
+    contents.learner.save(&actor).map_err(|error| Failure::runtime(error, help()))?;
+    let rollout_state = contents.rollout_state.as_ref().map_or(Ok(()), |left| left.write(&actor));
+    rollout_state.map_err(|error| Failure::runtime(error, help()))
 }
 
-/// What was found in a checkpoint.
-pub enum Found {
-    /// A learner as it was, and where its environments were.
-    Learner(Option<Whereabouts>),
-    /// Weights alone: the optimiser begins anew.
+/// What was restored from a checkpoint.
+pub enum Restored {
+    /// A learner as it was, and the state of its rollout.
+    Learner(Option<RolloutState>),
+    /// Weights only: the optimiser starts fresh.
     Weights,
 }
 
-/// Puts a learner where a checkpoint says. RLinf's checkpoints give their weights.
-pub fn restore(folder: &Path, learner: &mut dyn Learner) -> Result<Found, Failure> {
+/// Restores a learner from a checkpoint. RLinf's checkpoints give their weights.
+pub fn restore(folder: &Path, learner: &mut dyn Learner) -> Result<Restored, Failure> {
     let actor = folder.join("actor");
     let help = || "resume with the network and the algorithm of the run that saved it".to_string();
     if actor.join(LEARNER).is_file() {
-        learner.restore(&actor).map_err(|error| Failure::use_of(error, help()))?;
-        let whereabouts = Whereabouts::read(&actor).map_err(|error| Failure::work(error, None))?;
-        return Ok(Found::Learner(whereabouts));
+        learner.restore(&actor).map_err(|error| Failure::usage(error, help()))?;
+        let rollout_state = RolloutState::read(&actor).map_err(|error| Failure::runtime(error, None))?;
+        return Ok(Restored::Learner(rollout_state));
     }
-    let weights = Weights::read(folder).map_err(|error| Failure::use_of(error, help()))?;
+    let weights = Weights::read(folder).map_err(|error| Failure::usage(error, help()))?;
     let loaded = learner.load(&weights);
-    loaded.map_err(|misfit| Failure::use_of(format!("{}: {misfit}", folder.display()), help()))?;
-    Ok(Found::Weights)
+    loaded.map_err(|misfit| Failure::usage(format!("{}: {misfit}", folder.display()), help()))?;
+    Ok(Restored::Weights)
 }
 
 fn remove(folder: &Path) -> io::Result<()> {
@@ -96,6 +96,6 @@ fn remove(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::work(format!("cannot write {}: {error}", path.display()), None)
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::runtime(format!("cannot write {}: {error}", path.display()), None)
 }

@@ -10,31 +10,32 @@ use crate::commands::{
 #[derive(Debug, Parser)]
 #[command(name = "plaudit", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
-  plaudit demo                                    the whole way once, in some minutes
-  plaudit config list                             recipes that come with plaudit
-  plaudit config show maniskill_ppo_mlp           what a recipe resolves to
-  plaudit eval cartpole_random                    a run: episodes, metrics, TensorBoard files
-  plaudit train cartpole_ppo                      a policy learns to balance a pole
+  plaudit demo                            the whole pipeline once, in minutes
+  plaudit config list                     recipes that come with plaudit
+  plaudit config show maniskill_ppo_mlp   what a recipe resolves to
+  plaudit eval cartpole_random            a run: episodes, metrics, TensorBoard
+  plaudit train cartpole_ppo              a policy learns to balance a pole
 
-Exit codes: 0 done, 1 failed or stopped before the end, 2 wrong use.")]
+Exit codes: 0 done, 1 failed or stopped before the end, 2 wrong use,
+3 a reward model did not pass its audit.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// How much to say.
+    /// How much to print.
     #[command(flatten)]
-    pub volume: Volume,
+    pub verbosity: Verbosity,
 }
 
 /// The commands, one file each.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// From episodes to a policy paid by a learned reward, in some minutes
+    /// From episodes to a policy trained with a learned reward, in minutes
     Demo(demo::Command),
     /// Show, list and document configurations
     #[command(subcommand)]
     Config(config::Command),
-    /// Let a policy play and keep its episodes
+    /// Run a policy and record its episodes
     Collect(collect::Command),
     /// Turn episodes into training data
     #[command(subcommand)]
@@ -46,11 +47,11 @@ pub enum Command {
     Reward(reward::Command),
     /// Serve a reward model over HTTP
     Serve(Box<serve::Command>),
-    /// Let a policy act and judge it by the environment's truth
+    /// Evaluate a policy by the environment's ground truth
     Eval(eval::Command),
-    /// Find what is unwise in a reward config, without running it
+    /// Lint a reward config without running it
     Check(check::Command),
-    /// Write a page about a run, or about several beside each other
+    /// Write an HTML report about a run, or compare several
     Report(report::Command),
     /// Print completions for a shell
     Completions(completions::Command),
@@ -71,19 +72,39 @@ impl ConfigArgs {
     }
 }
 
-/// How much to say.
+/// How much to print.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Volume {
-    /// Say only what went wrong
+pub struct Verbosity {
+    /// Print errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say everything, such as every key of a config that has no effect
+    /// Print everything, such as every key of a config that has no effect
     #[arg(short, long, global = true)]
     pub verbose: bool,
 }
 
-/// Which config, and what to change in it: the same words on every command.
+/// Which config to run, and where.
 #[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    /// Which config.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Run everything on this machine, also what the config places on others
+    #[arg(long)]
+    pub local: bool,
+}
+
+impl RunArgs {
+    /// The command that would ask for the same run.
+    pub fn command(&self, name: &str) -> Vec<String> {
+        let mut command = self.config.command(name);
+        command.extend(self.local.then(|| "--local".into()));
+        command
+    }
+}
+
+/// Which config, and what to change in it: the same words on every command.
+#[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
     /// A recipe's name or a YAML file, then overrides: `key=value`, `+key=value`, `++key=value`, `~key`
     #[arg(value_name = "CONFIG|KEY=VALUE")]
@@ -94,4 +115,7 @@ pub struct ConfigArgs {
     /// The config's name; every other word is then an override
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
+    /// Hydra's sweep flag, recognised only to explain the alternative
+    #[arg(short = 'm', long, hide = true)]
+    pub multirun: bool,
 }

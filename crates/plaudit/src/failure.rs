@@ -15,7 +15,7 @@ pub enum Failure {
     Config(#[from] Box<ConfigProblem>),
     /// The command was used wrongly: exit code 2.
     #[error("{message}")]
-    Use {
+    Usage {
         /// What is wrong.
         message: String,
         /// What to do.
@@ -24,7 +24,7 @@ pub enum Failure {
     },
     /// The work failed: exit code 1.
     #[error("{message}")]
-    Work {
+    Runtime {
         /// What failed.
         message: String,
         /// What to do.
@@ -36,36 +36,36 @@ pub enum Failure {
     Stopped,
     /// A model was audited and should not be used, which has been said: exit code 3.
     #[error("not passed")]
-    Verdict,
+    AuditNotPassed,
     /// A check found something, and has said what: exit code 1.
     #[error("found something")]
-    Found,
+    FoundProblems,
 }
 
 impl Failure {
-    /// Whether everything there is to say has been said already.
-    pub fn is_told(&self) -> bool {
-        matches!(self, Self::Stopped | Self::Found | Self::Verdict)
+    /// Whether the failure has been reported already.
+    pub fn is_reported(&self) -> bool {
+        matches!(self, Self::Stopped | Self::FoundProblems | Self::AuditNotPassed)
     }
 }
 
 impl Failure {
     /// The command was used wrongly.
-    pub fn use_of(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
-        Self::Use { message: message.to_string(), help: help.into() }
+    pub fn usage(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
+        Self::Usage { message: message.to_string(), help: help.into() }
     }
 
     /// The work failed.
-    pub fn work(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
-        Self::Work { message: message.to_string(), help: help.into() }
+    pub fn runtime(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
+        Self::Runtime { message: message.to_string(), help: help.into() }
     }
 
-    /// What the shell is told.
+    /// The exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Use { .. } => 2,
-            Self::Work { .. } | Self::Stopped | Self::Found => 1,
-            Self::Verdict => 3,
+            Self::Config(_) | Self::Usage { .. } => 2,
+            Self::Runtime { .. } | Self::Stopped | Self::FoundProblems => 1,
+            Self::AuditNotPassed => 3,
         }
     }
 }

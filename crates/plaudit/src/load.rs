@@ -4,43 +4,75 @@ use std::path::Path;
 
 use plaudit_compose::Request;
 
-use crate::cli::ConfigArgs;
-use crate::config::recipes;
+use crate::cli::{ConfigArgs, RunArgs, Verbosity};
 use crate::config::sources::{self, Disk};
+use crate::config::{self, LoadedConfig, Notice, recipes};
+use crate::console;
 use crate::failure::Failure;
 
 /// What a config is called that comes through a pipe.
 const STREAMED: &str = "stdin";
 
-/// A config that was asked for, and where to read it from.
+/// The config of a run, with its notices said. One that needs other machines is refused, unless everything may run here.
+pub fn to_run(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
+    let asked = RequestedConfig::from_args(&args.config)?;
+    let loaded = config::load(&asked.disk, &asked.request)?;
+    console::notices(&loaded.notices, verbosity);
+    match loaded.config.cluster.elsewhere() {
+        Some(elsewhere) if args.local => {
+            let text = format!(
+                "{}: {}, and everything runs on this machine (--local)",
+                elsewhere.key, elsewhere.what
+            );
+            console::notices(&[Notice { text }], verbosity);
+        }
+        Some(elsewhere) => {
+            let message = format!("{}: plaudit runs on one machine", elsewhere.what);
+            return Err(loaded
+                .problem(&elsewhere.key, message, "`--local` runs everything on this one")
+                .into());
+        }
+        None => {}
+    }
+    Ok(loaded)
+}
+
+/// A config that was requested, and where to read it from.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestedConfig {
     /// Which config, with which overrides.
     pub request: Request,
     /// Where files and variables come from.
     pub disk: Disk,
 }
 
-impl Asked {
+impl RequestedConfig {
     /// Finds out which config is meant: a recipe's name, a file, or a name in a directory.
     pub fn from_args(args: &ConfigArgs) -> Result<Self, Failure> {
+        if args.multirun {
+            return Err(no_multirun(args));
+        }
         let (name, overrides) = match (&args.config_name, args.words.split_first()) {
             (Some(name), _) => (name.as_str(), &args.words[..]),
             (None, Some((first, rest))) if !looks_like_override(first) => (first.as_str(), rest),
             _ => {
                 let help = "name a recipe (see `plaudit config list`) or a YAML file first, then overrides";
-                return Err(Failure::use_of("which config?", help.to_string()));
+                return Err(Failure::usage("which config?", help.to_string()));
             }
         };
+        if args.config_path.is_none() && is_folder_alone(name) {
+            let help = "name a YAML file in it, or a recipe (see `plaudit config list`)".to_string();
+            return Err(Failure::usage(format!("`{name}` is a folder, not a config"), help));
+        }
         let streamed = if args.config_path.is_none() { sources::streamed(name) } else { None };
         let (directory, name) = match &streamed {
             Some(_) => (".".into(), STREAMED.into()),
-            None => place(args.config_path.as_deref(), name),
+            None => locate(args.config_path.as_deref(), name),
         };
         let mut disk = Disk::for_config_in(&directory);
         if let Some(text) = streamed {
             let text =
-                text.map_err(|error| Failure::use_of(format!("cannot read the config: {error}"), None))?;
+                text.map_err(|error| Failure::usage(format!("cannot read the config: {error}"), None))?;
             disk = disk.with_text(&format!("{directory}/{name}.yaml"), text);
         }
         // A file whose defaults name RLinf's group files composes without RLinf: the recipes have them too.
@@ -56,13 +88,35 @@ impl Asked {
     }
 }
 
+/// What to do instead of Hydra's `--multirun`, with the user's own sweep as the example.
+fn no_multirun(args: &ConfigArgs) -> Failure {
+    let swept =
+        args.words.iter().filter_map(|word| word.split_once('=')).find(|(_, value)| value.contains(','));
+    let (key, values) = swept.map_or_else(
+        || ("actor.seed", "1 2 3".into()),
+        |(key, values)| (key, values.split(',').map(str::trim).collect::<Vec<_>>().join(" ")),
+    );
+    let help = format!(
+        "start one run for each value: for x in {values}; do plaudit … {key}=$x; done — then compare them: \
+         `plaudit report logs/*`"
+    );
+    Failure::usage("there is no --multirun here: a command is one run", help)
+}
+
 /// `a=b`, `+a=b`, `~a`: no config is called like that, unless a file is.
 pub(crate) fn looks_like_override(word: &str) -> bool {
     (word.contains('=') || word.starts_with(['+', '~'])) && !Path::new(word).is_file()
 }
 
+/// A folder, where no recipe and no file has the name as well.
+fn is_folder_alone(name: &str) -> bool {
+    let file = format!("{name}.yaml");
+    let is_recipe = recipes::text(&format!("{}/{file}", recipes::DIRECTORY)).is_some();
+    Path::new(name).is_dir() && !is_recipe && !Path::new(&file).is_file()
+}
+
 /// The directory and the name. A name that is a file on disk, or looks like one, is that file.
-fn place(config_path: Option<&str>, name: &str) -> (String, String) {
+fn locate(config_path: Option<&str>, name: &str) -> (String, String) {
     if let Some(directory) = config_path {
         return (directory.into(), name.into());
     }

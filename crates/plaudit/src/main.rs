@@ -6,29 +6,40 @@ use clap::Parser;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use plaudit::cli::{Cli, Command};
 use plaudit::failure::Failure;
-use plaudit::say;
-use plaudit_nn::alloc::Reusing;
+use plaudit::{console, other_flags};
+use plaudit_nn::alloc::CachingAllocator;
 
-/// Keeps what a step of training frees for the next step.
+/// Caches what a training step frees for the next step.
 #[global_allocator]
-static MEMORY: Reusing = Reusing::new();
+static MEMORY: CachingAllocator = CachingAllocator::new();
 
-/// Freed bytes that commands which run networks may keep: a step of ResNet-18 on 64 pictures needs some 1.5 GiB.
-const KEPT_BY_NETWORKS: usize = 2 << 30;
+/// Freed bytes that commands which run networks may keep: a step of ResNet-18 on 64 images needs some 1.5 GiB.
+const NETWORK_CACHE_BYTES: usize = 2 << 30;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    MEMORY.keep_at_most(kept_by(&cli.command));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let words: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            let _ = error.print();
+            if let Some(advice) = other_flags::advice(&error, &words) {
+                console::eprintln(&format!("\n  help: {advice}"));
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    MEMORY.set_cache_limit(cache_bytes(&cli.command));
     let done = match cli.command {
-        Command::Demo(command) => command.run(cli.volume),
-        Command::Config(command) => command.run(cli.volume),
-        Command::Collect(command) => command.run(cli.volume),
-        Command::Dataset(command) => command.run(cli.volume),
-        Command::Train(command) => command.run(cli.volume),
-        Command::Reward(command) => command.run(cli.volume),
-        Command::Serve(command) => command.run(cli.volume),
-        Command::Eval(command) => command.run(cli.volume),
-        Command::Check(command) => command.run(cli.volume),
+        Command::Demo(command) => command.run(cli.verbosity),
+        Command::Config(command) => command.run(cli.verbosity),
+        Command::Collect(command) => command.run(cli.verbosity),
+        Command::Dataset(command) => command.run(cli.verbosity),
+        Command::Train(command) => command.run(cli.verbosity),
+        Command::Reward(command) => command.run(cli.verbosity),
+        Command::Serve(command) => command.run(cli.verbosity),
+        Command::Eval(command) => command.run(cli.verbosity),
+        Command::Check(command) => command.run(cli.verbosity),
         Command::Report(command) => command.run(),
         Command::Completions(command) => command.run(),
     };
@@ -42,22 +53,23 @@ fn main() -> ExitCode {
 }
 
 /// Other commands use large blocks once, and give them back at once.
-fn kept_by(command: &Command) -> usize {
+fn cache_bytes(command: &Command) -> usize {
     match command {
-        Command::Train(_) | Command::Reward(_) | Command::Serve(_) => KEPT_BY_NETWORKS,
+        Command::Train(_) | Command::Reward(_) | Command::Serve(_) => NETWORK_CACHE_BYTES,
         _ => 0,
     }
 }
 
 fn report(failure: &Failure) {
-    if failure.is_told() {
+    if failure.is_reported() {
         return;
     }
-    let theme = if say::colour() { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let theme =
+        if console::use_colour() { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let mut text = String::new();
     let handler = GraphicalReportHandler::new_themed(theme).with_width(110).with_context_lines(1);
     if handler.render_report(&mut text, failure).is_err() {
         text = failure.to_string();
     }
-    say::aside(&text);
+    console::eprintln(&text);
 }

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use plaudit_core::{Emit, Event};
 use plaudit_view::Terminal;
 
-use crate::cli::Volume;
-use crate::say;
+use crate::cli::Verbosity;
+use crate::console;
 
 /// Work that is over sooner shows no bar.
-const PATIENCE: Duration = Duration::from_millis(300);
+const SHOW_AFTER: Duration = Duration::from_millis(300);
 /// Logs get a line so often.
-const BETWEEN_LINES: Duration = Duration::from_secs(3);
+const LINE_INTERVAL: Duration = Duration::from_secs(3);
 
-/// So much of a stage is done.
+/// How much of a stage is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Doing {
+pub struct ProgressUpdate {
     /// Which: `reading`.
     pub what: &'static str,
     /// What is counted: `episodes`.
@@ -29,37 +29,40 @@ pub struct Doing {
 }
 
 /// Shows how far a command is. The bar is gone when this is dropped.
-pub struct ProgressBar(Option<Mutex<Shown>>);
+pub struct ProgressBar(Option<Mutex<ProgressState>>);
 
-struct Shown {
+struct ProgressState {
     job: &'static str,
     began: Instant,
-    how: How,
+    display: ProgressDisplay,
 }
 
-enum How {
+enum ProgressDisplay {
     Bar { terminal: Box<Terminal<Stderr>>, stage: Option<&'static str> },
     Lines { last: Instant },
 }
 
 impl ProgressBar {
     /// For a command of that name; nothing is shown to those who asked for quiet.
-    pub fn new(job: &'static str, volume: Volume) -> Self {
+    pub fn new(job: &'static str, verbosity: Verbosity) -> Self {
         let began = Instant::now();
-        let how = match stderr().is_terminal() {
-            true => How::Bar { terminal: Box::new(Terminal::on(stderr(), say::colour())), stage: None },
-            false => How::Lines { last: began },
+        let display = match stderr().is_terminal() {
+            true => ProgressDisplay::Bar {
+                terminal: Box::new(Terminal::on(stderr(), console::use_colour())),
+                stage: None,
+            },
+            false => ProgressDisplay::Lines { last: began },
         };
-        Self((!volume.quiet).then(|| Mutex::new(Shown { job, began, how })))
+        Self((!verbosity.quiet).then(|| Mutex::new(ProgressState { job, began, display })))
     }
 
     /// Called as often as there is news, from any thread.
-    pub fn show(&self, doing: Doing) {
-        // Whoever finds it taken has nothing to say: another thread is about to.
+    pub fn show(&self, update: ProgressUpdate) {
+        // If the lock is taken, another thread is about to show progress.
         if let Some(Ok(mut shown)) = self.0.as_ref().map(Mutex::try_lock)
-            && shown.began.elapsed() >= PATIENCE
+            && shown.began.elapsed() >= SHOW_AFTER
         {
-            shown.show(doing);
+            shown.show(update);
         }
     }
 }
@@ -67,17 +70,17 @@ impl ProgressBar {
 impl Drop for ProgressBar {
     fn drop(&mut self) {
         if let Some(Ok(mut shown)) = self.0.take().map(Mutex::into_inner)
-            && let How::Bar { terminal, .. } = &mut shown.how
+            && let ProgressDisplay::Bar { terminal, .. } = &mut shown.display
         {
             terminal.erase();
         }
     }
 }
 
-impl Shown {
-    fn show(&mut self, Doing { what, unit, done, total }: Doing) {
-        match &mut self.how {
-            How::Bar { terminal, stage } => {
+impl ProgressState {
+    fn show(&mut self, ProgressUpdate { what, unit, done, total }: ProgressUpdate) {
+        match &mut self.display {
+            ProgressDisplay::Bar { terminal, stage } => {
                 if *stage != Some(what) {
                     *stage = Some(what);
                     let (name, job, unit) = (self.job.into(), what.into(), unit.into());
@@ -85,11 +88,11 @@ impl Shown {
                 }
                 terminal.emit(Event::Progress { step: done as u64 });
             }
-            How::Lines { last } if last.elapsed() >= BETWEEN_LINES => {
+            ProgressDisplay::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
-                say::aside(&format!("{what}: {done} of {total} {unit}"));
+                console::eprintln(&format!("{what}: {done} of {total} {unit}"));
             }
-            How::Lines { .. } => {}
+            ProgressDisplay::Lines { .. } => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A run from its first to its last moment: its directory, its listeners, its state, and Ctrl-C.
+//! A run from start to end: its directory, its listeners, its state, and Ctrl-C.
 
 use std::io::Stderr;
 use std::path::{Path, PathBuf};
@@ -13,33 +13,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::checkpoint;
-use crate::cli::Volume;
-use crate::config::{Loaded, yaml};
+use crate::cli::Verbosity;
+use crate::config::{LoadedConfig, yaml};
+use crate::console;
 use crate::failure::Failure;
-use crate::say;
+pub use crate::signals::interrupted;
+pub(crate) use crate::signals::listen_for_interrupts;
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static PENDING_NOTICES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether the user asked to stop. Loops look after every step.
-pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
-}
-
-/// The first Ctrl-C asks, the second insists.
-pub(crate) fn listen_for_interrupts() {
-    // A handler that is there already (a second run in one process) does the same.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(1);
-        }
-    });
-}
-
-static TO_TELL: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Has the terminal say something soon, from any thread, while a step is still under way.
-pub(crate) fn tell_soon(text: &str) {
-    if let Ok(mut texts) = TO_TELL.lock() {
+/// Queues a notice for the terminal, from any thread, while a step is still under way.
+pub(crate) fn notify_soon(text: &str) {
+    if let Ok(mut texts) = PENDING_NOTICES.lock() {
         texts.push(text.into());
     }
 }
@@ -63,7 +48,9 @@ impl Ticker {
                     let text = "finishing this step, then saving (Ctrl-C again stops at once)".into();
                     terminal.emit(Event::Notice { level: Level::Info, text });
                 }
-                for text in TO_TELL.lock().map(|mut texts| std::mem::take(&mut *texts)).unwrap_or_default() {
+                for text in
+                    PENDING_NOTICES.lock().map(|mut texts| std::mem::take(&mut *texts)).unwrap_or_default()
+                {
                     terminal.emit(Event::Notice { level: Level::Warning, text });
                 }
                 terminal.tick();
@@ -95,16 +82,16 @@ pub struct Run {
 impl Run {
     /// Makes the run directory, or opens the one that `runner.resume_dir` names, and says so.
     pub fn start(
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         job: &'static str,
         unit: &str,
         steps: impl Into<Option<u64>>,
-        volume: Volume,
+        verbosity: Verbosity,
     ) -> Result<Self, Failure> {
         let directory = directory(loaded)?;
-        let recorder = Recorder::open(&directory).map_err(|error| Failure::work(error, None))?;
-        let terminal =
-            (!volume.quiet).then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), say::colour()))));
+        let recorder = Recorder::open(&directory).map_err(|error| Failure::runtime(error, None))?;
+        let terminal = (!verbosity.quiet)
+            .then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), console::use_colour()))));
         let ticker = terminal.clone().map(Ticker::start);
         let repair = recorder.repair().map(ToString::to_string);
         let mut run = Self { directory, recorder, terminal, ticker, job };
@@ -132,19 +119,21 @@ impl Run {
 
     /// Makes the state safe on disk. A kill from now on costs only what comes after.
     pub fn save<S: Serialize>(&mut self, step: u64, state: &S) -> Result<(), Failure> {
-        let json = serde_json::to_vec(&Saved { step, state }).map_err(|error| Failure::work(error, None))?;
+        let json =
+            serde_json::to_vec(&Saved { step, state }).map_err(|error| Failure::runtime(error, None))?;
         let path = self.state_path();
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)
-                .map_err(|error| Failure::work(format!("cannot make {}: {error}", parent.display()), None))?;
+            std::fs::create_dir_all(parent).map_err(|error| {
+                Failure::runtime(format!("cannot make {}: {error}", parent.display()), None)
+            })?;
         }
-        write_atomically(&path, &json).map_err(|error| Failure::work(error, None))?;
+        write_atomically(&path, &json).map_err(|error| Failure::runtime(error, None))?;
         let relative = path.strip_prefix(self.directory.path()).unwrap_or(&path).display().to_string();
         self.emit(Event::Saved { step, path: relative });
         Ok(())
     }
 
-    /// Ends the run and tells how it ended: where to look, or how to go on.
+    /// Ends the run and reports how it ended: where to look, or how to resume.
     pub fn finish<T>(
         mut self,
         outcome: Result<(T, EndReason), Failure>,
@@ -155,20 +144,22 @@ impl Run {
             Err(error) => EndReason::Failed { error: error.to_string() },
         };
         let step = self.saved_step()?;
-        self.ticker = None; // nothing may be drawn after the last picture
+        self.ticker = None; // nothing may be drawn after the last frame
         self.emit(Event::Ended { step, reason: reason.clone() });
-        if let Some(trouble) = self.recorder.trouble() {
-            say::aside(&format!("warning: {trouble}"));
+        if let Some(lost_events) = self.recorder.lost_events() {
+            console::eprintln(&format!("warning: {lost_events}"));
+        }
+        let path = self.directory.path().display();
+        if reason != EndReason::Done {
+            let resume = quoted(&format!("runner.resume_dir={path}"));
+            console::eprintln(&format!("saved in {path}\nto go on: {} {resume}", without_resume(command)));
         }
         let (result, _) = outcome?;
-        let path = self.directory.path().display();
         if reason == EndReason::Interrupted {
-            let resume = quoted(&format!("runner.resume_dir={path}"));
-            say::aside(&format!("saved in {path}\nto go on: {} {resume}", without_resume(command)));
             return Err(Failure::Stopped);
         }
         if self.terminal.is_some() {
-            say::aside(&format!("run directory: {path}"));
+            console::eprintln(&format!("run directory: {path}"));
         }
         Ok(result)
     }
@@ -207,12 +198,12 @@ impl Run {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(Failure::work(format!("cannot read {}: {error}", path.display()), None));
+                return Err(Failure::runtime(format!("cannot read {}: {error}", path.display()), None));
             }
         };
         let help = "it was written by another version or another command; start a new run".to_string();
         serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-            Failure::work(format!("{} is no state of this command: {error}", path.display()), help)
+            Failure::runtime(format!("{} is no state of this command: {error}", path.display()), help)
         })
     }
 }
@@ -233,13 +224,13 @@ struct Saved<S> {
     state: S,
 }
 
-fn run_name(loaded: &Loaded) -> String {
+fn run_name(loaded: &LoadedConfig) -> String {
     loaded.config.runner.logger.experiment_name.clone().unwrap_or_else(|| loaded.name.clone())
 }
 
-fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
+fn directory(loaded: &LoadedConfig) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
-    let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
+    let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
     // A checkpoint starts a run of its own; a run directory goes on in place.
     if let Some(path) = resume_dir(loaded).filter(|path| checkpoint::step_of(path).is_none()) {
         let run = RunDir::open(path).map_err(|error| {
@@ -267,12 +258,12 @@ fn directory(loaded: &Loaded) -> Result<RunDir, Failure> {
     Ok(run)
 }
 
-fn resume_dir(loaded: &Loaded) -> Option<&Path> {
+fn resume_dir(loaded: &LoadedConfig) -> Option<&Path> {
     loaded.config.runner.resume_dir.as_deref().map(Path::new)
 }
 
 /// The step of the checkpoint that a run starts from; 0 without one.
-fn begun_at(loaded: &Loaded) -> u64 {
+fn begun_at(loaded: &LoadedConfig) -> u64 {
     resume_dir(loaded).and_then(checkpoint::step_of).unwrap_or(0)
 }
 
@@ -280,7 +271,7 @@ fn begun_at(loaded: &Loaded) -> u64 {
 fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::work(format!("cannot read {}: {error}", path.display()), None))?;
+        .map_err(|error| Failure::runtime(format!("cannot read {}: {error}", path.display()), None))?;
     let may_change = |line: &&str| {
         !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:"]
             .iter()
@@ -297,7 +288,7 @@ fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
                     "{} was run with another config: `{old}` there, `{new}` now",
                     run.path().display()
                 );
-                return Err(Failure::use_of(
+                return Err(Failure::usage(
                     message,
                     "resume with the same config, or start a new run".to_string(),
                 ));

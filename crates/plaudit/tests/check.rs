@@ -10,7 +10,7 @@ use plaudit_compose::parse_yaml;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Trainer};
 use plaudit_reward::card::ModelCard;
 
-/// A policy paid by an image classifier, with nothing to object to.
+/// A policy rewarded by an image classifier, with nothing to object to.
 const SOUND: &str = "
 runner: {task_type: embodied}
 env:
@@ -29,12 +29,12 @@ type Case = (&'static [(&'static str, &'static str)], &'static [&'static str]);
 const CASES: &[Case] = &[
     (&[], &[]),
     (&[("model_path: best_model, ", "")], &["no-model"]),
-    (&[("gamma: 0.97", "gamma: 0.8")], &["end-not-felt"]),
+    (&[("gamma: 0.97", "gamma: 0.8")], &["terminal-reward-vanishes"]),
     (&[("gamma: 0.97", "gamma: 0.8"), ("reward_mode: terminal", "reward_mode: per_step")], &[]),
     (&[("reward_threshold: 0.5", "combine_mode: add")], &["env-reward-beside-model"]),
     (&[("reward_threshold: 0.5", "env_reward_weight: 0.5")], &["env-reward-beside-model"]),
     (&[("use_reward_model: true", "use_reward_model: false")], &["threshold-unapplied"]),
-    (&[("actor: {", "actor: {fsdp_config: {strategy: fsdp}, ")], &["threshold-unapplied", "unread-key"]),
+    (&[("actor: {", "actor: {fsdp_config: {strategy: fsdp}, ")], &["threshold-unapplied", "unused-key"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true")], &["success-by-equality"]),
     (&[("reward_threshold: 0.5", "standalone_realworld: true\n  reward_type: binary")], &[]),
     (&[("[3, 128, 128]", "[3, 224, 224]")], &["checkpoint-differs"]),
@@ -77,15 +77,41 @@ const CASES: &[Case] = &[
         &["uneven-batches"],
     ),
     (&[("auto_reset: true", "auto_reset: true, show_goal: false")], &["goal-not-visible"]),
-    (&[("max_episode_steps: 50, max_steps", "ignore_terminations: true, max_steps")], &["ends-never-come"]),
+    (&[("PickCube-v1", "PickCub-v1")], &["unknown-env"]),
+    (&[("PickCube-v1", "OpenCabinetDrawer-v1")], &[]),
+    (
+        &[("{id: PickCube-v1", "{id: PickCube-v1, control_mode: pd_joint_detla_pos")],
+        &["unknown-control-mode"],
+    ),
+    (
+        &[
+            ("{id: PickCube-v1", "{id: PickCube-v1, control_mode: pd_joint_detla_pos"),
+            ("actor: {", "actor: {model: {policy_setup: panda-qpos}, "),
+        ],
+        &["unknown-control-mode"],
+    ),
+    (
+        &[
+            ("{id: PickCube-v1", "{id: PickCube-v1, control_mode: pd_joint_pos"),
+            ("actor: {", "actor: {model: {policy_setup: panda-qpos}, "),
+        ],
+        &["control-mode-overruled"],
+    ),
+    (&[("loss_type: actor_critic", "loss_type: embodied_dagger")], &["unknown-learner"]),
+    (&[("gamma: 0.97", "gamma: 0.97, adv_type: reinpp")], &["unknown-learner"]),
+    (&[("runner: {", "cluster: {num_nodes: 2}\nrunner: {")], &["other-machines"]),
+    (
+        &[("max_episode_steps: 50, max_steps", "ignore_terminations: true, max_steps")],
+        &["episodes-never-end"],
+    ),
     (
         &[(
             "max_steps_per_rollout_epoch: 50, auto_reset: true",
             "max_steps_per_rollout_epoch: 25, auto_reset: false",
         )],
-        &["ends-never-come", "uneven-batches"],
+        &["episodes-never-end", "uneven-batches"],
     ),
-    (&[("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step")], &["almost-pays-more"]),
+    (&[("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step")], &["rewards-hovering"]),
     (
         &[
             ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: per_step"),
@@ -104,7 +130,7 @@ const CASES: &[Case] = &[
         )],
         &["only-success-without-ends", "no-failures-kept"],
     ),
-    (&[("{model_type: resnet", "{model_type: resnet, gt_success_bonus: 20.0")], &["truth-in-reward"]),
+    (&[("{model_type: resnet", "{model_type: resnet, gt_success_bonus: 20.0")], &["ground-truth-in-reward"]),
     (
         &[
             (
@@ -113,7 +139,7 @@ const CASES: &[Case] = &[
             ),
             ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
         ],
-        &["pays-for-dithering"],
+        &["rewards-dithering"],
     ),
     (
         &[
@@ -149,7 +175,7 @@ fn best_model() -> &'static str {
     &MODEL.get_or_init(make).1
 }
 
-fn read(yaml: &str) -> config::Loaded {
+fn read(yaml: &str) -> config::LoadedConfig {
     let yaml = yaml.replace("best_model", best_model());
     config::read(parse_yaml("test.yaml", &yaml).unwrap(), "test").unwrap()
 }
@@ -205,12 +231,9 @@ fn exit_codes_tell_a_script_what_was_found() {
     let (code, page) = check(&["maniskill_ppo_mlp_vlm_trend_reward", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&page).unwrap();
     assert_eq!(code, Some(1));
-    assert!(
-        found.as_array().unwrap().iter().any(|finding| finding["code"] == "pays-for-dithering"),
-        "{page}"
-    );
+    assert!(found.as_array().unwrap().iter().any(|finding| finding["code"] == "rewards-dithering"), "{page}");
     let allowed =
-        ["no-model", "pays-for-dithering", "truth-in-reward"].map(|code| ["--allow", code]).concat();
+        ["no-model", "rewards-dithering", "ground-truth-in-reward"].map(|code| ["--allow", code]).concat();
     let (code, page) = check(&[&["maniskill_ppo_mlp_vlm_trend_reward"][..], &allowed].concat());
     assert_eq!((code, page.as_str()), (Some(0), "nothing found\n"));
     assert_eq!(check(&["no_such_recipe"]).0, Some(2));

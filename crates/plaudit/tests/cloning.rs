@@ -76,8 +76,9 @@ fn what_cannot_be_cloned_is_refused_before_the_first_step() {
     let at = folder.path();
     demonstrations(at);
     let refuses = |more: &[&str], expected: &str| {
-        let told = refused(at, &train("pickcube_ppo", &[more, &["runner.logger.log_path=made"]].concat()), 2);
-        assert!(told.contains(expected), "{told}");
+        let stderr =
+            refused(at, &train("pickcube_ppo", &[more, &["runner.logger.log_path=made"]].concat()), 2);
+        assert!(stderr.contains(expected), "{stderr}");
         assert!(!at.join("made").exists(), "nothing is made");
     };
     refuses(&["algorithm.cloning.load_path=null"], "there is nothing to clone");

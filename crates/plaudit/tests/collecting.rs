@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use plaudit_data::inspect::{Format, InspectOptions, inspect};
+use plaudit_data::inspect::{DatasetFormat, InspectOptions, inspect};
 use plaudit_data::lerobot::{self, Dataset};
+use plaudit_data::replay_buffer;
 use plaudit_data::store::Store;
-use plaudit_data::{python, replay_buffer};
+use plaudit_pyfiles as pyfiles;
 
 fn collect(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
@@ -47,7 +48,7 @@ fn collections_add_up_and_hold_what_happened() {
     let all = pickles(&directory.path().join("kept"));
     assert_eq!(all.len(), 7);
 
-    let episodes: Vec<_> = all.iter().map(|path| python::read(path).unwrap()).collect();
+    let episodes: Vec<_> = all.iter().map(|path| pyfiles::read(path).unwrap()).collect();
     for episode in &episodes {
         assert_eq!(
             episode.get("success").and_then(|success| success.to_bool()),
@@ -83,12 +84,13 @@ fn a_kill_loses_at_most_what_was_in_flight() {
     let survived = pickles(&kept);
     assert!(survived.len() >= 5, "{}", survived.len());
     for path in &survived {
-        python::read(path).unwrap_or_else(|error| panic!("{error}"));
+        pyfiles::read(path).unwrap_or_else(|error| panic!("{error}"));
     }
     done(collect(directory.path(), &["--episodes", "1"]));
     assert_eq!(pickles(&kept).len(), survived.len() + 1);
-    let left = std::fs::read_dir(&kept).unwrap().count();
-    assert_eq!(left, survived.len() + 1, "what the killed run had not finished is cleared away");
+    let names = std::fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name());
+    let partial = names.filter(|name| name.to_string_lossy().ends_with(".partial")).count();
+    assert_eq!(partial, 0, "what the killed run had not finished is cleared away");
 }
 
 #[test]
@@ -143,12 +145,12 @@ fn every_format_holds_the_same_episodes() {
         (report.format, report.episodes, report.success.once)
     };
     let (format, episodes, successes) = looked("pickle");
-    assert_eq!((format, episodes), (Format::Episodes, 3));
+    assert_eq!((format, episodes), (DatasetFormat::Episodes, 3));
     for (name, format) in [
-        ("lerobot", Format::Lerobot),
-        ("npy", Format::Trajectories),
-        ("frames", Format::Frames),
-        ("store", Format::Store),
+        ("lerobot", DatasetFormat::Lerobot),
+        ("npy", DatasetFormat::Trajectories),
+        ("frames", DatasetFormat::Frames),
+        ("store", DatasetFormat::Store),
     ] {
         assert_eq!(looked(name), (format, 3, successes), "{name}");
     }
@@ -180,6 +182,155 @@ fn lerobot_datasets_are_added_to_only_when_asked() {
     let shards = lerobot::shards(&directory.path().join("kept")).unwrap();
     let lengths: Vec<usize> = shards.iter().map(|shard| Dataset::open(shard).unwrap().len()).collect();
     assert_eq!(lengths, [2, 1]);
+}
+
+const FORMATS: [&str; 6] = ["pickle", "lerobot", "npy", "frames", "store", "replay_buffer"];
+
+#[test]
+fn two_collections_at_once_never_share_a_folder() {
+    for format in FORMATS {
+        let directory = tempfile::tempdir().unwrap();
+        let export = format!("env.eval.data_collection.export_format={format}");
+        let resume = "env.eval.data_collection.resume=true";
+        let words = ["--episodes", "6", &export, resume];
+        let spawn = || collect(directory.path(), &words).stderr(Stdio::piped()).spawn().unwrap();
+        let both = [spawn(), spawn()].map(|child| child.wait_with_output().unwrap());
+        let done = both.iter().filter(|output| output.status.success()).count();
+        assert!(done >= 1, "{format}: {}", String::from_utf8_lossy(&both[0].stderr));
+        for refused in both.iter().filter(|output| !output.status.success()) {
+            let said = said(refused);
+            assert!(said.contains("another collection is writing to kept"), "{format}: {said}");
+        }
+        // One that was refused comes later instead, and adds.
+        (done..2).for_each(|_| drop(self::done(collect(directory.path(), &words))));
+        let kept = directory.path().join("kept");
+        let episodes = match format {
+            "replay_buffer" => replay_buffer::read(&kept).unwrap().len(),
+            _ => inspect(&kept, &InspectOptions::default(), &|_, _| {}).unwrap().episodes,
+        };
+        assert_eq!(episodes, 12, "{format}");
+    }
+}
+
+/// What was said, however the lines are broken.
+fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
+}
+
+/// All files below a folder, without the hidden one that says who collects.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false if path.ends_with(".plaudit-collect") => {}
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn run_directory(directory: &Path) -> String {
+    let mut runs = std::fs::read_dir(directory.join("logs")).unwrap();
+    format!("logs/{}", runs.next().unwrap().unwrap().file_name().to_str().unwrap())
+}
+
+/// Starts a collection and sends it a signal once so many pickles are there.
+fn stopped(directory: &Path, words: &[&str], pickles_there: usize, signal: &str) -> Output {
+    let kept = directory.join("kept/pickle");
+    stopped_when(directory, words, signal, || pickles(&kept).len() >= pickles_there)
+}
+
+fn stopped_when(directory: &Path, words: &[&str], signal: &str, is_due: impl Fn() -> bool) -> Output {
+    let child = collect(directory, words).stderr(Stdio::piped()).spawn().unwrap();
+    let began = Instant::now();
+    while !is_due() && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success(), "it was done before it could be stopped");
+    output
+}
+
+#[test]
+fn a_resumed_collection_leaves_the_files_of_one_that_never_stopped() {
+    let formats = format!("env.eval.data_collection.export_format=[{}]", FORMATS.join(","));
+    let words = [
+        "--episodes",
+        "60",
+        "actor.model.noise=0.25",
+        "env.eval.data_collection.finalize_interval=13",
+        &formats,
+    ];
+    let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    done(collect(whole.path(), &words));
+    stopped(broken.path(), &words, 6, "-KILL");
+    let resume = format!("runner.resume_dir={}", run_directory(broken.path()));
+    let resumed = [&words[..], &[&resume]].concat();
+    let paused = stopped(broken.path(), &resumed, 20, "-TERM");
+    let said = String::from_utf8_lossy(&paused.stderr).into_owned();
+    let command = said.lines().find_map(|line| line.strip_prefix("to go on: plaudit ")).unwrap();
+    assert!(command.contains("--episodes 60") && command.contains(&resume), "{command}");
+    let shards = lerobot::shards(&broken.path().join("kept/lerobot")).unwrap();
+    let lengths: Vec<usize> = shards.iter().map(|shard| Dataset::open(shard).unwrap().len()).collect();
+    assert!(lengths.iter().sum::<usize>() >= 20, "a paused collection can be used as it is: {lengths:?}");
+    let pasted = format!("{} {command}", env!("CARGO_BIN_EXE_plaudit"));
+    let output = Command::new("sh").args(["-c", &pasted]).current_dir(&broken).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let [expected, found] = [&whole, &broken].map(|folder| files(&folder.path().join("kept")));
+    let names = |files: &[PathBuf], root: &Path| -> Vec<PathBuf> {
+        files.iter().map(|file| file.strip_prefix(root).unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&found, broken.path()), names(&expected, whole.path()));
+    for (found, expected) in found.iter().zip(&expected) {
+        // Only these have the time of day in them.
+        if !found.to_string_lossy().contains("kept/frames") {
+            assert!(std::fs::read(found).unwrap() == std::fs::read(expected).unwrap(), "{found:?}");
+        }
+    }
+
+    let again = done(collect(broken.path(), &resumed));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("this collection is finished"), "{again:?}");
+    assert_eq!(files(&broken.path().join("kept")).len(), expected.len());
+}
+
+#[test]
+fn a_collection_goes_on_only_as_it_began_and_where_it_left_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let formats = "env.eval.data_collection.export_format=[pickle,frames]";
+    stopped(path, &["--episodes", "100000", formats], 2, "-KILL");
+    let resume = format!("runner.resume_dir={}", run_directory(path));
+    let fewer = collect(path, &["--episodes", "50", formats, &resume]).output().unwrap();
+    assert!(said(&fewer).contains("--episodes 100000"), "{}", said(&fewer));
+    done(collect(path, &["--episodes", "1", formats, "runner.logger.log_path=other"]));
+    let late = collect(path, &["--episodes", "100000", formats, &resume]).output().unwrap();
+    assert!(
+        !late.status.success() && said(&late).contains("another one wrote there since"),
+        "{}",
+        said(&late)
+    );
+}
+
+#[test]
+fn a_kill_hides_few_frames_of_a_lerobot_dataset() {
+    let directory = tempfile::tempdir().unwrap();
+    let lerobot = "env.eval.data_collection.export_format=lerobot";
+    let frames = "env.eval.data_collection.finalize_frames=100";
+    let shards = || lerobot::shards(&directory.path().join("kept")).unwrap_or_default();
+    let words = ["--episodes", "90", "env.eval.data_collection.finalize_interval=100", lerobot, frames];
+    stopped_when(directory.path(), &words, "-KILL", || !shards().is_empty());
+    assert!(!shards().is_empty(), "shards close by frames, long before 100 episodes");
+    for shard in shards() {
+        let dataset = Dataset::open(&shard).unwrap();
+        let frames: usize = (0..dataset.len()).map(|at| dataset.read(at).unwrap().len()).sum();
+        assert!((100..200).contains(&frames), "{frames}");
+    }
 }
 
 /// A small disk of its own, where the system lets us have one. It is gone with the process, so what is on it is copied.
@@ -291,7 +442,7 @@ fn environments_that_die_are_started_again_if_that_is_allowed() {
             assert!(said.contains("start 1 of 1"), "{said}");
         }
         for path in &kept {
-            python::read(path).unwrap_or_else(|error| panic!("{error}"));
+            pyfiles::read(path).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 }

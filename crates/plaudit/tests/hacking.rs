@@ -24,7 +24,7 @@ fn model(folder: &Path, threshold: f64) {
     ModelCard { threshold: Some(threshold), ..ModelCard::of(settings) }.write(&weights, folder).unwrap();
 }
 
-/// A folder with a gullible model, which pays for everything, and a strict one, which never does.
+/// A folder with a gullible model, which rewards everything, and a strict one, which rewards nothing.
 fn models() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     model(&folder.path().join("gullible"), 0.0);
@@ -32,8 +32,8 @@ fn models() -> tempfile::TempDir {
     folder
 }
 
-/// A run of two steps, paid by the gullible model and watched at each.
-fn watched<'a>(more: &[&'a str]) -> Vec<&'a str> {
+/// A run of two steps, rewarded by the gullible model and checked at each.
+fn monitored<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let words = [
         "train",
         "pickcube_ppo",
@@ -49,52 +49,57 @@ fn watched<'a>(more: &[&'a str]) -> Vec<&'a str> {
         "actor.global_batch_size=36",
         "reward.use_reward_model=true",
         "reward.model.model_path=gullible",
-        "reward.watch.every=1",
+        "reward.hacking_monitor.every=1",
     ];
     words.into_iter().chain(more.iter().copied()).collect()
 }
 
-fn pictures(folder: &Path) -> usize {
+fn image_count(folder: &Path) -> usize {
     std::fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// Whoever watches sees that what is paid for is no success, keeps the frames for labelling, and stops the run, which can
+/// The monitor sees that what is rewarded is no success, keeps the frames for labelling, and stops the run, which can
 /// go on.
 #[test]
 fn a_hacked_reward_is_noticed_and_the_run_pauses() {
     let folder = models();
     let here = folder.path();
-    let output = plaudit(here, &watched(&["reward.watch.action=pause", "runner.logger.log_path=run"]));
+    let output =
+        plaudit(here, &monitored(&["reward.hacking_monitor.action=pause", "runner.logger.log_path=run"]));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("the reward may be hacked: false_success is"), "{said}");
     assert!(said.contains("runner.resume_dir=run"), "{said}");
-    let kept = pictures(&here.join("run/watch/step_1/failure"));
+    let kept = image_count(&here.join("run/hacking/step_1/failure"));
     assert!(kept >= 32, "{kept} frames");
     let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
-    assert!(log.contains("watch/false_success") && log.contains("watch/alarms"));
+    assert!(log.contains("hacking/false_success") && log.contains("hacking/alarms"));
 
     let output = plaudit(
         here,
-        &watched(&["reward.watch.action=terminal", "runner.resume_dir=run/checkpoints/global_step_1"]),
+        &monitored(&[
+            "reward.hacking_monitor.action=terminal",
+            "runner.resume_dir=run/checkpoints/global_step_1",
+        ]),
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("From now on only the ends of episodes are paid"), "{said}");
+    assert!(said.contains("From now on only the ends of episodes are rewarded"), "{said}");
 }
 
 #[test]
 fn a_second_model_contradicts_and_the_threshold_rises() {
     let folder = models();
     let here = folder.path();
-    let second = ["reward.watch.compare_with=model", "reward.watch.model.model_path=strict"];
-    let more = ["reward.watch.action=raise_threshold", "runner.logger.log_path=run"];
-    let output = plaudit(here, &watched(&[&second[..], &more[..]].concat()));
+    let second =
+        ["reward.hacking_monitor.compare_with=model", "reward.hacking_monitor.model.model_path=strict"];
+    let more = ["reward.hacking_monitor.action=raise_threshold", "runner.logger.log_path=run"];
+    let output = plaudit(here, &monitored(&[&second[..], &more[..]].concat()));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     assert!(said.contains("false_success is") && said.contains("scores must be above 0.5000"), "{said}");
     assert!(said.contains("sort them into success/ and failure/"), "{said}");
-    assert!(pictures(&here.join("run/watch/step_1/unsorted")) >= 32);
+    assert!(image_count(&here.join("run/hacking/step_1/unsorted")) >= 32);
 }
 
 /// A person sorts the frames of a look while the run goes on, and the next look hears of it.
@@ -103,15 +108,15 @@ fn a_person_contradicts_while_the_run_goes_on() {
     let folder = models();
     let here = folder.path();
     let more = [
-        "reward.watch.compare_with=person",
-        "reward.watch.action=pause",
+        "reward.hacking_monitor.compare_with=person",
+        "reward.hacking_monitor.action=pause",
         "runner.max_epochs=100000",
         "runner.logger.log_path=run",
     ];
-    let run = command(here, &watched(&more)).stderr(Stdio::piped()).spawn().unwrap();
-    let look = here.join("run/watch/step_1");
+    let run = command(here, &monitored(&more)).stderr(Stdio::piped()).spawn().unwrap();
+    let look = here.join("run/hacking/step_1");
     // The second look's folder is there once the first is complete.
-    wait_for(&here.join("run/watch/step_2/failure"));
+    wait_for(&here.join("run/hacking/step_2/failure"));
     std::fs::remove_dir(look.join("failure")).unwrap();
     std::fs::rename(look.join("unsorted"), look.join("failure")).unwrap();
     let output = run.wait_with_output().unwrap();
@@ -121,27 +126,36 @@ fn a_person_contradicts_while_the_run_goes_on() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_refused_before_anything_runs() {
+fn what_cannot_be_monitored_is_refused_before_anything_runs() {
     let folder = models();
     let cases: [(&[&str], &[&str]); 6] = [
-        (&["reward.watch.action=panic"], &["reward.watch.action", "panic", "raise_threshold"]),
         (
-            &["reward.watch.compare_with=model"],
-            &["reward.watch.model.model_path", "none is named", "compare_with: nobody"],
+            &["reward.hacking_monitor.action=panic"],
+            &["reward.hacking_monitor.action", "panic", "raise_threshold"],
         ),
         (
-            &["reward.watch.compare_with=model", "reward.watch.model.model_path=gullible"],
-            &["the model that pays"],
+            &["reward.hacking_monitor.compare_with=model"],
+            &["reward.hacking_monitor.model.model_path", "none is named", "compare_with: none"],
         ),
-        (&["reward.watch.model.model_path=strict"], &["nobody asks", "compare_with: model"]),
         (
-            &["reward.watch.compare_with=model", "reward.watch.model.model_path=nowhere"],
-            &["reward.watch.model.model_path", "nowhere"],
+            &[
+                "reward.hacking_monitor.compare_with=model",
+                "reward.hacking_monitor.model.model_path=gullible",
+            ],
+            &["the reward model itself"],
         ),
-        (&["reward.watch.false_success=3"], &["reward.watch.false_success", "outside 0 to 1"]),
+        (&["reward.hacking_monitor.model.model_path=strict"], &["never used", "compare_with: model"]),
+        (
+            &["reward.hacking_monitor.compare_with=model", "reward.hacking_monitor.model.model_path=nowhere"],
+            &["reward.hacking_monitor.model.model_path", "nowhere"],
+        ),
+        (
+            &["reward.hacking_monitor.false_success=3"],
+            &["reward.hacking_monitor.false_success", "outside 0 to 1"],
+        ),
     ];
     for (more, expected) in cases {
-        let said = refused(folder.path(), &watched(more), 2);
+        let said = refused(folder.path(), &monitored(more), 2);
         for words in expected {
             assert!(said.contains(words), "{more:?}: {said}");
         }

@@ -11,7 +11,7 @@ use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use runs::{curve, refused, succeeds, weights};
 use serde_json::Value;
 
-/// Two tables, small pictures, few steps.
+/// Two tables, small images, few steps.
 const SMALL: [&str; 10] = [
     "env.train.total_num_envs=2",
     "env.train.max_steps_per_rollout_epoch=4",
@@ -40,7 +40,7 @@ fn write_trunk(to: &Path) {
     trainer.weights().write_safetensors(to, &BTreeMap::new()).unwrap();
 }
 
-/// Two cameras, and every kind of eye: the run goes on where it was left, and its weights are all that acting needs.
+/// Two cameras, and every kind of encoder: the run goes on where it was left, and its weights are all that acting needs.
 #[test]
 fn ppo_learns_from_images_and_goes_on_where_it_was() {
     for (backbone, encoder) in [
@@ -73,10 +73,10 @@ fn ppo_learns_from_images_and_goes_on_where_it_was() {
         // Without the file of the trunk, if there was one.
         std::fs::remove_file(at.join("trunk.safetensors")).unwrap();
         let checkpoint = "runner.ckpt_path=whole/checkpoints/global_step_2";
-        let judged =
+        let evaluated =
             json(&succeeds(at, &words("eval", "maniskill_ppo_cnn", &["--json", checkpoint, backbone])));
-        let told = whole.get(&(2, "eval/return".into())).map(|bits| f64::from_bits(*bits));
-        assert_eq!(judged["eval/return"].as_f64(), told, "{backbone}");
+        let logged = whole.get(&(2, "eval/return".into())).map(|bits| f64::from_bits(*bits));
+        assert_eq!(evaluated["eval/return"].as_f64(), logged, "{backbone}");
         let names: Vec<String> = weights(&at.join("whole"), 2).names().map(String::from).collect();
         for name in
             ["encoders.1.mlp.1.bias", "state_proj.0.weight", "mix_proj.4.weight", "value_head.mlp.6.weight"]
@@ -121,9 +121,11 @@ fn rlpd_learns_from_images_and_demonstrations() {
             assert!(result[name].is_number(), "{path}: {name} is missing in {result}");
         }
         let checkpoint = format!("runner.ckpt_path={path}/checkpoints/global_step_3");
-        let judged = succeeds(at, &words("eval", "pickcube_rlpd_cnn", &["--json", &checkpoint, &backbone]));
-        let [judged, told] = [&json(&judged), &result].map(|page| page["eval/return"].as_f64().unwrap());
-        assert!((judged - told).abs() <= rounding * told.abs(), "{path}: {judged} and {told}");
+        let evaluated =
+            succeeds(at, &words("eval", "pickcube_rlpd_cnn", &["--json", &checkpoint, &backbone]));
+        let [evaluated, logged] =
+            [&json(&evaluated), &result].map(|page| page["eval/return"].as_f64().unwrap());
+        assert!((evaluated - logged).abs() <= rounding * logged.abs(), "{path}: {evaluated} and {logged}");
     }
 }
 
@@ -135,7 +137,7 @@ fn what_cannot_be_seen_is_refused_before_the_first_step() {
         assert!(parts.iter().all(|part| said.contains(part)), "{parts:?} in {said}");
     };
     for (more, said) in [
-        (vec!["env.train.init_params.obs_mode=state"], vec!["obs_mode", "states alone", "rgb"]),
+        (vec!["env.train.init_params.obs_mode=state"], vec!["obs_mode", "states only", "rgb"]),
         (vec!["actor.model.image_keys=[wrist]"], vec!["`wrist`", "base_camera", "hand_camera"]),
         (vec!["actor.model.image_size=[3,48,48]"], vec!["base_camera", "32x32", "image_size"]),
         (vec!["actor.model.backbone=resnet"], vec!["no file is named", "ckpt_path", "conv"]),

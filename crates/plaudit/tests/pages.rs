@@ -1,9 +1,11 @@
-//! Pages opened in a browser: everything on them loads, and they look as they should.
+//! Pages opened in a browser: everything on them loads, fits, and can be read, on a desk and on a phone, light and dark.
 //!
-//! These tests need Chromium on the path (Debian: `apt-get install chromium`) and say so when it is not there.
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+//! These tests need Chromium (Debian: `apt-get install chromium`) and say so when it is not there.
+#![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use std::path::Path;
+mod browser;
+
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn plaudit(directory: &Path, words: &[&str]) {
@@ -12,104 +14,137 @@ fn plaudit(directory: &Path, words: &[&str]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// What the browser made of a page: its elements after loading, and what it complained about.
-fn opened(page: &Path) -> Option<(String, String)> {
-    let profile = tempfile::tempdir().unwrap();
-    let out = Command::new("chromium")
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("file://{}", page.display()))
-        .output();
-    match out {
-        Ok(out) => {
-            Some((String::from_utf8(out.stdout).unwrap(), String::from_utf8_lossy(&out.stderr).into()))
-        }
-        Err(error) => {
-            eprintln!("skipped: no chromium here ({error})");
-            None
-        }
-    }
+/// A short run of CartPole.
+fn trained(here: &Path, name: &str, seed: u64, lr: &str) -> PathBuf {
+    let (log, seed) = (format!("runner.logger.log_path={name}"), format!("actor.seed={seed}"));
+    let lr = format!("actor.optim.lr={lr}");
+    let short = ["runner.max_epochs=4", "runner.val_check_interval=2", "env.eval.total_num_envs=8"];
+    plaudit(here, &[&["-q", "train", "cartpole_ppo", &log, &seed, &lr], &short[..]].concat());
+    here.join(name)
 }
 
-#[test]
-fn a_report_opens_in_a_browser_with_nothing_missing() {
-    let directory = tempfile::tempdir().unwrap();
-    let run = directory.path().join("run");
-    let log_path = format!("runner.logger.log_path={}", run.display());
-    plaudit(directory.path(), &["eval", "cartpole_random", &log_path, "env.eval.video_cfg.save_video=false"]);
-    let run = find_run(&run);
-    plaudit(directory.path(), &["report", run.to_str().unwrap()]);
-    let page = run.join("report.html");
-    is_whole(&page, &["<h1>", "<svg"]);
-    let picture = run.join("report.png");
-    if pictured(&page, &picture).is_some() {
-        let [width, height] = image_size(&picture);
-        assert_eq!([width, height], [1200, 860]);
-        assert!(std::fs::metadata(&picture).unwrap().len() > 10_000, "the page is not blank");
-    }
+/// The page about runs.
+fn reported(here: &Path, name: &str, runs: &[&Path]) -> PathBuf {
+    let output = here.join(format!("{name}.html"));
+    let runs: Vec<&str> = runs.iter().map(|run| run.to_str().unwrap()).collect();
+    plaudit(here, &[&["report", "--output", output.to_str().unwrap()], &runs[..]].concat());
+    is_by_itself(&output);
+    output
 }
 
-/// Width and height in a PNG's header.
-fn image_size(picture: &Path) -> [u32; 2] {
-    let bytes = std::fs::read(picture).unwrap();
-    [16, 20].map(|at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()))
+fn text(page: &Path) -> String {
+    std::fs::read_to_string(page).unwrap()
 }
 
-/// A picture of the top of a page, as a browser shows it. Nothing where there is no browser.
-fn pictured(page: &Path, picture: &Path) -> Option<()> {
-    let profile = tempfile::tempdir().unwrap();
-    let out = Command::new("chromium")
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--window-size=1200,860",
-        ])
-        .arg(format!("--user-data-dir={}", profile.path().display()))
-        .arg(format!("--screenshot={}", picture.display()))
-        .arg(format!("file://{}", page.display()))
-        .output()
-        .ok()?;
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    Some(())
-}
-
-/// The picture that README begins with: the report of a demo. Four minutes in a release build:
-/// `cargo test --release --workspace --test pages -- --ignored`.
-#[test]
-#[ignore = "runs the whole demo"]
-fn the_picture_in_the_readme() {
-    let directory = tempfile::tempdir().unwrap();
-    plaudit(directory.path(), &["demo"]);
-    let page = directory.path().join("plaudit-demo/report.html");
-    is_whole(&page, &["Success, by truth and by the model", "as it was audited"]);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    pictured(&page, &root.join("docs/pictures/demo_report.png")).unwrap();
-}
-
-/// The run directory under a log path.
-fn find_run(root: &Path) -> std::path::PathBuf {
-    if root.join("events.jsonl").is_file() {
-        return root.to_path_buf();
-    }
-    let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-    entries.into_iter().filter(|path| path.is_dir()).map(|path| find_run(&path)).next().unwrap()
-}
-
-/// Pages that reach for nothing outside themselves and that a browser shows without complaint.
-fn is_whole(page: &Path, shows: &[&str]) {
-    let text = std::fs::read_to_string(page).unwrap();
-    for outside in ["src=\"http", "href=\"http", "url(http", "<script", "src=\"/", "@import"] {
+/// A page that reaches for nothing outside itself.
+fn is_by_itself(page: &Path) {
+    let text = text(page);
+    for outside in
+        ["src=\"http", "href=\"http", "url(", "<script src", "src=\"/", "@import", "<link rel=\"stylesheet"]
+    {
         assert!(!text.contains(outside), "the page reaches outside itself: {outside}");
     }
-    let Some((elements, complaints)) = opened(page) else { return };
-    for shown in shows {
-        assert!(elements.contains(shown), "{shown} is not on the page");
+    assert!(text.len() < 6 << 20, "the page has {} bytes", text.len());
+}
+
+/// The verdict of a page, without its markup.
+fn verdict(page: &Path) -> String {
+    let text = text(page);
+    let inside = text.split("<h1").nth(1).unwrap().split("</h1>").next().unwrap();
+    let mut plain = String::new();
+    let mut in_tag = true; // of the heading itself
+    for letter in inside.chars() {
+        match letter {
+            '<' => in_tag = true,
+            '>' => (in_tag, plain) = (false, plain + " "),
+            letter if !in_tag => plain.push(letter),
+            _ => {}
+        }
     }
-    for complaint in ["ERR_FILE_NOT_FOUND", "Failed to load", "CONSOLE"] {
-        assert!(!complaints.contains(complaint), "{complaints}");
-    }
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A copy of a run whose log ends in another way.
+fn ended_otherwise(here: &Path, run: &Path, name: &str, end: &str) -> PathBuf {
+    let log = text(&run.join("events.jsonl"));
+    let mut lines: Vec<&str> = log.lines().filter(|line| !line.contains("\"event\":\"ended\"")).collect();
+    assert!(lines.len() < log.lines().count(), "the log has an end");
+    lines.extend([end].iter().filter(|end| !end.is_empty()));
+    let folder = here.join(name);
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("events.jsonl"), lines.join("\n") + "\n").unwrap();
+    std::fs::copy(run.join("config.yaml"), folder.join("config.yaml")).unwrap();
+    folder
+}
+
+#[test]
+fn a_report_of_any_runs_begins_with_its_verdict_and_fits_any_screen() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let [one, seed, other] = [("one", 1, "1.0e-3"), ("seed", 2, "1.0e-3"), ("other", 1, "5.0e-4")]
+        .map(|(name, seed, lr)| trained(here, name, seed, lr));
+    let killed = ended_otherwise(here, &one, "killed", "");
+    let failed = r#"{"wall_secs":0,"elapsed_secs":9,"event":"ended","step":4,"reason":{"kind":"failed","error":"the disk\nis full"}}"#;
+    let failed = ended_otherwise(here, &one, "failed", failed);
+    let empty = here.join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    std::fs::write(empty.join("events.jsonl"), "").unwrap();
+
+    let page = reported(here, "page_one", &[&one]);
+    assert!(
+        verdict(&page).contains("Trained by the environment’s own reward, the policy"),
+        "{}",
+        verdict(&page)
+    );
+    assert!(text(&page).contains("env × 1") && !text(&page).contains("Not part of the reward"));
+    let time = text(&page)
+        .split("Where the time goes")
+        .nth(1)
+        .unwrap()
+        .split("</table>")
+        .next()
+        .unwrap()
+        .to_string();
+    assert!(time.contains("actor training") && !time.contains("per second"), "no rate among times: {time}");
+
+    let seeds = reported(here, "page_seeds", &[&one, &seed]);
+    assert!(
+        verdict(&seeds).contains("interquartile mean of 2 seeds, too few for an interval"),
+        "{}",
+        verdict(&seeds)
+    );
+    assert!(text(&seeds).contains("2 runs of one config") && !text(&seeds).contains("Config differences"));
+
+    let configs = reported(here, "page_configs", &[&one, &seed, &other]);
+    assert!(verdict(&configs).contains("ends with the highest"), "{}", verdict(&configs));
+    assert!(
+        text(&configs).contains("<li><svg class=\"swatch\"") && text(&configs).contains("lr=0.0005"),
+        "named in the legend"
+    );
+    assert!(
+        text(&configs).contains("<td>actor.optim.lr</td><td>0.001</td><td>0.0005</td>"),
+        "and in a table"
+    );
+
+    let unfinished = reported(here, "page_killed", &[&killed]);
+    assert!(
+        verdict(&unfinished)
+            .starts_with("unfinished The run is still running, or was killed, after 4 of 4 steps"),
+        "{}",
+        verdict(&unfinished)
+    );
+    let broken = reported(here, "page_failed", &[&failed]);
+    assert!(
+        verdict(&broken).starts_with("failed The run failed after 4 of 4 steps: the disk is full"),
+        "{}",
+        verdict(&broken)
+    );
+    let nothing = reported(here, "page_empty", &[&empty]);
+    assert!(verdict(&nothing).contains("has no metrics yet"), "{}", verdict(&nothing));
+
+    let pages = [&page, &seeds, &configs, &unfinished, &broken, &nothing].map(PathBuf::as_path);
+    let Some(seen) = browser::look_at(here, &pages) else { return };
+    assert!(seen[0].charts > 20 && seen[2].charts > 20 && seen[5].charts == 0, "{seen:?}");
 }
 
 const SMALL: &str = "env.eval.init_params.sensor_configs={width: 32, height: 32}";
@@ -142,6 +177,51 @@ fn audit(here: &Path, words: &[&str]) -> (Option<i32>, String) {
     (out.status.code(), String::from_utf8(text).unwrap())
 }
 
+/// The page about a run that a model rewarded, with films of its policy before and after.
+fn rewarded_by(here: &Path, model: &Path) -> PathBuf {
+    let size = "init_params.sensor_configs={width: 32, height: 32}";
+    let words = [
+        "-q".to_string(),
+        "train".into(),
+        "pickcube_ppo_resnet_reward".into(),
+        format!("reward.model.model_path={}", model.display()),
+        "reward.model.image_size=[3,32,32]".into(),
+        "reward.model.image_keys=[main_images]".into(),
+        "algorithm.cloning=null".into(),
+        "runner.logger.log_path=rewarded".into(),
+        "runner.max_epochs=2".into(),
+        "env.train.total_num_envs=4".into(),
+        "env.eval.total_num_envs=4".into(),
+        "env.eval.video_cfg.max_envs=2".into(),
+        format!("env.train.{size}"),
+        format!("env.eval.{size}"),
+    ];
+    plaudit(here, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    let track = plaudit_view::video::VideoTrack::read(&here.join("rewarded/video/seed_0/0.json")).unwrap();
+    assert_eq!((track.step, track.video.as_str(), track.episodes.len()), (0, "0.mp4", 2));
+    let episode = &track.episodes[0];
+    assert_eq!([episode.at_secs.len(), episode.score.len()], [50; 2], "every step has a place and a score");
+    let page = reported(here, "page_rewarded", &[&here.join("rewarded")]);
+    let text = text(&page);
+    for shown in [
+        "model × 1",
+        "Not part of the reward (weight 0): env.",
+        "The reward model did not pass its audit",
+        "Before training",
+        "After 2 steps",
+        "Reward model’s score of each frame",
+    ] {
+        assert!(text.contains(shown), "{shown} is not on the page");
+    }
+    assert!(
+        verdict(&page).contains("Trained by the learned reward alone")
+            || verdict(&page).contains("learned reward"),
+        "{}",
+        verdict(&page)
+    );
+    page
+}
+
 /// From episodes to a page: a model that hardly learned is not passed, its checkpoint gets temperature and threshold and
 /// keeps its weights, and what is measured with it afterwards goes by them.
 #[test]
@@ -159,13 +239,24 @@ fn an_audit_is_a_page_json_an_exit_code_and_a_threshold_in_the_checkpoint() {
     let (code, said) = audit(here, &["--max-fpr", "0.3", "--confidence", "0.9", "--output", "audit"]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("NOT PASSED") && said.contains("audit.html"), "{said}");
-    is_whole(
-        &here.join("audit/audit.html"),
-        &["<h1>Audit: not passed", "<svg", "data:image/png", "cube covered"],
+    let page = here.join("audit/audit.html");
+    is_by_itself(&page);
+    assert!(
+        verdict(&page).starts_with("not passed No: this model should not be used as a reward, because"),
+        "{}",
+        verdict(&page)
     );
+    for shown in ["Guarantee", "data:image/png", "cube covered", "A typical success", ">threshold</span>"] {
+        assert!(text(&page).contains(shown), "{shown} is not on the page");
+    }
+    let report = rewarded_by(here, &model);
+    if let Some(seen) = browser::look_at(here, &[&page, &report]) {
+        assert!(seen[0].charts >= 6 && seen[0].films == 0, "{seen:?}");
+        assert_eq!(seen[1].films, 2, "{seen:?}");
+    }
     let json: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(here.join("audit/audit.json")).unwrap()).unwrap();
-    assert_eq!(json["regions_known_by"], "simulator", "the scene was drawn again from its states");
+    assert_eq!(json["regions_known_by"], "simulator", "the scene was rendered again from its states");
     assert_eq!(json["episodes"], 24);
     assert_eq!(json["latency"].as_array().unwrap().len(), 2);
 

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use plaudit::cli::ConfigArgs;
-use plaudit::config::{self, Loaded, recipes, yaml};
-use plaudit::load::Asked;
+use plaudit::config::{self, LoadedConfig, recipes, yaml};
+use plaudit::load::RequestedConfig;
 
-fn load(words: &[&str]) -> Loaded {
+fn load(words: &[&str]) -> LoadedConfig {
     let words = words.iter().map(|word| word.to_string()).collect();
-    let asked = Asked::from_args(&ConfigArgs { words, config_path: None, config_name: None }).unwrap();
+    let asked = RequestedConfig::from_args(&ConfigArgs { words, ..ConfigArgs::default() }).unwrap();
     config::load(&asked.disk, &asked.request).unwrap_or_else(|error| panic!("{error}"))
 }
 

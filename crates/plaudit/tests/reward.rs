@@ -1,18 +1,18 @@
-//! From the reward block of a config to what pays, and what is refused before the first step.
+//! From the reward block of a config to the reward, and what is refused before the first step.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::path::Path;
 
-use plaudit::build::{self, Which};
+use plaudit::build::{self, EnvBlock};
 use plaudit::cli::ConfigArgs;
-use plaudit::config::{self, Loaded};
-use plaudit::load::Asked;
-use plaudit_core::{Env, Reward, Seed, Watch};
+use plaudit::config::{self, LoadedConfig};
+use plaudit::load::RequestedConfig;
+use plaudit_core::{Env, FramesNeeded, Reward, Seed};
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use plaudit_reward::card::ModelCard;
 use plaudit_rl::Rollout;
 
-/// PickCube at 32 pixels, paid by a model.
+/// PickCube at 32 pixels, rewarded by a model.
 const CONFIG: &str = "
 env:
   train:
@@ -24,12 +24,12 @@ actor: {model: {model_type: random}}
 algorithm: {gamma: 0.5}
 ";
 
-fn load(folder: &Path, words: &[&str]) -> Result<Loaded, String> {
+fn load(folder: &Path, words: &[&str]) -> Result<LoadedConfig, String> {
     let file = folder.join("mine.yaml");
     std::fs::write(&file, CONFIG).unwrap();
     let words =
         std::iter::once(file.to_str().unwrap()).chain(words.iter().copied()).map(String::from).collect();
-    let asked = Asked::from_args(&ConfigArgs { words, config_path: None, config_name: None }).unwrap();
+    let asked = RequestedConfig::from_args(&ConfigArgs { words, ..ConfigArgs::default() }).unwrap();
     config::load(&asked.disk, &asked.request).map_err(|error| error.to_string())
 }
 
@@ -54,18 +54,18 @@ fn model_of(views: &[&str], folder: &Path, threshold: Option<f64>, seed: u64) ->
     place.to_str().unwrap().into()
 }
 
-fn paid_by_model(path: &str) -> Vec<String> {
+fn with_reward_model(path: &str) -> Vec<String> {
     ["reward.use_reward_model=true".into(), format!("reward.model.model_path={path}")].into()
 }
 
-type Built = (Loaded, Box<dyn Env>, Box<dyn Reward>);
+type Built = (LoadedConfig, Box<dyn Env>, Box<dyn Reward>);
 
 fn reward(folder: &Path, words: &[String]) -> Result<Built, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let loaded = load(folder, &words)?;
-    let env = build::env(&loaded, Which::Train).map_err(|error| error.to_string())?;
-    let paid = build::reward(&loaded, env.spec()).map_err(|error| error.to_string())?;
-    Ok((loaded, env, paid.reward))
+    let env = build::env(&loaded, EnvBlock::Train).map_err(|error| error.to_string())?;
+    let built = build::reward(&loaded, env.spec()).map_err(|error| error.to_string())?;
+    Ok((loaded, env, built.reward))
 }
 
 /// The labels of two episodes per environment, cut in the middle of one.
@@ -77,20 +77,20 @@ fn play(env: &mut dyn Env, reward: &dyn Reward) -> Vec<plaudit_core::RewardColum
 }
 
 #[test]
-fn without_a_model_the_environment_pays() {
+fn without_a_model_the_environment_rewards() {
     let folder = tempfile::tempdir().unwrap();
     let (_, mut env, reward) = reward(folder.path(), &[]).unwrap();
     let columns = play(&mut *env, &*reward);
     assert_eq!(
-        (columns[0].terms.len(), &*columns[0].terms[0].name, reward.watch()),
-        (1, "env", Watch::Nothing)
+        (columns[0].terms.len(), &*columns[0].terms[0].name, reward.frames_needed()),
+        (1, "env", FramesNeeded::Nothing)
     );
 }
 
 #[test]
 fn a_terminal_model_draws_last_frames_alone_even_where_cameras_are_observed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut words = paid_by_model(&model(folder.path(), Some(0.0), 1));
+    let mut words = with_reward_model(&model(folder.path(), Some(0.0), 1));
     words.extend(
         [
             "reward.reward_mode=terminal",
@@ -102,26 +102,26 @@ fn a_terminal_model_draws_last_frames_alone_even_where_cameras_are_observed() {
         .map(String::from),
     );
     let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
-    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
     let mut policy = plaudit_env::RandomPolicy::new(env.spec().actions.clone());
     let mut rollout = Rollout::start(&mut *env, Seed::new(1), reward.context()).unwrap();
     let segment = rollout.play(&mut policy, 8).unwrap().segment;
-    assert!(segment.obs.iter().all(|obs| obs.cameras.is_empty()), "nothing is drawn while episodes go on");
+    assert!(segment.obs.iter().all(|obs| obs.cameras.is_empty()), "nothing is rendered while episodes go on");
     assert_eq!(segment.last.len(), 3);
     assert!(segment.last.iter().all(|(_, _, obs)| obs.cameras.len() == 1), "and every end is");
     let column = reward.label(&segment).unwrap();
     let names: Vec<_> = column.terms.iter().map(|term| (&*term.name, term.weight)).collect();
     assert_eq!(names, [("model", 10.0), ("model/probability", 0.0), ("env", 0.0)]);
     for (at, end) in segment.end.iter().enumerate() {
-        let (pay, probability) = (column.terms[0].values[at], column.terms[1].values[at]);
-        assert_eq!(pay, probability, "any score is above 0, and paid as it is");
-        assert_eq!(pay > 0.0, end.is_end());
-        assert_eq!(column.total[at], 10.0 * pay);
+        let (value, probability) = (column.terms[0].values[at], column.terms[1].values[at]);
+        assert_eq!(value, probability, "any score is above 0, and is the reward as it is");
+        assert_eq!(value > 0.0, end.is_end());
+        assert_eq!(column.total[at], 10.0 * value);
         assert_eq!(column.success.as_ref().unwrap()[at], end.is_end());
     }
     assert_eq!(
-        build::frames_needed(&loaded, Which::Train, &*reward, true),
-        Watch::Everything,
+        build::frames_needed(&loaded, EnvBlock::Train, &*reward, true),
+        FramesNeeded::Everything,
         "a policy that sees"
     );
 }
@@ -130,7 +130,7 @@ fn a_terminal_model_draws_last_frames_alone_even_where_cameras_are_observed() {
 fn terms_and_rules_are_read_from_the_config() {
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path(), Some(0.0), 1);
-    let mut words = paid_by_model(&path);
+    let mut words = with_reward_model(&path);
     words.extend(
         [
             "reward.reward_type=binary",
@@ -149,8 +149,8 @@ fn terms_and_rules_are_read_from_the_config() {
     );
     words.push(format!("reward.terms.progress.model.model_path={path}"));
     let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
-    assert_eq!((reward.context(), reward.watch()), (1, Watch::Everything));
-    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    assert_eq!((reward.context(), reward.frames_needed()), (1, FramesNeeded::Everything));
+    env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
     let columns = play(&mut *env, &*reward);
     let names: Vec<_> = columns[0].terms.iter().map(|term| (&*term.name, term.weight)).collect();
     assert_eq!(names, [("model", 1.0), ("env", 0.25), ("progress", 0.5), ("open", 1.0)]);
@@ -165,14 +165,14 @@ fn terms_and_rules_are_read_from_the_config() {
 }
 
 #[test]
-fn a_model_that_is_overwritten_judges_from_then_on() {
+fn a_model_that_is_overwritten_is_used_from_then_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path(), None, 1);
-    let mut words = paid_by_model(&path);
+    let mut words = with_reward_model(&path);
     let (_, _, still) = reward(folder.path(), &words).unwrap();
     words.push("reward.reload_model=true".into());
     let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
-    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
     let before = play(&mut *env, &*reward);
     assert!(!reward.refresh().unwrap());
     model(folder.path(), None, 2);
@@ -186,10 +186,10 @@ fn a_model_that_is_overwritten_judges_from_then_on() {
 #[test]
 fn a_model_that_looks_back_is_shown_the_past_also_across_a_cut() {
     let folder = tempfile::tempdir().unwrap();
-    let words = paid_by_model(&model_of(&["main_images", "main_images@-3"], folder.path(), None, 1));
+    let words = with_reward_model(&model_of(&["main_images", "main_images@-3"], folder.path(), None, 1));
     let (_, mut env, reward) = reward(folder.path(), &words).unwrap();
-    assert_eq!((reward.context(), reward.watch()), (2, Watch::Everything));
-    env.watch(reward.watch());
+    assert_eq!((reward.context(), reward.frames_needed()), (2, FramesNeeded::Everything));
+    env.set_frames_needed(reward.frames_needed());
     let cut = play(&mut *env, &*reward);
     let mut policy = plaudit_env::RandomPolicy::new(env.spec().actions.clone());
     let mut rollout = Rollout::start(&mut *env, Seed::new(1), reward.context()).unwrap();
@@ -198,46 +198,46 @@ fn a_model_that_looks_back_is_shown_the_past_also_across_a_cut() {
 }
 
 #[test]
-fn pictures_of_another_size_are_resized() {
+fn images_of_another_size_are_resized() {
     let folder = tempfile::tempdir().unwrap();
-    let mut words = paid_by_model(&model(folder.path(), None, 1));
-    let paid = |words: &[String]| {
+    let mut words = with_reward_model(&model(folder.path(), None, 1));
+    let rewards = |words: &[String]| {
         let (_, mut env, reward) = reward(folder.path(), words).unwrap();
-        env.watch(reward.watch());
+        env.set_frames_needed(reward.frames_needed());
         play(&mut *env, &*reward)[0].total.clone()
     };
-    let as_drawn = paid(&words);
+    let as_rendered = rewards(&words);
     words.push("env.train.init_params.sensor_configs.width=64".into());
-    let resized = paid(&words);
-    assert!(resized.iter().all(|pay| (0.0..=1.0).contains(pay)) && resized != as_drawn, "{resized:?}");
+    let resized = rewards(&words);
+    assert!(resized.iter().all(|value| (0.0..=1.0).contains(value)) && resized != as_rendered, "{resized:?}");
 }
 
 #[test]
-fn judged_pictures_are_kept_where_asked() {
+fn scored_images_are_kept_where_asked() {
     let folder = tempfile::tempdir().unwrap();
-    let mut words = paid_by_model(&model(folder.path(), None, 1));
+    let mut words = with_reward_model(&model(folder.path(), None, 1));
     let gallery = folder.path().join("seen");
     words.push(format!("reward.model.debug_save_dir={}", gallery.display()));
     words.push("reward.reward_mode=terminal".into());
     let (loaded, mut env, reward) = reward(folder.path(), &words).unwrap();
-    env.watch(build::frames_needed(&loaded, Which::Train, &*reward, false));
+    env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
     play(&mut *env, &*reward);
     let count = |part: &str| std::fs::read_dir(gallery.join(part)).unwrap().count();
     assert_eq!(count("resnet_success") + count("resnet_fail"), 6, "two ends of three environments");
 }
 
 #[test]
-fn what_cannot_pay_is_refused_before_the_first_step() {
+fn an_unusable_reward_is_refused_before_the_first_step() {
     let folder = tempfile::tempdir().unwrap();
     let path = model(folder.path(), None, 1);
     let gone = folder.path().join("gone");
     let on = |more: &[&str]| -> Vec<String> {
-        paid_by_model(&path).into_iter().chain(more.iter().map(|word| word.to_string())).collect()
+        with_reward_model(&path).into_iter().chain(more.iter().map(|word| word.to_string())).collect()
     };
     let gone = gone.to_str().unwrap();
     for (words, expected) in [
         (vec!["reward.use_reward_model=true".to_string()], "a learned reward without weights"),
-        (paid_by_model(gone), "cannot read"),
+        (with_reward_model(gone), "cannot read"),
         (on(&["env.train.init_params.id=CartPole-v1"]), "the environment has no camera for `main_images`"),
         (on(&["reward.model.image_size=[3,64,64]"]), "was made with image_size: [3, 32, 32]"),
         (on(&["reward.model.arch=resnet18"]), "was made with arch: resnet10"),
@@ -252,10 +252,15 @@ fn what_cannot_pay_is_refused_before_the_first_step() {
             on(&["reward.model.model_type=vlm", "reward.model.reward_parser_name=mine"]),
             "one of vlm_trend_reward_parser, score_parser",
         ),
-        (on(&["reward.worker_type=api"]), "a server is asked in words, which `resnet` does not know"),
+        (on(&["reward.worker_type=api"]), "a server is to judge, and its address is not set"),
+        (
+            on(&["reward.worker_type=api", "reward.api.on_failure=skip"]),
+            "a frame without a score has no reward",
+        ),
+        (on(&["reward.worker_type=api", "reward.reload_model=true"]), "a model on a server is not reloaded"),
         (
             on(&["reward.worker_type=api", "reward.model.model_type=vlm"]),
-            "a server is to judge, and nobody says where it is",
+            "a server is to judge, and its address is not set",
         ),
         (
             on(&[
@@ -289,7 +294,7 @@ fn what_cannot_pay_is_refused_before_the_first_step() {
         ),
         (
             vec!["reward.terms.x.source=state".into(), "reward.terms.x.guards=[is_grasped]".into()],
-            "a further term where nothing learned is paid",
+            "a further reward term without a reward model",
         ),
         (on(&["reward.reward_mode=history_buffer"]), "windows without reward.model.history_buffers"),
         (
@@ -323,8 +328,8 @@ fn fixture(name: &str) -> String {
     format!("{}/../nn/tests/qwen3_vl/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Paid by the tiny vision-language model of the fixtures, which looks at windows of three frames.
-fn paid_by_vlm(more: &[&str]) -> Vec<String> {
+/// Rewarded by the tiny vision-language model of the fixtures, on windows of three frames.
+fn with_vlm_reward(more: &[&str]) -> Vec<String> {
     let mut words: Vec<String> = [
         "reward.use_reward_model=true",
         "reward.reward_mode=history_buffer",
@@ -345,11 +350,11 @@ fn paid_by_vlm(more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_vision_language_model_in_this_process_pays_for_windows() {
+fn a_vision_language_model_in_this_process_rewards_windows() {
     let folder = tempfile::tempdir().unwrap();
     let labels = |more: &[&str]| {
-        let (_, mut env, reward) = reward(folder.path(), &paid_by_vlm(more)).unwrap();
-        env.watch(reward.watch());
+        let (_, mut env, reward) = reward(folder.path(), &with_vlm_reward(more)).unwrap();
+        env.set_frames_needed(reward.frames_needed());
         play(&mut *env, &*reward)
     };
     let term = |column: &plaudit_core::RewardColumn, name: &str| {
@@ -359,9 +364,9 @@ fn a_vision_language_model_in_this_process_pays_for_windows() {
     // Episodes have six steps, and a window needs three frames: the first two steps of each have none.
     let judged: Vec<bool> = (0..8 * 3).map(|at| at / 3 % 6 >= 2).collect();
     for (at, judged) in judged.iter().enumerate() {
-        let pay = term(soft, "model")[at];
-        assert_eq!(pay != 0.5, *judged, "step {}: {pay}", at / 3);
-        assert!((-0.2..=1.0).contains(&pay));
+        let value = term(soft, "model")[at];
+        assert_eq!(value != 0.5, *judged, "step {}: {value}", at / 3);
+        assert!((-0.2..=1.0).contains(&value));
         let said: f32 = ["positive", "negative", "unclear"]
             .map(|word| term(soft, &format!("model/{word}"))[at])
             .iter()
@@ -370,7 +375,7 @@ fn a_vision_language_model_in_this_process_pays_for_windows() {
     }
     let hard = &labels(&["reward.model.soft_reward=false"])[0];
     let amounts = [1.0, -0.2, 0.0, 0.5];
-    assert!(term(hard, "model").iter().all(|pay| amounts.contains(pay)));
+    assert!(term(hard, "model").iter().all(|value| amounts.contains(value)));
     let words = &labels(&["reward.model.readout=text"])[0];
     let answered: f32 = ["positive", "negative", "unclear", "invalid"]
         .iter()
@@ -380,7 +385,7 @@ fn a_vision_language_model_in_this_process_pays_for_windows() {
     let tuned = &labels(&[&format!("reward.model.lora_path={}", fixture("lora"))])[0];
     assert_ne!(term(tuned, "model"), term(soft, "model"), "adapters change its mind");
     let votes = &labels(&["reward.reward_mode=potential"])[0];
-    assert!(term(votes, "model").iter().all(|pay| pay.abs() <= 1.5));
+    assert!(term(votes, "model").iter().all(|value| value.abs() <= 1.5));
     assert_ne!(term(votes, "model"), term(soft, "model"));
 }
 
@@ -389,12 +394,12 @@ fn a_vision_language_model_that_cannot_judge_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let classifier = model(folder.path(), None, 1);
     for (words, expected) in [
-        (vec!["reward.model.model_path=null".to_string()], "nobody says where it is"),
+        (vec!["reward.model.model_path=null".to_string()], "its path is not set"),
         (vec![format!("reward.model.model_path={classifier}")], "config.json"),
         (vec![format!("reward.model.lora_path={classifier}")], "reward.model.lora_path"),
         // No GPU of this number anywhere, whatever plaudit was built with.
         (vec!["reward.model.gpu=9999".into(), "reward.model.precision=bf16".into()], "reward.model.gpu"),
-        (vec!["reward.model.input_builder_params.video_keys=[]".into()], "the judge would see nothing"),
+        (vec!["reward.model.input_builder_params.video_keys=[]".into()], "the judge would get no images"),
         (
             vec!["reward.model.input_builder_params.video_keys=[wrist_images]".into()],
             "no camera for `wrist_images`",
@@ -405,7 +410,7 @@ fn a_vision_language_model_that_cannot_judge_is_refused() {
         ),
     ] {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let error = reward(folder.path(), &paid_by_vlm(&words)).map(|_| ()).unwrap_err();
+        let error = reward(folder.path(), &with_vlm_reward(&words)).map(|_| ()).unwrap_err();
         assert!(error.contains(expected), "{words:?}\n{error}");
     }
 }

@@ -1,13 +1,15 @@
 //! `plaudit reward sft` as a user types it: it learns what is plain to see, goes on where it stopped, and says what is wrong.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
+mod browser;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use plaudit_data::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{Adapter, Frames, Inputs, Picture, PromptLayout, QwenVl};
+use plaudit_nn::qwen3_vl::{Adapter, FrameSampling, Inputs, PromptLayout, QwenVl, RgbImage};
+use plaudit_pyfiles::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 use serde_json::{Value, json};
 
 const SIDE: usize = 32;
@@ -137,7 +139,7 @@ fn it_learns_which_way_a_square_goes() {
     assert_eq!(open(&best).config().text.layers, 1);
     measured_as_in_training(&place, accuracy);
     audited(&place, &best);
-    told_what_is_wrong(&place);
+    check_refusals(&place);
 }
 
 /// `reward eval` finds what training found, and writes every window down.
@@ -155,14 +157,19 @@ fn measured_as_in_training(place: &Place, accuracy: f64) {
     assert!(words.contains("is \\ said") && words.contains("24 of 24 episodes"), "{words}");
 }
 
-/// `reward audit` passes a judge that sees, stores its temperature, and everybody reads it there.
+/// `reward audit` passes a judge that sees, and stores its temperature, which the other commands read.
 fn audited(place: &Place, best: &Path) {
     let audit = |words: &[&str]| place.reward(&[&["audit", "run", "windows/eval", "-q"], words].concat());
     let output = audit(&["--output", "audit"]);
     assert!(output.status.success(), "{}{}", on_one_line(&output.stdout), on_one_line(&output.stderr));
     let said = on_one_line(&output.stdout);
     assert!(said.starts_with("PASSED") && said.contains("these are windows that it was chosen on"), "{said}");
-    let page = fs::read_to_string(place.0.path().join("audit/audit.html")).unwrap();
+    let page = place.0.path().join("audit/audit.html");
+    if let Some(seen) = browser::look_at(place.0.path(), &[&page]) {
+        assert_eq!(seen[0].charts, 3);
+    }
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("Yes: this model may be used as a reward"));
     assert!(page.contains("What it says, and what is right") && page.contains("played backwards"));
     let read = |file: PathBuf| -> Value { serde_json::from_slice(&fs::read(file).unwrap()).unwrap() };
     let found = read(place.0.path().join("audit/audit.json"));
@@ -197,11 +204,15 @@ fn audited(place: &Place, best: &Path) {
     fs::write(&one_label, positive.join("\n")).unwrap();
     let one = place.reward(&["audit", "run", one_label.to_str().unwrap(), "-q", "--output", "one"]);
     assert_eq!(one.status.code(), Some(3));
-    assert!(on_one_line(&one.stdout).contains("directions cannot be told"), "{}", on_one_line(&one.stdout));
+    assert!(
+        on_one_line(&one.stdout).contains("directions cannot be measured"),
+        "{}",
+        on_one_line(&one.stdout)
+    );
 }
 
 /// Wrong use of both commands.
-fn told_what_is_wrong(place: &Place) {
+fn check_refusals(place: &Place) {
     for (words, expected) in [
         (&["eval", "run", "nowhere"][..], "plaudit dataset windows"),
         (&["eval", "nowhere", "windows"], "give a run, a checkpoint folder, or a file"),
@@ -316,10 +327,11 @@ fn prompts(model: &QwenVl) -> Vec<Inputs> {
             (0..SIDE * SIDE * 3).map(|byte| (byte as u8).wrapping_mul(7).wrapping_add(at * 31)).collect()
         })
         .collect();
-    let view: Vec<Picture<'_>> =
-        frames.iter().map(|rgb| Picture { rgb, height: SIDE, width: SIDE }).collect();
+    let view: Vec<RgbImage<'_>> =
+        frames.iter().map(|rgb| RgbImage { rgb, height: SIDE, width: SIDE }).collect();
     let views = [view.clone(), view];
-    let window = processor.window(&views, 24.0, Frames::All, QUESTION, PromptLayout::VideosFirst).unwrap();
+    let window =
+        processor.window(&views, 24.0, FrameSampling::All, QUESTION, PromptLayout::VideosFirst).unwrap();
     vec![words, window]
 }
 

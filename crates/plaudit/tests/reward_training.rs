@@ -1,4 +1,4 @@
-//! `plaudit reward train` and `plaudit reward eval` as a person meets them, on pictures small enough to learn in seconds.
+//! `plaudit reward train` and `plaudit reward eval` as a person meets them, on images small enough to learn in seconds.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
@@ -7,14 +7,14 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use plaudit_core::Seed;
-use plaudit_data::python::{self, Array, ObjectArray, PyValue, Storages};
 use plaudit_nn::Weights;
+use plaudit_pyfiles::{self as pyfiles, Array, ObjectArray, PyValue, Storages};
 use plaudit_reward::card::ModelCard;
 use serde_json::Value;
 
 const SIDE: usize = 16;
 
-/// The smallest network, a few steps, nothing left to chance.
+/// The smallest network, a few steps, deterministic.
 const SMALL: [&str; 9] = [
     "actor.model.arch=resnet10",
     "actor.model.image_size=[3,32,32]",
@@ -59,7 +59,7 @@ fn refused(output: &Output, code: i32, says: &[&str]) {
 }
 
 /// Noise, with a bright square on the left for success and on the right for failure.
-fn picture(success: bool, number: usize) -> Vec<u8> {
+fn image_pixels(success: bool, number: usize) -> Vec<u8> {
     let mut rng = Seed::new(4).index(number as u64).rng();
     let mut pixels: Vec<u8> = (0..SIDE * SIDE * 3).map(|_| rng.below(90) as u8).collect();
     let left = if success { 1 } else { 10 };
@@ -72,13 +72,15 @@ fn picture(success: bool, number: usize) -> Vec<u8> {
 fn write_pt(path: &Path, labels: impl Iterator<Item = bool>) {
     let labels: Vec<bool> = labels.collect();
     let image = |(number, success): (usize, &bool)| {
-        PyValue::Tensor(Arc::new(Array::from_slice(&[SIDE, SIDE, 3], &picture(*success, number)).unwrap()))
+        PyValue::Tensor(Arc::new(
+            Array::from_slice(&[SIDE, SIDE, 3], &image_pixels(*success, number)).unwrap(),
+        ))
     };
     let data = PyValue::dict([
         ("images", PyValue::list(labels.iter().enumerate().map(image))),
         ("labels", PyValue::list(labels.iter().map(|label| PyValue::Int((*label).into())))),
     ]);
-    python::write_pt(path, &data, Storages::Shared).unwrap();
+    pyfiles::write_pt(path, &data, Storages::Shared).unwrap();
 }
 
 fn thirds(count: usize) -> impl Iterator<Item = bool> {
@@ -143,7 +145,7 @@ fn a_model_is_trained_from_images_measured_and_kept_for_everybody() {
     assert_eq!(table.lines().count(), 19);
     assert!(table.starts_with("episode,frame,score,success\nval,0,"), "{table}");
     assert!(here.join("measured/curves.png").is_file());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("pictures are 16x16; the model looks at 32x32"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("images are 16x16; the model takes 32x32"));
     let said =
         done(&plaudit(here, &["reward", "eval", "out/model.pt", "val.pt", "--image-size", "3", "32", "32"]));
     assert!(said.contains("AUC"), "weights without a card are taken for what they look like: {said}");
@@ -182,7 +184,7 @@ fn a_resumed_training_ends_with_the_same_bits() {
 fn write_npy(path: &Path, success: bool, number: usize) {
     let mut images = Vec::new();
     for frame in 0..4 {
-        let pixels = picture(success && frame > 1, number * 4 + frame);
+        let pixels = image_pixels(success && frame > 1, number * 4 + frame);
         for channel in 0..3 {
             images.extend(pixels[channel..].iter().step_by(3).map(|byte| f32::from(*byte) / 255.0));
         }
@@ -195,7 +197,7 @@ fn write_npy(path: &Path, success: bool, number: usize) {
         ("labels", array(Array::from_slice(&[4], &labels).unwrap())),
     ]);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    python::write_npy(path, &PyValue::ObjectArray(Arc::new(ObjectArray::around(content)))).unwrap();
+    pyfiles::write_npy(path, &PyValue::ObjectArray(Arc::new(ObjectArray::around(content)))).unwrap();
 }
 
 #[test]
@@ -237,9 +239,8 @@ fn the_flags_of_the_oldest_script_train_its_classifier() {
     let weights = Weights::read(folder.path().join("checkpoints/reward_model.pt")).unwrap();
     let kernel = weights.get("encoders.base_camera.pooling_layer.kernel").unwrap();
     assert_eq!(kernel.shape(), [512, 1, 1, 2]);
-    let pictures = std::fs::read_dir(folder.path().join("show")).unwrap();
-    let names: Vec<String> =
-        pictures.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let images = std::fs::read_dir(folder.path().join("show")).unwrap();
+    let names: Vec<String> = images.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert!(names.iter().all(|name| name.starts_with("positive_00000")), "{names:?}");
     assert!(names.iter().any(|name| name.ends_with("_frame003.png")), "{names:?}");
     let output = plaudit(folder.path(), &["reward", "eval", "checkpoints/reward_model.pt", "."]);
@@ -304,14 +305,14 @@ fn bad_data_is_refused_before_anything_is_written() {
     check(&["--data", "nowhere"], &["nowhere does not exist"]);
     check(&["data.train_data_paths=null"], &["nothing to train on", "--data"]);
     check(&["data.train_data_paths=gone.pt"], &["gone.pt does not exist"]);
-    check(&["--positive-dir", "positive", "--negative-dir", "negative"], &["negative: no .npy trajectory"]);
+    check(&["--positive-dir", "positive", "--negative-dir", "negative"], &["no .npy trajectory in negative"]);
     check(
         &[
             "data.train_data_paths=both.pt",
             "data.val_data_paths=null",
             "actor.model.image_keys=[main_images,wrist_images]",
         ],
-        &["one camera", "from the episodes"],
+        &["wrist_images", "name a camera that is there"],
     );
     check(&["data.train_data_paths=both.pt", "actor.model.image_keys=[a@b]"], &["`a@b` names no view"]);
     check(&["maniskill_ppo_mlp"], &["runner.task_type", "reinforcement learning", "reward_training"]);
@@ -397,7 +398,7 @@ fn a_model_goes_on_with_a_few_more_frames() {
         let path = here.join(format!("added/{place}/{number}.png"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let shape = plaudit_core::FrameShape::rgb(SIDE, SIDE);
-        plaudit_reward::pictures::Png::of(shape, &picture(success, number)).write(&path).unwrap();
+        plaudit_reward::images::Png::of(shape, &image_pixels(success, number)).write(&path).unwrap();
     }
     // Without a word about network or data: both are the first model's.
     let words = ["reward", "train", "--from", "first", "--add", "added", "runner.max_steps=2"];
@@ -417,12 +418,12 @@ fn a_model_goes_on_with_a_few_more_frames() {
     refused(&add("empty"), 2, &["no episodes in empty", "success/ and failure/"]);
     std::fs::create_dir(here.join("waiting")).unwrap();
     std::fs::rename(here.join("added/unsorted"), here.join("waiting/unsorted")).unwrap();
-    refused(&add("waiting"), 2, &["1 pictures in waiting/unsorted wait to be sorted"]);
+    refused(&add("waiting"), 2, &["1 images in waiting/unsorted wait to be sorted"]);
     let other = here.join("other/success");
     std::fs::create_dir_all(&other).unwrap();
     let small = plaudit_core::FrameShape::rgb(4, 4);
-    plaudit_reward::pictures::Png::of(small, &[0; 48]).write(&other.join("1.png")).unwrap();
+    plaudit_reward::images::Png::of(small, &[0; 48]).write(&other.join("1.png")).unwrap();
     refused(&add("other"), 2, &["4x4x3 in other", "sensor_configs"]);
     std::fs::write(other.join("2.png"), "no picture").unwrap();
-    refused(&add("other"), 2, &["other/success/2.png", "take this picture out"]);
+    refused(&add("other"), 2, &["other/success/2.png", "take this image out"]);
 }

@@ -9,11 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use plaudit::build::{self, EnvBlock};
+use plaudit::cli::ConfigArgs;
+use plaudit::config;
+use plaudit::load::RequestedConfig;
+use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
-use runs::{command, plaudit, refused};
+use runs::{command, ctrl_c, plaudit, refused};
 use serde_json::{Value, json};
 
 /// A model of 32 pixels with fresh weights.
@@ -54,8 +59,18 @@ impl Serving {
     }
 
     fn start_with(folder: &Path, words: &[&str], token: Option<&str>) -> Self {
+        Self::start_at("0", folder, words, token)
+    }
+
+    /// Started again, where it was.
+    fn start_again(address: &str, folder: &Path, words: &[&str]) -> Self {
+        let (_, port) = address.rsplit_once(':').unwrap();
+        Self::start_at(port, folder, words, None)
+    }
+
+    fn start_at(port: &str, folder: &Path, words: &[&str], token: Option<&str>) -> Self {
         let words: Vec<&str> =
-            ["serve"].into_iter().chain(words.iter().copied()).chain(["--port", "0"]).collect();
+            ["serve"].into_iter().chain(words.iter().copied()).chain(["--port", port]).collect();
         let mut command = command(folder, &words);
         command.env_remove("PLAUDIT_TOKEN").stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(token) = token {
@@ -98,7 +113,7 @@ impl Serving {
     /// Ctrl-C, and how it ends.
     fn interrupt(mut self) -> std::process::ExitStatus {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(Command::new("kill").args([ctrl_c(), &pid]).status().unwrap().success());
         let began = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -125,7 +140,7 @@ fn frames(count: usize) -> Vec<u8> {
 fn url(frame: &[u8], side: u32) -> String {
     use std::fmt::Write as _;
     let shape = plaudit_core::FrameShape::rgb(side as usize, side as usize);
-    let png = plaudit_reward::pictures::Png::of(shape, frame).bytes;
+    let png = plaudit_reward::images::Png::of(shape, frame).bytes;
     // Base64 by hand: three bytes are four signs.
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::from("data:image/png;base64,");
@@ -149,10 +164,10 @@ fn a_classifier_answers_frames_and_chats_with_its_own_scores() {
     let weights = Weights::read(&path).unwrap();
     let card = ModelCard::from_header(weights.metadata()).unwrap().unwrap();
     let scorer = Scorer::new(&card.settings, &weights, Device::Cpu).unwrap();
-    let view = View {
+    let view = ViewPixels {
         key: "main_images",
         pixels: Pixels::U8(&pixels),
-        layout: Layout::Hwc,
+        layout: ImageLayout::Hwc,
         count: 3,
         height: 32,
         width: 32,
@@ -207,11 +222,11 @@ fn a_classifier_that_looks_back_finds_its_past_in_a_chat() {
     let (status, body) = serving.score("2,2,32,32,3", &[frame(2), frame(1), frame(0), frame(0)].concat());
     assert_eq!(status, 200, "{body}");
     let scores: Vec<f32> = serde_json::from_value(body["scores"].clone()).unwrap();
-    assert!((scores[0] - scores[1]).abs() > 2e-4, "{scores:?} tell nothing apart");
+    assert!((scores[0] - scores[1]).abs() > 2e-4, "{scores:?} are too close");
     for (shown, expected) in [(&[0, 1, 2][..], scores[0]), (&[0], scores[1])] {
-        let pictures =
+        let images =
             shown.iter().map(|at| json!({"type": "image_url", "image_url": {"url": url(frame(*at), 32)}}));
-        let content: Vec<Value> = pictures.chain([json!({"type": "text", "text": "Good?"})]).collect();
+        let content: Vec<Value> = images.chain([json!({"type": "text", "text": "Good?"})]).collect();
         let (status, body) =
             serving.chat(&json!({"model": "judge", "messages": [{"role": "user", "content": content}]}));
         assert_eq!(status, 200, "{body}");
@@ -273,7 +288,9 @@ fn what_cannot_be_served_is_refused() {
     std::fs::write(path.join("empty"), "\n").unwrap();
     refuses(&["best_model", "--token-file", "empty"], 2, "holds no token");
     refuses(&["best_model", "--task", "x"], 2, "--task means nothing for an image classifier");
-    refuses(&["best_model", "--image-size", "32", "32"], 2, "says itself which pictures");
+    refuses(&["best_model", "--image-size", "3", "64", "64"], 2, "was made with image_size: [3, 32, 32]");
+    refuses(&["best_model", "--image-size", "32", "32", "--port", "0"], 2, "3 values required");
+    refuses(&["best_model", "--threshold", "1.5"], 2, "give a number from 0 to 1");
     refuses(&["best_model", "--host", "localhost:80"], 2, "invalid value");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
@@ -290,8 +307,8 @@ fn a_token_from_the_environment_is_asked_for() {
     assert_eq!(serving.send("GET", "/healthz", "", b"").0, 200);
 }
 
-/// CartPole has no cameras; PickCube at 32 pixels, paid by a server.
-const PAID_BY_SERVER: &str = "
+/// CartPole has no cameras; PickCube at 32 pixels, rewarded by a server.
+const REWARD_SERVER_CONFIG: &str = "
 env:
   train:
     env_type: embedded
@@ -321,10 +338,10 @@ reward:
 ";
 
 #[test]
-fn a_policy_is_paid_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoint() {
+fn a_policy_is_rewarded_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     model(folder.path());
-    std::fs::write(folder.path().join("mine.yaml"), PAID_BY_SERVER).unwrap();
+    std::fs::write(folder.path().join("mine.yaml"), REWARD_SERVER_CONFIG).unwrap();
     let serving = Serving::start(folder.path(), &["best_model", "--name", "judge"]);
     let base = format!("reward.api.api_base=http://{}/v1", serving.address);
     for (mode, name) in [("history_buffer", "windows"), ("potential", "votes")] {
@@ -369,6 +386,163 @@ fn a_policy_is_paid_by_a_server_and_a_server_that_dies_leaves_the_last_checkpoin
     assert!(said.contains("the last good checkpoint is"), "{said}");
     let saved = std::fs::read_dir(folder.path().join("run/checkpoints")).unwrap();
     assert!(saved.count() > 0, "what was learned is saved before it leaves");
+}
+
+/// PickCube at 32 pixels, rewarded by an image classifier.
+const FRAME_REWARD_CONFIG: &str = "
+env:
+  train:
+    env_type: embedded
+    total_num_envs: 3
+    max_episode_steps: 6
+    max_steps_per_rollout_epoch: 8
+    init_params: {id: PickCube-v1, sensor_configs: {width: 32, height: 32}}
+actor:
+  micro_batch_size: 24
+  global_batch_size: 24
+  model: {model_type: mlp_policy, add_value_head: true, obs_dim: 42, action_dim: 8}
+algorithm: {loss_type: actor_critic, adv_type: gae, gamma: 0.9, update_epoch: 1}
+runner: {max_epochs: 6, save_interval: -1, val_check_interval: -1, logger: {log_path: run}}
+reward: {use_reward_model: true, use_reward_prob: true}
+";
+
+/// What rewards a policy: the model itself, or the server that has it.
+fn rewarded_by(source: &str) -> [String; 2] {
+    match source.strip_prefix("http://") {
+        Some(_) => ["reward.worker_type=api".into(), format!("reward.api.api_base={source}")],
+        None => ["reward.worker_type=local".into(), format!("reward.model.model_path={source}")],
+    }
+}
+
+/// The reward columns of two rollouts, the second of which begins in the middle of an episode.
+fn columns(folder: &Path, source: &str, words: &[&str]) -> Vec<plaudit_core::RewardColumn> {
+    let file = folder.join("mine.yaml").to_str().unwrap().to_string();
+    let further = words.iter().map(ToString::to_string);
+    let words = [file].into_iter().chain(rewarded_by(source)).chain(further).collect();
+    let asked = RequestedConfig::from_args(&ConfigArgs { words, ..ConfigArgs::default() }).unwrap();
+    let loaded = config::load(&asked.disk, &asked.request).unwrap();
+    let mut env = build::env(&loaded, EnvBlock::Train).unwrap();
+    let reward = build::reward(&loaded, env.spec()).unwrap().reward;
+    env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
+    let mut policy = plaudit_env::RandomPolicy::new(env.spec().actions.clone());
+    let mut rollout = plaudit_rl::Rollout::start(&mut *env, Seed::new(1), reward.context()).unwrap();
+    let mut column = |steps| reward.label(&rollout.play(&mut policy, steps).unwrap().segment).unwrap();
+    vec![column(8), column(40)]
+}
+
+#[test]
+fn a_served_classifier_gives_the_same_reward_column_as_a_local_one() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine.yaml"), FRAME_REWARD_CONFIG).unwrap();
+    for views in [&["main_images"][..], &["main_images", "main_images@-2"]] {
+        let local = model_of(folder.path(), views);
+        let serving = Serving::start(folder.path(), &["best_model", "--max-batch", "7"]);
+        for words in [
+            &["reward.reward_mode=per_step"][..],
+            &["reward.reward_mode=terminal", "reward.reward_type=binary"],
+            &["reward.reward_mode=potential", "reward.reward_threshold=0"],
+        ] {
+            let [local, served] = [local.to_str().unwrap(), &format!("http://{}/v1", serving.address)]
+                .map(|source| columns(folder.path(), source, words));
+            for (local, served) in local.iter().zip(&served) {
+                let bits =
+                    |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&local.total), bits(&served.total), "{views:?} {words:?}");
+                assert_eq!((&local.success, &local.terms), (&served.success, &served.terms));
+            }
+        }
+    }
+}
+
+/// The newest step that a run has logged.
+fn logged_steps(run: &Path) -> usize {
+    let events = std::fs::read_to_string(run.join("events.jsonl")).unwrap_or_default();
+    events.lines().filter(|line| line.contains("\"metrics\"")).count()
+}
+
+fn wait_for_step(run: &Path) {
+    let began = Instant::now();
+    while logged_steps(run) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "no step is taken");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_loses_no_rollout_and_one_that_stays_away_leaves_a_run_to_resume() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("mine.yaml"), FRAME_REWARD_CONFIG).unwrap();
+    let local = model(here);
+    let train = |words: &[&str]| {
+        let words: Vec<&str> = ["train", "mine.yaml"].into_iter().chain(words.iter().copied()).collect();
+        command(here, &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let ends = |mut child: Child| {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let code = child.wait().unwrap().code();
+        (code, said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let [_, path] = rewarded_by(local.to_str().unwrap());
+    let (code, said) = ends(train(&[&path, "runner.logger.log_path=local", "runner.max_epochs=40"]));
+    assert_eq!(code, Some(0), "{said}");
+
+    // Killed in the middle, and started again.
+    let serving = Serving::start(here, &["best_model"]);
+    let address = serving.address.clone();
+    let api = rewarded_by(&format!("http://{address}"));
+    let child = train(&[&api[0], &api[1], "runner.logger.log_path=served", "runner.max_epochs=40"]);
+    wait_for_step(&here.join("served"));
+    drop(serving);
+    std::thread::sleep(Duration::from_millis(700));
+    let serving = Serving::start_again(&address, here, &["best_model"]);
+    let (code, said) = ends(child);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("does not answer") && said.contains("answers again"), "{said}");
+    assert_eq!(runs::curve(&here.join("served")), runs::curve(&here.join("local")), "nothing is lost");
+
+    // Killed for good.
+    let words = [&api[0], &api[1], "reward.api.give_up_secs=1", "runner.max_epochs=100000"];
+    let child = train(&words);
+    wait_for_step(&here.join("run"));
+    drop(serving);
+    let (code, said) = ends(child);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("gave no answer in") && said.contains("the last good checkpoint is"), "{said}");
+    let before = logged_steps(&here.join("run"));
+
+    // Started again, the run goes on from there.
+    let resumed = format!("runner.max_epochs={}", before + 2);
+    let words = [&api[0], &api[1], "reward.api.give_up_secs=1", resumed.as_str(), "runner.resume_dir=run"];
+    let serving = Serving::start_again(&address, here, &["best_model"]);
+    let (code, said) = ends(train(&words));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(logged_steps(&here.join("run")), before + 2);
+    drop(serving);
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_model_stops_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    std::fs::write(here.join("mine.yaml"), FRAME_REWARD_CONFIG).unwrap();
+    model(here);
+    let serving = Serving::start(here, &["best_model"]);
+    let address = serving.address.clone();
+    let api = rewarded_by(&format!("http://{address}"));
+    let words = ["train", "mine.yaml", &api[0], &api[1], "runner.max_epochs=100000"];
+    let child = command(here, &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_step(&here.join("run"));
+    drop(serving);
+    let changed = ["best_model", "--threshold", "0.25"];
+    let _serving = Serving::start_again(&address, here, &changed);
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("was started again with another model"), "{said}");
+    assert!(said.contains("the last good checkpoint is"), "{said}");
 }
 
 /// Run by hand, or wherever `PLAUDIT_OPENAI_PYTHON` names an interpreter that has the `openai` package.

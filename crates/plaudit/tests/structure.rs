@@ -10,15 +10,48 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("compose", &[]),
-    ("data", &["core"]),
-    ("nn", &["core", "data"]),
-    ("reward", &["core", "data", "nn"]),
-    ("rl", &["core", "data", "nn"]),
+    ("pyfiles", &[]),
+    ("draw", &["core"]),
+    ("data", &["core", "draw", "pyfiles"]),
+    ("nn", &["core", "pyfiles"]),
+    ("reward", &["core", "data", "draw", "nn", "pyfiles"]),
+    ("rl", &["core", "data", "nn", "pyfiles"]),
     ("env", &["core"]),
     ("cluster", &["core"]),
     ("serve", &[]),
-    ("view", &["core"]),
-    ("plaudit", &["core", "compose", "data", "nn", "reward", "rl", "env", "cluster", "serve", "view"]),
+    ("view", &["core", "draw", "pyfiles"]),
+    (
+        "plaudit",
+        &[
+            "core", "compose", "data", "draw", "nn", "pyfiles", "reward", "rl", "env", "cluster", "serve",
+            "view",
+        ],
+    ),
+];
+
+/// Words that once stood here for what the field has a word for, and that word.
+const FIELD_WORDS: &[(&str, &str)] = &[
+    ("slopes", "gradients"),
+    ("repay", "relabel"),
+    ("repaid", "relabelled"),
+    ("Whereabouts", "RolloutState"),
+    ("whereabouts", "rollout state"),
+    ("Musing", "InferenceBuffers"),
+    ("Pupil", "Trainable"),
+    ("Seat", "ReloadableModel"),
+    ("Gallery", "FrameDump"),
+    ("Familiar", "PromptCheck"),
+    ("Remembered", "CachedModel"),
+    ("Reusing", "CachingAllocator"),
+    ("is_processor", "is_cpu"),
+    ("near_demos", "bc_regularizer"),
+    ("keeper", "episode_recorder"),
+    ("watcher", "hacking_monitor"),
+    ("by chance", "at random"),
+    ("to the same bits", "bit-exact"),
+    ("looks at the present alone", "single-frame"),
+    ("simulator's truth", "simulator ground truth"),
+    ("is certain at", "95 % lower confidence bound"),
 ];
 
 fn root() -> PathBuf {
@@ -117,6 +150,109 @@ fn only_one_file_turns_choices_into_objects() {
     }
 }
 
+/// What an audit computes is the library's business: bounds, intervals, fits and verdicts. Most of it is private there.
+#[test]
+fn the_binary_computes_no_statistics_of_audits() {
+    let statistics = [
+        "bootstrap_over",
+        "bootstrap_interval",
+        "false_alarm_bound",
+        "guaranteed_threshold",
+        "fit_temperature",
+        "fit_label_temperature",
+        "calibrate(",
+        "calibrate_labels",
+        "spearman",
+        "StressTest",
+        "suspected_labels(",
+        "binomial",
+        "verdict.add",
+        "SuccessComparison",
+        "Signals::of",
+    ];
+    for file in rust_files(&root().join("crates/plaudit/src")) {
+        let code = code(&file);
+        for word in statistics {
+            assert!(!code.contains(word), "{} computes {word}: crates/reward/src/audit does", file.display());
+        }
+    }
+    for folder in ["audit", "hacking_monitor"] {
+        for file in rust_files(&root().join("crates/reward/src").join(folder)) {
+            let code = code(&file);
+            for word in ["\"--", " --", "reward.model.", "plaudit reward", "plaudit dataset"] {
+                assert!(!code.contains(word), "{} names a flag, a key or a command: {word}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_example_is_declared_and_runs_in_ci() {
+    let manifest = read(&root().join("crates/plaudit/Cargo.toml"));
+    let examples = rust_files(&root().join("examples"));
+    assert!(!examples.is_empty());
+    for file in examples {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        assert!(manifest.contains(&format!("path = \"../../examples/{name}\"")), "{name} is not declared");
+        assert!(read(&file).starts_with("//!"), "{name} does not say what it shows");
+    }
+    assert!(read(&root().join(".ci/run")).contains("examples/*.rs"));
+}
+
+/// Where models are read, and who may do it: `reward`'s one door, and the modules that it is made of.
+const DOOR: &str = "crates/reward/src/open";
+
+#[test]
+fn reward_models_have_one_door() {
+    let openers = [
+        "Scorer::new(",
+        "ModelCard::from_header(",
+        "LocalVlm::open(",
+        "JudgeFolder::find(",
+        "ChatEndpoint::open(",
+    ];
+    let files = ["reward", "plaudit"].map(|name| rust_files(&root().join("crates").join(name).join("src")));
+    for file in files.concat().into_iter().filter(|file| !file.starts_with(root().join(DOOR))) {
+        for opener in openers {
+            assert!(!code(&file).contains(opener), "{}: {opener}…) belongs to {DOOR}", file.display());
+        }
+    }
+}
+
+/// The kinds of reward models: enums whose every `match` the compiler must complain about when a kind is added.
+const KINDS: &[&str] =
+    &["RewardModelType::", "Arch::", "ModelLocation::", "RewardModel::", "ServerModel::", "ModelInput::"];
+
+/// Whether a line has one of the kinds: `Arch::` and `classifier::Arch::`, but not `SearchArch::`.
+fn names_kind(line: &str) -> bool {
+    let is_whole =
+        |at: usize| !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_');
+    KINDS.iter().any(|kind| line.match_indices(kind).any(|(at, _)| is_whole(at)))
+}
+
+#[test]
+fn a_new_kind_of_model_is_shown_by_the_compiler() {
+    for file in crates().values().flat_map(|path| rust_files(&path.join("src"))) {
+        let code = code(&file);
+        let lines: Vec<&str> = code.lines().collect();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        for (at, line) in lines.iter().enumerate().filter(|(_, line)| names_kind(line)) {
+            let place = format!("{}: `{}`", file.display(), line.trim());
+            let compares = KINDS
+                .iter()
+                .any(|kind| ["== ", "!= "].iter().any(|sign| line.contains(&format!("{sign}{kind}"))));
+            assert!(!compares && !line.contains("matches!("), "{place} does not see a new kind");
+            // The other arms of the same match stand at the same depth, up to the brace that closes it.
+            let pattern = line.split_once("=>").map(|(pattern, _)| pattern.trim_start());
+            let is_arm = pattern.is_some_and(names_kind);
+            let arms = lines[at + 1..].iter().take_while(|other| indent(other) >= indent(line));
+            let mut arms = arms.filter(|other| indent(other) == indent(line));
+            let catches_all = arms.any(|arm| arm.trim_start().starts_with("_ =>"));
+            assert!(!is_arm || !catches_all, "{place} stands beside an arm for everything else");
+        }
+    }
+}
+
 #[test]
 fn names_say_something_and_crates_open_with_an_essay() {
     let empty_words = ["utils", "util", "common", "base", "manager", "helper", "helpers", "misc"];
@@ -127,6 +263,31 @@ fn names_say_something_and_crates_open_with_an_essay() {
             assert!(read(&file).starts_with("//!"), "{} does not say what it is for", file.display());
         }
         assert!(path.join("src/lib.rs").exists(), "{name} has no library");
+    }
+}
+
+/// Whether a text has a word, or words in a row, as such and not as a part of others.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_inside =
+        |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
+    text.match_indices(word).any(|(at, _)| {
+        !is_inside(text[..at].chars().next_back()) && !is_inside(text[at + word.len()..].chars().next())
+    })
+}
+
+#[test]
+fn words_are_those_of_the_field() {
+    let folders = ["src", "tests", "examples", "benches"];
+    let code = crates().into_values().flat_map(|path| folders.map(|folder| path.join(folder)));
+    let code = code.flat_map(|folder| rust_files(&folder)).filter(|file| !file.ends_with("structure.rs"));
+    let pages = ["docs", "docs/method"].map(|folder| fs::read_dir(root().join(folder)).unwrap());
+    let pages = pages.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let pages = pages.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    for file in code.chain(pages).chain([root().join("README.md"), root().join("ARCHITECTURE.md")]) {
+        let text = read(&file);
+        for (word, instead) in FIELD_WORDS {
+            assert!(!has_word(&text, word), "{}: `{word}`; the field says `{instead}`", file.display());
+        }
     }
 }
 

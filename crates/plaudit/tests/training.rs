@@ -4,7 +4,7 @@
 
 mod runs;
 
-use runs::{command, curve, refused, succeeds, wait_for, weights};
+use runs::{command, curve, files_in, refused, succeeds, wait_for, weights};
 
 /// A run of a second or so.
 const SMALL: [&str; 6] = [
@@ -27,7 +27,7 @@ fn train<'a>(into: &'a str, more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_run_leaves_curves_and_checkpoints_that_can_be_judged_and_collected_with() {
+fn a_run_leaves_curves_and_checkpoints_that_can_be_evaluated_and_collected_with() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let words = train(
@@ -48,9 +48,9 @@ fn a_run_leaves_curves_and_checkpoints_that_can_be_judged_and_collected_with() {
         assert!(result[name].is_number(), "{name} is missing in {result}");
     }
     let run = at.join("run");
-    let told: Vec<u64> =
+    let logged_steps: Vec<u64> =
         curve(&run).keys().filter(|(_, name)| name == "eval/return").map(|(step, _)| *step).collect();
-    assert_eq!(told, [0, 2, 4], "before the first step, every second one, and the last");
+    assert_eq!(logged_steps, [0, 2, 4], "before the first step, every second one, and the last");
     let names: Vec<String> = weights(&run, 4).names().map(String::from).collect();
     for name in [
         "backbone.0.weight",
@@ -65,18 +65,18 @@ fn a_run_leaves_curves_and_checkpoints_that_can_be_judged_and_collected_with() {
     // The same policy from its folder, from its file, and from RLinf's kind of file.
     let rlinf = at.join("full_weights.pt");
     weights(&run, 4).write_pt(&rlinf).unwrap();
-    let judged = |key: &str| {
+    let evaluated = |key: &str| {
         let words: Vec<&str> =
             ["-q", "eval", "cartpole_ppo", "--json", key].into_iter().chain(SMALL).collect();
         serde_json::from_str::<serde_json::Value>(&succeeds(at, &words)).unwrap()["eval/return"].clone()
     };
-    let by_folder = judged("runner.ckpt_path=run/checkpoints/global_step_4");
+    let by_folder = evaluated("runner.ckpt_path=run/checkpoints/global_step_4");
     assert_eq!(
-        judged("actor.model.model_path=run/checkpoints/global_step_4/actor/model.safetensors"),
+        evaluated("actor.model.model_path=run/checkpoints/global_step_4/actor/model.safetensors"),
         by_folder
     );
-    assert_eq!(judged("runner.ckpt_path=full_weights.pt"), by_folder);
-    assert_eq!(judged("runner.resume_dir=run/checkpoints/global_step_4"), by_folder);
+    assert_eq!(evaluated("runner.ckpt_path=full_weights.pt"), by_folder);
+    assert_eq!(evaluated("runner.resume_dir=run/checkpoints/global_step_4"), by_folder);
 
     let words = [
         "-q",
@@ -88,7 +88,7 @@ fn a_run_leaves_curves_and_checkpoints_that_can_be_judged_and_collected_with() {
         "env.train.data_collection.save_dir=kept",
     ];
     succeeds(at, &words.into_iter().chain(SMALL).collect::<Vec<_>>());
-    assert_eq!(std::fs::read_dir(at.join("kept")).unwrap().count(), 5);
+    assert_eq!(files_in(&at.join("kept")), 5);
 }
 
 #[test]
@@ -178,11 +178,11 @@ fn episodes_are_kept_while_a_policy_learns() {
         "env.train.data_collection.enabled=true",
         "env.train.data_collection.save_dir=kept",
         "env.eval.data_collection.enabled=true",
-        "env.eval.data_collection.save_dir=judged",
+        "env.eval.data_collection.save_dir=evaluated",
         "runner.val_check_interval=3",
     ];
     succeeds(at, &train("runner.logger.log_path=run", &more));
-    let files = |name: &str| std::fs::read_dir(at.join(name)).unwrap().count();
+    let files = |name: &str| files_in(&at.join(name));
     let finished: f64 = curve(&at.join("run"))
         .iter()
         .filter(|((_, name), _)| name == "env/num_trajectories")
@@ -190,16 +190,16 @@ fn episodes_are_kept_while_a_policy_learns() {
         .sum();
     assert!(finished > 10.0);
     assert_eq!(files("kept"), finished as usize);
-    assert_eq!(files("judged"), 2 * 4, "two evaluations of four environments");
+    assert_eq!(files("evaluated"), 2 * 4, "two evaluations of four environments");
 }
 
 #[test]
-fn only_eval_judges_and_trains_nothing() {
+fn only_eval_evaluates_and_trains_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     succeeds(at, &train("runner.logger.log_path=warm", &["runner.max_epochs=1"]));
     let more = ["runner.only_eval=true", "runner.ckpt_path=warm/checkpoints/global_step_1"];
-    succeeds(at, &train("runner.logger.log_path=judged", &more));
-    let names: Vec<String> = curve(&at.join("judged")).into_keys().map(|(_, name)| name).collect();
+    succeeds(at, &train("runner.logger.log_path=evaluated", &more));
+    let names: Vec<String> = curve(&at.join("evaluated")).into_keys().map(|(_, name)| name).collect();
     assert!(!names.is_empty() && names.iter().all(|name| name.starts_with("eval/")), "{names:?}");
 }

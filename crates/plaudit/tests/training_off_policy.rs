@@ -26,7 +26,7 @@ fn train<'a>(more: &[&'a str]) -> Vec<&'a str> {
     ["-q", "train", "pendulum_sac"].into_iter().chain(SMALL).chain(more.iter().copied()).collect()
 }
 
-/// Demonstrations on the pendulum: chance will do.
+/// Demonstrations on the pendulum: random ones will do.
 fn demonstrations(at: &Path, config: &str, to: &str) {
     let save = format!("env.eval.data_collection.save_dir={to}");
     let words = ["-q", "collect", config, "--episodes", "3", &save, "env.eval.max_episode_steps=15"];
@@ -34,7 +34,7 @@ fn demonstrations(at: &Path, config: &str, to: &str) {
 }
 
 #[test]
-fn a_run_leaves_curves_and_a_policy_that_can_be_judged() {
+fn a_run_leaves_curves_and_a_policy_that_can_be_evaluated() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     let words = train(&[
@@ -61,7 +61,7 @@ fn a_run_leaves_curves_and_a_policy_that_can_be_judged() {
     for name in ["backbone.0.weight", "actor_mean.weight", "actor_logstd.bias", "q_head.qs.1.net.0.weight"] {
         assert!(names.iter().any(|other| other == name), "{name} is missing in {names:?}");
     }
-    let judged = |key: &str| {
+    let evaluated = |key: &str| {
         let words: Vec<&str> =
             ["-q", "eval", "pendulum_sac", "--json", key].into_iter().chain(SMALL).collect();
         serde_json::from_str::<serde_json::Value>(&succeeds(at, &words)).unwrap()["eval/return"].clone()
@@ -71,8 +71,8 @@ fn a_run_leaves_curves_and_a_policy_that_can_be_judged() {
         .write_pt(at.join("full_weights.pt"))
         .unwrap();
     assert_eq!(
-        judged("runner.ckpt_path=run/checkpoints/global_step_6"),
-        judged("runner.ckpt_path=full_weights.pt")
+        evaluated("runner.ckpt_path=run/checkpoints/global_step_6"),
+        evaluated("runner.ckpt_path=full_weights.pt")
     );
 }
 
@@ -115,16 +115,16 @@ fn acting_and_learning_go_side_by_side() {
     ];
     succeeds(at, &train(&more));
     let curve = curve(&at.join("run"));
-    let told = |name: &str| -> Vec<f64> {
+    let logged = |name: &str| -> Vec<f64> {
         curve
             .iter()
             .filter(|((_, other), _)| other == name)
             .map(|(_, value)| f64::from_bits(*value))
             .collect()
     };
-    assert_eq!(told("train/sac/critic_loss").len(), 40, "every step learned");
-    assert!(told("train/replay_channel_qsize").iter().sum::<f64>() >= 2.0);
-    let stalest = told("train/async/staleness_max").into_iter().fold(0.0, f64::max);
+    assert_eq!(logged("train/sac/critic_loss").len(), 40, "every step learned");
+    assert!(logged("train/replay_channel_qsize").iter().sum::<f64>() >= 2.0);
+    let stalest = logged("train/async/staleness_max").into_iter().fold(0.0, f64::max);
     assert!(stalest <= 3.0, "bounded, but for a version sent between the look and the act: {stalest}");
     assert!(std::fs::read_dir(at.join("kept")).unwrap().count() > 0, "episodes are kept on the way");
     // Another run goes on from there.
@@ -152,7 +152,7 @@ fn what_cannot_be_is_refused_before_the_first_step() {
     };
     let load = "algorithm.demo_buffer.load_path";
     check(&["algorithm.demo_buffer.cache_size=5"], &[load, "none are named"]);
-    check(&["algorithm.demo_buffer.load_path=empty"], &[load, "no demonstrations in it"]);
+    check(&["algorithm.demo_buffer.load_path=empty"], &[load, "no episodes in empty"]);
     check(&["algorithm.demo_buffer.load_path=nowhere"], &[load, "nowhere"]);
     let wider = ["algorithm.demo_buffer.load_path=acrobot"];
     check(&wider, &[load, "its states have 6 numbers, and those of Pendulum-v1 have 3"]);
@@ -168,7 +168,7 @@ fn what_cannot_be_is_refused_before_the_first_step() {
     );
     check(&["algorithm.adv_type=gae"], &["algorithm.adv_type", "transitions"]);
     check(&["algorithm.enable_drq=true"], &["algorithm.enable_drq", "images"]);
-    check(&["algorithm.critic_actor_ratio=0"], &["algorithm.critic_actor_ratio is 0"]);
+    check(&["algorithm.critic_actor_ratio=0"], &["algorithm.critic_actor_ratio: 0 is too small"]);
     check(&["actor.model.action_dim=4"], &["actor.model.action_dim", "Pendulum-v1 has 1 where this says 4"]);
     let discrete = ["env.train.init_params.id=CartPole-v1", "env.eval.init_params.id=CartPole-v1"];
     check(&discrete, &["continuous actions", "PPO"]);

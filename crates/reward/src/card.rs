@@ -1,7 +1,7 @@
 //! What a reward model says about itself, in the header of its file.
 //!
 //! plaudit's own checkpoints are safetensors whose header holds, besides the tensors' places, everything needed to use
-//! the model and to know where it came from: the network's settings, how pictures are prepared, the threshold, what it
+//! the model and to know where it came from: the network's settings, how images are prepared, the threshold, what it
 //! was trained on and how well it did. All of it is JSON, so any program that reads safetensors can read it.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::Guarantee;
 use crate::dataset::{ClassBalance, Manifest};
+use crate::hacking_monitor::SuccessFeatures;
 use crate::metrics::Metrics;
-use crate::watch::KnownSuccesses;
 
 /// What the header calls the file.
 const FORMAT: &str = "plaudit reward model";
@@ -35,8 +35,8 @@ pub struct ModelCard {
     pub temperature: Option<f64>,
     /// What an audit promises about the threshold.
     pub guarantee: Option<Guarantee>,
-    /// What successes look like to it, as an audit found it; watching compares with that.
-    pub known_successes: Option<KnownSuccesses>,
+    /// What successes look like to it, as an audit found it; the hacking monitor compares with that.
+    pub success_features: Option<SuccessFeatures>,
     /// How many frames of each label it was trained on.
     pub class_balance: Option<ClassBalance>,
     /// What it was trained and validated on.
@@ -47,7 +47,7 @@ pub struct ModelCard {
     pub step: u64,
 }
 
-/// How pictures become numbers, for programs that do not know plaudit.
+/// How images become numbers, for programs that do not know plaudit.
 #[derive(Serialize, Deserialize)]
 struct Preprocessing {
     scale: f64,
@@ -101,7 +101,7 @@ impl ModelCard {
             threshold: None,
             temperature: None,
             guarantee: None,
-            known_successes: None,
+            success_features: None,
             class_balance: None,
             dataset: None,
             metrics: None,
@@ -124,7 +124,7 @@ impl ModelCard {
         put(&mut header, "threshold", self.threshold.as_ref());
         put(&mut header, "temperature", self.temperature.as_ref());
         put(&mut header, "guarantee", self.guarantee.as_ref());
-        put(&mut header, "known_successes", self.known_successes.as_ref());
+        put(&mut header, "success_features", self.success_features.as_ref());
         put(&mut header, "class_balance", self.class_balance.as_ref());
         put(&mut header, "dataset", self.dataset.as_ref());
         put(&mut header, "metrics", self.metrics.as_ref());
@@ -149,7 +149,7 @@ impl ModelCard {
             threshold: take(header, "threshold")?,
             temperature: temperature(header)?,
             guarantee: take(header, "guarantee")?,
-            known_successes: take(header, "known_successes")?,
+            success_features: take(header, "success_features")?,
             class_balance: take(header, "class_balance")?,
             dataset: take(header, "dataset")?,
             metrics: take(header, "metrics")?,

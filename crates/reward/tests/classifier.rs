@@ -1,4 +1,4 @@
-//! A real network as a judge: what it says of a frame depends on that frame alone.
+//! A real network as a reward model: the score of a frame depends on that frame alone.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::sync::Arc;
@@ -7,7 +7,8 @@ use plaudit_core::{End, FrameShape, Frames, Obs, ObsRow, Reward, Score, Seed, Se
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
 use plaudit_reward::{
-    Classifier, Entry, FrameJudge, FrameReward, JudgeError, Moment, Pay, Rule, Seat, Sight, When,
+    CameraView, Classifier, FrameReward, FrameRewardModel, FrameStack, ReloadableModel, RewardKind,
+    RewardModelError, RewardTiming, Rule, TermSettings,
 };
 
 const SIDE: usize = 32;
@@ -26,18 +27,18 @@ fn weights(settings: &ClassifierSettings) -> Weights {
     Trainer::new(settings, AdamW::default(), 3).unwrap().weights()
 }
 
-fn sight(camera: &str, back: usize) -> Sight {
-    Sight { camera: camera.into(), back }
+fn view(camera: &str, back: usize) -> CameraView {
+    CameraView { camera: camera.into(), back }
 }
 
 fn classifier(keys: &[&str], cameras: &[&str]) -> Classifier {
     let settings = settings(keys);
     let scorer = Scorer::new(&settings, &weights(&settings), Device::Cpu).unwrap();
-    Classifier::new(scorer, cameras.iter().map(|camera| sight(camera, 0)).collect(), None)
+    Classifier::new(scorer, cameras.iter().map(|camera| view(camera, 0)).collect(), None)
 }
 
-/// `count` moments, each with a picture of its own on both cameras.
-fn moments(count: usize, seed: u64) -> Obs {
+/// `count` frames, each with an image of its own on both cameras.
+fn frames(count: usize, seed: u64) -> Obs {
     let shape = FrameShape::rgb(SIDE, SIDE);
     let noise = |seed: Seed| {
         let mut rng = seed.rng();
@@ -52,59 +53,60 @@ fn moments(count: usize, seed: u64) -> Obs {
         .unwrap()
 }
 
-fn scores(judge: &dyn FrameJudge, rows: &[ObsRow<'_>]) -> Vec<f32> {
-    let moments: Vec<_> = rows.iter().map(|row| Moment::alone(*row)).collect();
-    judge.scores(&moments).unwrap().into_iter().map(Score::get).collect()
+fn scores(model: &dyn FrameRewardModel, rows: &[ObsRow<'_>]) -> Vec<f32> {
+    let frames: Vec<_> = rows.iter().map(|row| FrameStack::single(*row)).collect();
+    model.scores(&frames).unwrap().into_iter().map(Score::get).collect()
 }
 
 #[test]
 fn a_frame_has_the_same_score_alone_and_among_others() {
-    let judge = classifier(&["main_images"], &["base_camera"]);
-    let obs = moments(9, 1);
+    let model = classifier(&["main_images"], &["base_camera"]);
+    let obs = frames(9, 1);
     let rows: Vec<_> = (0..9).map(|row| obs.row(row)).collect();
-    let together = scores(&judge, &rows);
-    let alone: Vec<f32> = rows.iter().flat_map(|row| scores(&judge, &[*row])).collect();
+    let together = scores(&model, &rows);
+    let alone: Vec<f32> = rows.iter().flat_map(|row| scores(&model, &[*row])).collect();
     let backwards: Vec<_> = rows.iter().rev().copied().collect();
-    let backwards: Vec<f32> = scores(&judge, &backwards).into_iter().rev().collect();
+    let backwards: Vec<f32> = scores(&model, &backwards).into_iter().rev().collect();
     assert!(together.windows(2).any(|pair| pair[0] != pair[1]), "{together:?}");
     assert_eq!(together, alone);
     assert_eq!(together, backwards);
-    assert!(scores(&judge, &[]).is_empty());
+    assert!(scores(&model, &[]).is_empty());
 }
 
 #[test]
 fn each_camera_is_looked_at_as_the_part_it_plays() {
-    let obs = moments(3, 2);
+    let obs = frames(3, 2);
     let rows: Vec<_> = (0..3).map(|row| obs.row(row)).collect();
     let both = classifier(&["main_images", "wrist_images"], &["base_camera", "hand_camera"]);
     let swapped = classifier(&["main_images", "wrist_images"], &["hand_camera", "base_camera"]);
     assert_ne!(scores(&both, &rows), scores(&swapped, &rows));
     let blind = classifier(&["main_images"], &["side_camera"]);
-    let moments: Vec<_> = rows.iter().map(|row| Moment::alone(*row)).collect();
+    let frames: Vec<_> = rows.iter().map(|row| FrameStack::single(*row)).collect();
     assert!(
-        matches!(blind.scores(&moments), Err(JudgeError::Camera { camera }) if &*camera == "side_camera")
+        matches!(blind.scores(&frames), Err(RewardModelError::Camera { camera }) if &*camera == "side_camera")
     );
 }
 
 #[test]
-fn a_view_of_the_past_is_what_was_seen_then() {
+fn a_past_view_is_what_was_seen_then() {
     let settings = settings(&["main_images", "main_images@-2"]);
     let scorer = Scorer::new(&settings, &weights(&settings), Device::Cpu).unwrap();
-    let judge = |backs: [usize; 2]| {
-        Classifier::new(scorer.clone(), backs.map(|back| sight("base_camera", back)).into(), None)
+    let model = |backs: [usize; 2]| {
+        Classifier::new(scorer.clone(), backs.map(|back| view("base_camera", back)).into(), None)
     };
-    let obs = moments(4, 3);
+    let obs = frames(4, 3);
     let [now, one, two, three] = [0, 1, 2, 3].map(|row| obs.row(row));
-    let score = |judge: Classifier, now, past| judge.scores(&[Moment::with_past(now, past)]).unwrap()[0];
-    let looked_back = score(judge([0, 2]), now, vec![one, two, three]);
-    assert_eq!(judge([0, 2]).reach(), 2);
-    assert_eq!(looked_back, score(judge([0, 1]), now, vec![two]));
-    assert_ne!(looked_back, score(judge([0, 1]), now, vec![one]));
-    assert_eq!(looked_back, score(judge([0, 2]), now, vec![two]), "an episode that began one step ago");
+    let score =
+        |model: Classifier, now, past| model.scores(&[FrameStack::with_history(now, past)]).unwrap()[0];
+    let looked_back = score(model([0, 2]), now, vec![one, two, three]);
+    assert_eq!(model([0, 2]).history_len(), 2);
+    assert_eq!(looked_back, score(model([0, 1]), now, vec![two]));
+    assert_ne!(looked_back, score(model([0, 1]), now, vec![one]));
+    assert_eq!(looked_back, score(model([0, 2]), now, vec![two]), "an episode that began one step ago");
 }
 
 #[test]
-fn broken_weights_are_named_and_nobody_is_paid_by_them() {
+fn broken_weights_are_named_and_nothing_is_rewarded_by_them() {
     let settings = settings(&["main_images"]);
     let mut broken = Weights::new();
     for (name, array) in weights(&settings).iter() {
@@ -114,25 +116,26 @@ fn broken_weights_are_named_and_nobody_is_paid_by_them() {
         }
     }
     let scorer = Scorer::new(&settings, &broken, Device::Cpu).unwrap();
-    let judge = Classifier::new(scorer, vec![sight("base_camera", 0)], None);
-    let obs = moments(1, 1);
-    let error = judge.scores(&[Moment::alone(obs.row(0))]).unwrap_err().to_string();
-    let words = "the judge gives moment 0 the score NaN, which is no probability; its weights are broken";
+    let model = Classifier::new(scorer, vec![view("base_camera", 0)], None);
+    let obs = frames(1, 1);
+    let error = model.scores(&[FrameStack::single(obs.row(0))]).unwrap_err().to_string();
+    let words =
+        "the reward model gives frame 0 the score NaN, which is not a probability; its weights are broken";
     assert_eq!(error, words);
 }
 
 #[test]
-fn a_cut_segment_is_paid_to_the_bit_as_the_whole() {
-    let seat = Arc::new(Seat::of(Box::new(classifier(&["main_images"], &["base_camera"]))));
+fn a_cut_segment_has_bit_exact_rewards() {
+    let model = Arc::new(ReloadableModel::fixed(Box::new(classifier(&["main_images"], &["base_camera"]))));
     let reward = FrameReward {
-        entry: Entry::named("model"),
-        seat,
-        when: When::EveryStep,
+        term: TermSettings::named("model"),
+        model,
+        timing: RewardTiming::PerStep,
         rule: Rule::default(),
-        pay: Pay::Score,
+        kind: RewardKind::Continuous,
     };
     let segment = |steps: std::ops::Range<u64>| {
-        let mut segment = Segment::continuing(moments(3, steps.start), vec![], vec![steps.start as usize; 3]);
+        let mut segment = Segment::continuing(frames(3, steps.start), vec![], vec![steps.start as usize; 3]);
         for t in steps {
             let zero = vec![0.0; 3];
             let step = StepRow {
@@ -141,7 +144,7 @@ fn a_cut_segment_is_paid_to_the_bit_as_the_whole() {
                 end: vec![End::No; 3],
                 success: vec![false; 3],
             };
-            segment.push(step, moments(3, t + 1), vec![]).unwrap();
+            segment.push(step, frames(3, t + 1), vec![]).unwrap();
         }
         segment
     };

@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use fake_server::{Does, FakeServer, reply, says};
-use plaudit_reward::endpoint::{Attendant, Endpoint, EndpointError, EndpointSettings, OnFailure};
+use plaudit_reward::endpoint::{ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, OnFailure};
 use plaudit_reward::trend::{
-    Answer, Ask, Conversation, Generation, LabelLogits, Part, Picture, TrendModel, Video,
+    Answer, AnswerMode, ContentPart, Conversation, GenerationConfig, LabelLogits, RgbImage, TrendModel, Video,
 };
 use serde_json::{Map, Value, json};
 
-const WORDS: Ask = Ask::Text(Generation { max_new_tokens: 16, temperature: 0.0 });
-const LABELS: Ask = Ask::Labels(Generation { max_new_tokens: 16, temperature: 0.0 });
+const WORDS: AnswerMode = AnswerMode::Text(GenerationConfig { max_new_tokens: 16, temperature: 0.0 });
+const LABELS: AnswerMode = AnswerMode::Labels(GenerationConfig { max_new_tokens: 16, temperature: 0.0 });
 
 fn settings(api_base: &str) -> EndpointSettings {
     EndpointSettings {
         api_base: api_base.into(),
-        model: "judge".into(),
+        model: Some("judge".into()),
         api_key: None,
         sampling_params: Map::new(),
         timeout: Duration::from_secs(20),
@@ -34,25 +34,28 @@ fn settings(api_base: &str) -> EndpointSettings {
     }
 }
 
-fn open(server: &FakeServer) -> Endpoint {
-    Endpoint::open(settings(&server.address), Attendant::silent()).unwrap()
+fn open(server: &FakeServer) -> ChatEndpoint {
+    ChatEndpoint::open(settings(&server.address), EndpointCallbacks::none()).unwrap()
 }
 
 /// Two cameras of two frames, 1 x 2 pixels, each pixel another.
 fn question(number: u8) -> Conversation<'static> {
-    let picture = |at: u8| Picture {
+    let image = |at: u8| RgbImage {
         height: 1,
         width: 2,
         pixels: Cow::Owned((0..6).map(|pixel| pixel + 10 * at + number).collect()),
     };
     let video =
-        |first: u8| Part::Video(Video { frames: vec![picture(first), picture(first + 1)], fps: 24.0 });
-    Conversation { system: None, parts: vec![video(0), video(2), Part::Text(format!("question {number}"))] }
+        |first: u8| ContentPart::Video(Video { frames: vec![image(first), image(first + 1)], fps: 24.0 });
+    Conversation {
+        system: None,
+        parts: vec![video(0), video(2), ContentPart::Text(format!("question {number}"))],
+    }
 }
 
-fn failure(endpoint: &Endpoint, ask: &Ask) -> EndpointError {
+fn failure(endpoint: &ChatEndpoint, ask: &AnswerMode) -> EndpointError {
     let error = endpoint.answer(&[question(0)], ask).unwrap_err();
-    let plaudit_reward::JudgeError::Backend(error) = error else { panic!("{error}") };
+    let plaudit_reward::RewardModelError::Backend(error) = error else { panic!("{error}") };
     error.downcast_ref::<EndpointError>().unwrap().clone()
 }
 
@@ -73,7 +76,7 @@ fn a_window_is_all_frames_of_one_camera_then_of_the_next_then_the_words() {
     settings.api_key = Some("secret".into());
     settings.sampling_params =
         [("top_p".to_string(), json!(0.5)), ("max_tokens".to_string(), json!(3))].into_iter().collect();
-    let endpoint = Endpoint::open(settings, Attendant::silent()).unwrap();
+    let endpoint = ChatEndpoint::open(settings, EndpointCallbacks::none()).unwrap();
     let asked = Conversation { system: Some("be brief".into()), ..question(1) };
     assert_eq!(endpoint.answer(&[asked], &WORDS).unwrap(), [Answer::Text("positive".into())]);
 
@@ -132,20 +135,20 @@ fn a_server_that_refuses_logprobs_is_asked_for_words() {
         true => says("negative"),
         false => Does::Reply(400, "", json!({"error": {"message": "no logprobs here"}}).to_string()),
     });
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let heard = told.clone();
-    let attendant = Attendant {
-        tell: Arc::new(move |text| heard.lock().unwrap().push(text.into())),
-        ..Attendant::silent()
+    let notices: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = notices.clone();
+    let callbacks = EndpointCallbacks {
+        notify: Arc::new(move |text| sink.lock().unwrap().push(text.into())),
+        ..EndpointCallbacks::none()
     };
-    let endpoint = Endpoint::open(settings(&server.address), attendant).unwrap();
+    let endpoint = ChatEndpoint::open(settings(&server.address), callbacks).unwrap();
     for _ in 0..2 {
         let answers = endpoint.answer(&[question(0)], &LABELS).unwrap();
         assert_eq!(answers, [Answer::Text("negative".into())]);
     }
     assert_eq!(server.questions().len(), 3, "it is not tried again");
-    let told = told.lock().unwrap();
-    assert!(told.len() == 1 && told[0].contains("no logprobs here"), "{told:?}");
+    let notices = notices.lock().unwrap();
+    assert!(notices.len() == 1 && notices[0].contains("no logprobs here"), "{notices:?}");
 }
 
 #[test]
@@ -165,18 +168,18 @@ fn a_server_that_stumbles_is_asked_again() {
 #[test]
 fn a_server_that_dies_and_comes_back_costs_time_and_nothing_else() {
     let dead = Arc::new(AtomicBool::new(false));
-    let (is_dead, told) = (dead.clone(), Arc::<Mutex<Vec<String>>>::default());
+    let (is_dead, notices) = (dead.clone(), Arc::<Mutex<Vec<String>>>::default());
     let script = move |_: usize, _: &Value| match is_dead.load(Ordering::SeqCst) {
         true => Does::HangUp,
         false => says("positive"),
     };
     let server = FakeServer::start(script);
-    let heard = told.clone();
-    let attendant = Attendant {
-        tell: Arc::new(move |text| heard.lock().unwrap().push(text.into())),
-        ..Attendant::silent()
+    let sink = notices.clone();
+    let callbacks = EndpointCallbacks {
+        notify: Arc::new(move |text| sink.lock().unwrap().push(text.into())),
+        ..EndpointCallbacks::none()
     };
-    let endpoint = Endpoint::open(settings(&server.address), attendant).unwrap();
+    let endpoint = ChatEndpoint::open(settings(&server.address), callbacks).unwrap();
     let address = server.address.trim_start_matches("http://").to_string();
     dead.store(true, Ordering::SeqCst);
     drop(server); // connections are refused from here on
@@ -188,25 +191,25 @@ fn a_server_that_dies_and_comes_back_costs_time_and_nothing_else() {
     let answers = endpoint.answer(&questions, &WORDS).unwrap();
     assert_eq!(answers, vec![Answer::Text("negative".into()); 6]);
     drop(again.join().unwrap());
-    let told = told.lock().unwrap();
+    let notices = notices.lock().unwrap();
     assert!(
-        told[0].contains("does not answer") && told[0].contains("trying again for up to 20 s"),
-        "{told:?}"
+        notices[0].contains("does not answer") && notices[0].contains("trying again for up to 20 s"),
+        "{notices:?}"
     );
-    assert!(told[1].contains("answers again"), "{told:?}");
-    assert_eq!(told.len(), 2, "once for all windows: {told:?}");
+    assert!(notices[1].contains("answers again"), "{notices:?}");
+    assert_eq!(notices.len(), 2, "once for all windows: {notices:?}");
 }
 
 #[test]
-fn a_server_that_stays_away_stops_the_run_or_leaves_windows_unpaid() {
+fn a_server_that_stays_down_stops_the_run_or_leaves_windows_unrewarded() {
     let server = FakeServer::start(|_, _| Does::Reply(500, "", "{\"detail\": \"out of memory\"}".into()));
     let give_up = Duration::from_millis(300);
     let stops = EndpointSettings { give_up, ..settings(&server.address) };
-    let endpoint = Endpoint::open(stops.clone(), Attendant::silent()).unwrap();
+    let endpoint = ChatEndpoint::open(stops.clone(), EndpointCallbacks::none()).unwrap();
     let error = failure(&endpoint, &WORDS).to_string();
     assert!(error.contains("status 500: out of memory") && error.contains("resume the run"), "{error}");
     let skips = EndpointSettings { on_failure: OnFailure::Skip, ..stops };
-    let endpoint = Endpoint::open(skips, Attendant::silent()).unwrap();
+    let endpoint = ChatEndpoint::open(skips, EndpointCallbacks::none()).unwrap();
     assert_eq!(endpoint.answer(&[question(0)], &WORDS).unwrap(), [Answer::Missing]);
 }
 
@@ -239,19 +242,19 @@ fn one_empty_answer_is_an_answer_and_nothing_but_empty_ones_are_an_error() {
 #[test]
 fn ctrl_c_ends_the_wait() {
     let server = FakeServer::start(|_, _| Does::HangUp);
-    let attendant = Attendant { stop: Arc::new(|| true), ..Attendant::silent() };
-    let endpoint = Endpoint::open(settings(&server.address), attendant).unwrap();
+    let callbacks = EndpointCallbacks { stop: Arc::new(|| true), ..EndpointCallbacks::none() };
+    let endpoint = ChatEndpoint::open(settings(&server.address), callbacks).unwrap();
     assert!(matches!(failure(&endpoint, &WORDS), EndpointError::Stopped { .. }));
 }
 
 #[test]
 fn what_is_wrong_shows_before_the_first_question() {
-    let refused = |settings: EndpointSettings| match Endpoint::open(settings, Attendant::silent()) {
+    let refused = |settings: EndpointSettings| match ChatEndpoint::open(settings, EndpointCallbacks::none()) {
         Ok(_) => panic!("accepted"),
         Err(error) => error.to_string(),
     };
     let server = FakeServer::start(|_, _| says("positive"));
-    let other = EndpointSettings { model: "Qwen".into(), ..settings(&server.address) };
+    let other = EndpointSettings { model: Some("Qwen".into()), ..settings(&server.address) };
     let error = refused(other);
     assert!(error.contains("no model `Qwen`, but judge"), "{error}");
     let address = server.address.clone();
@@ -260,7 +263,7 @@ fn what_is_wrong_shows_before_the_first_question() {
     assert!(error.contains("no reward server answers at") && error.contains("api_base"), "{error}");
     for address in ["localhost:8000", "ftp://host", "http://", ""] {
         let error = refused(settings(address));
-        assert!(error.contains("is no address to ask"), "{address}: {error}");
+        assert!(error.contains("is not a server address"), "{address}: {error}");
     }
     if cfg!(not(feature = "tls")) {
         assert!(refused(settings("https://host")).contains("--features tls"));

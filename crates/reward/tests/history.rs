@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use plaudit_core::{End, Obs, Reward, Segment, StepRow};
 use plaudit_reward::{
-    Clip, ClipJudge, Entry, History, HistoryBuffer, JudgeError, Judged, Verdict, WindowReward,
+    Clip, ClipReward, ClipRewardModel, ClipRewards, History, HistoryBuffer, RewardModelError, TermSettings,
+    WindowReward,
 };
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ struct Case {
     rows: usize,
     dones: Vec<Vec<bool>>,
     outputs: Vec<Vec<f32>>,
-    between: f32,
+    interval_reward: f32,
     buffers: Vec<HistoryBuffer>,
     /// By step and row: the frames of each buffer, by the step that led to them.
     clips: BTreeMap<(usize, usize), BTreeMap<String, Vec<usize>>>,
@@ -45,7 +46,7 @@ fn case(value: &Value) -> Case {
             .map(|row| row.as_array().unwrap().iter().map(|d| d.as_bool().unwrap()).collect())
             .collect(),
         outputs: rows("outputs").map(numbers).collect(),
-        between: value["interval_reward"].as_f64().unwrap() as f32,
+        interval_reward: value["interval_reward"].as_f64().unwrap() as f32,
         buffers: buffers.collect(),
         clips: clips.collect(),
         rewards: rows("rewards").flat_map(numbers).collect(),
@@ -96,10 +97,10 @@ impl Case {
 
     fn reward(&self, from: usize, to_every_step: bool) -> WindowReward {
         WindowReward {
-            entry: Entry::named("judge"),
-            judge: Box::new(Prompter { from, outputs: self.outputs.clone() }),
+            term: TermSettings::named("judge"),
+            model: Box::new(Prompter { from, outputs: self.outputs.clone() }),
             history: History::new(self.buffers.clone()),
-            between: self.between,
+            interval_reward: self.interval_reward,
             to_every_step,
         }
     }
@@ -112,11 +113,12 @@ struct Prompter {
     outputs: Vec<Vec<f32>>,
 }
 
-impl ClipJudge for Prompter {
-    fn judge(&self, clips: &[Clip<'_>]) -> Result<Judged, JudgeError> {
-        let pay = |clip: &Clip<'_>| self.outputs[self.from + clip.t.unwrap()][clip.row];
-        let verdict = |clip: &Clip<'_>| Verdict { pay: pay(clip), success: false, score: None, word: None };
-        Ok(Judged { verdicts: clips.iter().map(verdict).collect(), version: 0 })
+impl ClipRewardModel for Prompter {
+    fn score(&self, clips: &[Clip<'_>]) -> Result<ClipRewards, RewardModelError> {
+        let reward = |clip: &Clip<'_>| self.outputs[self.from + clip.t.unwrap()][clip.row];
+        let clip_reward =
+            |clip: &Clip<'_>| ClipReward { reward: reward(clip), success: false, score: None, word: None };
+        Ok(ClipRewards { rewards: clips.iter().map(clip_reward).collect(), version: 0 })
     }
 
     fn sees_success(&self) -> bool {
@@ -141,7 +143,7 @@ fn windows_show_what_rlinf_shows_wherever_segments_are_cut() {
                 let segment = case.segment(from, steps.min(from + length), reward.context());
                 for clip in reward.history.clips(&segment).unwrap() {
                     let frames = clip.buffers.iter().map(|buffer| {
-                        let steps = buffer.frames.iter().map(|frame| frame.seen.state[0] as usize).collect();
+                        let steps = buffer.frames.iter().map(|frame| frame.obs.state[0] as usize).collect();
                         (buffer.name.to_string(), steps)
                     });
                     found.insert(
@@ -156,11 +158,11 @@ fn windows_show_what_rlinf_shows_wherever_segments_are_cut() {
 }
 
 #[test]
-fn the_pay_of_a_window_goes_to_all_of_its_steps_as_in_rlinf() {
+fn the_reward_of_a_window_goes_to_all_of_its_steps_as_in_rlinf() {
     for (at, case) in cases().iter().enumerate() {
         let segment = case.segment(0, case.dones.len(), 0);
         let column = case.reward(0, true).label(&segment).unwrap();
         assert_eq!(column.total, case.rewards, "case {at}");
-        assert_eq!(column.success, None, "this judge says nothing of success");
+        assert_eq!(column.success, None, "this model says nothing of success");
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use plaudit_core::Seed;
-use plaudit_reward::audit::{JudgedWindows, agreement, fit_label_temperature};
+use plaudit_reward::audit::{ScoredWindows, agreement, fit_label_temperature};
 use plaudit_reward::trend::LabelLogits;
 use serde::Deserialize;
 
@@ -45,7 +45,7 @@ fn three_labels_are_measured_as_scikit_learn_does() {
     let expected: Expected = serde_json::from_str(include_str!("metrics/labels.json")).unwrap();
     assert!(expected.cases.len() >= 8);
     for case in expected.cases {
-        let windows = JudgedWindows {
+        let windows = ScoredWindows {
             logits: case.logits.iter().map(|row| LabelLogits(row.map(|logit| logit as f32))).collect(),
             truth: case.truth.clone(),
             progress: case.progress.iter().copied().map(Some).collect(),

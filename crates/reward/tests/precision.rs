@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use plaudit_core::{Policy, Seed, Watch};
+use plaudit_core::{FramesNeeded, Policy, Seed};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, make,
 };
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Loss, Precision, Scorer, Trainer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 const SIDE: usize = 64;
-const PICTURE: usize = SIDE * SIDE * 3;
+const IMAGE_BYTES: usize = SIDE * SIDE * 3;
 const BATCH: usize = 32;
 /// Steps of training.
 const STEPS: usize = 100;
@@ -40,7 +40,7 @@ impl Frames {
             ..EnvSettings::new(EnvId::PickCubeV1, rows)
         })
         .unwrap();
-        env.watch(Watch::Everything);
+        env.set_frames_needed(FramesNeeded::Everything);
         let seed = Seed::new(seed);
         let mut expert = PickCubeExpert::new(ControlMode::PdJointDeltaPos).with_noise(0.1);
         let mut obs = env.reset(seed.purpose("env")).unwrap();
@@ -50,14 +50,14 @@ impl Frames {
             let step = env.step(&actions).unwrap();
             obs = step.obs;
             let states = obs.state.chunks_exact(obs.state_width());
-            for (state, picture) in states.zip(obs.cameras[0].1.pixels.chunks_exact(PICTURE)) {
+            for (state, image) in states.zip(obs.cameras[0].1.pixels.chunks_exact(IMAGE_BYTES)) {
                 let label = match state[CUBE_HEIGHT] {
                     height if height < ON_TABLE => 0.0,
                     height if height > LIFTED => 1.0,
                     _ => continue,
                 };
                 if t % 2 == 0 {
-                    frames.pixels.extend_from_slice(picture);
+                    frames.pixels.extend_from_slice(image);
                     frames.labels.push(label);
                 }
             }
@@ -65,8 +65,8 @@ impl Frames {
         frames
     }
 
-    fn picture(&self, index: usize) -> &[u8] {
-        &self.pixels[index * PICTURE..(index + 1) * PICTURE]
+    fn image(&self, index: usize) -> &[u8] {
+        &self.pixels[index * IMAGE_BYTES..(index + 1) * IMAGE_BYTES]
     }
 
     /// The frames of one class.
@@ -76,11 +76,11 @@ impl Frames {
 }
 
 fn batch(pixels: &[u8]) -> ImageBatch<'_> {
-    let view = View {
+    let view = ViewPixels {
         key: "main_images",
         pixels: Pixels::U8(pixels),
-        layout: Layout::Hwc,
-        count: pixels.len() / PICTURE,
+        layout: ImageLayout::Hwc,
+        count: pixels.len() / IMAGE_BYTES,
         height: SIDE,
         width: SIDE,
         channels: 3,
@@ -100,7 +100,7 @@ fn trained(frames: &Frames) -> Weights {
     for step in 0..STEPS {
         let chosen = (0..BATCH).map(|at| classes[at % 2][rng.below(classes[at % 2].len())]);
         let chosen: Vec<usize> = chosen.collect();
-        let pixels: Vec<u8> = chosen.iter().flat_map(|index| frames.picture(*index)).copied().collect();
+        let pixels: Vec<u8> = chosen.iter().flat_map(|index| frames.image(*index)).copied().collect();
         let labels: Vec<f32> = chosen.iter().map(|index| frames.labels[*index]).collect();
         let seed = Seed::new(3).index(step as u64);
         trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 1.0, seed).unwrap();
@@ -162,15 +162,15 @@ fn a_trained_network_answers_the_same_in_every_arithmetic() {
     unsure.sort_by(|a, b| (exact[*a] - 0.5).abs().total_cmp(&(exact[*b] - 0.5).abs()));
     let network = Plain::of(&weights);
     for index in unsure.into_iter().take(4) {
-        let plain = sigmoid(network.logit(audit.picture(index)));
+        let plain = sigmoid(network.logit(audit.image(index)));
         assert!((plain - exact[index]).abs() <= 1e-4, "frame {index}: {}, plainly {plain}", exact[index]);
     }
 }
 
-/// ResNet-18 as a textbook has it, in double precision: loops over pictures `[channel, row, column]`.
+/// ResNet-18 as a textbook has it, in double precision: loops over images `[channel, row, column]`.
 struct Plain<'a>(&'a Weights);
 
-struct Picture {
+struct FeatureMap {
     channels: usize,
     side: usize,
     values: Vec<f64>,
@@ -191,9 +191,9 @@ impl<'a> Plain<'a> {
         let value = |channel: usize, place: usize| {
             (f64::from(pixels[place * 3 + channel]) / 255.0 - mean[channel]) / deviation[channel]
         };
-        let values = (0..PICTURE).map(|at| value(at / (SIDE * SIDE), at % (SIDE * SIDE))).collect();
-        let picture = Picture { channels: 3, side: SIDE, values };
-        let mut x = max_pool(&relu(self.normed(&picture, "conv1", "bn1", 7, 2)));
+        let values = (0..IMAGE_BYTES).map(|at| value(at / (SIDE * SIDE), at % (SIDE * SIDE))).collect();
+        let image = FeatureMap { channels: 3, side: SIDE, values };
+        let mut x = max_pool(&relu(self.normed(&image, "conv1", "bn1", 7, 2)));
         for stage in 1..=4 {
             for block in 0..2 {
                 let name = |part: &str| format!("layer{stage}.{block}.{part}");
@@ -214,7 +214,7 @@ impl<'a> Plain<'a> {
     }
 
     /// A convolution, and its normalisation by running statistics.
-    fn normed(&self, x: &Picture, conv: &str, norm: &str, kernel: usize, stride: usize) -> Picture {
+    fn normed(&self, x: &FeatureMap, conv: &str, norm: &str, kernel: usize, stride: usize) -> FeatureMap {
         let weights = self.tensor(&format!("{conv}.weight"));
         let [scale, shift, mean, variance] = ["weight", "bias", "running_mean", "running_var"]
             .map(|part| self.tensor(&format!("{norm}.{part}")));
@@ -227,14 +227,14 @@ impl<'a> Plain<'a> {
                 values.push((sum - mean[out]) / (variance[out] + 1e-5).sqrt() * scale[out] + shift[out]);
             }
         }
-        Picture { channels: scale.len(), side, values }
+        FeatureMap { channels: scale.len(), side, values }
     }
 }
 
 /// One output of a convolution: the sum around a place, with zeros beyond the border.
-fn sum_at(x: &Picture, weights: &[f64], kernel: usize, row: usize, column: usize) -> f64 {
+fn sum_at(x: &FeatureMap, weights: &[f64], kernel: usize, row: usize, column: usize) -> f64 {
     let (pad, side) = (kernel / 2, x.side);
-    // Taps that are inside of the picture.
+    // Taps that are inside of the image.
     let taps = |at: usize| pad.saturating_sub(at)..kernel.min(side + pad - at);
     let mut sum = 0.0;
     for channel in 0..x.channels {
@@ -248,13 +248,13 @@ fn sum_at(x: &Picture, weights: &[f64], kernel: usize, row: usize, column: usize
     sum
 }
 
-fn relu(mut x: Picture) -> Picture {
+fn relu(mut x: FeatureMap) -> FeatureMap {
     x.values.iter_mut().for_each(|value| *value = value.max(0.0));
     x
 }
 
 /// The largest of three by three, every second place.
-fn max_pool(x: &Picture) -> Picture {
+fn max_pool(x: &FeatureMap) -> FeatureMap {
     let side = x.side.div_ceil(2);
     let around = |at: usize| (2 * at).saturating_sub(1)..(2 * at + 2).min(x.side);
     let mut values = Vec::with_capacity(x.channels * side * side);
@@ -266,5 +266,5 @@ fn max_pool(x: &Picture) -> Picture {
             values.push(largest.fold(f64::NEG_INFINITY, f64::max));
         }
     }
-    Picture { channels: x.channels, side, values }
+    FeatureMap { channels: x.channels, side, values }
 }

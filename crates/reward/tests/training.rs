@@ -1,28 +1,28 @@
-//! Training end to end on pictures small enough to learn in seconds.
+//! Training end to end on images small enough to learn in seconds.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_core::{Emit, Event, Seed};
-use plaudit_data::labelled::{LabelledData, Pick, ReadOptions};
-use plaudit_data::python::{self, Array, PyValue, Storages};
+use plaudit_core::{Emit, Event, LrDecay, Schedule, Seed};
+use plaudit_data::labelled::{FramePick, LabelledData, ReadOptions};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Loss, Scorer, Trainer};
+use plaudit_pyfiles::{self as pyfiles, Array, PyValue, Storages};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{Batch, DatasetError, Frames, Manifest, ViewKey};
-use plaudit_reward::pictures::{Mistakes, preview, save_part, save_successes};
+use plaudit_reward::images::{Mistakes, preview, save_split, save_successes};
 use plaudit_reward::train::{
-    Checkpoints, ClassWeight, EarlyStop, Host, Length, Monitor, Pace, Progress, Schedule, Settings, Shape,
-    TrainError, Training, Why, evaluate,
+    Checkpoints, ClassWeight, EarlyStop, Length, LoopSettings, Monitor, Progress, Settings, StopReason,
+    TrainCallbacks, TrainError, Training, evaluate,
 };
 
 const SIDE: usize = 16;
 
 /// Noise, with a bright square on the left for success and on the right for failure.
-fn picture(success: bool, number: u64) -> Vec<u8> {
+fn noise_image(success: bool, number: u64) -> Vec<u8> {
     let mut rng = Seed::new(99).index(number).rng();
     let mut pixels: Vec<u8> = (0..SIDE * SIDE * 3).map(|_| rng.below(90) as u8).collect();
     let left = if success { 1 } else { 10 };
@@ -36,14 +36,14 @@ fn picture(success: bool, number: u64) -> Vec<u8> {
 
 fn write(path: &Path, labels: &[bool]) {
     let image = |(number, success): (usize, &bool)| {
-        let pixels = picture(*success, number as u64);
+        let pixels = noise_image(*success, number as u64);
         PyValue::Tensor(Arc::new(Array::from_slice(&[SIDE, SIDE, 3], &pixels).unwrap()))
     };
     let data = PyValue::dict([
         ("images", PyValue::list(labels.iter().enumerate().map(image))),
         ("labels", PyValue::list(labels.iter().map(|label| PyValue::Int((*label).into())))),
     ]);
-    python::write_pt(path, &data, Storages::Shared).unwrap();
+    pyfiles::write_pt(path, &data, Storages::Shared).unwrap();
 }
 
 fn frames(labels: &[bool]) -> Frames {
@@ -51,7 +51,7 @@ fn frames(labels: &[bool]) -> Frames {
     let path = folder.path().join("frames.pt");
     write(&path, labels);
     let data = LabelledData::read(&path, &ReadOptions::default(), &|_| {}).unwrap();
-    let picks: Vec<Pick> = data.all();
+    let picks: Vec<FramePick> = data.all();
     Frames::new(&["main_images".parse().unwrap()], vec![(Arc::new(data), picks)]).unwrap()
 }
 
@@ -74,9 +74,8 @@ fn trainer() -> Trainer {
 }
 
 fn settings(steps: u64) -> Settings {
-    let schedule =
-        Schedule { lr: 1e-3, min_lr: 0.0, warmup_steps: 2, total_steps: steps, shape: Shape::Cosine };
-    let pace = Pace {
+    let schedule = Schedule { lr: 1e-3, warmup: 2, decay: LrDecay::Cosine { total: steps, min_lr: 0.0 } };
+    let loop_settings = LoopSettings {
         micro_batch: 8,
         global_batch: 16,
         eval_batch: 16,
@@ -90,7 +89,7 @@ fn settings(steps: u64) -> Settings {
         seed: Seed::new(3),
     };
     Settings {
-        pace,
+        loop_settings,
         monitor: Monitor::Loss,
         loss: Loss::Bce,
         class_weight: ClassWeight::Balanced,
@@ -99,11 +98,11 @@ fn settings(steps: u64) -> Settings {
 }
 
 fn with_schedule(mut settings: Settings, schedule: Schedule) -> Settings {
-    settings.pace.schedule = schedule;
+    settings.loop_settings.schedule = schedule;
     settings
 }
 
-/// Hears everything, and stops after some steps.
+/// Records all events, and stops after some steps.
 #[derive(Default)]
 struct Listener {
     events: Vec<Event>,
@@ -121,7 +120,7 @@ impl Emit for Listener {
     }
 }
 
-impl Host for Listener {
+impl TrainCallbacks for Listener {
     fn saved(&mut self, progress: &Progress) -> Result<(), String> {
         self.saved = Some(progress.clone());
         Ok(())
@@ -149,16 +148,19 @@ fn a_classifier_learns_keeps_its_best_and_says_what_it_is() {
     let (train, val) = (some(60), some(24));
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::in_folder(folder.path());
-    let mut host = Listener::default();
+    let mut callbacks = Listener::default();
     let training = Training::new(trainer(), &train, Some(&val), settings(20)).unwrap();
     assert_eq!(training.steps(), 20);
-    let outcome = training.run(&checkpoints, &mut host).unwrap();
-    assert_eq!((outcome.why, outcome.progress.step), (Why::Done, 20));
+    let outcome = training.run(&checkpoints, &mut callbacks).unwrap();
+    assert_eq!((outcome.reason, outcome.progress.step), (StopReason::Finished, 20));
     let best = outcome.progress.best.unwrap();
     assert!(best.metrics.auc.unwrap() > 0.95, "{best:?}");
-    assert_eq!(host.curve("train/loss").len(), 20);
-    assert_eq!(host.curve("eval/auc").iter().map(|(step, _)| *step).collect::<Vec<_>>(), [4, 8, 12, 16, 20]);
-    assert_eq!(host.curve("train/learning_rate")[1], (2, 5e-4));
+    assert_eq!(callbacks.curve("train/loss").len(), 20);
+    assert_eq!(
+        callbacks.curve("eval/auc").iter().map(|(step, _)| *step).collect::<Vec<_>>(),
+        [4, 8, 12, 16, 20]
+    );
+    assert_eq!(callbacks.curve("train/learning_rate")[1], (2, 5e-4));
 
     let weights = Weights::read(checkpoints.best()).unwrap();
     let card = ModelCard::from_header(weights.metadata()).unwrap().unwrap();
@@ -180,35 +182,35 @@ fn a_classifier_learns_keeps_its_best_and_says_what_it_is() {
 }
 
 #[test]
-fn a_training_that_stopped_goes_on_bit_for_bit() {
+fn a_resumed_training_is_bit_exact() {
     let (train, val) = (some(40), some(12));
     let run = |stop_at: Option<u64>| {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::in_folder(folder.path());
-        let mut host = Listener { stop_at, ..Listener::default() };
+        let mut callbacks = Listener { stop_at, ..Listener::default() };
         let training = Training::new(trainer(), &train, Some(&val), settings(9)).unwrap();
-        let outcome = training.run(&checkpoints, &mut host).unwrap();
-        (outcome, folder, checkpoints, host)
+        let outcome = training.run(&checkpoints, &mut callbacks).unwrap();
+        (outcome, folder, checkpoints, callbacks)
     };
     let (whole, _whole_folder, whole_checkpoints, whole_host) = run(None);
-    let (stopped, _folder, checkpoints, host) = run(Some(5));
-    assert_eq!((stopped.why, stopped.progress.step), (Why::Stopped, 5));
-    assert_eq!(host.saved, Some(stopped.progress));
+    let (stopped, _folder, checkpoints, callbacks) = run(Some(5));
+    assert_eq!((stopped.reason, stopped.progress.step), (StopReason::Interrupted, 5));
+    assert_eq!(callbacks.saved, Some(stopped.progress));
 
     // Fresh weights of another seed: all that counts must come from the checkpoint.
     let other = Trainer::new(&network(), AdamW::default(), 77).unwrap();
     let mut training = Training::new(other, &train, Some(&val), settings(9)).unwrap();
-    training.resume(host.saved.unwrap(), &checkpoints.resume(5).unwrap()).unwrap();
+    training.resume(callbacks.saved.unwrap(), &checkpoints.resume(5).unwrap()).unwrap();
     let mut later = Listener::default();
     let outcome = training.run(&checkpoints, &mut later).unwrap();
     assert_eq!(outcome, whole);
-    let without_times = |host: &Listener, name: &str| host.curve(name);
+    let without_times = |callbacks: &Listener, name: &str| callbacks.curve(name);
     assert_eq!(without_times(&later, "train/loss"), whole_host.curve("train/loss")[5..]);
     assert_eq!(later.curve("eval/val_loss"), whole_host.curve("eval/val_loss")[1..]);
     let bytes = |checkpoints: &Checkpoints| {
         std::fs::read(checkpoints.step(9).join("actor/trainer.safetensors")).unwrap()
     };
-    assert!(bytes(&checkpoints) == bytes(&whole_checkpoints), "the same bits");
+    assert!(bytes(&checkpoints) == bytes(&whole_checkpoints), "bit-exact");
 }
 
 #[test]
@@ -216,8 +218,7 @@ fn a_loss_that_leaves_the_numbers_names_its_batch_and_keeps_what_was_saved() {
     let (train, val) = (some(40), some(12));
     let folder = tempfile::tempdir().unwrap();
     let checkpoints = Checkpoints::in_folder(folder.path());
-    let schedule =
-        Schedule { lr: 1e20, min_lr: 0.0, warmup_steps: 0, total_steps: 9, shape: Shape::Constant };
+    let schedule = Schedule::constant(1e20);
     let calm = Schedule { lr: 1e-4, ..schedule };
     let mut training =
         Training::new(trainer(), &train, Some(&val), with_schedule(settings(4), calm)).unwrap();
@@ -240,14 +241,14 @@ fn a_loss_that_leaves_the_numbers_names_its_batch_and_keeps_what_was_saved() {
 fn a_training_ends_when_validation_no_longer_improves() {
     let (train, val) = (some(40), some(12));
     let folder = tempfile::tempdir().unwrap();
-    let still = Schedule { lr: 0.0, min_lr: 0.0, warmup_steps: 0, total_steps: 1, shape: Shape::Constant };
+    let still = Schedule::constant(0.0);
     let early_stop = Some(EarlyStop { patience: 2, min_delta: 0.5 });
     let mut settings = with_schedule(settings(50), still);
-    settings.pace.early_stop = early_stop;
-    settings.pace.val_interval = Some(1);
+    settings.loop_settings.early_stop = early_stop;
+    settings.loop_settings.val_interval = Some(1);
     let training = Training::new(trainer(), &train, Some(&val), settings).unwrap();
     let outcome = training.run(&Checkpoints::in_folder(folder.path()), &mut Listener::default()).unwrap();
-    assert_eq!((outcome.why, outcome.progress.step), (Why::Stale, 3));
+    assert_eq!((outcome.reason, outcome.progress.step), (StopReason::NoImprovement, 3));
 }
 
 #[test]
@@ -278,11 +279,11 @@ fn data_that_teaches_nothing_is_refused() {
     let unordered = frames(&[true, false]);
     let data = unordered.recordings()[0].clone();
     let error = Frames::new(&[past], vec![(data.clone(), data.all())]).unwrap_err();
-    assert!(matches!(error, DatasetError::NoPast { .. }), "{error}");
+    assert!(matches!(error, DatasetError::NoHistory { .. }), "{error}");
 }
 
 #[test]
-fn pictures_are_changed_by_their_number_alone() {
+fn images_are_changed_by_their_number_alone() {
     let frames = some(12);
     let augment = Augment { shift: 0.2, crop: 0.2, hue: 0.1, blur: 1.0, cutout: 0.3, ..Augment::default() };
     let make = |threads: usize, numbers: &[usize]| {
@@ -290,18 +291,18 @@ fn pictures_are_changed_by_their_number_alone() {
         pool.install(|| Batch::augmented(&frames, numbers, &augment, Seed::new(8)))
     };
     let (one, four) = (make(1, &[3, 5, 9]), make(4, &[9, 1, 5, 3]));
-    assert_eq!(one.picture(0, 0), four.picture(3, 0));
-    assert_eq!(one.picture(2, 0), four.picture(0, 0));
-    assert_ne!(one.picture(0, 0), Batch::of(&frames, &[3]).picture(0, 0));
+    assert_eq!(one.image(0, 0), four.image(3, 0));
+    assert_eq!(one.image(2, 0), four.image(0, 0));
+    assert_ne!(one.image(0, 0), Batch::of(&frames, &[3]).image(0, 0));
     let sheet = preview(&frames, &augment, |epoch| Training::epoch_seed(Seed::new(1), epoch));
     assert!(sheet.width > 7 * 128 && sheet.height > 6 * 128);
 }
 
 #[test]
-fn debug_pictures_have_the_guides_names() {
+fn debug_images_have_the_guides_names() {
     let frames = some(4);
     let folder = tempfile::tempdir().unwrap();
-    save_part(&frames, "train", folder.path()).unwrap();
+    save_split(&frames, "train", folder.path()).unwrap();
     for name in
         ["train/success/train_00000.png", "train/fail/train_00001.png", "train/success/train_00003.png"]
     {
@@ -313,5 +314,5 @@ fn debug_pictures_have_the_guides_names() {
     let mistakes = Mistakes::worst(&frames, &[0.1, 0.8, 0.9, 0.7], 0.5, 1);
     assert_eq!(mistakes.false_positives[0].at, 2);
     assert_eq!(mistakes.false_negatives[0].at, 0);
-    assert!(mistakes.sheet(&frames).width > 128);
+    assert!(mistakes.sheet(&frames, 0.5).width > 128);
 }

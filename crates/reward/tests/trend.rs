@@ -1,40 +1,46 @@
-//! Windows judged by their trend: what a model is shown, and what its votes pay.
+//! Windows judged by their trend: what a model is shown, and how its votes become rewards.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-#[path = "pay/story.rs"]
+#[path = "shaping/rollout.rs"]
 #[allow(dead_code)] // shared with other tests
-mod story;
+mod rollout;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use plaudit_core::{End, FrameShape, Frames, Obs, Reward, RewardColumn, Segment, StepRow};
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{self as qwen, PromptLayout, QwenVl};
+use plaudit_nn::qwen3_vl::{PromptLayout, QwenVl};
+use plaudit_reward::open::{OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
-    Amounts, Answer, Ask, Conversation, Generation, InputBuilder, LabelLogits, LocalVlm, LocalVlmSettings,
-    MomentReading, Part, Prompt, Reading, Remembered, Trend, TrendJudge, TrendModel, TrendPay, VlmMoments,
+    Answer, AnswerMode, CachedModel, ContentPart, Conversation, FrameReadout, GenerationConfig, InputBuilder,
+    JudgeFolder, LabelLogits, LabelRewards, LocalVlm, Prompt, ReadoutSettings, Trend, TrendJudge, TrendModel,
+    TrendReward, VlmFrameJudge,
 };
 use plaudit_reward::{
-    AtTermination, ClipJudge, Entry, FrameJudge, History, HistoryBuffer, JudgeError, Moment, VoteReward,
-    WindowReward,
+    AtTermination, ClipRewardModel, FrameRewardModel, FrameStack, History, HistoryBuffer, RewardModelError,
+    TermSettings, VoteReward, WindowReward,
 };
 use proptest::prelude::*;
-use story::{Story, joined, stories};
+use rollout::{FakeRollout, joined, rollouts};
 
-const ASK: Ask = Ask::Labels(Generation { max_new_tokens: 16, temperature: 0.0 });
+const ASK: AnswerMode = AnswerMode::Labels(GenerationConfig { max_new_tokens: 16, temperature: 0.0 });
 
-/// Votes by how much brighter a video's last frame is than its first, and remembers how often and how it was asked.
+/// Votes by how much brighter a video's last frame is than its first, and counts its batches.
 #[derive(Default)]
 struct Brightness {
     batches: Mutex<Vec<usize>>,
 }
 
 impl TrendModel for Brightness {
-    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        _: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError> {
         self.batches.lock().unwrap().push(conversations.len());
         let answer = |conversation: &Conversation<'_>| {
-            let Part::Video(video) = &conversation.parts[0] else { panic!("a video first") };
+            let ContentPart::Video(video) = &conversation.parts[0] else { panic!("a video first") };
             let brightness = |at: usize| f32::from(video.frames[at].pixels[0]);
             let change = brightness(video.frames.len() - 1) - brightness(0);
             Answer::Logits(LabelLogits([change / 64.0, -change / 64.0, 0.0]))
@@ -47,7 +53,11 @@ impl TrendModel for Brightness {
 struct Parrot(Answer);
 
 impl TrendModel for Parrot {
-    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        _: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError> {
         Ok(vec![self.0.clone(); conversations.len()])
     }
 }
@@ -73,29 +83,29 @@ fn history(size: usize, least: usize, interval: usize) -> History {
     }])
 }
 
-fn judge(model: Arc<dyn TrendModel>, pay: TrendPay) -> TrendJudge {
-    let (input, reading) = (input(&["eye"]), Reading::default());
-    TrendJudge { model, input, ask: ASK, reading, pay, micro_batch: NonZeroUsize::new(7) }
+fn judge(model: Arc<dyn TrendModel>, reward: TrendReward) -> TrendJudge {
+    let (input, readout) = (input(&["eye"]), ReadoutSettings::default());
+    TrendJudge { model, input, ask: ASK, readout, reward, micro_batch: NonZeroUsize::new(7) }
 }
 
 fn votes(gamma: f32, soft: bool, at_termination: AtTermination) -> VoteReward {
     VoteReward {
-        entry: Entry::named("model"),
-        judge: Box::new(judge(Arc::new(Brightness::default()), TrendPay::Votes { soft })),
+        term: TermSettings::named("model"),
+        model: Box::new(judge(Arc::new(Brightness::default()), TrendReward::Votes { soft })),
         history: history(3, 2, 1),
         gamma,
-        votes: 4.0,
+        potential_votes: 4.0,
         at_termination,
         longest_episode: 40,
     }
 }
 
-fn windows(pay: TrendPay) -> WindowReward {
+fn windows(reward: TrendReward) -> WindowReward {
     WindowReward {
-        entry: Entry::named("model"),
-        judge: Box::new(judge(Arc::new(Brightness::default()), pay)),
+        term: TermSettings::named("model"),
+        model: Box::new(judge(Arc::new(Brightness::default()), reward)),
         history: history(2, 2, 1),
-        between: 0.0,
+        interval_reward: 0.0,
         to_every_step: false,
     }
 }
@@ -140,23 +150,23 @@ proptest! {
         for soft in [true, false] {
             let mut reward = votes(1.0, soft, AtTermination::Keep);
             reward.history = history(2, 2, 1);
-            let paid = reward.label(&path(&levels)).unwrap().total;
-            let earned: f32 = paid[before - 1..].iter().sum();
+            let rewards = reward.label(&path(&levels)).unwrap().total;
+            let earned: f32 = rewards[before - 1..].iter().sum();
             prop_assert!(earned.abs() < 1e-5, "{cycles} cycles earn {earned}");
-            prop_assert!(paid.iter().sum::<f32>().abs() <= 1.0, "the potential is bounded");
+            prop_assert!(rewards.iter().sum::<f32>().abs() <= 1.0, "the potential is bounded");
         }
-        let rlinf = windows(TrendPay::Hard(Amounts::RLINF)).label(&path(&levels)).unwrap().total;
+        let rlinf = windows(TrendReward::Hard(LabelRewards::RLINF)).label(&path(&levels)).unwrap().total;
         let earned: f32 = rlinf[before - 1..].iter().sum();
-        prop_assert!((earned - 0.8 * cycles as f32).abs() < 1e-4, "where RLinf's amounts pay {earned}");
+        prop_assert!((earned - 0.8 * cycles as f32).abs() < 1e-4, "where RLinf's rewards give {earned}");
     }
 
     #[test]
-    fn discounted_pay_depends_on_where_an_episode_got_alone(story in stories(3, 30)) {
+    fn discounted_reward_depends_only_on_where_an_episode_got(rollout in rollouts(3, 30)) {
         let gamma = 0.9f32;
         for at_termination in [AtTermination::Keep, AtTermination::Zero] {
             let reward = votes(gamma, true, at_termination);
-            let segment = story.whole(&reward);
-            let paid = reward.label(&segment).unwrap().total;
+            let segment = rollout.whole(&reward);
+            let rewards = reward.label(&segment).unwrap().total;
             // A potential that starts at 0: the sum of gamma^k r_k telescopes to gamma^n phi_n.
             let undiscounted = VoteReward { gamma: 1.0, ..votes(1.0, true, AtTermination::Keep) };
             let changes = undiscounted.label(&segment).unwrap().total;
@@ -164,7 +174,7 @@ proptest! {
                 let (mut discounted, mut phi, mut power) = (0.0f64, 0.0f64, 1.0f64);
                 for t in 0..segment.steps() {
                     let at = segment.at(t, row);
-                    discounted += power * f64::from(paid[at]);
+                    discounted += power * f64::from(rewards[at]);
                     phi += f64::from(changes[at]);
                     power *= f64::from(gamma);
                     let zero = at_termination == AtTermination::Zero && segment.end[at] == End::Terminated;
@@ -180,14 +190,14 @@ proptest! {
     }
 
     #[test]
-    fn votes_are_paid_the_same_wherever_a_segment_is_cut(story in stories(3, 24), cut in 0usize..24) {
+    fn votes_are_rewarded_the_same_wherever_a_segment_is_cut(rollout in rollouts(3, 24), cut in 0usize..24) {
         let reward = votes(0.95, true, AtTermination::Keep);
-        let whole = reward.label(&story.whole(&reward)).unwrap();
-        let cut = cut.clamp(1, story.steps().max(2) - 1).min(story.steps());
-        let part = |steps| reward.label(&story.segment(steps, reward.context(), reward.watch())).unwrap();
+        let whole = reward.label(&rollout.whole(&reward)).unwrap();
+        let cut = cut.clamp(1, rollout.steps().max(2) - 1).min(rollout.steps());
+        let part = |steps| reward.label(&rollout.segment(steps, reward.context(), reward.frames_needed())).unwrap();
         let mut parts = vec![part(0..cut)];
-        if cut < story.steps() {
-            parts.push(part(cut..story.steps()));
+        if cut < rollout.steps() {
+            parts.push(part(cut..rollout.steps()));
         }
         prop_assert_eq!(joined(parts), whole);
     }
@@ -196,36 +206,36 @@ proptest! {
 #[test]
 fn a_potential_does_not_ask_about_the_past_twice() {
     let model = Arc::new(Brightness::default());
-    let remembered: Arc<dyn TrendModel> = Arc::new(Remembered::new(model.clone(), 100));
+    let cached: Arc<dyn TrendModel> = Arc::new(CachedModel::new(model.clone(), 100));
     let mut reward = votes(0.9, true, AtTermination::Keep);
-    reward.judge = Box::new(judge(remembered, TrendPay::Votes { soft: true }));
+    reward.model = Box::new(judge(cached, TrendReward::Votes { soft: true }));
     let levels: Vec<u8> = (0..20).map(|level| level * 7).collect();
-    let story = story_of(&levels);
+    let rollout = rollout_of(&levels);
     let asked = |steps| {
-        reward.label(&story.segment(steps, reward.context(), reward.watch())).unwrap();
+        reward.label(&rollout.segment(steps, reward.context(), reward.frames_needed())).unwrap();
         model.batches.lock().unwrap().drain(..).sum::<usize>()
     };
     // Windows begin at the second outcome.
     assert_eq!((asked(0..10), asked(10..19), asked(10..19)), (9, 9, 0));
 }
 
-fn story_of(levels: &[u8]) -> Story {
+fn rollout_of(levels: &[u8]) -> FakeRollout {
     let steps = levels.len() - 1;
     let seen = levels.iter().map(|level| [*level, 0]).collect();
-    let row = story::Row {
+    let row = rollout::Row {
         seen,
         last: vec![[0, 0]; steps],
         end: vec![End::No; steps],
         success: vec![false; steps],
         env_reward: vec![0.0; steps],
     };
-    Story { rows: vec![row] }
+    FakeRollout { rows: vec![row] }
 }
 
 #[test]
-fn windows_pay_by_label_or_by_probability() {
+fn windows_are_rewarded_by_label_or_by_probability() {
     let segment = path(&[0, 100, 164, 164, 36]);
-    let hard = windows(TrendPay::Hard(Amounts::RLINF)).label(&segment).unwrap();
+    let hard = windows(TrendReward::Hard(LabelRewards::RLINF)).label(&segment).unwrap();
     // The first outcome alone is no window; then brighter, the same, darker.
     assert_eq!(hard.total, [0.0, 1.0, 0.0, -0.2]);
     for (name, said) in [
@@ -238,7 +248,7 @@ fn windows_pay_by_label_or_by_probability() {
         assert_eq!(term(&hard, name), said, "{name}");
     }
     assert_eq!(hard.success, None, "a trend is no success");
-    let soft = windows(TrendPay::Soft(Amounts::RLINF)).label(&segment).unwrap().total;
+    let soft = windows(TrendReward::Soft(LabelRewards::RLINF)).label(&segment).unwrap().total;
     // Logits 1, -1 and 0: p+ - 0.2 p-, by hand.
     let (e, sum) = (std::f32::consts::E, std::f32::consts::E + 1.0 / std::f32::consts::E + 1.0);
     assert!((soft[1] - (e - 0.2 / e) / sum).abs() < 1e-6, "{soft:?}");
@@ -246,25 +256,25 @@ fn windows_pay_by_label_or_by_probability() {
 }
 
 #[test]
-fn answers_that_are_none_pay_their_own_amounts_and_are_counted() {
-    let amounts = Amounts { invalid: -5.0, missing: 3.0, ..Amounts::RLINF };
-    for (answer, pay, name) in [
+fn invalid_answers_have_their_own_rewards_and_are_counted() {
+    let rewards = LabelRewards { invalid: -5.0, missing: 3.0, ..LabelRewards::RLINF };
+    for (answer, amount, name) in [
         (Answer::Text("hm".into()), -5.0, "model/invalid"),
         (Answer::Missing, 3.0, "model/unanswered"),
         (Answer::Text("It is NEGATIVE.".into()), -0.2, "model/negative"),
     ] {
-        let mut reward = windows(TrendPay::Soft(amounts));
-        reward.judge = Box::new(judge(Arc::new(Parrot(answer)), TrendPay::Soft(amounts)));
+        let mut reward = windows(TrendReward::Soft(rewards));
+        reward.model = Box::new(judge(Arc::new(Parrot(answer)), TrendReward::Soft(rewards)));
         let column = reward.label(&path(&[0, 1, 2])).unwrap();
-        assert_eq!((column.total[1], term(&column, name)[1]), (pay, 1.0), "{name}");
+        assert_eq!((column.total[1], term(&column, name)[1]), (amount, 1.0), "{name}");
     }
 }
 
 #[test]
 fn micro_batches_are_as_large_as_asked() {
     let model = Arc::new(Brightness::default());
-    let mut reward = windows(TrendPay::Hard(Amounts::RLINF));
-    reward.judge = Box::new(judge(model.clone(), TrendPay::Hard(Amounts::RLINF)));
+    let mut reward = windows(TrendReward::Hard(LabelRewards::RLINF));
+    reward.model = Box::new(judge(model.clone(), TrendReward::Hard(LabelRewards::RLINF)));
     reward.label(&path(&[0; 18])).unwrap();
     assert_eq!(*model.batches.lock().unwrap(), [7, 7, 2]);
 }
@@ -273,11 +283,15 @@ fn micro_batches_are_as_large_as_asked() {
 struct Scribe(Mutex<Vec<String>>);
 
 impl TrendModel for Scribe {
-    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
-        let part = |part: &Part<'_>| match part {
-            Part::Text(text) => text.clone(),
-            Part::Image(image) => format!("image {:?}", image.pixels[0]),
-            Part::Video(video) => {
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        _: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError> {
+        let part = |part: &ContentPart<'_>| match part {
+            ContentPart::Text(text) => text.clone(),
+            ContentPart::Image(image) => format!("image {:?}", image.pixels[0]),
+            ContentPart::Video(video) => {
                 let frames: Vec<_> = video.frames.iter().map(|frame| frame.pixels[0]).collect();
                 format!("video {frames:?} at {}", video.fps)
             }
@@ -306,7 +320,7 @@ fn two_cameras(level: u8, task: Option<&str>) -> Obs {
 #[test]
 fn a_window_is_asked_about_in_rlinfs_words() {
     let scribe = Arc::new(Scribe(Mutex::default()));
-    let mut judge = judge(scribe.clone(), TrendPay::Hard(Amounts::RLINF));
+    let mut judge = judge(scribe.clone(), TrendReward::Hard(LabelRewards::RLINF));
     judge.input = input(&["main", "side"]);
     let mut segment = Segment::starting_at(two_cameras(0, None));
     for level in 1..4 {
@@ -316,7 +330,7 @@ fn a_window_is_asked_about_in_rlinfs_words() {
     }
     let history = history(2, 2, 1);
     let clips = history.clips(&segment).unwrap();
-    judge.judge(&clips).unwrap();
+    judge.score(&clips).unwrap();
     let shown = scribe.0.lock().unwrap();
     let words = "You are given two synchronized 5-frame videos from different camera views (main view and third-person \
                  view) of the same robot action window. Judge whether the action trend is positive, negative, or unclear. \
@@ -335,19 +349,19 @@ fn a_window_is_asked_about_in_rlinfs_words() {
 }
 
 #[test]
-fn a_moment_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
+fn a_frame_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
     let scribe = Arc::new(Scribe(Mutex::default()));
-    let judge = |prompt: Prompt| VlmMoments {
+    let judge = |prompt: Prompt| VlmFrameJudge {
         model: scribe.clone(),
         input: InputBuilder { prompt, system: Some("be fair".into()), ..input(&["main", "side"]) },
         ask: ASK,
-        reading: MomentReading::Number,
+        readout: FrameReadout::Number,
         micro_batch: None,
     };
     let obs = two_cameras(9, None);
-    let scores = judge(Prompt::Score).scores(&[Moment::alone(obs.row(0))]).unwrap();
+    let scores = judge(Prompt::Score).scores(&[FrameStack::single(obs.row(0))]).unwrap();
     assert_eq!(scores[0].get(), 0.25);
-    judge(Prompt::Own("{task} in {frames}?".into())).scores(&[Moment::alone(obs.row(0))]).unwrap();
+    judge(Prompt::Own("{task} in {frames}?".into())).scores(&[FrameStack::single(obs.row(0))]).unwrap();
     let shown = scribe.0.lock().unwrap();
     assert_eq!(
         *shown,
@@ -361,17 +375,17 @@ fn a_moment_is_asked_about_in_rlinfs_words_and_answered_with_a_number() {
 #[test]
 fn what_cannot_be_shown_is_named() {
     let refused = |input: InputBuilder, obs: Obs| {
-        let judge = VlmMoments {
+        let judge = VlmFrameJudge {
             model: Arc::new(Parrot(Answer::Missing)),
             input,
             ask: ASK,
-            reading: MomentReading::Number,
+            readout: FrameReadout::Number,
             micro_batch: None,
         };
-        judge.scores(&[Moment::alone(obs.row(0))]).unwrap_err().to_string()
+        judge.scores(&[FrameStack::single(obs.row(0))]).unwrap_err().to_string()
     };
     let error = refused(input(&["wrist"]), two_cameras(0, None));
-    assert_eq!(error, "the judge looks at camera `wrist`, which was not drawn");
+    assert_eq!(error, "the reward model needs camera `wrist`, which was not rendered");
     let error = refused(InputBuilder { default_task: None, ..input(&["main"]) }, two_cameras(0, Some("  ")));
     assert!(error.contains("default_task_description"), "{error}");
     let odd = Frames::new(FrameShape { height: 1, width: 1, channels: 2 }, vec![0; 2]).unwrap();
@@ -381,14 +395,7 @@ fn what_cannot_be_shown_is_named() {
 
 /// The tiny vision-language model of the fixtures.
 fn tiny_vlm() -> LocalVlm {
-    LocalVlm::open(LocalVlmSettings {
-        folder: tiny_folder(),
-        lora: None,
-        device: Device::Cpu,
-        precision: Precision::Fp32,
-        frames: qwen::Frames::Sampled,
-    })
-    .unwrap()
+    OpenVlm::open(JudgeFolder::with(tiny_folder(), None), &OpenOptions::default()).unwrap().model
 }
 
 fn tiny_folder() -> &'static std::path::Path {
@@ -399,7 +406,11 @@ fn tiny_folder() -> &'static std::path::Path {
 struct Forgetful(QwenVl);
 
 impl TrendModel for Forgetful {
-    fn answer(&self, conversations: &[Conversation<'_>], _: &Ask) -> Result<Vec<Answer>, JudgeError> {
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        _: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError> {
         let labels = self.0.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word)).unwrap();
         let answer = |conversation: &Conversation<'_>| {
             let inputs = tiny_vlm().inputs(conversation).unwrap();
@@ -410,7 +421,7 @@ impl TrendModel for Forgetful {
     }
 }
 
-/// One environment with two cameras of 32 pixels, whose pictures never repeat.
+/// One environment with two cameras of 32 pixels, whose images never repeat.
 fn never_the_same(steps: usize) -> Segment {
     let seen = |at: usize| {
         let camera = |which: usize| {
@@ -431,37 +442,37 @@ fn never_the_same(steps: usize) -> Segment {
 }
 
 #[test]
-fn what_windows_share_is_computed_once_and_changes_no_pay() {
+fn what_windows_share_is_computed_once_and_changes_no_reward() {
     let segment = never_the_same(12);
     for layout in [PromptLayout::VideosFirst, PromptLayout::SharedPrefix] {
-        let paid = |model: Arc<dyn TrendModel>| {
+        let rewards = |model: Arc<dyn TrendModel>| {
             let judge = TrendJudge {
                 input: InputBuilder { layout, ..input(&["eye", "hand"]) },
-                ..judge(model, TrendPay::Soft(Amounts::RLINF))
+                ..judge(model, TrendReward::Soft(LabelRewards::RLINF))
             };
             let history = history(5, 5, 1);
             let reward = WindowReward {
-                entry: Entry::named("model"),
-                judge: Box::new(judge),
+                term: TermSettings::named("model"),
+                model: Box::new(judge),
                 history,
-                between: 0.0,
+                interval_reward: 0.0,
                 to_every_step: false,
             };
             reward.label(&segment).unwrap().total
         };
         let vlm = Arc::new(tiny_vlm());
-        let kept = paid(vlm.clone());
+        let kept = rewards(vlm.clone());
         let plain =
-            paid(Arc::new(Forgetful(QwenVl::open(tiny_folder(), Device::Cpu, Precision::Fp32).unwrap())));
+            rewards(Arc::new(Forgetful(QwenVl::open(tiny_folder(), Device::Cpu, Precision::Fp32).unwrap())));
         for (kept, plain) in kept.iter().zip(&plain) {
             assert!((kept - plain).abs() < 1e-5, "{layout:?}: {kept} and {plain}");
         }
-        assert!(kept.iter().filter(|pay| **pay != 0.0).count() >= 8, "{kept:?}");
+        assert!(kept.iter().filter(|reward| **reward != 0.0).count() >= 8, "{kept:?}");
         // A window begins with the pair that another one, three steps before, ends with. Within the first seven windows,
         // which go through the network at once, and across the border to the others.
         let [found, asked] = vlm.pairs_found();
         assert!(asked >= 32 && found >= 2, "{layout:?}: {found} of {asked}");
-        let again = paid(vlm.clone());
+        let again = rewards(vlm.clone());
         assert_eq!(again.len(), kept.len());
         assert_eq!(vlm.pairs_found()[0], found + asked, "{layout:?}: the second time all pairs are there");
     }

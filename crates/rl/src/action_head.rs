@@ -7,11 +7,11 @@ use crate::gaussian::Normal;
 
 /// Where standard deviations come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deviation {
+pub enum StdKind {
     /// Parameters of their own, the same in every state.
     Independent,
     /// Further outputs of the network.
-    ByState,
+    StateDependent,
 }
 
 /// What an output row means: a distribution over `chunk` actions.
@@ -31,7 +31,7 @@ pub enum HeadKind {
         /// Numbers per action.
         width: usize,
         /// Where deviations come from.
-        deviation: Deviation,
+        std_kind: StdKind,
     },
     /// One of n choices. Outputs are logits `[C, n]`.
     Choice {
@@ -42,10 +42,10 @@ pub enum HeadKind {
 
 impl ActionHead {
     /// The head for a space of actions.
-    pub fn new(actions: &ActionSpace, chunk: usize, deviation: Deviation) -> Self {
+    pub fn new(actions: &ActionSpace, chunk: usize, std_kind: StdKind) -> Self {
         let kind = match actions {
             ActionSpace::Discrete { n } => HeadKind::Choice { choices: *n },
-            ActionSpace::Continuous { low, .. } => HeadKind::Normal { width: low.len(), deviation },
+            ActionSpace::Continuous { low, .. } => HeadKind::Normal { width: low.len(), std_kind },
         };
         Self { chunk, kind }
     }
@@ -69,7 +69,7 @@ impl ActionHead {
     /// Outputs per row.
     pub fn outputs(&self) -> usize {
         match self.kind {
-            HeadKind::Normal { deviation: Deviation::ByState, .. } => 2 * self.centers(),
+            HeadKind::Normal { std_kind: StdKind::StateDependent, .. } => 2 * self.centers(),
             _ => self.centers(),
         }
     }
@@ -77,12 +77,12 @@ impl ActionHead {
     /// Parameters for independent deviations.
     pub fn independent(&self) -> usize {
         match self.kind {
-            HeadKind::Normal { deviation: Deviation::Independent, .. } => self.centers(),
+            HeadKind::Normal { std_kind: StdKind::Independent, .. } => self.centers(),
             _ => 0,
         }
     }
 
-    /// Draws all actions of a row, with the log-probability of each number.
+    /// Samples all actions of a row, with the log-probability of each number.
     pub fn sample(
         &self,
         outputs: &[f32],
@@ -97,10 +97,10 @@ impl ActionHead {
                 Normal { mean, log_std }.sample(rng, actions, log_probs);
             }
             HeadKind::Choice { choices } => {
-                let drawn = actions.iter_mut().zip(log_probs).zip(outputs.chunks_exact(choices));
-                for ((action, log_prob), logits) in drawn {
-                    let (choice, told) = Categorical { logits }.sample(rng);
-                    (*action, *log_prob) = (choice as f32, told);
+                let sampled = actions.iter_mut().zip(log_probs).zip(outputs.chunks_exact(choices));
+                for ((action, log_prob), logits) in sampled {
+                    let (choice, chosen_log_prob) = Categorical { logits }.sample(rng);
+                    (*action, *log_prob) = (choice as f32, chosen_log_prob);
                 }
             }
         }
@@ -128,14 +128,14 @@ impl ActionHead {
                 (normal.log_prob(&actions[part]), normal.entropy())
             }
             HeadKind::Choice { choices } => {
-                let chance = Categorical { logits: &outputs[at * choices..(at + 1) * choices] };
-                (chance.log_prob(actions[at] as usize), chance.entropy())
+                let distribution = Categorical { logits: &outputs[at * choices..(at + 1) * choices] };
+                (distribution.log_prob(actions[at] as usize), distribution.entropy())
             }
         }
     }
 
-    /// Adds what a loss that moves by `by_log_prob` with the log-probability of action number `at`, and by
-    /// `by_entropy` with its entropy, moves with the outputs and with independent deviations.
+    /// Adds the gradients of the outputs and of independent log-deviations, given those of the log-probability and
+    /// the entropy of action number `at`.
     #[allow(clippy::too_many_arguments)] // a row in, its gradients out
     pub fn backward(
         &self,
@@ -143,31 +143,36 @@ impl ActionHead {
         log_std: &[f32],
         actions: &[f32],
         at: usize,
-        by_log_prob: f32,
-        by_entropy: f32,
+        grad_log_prob: f32,
+        grad_entropy: f32,
         grad_outputs: &mut [f32],
         grad_log_std: &mut [f32],
     ) {
         match self.kind {
-            HeadKind::Normal { width, deviation } => {
+            HeadKind::Normal { width, std_kind } => {
                 let (mean, log_std) = self.normal_of_row(outputs, log_std);
                 let part = at * width..(at + 1) * width;
                 let normal = Normal { mean: &mean[part.clone()], log_std: &log_std[part.clone()] };
                 let (grad_mean, own) = grad_outputs.split_at_mut(self.centers());
-                let grad_std = if deviation == Deviation::ByState { own } else { grad_log_std };
+                let grad_std = if std_kind == StdKind::StateDependent { own } else { grad_log_std };
                 let (grad_mean, grad_std) = (&mut grad_mean[part.clone()], &mut grad_std[part.clone()]);
-                normal.backward(&actions[part], by_log_prob, by_entropy, grad_mean, grad_std);
+                normal.backward(&actions[part], grad_log_prob, grad_entropy, grad_mean, grad_std);
             }
             HeadKind::Choice { choices } => {
                 let part = at * choices..(at + 1) * choices;
-                let chance = Categorical { logits: &outputs[part.clone()] };
-                chance.backward(actions[at] as usize, by_log_prob, by_entropy, &mut grad_outputs[part]);
+                let distribution = Categorical { logits: &outputs[part.clone()] };
+                distribution.backward(
+                    actions[at] as usize,
+                    grad_log_prob,
+                    grad_entropy,
+                    &mut grad_outputs[part],
+                );
             }
         }
     }
 
-    /// Adds what a row's distance to actions that were shown moves with its outputs, scaled by `each`, and returns the
-    /// distance: half its square, or − log π of a choice.
+    /// Adds the gradient of a row's distance to demonstrated actions, scaled by `each`, and returns the
+    /// distance: half the squared error, or − log π of a choice.
     pub fn imitate(&self, outputs: &[f32], actions: &[f32], each: f32, grad: &mut [f32]) -> f32 {
         match self.kind {
             HeadKind::Normal { .. } => {
@@ -182,9 +187,9 @@ impl ActionHead {
                 let mut distance = 0.0;
                 for (at, &action) in actions.iter().enumerate() {
                     let part = at * choices..(at + 1) * choices;
-                    let chance = Categorical { logits: &outputs[part.clone()] };
-                    distance -= chance.log_prob(action as usize);
-                    chance.backward(action as usize, -each, 0.0, &mut grad[part]);
+                    let distribution = Categorical { logits: &outputs[part.clone()] };
+                    distance -= distribution.log_prob(action as usize);
+                    distribution.backward(action as usize, -each, 0.0, &mut grad[part]);
                 }
                 distance
             }

@@ -1,4 +1,4 @@
-//! The networks of PPO: one that acts, one that judges.
+//! The networks of PPO: an actor and a critic.
 //!
 //! On states, each has a trunk of its own:
 //!
@@ -9,31 +9,31 @@
 //! value_head  Linear → tanh, thrice, Linear      takes the state itself: no trunk is shared
 //! ```
 //!
-//! On images, both stand on what is seen, and both teach it to see:
+//! On images, both share an encoder, and the gradients of both train it:
 //!
 //! ```text
-//! encoders, state_proj                           see `sight`
+//! encoders, state_proj                           see `vision_encoder`
 //! mix_proj    Linear → layer norm → tanh, twice
 //! actor_mean  Linear → C · action width          as above
 //! value_head  Linear → ReLU, thrice, Linear      takes what mix_proj gives
 //! ```
 //!
-//! All parameters lie in one slice, `[sight | actor | log-deviations | critic]`, so that one optimiser sees them all.
+//! All parameters lie in one slice, `[vision_encoder | actor | log-deviations | critic]`, so that one optimiser sees them all.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, Decision, Obs, Policy, PolicyError, Seed};
+use plaudit_core::{ActionSpace, Decision, EnvSpec, Obs, Policy, PolicyError, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{Activation, Bias, Init, LayerSpec, Mlp, MlpSpec, Scratch, Tape, TensorKind};
 
-use crate::action_head::{ActionHead, Deviation};
-use crate::naming::{self, Misfit};
-use crate::sight::{self, Look, Sight, SightSettings, SightTape};
+use crate::action_head::{ActionHead, StdKind};
+use crate::naming::{self, WeightsMismatch};
+use crate::vision_encoder::{self, ObsBatch, VisionEncoder, VisionEncoderSettings, VisionEncoderTape};
 
 /// What log-deviations begin with.
-const FIRST_LOG_STD: f32 = -0.5;
+const INITIAL_LOG_STD: f32 = -0.5;
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
 
 /// What the networks look like.
@@ -48,9 +48,24 @@ pub struct ActorCriticSettings {
     /// Widths of the hidden layers, of both networks.
     pub hidden: Vec<usize>,
     /// Where standard deviations come from.
-    pub deviation: Deviation,
+    pub std_kind: StdKind,
     /// Values per state: one for each action of a chunk, or one for all.
     pub values: usize,
+}
+
+impl ActorCriticSettings {
+    /// Networks that take in the states of such environments and decide one action at a time.
+    #[must_use]
+    pub fn on_states(spec: &EnvSpec, hidden: &[usize]) -> Self {
+        Self {
+            inputs: Inputs::States(spec.state_width),
+            actions: spec.actions.clone(),
+            chunk: 1,
+            hidden: hidden.to_vec(),
+            std_kind: StdKind::Independent,
+            values: 1,
+        }
+    }
 }
 
 /// What networks take in.
@@ -59,7 +74,7 @@ pub enum Inputs {
     /// States of so many numbers.
     States(usize),
     /// Images, and states beside them.
-    Images(SightSettings),
+    Images(VisionEncoderSettings),
 }
 
 impl Inputs {
@@ -67,36 +82,36 @@ impl Inputs {
     pub fn states(&self) -> usize {
         match self {
             Self::States(states) => *states,
-            Self::Images(sight) => sight.states,
+            Self::Images(vision_encoder) => vision_encoder.states,
         }
     }
 }
 
-/// What is seen, made into a row that a policy can act on.
+/// The encoder and the layers that mix its features, shared by actor and critic.
 #[derive(Debug, Clone)]
-struct Seeing {
-    sight: Sight,
+struct ImageBackbone {
+    vision_encoder: VisionEncoder,
     mix: Mlp,
 }
 
 /// The shapes of both networks. Holds no parameters.
 #[derive(Debug, Clone)]
 pub struct ActorCritic {
-    seeing: Option<Seeing>,
+    image_backbone: Option<ImageBackbone>,
     actor: Mlp,
     critic: Mlp,
     head: ActionHead,
 }
 
-/// What a pass over a batch leaves behind.
+/// What a forward pass over a batch keeps for the backward pass.
 #[derive(Debug, Clone, Default)]
-pub struct Thoughts {
-    sight: SightTape,
+pub struct ForwardPass {
+    vision_encoder: VisionEncoderTape,
     mix: Tape,
     mixed: Vec<f32>,
-    /// Gradients of what both networks take, from each of them.
+    /// Gradients of the features that both networks take, from each of them.
     grad_mixed: [Vec<f32>; 2],
-    grad_seen: Vec<f32>,
+    grad_encoded: Vec<f32>,
     actor: Tape,
     critic: Tape,
     /// `[n, outputs]`.
@@ -105,19 +120,19 @@ pub struct Thoughts {
     pub values: Vec<f32>,
 }
 
-/// What a backward pass may take for granted.
+/// Whether the parameters changed since the last backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parameters {
-    /// Nothing.
+pub enum ParamStatus {
+    /// They may have changed.
     Changed,
-    /// The parameters are the same as in the last backward pass over these thoughts.
-    Same,
+    /// They are the same as in the last backward pass with these buffers.
+    Unchanged,
 }
 
 impl ActorCritic {
     /// Networks of these shapes.
     pub fn new(settings: &ActorCriticSettings) -> Self {
-        let head = ActionHead::new(&settings.actions, settings.chunk, settings.deviation);
+        let head = ActionHead::new(&settings.actions, settings.chunk, settings.std_kind);
         let last = LayerSpec {
             bias: Bias::Zero,
             init: match head.outputs() - head.centers() {
@@ -143,19 +158,19 @@ impl ActorCritic {
         };
         match &settings.inputs {
             Inputs::States(states) => {
-                let (acts, judges) =
+                let (actor_init, critic_init) =
                     (Init::Orthogonal { gain: SQRT_2 }, Init::KaimingNormalFanOut { gain: 5.0 / 3.0 });
-                let actor = stack(*states, Activation::Tanh, acts, last);
-                let critic = stack(*states, Activation::Tanh, judges, value);
-                Self { seeing: None, actor, critic, head }
+                let actor = stack(*states, Activation::Tanh, actor_init, last);
+                let critic = stack(*states, Activation::Tanh, critic_init, value);
+                Self { image_backbone: None, actor, critic, head }
             }
             Inputs::Images(settings) => {
-                let seeing = Seeing::new(settings);
-                let inputs = seeing.mix.outputs();
-                let judges = Init::KaimingNormalFanOut { gain: SQRT_2 };
+                let image_backbone = ImageBackbone::new(settings);
+                let inputs = image_backbone.mix.outputs();
+                let critic_init = Init::KaimingNormalFanOut { gain: SQRT_2 };
                 let actor = Mlp::new(MlpSpec { inputs, layers: vec![last] });
-                let critic = stack(inputs, Activation::Relu, judges, value);
-                Self { seeing: Some(seeing), actor, critic, head }
+                let critic = stack(inputs, Activation::Relu, critic_init, value);
+                Self { image_backbone: Some(image_backbone), actor, critic, head }
             }
         }
     }
@@ -167,33 +182,33 @@ impl ActorCritic {
 
     /// Numbers in a state.
     pub fn states(&self) -> usize {
-        self.sight().map_or(self.actor.inputs(), Sight::states)
+        self.vision_encoder().map_or(self.actor.inputs(), VisionEncoder::states)
     }
 
-    /// What sees, if it looks at images.
-    pub fn sight(&self) -> Option<&Sight> {
-        self.seeing.as_ref().map(|seeing| &seeing.sight)
+    /// The vision encoder, for policies on images.
+    pub fn vision_encoder(&self) -> Option<&VisionEncoder> {
+        self.image_backbone.as_ref().map(|image_backbone| &image_backbone.vision_encoder)
     }
 
-    /// The cameras whose pictures the networks take: none on states, or above a frozen trunk.
-    pub fn pictured(&self) -> &[Arc<str>] {
-        self.sight().map_or(&[], Sight::pictured)
+    /// The cameras whose images the networks take: none on states, or above a frozen trunk.
+    pub fn image_cameras(&self) -> &[Arc<str>] {
+        self.vision_encoder().map_or(&[], VisionEncoder::image_cameras)
     }
 
     /// Observations as the networks take them; `features` is what the frozen trunk made of them, if there is one.
-    pub fn look<'a>(&self, obs: &'a Obs, features: &'a [f32]) -> Result<Look<'a>, PolicyError> {
-        if let Some(sight) = self.sight() {
-            return sight.look(obs, features);
+    pub fn obs_batch<'a>(&self, obs: &'a Obs, features: &'a [f32]) -> Result<ObsBatch<'a>, PolicyError> {
+        if let Some(vision_encoder) = self.vision_encoder() {
+            return vision_encoder.obs_batch(obs, features);
         }
         if obs.state_width() != self.actor.inputs() {
             let expected = format!("states of {} numbers", self.actor.inputs());
             return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
         }
-        Ok(Look { states: &obs.state, ..Look::default() })
+        Ok(ObsBatch { states: &obs.state, ..ObsBatch::default() })
     }
 
     /// Values per state.
-    pub fn values(&self) -> usize {
+    pub fn value_outputs(&self) -> usize {
         self.critic.outputs()
     }
 
@@ -203,23 +218,23 @@ impl ActorCritic {
         self.critic_range().end
     }
 
-    /// Parameters that see, for both networks; empty on states.
-    fn seeing_range(&self) -> Range<usize> {
-        0..self.seeing.as_ref().map_or(0, Seeing::len)
+    /// Parameters of the encoder, for both networks; empty on states.
+    fn image_backbone_range(&self) -> Range<usize> {
+        0..self.image_backbone.as_ref().map_or(0, ImageBackbone::len)
     }
 
-    /// Parameters of the network that acts, without those that see.
+    /// Parameters of the actor network, without those of the encoder.
     fn actor_net_range(&self) -> Range<usize> {
-        let start = self.seeing_range().end;
+        let start = self.image_backbone_range().end;
         start..start + self.actor.len()
     }
 
-    /// Parameters that act: what sees, the network and independent deviations.
+    /// Parameters of the actor: encoder, network and independent deviations.
     pub fn actor_range(&self) -> Range<usize> {
         0..self.log_std_range().end
     }
 
-    /// Parameters that judge.
+    /// Parameters of the critic.
     pub fn critic_range(&self) -> Range<usize> {
         let start = self.log_std_range().end;
         start..start + self.critic.len()
@@ -233,52 +248,66 @@ impl ActorCritic {
 
     /// Parameters to begin with.
     pub fn init(&self, seed: Seed) -> Vec<f32> {
-        let mut params = self.seeing.as_ref().map_or(Vec::new(), |seeing| seeing.init(seed));
+        let mut params =
+            self.image_backbone.as_ref().map_or(Vec::new(), |image_backbone| image_backbone.init(seed));
         params.extend(self.actor.init(seed.purpose("actor")));
-        self.set_first_deviations(&mut params[self.actor_net_range()]);
-        params.extend(std::iter::repeat_n(FIRST_LOG_STD, self.head.independent()));
+        self.set_initial_std(&mut params[self.actor_net_range()]);
+        params.extend(std::iter::repeat_n(INITIAL_LOG_STD, self.head.independent()));
         params.extend(self.critic.init(seed.purpose("critic")));
         params
     }
 
     /// Deviations by state begin where independent ones do.
-    fn set_first_deviations(&self, actor: &mut [f32]) {
+    fn set_initial_std(&self, actor: &mut [f32]) {
         let last = self.actor.spec().layers.len() - 1;
         let is_bias =
             |tensor: &plaudit_nn::dense::Tensor| tensor.layer == last && tensor.kind == TensorKind::Bias;
         if let Some(bias) = self.actor.tensors().find(is_bias) {
             let mut values = self.actor.export(actor, &bias);
-            values[self.head.centers()..].fill(FIRST_LOG_STD);
+            values[self.head.centers()..].fill(INITIAL_LOG_STD);
             self.actor.import(actor, &bias, &values);
         }
     }
 
-    /// Has the policy deviate by this much whatever it sees. Choices have no deviations.
-    pub fn set_deviations(&self, params: &mut [f32], std: &[f32]) {
+    /// Sets the standard deviation of the policy, the same in every state. Choices have none.
+    pub fn set_std(&self, params: &mut [f32], std: &[f32]) {
         let log_std = std.iter().cycle().map(|std| std.max(f32::MIN_POSITIVE).ln());
         let by_state = self.head.outputs() - self.head.centers();
         let held: Vec<f32> = log_std.clone().take(by_state).collect();
-        self.actor.hold_outputs(&mut params[self.actor_net_range()], self.head.centers(), &held);
+        self.actor.set_constant_outputs(&mut params[self.actor_net_range()], self.head.centers(), &held);
         params[self.log_std_range()].iter_mut().zip(log_std).for_each(|(own, asked)| *own = asked);
     }
 
-    /// Rows of a batch that are best done at once, on states: what both networks leave for the way back then stays in
-    /// the cache. Gradients of such pieces add up to those of the batch, to the last bit.
-    pub fn rows_at_once(&self) -> Option<usize> {
-        let rows = self.actor.rows_at_once().min(self.critic.rows_at_once());
-        self.seeing.is_none().then_some(rows)
+    /// Rows of a batch that are best done at once, on states: what both networks keep for the backward pass then stays in
+    /// the cache. Gradients of such pieces add up to those of the batch, bit-exact.
+    pub fn micro_batch_rows(&self) -> Option<usize> {
+        let rows = self.actor.micro_batch_rows().min(self.critic.micro_batch_rows());
+        self.image_backbone.is_none().then_some(rows)
     }
 
     /// Both networks on `n` observations, with what [`Self::backward`] needs.
-    pub fn forward(&self, params: &[f32], look: &Look<'_>, n: usize, thoughts: &mut Thoughts) {
-        let Thoughts { sight, mix, mixed, actor, critic, outputs, values, .. } = thoughts;
-        let taken = match &self.seeing {
-            None => look.states,
-            Some(seeing) => {
-                let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
-                let seen = seeing.sight.forward(eyes, look, n, Dropout::Off, sight);
+    pub fn forward(
+        &self,
+        params: &[f32],
+        obs_batch: &ObsBatch<'_>,
+        n: usize,
+        forward_pass: &mut ForwardPass,
+    ) {
+        let ForwardPass { vision_encoder, mix, mixed, actor, critic, outputs, values, .. } = forward_pass;
+        let taken = match &self.image_backbone {
+            None => obs_batch.states,
+            Some(image_backbone) => {
+                let (encoder_params, above) =
+                    params[self.image_backbone_range()].split_at(image_backbone.vision_encoder.len());
+                let encoded = image_backbone.vision_encoder.forward(
+                    encoder_params,
+                    obs_batch,
+                    n,
+                    Dropout::Off,
+                    vision_encoder,
+                );
                 mixed.clear();
-                mixed.extend_from_slice(seeing.mix.forward(above, seen, n, mix));
+                mixed.extend_from_slice(image_backbone.mix.forward(above, encoded, n, mix));
                 mixed
             }
         };
@@ -294,70 +323,98 @@ impl ActorCritic {
     pub fn backward(
         &self,
         params: &[f32],
-        since: Parameters,
-        look: &Look<'_>,
-        thoughts: &mut Thoughts,
+        param_status: ParamStatus,
+        obs_batch: &ObsBatch<'_>,
+        forward_pass: &mut ForwardPass,
         grad_outputs: &[f32],
         grad_values: &[f32],
         grads: &mut [f32],
     ) {
-        let Thoughts { sight, mix, mixed, grad_mixed: [by_actor, by_critic], grad_seen, .. } = thoughts;
-        by_actor.resize(mixed.len(), 0.0);
-        by_critic.resize(mixed.len(), 0.0);
+        let ForwardPass {
+            vision_encoder,
+            mix,
+            mixed,
+            grad_mixed: [grad_from_actor, grad_from_critic],
+            grad_encoded,
+            ..
+        } = forward_pass;
+        grad_from_actor.resize(mixed.len(), 0.0);
+        grad_from_critic.resize(mixed.len(), 0.0);
         let mut back = |net: &Mlp, place: Range<usize>, tape: &mut Tape, grad: &[f32], into: &mut [f32]| {
-            let into = self.seeing.is_some().then_some(into);
+            let into = self.image_backbone.is_some().then_some(into);
             let (params, grads) = (&params[place.clone()], &mut grads[place]);
-            match since {
-                Parameters::Same => net.backward_again(params, tape, grad, grads, into),
-                Parameters::Changed => net.backward(params, tape, grad, grads, into),
+            match param_status {
+                ParamStatus::Unchanged => net.backward_same_params(params, tape, grad, grads, into),
+                ParamStatus::Changed => net.backward(params, tape, grad, grads, into),
             }
         };
-        back(&self.actor, self.actor_net_range(), &mut thoughts.actor, grad_outputs, by_actor);
-        back(&self.critic, self.critic_range(), &mut thoughts.critic, grad_values, by_critic);
-        let Some(seeing) = &self.seeing else { return };
-        by_actor.iter_mut().zip(&*by_critic).for_each(|(sum, more)| *sum += more);
-        let n = look.states.len() / seeing.sight.states();
-        grad_seen.resize(n * seeing.sight.outputs(), 0.0);
-        let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
-        let (eye_grads, above_grads) = grads[self.seeing_range()].split_at_mut(seeing.sight.len());
-        seeing.mix.backward(above, mix, by_actor, above_grads, Some(grad_seen));
-        seeing.sight.backward(eyes, look, sight, grad_seen, eye_grads);
+        back(&self.actor, self.actor_net_range(), &mut forward_pass.actor, grad_outputs, grad_from_actor);
+        back(&self.critic, self.critic_range(), &mut forward_pass.critic, grad_values, grad_from_critic);
+        let Some(image_backbone) = &self.image_backbone else { return };
+        grad_from_actor.iter_mut().zip(&*grad_from_critic).for_each(|(sum, more)| *sum += more);
+        let n = obs_batch.states.len() / image_backbone.vision_encoder.states();
+        grad_encoded.resize(n * image_backbone.vision_encoder.outputs(), 0.0);
+        let (encoder_params, above) =
+            params[self.image_backbone_range()].split_at(image_backbone.vision_encoder.len());
+        let (encoder_grads, above_grads) =
+            grads[self.image_backbone_range()].split_at_mut(image_backbone.vision_encoder.len());
+        image_backbone.mix.backward(above, mix, grad_from_actor, above_grads, Some(grad_encoded));
+        image_backbone.vision_encoder.backward(
+            encoder_params,
+            obs_batch,
+            vision_encoder,
+            grad_encoded,
+            encoder_grads,
+        );
     }
 
-    /// Values alone, `[n, values]`.
-    pub fn judge<'s>(&self, params: &[f32], look: &Look<'_>, n: usize, musing: &'s mut Musing) -> &'s [f32] {
-        let Musing { sight, mix, net } = musing;
-        let taken = self.take_in(params, look, n, sight, mix);
+    /// The critic's values, `[n, values]`.
+    pub fn values<'s>(
+        &self,
+        params: &[f32],
+        obs_batch: &ObsBatch<'_>,
+        n: usize,
+        buffers: &'s mut InferenceBuffers,
+    ) -> &'s [f32] {
+        let InferenceBuffers { vision_encoder, mix, net } = buffers;
+        let taken = self.encode(params, obs_batch, n, vision_encoder, mix);
         self.critic.infer(&params[self.critic_range()], taken, n, net)
     }
 
-    /// What the actor gives, `[n, outputs]`; `params` need not go beyond what acts.
-    fn decide<'s>(&self, params: &[f32], look: &Look<'_>, n: usize, musing: &'s mut Musing) -> &'s [f32] {
-        let Musing { sight, mix, net } = musing;
-        let taken = self.take_in(params, look, n, sight, mix);
+    /// The outputs of the actor, `[n, outputs]`; `params` need not go beyond those of the actor.
+    fn decide<'s>(
+        &self,
+        params: &[f32],
+        obs_batch: &ObsBatch<'_>,
+        n: usize,
+        buffers: &'s mut InferenceBuffers,
+    ) -> &'s [f32] {
+        let InferenceBuffers { vision_encoder, mix, net } = buffers;
+        let taken = self.encode(params, obs_batch, n, vision_encoder, mix);
         self.actor.infer(&params[self.actor_net_range()], taken, n, net)
     }
 
-    /// What both networks take, without a way back.
-    fn take_in<'s>(
+    /// The features that both networks take, without a backward pass.
+    fn encode<'s>(
         &self,
         params: &[f32],
-        look: &'s Look<'_>,
+        obs_batch: &'s ObsBatch<'_>,
         n: usize,
-        sight: &'s mut SightTape,
+        vision_encoder: &'s mut VisionEncoderTape,
         mix: &'s mut Scratch,
     ) -> &'s [f32] {
-        let Some(seeing) = &self.seeing else { return look.states };
-        let (eyes, above) = params[self.seeing_range()].split_at(seeing.sight.len());
-        let seen = seeing.sight.infer(eyes, look, n, sight);
-        seeing.mix.infer(above, seen, n, mix)
+        let Some(image_backbone) = &self.image_backbone else { return obs_batch.states };
+        let (encoder_params, above) =
+            params[self.image_backbone_range()].split_at(image_backbone.vision_encoder.len());
+        let encoded = image_backbone.vision_encoder.infer(encoder_params, obs_batch, n, vision_encoder);
+        image_backbone.mix.infer(above, encoded, n, mix)
     }
 
     /// All tensors that learn, under RLinf's names.
     pub fn export(&self, params: &[f32]) -> Weights {
         let mut weights = Weights::new();
-        if let Some(seeing) = &self.seeing {
-            seeing.export(&params[self.seeing_range()], &mut weights);
+        if let Some(image_backbone) = &self.image_backbone {
+            image_backbone.export(&params[self.image_backbone_range()], &mut weights);
         }
         let actor = &params[self.actor_net_range()];
         let mut stacked = Weights::new();
@@ -376,15 +433,15 @@ impl ActorCritic {
     }
 
     /// Takes the tensors of both networks.
-    pub fn import(&self, params: &mut [f32], weights: &Weights) -> Result<(), Misfit> {
+    pub fn import(&self, params: &mut [f32], weights: &Weights) -> Result<(), WeightsMismatch> {
         self.import_actor(params, weights)?;
         naming::import(&self.critic, &mut params[self.critic_range()], &critic_names, weights)
     }
 
     /// Takes the tensors that acting needs.
-    pub fn import_actor(&self, params: &mut [f32], weights: &Weights) -> Result<(), Misfit> {
-        if let Some(seeing) = &self.seeing {
-            seeing.import(&mut params[self.seeing_range()], weights)?;
+    pub fn import_actor(&self, params: &mut [f32], weights: &Weights) -> Result<(), WeightsMismatch> {
+        if let Some(image_backbone) = &self.image_backbone {
+            image_backbone.import(&mut params[self.image_backbone_range()], weights)?;
         }
         let stacked = self.stack_heads(weights)?;
         let place = self.actor_net_range();
@@ -421,8 +478,8 @@ impl ActorCritic {
         into.insert_f32(name.replace("actor_mean", "actor_logstd"), &shape(deviations), deviations);
     }
 
-    /// The way back from [`Self::split_heads`].
-    fn stack_heads(&self, weights: &Weights) -> Result<Weights, Misfit> {
+    /// The inverse of [`Self::split_heads`].
+    fn stack_heads(&self, weights: &Weights) -> Result<Weights, WeightsMismatch> {
         let mut stacked = weights.clone();
         let centers = self.head.centers();
         if self.head.outputs() == centers {
@@ -441,40 +498,40 @@ impl ActorCritic {
     }
 
     /// A policy that acts with a copy of these parameters.
-    pub fn policy(self: &Arc<Self>, params: &[f32], manner: Manner) -> ActorPolicy {
+    pub fn policy(self: &Arc<Self>, params: &[f32], action_mode: ActionMode) -> ActorPolicy {
         let params = params[self.actor_range()].to_vec();
-        ActorPolicy { networks: self.clone(), params, manner, musing: Musing::default() }
+        ActorPolicy { networks: self.clone(), params, action_mode, buffers: InferenceBuffers::default() }
     }
 }
 
-impl Seeing {
-    fn new(settings: &SightSettings) -> Self {
-        let sight = Sight::new(settings);
-        let layers = settings.mix.iter().map(|&width| sight::squashed(width)).collect();
-        let mix = Mlp::new(MlpSpec { inputs: sight.outputs(), layers });
-        Self { sight, mix }
+impl ImageBackbone {
+    fn new(settings: &VisionEncoderSettings) -> Self {
+        let vision_encoder = VisionEncoder::new(settings);
+        let layers = settings.mix.iter().map(|&width| vision_encoder::squashed(width)).collect();
+        let mix = Mlp::new(MlpSpec { inputs: vision_encoder.outputs(), layers });
+        Self { vision_encoder, mix }
     }
 
     fn len(&self) -> usize {
-        self.sight.len() + self.mix.len()
+        self.vision_encoder.len() + self.mix.len()
     }
 
     fn init(&self, seed: Seed) -> Vec<f32> {
-        let mut params = self.sight.init(seed.purpose("sight"));
+        let mut params = self.vision_encoder.init(seed.purpose("sight"));
         params.extend(self.mix.init(seed.purpose("mix")));
         params
     }
 
     fn export(&self, params: &[f32], into: &mut Weights) {
-        let (sight, mix) = params.split_at(self.sight.len());
-        self.sight.export(sight, into);
-        naming::export(&self.mix, mix, &sight::squashed_names("mix_proj"), into);
+        let (vision_encoder, mix) = params.split_at(self.vision_encoder.len());
+        self.vision_encoder.export(vision_encoder, into);
+        naming::export(&self.mix, mix, &vision_encoder::squashed_names("mix_proj"), into);
     }
 
-    fn import(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
-        let (sight, mix) = params.split_at_mut(self.sight.len());
-        self.sight.import(sight, from)?;
-        naming::import(&self.mix, mix, &sight::squashed_names("mix_proj"), from)
+    fn import(&self, params: &mut [f32], from: &Weights) -> Result<(), WeightsMismatch> {
+        let (vision_encoder, mix) = params.split_at_mut(self.vision_encoder.len());
+        self.vision_encoder.import(vision_encoder, from)?;
+        naming::import(&self.mix, mix, &vision_encoder::squashed_names("mix_proj"), from)
     }
 }
 
@@ -482,10 +539,10 @@ fn near_zero() -> Init {
     Init::Orthogonal { gain: 0.01 * SQRT_2 }
 }
 
-/// Memory of a pass that leaves nothing behind.
+/// Buffers of a pass without gradients.
 #[derive(Debug, Clone, Default)]
-pub struct Musing {
-    sight: SightTape,
+pub struct InferenceBuffers {
+    vision_encoder: VisionEncoderTape,
     mix: Scratch,
     net: Scratch,
 }
@@ -496,10 +553,10 @@ fn critic_names(layer: usize, kind: TensorKind) -> String {
 
 /// How a policy acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// It draws from its distribution and tells how likely the draw was.
+pub enum ActionMode {
+    /// It samples from its distribution and reports the log-probability.
     Explore,
-    /// It does what is likeliest.
+    /// It takes the most likely action.
     Greedy,
 }
 
@@ -508,23 +565,23 @@ pub enum Manner {
 pub struct ActorPolicy {
     networks: Arc<ActorCritic>,
     params: Vec<f32>,
-    manner: Manner,
-    musing: Musing,
+    action_mode: ActionMode,
+    buffers: InferenceBuffers,
 }
 
 impl Policy for ActorPolicy {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
         let (networks, head) = (&*self.networks, self.networks.head);
-        let features = match networks.sight() {
-            Some(sight) => sight.look_through_trunk(obs)?,
+        let features = match networks.vision_encoder() {
+            Some(vision_encoder) => vision_encoder.trunk_features(obs)?,
             None => Vec::new(),
         };
-        let look = networks.look(obs, &features)?;
+        let obs_batch = networks.obs_batch(obs, &features)?;
         let log_std = &self.params[networks.log_std_range()];
-        let outputs = networks.decide(&self.params, &look, obs.batch(), &mut self.musing);
+        let outputs = networks.decide(&self.params, &obs_batch, obs.batch(), &mut self.buffers);
         let width = head.chunk * head.action_width();
         let mut actions = vec![0.0; obs.batch() * width];
-        if self.manner == Manner::Greedy {
+        if self.action_mode == ActionMode::Greedy {
             for (outputs, actions) in
                 outputs.chunks_exact(head.outputs()).zip(actions.chunks_exact_mut(width))
             {
@@ -551,31 +608,33 @@ mod tests {
     fn a_deviation_that_is_set_is_the_same_whatever_is_seen() {
         let asked = [0.1f32, 0.4].map(f32::ln);
         let states = [0.5, -1.0, 2.0, 0.0, 3.0, -2.0];
-        for deviation in [Deviation::Independent, Deviation::ByState] {
+        for std_kind in [StdKind::Independent, StdKind::StateDependent] {
             let networks = ActorCritic::new(&ActorCriticSettings {
                 inputs: Inputs::States(3),
                 actions: ActionSpace::Continuous { low: vec![-1.0; 2], high: vec![1.0; 2] },
                 chunk: 2,
                 hidden: vec![8],
-                deviation,
+                std_kind,
                 values: 1,
             });
             let mut params = networks.init(Seed::new(1));
-            let look = Look { states: &states, ..Look::default() };
-            let outputs = |params: &[f32]| networks.decide(params, &look, 2, &mut Musing::default()).to_vec();
+            let obs_batch = ObsBatch { states: &states, ..ObsBatch::default() };
+            let outputs = |params: &[f32]| {
+                networks.decide(params, &obs_batch, 2, &mut InferenceBuffers::default()).to_vec()
+            };
             let (before, begun) = (outputs(&params), params.clone());
-            networks.set_deviations(&mut params, &[]);
+            networks.set_std(&mut params, &[]);
             assert_eq!(params, begun, "nothing asked for");
-            networks.set_deviations(&mut params, &[0.1, 0.4]);
+            networks.set_std(&mut params, &[0.1, 0.4]);
             let width = networks.head.outputs();
             let after = outputs(&params);
             for (row, before) in after.chunks_exact(width).zip(before.chunks_exact(width)) {
                 assert_eq!(row[..4], before[..4], "means stay as they are");
-                let own = match deviation {
-                    Deviation::Independent => &params[networks.log_std_range()],
-                    Deviation::ByState => &row[4..],
+                let own = match std_kind {
+                    StdKind::Independent => &params[networks.log_std_range()],
+                    StdKind::StateDependent => &row[4..],
                 };
-                assert_eq!(own, [asked, asked].concat(), "both actions of the chunk, {deviation:?}");
+                assert_eq!(own, [asked, asked].concat(), "both actions of the chunk, {std_kind:?}");
             }
         }
     }

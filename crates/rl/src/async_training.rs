@@ -1,15 +1,15 @@
-//! Acting and learning side by side: environments never wait for the learner.
+//! Asynchronous training: environments never wait for the learner.
 //!
 //! ```text
-//! environments (a thread)    newest policy → rollout → paid → queue
-//! learner (the caller)       queue → remember → improve → newer policy
+//! environments (a thread)    newest policy → rollout → rewards → queue
+//! learner (the caller)       queue → replay → update → newer policy
 //! ```
 //!
 //! The policy in the environments is exchanged at the start of every rollout, and in the middle of one where it has
-//! fallen too many versions behind. How far behind the experience was is told with every step of learning.
+//! fallen too many versions behind. Every step of learning logs how stale its experience was.
 //!
-//! A reward that changes is noticed by the learner's side, which pays anew what the old one had paid; so is what was
-//! still on its way when it changed.
+//! The learner notices when the reward changes, and relabels stored experience; experience that was
+//! still in the queue is relabelled when it arrives.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 
 use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Reward, Seed};
 
-use crate::training::Told;
+use crate::training::RolloutStats;
 use crate::{
-    Experience, Learner, Metrics, OnPaid, Taken, Training, TrainingError, TrainingPlan, Whereabouts,
+    Experience, Learner, Metrics, OnLabelled, RolloutState, TakenStep, Training, TrainingError, TrainingPlan,
 };
 
-/// How long the learner waits for experience before it looks around again.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long the learner waits for experience before it checks again whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How acting and learning keep in touch.
+/// How acting and learning are synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsyncPlan {
     /// What a rollout is.
@@ -43,49 +43,49 @@ pub struct AsyncPlan {
 pub struct AsyncTraining {
     plan: AsyncPlan,
     reward: Arc<dyn Reward>,
-    post: Arc<Post>,
-    queue: Receiver<Report>,
+    mailbox: Arc<PolicyMailbox>,
+    queue: Receiver<RolloutReport>,
     thread: Option<JoinHandle<Result<(), TrainingError>>>,
-    whereabouts: Option<Whereabouts>,
+    rollout_state: Option<RolloutState>,
     /// Steps of learning since the start.
     steps: u64,
     num_envs: usize,
-    on_paid: Option<OnPaid<'static>>,
+    on_labelled: Option<OnLabelled<'static>>,
 }
 
-/// Somebody who looks at each step of the environments, on their thread.
-pub trait Onlooker: Send {
+/// A callback for each step of the environments, on their thread.
+pub trait StepCallback: Send {
     /// What the environments show before the first step.
     fn begin(&mut self, obs: &Obs);
 
     /// A step was taken. An error ends the training.
-    fn step(&mut self, taken: &Taken) -> Result<(), TrainingError>;
+    fn step(&mut self, taken: &TakenStep) -> Result<(), TrainingError>;
 }
 
-/// Nobody looks.
+/// Does nothing.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoCallback;
 
-impl Onlooker for Nobody {
+impl StepCallback for NoCallback {
     fn begin(&mut self, _: &Obs) {}
 
-    fn step(&mut self, _: &Taken) -> Result<(), TrainingError> {
+    fn step(&mut self, _: &TakenStep) -> Result<(), TrainingError> {
         Ok(())
     }
 }
 
-/// Where the newest policy waits to be fetched.
-struct Post {
+/// Where the rollout thread fetches the newest policy.
+struct PolicyMailbox {
     policy: Mutex<Option<Box<dyn Policy>>>,
     version: AtomicU64,
     stop: AtomicBool,
 }
 
-/// What the environments' side tells of a rollout.
-struct Report {
+/// A finished rollout, as the rollout thread sends it.
+struct RolloutReport {
     experience: Experience,
-    told: Told,
-    whereabouts: Whereabouts,
+    stats: RolloutStats,
+    rollout_state: RolloutState,
     /// The most versions that the policy was behind when it acted.
     staleness: u64,
     took: Duration,
@@ -98,31 +98,39 @@ impl AsyncTraining {
         reward: Arc<dyn Reward>,
         plan: AsyncPlan,
         seed: Seed,
-        left: Option<Whereabouts>,
+        resume_from: Option<RolloutState>,
         learner: &dyn Learner,
-        onlooker: Box<dyn Onlooker>,
+        callback: Box<dyn StepCallback>,
     ) -> Self {
         let (send, queue) = channel();
-        let post = Arc::new(Post {
+        let mailbox = Arc::new(PolicyMailbox {
             policy: Mutex::new(Some(learner.explorer())),
             version: AtomicU64::new(1),
             stop: AtomicBool::new(false),
         });
         let num_envs = env.spec().num_envs;
-        let side = Side { env, reward: reward.clone(), plan, seed, left, post: post.clone(), onlooker };
-        let thread = std::thread::spawn(move || side.act(&send));
-        let (thread, whereabouts, on_paid) = (Some(thread), None, None);
-        Self { plan, reward, post, queue, thread, whereabouts, steps: 0, num_envs, on_paid }
+        let rollout_thread = RolloutThread {
+            env,
+            reward: reward.clone(),
+            plan,
+            seed,
+            resume_from,
+            mailbox: mailbox.clone(),
+            callback,
+        };
+        let thread = std::thread::spawn(move || rollout_thread.act(&send));
+        let (thread, rollout_state, on_labelled) = (Some(thread), None, None);
+        Self { plan, reward, mailbox, queue, thread, rollout_state, steps: 0, num_envs, on_labelled }
     }
 
-    /// Tells somebody of every segment from now on, once, when it arrives at the learner.
-    pub fn on_paid(&mut self, on_paid: OnPaid<'static>) {
-        self.on_paid = Some(on_paid);
+    /// Calls `on_labelled` for every segment from now on, once, when it arrives at the learner.
+    pub fn on_labelled(&mut self, on_labelled: OnLabelled<'static>) {
+        self.on_labelled = Some(on_labelled);
     }
 
     /// Where the environments were after the last rollout that arrived, for a later [`Self::start`].
-    pub fn whereabouts(&self) -> Option<&Whereabouts> {
-        self.whereabouts.as_ref()
+    pub fn rollout_state(&self) -> Option<&RolloutState> {
+        self.rollout_state.as_ref()
     }
 
     /// One step of learning, from whatever has arrived. Waits only while there is too little to learn from, and asks
@@ -133,13 +141,13 @@ impl AsyncTraining {
         is_over: impl Fn() -> bool,
     ) -> Result<Option<Metrics>, TrainingError> {
         let began = Instant::now();
-        // A model that cannot be read just now is being written: the old one goes on judging.
+        // A model that cannot be read just now is being written: the old one stays in use.
         let has_changed = self.reward.refresh().unwrap_or(false);
-        let mut arrived = Arrived { is_paid_by_another: has_changed, ..Arrived::default() };
+        let mut arrived = ArrivedRollouts { has_other_version: has_changed, ..ArrivedRollouts::default() };
         let learned = loop {
             self.receive(learner, &mut arrived)?;
-            if std::mem::take(&mut arrived.is_paid_by_another) {
-                *arrived.repaid.get_or_insert(0) += learner.repay(self.reward.as_ref())?;
+            if std::mem::take(&mut arrived.has_other_version) {
+                *arrived.relabelled.get_or_insert(0) += learner.relabel(self.reward.as_ref())?;
             }
             let learned = learner.improve()?;
             if !learned.is_empty() {
@@ -152,21 +160,25 @@ impl AsyncTraining {
         };
         self.steps += 1;
         if self.steps.is_multiple_of(self.plan.weight_sync_interval.max(1)) {
-            self.post.send(learner.explorer());
+            self.mailbox.send(learner.explorer());
         }
         Ok(Some(self.metrics(arrived, learned, began.elapsed())))
     }
 
     /// Lets the environments finish their rollout, and takes in what is still in the queue.
-    pub fn finish(mut self, learner: &mut dyn Learner) -> Result<Option<Whereabouts>, TrainingError> {
-        self.post.stop.store(true, Ordering::Relaxed);
+    pub fn finish(mut self, learner: &mut dyn Learner) -> Result<Option<RolloutState>, TrainingError> {
+        self.mailbox.stop.store(true, Ordering::Relaxed);
         self.join()?;
-        self.receive(learner, &mut Arrived::default())?;
-        Ok(self.whereabouts.take())
+        self.receive(learner, &mut ArrivedRollouts::default())?;
+        Ok(self.rollout_state.take())
     }
 
     /// Takes in all that has arrived.
-    fn receive(&mut self, learner: &mut dyn Learner, arrived: &mut Arrived) -> Result<(), TrainingError> {
+    fn receive(
+        &mut self,
+        learner: &mut dyn Learner,
+        arrived: &mut ArrivedRollouts,
+    ) -> Result<(), TrainingError> {
         loop {
             match self.queue.try_recv() {
                 Ok(report) => self.take(report, learner, arrived)?,
@@ -177,8 +189,12 @@ impl AsyncTraining {
     }
 
     /// Waits a little for something to arrive.
-    fn wait(&mut self, learner: &mut dyn Learner, arrived: &mut Arrived) -> Result<(), TrainingError> {
-        match self.queue.recv_timeout(PATIENCE) {
+    fn wait(
+        &mut self,
+        learner: &mut dyn Learner,
+        arrived: &mut ArrivedRollouts,
+    ) -> Result<(), TrainingError> {
+        match self.queue.recv_timeout(POLL_INTERVAL) {
             Ok(report) => self.take(report, learner, arrived),
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => self.join(),
@@ -187,25 +203,25 @@ impl AsyncTraining {
 
     fn take(
         &mut self,
-        report: Report,
+        report: RolloutReport,
         learner: &mut dyn Learner,
-        arrived: &mut Arrived,
+        arrived: &mut ArrivedRollouts,
     ) -> Result<(), TrainingError> {
-        let Report { experience, told, whereabouts, staleness, took } = report;
-        arrived.told.merge(told);
+        let RolloutReport { experience, stats, rollout_state, staleness, took } = report;
+        arrived.stats.merge(stats);
         arrived.rollouts += 1;
         arrived.staleness += staleness;
-        arrived.stalest = arrived.stalest.max(staleness);
+        arrived.max_staleness = arrived.max_staleness.max(staleness);
         arrived.acting += took;
-        arrived.is_paid_by_another |= experience.reward.version != self.reward.version();
-        self.whereabouts = Some(whereabouts);
-        if let Some(on_paid) = &mut self.on_paid {
-            on_paid(&experience.segment, &experience.reward);
+        arrived.has_other_version |= experience.reward.version != self.reward.version();
+        self.rollout_state = Some(rollout_state);
+        if let Some(on_labelled) = &mut self.on_labelled {
+            on_labelled(&experience.segment, &experience.reward);
         }
-        Ok(learner.remember(experience)?)
+        Ok(learner.add_experience(experience)?)
     }
 
-    /// Why the environments' side stopped, if it failed.
+    /// Why the rollout thread stopped, if it failed.
     fn join(&mut self) -> Result<(), TrainingError> {
         match self.thread.take().map(JoinHandle::join) {
             None | Some(Ok(Ok(()))) => Ok(()),
@@ -214,18 +230,18 @@ impl AsyncTraining {
         }
     }
 
-    fn metrics(&self, arrived: Arrived, learned: Metrics, whole: Duration) -> Metrics {
+    fn metrics(&self, arrived: ArrivedRollouts, learned: Metrics, whole: Duration) -> Metrics {
         let mut metrics = Metrics::default();
-        arrived.told.tell(&mut metrics);
+        arrived.stats.push_to(&mut metrics);
         metrics.extend(learned);
         let rollouts = arrived.rollouts as f64;
         metrics.push("train/replay_channel_qsize", rollouts);
-        if let Some(repaid) = arrived.repaid {
-            metrics.push("train/replay_buffer/repaid", repaid as f64);
+        if let Some(relabelled) = arrived.relabelled {
+            metrics.push("train/replay_buffer/relabelled", relabelled as f64);
         }
         if arrived.rollouts > 0 {
             metrics.push("train/async/staleness", arrived.staleness as f64 / rollouts);
-            metrics.push("train/async/staleness_max", arrived.stalest as f64);
+            metrics.push("train/async/staleness_max", arrived.max_staleness as f64);
             let steps = (self.plan.rollouts.steps * self.num_envs) as f64 * rollouts;
             metrics.push("time/env_steps_per_second", steps / arrived.acting.as_secs_f64());
         }
@@ -236,9 +252,9 @@ impl AsyncTraining {
 
 impl Drop for AsyncTraining {
     fn drop(&mut self) {
-        self.post.stop.store(true, Ordering::Relaxed);
+        self.mailbox.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whoever drops it unfinished has an error of their own to tell.
+            // Whoever drops it unfinished has an error of their own to report.
             let _ = thread.join();
         }
     }
@@ -246,19 +262,19 @@ impl Drop for AsyncTraining {
 
 /// What arrived during one step of learning.
 #[derive(Default)]
-struct Arrived {
-    told: Told,
+struct ArrivedRollouts {
+    stats: RolloutStats,
     rollouts: u64,
     staleness: u64,
-    stalest: u64,
+    max_staleness: u64,
     acting: Duration,
-    /// Whether some experience was paid by another version of the reward than the one in use.
-    is_paid_by_another: bool,
-    /// Steps that were paid anew, if any had to be.
-    repaid: Option<usize>,
+    /// Whether some experience was labelled by another version of the reward than the one in use.
+    has_other_version: bool,
+    /// Steps that were relabelled, if any had to be.
+    relabelled: Option<usize>,
 }
 
-impl Post {
+impl PolicyMailbox {
     fn send(&self, policy: Box<dyn Policy>) {
         if let Ok(mut newest) = self.policy.lock() {
             *newest = Some(policy);
@@ -271,35 +287,35 @@ impl Post {
     }
 }
 
-/// The environments' side.
-struct Side {
+/// The rollout thread.
+struct RolloutThread {
     env: Box<dyn Env>,
     reward: Arc<dyn Reward>,
     plan: AsyncPlan,
     seed: Seed,
-    left: Option<Whereabouts>,
-    post: Arc<Post>,
-    onlooker: Box<dyn Onlooker>,
+    resume_from: Option<RolloutState>,
+    mailbox: Arc<PolicyMailbox>,
+    callback: Box<dyn StepCallback>,
 }
 
-impl Side {
-    /// Acts until it is told to stop, or nobody listens any more.
-    fn act(mut self, queue: &Sender<Report>) -> Result<(), TrainingError> {
+impl RolloutThread {
+    /// Acts until it is stopped, or nobody receives any more.
+    fn act(mut self, queue: &Sender<RolloutReport>) -> Result<(), TrainingError> {
         let plan = self.plan.rollouts;
         let (mut training, _) =
-            Training::start(self.env.as_mut(), self.reward.as_ref(), plan, self.seed, self.left)?;
-        let onlooker = &mut self.onlooker;
-        onlooker.begin(training.obs());
-        let mut policy = Fetched::new(self.post.clone(), self.plan.staleness_threshold);
-        while !self.post.stop.load(Ordering::Relaxed) {
-            let (began, mut told) = (Instant::now(), Told::default());
+            Training::start(self.env.as_mut(), self.reward.as_ref(), plan, self.seed, self.resume_from)?;
+        let callback = &mut self.callback;
+        callback.begin(training.obs());
+        let mut policy = LatestPolicy::new(self.mailbox.clone(), self.plan.staleness_threshold);
+        while !self.mailbox.stop.load(Ordering::Relaxed) {
+            let (began, mut stats) = (Instant::now(), RolloutStats::default());
             policy.begin();
             let experience =
-                training.play(&mut policy, &mut |taken: &Taken| onlooker.step(taken), &mut told)?;
-            let report = Report {
+                training.play(&mut policy, &mut |taken: &TakenStep| callback.step(taken), &mut stats)?;
+            let report = RolloutReport {
                 experience,
-                told,
-                whereabouts: training.whereabouts(),
+                stats,
+                rollout_state: training.rollout_state(),
                 staleness: policy.staleness,
                 took: began.elapsed(),
             };
@@ -311,9 +327,9 @@ impl Side {
     }
 }
 
-/// The newest policy there is, or nearly.
-struct Fetched {
-    post: Arc<Post>,
+/// The newest policy, or one that is at most `bound` versions behind.
+struct LatestPolicy {
+    mailbox: Arc<PolicyMailbox>,
     bound: Option<u64>,
     policy: Option<Box<dyn Policy>>,
     version: u64,
@@ -321,9 +337,9 @@ struct Fetched {
     staleness: u64,
 }
 
-impl Fetched {
-    fn new(post: Arc<Post>, bound: Option<u64>) -> Self {
-        Self { post, bound, policy: None, version: 0, staleness: 0 }
+impl LatestPolicy {
+    fn new(mailbox: Arc<PolicyMailbox>, bound: Option<u64>) -> Self {
+        Self { mailbox, bound, policy: None, version: 0, staleness: 0 }
     }
 
     /// A rollout begins.
@@ -333,19 +349,19 @@ impl Fetched {
     }
 
     fn fetch(&mut self) {
-        let Ok(mut newest) = self.post.policy.lock() else { return };
+        let Ok(mut newest) = self.mailbox.policy.lock() else { return };
         if let Some(policy) = newest.take() {
             self.policy = Some(policy);
-            self.version = self.post.version();
+            self.version = self.mailbox.version();
         }
     }
 
     fn behind(&self) -> u64 {
-        self.post.version() - self.version
+        self.mailbox.version() - self.version
     }
 }
 
-impl Policy for Fetched {
+impl Policy for LatestPolicy {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
         if self.bound.is_some_and(|bound| self.behind() > bound) {
             self.fetch();

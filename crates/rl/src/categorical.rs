@@ -14,7 +14,7 @@ pub(crate) struct Categorical<'a> {
 }
 
 impl Categorical<'_> {
-    /// Draws a choice; returns it with its log-probability.
+    /// Samples a choice; returns it with its log-probability.
     pub(crate) fn sample(&self, rng: &mut Rng) -> (usize, f32) {
         let (mut left, norm) = (rng.unit() as f32, self.log_norm());
         let mut choice = 0;
@@ -45,14 +45,14 @@ impl Categorical<'_> {
         -self.logits.iter().map(|logit| (logit - norm).exp() * (logit - norm)).sum::<f32>()
     }
 
-    /// Adds what a loss that moves by `by_log_prob` with log π(choice) and by `by_entropy` with H moves with x.
-    pub(crate) fn backward(&self, choice: usize, by_log_prob: f32, by_entropy: f32, grad: &mut [f32]) {
+    /// Adds the gradient of x, given those of log π(choice) and of H.
+    pub(crate) fn backward(&self, choice: usize, grad_log_prob: f32, grad_entropy: f32, grad: &mut [f32]) {
         let (norm, entropy) = (self.log_norm(), self.entropy());
         for (i, (logit, grad)) in self.logits.iter().zip(grad).enumerate() {
             let log_prob = logit - norm;
             let prob = log_prob.exp();
             let chosen = if i == choice { 1.0 } else { 0.0 };
-            *grad += by_log_prob * (chosen - prob) - by_entropy * prob * (log_prob + entropy);
+            *grad += grad_log_prob * (chosen - prob) - grad_entropy * prob * (log_prob + entropy);
         }
     }
 
@@ -70,36 +70,36 @@ mod tests {
 
     #[test]
     fn choices_come_as_often_as_they_are_likely() {
-        let chance = Categorical { logits: &[0.0, 1.0, -1.0] };
+        let distribution = Categorical { logits: &[0.0, 1.0, -1.0] };
         let mut counts = [0usize; 3];
         let mut rng = Seed::new(5).rng();
         for _ in 0..60_000 {
-            let (choice, log_prob) = chance.sample(&mut rng);
-            assert_eq!(log_prob, chance.log_prob(choice));
+            let (choice, log_prob) = distribution.sample(&mut rng);
+            assert_eq!(log_prob, distribution.log_prob(choice));
             counts[choice] += 1;
         }
         for (choice, count) in counts.iter().enumerate() {
             let share = *count as f32 / 60_000.0;
             // Four standard errors of a share are below 4 · 0.5 / √60000 = 0.0082.
-            assert!((share - chance.log_prob(choice).exp()).abs() < 0.0082, "{choice}: {share}");
+            assert!((share - distribution.log_prob(choice).exp()).abs() < 0.0082, "{choice}: {share}");
         }
-        assert_eq!(chance.mode(), 1);
+        assert_eq!(distribution.mode(), 1);
     }
 
     #[test]
-    fn gradients_are_slopes() {
+    fn gradients_match_finite_differences() {
         let logits = [0.3f32, -0.2, 1.1];
         let loss = |logits: &[f32]| {
-            let chance = Categorical { logits };
-            1.5 * f64::from(chance.log_prob(2)) - 0.7 * f64::from(chance.entropy())
+            let distribution = Categorical { logits };
+            1.5 * f64::from(distribution.log_prob(2)) - 0.7 * f64::from(distribution.entropy())
         };
         let mut grad = [0.0; 3];
         Categorical { logits: &logits }.backward(2, 1.5, -0.7, &mut grad);
         for (i, grad) in grad.into_iter().enumerate() {
             let moved =
                 |by: f32| -> [f32; 3] { std::array::from_fn(|j| logits[j] + if i == j { by } else { 0.0 }) };
-            let slope = (loss(&moved(1e-2)) - loss(&moved(-1e-2))) / 2e-2;
-            assert!((slope as f32 - grad).abs() < 1e-3, "{slope} {grad}");
+            let difference = (loss(&moved(1e-2)) - loss(&moved(-1e-2))) / 2e-2;
+            assert!((difference as f32 - grad).abs() < 1e-3, "{difference} {grad}");
         }
     }
 

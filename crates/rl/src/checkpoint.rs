@@ -7,13 +7,13 @@ use plaudit_nn::Weights;
 use plaudit_nn::weights::Array;
 
 use crate::learner::LearnError;
-use crate::naming::Misfit;
-use crate::sight::Sight;
+use crate::naming::WeightsMismatch;
+use crate::vision_encoder::VisionEncoder;
 
 /// The file in a checkpoint's folder.
 const FILE: &str = "learner.safetensors";
 
-/// What tells one frozen trunk from another.
+/// What distinguishes one frozen trunk from another.
 const TRUNK: &str = "trunk";
 
 /// Tensors and counts of a learner, in memory or in one safetensors file.
@@ -42,19 +42,20 @@ impl Checkpoint {
         self.counts.insert(name.into(), count.to_string());
     }
 
-    /// Notes which frozen trunk a learner looks through: it is not in the checkpoint.
-    pub fn trunk(&mut self, sight: Option<&Sight>) {
-        if let Some(sight) = sight.filter(|sight| sight.trunk().is_some()) {
-            self.count(TRUNK, sight.trunk_mark());
+    /// Stores the hash of the frozen trunk of a learner: the trunk is not in the checkpoint.
+    pub fn trunk(&mut self, vision_encoder: Option<&VisionEncoder>) {
+        if let Some(vision_encoder) = vision_encoder.filter(|vision_encoder| vision_encoder.trunk().is_some())
+        {
+            self.count(TRUNK, vision_encoder.trunk_hash());
         }
     }
 
-    /// Refuses a learner that looks through another frozen trunk.
-    pub fn same_trunk(&self, sight: Option<&Sight>) -> Result<(), LearnError> {
-        match sight.filter(|sight| sight.trunk().is_some()) {
-            Some(sight) if self.counted(TRUNK)? != sight.trunk_mark() => {
+    /// Refuses a learner with another frozen trunk.
+    pub fn same_trunk(&self, vision_encoder: Option<&VisionEncoder>) -> Result<(), LearnError> {
+        match vision_encoder.filter(|vision_encoder| vision_encoder.trunk().is_some()) {
+            Some(vision_encoder) if self.counted(TRUNK)? != vision_encoder.trunk_hash() => {
                 Err(self
-                    .problem("it was learned above another frozen trunk; name the file it was begun with"))
+                    .problem("it was trained above another frozen trunk; name the file it was started with"))
             }
             _ => Ok(()),
         }
@@ -101,9 +102,9 @@ impl Checkpoint {
         self.counts.get(name).and_then(|count| count.parse().ok()).ok_or_else(missing)
     }
 
-    /// Tensors of another shape, told as a problem with this checkpoint.
-    pub fn misfit(&self, misfit: Misfit) -> LearnError {
-        self.problem(format!("{misfit}; it was written by another network"))
+    /// Tensors of another shape, as a problem with this checkpoint.
+    pub fn mismatch(&self, mismatch: WeightsMismatch) -> LearnError {
+        self.problem(format!("{mismatch}; it was written by another network"))
     }
 
     /// What is wrong with this file.

@@ -1,26 +1,26 @@
-//! Behaviour cloning: a policy first does as demonstrations do, before any reward has a say.
+//! Behaviour cloning: a policy first imitates demonstrations, before it learns by reward.
 //!
 //! ```text
 //! μ(s) → a        by the square of the difference (choices: by their log-probability)
 //! σ(s) = b        set before: the deviation to explore with from then on
 //! ```
 //!
-//! over transitions of the demonstrations, each as likely as any other. σ is not what demonstrations differ by: a wide one
-//! would excuse a wrong μ, and exploring that widely would undo what was shown. Nor does it learn to be b: its slopes are
-//! steeper than those of a nearly right μ, and both go through the same layers.
+//! over transitions of the demonstrations, sampled uniformly. σ is not the deviation of the demonstrations: a wide one
+//! would excuse a wrong μ, and exploring that widely would undo what was cloned. Nor is it learned: its gradients are
+//! larger than those of a nearly right μ, and both go through the same layers.
 
 use std::ops::ControlFlow;
 
 use plaudit_core::{Seed, Segment};
 
-use crate::replay::{Amount, NewRollout, Repay, Replay, ReplaySettings, Transitions};
-use crate::sight::Sight;
+use crate::replay::{Amount, NewRollout, RelabelSettings, Replay, ReplaySettings, Transitions};
+use crate::vision_encoder::VisionEncoder;
 use crate::{LearnError, StateScale};
 
 /// What is cloned, and how.
 #[derive(Debug, Clone)]
 pub struct Cloning {
-    /// What was shown.
+    /// The demonstrations.
     pub demos: Vec<Segment>,
     /// Steps of the optimiser.
     pub steps: u64,
@@ -32,12 +32,12 @@ pub struct Cloning {
     pub std: Vec<f32>,
 }
 
-/// What [`crate::Learner::imitate`] tells as it goes on: steps done, and the newest loss. It goes on as long as it is
-/// told to.
-pub type ClonedSoFar<'a> = &'a mut dyn FnMut(u64, f64) -> ControlFlow<()>;
+/// Callback of [`crate::Learner::imitate`], with the steps done and the newest loss. Cloning goes on while it returns
+/// `Continue`.
+pub type CloningCallback<'a> = &'a mut dyn FnMut(u64, f64) -> ControlFlow<()>;
 
-/// Batches of what was shown.
-pub(crate) struct Shown<'a> {
+/// Batches of demonstrations.
+pub(crate) struct DemoBatches<'a> {
     cloning: &'a Cloning,
     replay: Replay,
     scale: Option<StateScale>,
@@ -45,23 +45,29 @@ pub(crate) struct Shown<'a> {
     batch: Transitions,
 }
 
-impl<'a> Shown<'a> {
-    /// All demonstrations, as a policy with these eyes sees them.
+impl<'a> DemoBatches<'a> {
+    /// All demonstrations, encoded as this policy needs them.
     pub(crate) fn new(
         cloning: &'a Cloning,
         chunk: usize,
-        sight: Option<&Sight>,
+        vision_encoder: Option<&VisionEncoder>,
         scale: Option<StateScale>,
         seed: Seed,
     ) -> Result<Self, LearnError> {
         let all = Amount::Rollouts(cloning.demos.len());
-        let cameras = sight.map_or_else(Vec::new, |sight| sight.pictured().to_vec());
-        let mut replay =
-            Replay::new(ReplaySettings { keep: all, window: all, chunk, cameras, repay: Repay::default() });
+        let cameras =
+            vision_encoder.map_or_else(Vec::new, |vision_encoder| vision_encoder.image_cameras().to_vec());
+        let mut replay = Replay::new(ReplaySettings {
+            keep: all,
+            window: all,
+            chunk,
+            cameras,
+            relabel: RelabelSettings::default(),
+        });
         for segment in &cloning.demos {
             let reward = vec![0.0; segment.end.len()];
-            let demo = NewRollout { segment: segment.clone(), fresh: Vec::new(), reward, version: 0 };
-            replay.add_seen(demo, sight)?;
+            let demo = NewRollout { segment: segment.clone(), starts_chunk: Vec::new(), reward, version: 0 };
+            replay.add_encoded(demo, vision_encoder)?;
         }
         if replay.transitions() == 0 {
             return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
@@ -69,16 +75,16 @@ impl<'a> Shown<'a> {
         Ok(Self { cloning, replay, scale, seed, batch: Transitions::default() })
     }
 
-    /// What a step of the optimiser learns from.
-    pub(crate) fn lesson(&mut self, step: u64) -> &Transitions {
+    /// The batch of a step of the optimiser.
+    pub(crate) fn batch_at(&mut self, step: u64) -> &Transitions {
         let mut rng = self.seed.index(step).rng();
         self.batch.clear();
-        // A replay draws no more than it has; few demonstrations are drawn from several times.
+        // A replay samples no more than it has; few demonstrations are sampled several times.
         while self.batch.len() < self.cloning.batch {
             self.replay.sample(self.cloning.batch - self.batch.len(), &mut rng, &mut self.batch);
         }
         if let Some(scale) = &self.scale {
-            scale.apply(&mut self.batch.seen.states);
+            scale.apply(&mut self.batch.obs.states);
         }
         &self.batch
     }

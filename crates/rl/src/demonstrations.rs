@@ -1,16 +1,17 @@
-//! A recorded episode as a segment: what a reward pays and a replay keeps.
+//! A recorded episode as a segment, which a reward can label and a replay can keep.
 
 use std::sync::Arc;
 
 use plaudit_core::{
-    ActionSpace, End, EnvSpec, FrameShape, Frames, Obs, ObsError, Segment, SegmentError, StepRow, Watch,
+    ActionSpace, End, EnvSpec, FrameShape, Frames, FramesNeeded, Obs, ObsError, Segment, SegmentError,
+    StepRow,
 };
 use plaudit_data::episode::Episode;
 use thiserror::Error;
 
 /// Why an episode is no demonstration for these environments.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Unfit {
+pub enum DemoError {
     /// Nothing was done in it.
     #[error("it has no actions")]
     Empty,
@@ -31,7 +32,7 @@ pub enum Unfit {
     Image {
         /// The environment's camera.
         camera: Arc<str>,
-        /// What it draws.
+        /// What it renders.
         expected: FrameShape,
         /// What the episode has.
         got: FrameShape,
@@ -52,80 +53,84 @@ pub enum Unfit {
 }
 
 /// Turns episodes into segments of environments like these.
-pub struct Demonstrations<'a> {
+pub struct DemoConverter<'a> {
     /// The environments.
     pub spec: &'a EnvSpec,
     /// Which camera of the environments an episode's camera is, if any.
     pub camera: &'a dyn Fn(&str) -> Option<Arc<str>>,
     /// The frames that are kept.
-    pub watch: Watch,
-    /// Numbers in a state that knows everything, where the environment's is only its beginning: episodes may have
-    /// either, and what a policy that has to look must not know is left out.
+    pub frames_needed: FramesNeeded,
+    /// Numbers in a privileged (full) state, where the environment's is only its beginning: episodes may have
+    /// either, and what a policy on images must not know is left out.
     pub full_state: Option<usize>,
 }
 
-impl Demonstrations<'_> {
+impl DemoConverter<'_> {
     /// The whole episode, of one environment. Actions are kept within the environment's bounds, as it would keep them.
-    pub fn segment(&self, episode: &Episode) -> Result<Segment, Unfit> {
+    pub fn segment(&self, episode: &Episode) -> Result<Segment, DemoError> {
         self.check(episode)?;
         let n = episode.len();
-        let is_seen = |at: usize| match self.watch {
-            Watch::Nothing => false,
-            Watch::Ends => at == n && episode.moments[n].end.is_end(),
-            Watch::Everything => true,
+        let is_seen = |at: usize| match self.frames_needed {
+            FramesNeeded::Nothing => false,
+            FramesNeeded::Ends => at == n && episode.timesteps[n].end.is_end(),
+            FramesNeeded::Everything => true,
         };
-        let parts = |error: ObsError| Unfit::Parts(error.to_string());
+        let parts = |error: ObsError| DemoError::Parts(error.to_string());
         let mut segment = Segment::starting_at(self.obs(episode, 0, is_seen(0)).map_err(parts)?);
         for at in 1..=n {
-            let moment = &episode.moments[at];
+            let timestep = &episode.timesteps[at];
             let seen = self.obs(episode, at, is_seen(at)).map_err(parts)?;
-            let end = if at == n { moment.end } else { End::No };
+            let end = if at == n { timestep.end } else { End::No };
             let last = if end.is_end() { vec![(0, seen.clone())] } else { Vec::new() };
             let step = StepRow {
                 actions: within(&self.spec.actions, &episode.actions[at - 1]),
-                env_reward: vec![moment.reward],
+                env_reward: vec![timestep.reward],
                 end: vec![end],
-                success: vec![moment.success.unwrap_or(false)],
+                success: vec![timestep.success.unwrap_or(false)],
             };
             let pushed = segment.push(step, seen, last);
-            pushed.map_err(|error: SegmentError| Unfit::Parts(error.to_string()))?;
+            pushed.map_err(|error: SegmentError| DemoError::Parts(error.to_string()))?;
         }
         Ok(segment)
     }
 
-    fn check(&self, episode: &Episode) -> Result<(), Unfit> {
+    fn check(&self, episode: &Episode) -> Result<(), DemoError> {
         let n = episode.len();
         if n == 0 {
-            return Err(Unfit::Empty);
+            return Err(DemoError::Empty);
         }
-        if episode.states.len() != n + 1 || episode.moments.len() != n + 1 {
-            let (states, moments) = (episode.states.len(), episode.moments.len());
-            return Err(Unfit::Parts(format!("{n} actions, {states} states and {moments} moments")));
+        if episode.states.len() != n + 1 || episode.timesteps.len() != n + 1 {
+            let (states, timesteps) = (episode.states.len(), episode.timesteps.len());
+            return Err(DemoError::Parts(format!("{n} actions, {states} states and {timesteps} timesteps")));
         }
         let width = episode.states[0].len();
         let is_full = self.full_state == Some(width) && width > self.spec.state_width;
         self.check_rows("states", if is_full { width } else { self.spec.state_width }, &episode.states)?;
         self.check_rows("actions", self.spec.actions.width(), &episode.actions)?;
-        if self.watch == Watch::Nothing {
+        if self.frames_needed == FramesNeeded::Nothing {
             return Ok(());
         }
         for track in &episode.cameras {
             let own = (self.camera)(&track.name);
-            let drawn = self.spec.cameras.iter().find(|(name, _)| Some(name) == own.as_ref());
-            if let Some((camera, expected)) = drawn.filter(|(_, expected)| *expected != track.shape) {
-                return Err(Unfit::Image { camera: camera.clone(), expected: *expected, got: track.shape });
+            let own_camera = self.spec.cameras.iter().find(|(name, _)| Some(name) == own.as_ref());
+            if let Some((camera, expected)) = own_camera.filter(|(_, expected)| *expected != track.shape) {
+                return Err(DemoError::Image {
+                    camera: camera.clone(),
+                    expected: *expected,
+                    got: track.shape,
+                });
             }
         }
         Ok(())
     }
 
-    fn check_rows(&self, what: &'static str, expected: usize, rows: &[Vec<f32>]) -> Result<(), Unfit> {
+    fn check_rows(&self, what: &'static str, expected: usize, rows: &[Vec<f32>]) -> Result<(), DemoError> {
         for (step, row) in rows.iter().enumerate() {
             if row.len() != expected {
-                return Err(Unfit::Width { what, env: self.spec.id.clone(), expected, got: row.len() });
+                return Err(DemoError::Width { what, env: self.spec.id.clone(), expected, got: row.len() });
             }
             if let Some(value) = row.iter().find(|value| !value.is_finite()) {
-                return Err(Unfit::NotFinite { what, step, value: value.to_string() });
+                return Err(DemoError::NotFinite { what, step, value: value.to_string() });
             }
         }
         Ok(())

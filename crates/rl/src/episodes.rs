@@ -11,7 +11,7 @@ pub struct Episode {
     pub length: u64,
     /// Sum of the environment's own rewards.
     pub env_return: f64,
-    /// Whether the task was solved at any step, by the environment's truth.
+    /// Whether the task was solved at any step (the environment's ground truth).
     pub success_once: bool,
     /// Whether the task was solved at the last step.
     pub success_at_end: bool,
@@ -28,11 +28,11 @@ pub struct Episodes {
 impl Episodes {
     /// All environments at the start of an episode.
     pub fn new(num_envs: usize) -> Self {
-        Self { rows: (0..num_envs).map(fresh).collect() }
+        Self { rows: (0..num_envs).map(new_episode).collect() }
     }
 
     /// Environments in the middle of episodes.
-    pub fn going_on(rows: Vec<Episode>) -> Self {
+    pub fn in_progress(rows: Vec<Episode>) -> Self {
         Self { rows }
     }
 
@@ -51,13 +51,13 @@ impl Episodes {
             episode.success_once |= step.success[row];
             episode.end = step.end[row];
             if episode.end.is_end() {
-                finished.push(std::mem::replace(episode, fresh(row)));
+                finished.push(std::mem::replace(episode, new_episode(row)));
             }
         }
         finished
     }
 }
 
-fn fresh(row: usize) -> Episode {
+fn new_episode(row: usize) -> Episode {
     Episode { row, length: 0, env_return: 0.0, success_once: false, success_at_end: false, end: End::No }
 }

@@ -35,10 +35,10 @@ pub struct GaeSettings {
 
 /// What advantages are made of: columns of a segment, `[T, B]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Course<'a> {
+pub struct GaeInputs<'a> {
     /// B.
     pub batch: usize,
-    /// What was paid.
+    /// The rewards.
     pub reward: &'a [f32],
     /// How each step ended.
     pub end: &'a [End],
@@ -46,8 +46,8 @@ pub struct Course<'a> {
     pub value: &'a [f32],
     /// The value of what each step led to: of the next observation, or of the last real one.
     pub after: &'a [f32],
-    /// Where units of time begin: at every step, or where chunks of actions were decided. A unit is paid the
-    /// sum of its steps and discounted once.
+    /// Where units of time begin: at every step, or where chunks of actions were decided. A unit gets the
+    /// summed reward of its steps and is discounted once.
     pub starts: &'a [bool],
 }
 
@@ -62,19 +62,19 @@ pub struct Advantages {
 
 impl GaeSettings {
     /// Advantages, from the last step to the first.
-    pub fn advantages(&self, course: Course<'_>) -> Advantages {
-        let Course { batch, reward, end, value, after, starts } = course;
+    pub fn advantages(&self, inputs: GaeInputs<'_>) -> Advantages {
+        let GaeInputs { batch, reward, end, value, after, starts } = inputs;
         let mut made = Advantages { advantage: vec![0.0; reward.len()], target: vec![0.0; reward.len()] };
-        // Per row: A of the unit that follows, and of the unit being summed up its pay, its worth, its end.
+        // Per row: A of the unit that follows, and of the unit being summed up its reward, its value, its end.
         let mut following = vec![0.0; batch];
         let mut open: Vec<Option<Unit>> = vec![None; batch];
         for at in (0..reward.len()).rev() {
             let row = at % batch;
-            let unit = open[row].get_or_insert(Unit { paid: 0.0, after: after[at], end: end[at] });
-            unit.paid += reward[at];
+            let unit = open[row].get_or_insert(Unit { reward_sum: 0.0, after: after[at], end: end[at] });
+            unit.reward_sum += reward[at];
             if starts[at] {
-                let Unit { paid, after, end } = *unit;
-                let delta = paid + self.gamma * self.worth(after, end) - value[at];
+                let Unit { reward_sum, after, end } = *unit;
+                let delta = reward_sum + self.gamma * self.bootstrap_value(after, end) - value[at];
                 let carried = if end.is_end() { 0.0 } else { self.gamma * self.lambda * following[row] };
                 following[row] = delta + carried;
                 made.advantage[at] = following[row];
@@ -85,8 +85,8 @@ impl GaeSettings {
         made
     }
 
-    /// What a step led to is worth, given how it ended.
-    fn worth(&self, after: f32, end: End) -> f32 {
+    /// The value of what a step led to, given how it ended.
+    fn bootstrap_value(&self, after: f32, end: End) -> f32 {
         match (end, self.bootstrap) {
             (End::No | End::Truncated, _) | (End::Terminated, Bootstrap::Always) => after,
             (End::Terminated, Bootstrap::Standard) => 0.0,
@@ -97,7 +97,7 @@ impl GaeSettings {
 /// Steps that count as one, seen from their end.
 #[derive(Debug, Clone, Copy)]
 struct Unit {
-    paid: f32,
+    reward_sum: f32,
     after: f32,
     end: End,
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One row's course, owned.
+    /// One row's inputs, owned.
     #[derive(Debug, Clone)]
     struct Row {
         reward: Vec<f32>,
@@ -131,7 +131,7 @@ mod tests {
     impl Row {
         fn advantages(&self, settings: GaeSettings) -> Advantages {
             let Self { reward, end, value, after, starts } = self;
-            settings.advantages(Course { batch: 1, reward, end, value, after, starts })
+            settings.advantages(GaeInputs { batch: 1, reward, end, value, after, starts })
         }
     }
 
@@ -146,11 +146,11 @@ mod tests {
             .enumerate()
             .map(|(i, &t)| {
                 let stop = begins.get(i + 1).copied().unwrap_or(row.reward.len());
-                let paid: f64 = row.reward[t..stop].iter().map(|&r| f64::from(r)).sum();
+                let reward_sum: f64 = row.reward[t..stop].iter().map(|&r| f64::from(r)).sum();
                 let end = row.end[stop - 1];
-                let worthless = end == End::Terminated && bootstrap == Bootstrap::Standard;
-                let next = if worthless { 0.0 } else { f64::from(row.after[stop - 1]) };
-                (t, paid + gamma * next - f64::from(row.value[t]), end.is_end())
+                let is_worth_nothing = end == End::Terminated && bootstrap == Bootstrap::Standard;
+                let next = if is_worth_nothing { 0.0 } else { f64::from(row.after[stop - 1]) };
+                (t, reward_sum + gamma * next - f64::from(row.value[t]), end.is_end())
             })
             .collect();
         let sum = |from: usize| {
@@ -215,7 +215,7 @@ mod tests {
             fn woven<T: Copy>(a: &[T], b: &[T]) -> Vec<T> {
                 a.iter().zip(b).flat_map(|(a, b)| [*a, *b]).collect()
             }
-            let both = settings.advantages(Course {
+            let both = settings.advantages(GaeInputs {
                 batch: 2,
                 reward: &woven(&a.reward, &b.reward),
                 end: &woven(&a.end, &b.end),

@@ -1,4 +1,4 @@
-//! What people did when they took over, cut out of a rollout: each stretch is a demonstration.
+//! What people did when they took over, cut out of a rollout: each subsegment is a demonstration.
 
 use std::ops::Range;
 
@@ -6,27 +6,27 @@ use plaudit_core::Segment;
 
 use crate::Experience;
 use crate::replay::NewRollout;
-use crate::stretch::paid_stretch;
+use crate::subsegment::labelled_subsegment;
 
-/// Every unbroken stretch of steps in which a person acted, row by row, paid as the rollout was.
+/// Every run of steps in which a person acted, row by row, with the rewards of the rollout.
 pub(crate) fn interventions(experience: &Experience) -> Vec<NewRollout> {
     let Experience { segment, decisions, .. } = experience;
-    if !decisions.by_person.contains(&true) {
+    if !decisions.intervened.contains(&true) {
         return Vec::new();
     }
     let rows = 0..segment.batch();
-    let stretches = rows.flat_map(|row| {
-        stretches(segment, &decisions.by_person, row).into_iter().map(move |steps| (row, steps))
+    let subsegments = rows.flat_map(|row| {
+        subsegments(segment, &decisions.intervened, row).into_iter().map(move |steps| (row, steps))
     });
-    stretches.filter_map(|(row, steps)| paid_stretch(experience, row, steps)).collect()
+    subsegments.filter_map(|(row, steps)| labelled_subsegment(experience, row, steps)).collect()
 }
 
 /// Where a person acted in one row, from taking over to letting go or to the end of an episode.
-fn stretches(segment: &Segment, by_person: &[bool], row: usize) -> Vec<Range<usize>> {
+fn subsegments(segment: &Segment, intervened: &[bool], row: usize) -> Vec<Range<usize>> {
     let (mut found, mut first) = (Vec::new(), None);
     for t in 0..segment.steps() {
         let at = segment.at(t, row);
-        match (by_person[at], first) {
+        match (intervened[at], first) {
             (true, None) => first = Some(t),
             (false, Some(begun)) => {
                 found.push(begun..t);
@@ -52,7 +52,7 @@ mod tests {
     use crate::Decisions;
 
     /// Two environments of five steps; row 1 ends its episode at step 2.
-    fn experience(by_person: [[bool; 2]; 5]) -> Experience {
+    fn experience(intervened: [[bool; 2]; 5]) -> Experience {
         let state = |t: f32| Obs::from_state(2, vec![t, 10.0 + t]).unwrap();
         let before = vec![Arc::new(state(-1.0))];
         let mut segment = Segment::continuing(state(0.0), before, vec![4, 1]);
@@ -64,12 +64,12 @@ mod tests {
             segment.push(step, state(t as f32 + 1.0), last).unwrap();
         }
         let reward = EnvReward.label(&segment).unwrap();
-        let decisions = Decisions { by_person: by_person.concat(), ..Decisions::default() };
+        let decisions = Decisions { intervened: intervened.concat(), ..Decisions::default() };
         Experience { segment, decisions, reward }
     }
 
     #[test]
-    fn each_stretch_is_a_demonstration_of_its_own() {
+    fn each_subsegment_is_a_demonstration_of_its_own() {
         let (yes, no) = (true, false);
         let found = interventions(&experience([[no, no], [yes, yes], [yes, yes], [no, yes], [yes, no]]));
         let seen: Vec<_> = found

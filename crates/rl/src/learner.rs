@@ -1,9 +1,9 @@
-//! The seam between the training loop and whatever learns.
+//! The interface between the training loop and learning algorithms.
 //!
 //! ```text
-//! rollout.play(learner.explorer(), T)  ->  Played          a segment, and what the policy thought
+//! rollout.play(learner.explorer(), T)  ->  PlayedSegment   a segment, with log-probabilities and values
 //! reward.label(&segment)               ->  RewardColumn
-//! learner.remember(experience)                             once per rollout
+//! learner.add_experience(experience)                       once per rollout
 //! learner.improve()                    ->  Metrics         when the rollouts of a step are in
 //! ```
 
@@ -15,40 +15,40 @@ use plaudit_nn::Weights;
 use thiserror::Error;
 
 use crate::Decisions;
-use crate::cloning::{ClonedSoFar, Cloning};
-use crate::naming::Misfit;
+use crate::cloning::{Cloning, CloningCallback};
+use crate::naming::WeightsMismatch;
 
-/// Something that gets better at acting by what it is shown.
+/// A learning algorithm: a policy that improves by experience.
 ///
 /// Taking experience in and learning from it are two calls, so that experience may come from several
 /// rollouts, or from another thread while learning goes on.
 pub trait Learner: Send {
-    /// Acts as learning needs it: with chance, and with log-probabilities where the learner wants them back.
+    /// The policy for rollouts: it samples, with log-probabilities where the learner needs them.
     /// A copy of the weights as they are now, which later updates do not change.
     fn explorer(&self) -> Box<dyn Policy>;
 
-    /// Acts as well as it can: no chance. A copy, like the explorer.
+    /// The deterministic policy for evaluation. A copy, like the explorer.
     fn greedy(&self) -> Box<dyn Policy>;
 
-    /// Takes experience in. It is paid already.
-    fn remember(&mut self, experience: Experience) -> Result<(), LearnError>;
+    /// Takes experience in, with its rewards.
+    fn add_experience(&mut self, experience: Experience) -> Result<(), LearnError>;
 
     /// Learns from what was taken in. Empty while there is too little to learn from.
     fn improve(&mut self) -> Result<Metrics, LearnError>;
 
-    /// Pays stored experience anew, after the reward changed its mind. Returns how many steps were paid.
-    fn repay(&mut self, _reward: &dyn Reward) -> Result<usize, LearnError> {
+    /// Relabels stored experience after the reward changed. Returns how many steps were relabelled.
+    fn relabel(&mut self, _reward: &dyn Reward) -> Result<usize, LearnError> {
         Ok(0)
     }
 
-    /// Makes the policy do as demonstrations do, before it learns by reward.
-    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError>;
+    /// Behaviour cloning: makes the policy imitate demonstrations, before it learns by reward.
+    fn imitate(&mut self, cloning: &Cloning, callback: CloningCallback<'_>) -> Result<(), LearnError>;
 
     /// The policy's weights under the names that RLinf gives them.
     fn weights(&self) -> Weights;
 
     /// Starts from weights under those names; the optimiser begins anew. Weights of another shape change nothing.
-    fn load(&mut self, weights: &Weights) -> Result<(), Misfit>;
+    fn load(&mut self, weights: &Weights) -> Result<(), WeightsMismatch>;
 
     /// Writes all that a later [`restore`](Self::restore) needs into an empty folder.
     fn save(&self, folder: &Path) -> Result<(), LearnError>;
@@ -57,14 +57,14 @@ pub trait Learner: Send {
     fn restore(&mut self, folder: &Path) -> Result<(), LearnError>;
 }
 
-/// A finished stretch of acting, with what the policy thought and what was paid for it.
+/// A finished segment, with what the policy decided and its rewards.
 #[derive(Debug, Clone)]
 pub struct Experience {
     /// What happened, `[T, B]`.
     pub segment: Segment,
-    /// What the policy thought, `[T, B]`.
+    /// Log-probabilities and values of the policy, `[T, B]`.
     pub decisions: Decisions,
-    /// What was paid, `[T, B]`.
+    /// The rewards, `[T, B]`.
     pub reward: RewardColumn,
 }
 
@@ -128,9 +128,9 @@ pub enum LearnError {
     /// A setting that cannot be.
     #[error("{0}")]
     Setting(String),
-    /// A reward that failed while it paid anew.
+    /// A reward that failed while it relabelled.
     #[error(transparent)]
-    Repay(#[from] RewardError),
+    Relabel(#[from] RewardError),
     /// A checkpoint that cannot be read or written, or is of another shape.
     #[error("{}: {problem}", path.display())]
     Checkpoint {

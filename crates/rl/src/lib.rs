@@ -1,4 +1,4 @@
-//! Reinforcement learning: a policy acts in environments, what happens becomes segments, and segments teach.
+//! Reinforcement learning: a policy acts in environments, rollouts become segments, and a learner improves on them.
 //!
 //! This crate knows environments, policies and rewards only through the traits of `plaudit-core`. Today it
 //! steps ([`Rollout`]) and keeps count of episodes ([`Episodes`]); a [`Learner`] is one file each.
@@ -11,9 +11,9 @@
 //! #     fn reset(&mut self, _: Seed) -> Result<Obs, EnvError> { Ok(Obs::from_state(1, vec![0.0]).unwrap()) }
 //! #     fn step(&mut self, _: &[f32]) -> Result<Step, EnvError> {
 //! #         Ok(Step { obs: Obs::from_state(1, vec![0.0]).unwrap(), reward: vec![1.0], end: vec![End::No],
-//! #                   success: vec![false], last: vec![], facts: vec![] })
+//! #                   success: vec![false], last: vec![], facts: vec![], interventions: vec![] })
 //! #     }
-//! #     fn watch(&mut self, _: Watch) {}
+//! #     fn set_frames_needed(&mut self, _: FramesNeeded) {}
 //! # }
 //! # struct Zero;
 //! # impl Policy for Zero {
@@ -32,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod action_chunks;
 mod action_head;
 mod actor_critic;
 mod async_training;
@@ -45,33 +46,31 @@ mod gaussian;
 mod interventions;
 mod learner;
 pub mod naming;
-mod plan;
 pub mod ppo;
 pub mod replay;
 mod rollout;
-mod rows;
+mod rollout_state;
+mod row_ops;
 pub mod sac;
-mod schedule;
-pub mod sight;
 mod state_scale;
-mod stretch;
+mod subsegment;
 mod successes;
 mod training;
-mod whereabouts;
+pub mod vision_encoder;
 
-pub use action_head::{ActionHead, Deviation, HeadKind};
+pub use action_head::{ActionHead, HeadKind, StdKind};
 pub use actor_critic::{
-    ActorCritic, ActorCriticSettings, ActorPolicy, Inputs, Manner, Musing, Parameters, Thoughts,
+    ActionMode, ActorCritic, ActorCriticSettings, ActorPolicy, ForwardPass, InferenceBuffers, Inputs,
+    ParamStatus,
 };
-pub use async_training::{AsyncPlan, AsyncTraining, Nobody, Onlooker};
+pub use async_training::{AsyncPlan, AsyncTraining, NoCallback, StepCallback};
 pub use checkpoint::Checkpoint;
-pub use cloning::{ClonedSoFar, Cloning};
-pub use demonstrations::{Demonstrations, Unfit};
+pub use cloning::{Cloning, CloningCallback};
+pub use demonstrations::{DemoConverter, DemoError};
 pub use episodes::{Episode, Episodes};
-pub use gae::{Advantages, Bootstrap, Course, GaeSettings};
+pub use gae::{Advantages, Bootstrap, GaeInputs, GaeSettings};
 pub use learner::{Experience, LearnError, Learner, Metrics};
-pub use rollout::{Decisions, Played, Rollout, RolloutError, Taken};
-pub use schedule::{Schedule, Shape};
+pub use rollout::{Decisions, PlayedSegment, Rollout, RolloutError, TakenStep};
+pub use rollout_state::RolloutState;
 pub use state_scale::StateScale;
-pub use training::{OnPaid, Training, TrainingError, TrainingPlan};
-pub use whereabouts::Whereabouts;
+pub use training::{OnLabelled, Training, TrainingError, TrainingPlan};

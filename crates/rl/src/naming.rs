@@ -6,7 +6,7 @@ use thiserror::Error;
 
 /// Weights that do not fit a network.
 #[derive(Debug, Clone, PartialEq, Error)]
-pub enum Misfit {
+pub enum WeightsMismatch {
     /// A tensor that should be there.
     #[error("there is no tensor `{name}` {expected:?}; there are {}", present.join(", "))]
     Missing {
@@ -46,19 +46,19 @@ pub enum Misfit {
 }
 
 /// A tensor's numbers, if it is there and of that shape.
-pub fn take(from: &Weights, name: &str, expected: &[usize]) -> Result<Vec<f32>, Misfit> {
+pub fn take(from: &Weights, name: &str, expected: &[usize]) -> Result<Vec<f32>, WeightsMismatch> {
     let Some(tensor) = from.get(name) else {
         let present = from.names().take(6).map(String::from).collect();
-        return Err(Misfit::Missing { name: name.into(), expected: expected.into(), present });
+        return Err(WeightsMismatch::Missing { name: name.into(), expected: expected.into(), present });
     };
     if tensor.shape() != expected {
         let found = tensor.shape().to_vec();
-        return Err(Misfit::Shape { name: name.into(), expected: expected.into(), found });
+        return Err(WeightsMismatch::Shape { name: name.into(), expected: expected.into(), found });
     }
-    let kind = || Misfit::Kind { name: name.into(), kind: tensor.dtype().to_string() };
+    let kind = || WeightsMismatch::Kind { name: name.into(), kind: tensor.dtype().to_string() };
     let values = tensor.to_f32().ok_or_else(kind)?;
     match values.iter().find(|value| !value.is_finite()) {
-        Some(&value) => Err(Misfit::NotFinite { name: name.into(), value }),
+        Some(&value) => Err(WeightsMismatch::NotFinite { name: name.into(), value }),
         None => Ok(values),
     }
 }
@@ -75,7 +75,12 @@ pub fn export(mlp: &Mlp, params: &[f32], naming: Naming<'_>, into: &mut Weights)
 }
 
 /// Takes a network's tensors from the weights.
-pub fn import(mlp: &Mlp, params: &mut [f32], naming: Naming<'_>, from: &Weights) -> Result<(), Misfit> {
+pub fn import(
+    mlp: &Mlp,
+    params: &mut [f32],
+    naming: Naming<'_>,
+    from: &Weights,
+) -> Result<(), WeightsMismatch> {
     for tensor in mlp.tensors() {
         let values = take(from, &naming(tensor.layer, tensor.kind), &tensor.shape)?;
         mlp.import(params, &tensor, &values);

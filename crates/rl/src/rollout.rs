@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plaudit_core::{
-    Env, EnvError, Obs, Past, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow,
+    ActionHistory, Env, EnvError, Intervention, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step,
+    StepRow,
 };
 use thiserror::Error;
 
-use crate::plan::{Moment, Plan};
-use crate::{Episode, Episodes, Whereabouts};
+use crate::action_chunks::{ActionChunks, ChunkStep};
+use crate::{Episode, Episodes, RolloutState};
 
 /// Environments that a policy acts in, cut into segments wherever the caller likes.
 ///
-/// The numbers drawn depend on the seed and the count of steps alone, so that cutting differently, or going
+/// The random numbers depend on the seed and the count of steps alone, so that cutting differently, or going
 /// on after a pause, changes nothing. The policy is handed in at each call: it may change between them.
 ///
 /// A policy that decides several actions at once (a chunk) is asked again when they are used up, and for a
@@ -24,14 +25,14 @@ pub struct Rollout<'a> {
     steps: u64,
     obs: Obs,
     /// What was decided and not done yet.
-    plan: Plan,
+    action_chunks: ActionChunks,
     /// The newest observations before `obs`, oldest first, at most as many as asked for and as the oldest episode has.
     context: VecDeque<Arc<Obs>>,
     context_limit: usize,
     /// Steps each row has taken in its episode.
     elapsed: Vec<usize>,
     /// What it did in them.
-    past: Vec<Past>,
+    past: Vec<ActionHistory>,
     episodes: Episodes,
     finished: Vec<Episode>,
 }
@@ -41,54 +42,54 @@ impl<'a> Rollout<'a> {
     pub fn start(env: &'a mut dyn Env, seed: Seed, context: usize) -> Result<Self, RolloutError> {
         let obs = env.reset(seed.purpose("reset"))?;
         let num_envs = obs.batch();
-        let fresh = Whereabouts {
+        let initial = RolloutState {
             steps: 0,
-            past: vec![Past::default(); num_envs],
+            past: vec![ActionHistory::default(); num_envs],
             episodes: Episodes::new(num_envs).open().to_vec(),
             context: Vec::new(),
             solved: vec![false; num_envs],
         };
-        Ok(Self::at(env, seed, context, fresh, obs))
+        Ok(Self::at(env, seed, context, initial, obs))
     }
 
-    /// Goes on where a rollout of the same environments and seed was left; resets environments that cannot go back
-    /// there, or whose past lacks what `context` asks for. Tells whether they went back.
+    /// Resumes a rollout of the same environments and seed; resets environments that cannot be restored
+    /// or whose past lacks what `context` asks for. Returns whether they were restored.
     pub fn resume(
         env: &'a mut dyn Env,
         seed: Seed,
         context: usize,
-        left: Whereabouts,
+        resume_from: RolloutState,
     ) -> Result<(Self, bool), RolloutError> {
         let width = env.spec().actions.width();
-        match env.recall(seed.purpose("reset"), &left.past)? {
-            Some(obs) if remembers(&left, context, width, &obs) => {
-                Ok((Self::at(env, seed, context, left, obs), true))
+        match env.fast_forward(seed.purpose("reset"), &resume_from.past)? {
+            Some(obs) if has_context(&resume_from, context, width, &obs) => {
+                Ok((Self::at(env, seed, context, resume_from, obs), true))
             }
-            _ => Ok((Self::start(env, seed.purpose("anew").index(left.steps), context)?, false)),
+            _ => Ok((Self::start(env, seed.purpose("anew").index(resume_from.steps), context)?, false)),
         }
     }
 
-    fn at(env: &'a mut dyn Env, seed: Seed, context: usize, place: Whereabouts, obs: Obs) -> Self {
+    fn at(env: &'a mut dyn Env, seed: Seed, context: usize, rollout_state: RolloutState, obs: Obs) -> Self {
         let width = env.spec().actions.width();
-        let Whereabouts { steps, past, episodes, context: before, .. } = place;
+        let RolloutState { steps, past, episodes, context: before, .. } = rollout_state;
         Self {
             env,
             seed: seed.purpose("policy"),
             steps,
             obs,
-            plan: Plan::default(),
+            action_chunks: ActionChunks::default(),
             context: before.into(),
             context_limit: context,
             elapsed: past.iter().map(|past| past.actions.len() / width).collect(),
             past,
-            episodes: Episodes::going_on(episodes),
+            episodes: Episodes::in_progress(episodes),
             finished: Vec::new(),
         }
     }
 
-    /// Where it is now, for [`Self::resume`]. A chunk of actions that is not yet done is forgotten.
-    pub fn whereabouts(&self) -> Whereabouts {
-        Whereabouts {
+    /// The state of the rollout, for [`Self::resume`]. The rest of an unfinished action chunk is dropped.
+    pub fn rollout_state(&self) -> RolloutState {
+        RolloutState {
             steps: self.steps,
             past: self.past.clone(),
             episodes: self.episodes.open().to_vec(),
@@ -103,50 +104,50 @@ impl<'a> Rollout<'a> {
     }
 
     /// The next step: what was done, and all that came of it.
-    pub fn advance(&mut self, policy: &mut dyn Policy) -> Result<Taken, RolloutError> {
+    pub fn advance(&mut self, policy: &mut dyn Policy) -> Result<TakenStep, RolloutError> {
         let width = self.env.spec().actions.width();
-        if self.plan.is_due() {
+        if self.action_chunks.is_due() {
             let decision = policy.act(&self.obs, self.seed.index(self.steps))?;
-            self.plan.adopt(decision, self.obs.batch(), width);
+            self.action_chunks.adopt(decision, self.obs.batch(), width);
         }
-        let Moment { mut actions, log_probs, values, fresh } = self.plan.next(width);
+        let ChunkStep { mut actions, log_probs, values, starts_chunk } = self.action_chunks.next(width);
         let step = self.env.step(&actions)?;
-        let by_person = put_right(&mut actions, &step, width);
+        let intervened = apply_interventions(&mut actions, &step, width);
         self.steps += 1;
-        self.plan.forget(&step.end);
+        self.action_chunks.forget(&step.end);
         self.finished.extend(self.episodes.step(&step));
         let seen = std::mem::replace(&mut self.obs, step.obs.clone());
-        self.remember(seen, &actions, &step);
-        Ok(Taken { actions, log_probs, values, fresh, by_person, step })
+        self.record_step(seen, &actions, &step);
+        Ok(TakenStep { actions, log_probs, values, starts_chunk, intervened, step })
     }
 
     /// The next `steps` steps, as what a reward and a learner need.
-    pub fn play(&mut self, policy: &mut dyn Policy, steps: usize) -> Result<Played, RolloutError> {
-        self.play_watched(policy, steps, |_| Ok(()))
+    pub fn play(&mut self, policy: &mut dyn Policy, steps: usize) -> Result<PlayedSegment, RolloutError> {
+        self.play_with_callback(policy, steps, |_| Ok(()))
     }
 
-    /// The same, with somebody who looks at each step.
-    pub fn play_watched<E: From<RolloutError>>(
+    /// The same, with a callback at each step.
+    pub fn play_with_callback<E: From<RolloutError>>(
         &mut self,
         policy: &mut dyn Policy,
         steps: usize,
-        mut watch: impl FnMut(&Taken) -> Result<(), E>,
-    ) -> Result<Played, E> {
+        mut on_step: impl FnMut(&TakenStep) -> Result<(), E>,
+    ) -> Result<PlayedSegment, E> {
         let context = self.context.iter().cloned().collect();
         let mut segment = Segment::continuing(self.obs.clone(), context, self.elapsed.clone());
         let mut decisions = Decisions::default();
         for _ in 0..steps {
             let taken = self.advance(policy)?;
-            watch(&taken)?;
-            let Taken { actions, log_probs, values, fresh, by_person, step } = taken;
+            on_step(&taken)?;
+            let TakenStep { actions, log_probs, values, starts_chunk, intervened, step } = taken;
             decisions.log_probs.extend(log_probs);
             decisions.values.extend(values);
-            decisions.fresh.extend(fresh);
-            decisions.by_person.extend(by_person);
+            decisions.starts_chunk.extend(starts_chunk);
+            decisions.intervened.extend(intervened);
             let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
             segment.push(row, step.obs, step.last).map_err(RolloutError::from)?;
         }
-        Ok(Played { segment, decisions })
+        Ok(PlayedSegment { segment, decisions })
     }
 
     /// Episodes that ended since this was last asked, in the order they ended.
@@ -154,7 +155,7 @@ impl<'a> Rollout<'a> {
         std::mem::take(&mut self.finished)
     }
 
-    fn remember(&mut self, seen: Obs, actions: &[f32], step: &Step) {
+    fn record_step(&mut self, seen: Obs, actions: &[f32], step: &Step) {
         let rows = actions.chunks_exact(actions.len() / step.end.len());
         for (((elapsed, past), end), action) in
             self.elapsed.iter_mut().zip(&mut self.past).zip(&step.end).zip(rows)
@@ -171,7 +172,7 @@ impl<'a> Rollout<'a> {
         if self.context_limit > 0 {
             self.context.push_back(Arc::new(seen));
         }
-        // What is older than the oldest episode is looked back on by nobody.
+        // Nothing needs what is older than the oldest episode.
         let oldest = self.elapsed.iter().copied().max().unwrap_or(0);
         while self.context.len() > self.context_limit.min(oldest) {
             self.context.pop_front();
@@ -179,64 +180,65 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Puts what a person did in the place of what the policy wanted; says for which rows.
-fn put_right(actions: &mut [f32], step: &Step, width: usize) -> Vec<bool> {
-    let replace = |(row, action): (usize, &mut [f32])| match step.intervention(row, width) {
-        Some(done) => {
-            action.copy_from_slice(&done);
-            true
+/// Replaces the actions of the policy where a person intervened; returns for which rows.
+fn apply_interventions(actions: &mut [f32], step: &Step, width: usize) -> Vec<bool> {
+    let mut intervened = vec![false; actions.len() / width];
+    for Intervention { row, action } in &step.interventions {
+        let Some(own) = actions.chunks_exact_mut(width).nth(*row) else { continue };
+        if own.len() == action.len() {
+            own.copy_from_slice(action);
+            intervened[*row] = true;
         }
-        None => false,
-    };
-    actions.chunks_exact_mut(width).enumerate().map(replace).collect()
+    }
+    intervened
 }
 
-/// Whether `left` carries what a reward that looks back on `context` observations needs. One that was left under another
-/// reward may carry too little, or observations without pictures.
-fn remembers(left: &Whereabouts, context: usize, action_width: usize, now: &Obs) -> bool {
-    let oldest = left.past.iter().map(|past| past.actions.len() / action_width).max().unwrap_or(0);
+/// Whether `resume_from` carries the `context` observations that a reward needs. A state saved under another
+/// reward may carry too few, or observations without images.
+fn has_context(resume_from: &RolloutState, context: usize, action_width: usize, now: &Obs) -> bool {
+    let oldest = resume_from.past.iter().map(|past| past.actions.len() / action_width).max().unwrap_or(0);
     let needed = context.min(oldest);
-    let newest = left.context.iter().rev().take(needed);
-    left.context.len() >= needed && newest.clone().all(|seen| seen.cameras.len() == now.cameras.len())
+    let newest = resume_from.context.iter().rev().take(needed);
+    resume_from.context.len() >= needed && newest.clone().all(|seen| seen.cameras.len() == now.cameras.len())
 }
 
 /// A step that was taken.
 #[derive(Debug, Clone)]
-pub struct Taken {
+pub struct TakenStep {
     /// What was done, `[B, action_width]`.
     pub actions: Vec<f32>,
     /// Log-probability of each action value, `[B, action_width]`; empty where the policy gave none.
     pub log_probs: Vec<f32>,
     /// The policy's values, `[B]`; empty where the policy gave none.
     pub values: Vec<f32>,
-    /// Whether each row decided anew, `[B]`, or went on with a chunk of actions.
-    pub fresh: Vec<bool>,
+    /// Whether each row starts a new action chunk, `[B]`, or continues one.
+    pub starts_chunk: Vec<bool>,
     /// Whether a person acted instead of the policy, `[B]`; `actions` are then what that person did.
-    pub by_person: Vec<bool>,
+    pub intervened: Vec<bool>,
     /// What came of it.
     pub step: Step,
 }
 
-/// A segment and what the policy thought while it was played.
+/// A segment, with log-probabilities and values of the policy.
 #[derive(Debug, Clone)]
-pub struct Played {
+pub struct PlayedSegment {
     /// What happened.
     pub segment: Segment,
-    /// What the policy thought.
+    /// Log-probabilities and values of the policy.
     pub decisions: Decisions,
 }
 
-/// What a policy thought at each step of a segment.
+/// What a policy decided at each step of a segment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decisions {
     /// Log-probability of each action value, `[T, B, action_width]`; empty where the policy gave none.
     pub log_probs: Vec<f32>,
     /// The policy's values, `[T, B]`; empty where the policy gave none.
     pub values: Vec<f32>,
-    /// Whether the row decided at this step, `[T, B]`: false while it goes on with a chunk of actions.
-    pub fresh: Vec<bool>,
+    /// Whether the row starts a new action chunk at this step, `[T, B]`.
+    pub starts_chunk: Vec<bool>,
     /// Whether a person acted instead of the policy, `[T, B]`.
-    pub by_person: Vec<bool>,
+    pub intervened: Vec<bool>,
 }
 
 /// Why a rollout stopped.
@@ -256,7 +258,7 @@ pub enum RolloutError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, Watch};
+    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, FramesNeeded};
     use proptest::prelude::*;
 
     /// Each row counts its steps and ends after `row + 2` of them; the state is that count.
@@ -307,16 +309,24 @@ mod tests {
                 }
             }
             let success = end.iter().map(|end| end.is_end()).collect();
-            Ok(Step { obs: self.obs(), reward: actions.to_vec(), end, success, last, facts: vec![] })
+            Ok(Step {
+                obs: self.obs(),
+                reward: actions.to_vec(),
+                end,
+                success,
+                last,
+                facts: vec![],
+                interventions: vec![],
+            })
         }
 
-        fn watch(&mut self, _: Watch) {}
+        fn set_frames_needed(&mut self, _: FramesNeeded) {}
     }
 
-    /// Acts by chance, from the step's own seed.
-    struct Chance;
+    /// Acts at random, from the step's own seed.
+    struct RandomPolicy;
 
-    impl Policy for Chance {
+    impl Policy for RandomPolicy {
         fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
             let actions =
                 (0..obs.batch()).map(|row| seed.index(row as u64).rng().below(1000) as f32).collect();
@@ -326,7 +336,7 @@ mod tests {
 
     #[test]
     fn outcomes_are_real_and_episodes_are_counted() {
-        let (mut env, mut policy) = (Counting::new(2), Chance);
+        let (mut env, mut policy) = (Counting::new(2), RandomPolicy);
         let mut rollout = Rollout::start(&mut env, Seed::new(3), 0).unwrap();
         let segment = rollout.play(&mut policy, 6).unwrap().segment;
         assert_eq!(
@@ -343,8 +353,8 @@ mod tests {
             [(0, 2), (1, 3), (0, 2), (0, 2), (1, 3)]
         );
         assert!(finished.iter().all(|e| e.success_once && e.success_at_end));
-        let paid: f64 = finished.iter().map(|e| e.env_return).sum();
-        assert_eq!(paid, segment.env_reward.iter().map(|&r| f64::from(r)).sum::<f64>());
+        let total: f64 = finished.iter().map(|e| e.env_return).sum();
+        assert_eq!(total, segment.env_reward.iter().map(|&r| f64::from(r)).sum::<f64>());
     }
 
     /// Decides three actions at once; each says the state it was decided in, and which of the three it is.
@@ -364,14 +374,14 @@ mod tests {
     fn chunks_are_done_to_their_end_or_to_that_of_the_episode() {
         let (mut env, mut policy) = (Counting::new(3), Chunked);
         let mut rollout = Rollout::start(&mut env, Seed::new(3), 0).unwrap();
-        let Played { segment, decisions } = rollout.play(&mut policy, 6).unwrap();
+        let PlayedSegment { segment, decisions } = rollout.play(&mut policy, 6).unwrap();
         let row = |b: usize| -> Vec<f32> { segment.actions.iter().map(|actions| actions[b]).collect() };
         // Row 0 ends every second step, row 1 every third, row 2 every fourth; all decide at steps 0 and 3.
         assert_eq!(row(0), [0., 1., 0., 10., 0., 1.]);
         assert_eq!(row(1), [0., 1., 2., 0., 1., 2.]);
         assert_eq!(row(2), [0., 1., 2., 30., 0., 1.]);
-        let fresh: Vec<bool> = decisions.fresh.chunks_exact(3).map(|rows| rows[0]).collect();
-        assert_eq!(fresh, [true, false, true, true, true, false]);
+        let starts_chunk: Vec<bool> = decisions.starts_chunk.chunks_exact(3).map(|rows| rows[0]).collect();
+        assert_eq!(starts_chunk, [true, false, true, true, true, false]);
         let done: Vec<f32> = segment.actions.concat();
         assert_eq!(decisions.log_probs, done.iter().map(|action| -action).collect::<Vec<_>>());
         assert_eq!(decisions.values, done.iter().map(|action| action + 0.5).collect::<Vec<_>>());
@@ -382,10 +392,10 @@ mod tests {
         #[test]
         fn cutting_changes_nothing(cuts in proptest::collection::vec(1usize..5, 1..6), window in 1usize..4) {
             let total: usize = cuts.iter().sum();
-            let (mut env, mut policy) = (Counting::new(3), Chance);
+            let (mut env, mut policy) = (Counting::new(3), RandomPolicy);
             let mut rollout = Rollout::start(&mut env, Seed::new(9), window).unwrap();
             let whole = rollout.play(&mut policy, total).unwrap().segment;
-            let (mut env, mut policy) = (Counting::new(3), Chance);
+            let (mut env, mut policy) = (Counting::new(3), RandomPolicy);
             let mut rollout = Rollout::start(&mut env, Seed::new(9), window).unwrap();
             let mut done = 0;
             for steps in cuts {

@@ -1,4 +1,4 @@
-//! States as small networks like them: each number less its mean, by its deviation over what was shown.
+//! States as small networks like them: each number less its mean, by its deviation over the demonstrations.
 //!
 //! ```text
 //! x = (s − m) / d        W x + b  =  (W / d) s + (b − W m / d)

@@ -1,4 +1,4 @@
-//! The loop of learning: act, be paid, learn, and tell of it.
+//! The training loop: act, label with rewards, learn, and log metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use plaudit_core::{Env, Obs, Policy, Reward, RewardColumn, RewardError, Seed, Se
 use thiserror::Error;
 
 use crate::learner::{Experience, LearnError, Learner, Metrics};
-use crate::{Episode, Played, Rollout, RolloutError, Taken, Whereabouts};
+use crate::{Episode, PlayedSegment, Rollout, RolloutError, RolloutState, TakenStep};
 
 /// How much is done in one step of learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,44 +18,46 @@ pub struct TrainingPlan {
     pub rollouts: usize,
 }
 
-/// A learner in its environments, paid by a reward.
+/// A learner in its environments, with a reward.
 pub struct Training<'a> {
     rollout: Rollout<'a>,
     reward: &'a dyn Reward,
     plan: TrainingPlan,
-    judged: JudgedByReward,
+    reward_success: RewardSuccess,
     num_envs: usize,
-    on_paid: Option<OnPaid<'a>>,
+    on_labelled: Option<OnLabelled<'a>>,
 }
 
-/// Hears of every segment and what it was paid.
-pub type OnPaid<'a> = Box<dyn FnMut(&Segment, &RewardColumn) + Send + 'a>;
+/// Callback for every labelled segment.
+pub type OnLabelled<'a> = Box<dyn FnMut(&Segment, &RewardColumn) + Send + 'a>;
 
 impl<'a> Training<'a> {
-    /// Starts the environments; where an earlier run left them, if they can go back there. Tells whether they did.
+    /// Starts the environments, from the state of an earlier run if they can be restored. Returns whether they were.
     pub fn start(
         env: &'a mut dyn Env,
         reward: &'a dyn Reward,
         plan: TrainingPlan,
         seed: Seed,
-        left: Option<Whereabouts>,
+        resume_from: Option<RolloutState>,
     ) -> Result<(Self, bool), TrainingError> {
         let num_envs = env.spec().num_envs;
-        let mut so_far = left.as_ref().map_or_else(|| vec![false; num_envs], |left| left.solved.clone());
-        let (rollout, went_back) = match left {
-            Some(left) => Rollout::resume(env, seed, reward.context(), left)?,
+        let mut so_far = resume_from
+            .as_ref()
+            .map_or_else(|| vec![false; num_envs], |resume_from| resume_from.solved.clone());
+        let (rollout, restored) = match resume_from {
+            Some(resume_from) => Rollout::resume(env, seed, reward.context(), resume_from)?,
             None => (Rollout::start(env, seed, reward.context())?, false),
         };
-        if !went_back {
+        if !restored {
             so_far = vec![false; num_envs];
         }
-        let judged = JudgedByReward { so_far, finished: (0, 0) };
-        Ok((Self { rollout, reward, plan, judged, num_envs, on_paid: None }, went_back))
+        let reward_success = RewardSuccess { so_far, finished: (0, 0) };
+        Ok((Self { rollout, reward, plan, reward_success, num_envs, on_labelled: None }, restored))
     }
 
-    /// Tells somebody of every segment from now on, once, when it is first paid.
-    pub fn on_paid(&mut self, on_paid: OnPaid<'a>) {
-        self.on_paid = Some(on_paid);
+    /// Calls `on_labelled` for every segment from now on, once, when it is first labelled.
+    pub fn on_labelled(&mut self, on_labelled: OnLabelled<'a>) {
+        self.on_labelled = Some(on_labelled);
     }
 
     /// What the environments show now.
@@ -63,81 +65,81 @@ impl<'a> Training<'a> {
         self.rollout.obs()
     }
 
-    /// Where the environments are, for a later [`Self::start`].
-    pub fn whereabouts(&self) -> Whereabouts {
-        Whereabouts { solved: self.judged.so_far.clone(), ..self.rollout.whereabouts() }
+    /// The state of the rollout, for a later [`Self::start`].
+    pub fn rollout_state(&self) -> RolloutState {
+        RolloutState { solved: self.reward_success.so_far.clone(), ..self.rollout.rollout_state() }
     }
 
-    /// One step of learning, with somebody who looks at each step of the environments.
+    /// One step of learning, with a callback at each step of the environments.
     pub fn step<E: From<TrainingError>>(
         &mut self,
         learner: &mut dyn Learner,
-        mut watch: impl FnMut(&Taken) -> Result<(), E>,
+        mut on_step: impl FnMut(&TakenStep) -> Result<(), E>,
     ) -> Result<Metrics, E> {
-        let mut told = Told::default();
+        let mut stats = RolloutStats::default();
         let began = Instant::now();
-        // A model that cannot be read just now is being written: the old one goes on judging.
+        // A model that cannot be read just now is being written: the old one stays in use.
         let changed = self.reward.refresh().unwrap_or(false);
-        let repaid =
-            if changed { Some(learner.repay(self.reward).map_err(TrainingError::from)?) } else { None };
+        let relabelled =
+            if changed { Some(learner.relabel(self.reward).map_err(TrainingError::from)?) } else { None };
         let mut policy = learner.explorer();
         for _ in 0..self.plan.rollouts {
-            let experience = self.play(policy.as_mut(), &mut watch, &mut told)?;
-            learner.remember(experience).map_err(TrainingError::from)?;
+            let experience = self.play(policy.as_mut(), &mut on_step, &mut stats)?;
+            learner.add_experience(experience).map_err(TrainingError::from)?;
         }
         let acted = began.elapsed().as_secs_f64();
         let learned = learner.improve().map_err(TrainingError::from)?;
         let env_steps = (self.plan.steps * self.plan.rollouts * self.num_envs) as f64;
         let mut metrics = Metrics::default();
-        told.tell(&mut metrics);
+        stats.push_to(&mut metrics);
         metrics.extend(learned);
-        if let Some(repaid) = repaid.filter(|&steps| steps > 0) {
-            metrics.push("train/replay_buffer/repaid", repaid as f64);
+        if let Some(relabelled) = relabelled.filter(|&steps| steps > 0) {
+            metrics.push("train/replay_buffer/relabelled", relabelled as f64);
         }
         let whole = began.elapsed().as_secs_f64();
         metrics.push("time/step", whole);
-        metrics.push("time/generate_rollouts", acted - told.paying_secs);
-        metrics.push("time/reward/compute_rewards", told.paying_secs);
+        metrics.push("time/generate_rollouts", acted - stats.reward_secs);
+        metrics.push("time/reward/compute_rewards", stats.reward_secs);
         metrics.push("time/actor_training", whole - acted);
         metrics.push("time/env_steps_per_second", env_steps / whole);
         Ok(metrics)
     }
 
-    /// One rollout, paid.
+    /// One rollout, labelled.
     pub(crate) fn play<E: From<TrainingError>>(
         &mut self,
         policy: &mut dyn Policy,
-        watch: &mut impl FnMut(&Taken) -> Result<(), E>,
-        told: &mut Told,
+        on_step: &mut impl FnMut(&TakenStep) -> Result<(), E>,
+        stats: &mut RolloutStats,
     ) -> Result<Experience, E> {
-        let heard = |taken: &Taken| watch(taken).map_err(Stop::Watcher);
-        let played = self.rollout.play_watched(policy, self.plan.steps, heard);
-        let Played { segment, decisions } = played.map_err(|stop| match stop {
+        let callback = |taken: &TakenStep| on_step(taken).map_err(Stop::Callback);
+        let played = self.rollout.play_with_callback(policy, self.plan.steps, callback);
+        let PlayedSegment { segment, decisions } = played.map_err(|stop| match stop {
             Stop::Rollout(error) => TrainingError::Rollout(error).into(),
-            Stop::Watcher(error) => error,
+            Stop::Callback(error) => error,
         })?;
         let began = Instant::now();
         let reward = self.reward.label(&segment).map_err(TrainingError::from)?;
-        told.paying_secs += began.elapsed().as_secs_f64();
-        if let Some(on_paid) = &mut self.on_paid {
-            on_paid(&segment, &reward);
+        stats.reward_secs += began.elapsed().as_secs_f64();
+        if let Some(on_labelled) = &mut self.on_labelled {
+            on_labelled(&segment, &reward);
         }
-        told.add_terms(&reward);
-        told.episodes.extend(self.rollout.take_finished());
-        self.judged.add(&segment, &reward);
+        stats.add_terms(&reward);
+        stats.episodes.extend(self.rollout.take_finished());
+        self.reward_success.add(&segment, &reward);
         if reward.success.is_some() {
-            let (episodes, solved) = std::mem::take(&mut self.judged.finished);
-            let judged = told.judged.get_or_insert((0, 0));
-            *judged = (judged.0 + episodes, judged.1 + solved);
+            let (episodes, solved) = std::mem::take(&mut self.reward_success.finished);
+            let counts = stats.reward_success.get_or_insert((0, 0));
+            *counts = (counts.0 + episodes, counts.1 + solved);
         }
         Ok(Experience { segment, decisions, reward })
     }
 }
 
-/// Why playing stopped: of itself, or because whoever looked on had enough.
+/// Why playing stopped: an error of the rollout, or of the callback.
 enum Stop<E> {
     Rollout(RolloutError),
-    Watcher(E),
+    Callback(E),
 }
 
 impl<E> From<RolloutError> for Stop<E> {
@@ -146,14 +148,14 @@ impl<E> From<RolloutError> for Stop<E> {
     }
 }
 
-/// Episodes as the reward sees them: whether it ever saw the task solved. Never the environment's truth.
+/// Episodes as the reward sees them: whether it ever saw the task solved. Never the environment's ground truth.
 #[derive(Debug)]
-struct JudgedByReward {
+struct RewardSuccess {
     so_far: Vec<bool>,
     finished: (u64, u64),
 }
 
-impl JudgedByReward {
+impl RewardSuccess {
     fn add(&mut self, segment: &Segment, reward: &RewardColumn) {
         let Some(success) = &reward.success else { return };
         for (at, (&success, end)) in success.iter().zip(&segment.end).enumerate() {
@@ -168,17 +170,17 @@ impl JudgedByReward {
     }
 }
 
-/// What one step of learning tells of its rollouts.
+/// Statistics of the rollouts of one step of learning.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct RolloutStats {
     episodes: Vec<Episode>,
-    /// Episodes the reward judged, and those it saw solved.
-    judged: Option<(u64, u64)>,
+    /// Episodes that the reward scored, and those it saw solved.
+    reward_success: Option<(u64, u64)>,
     terms: Vec<(Arc<str>, f64, usize)>,
-    paying_secs: f64,
+    reward_secs: f64,
 }
 
-impl Told {
+impl RolloutStats {
     fn add_terms(&mut self, reward: &RewardColumn) {
         for term in &reward.terms {
             let sum: f64 = term.values.iter().map(|&value| f64::from(value)).sum();
@@ -189,24 +191,24 @@ impl Told {
         }
     }
 
-    /// Adds what another rollout told.
+    /// Adds the statistics of another rollout.
     pub(crate) fn merge(&mut self, other: Self) {
         self.episodes.extend(other.episodes);
-        self.paying_secs += other.paying_secs;
+        self.reward_secs += other.reward_secs;
         for (name, sum, count) in other.terms {
-            match self.terms.iter_mut().find(|(known, ..)| *known == name) {
+            match self.terms.iter_mut().find(|(other, ..)| *other == name) {
                 Some((_, total, values)) => (*total, *values) = (*total + sum, *values + count),
                 None => self.terms.push((name, sum, count)),
             }
         }
-        if let Some((episodes, solved)) = other.judged {
-            let judged = self.judged.get_or_insert((0, 0));
-            *judged = (judged.0 + episodes, judged.1 + solved);
+        if let Some((episodes, solved)) = other.reward_success {
+            let counts = self.reward_success.get_or_insert((0, 0));
+            *counts = (counts.0 + episodes, counts.1 + solved);
         }
     }
 
     /// Means over the episodes that ended, under RLinf's names, and each term of the reward.
-    pub(crate) fn tell(&self, metrics: &mut Metrics) {
+    pub(crate) fn push_to(&self, metrics: &mut Metrics) {
         let n = self.episodes.len() as f64;
         if !self.episodes.is_empty() {
             let mean = |of: fn(&Episode) -> f64| self.episodes.iter().map(of).sum::<f64>() / n;
@@ -216,9 +218,9 @@ impl Told {
             metrics.push("env/return", mean(|episode| episode.env_return));
             metrics.push("env/episode_len", mean(|episode| episode.length as f64));
             metrics.push("env/reward", mean(|episode| episode.env_return / episode.length as f64));
-            if let Some((judged, solved)) = self.judged.filter(|(judged, _)| *judged > 0) {
+            if let Some((scored, solved)) = self.reward_success.filter(|(scored, _)| *scored > 0) {
                 metrics.push("env/success_true", once);
-                metrics.push("env/success_by_model", solved as f64 / judged as f64);
+                metrics.push("env/success_by_model", solved as f64 / scored as f64);
             }
         }
         metrics.push("env/num_trajectories", n);
@@ -240,7 +242,7 @@ pub enum TrainingError {
     /// The learner.
     #[error(transparent)]
     Learner(#[from] LearnError),
-    /// Whoever looked on.
+    /// The callback.
     #[error(transparent)]
-    Onlooker(Box<dyn std::error::Error + Send + Sync>),
+    Callback(Box<dyn std::error::Error + Send + Sync>),
 }

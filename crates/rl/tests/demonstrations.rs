@@ -1,13 +1,13 @@
-//! Recorded episodes as segments that a reward can pay and a replay can keep.
+//! Recorded episodes as segments that a reward can label and a replay can keep.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, End, EnvReward, EnvSpec, FrameShape, Reward, Watch};
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
-use plaudit_rl::replay::{Amount, NewRollout, Repay, Replay, ReplaySettings};
-use plaudit_rl::{Demonstrations, Unfit};
+use plaudit_core::{ActionSpace, End, EnvReward, EnvSpec, FrameShape, FramesNeeded, Reward};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
+use plaudit_rl::replay::{Amount, NewRollout, RelabelSettings, Replay, ReplaySettings};
+use plaudit_rl::{DemoConverter, DemoError};
 
 fn spec() -> EnvSpec {
     EnvSpec {
@@ -24,7 +24,7 @@ fn spec() -> EnvSpec {
 
 /// Three steps; the last solves the task.
 fn episode() -> Episode {
-    let moment = |at: usize| Moment {
+    let timestep = |at: usize| Timestep {
         reward: at as f32,
         end: if at == 3 { End::Terminated } else { End::No },
         success: (at > 0).then_some(at == 3),
@@ -43,7 +43,7 @@ fn episode() -> Episode {
         }],
         states: (0..4).map(|at| vec![at as f32, 0.5]).collect(),
         actions: vec![vec![0.25], vec![-3.0], vec![2.0]],
-        moments: (0..4).map(moment).collect(),
+        timesteps: (0..4).map(timestep).collect(),
     }
 }
 
@@ -54,7 +54,12 @@ fn main_is_base(name: &str) -> Option<Arc<str>> {
 #[test]
 fn an_episode_is_kept_as_it_happened() {
     let spec = spec();
-    let fit = Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Ends, full_state: None };
+    let fit = DemoConverter {
+        spec: &spec,
+        camera: &main_is_base,
+        frames_needed: FramesNeeded::Ends,
+        full_state: None,
+    };
     let segment = fit.segment(&episode()).unwrap();
     assert_eq!(
         segment.actions,
@@ -65,7 +70,7 @@ fn an_episode_is_kept_as_it_happened() {
     assert_eq!(segment.end, [End::No, End::No, End::Terminated]);
     assert_eq!(segment.success, [false, false, true]);
     assert_eq!(segment.outcome(2, 0).image("base_camera").unwrap().1, [9, 10, 11]);
-    assert!(segment.outcome(1, 0).image("base_camera").is_none(), "only what the reward will look at");
+    assert!(segment.outcome(1, 0).image("base_camera").is_none(), "only the frames that the reward needs");
     let RewardCheck { rewards, states } = RewardCheck::of(segment);
     assert_eq!(rewards, [1.0, 2.0, 3.0]);
     assert_eq!(states, [0.0, 0.5, 1.0, 0.5, 2.0, 0.5]);
@@ -80,13 +85,18 @@ struct RewardCheck {
 impl RewardCheck {
     fn of(segment: plaudit_core::Segment) -> Self {
         let size = Amount::Rollouts(1);
-        let settings =
-            ReplaySettings { keep: size, window: size, chunk: 1, cameras: vec![], repay: Repay::default() };
+        let settings = ReplaySettings {
+            keep: size,
+            window: size,
+            chunk: 1,
+            cameras: vec![],
+            relabel: RelabelSettings::default(),
+        };
         let mut replay = Replay::new(settings);
         let reward = EnvReward.label(&segment).unwrap().total;
-        replay.add(NewRollout { segment, fresh: vec![], reward, version: 0 }, None).unwrap();
+        replay.add(NewRollout { segment, starts_chunk: vec![], reward, version: 0 }, None).unwrap();
         let all = replay.all();
-        Self { rewards: all.rewards, states: all.seen.states }
+        Self { rewards: all.rewards, states: all.obs.states }
     }
 }
 
@@ -96,11 +106,15 @@ fn what_does_not_fit_is_named() {
     let refused = |change: &dyn Fn(&mut Episode)| {
         let mut episode = episode();
         change(&mut episode);
-        let fit =
-            Demonstrations { spec: &spec, camera: &main_is_base, watch: Watch::Everything, full_state: None };
+        let fit = DemoConverter {
+            spec: &spec,
+            camera: &main_is_base,
+            frames_needed: FramesNeeded::Everything,
+            full_state: None,
+        };
         fit.segment(&episode).unwrap_err()
     };
-    assert_eq!(refused(&|episode| episode.actions.clear()), Unfit::Empty);
+    assert_eq!(refused(&|episode| episode.actions.clear()), DemoError::Empty);
     for (change, says) in [
         (
             (|episode| episode.states[1].push(0.0)) as fn(&mut Episode),
@@ -113,8 +127,8 @@ fn what_does_not_fit_is_named() {
             "its camera `base_camera` shows 1x2, and that of the environment 1x1",
         ),
         (
-            |episode| drop(episode.moments.pop()),
-            "its parts do not fit together: 3 actions, 4 states and 3 moments",
+            |episode| drop(episode.timesteps.pop()),
+            "its parts do not fit together: 3 actions, 4 states and 3 timesteps",
         ),
     ] {
         assert_eq!(refused(&change).to_string(), says);

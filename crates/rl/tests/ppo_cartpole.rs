@@ -1,4 +1,4 @@
-//! PPO in a real environment: it learns, and a run that was left goes on as if it had not been.
+//! PPO in a real environment: it learns, and a resumed run continues as if it had never stopped.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::path::Path;
@@ -6,54 +6,16 @@ use std::path::Path;
 use plaudit_core::{Env, EnvReward, Seed};
 use plaudit_env::{EnvId, EnvSettings, make};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::AdamSettings;
-use plaudit_rl::ppo::{KlEstimate, Level, LossSettings, Ppo, PpoSettings};
-use plaudit_rl::{
-    ActorCriticSettings, Bootstrap, Deviation, GaeSettings, LearnError, Learner, Metrics, Schedule, Training,
-    TrainingPlan, Whereabouts,
-};
-
-fn settings() -> PpoSettings {
-    PpoSettings {
-        gae: GaeSettings { gamma: 0.98, lambda: 0.9, bootstrap: Bootstrap::Standard },
-        normalize_advantages: true,
-        reward_level: Level::Action,
-        log_prob_level: Level::Action,
-        entropy_level: Level::Action,
-        loss: LossSettings {
-            clip: [0.2, 0.2],
-            dual_clip: Some(3.0),
-            value_clip: None,
-            huber_delta: 100.0,
-            kl_beta: 0.0,
-            kl: KlEstimate::Plain,
-        },
-        entropy_bonus: 0.0,
-        target_kl: None,
-        update_epochs: 6,
-        batch: 128,
-        micro_batch: 128,
-        adam: AdamSettings::default(),
-        lr: Schedule::constant(2e-3),
-        value_lr: Schedule::constant(2e-3),
-        clip_grad: 0.5,
-        critic_warmup: 0,
-    }
-}
+use plaudit_rl::ppo::{Ppo, PpoSettings};
+use plaudit_rl::{ActorCriticSettings, LearnError, Learner, Metrics, RolloutState, Training, TrainingPlan};
 
 fn settings_of_networks(env: &dyn Env, chunk: usize, hidden: usize) -> ActorCriticSettings {
-    ActorCriticSettings {
-        inputs: plaudit_rl::Inputs::States(env.spec().state_width),
-        actions: env.spec().actions.clone(),
-        chunk,
-        hidden: vec![hidden, hidden],
-        deviation: Deviation::Independent,
-        values: chunk,
-    }
+    let settings = ActorCriticSettings::on_states(env.spec(), &[hidden, hidden]);
+    ActorCriticSettings { chunk, values: chunk, ..settings }
 }
 
 fn learner(env: &dyn Env, chunk: usize, hidden: usize, seed: u64) -> Ppo {
-    Ppo::new(&settings_of_networks(env, chunk, hidden), settings(), Seed::new(seed)).unwrap()
+    Ppo::new(&settings_of_networks(env, chunk, hidden), PpoSettings::default(), Seed::new(seed)).unwrap()
 }
 
 fn envs(id: EnvId) -> Box<dyn Env> {
@@ -62,11 +24,11 @@ fn envs(id: EnvId) -> Box<dyn Env> {
 
 /// Numbers that depend on what happened, not on how long it took.
 fn without_times(metrics: &Metrics) -> Vec<(String, u64)> {
-    let told = metrics.iter().filter(|(name, _)| !name.starts_with("time/"));
-    told.map(|(name, value)| (name.to_string(), value.to_bits())).collect()
+    let logged = metrics.iter().filter(|(name, _)| !name.starts_with("time/"));
+    logged.map(|(name, value)| (name.to_string(), value.to_bits())).collect()
 }
 
-/// Steps `from..to` of a run, saved at its end; what each step told.
+/// Steps `from..to` of a run, saved at its end; the metrics of each step.
 fn run(
     id: EnvId,
     chunk: usize,
@@ -76,22 +38,22 @@ fn run(
 ) -> Vec<Vec<(String, u64)>> {
     let mut env = envs(id);
     let mut ppo = learner(env.as_ref(), chunk, 16, 1);
-    let left = from.map(|folder| {
+    let resume_from = from.map(|folder| {
         ppo.restore(folder).unwrap();
-        Whereabouts::read(folder).unwrap().unwrap()
+        RolloutState::read(folder).unwrap().unwrap()
     });
     let plan = TrainingPlan { steps: 32, rollouts: 2 };
-    let (mut training, went_back) =
-        Training::start(env.as_mut(), &EnvReward, plan, Seed::new(2), left).unwrap();
-    assert_eq!(went_back, from.is_some());
-    let told =
+    let (mut training, restored) =
+        Training::start(env.as_mut(), &EnvReward, plan, Seed::new(2), resume_from).unwrap();
+    assert_eq!(restored, from.is_some());
+    let logged =
         (0..steps).map(|_| training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap());
-    let told = told.map(|metrics| without_times(&metrics)).collect();
+    let logged = logged.map(|metrics| without_times(&metrics)).collect();
     if let Some(folder) = save {
         ppo.save(folder).unwrap();
-        training.whereabouts().write(folder).unwrap();
+        training.rollout_state().write(folder).unwrap();
     }
-    told
+    logged
 }
 
 #[test]
@@ -116,7 +78,7 @@ fn a_pole_is_balanced_longer_and_longer() {
         let metrics = training.step(&mut ppo, |_| Ok::<_, plaudit_rl::TrainingError>(())).unwrap();
         returns.extend(metrics.get("env/return"));
     }
-    // Chance holds it for about 22 steps; the clock stops at 90.
+    // A random policy holds it for about 22 steps; the clock stops at 90.
     assert!(returns[0] < 35.0 && *returns.last().unwrap() > 80.0, "{returns:?}");
 }
 
@@ -124,7 +86,7 @@ fn a_pole_is_balanced_longer_and_longer() {
 fn the_critic_may_learn_first() {
     let mut env = envs(EnvId::CartPoleV1);
     let networks = settings_of_networks(env.as_ref(), 1, 16);
-    let settings = PpoSettings { critic_warmup: 1, ..settings() };
+    let settings = PpoSettings { critic_warmup: 1, ..PpoSettings::default() };
     let mut ppo = Ppo::new(&networks, settings, Seed::new(1)).unwrap();
     let plan = TrainingPlan { steps: 32, rollouts: 1 };
     let (mut training, _) = Training::start(env.as_mut(), &EnvReward, plan, Seed::new(2), None).unwrap();
@@ -169,7 +131,7 @@ fn rewards_that_are_too_large_stop_it_before_the_weights_are_lost() {
     assert_eq!(ppo.weights(), before);
 }
 
-/// Pays finite numbers whose squares are not.
+/// Finite rewards whose squares are not.
 struct Huge;
 
 impl plaudit_core::Reward for Huge {

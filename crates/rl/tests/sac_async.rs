@@ -1,4 +1,4 @@
-//! Acting and learning side by side, and soft actor-critic going on where it was saved.
+//! Asynchronous training, and soft actor-critic resumed from a checkpoint.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plaudit_core::{
-    ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, Obs, Reward, RewardColumn, RewardError, Seed,
-    Segment, Step, Term, Watch,
+    ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, FramesNeeded, Intervention, Obs, Reward,
+    RewardColumn, RewardError, Schedule, Seed, Segment, Step, Term,
 };
 use plaudit_nn::dense::AdamSettings;
-use plaudit_rl::replay::{Amount, Repay, ReplaySettings};
+use plaudit_rl::replay::{Amount, RelabelSettings, ReplaySettings};
 use plaudit_rl::sac::{
     Agg, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::{
-    AsyncPlan, AsyncTraining, Bootstrap, Learner, Nobody, Schedule, Training, TrainingError, TrainingPlan,
+    AsyncPlan, AsyncTraining, Bootstrap, Learner, NoCallback, Training, TrainingError, TrainingPlan,
 };
 
-/// A point on a line that is paid for being near the middle; episodes last ten steps.
+/// A point on a line that is rewarded for being near the middle; episodes last ten steps.
 struct Line {
     spec: EnvSpec,
     at: Vec<f32>,
@@ -70,17 +70,22 @@ impl Env for Line {
             self.place();
         }
         let obs = Obs::from_state(self.at.len(), self.at.clone()).unwrap();
-        Ok(Step { obs, reward, end, success, last, facts: vec![] })
+        Ok(Step { obs, reward, end, success, last, facts: vec![], interventions: vec![] })
     }
 
-    fn watch(&mut self, _: Watch) {}
+    fn set_frames_needed(&mut self, _: FramesNeeded) {}
 }
 
 fn learner() -> Sac {
     let line = Line::new(1);
     let size = Amount::Rollouts(200);
-    let replay =
-        ReplaySettings { keep: size, window: size, chunk: 1, cameras: Vec::new(), repay: Repay::default() };
+    let replay = ReplaySettings {
+        keep: size,
+        window: size,
+        chunk: 1,
+        cameras: Vec::new(),
+        relabel: RelabelSettings::default(),
+    };
     let optim = Optim { schedule: Schedule::constant(3e-3), adam: AdamSettings::default(), clip_grad: 10.0 };
     let settings = SacSettings {
         networks: SoftNetworkSettings {
@@ -96,7 +101,7 @@ fn learner() -> Sac {
         backup_entropy: true,
         target_range: None,
         scale_states: false,
-        near_demos: None,
+        bc_regularizer: None,
         tau: 0.02,
         target_update_freq: 1,
         critic_actor_ratio: 1,
@@ -122,7 +127,7 @@ fn learner() -> Sac {
 
 const PLAN: TrainingPlan = TrainingPlan { steps: 5, rollouts: 1 };
 
-/// The mean distance from the middle over the last half of an episode, acting without chance.
+/// The mean distance from the middle over the last half of an episode, acting greedily.
 fn distance(learner: &dyn Learner) -> f32 {
     let mut line = Line::new(2);
     let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
@@ -161,7 +166,7 @@ fn environments_go_on_while_the_learner_learns() {
     let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: Some(2) };
     let line = Box::new(Line::new(4));
     let mut training =
-        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(Nobody));
+        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(NoCallback));
     let mut arrived = 0.0;
     for _ in 0..50 {
         let metrics = training.step(&mut sac, || false).unwrap().unwrap();
@@ -169,16 +174,16 @@ fn environments_go_on_while_the_learner_learns() {
         if let Some(stalest) = metrics.get("train/async/staleness_max") {
             assert!(
                 stalest <= 3.0,
-                "bounded, but for a version sent between the look and the act: {stalest}"
+                "bounded, but for a version sent between the check and the act: {stalest}"
             );
         }
     }
-    let whereabouts = training.finish(&mut sac).unwrap().unwrap();
-    assert!(arrived >= 2.0 && whereabouts.steps >= 5 * arrived as u64);
+    let rollout_state = training.finish(&mut sac).unwrap().unwrap();
+    assert!(arrived >= 2.0 && rollout_state.steps >= 5 * arrived as u64);
     assert!(sac.replay().rollouts() as f64 >= arrived.min(200.0));
 }
 
-/// Pays its version at every step. What it judges by is `written` elsewhere, and read when it looks.
+/// Its reward at every step is its version, which is `written` elsewhere and read by `refresh`.
 struct Rewritten {
     written: AtomicU64,
     read: AtomicU64,
@@ -202,35 +207,39 @@ impl Reward for Rewritten {
 }
 
 #[test]
-fn a_reward_that_changes_pays_what_is_kept_and_what_is_on_its_way() {
+fn a_reward_that_changes_relabels_what_is_kept_and_what_is_on_its_way() {
     let mut sac = learner();
     let reward = Arc::new(Rewritten { written: AtomicU64::new(1), read: AtomicU64::new(1) });
     let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
     let line = Box::new(Line::new(4));
     let mut training =
-        AsyncTraining::start(line, reward.clone(), plan, Seed::new(3), None, &sac, Box::new(Nobody));
+        AsyncTraining::start(line, reward.clone(), plan, Seed::new(3), None, &sac, Box::new(NoCallback));
     for version in 2..6 {
         for _ in 0..5 {
             training.step(&mut sac, || false).unwrap().unwrap();
         }
         reward.written.store(version, Ordering::SeqCst);
         let metrics = training.step(&mut sac, || false).unwrap().unwrap();
-        assert!(metrics.get("train/replay_buffer/repaid").unwrap() > 0.0);
-        assert_eq!(sac.replay().paid_by_others(version), 0, "every transition is paid by version {version}");
+        assert!(metrics.get("train/replay_buffer/relabelled").unwrap() > 0.0);
+        assert_eq!(
+            sac.replay().labelled_by_others(version),
+            0,
+            "every transition is labelled by version {version}"
+        );
         assert!(sac.replay().all().rewards.iter().all(|&reward| reward == version as f32));
     }
 }
 
 #[test]
-fn somebody_hears_what_every_segment_was_paid() {
+fn the_callback_gets_every_labelled_segment() {
     let mut sac = learner();
     let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
     let line = Box::new(Line::new(4));
     let mut training =
-        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(Nobody));
-    let heard = Arc::new(AtomicU64::new(0));
-    let counts = heard.clone();
-    training.on_paid(Box::new(move |segment, column| {
+        AsyncTraining::start(line, Arc::new(EnvReward), plan, Seed::new(3), None, &sac, Box::new(NoCallback));
+    let calls = Arc::new(AtomicU64::new(0));
+    let counts = calls.clone();
+    training.on_labelled(Box::new(move |segment, column| {
         assert_eq!(column.total.len(), segment.end.len());
         counts.fetch_add(1, Ordering::SeqCst);
     }));
@@ -240,7 +249,7 @@ fn somebody_hears_what_every_segment_was_paid() {
         arrived += metrics.get("train/replay_channel_qsize").unwrap();
     }
     assert!(arrived > 0.0);
-    assert_eq!(heard.load(Ordering::SeqCst) as f64, arrived, "each that arrived, once");
+    assert_eq!(calls.load(Ordering::SeqCst) as f64, arrived, "each that arrived, once");
 }
 
 #[test]
@@ -249,7 +258,7 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
         demos: Some(plaudit_rl::sac::DemoSettings {
             replay: learner().settings().replay.clone(),
             min: Amount::Rollouts(1),
-            keep_paid: None,
+            self_imitation_min_reward: None,
         }),
         ..learner().settings().clone()
     };
@@ -275,36 +284,36 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
             let (rows, steps) = (self.0.at.len(), self.0.steps + 1);
             let done: Vec<f32> =
                 (0..rows).map(|row| if helps(row, steps) { 0.0 } else { actions[row] }).collect();
-            let told = (0..rows).map(|row| if helps(row, steps) { 0.0 } else { f32::NAN }).collect();
-            let facts = vec![("intervene_action.0".into(), told)];
-            Ok(Step { facts, ..self.0.step(&done)? })
+            let helped = (0..rows).filter(|row| helps(*row, steps));
+            let interventions = helped.map(|row| Intervention { row, action: vec![0.0] }).collect();
+            Ok(Step { interventions, ..self.0.step(&done)? })
         }
-        fn watch(&mut self, _: Watch) {}
+        fn set_frames_needed(&mut self, _: FramesNeeded) {}
     }
     let settings = learner().settings().clone();
     let demos = Some(plaudit_rl::sac::DemoSettings {
         replay: settings.replay.clone(),
         min: Amount::Rollouts(1),
-        keep_paid: None,
+        self_imitation_min_reward: None,
     });
     let demo = {
         let mut line = Line::new(1);
         let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
         let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
         let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
-        plaudit_rl::replay::NewRollout { segment, fresh: Vec::new(), reward, version }
+        plaudit_rl::replay::NewRollout { segment, starts_chunk: Vec::new(), reward, version }
     };
     let mut sac = Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap();
     let mut env = Helped(Line::new(4));
     let (mut training, _) = Training::start(&mut env, &EnvReward, PLAN, Seed::new(3), None).unwrap();
-    let mut told = Vec::new();
+    let mut logged = Vec::new();
     for _ in 0..4 {
         let metrics = training.step::<TrainingError>(&mut sac, |_| Ok(())).unwrap();
-        told.extend(metrics.get("train/demo_buffer/total_samples"));
+        logged.extend(metrics.get("train/demo_buffer/total_samples"));
     }
     // Steps 3 to 10 of two episodes, of two of four rows, beside the ten to start from; learning begins with the second
     // rollout of five steps.
-    assert_eq!(told, [10.0 + 16.0, 10.0 + 22.0, 10.0 + 32.0]);
+    assert_eq!(logged, [10.0 + 16.0, 10.0 + 22.0, 10.0 + 32.0]);
     let kept = sac.replay().all();
     let held = kept.actions.iter().filter(|&&action| action == 0.0).count();
     assert_eq!(held, 32, "the replay holds what was done, not what the policy wanted");

@@ -1,4 +1,4 @@
-//! What a replay keeps, draws, pays again and writes down.
+//! What a replay keeps, samples, relabels and saves.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plaudit_core::{
-    ActionSpace, End, EnvReward, EnvSpec, FrameShape, Frames, Obs, Reward, RewardColumn, RewardError, Seed,
-    Segment, StepRow, Term, Watch,
+    ActionSpace, End, EnvReward, EnvSpec, FrameShape, Frames, FramesNeeded, Obs, Reward, RewardColumn,
+    RewardError, Seed, Segment, StepRow, Term,
 };
-use plaudit_rl::replay::{Amount, Filling, NewRollout, Repay, Replay, ReplaySettings, Transitions};
+use plaudit_rl::replay::{
+    Amount, NewRollout, RelabelSettings, Replay, ReplayFill, ReplaySettings, Transitions,
+};
 use proptest::prelude::*;
 
 /// Environments that count their steps; row `b` ends every `3 + b` steps. States are `[row, step of the run, step of
@@ -17,22 +19,22 @@ use proptest::prelude::*;
 struct Counting {
     rows: usize,
     total: usize,
-    frames: Watch,
+    frames: FramesNeeded,
 }
 
 impl Counting {
     fn obs(&self, total: usize) -> Obs {
         let state = |row: usize| [row as f32, total as f32, (total % (3 + row)) as f32];
         let obs = Obs::from_state(self.rows, (0..self.rows).flat_map(state).collect()).unwrap();
-        if self.frames < Watch::Everything { obs } else { with_frame(obs, total) }
+        if self.frames < FramesNeeded::Everything { obs } else { with_frame(obs, total) }
     }
 
     fn last(&self, row: usize, total: usize) -> Obs {
         let obs = Obs::from_state(1, vec![row as f32, total as f32, (3 + row) as f32]).unwrap();
-        if self.frames < Watch::Ends { obs } else { with_frame(obs, total) }
+        if self.frames < FramesNeeded::Ends { obs } else { with_frame(obs, total) }
     }
 
-    /// The next `steps` steps with `context` observations before them, paid by `reward`.
+    /// The next `steps` steps with `context` observations before them, labelled by `reward`.
     fn rollout(&mut self, steps: usize, context: usize, reward: &dyn Reward) -> NewRollout {
         let before =
             (self.total.saturating_sub(context)..self.total).map(|at| Arc::new(self.obs(at))).collect();
@@ -51,7 +53,7 @@ impl Counting {
             segment.push(row, self.obs(self.total), last).unwrap();
         }
         let RewardColumn { total, version, .. } = reward.label(&segment).unwrap();
-        NewRollout { segment, fresh: Vec::new(), reward: total, version }
+        NewRollout { segment, starts_chunk: Vec::new(), reward: total, version }
     }
 }
 
@@ -61,11 +63,11 @@ fn with_frame(obs: Obs, total: usize) -> Obs {
 }
 
 fn settings(keep: Amount, window: Amount) -> ReplaySettings {
-    ReplaySettings { keep, window, chunk: 1, cameras: Vec::new(), repay: Repay::default() }
+    ReplaySettings { keep, window, chunk: 1, cameras: Vec::new(), relabel: RelabelSettings::default() }
 }
 
 fn filled(settings: ReplaySettings, rollouts: usize, steps: usize) -> Replay {
-    let mut env = Counting { rows: 2, total: 0, frames: Watch::Nothing };
+    let mut env = Counting { rows: 2, total: 0, frames: FramesNeeded::Nothing };
     let mut replay = Replay::new(settings);
     for _ in 0..rollouts {
         replay.add(env.rollout(steps, 0, &EnvReward), None).unwrap();
@@ -75,7 +77,7 @@ fn filled(settings: ReplaySettings, rollouts: usize, steps: usize) -> Replay {
 
 /// The steps of the run that the transitions begin at.
 fn begins(transitions: &Transitions) -> BTreeSet<usize> {
-    transitions.seen.states.chunks_exact(3).map(|state| state[1] as usize).collect()
+    transitions.obs.states.chunks_exact(3).map(|state| state[1] as usize).collect()
 }
 
 #[test]
@@ -84,7 +86,7 @@ fn every_transition_is_whole_wherever_rollouts_were_cut() {
         let all = filled(settings(Amount::Rollouts(100), Amount::Rollouts(100)), rollouts, steps).all();
         assert_eq!(all.len(), 24);
         for at in 0..all.len() {
-            let (seen, outcome) = (&all.seen.states[at * 3..][..3], &all.outcome.states[at * 3..][..3]);
+            let (seen, outcome) = (&all.obs.states[at * 3..][..3], &all.next_obs.states[at * 3..][..3]);
             let (row, step) = (seen[0] as usize, seen[1] as usize + 1);
             let ended = step.is_multiple_of(3 + row);
             let reached = if ended { 3 + row } else { step % (3 + row) };
@@ -110,38 +112,38 @@ fn sizes_count_rollouts_or_transitions() {
 }
 
 #[test]
-fn draws_are_uniform_over_the_window_and_capped_at_what_is_there() {
+fn samples_are_uniform_over_the_window_and_capped_at_what_is_there() {
     let replay = filled(settings(Amount::Rollouts(8), Amount::Rollouts(3)), 8, 2);
-    let (mut rng, mut drawn) = (Seed::new(4).rng(), Transitions::default());
-    replay.sample(100, &mut rng, &mut drawn);
-    assert_eq!(drawn.len(), 12, "asks are capped at the number available");
+    let (mut rng, mut sampled) = (Seed::new(4).rng(), Transitions::default());
+    replay.sample(100, &mut rng, &mut sampled);
+    assert_eq!(sampled.len(), 12, "asks are capped at the number available");
     let mut counts = [0usize; 16 * 2];
     for _ in 0..1000 {
-        drawn.clear();
-        replay.sample(12, &mut rng, &mut drawn);
-        for state in drawn.seen.states.chunks_exact(3) {
+        sampled.clear();
+        replay.sample(12, &mut rng, &mut sampled);
+        for state in sampled.obs.states.chunks_exact(3) {
             counts[state[1] as usize * 2 + state[0] as usize] += 1;
         }
     }
     assert_eq!(counts[..20].iter().sum::<usize>(), 0, "nothing from before the window");
-    // 12,000 draws over 12 places: 1,000 each, with a standard deviation of 30; five of them are allowed.
+    // 12,000 samples over 12 places: 1,000 each, with a standard deviation of 30; five of them are allowed.
     assert!(counts[20..].iter().all(|count| count.abs_diff(1000) < 151), "{counts:?}");
 }
 
 #[test]
 fn chunks_are_one_transition_and_stop_at_an_end() {
-    let mut env = Counting { rows: 2, total: 0, frames: Watch::Nothing };
+    let mut env = Counting { rows: 2, total: 0, frames: FramesNeeded::Nothing };
     let mut rollout = env.rollout(6, 0, &EnvReward);
     // Row 0 ends at steps 3 and 6, row 1 at step 4. Both decide two actions at a time, and anew after an end.
-    rollout.fresh =
-        [[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 0]].concat().iter().map(|fresh| *fresh == 1).collect();
+    rollout.starts_chunk =
+        [[1, 1], [0, 0], [1, 1], [1, 0], [0, 1], [1, 0]].concat().iter().map(|starts| *starts == 1).collect();
     let mut replay =
         Replay::new(ReplaySettings { chunk: 2, ..settings(Amount::Rollouts(9), Amount::Rollouts(9)) });
     replay.add(rollout, None).unwrap();
     let all = replay.all();
     let found: Vec<_> = (0..all.len())
         .map(|at| {
-            let seen = &all.seen.states[at * 3..][..3];
+            let seen = &all.obs.states[at * 3..][..3];
             let ended = all.ends[at].is_end();
             ((seen[0], seen[1]), (all.actions[2 * at], all.actions[2 * at + 1]), all.rewards[at], ended)
         })
@@ -160,12 +162,12 @@ fn chunks_are_one_transition_and_stop_at_an_end() {
     );
 }
 
-/// Pays the sum of the newest `window` step numbers an episode has seen, times its version; with frames, it also
-/// insists on seeing them where it said it would look.
+/// The sum of the newest `window` step numbers an episode has seen, times its version; with frames, it also
+/// insists on having those it asked for.
 struct Windowed {
     window: usize,
     version: u64,
-    watch: Watch,
+    frames_needed: FramesNeeded,
 }
 
 impl Reward for Windowed {
@@ -174,12 +176,12 @@ impl Reward for Windowed {
         let mut values = vec![0.0; segment.steps() * batch];
         for t in 0..segment.steps() {
             for b in 0..batch {
-                let looks = self.watch == Watch::Everything
-                    || (self.watch == Watch::Ends && segment.end[t * batch + b].is_end());
-                if looks && segment.outcome(t, b).image("main").is_none() {
+                let needs_frame = self.frames_needed == FramesNeeded::Everything
+                    || (self.frames_needed == FramesNeeded::Ends && segment.end[t * batch + b].is_end());
+                if needs_frame && segment.outcome(t, b).image("main").is_none() {
                     return Err(RewardError::Camera { camera: "main".into() });
                 }
-                values[t * batch + b] = self.pay(segment, t, b);
+                values[t * batch + b] = self.reward_at(segment, t, b);
             }
         }
         RewardColumn::of_terms(vec![Term { name: "window".into(), weight: 1.0, values }], self.version)
@@ -189,8 +191,8 @@ impl Reward for Windowed {
         self.window
     }
 
-    fn watch(&self) -> Watch {
-        self.watch
+    fn frames_needed(&self) -> FramesNeeded {
+        self.frames_needed
     }
 
     fn version(&self) -> u64 {
@@ -199,7 +201,7 @@ impl Reward for Windowed {
 }
 
 impl Windowed {
-    fn pay(&self, segment: &Segment, t: usize, b: usize) -> f32 {
+    fn reward_at(&self, segment: &Segment, t: usize, b: usize) -> f32 {
         let mut steps = vec![segment.outcome(t, b).state[1]];
         let mut at = t;
         while at > 0 && !segment.end[(at - 1) * segment.batch() + b].is_end() {
@@ -217,46 +219,53 @@ impl Windowed {
     }
 }
 
-fn repaid(cuts: &[usize], keep: usize, watch: Watch, frame_bytes: u64) -> (Replay, Replay) {
-    let [old, new] = [1, 2].map(|version| Windowed { window: 4, version, watch });
+fn relabelled(
+    cuts: &[usize],
+    keep: usize,
+    frames_needed: FramesNeeded,
+    frame_bytes: u64,
+) -> (Replay, Replay) {
+    let [old, new] = [1, 2].map(|version| Windowed { window: 4, version, frames_needed });
     let with = |first: &Windowed| {
-        let mut env = Counting { rows: 2, total: 0, frames: watch };
-        let repay = Repay { watch, context: 4, frame_bytes };
-        let mut replay =
-            Replay::new(ReplaySettings { repay, ..settings(Amount::Rollouts(keep), Amount::Rollouts(keep)) });
+        let mut env = Counting { rows: 2, total: 0, frames: frames_needed };
+        let relabel = RelabelSettings { frames_needed, context: 4, frame_bytes };
+        let mut replay = Replay::new(ReplaySettings {
+            relabel,
+            ..settings(Amount::Rollouts(keep), Amount::Rollouts(keep))
+        });
         for &steps in cuts {
             replay.add(env.rollout(steps, 4, first), None).unwrap();
         }
         replay
     };
     let mut changed = with(&old);
-    changed.repay(&new).unwrap();
+    changed.relabel(&new).unwrap();
     (changed, with(&new))
 }
 
 proptest! {
-    /// Paying again gives what the new reward would have paid from the start, wherever rollouts were cut and
+    /// Relabelling gives what the new reward would have given from the start, wherever rollouts were cut and
     /// whatever was dropped before.
     #[test]
-    fn paying_again_is_as_if_the_new_reward_had_paid(cuts in proptest::collection::vec(1usize..6, 1..8), keep in 1usize..6) {
-        let (changed, fresh) = repaid(&cuts, keep, Watch::Nothing, 0);
-        prop_assert_eq!(changed.all().rewards, fresh.all().rewards);
+    fn relabelling_is_as_if_the_new_reward_had_labelled(cuts in proptest::collection::vec(1usize..6, 1..8), keep in 1usize..6) {
+        let (changed, labelled_anew) = relabelled(&cuts, keep, FramesNeeded::Nothing, 0);
+        prop_assert_eq!(changed.all().rewards, labelled_anew.all().rewards);
         prop_assert!(changed.versions().all(|version| version == 2));
     }
 }
 
 #[test]
 fn frames_for_the_reward_alone_are_kept_within_their_budget() {
-    for watch in [Watch::Ends, Watch::Everything] {
-        let (changed, fresh) = repaid(&[5, 5, 5], 3, watch, 1 << 20);
-        assert_eq!(changed.all().rewards, fresh.all().rewards, "{watch:?}");
-        assert!(changed.all().seen.images.is_empty(), "the policy looks at no camera");
-        // Room for the newest rollout alone: the older two keep the pay they had, and say so.
-        let bytes = if watch == Watch::Ends { 12 * 4 } else { 12 * 16 };
-        let (changed, _) = repaid(&[5, 5, 5], 3, watch, bytes);
+    for frames_needed in [FramesNeeded::Ends, FramesNeeded::Everything] {
+        let (changed, labelled_anew) = relabelled(&[5, 5, 5], 3, frames_needed, 1 << 20);
+        assert_eq!(changed.all().rewards, labelled_anew.all().rewards, "{frames_needed:?}");
+        assert!(changed.all().obs.images.is_empty(), "the policy needs no camera");
+        // Room for the newest rollout alone: the older two keep the rewards they had, and say so.
+        let bytes = if frames_needed == FramesNeeded::Ends { 12 * 4 } else { 12 * 16 };
+        let (changed, _) = relabelled(&[5, 5, 5], 3, frames_needed, bytes);
         let versions: Vec<u64> = changed.versions().collect();
-        assert_eq!(versions, [vec![1; 20], vec![2; 10]].concat(), "{watch:?}");
-        assert_eq!(changed.paid_by_others(2), 20);
+        assert_eq!(versions, [vec![1; 20], vec![2; 10]].concat(), "{frames_needed:?}");
+        assert_eq!(changed.labelled_by_others(2), 20);
     }
 }
 
@@ -264,11 +273,11 @@ fn frames_for_the_reward_alone_are_kept_within_their_budget() {
 fn what_is_saved_comes_back_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("replay.pt");
-    for watch in [Watch::Nothing, Watch::Ends, Watch::Everything] {
-        let (replay, _) = repaid(&[2, 5, 1, 4, 3], 4, watch, 1 << 20);
+    for frames_needed in [FramesNeeded::Nothing, FramesNeeded::Ends, FramesNeeded::Everything] {
+        let (replay, _) = relabelled(&[2, 5, 1, 4, 3], 4, frames_needed, 1 << 20);
         replay.save(&path).unwrap();
-        let repay = Repay { watch, context: 4, frame_bytes: 1 << 20 };
-        let empty = ReplaySettings { repay, ..settings(Amount::Rollouts(4), Amount::Rollouts(4)) };
+        let relabel = RelabelSettings { frames_needed, context: 4, frame_bytes: 1 << 20 };
+        let empty = ReplaySettings { relabel, ..settings(Amount::Rollouts(4), Amount::Rollouts(4)) };
         let mut restored = Replay::new(empty);
         restored.restore(&path).unwrap();
         assert_eq!(format!("{restored:?}"), format!("{replay:?}"));
@@ -276,8 +285,8 @@ fn what_is_saved_comes_back_the_same() {
         replay.sample(10, &mut Seed::new(1).rng(), &mut here);
         restored.sample(10, &mut Seed::new(1).rng(), &mut there);
         assert_eq!(begins(&here), begins(&there));
-        let newer = Windowed { window: 4, version: 3, watch };
-        assert!(restored.repay(&newer).unwrap() > 0, "it can be paid again");
+        let newer = Windowed { window: 4, version: 3, frames_needed };
+        assert!(restored.relabel(&newer).unwrap() > 0, "it can be relabelled");
     }
     std::fs::write(&path, b"nothing of the kind").unwrap();
     let mut kept = filled(settings(Amount::Rollouts(8), Amount::Rollouts(3)), 2, 2);
@@ -300,7 +309,7 @@ fn a_replay_larger_than_memory_is_refused_with_its_bytes() {
         max_episode_steps: Some(50),
         control_hz: 20.0,
     };
-    let filling = Filling { steps_per_rollout: 50, rollouts: None, feature_width: 0 };
+    let filling = ReplayFill { steps_per_rollout: 50, rollouts: None, feature_width: 0 };
     let states = settings(Amount::Rollouts(10_000), Amount::Rollouts(10_000));
     let images = ReplaySettings { cameras: vec!["main".into()], ..states.clone() };
     let image = 128 * 128 * 3 + 29 * 4;
@@ -309,6 +318,6 @@ fn a_replay_larger_than_memory_is_refused_with_its_bytes() {
     let error = images.check_memory(&spec, filling).unwrap_err();
     assert!(error.to_string().contains("2513950000000 bytes"), "{error}");
     assert!(error.to_string().contains("cache_size"), "{error}");
-    let short = Filling { rollouts: Some(1), ..filling };
+    let short = ReplayFill { rollouts: Some(1), ..filling };
     assert_eq!(images.check_memory(&spec, short), Ok(()), "a short run never fills it");
 }

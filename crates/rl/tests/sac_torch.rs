@@ -1,42 +1,42 @@
-//! Soft actor-critic against PyTorch: draws, losses, gradients, optimisers and targets (`torch_sac/make_fixtures.py`).
+//! Soft actor-critic against PyTorch: samples, losses, gradients, optimisers and targets (`torch_sac/make_fixtures.py`).
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::path::{Path, PathBuf};
 
-use plaudit_core::{ActionSpace, End, FrameShape, Seed};
-use plaudit_data::python::{self, PyValue};
+use plaudit_core::{ActionSpace, End, FrameShape, Schedule, Seed};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::encoder::{ConvLayer, Reading};
+use plaudit_nn::dense::encoder::{ConvLayer, ConvReadout};
 use plaudit_nn::dense::{Activation, AdamSettings};
-use plaudit_rl::replay::{Amount, Repay, ReplaySettings, Transitions, Views};
+use plaudit_pyfiles::{self as pyfiles, PyValue};
+use plaudit_rl::replay::{Amount, ObsBuffer, RelabelSettings, ReplaySettings, Transitions};
 use plaudit_rl::sac::{
-    Agg, Chance, CriticKind, Drawn, Optim, Sac, SacSettings, SoftNetworkSettings, Spread, TanhGaussian,
-    TemperatureKind, TemperatureSettings,
+    Agg, CriticKind, Optim, Sac, SacSettings, SampledActions, SoftNetworkSettings, StdBounds, TanhGaussian,
+    TemperatureKind, TemperatureSettings, UpdateNoise,
 };
-use plaudit_rl::sight::{Eye, SightSettings};
-use plaudit_rl::{Bootstrap, Learner, Schedule};
+use plaudit_rl::vision_encoder::{EncoderKind, VisionEncoderSettings};
+use plaudit_rl::{Bootstrap, Learner};
 
 fn fixtures() -> PyValue {
     fixtures_in("cases.pkl")
 }
 
 fn fixtures_in(file: &str) -> PyValue {
-    python::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_sac").join(file)).unwrap()
+    pyfiles::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_sac").join(file)).unwrap()
 }
 
-/// Numbers in a state; pictures are behind it in a row of the fixtures.
+/// Numbers in a state; images are behind it in a row of the fixtures.
 const STATES: usize = 5;
 const FRAME: FrameShape = FrameShape { height: 7, width: 7, channels: 3 };
 
-fn sight() -> SightSettings {
+fn vision_encoder() -> VisionEncoderSettings {
     let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
-    SightSettings {
+    VisionEncoderSettings {
         cameras: vec!["main".into()],
-        eye: Eye::Learned {
+        encoder_kind: EncoderKind::Learned {
             frame: FRAME,
             layers: vec![layer(4, 2), layer(5, 1)],
-            reading: Reading::Everything,
+            readout: ConvReadout::Flatten,
         },
         outputs: 6,
         states: STATES,
@@ -45,16 +45,16 @@ fn sight() -> SightSettings {
     }
 }
 
-/// Rows of a state and, where there are any, pictures.
-fn views(rows: &[f32], n: usize) -> Views {
+/// Rows of a state and, where there are any, images.
+fn obs_buffer(rows: &[f32], n: usize) -> ObsBuffer {
     let rows: Vec<&[f32]> = rows.chunks_exact(rows.len() / n).collect();
     let states = rows.iter().flat_map(|row| &row[..STATES]).copied().collect();
-    let mut views = Views { states, ..Views::default() };
+    let mut obs_buffer = ObsBuffer { states, ..ObsBuffer::default() };
     if rows[0].len() > STATES {
         let pixels = rows.iter().flat_map(|row| &row[STATES..]).map(|&pixel| pixel as u8).collect();
-        views.images.push(("main".into(), FRAME, pixels));
+        obs_buffer.images.push(("main".into(), FRAME, pixels));
     }
-    views
+    obs_buffer
 }
 
 fn floats(of: &PyValue, key: &str) -> Vec<f32> {
@@ -83,18 +83,18 @@ fn space() -> ActionSpace {
 }
 
 #[test]
-fn draws_and_their_gradients_are_pytorchs() {
+fn samples_and_their_gradients_are_pytorchs() {
     let fixtures = fixtures();
-    for (name, spread) in [("soft", Spread::STATES), ("cut", Spread::IMAGES)] {
+    for (name, std_bounds) in [("soft", StdBounds::STATES), ("cut", StdBounds::IMAGES)] {
         let case = fixtures.get("tanh_gaussian").unwrap().get(name).unwrap();
-        let gaussian = TanhGaussian::new(&space(), 1, spread).unwrap();
-        let (outputs, mut drawn) = (floats(case, "outputs"), Drawn::default());
-        gaussian.draw(&outputs, &floats(case, "noise"), &mut drawn);
-        assert_close("action", &drawn.actions, &floats(case, "action"), 1e-6, 1e-6);
-        assert_close("log_prob", &drawn.log_probs, &floats(case, "log_prob"), 1e-6, 1e-5);
-        let mut by_output = vec![0.0; outputs.len()];
-        gaussian.backward(&drawn, &floats(case, "by_action"), 0.7, &mut by_output);
-        assert_close("by_output", &by_output, &floats(case, "by_output"), 1e-5, 1e-6);
+        let gaussian = TanhGaussian::new(&space(), 1, std_bounds).unwrap();
+        let (outputs, mut sampled) = (floats(case, "outputs"), SampledActions::default());
+        gaussian.sample(&outputs, &floats(case, "noise"), &mut sampled);
+        assert_close("action", &sampled.actions, &floats(case, "action"), 1e-6, 1e-6);
+        assert_close("log_prob", &sampled.log_probs, &floats(case, "log_prob"), 1e-6, 1e-5);
+        let mut grad_output = vec![0.0; outputs.len()];
+        gaussian.backward(&sampled, &floats(case, "by_action"), 0.7, &mut grad_output);
+        assert_close("by_output", &grad_output, &floats(case, "by_output"), 1e-5, 1e-6);
         let mut mode = Vec::new();
         gaussian.mode(&outputs, &mut mode);
         assert_close("mode", &mode, &floats(case, "mode"), 1e-6, 1e-6);
@@ -109,7 +109,7 @@ fn settings(case: &PyValue) -> SacSettings {
     let chunk = number(case, "chunk") as usize;
     let (actions, heads) = (space(), number(case, "heads") as usize);
     let networks = match case.get("images") {
-        Some(_) => SoftNetworkSettings::cnn(sight(), actions, chunk, heads),
+        Some(_) => SoftNetworkSettings::cnn(vision_encoder(), actions, chunk, heads),
         None => SoftNetworkSettings::mlp(STATES, actions, chunk, heads),
     };
     let replay = ReplaySettings {
@@ -117,7 +117,7 @@ fn settings(case: &PyValue) -> SacSettings {
         window: Amount::Rollouts(1),
         chunk,
         cameras: Vec::new(),
-        repay: Repay::default(),
+        relabel: RelabelSettings::default(),
     };
     let optim = |lr: &str| Optim {
         schedule: Schedule::constant(number(case, lr)),
@@ -144,7 +144,7 @@ fn settings(case: &PyValue) -> SacSettings {
         backup_entropy: number(case, "backup_entropy") == 1.0,
         target_range: None,
         scale_states: false,
-        near_demos: None,
+        bc_regularizer: None,
         tau: number(case, "tau") as f32,
         target_update_freq: number(case, "target_update_freq") as u64,
         critic_actor_ratio: number(case, "critic_actor_ratio") as u64,
@@ -171,7 +171,7 @@ fn settings(case: &PyValue) -> SacSettings {
     }
 }
 
-fn batch(step: &PyValue) -> (Transitions, Chance) {
+fn batch(step: &PyValue) -> (Transitions, UpdateNoise) {
     let batch = step.get("batch").unwrap();
     let mut transitions = Transitions {
         actions: floats(batch, "action"),
@@ -182,11 +182,12 @@ fn batch(step: &PyValue) -> (Transitions, Chance) {
             .collect(),
         ..Transitions::default()
     };
-    transitions.seen = views(&floats(batch, "state"), transitions.len());
-    transitions.outcome = views(&floats(batch, "next_state"), transitions.len());
+    transitions.obs = obs_buffer(&floats(batch, "state"), transitions.len());
+    transitions.next_obs = obs_buffer(&floats(batch, "next_state"), transitions.len());
     let heads = floats(batch, "heads").iter().map(|head| *head as usize).collect();
-    let chance = Chance { next_noise: floats(batch, "next_noise"), noise: floats(batch, "noise"), heads };
-    (transitions, chance)
+    let update_noise =
+        UpdateNoise { next_noise: floats(batch, "next_noise"), noise: floats(batch, "noise"), heads };
+    (transitions, update_noise)
 }
 
 /// Everything a learner has written down, by name.
@@ -209,8 +210,8 @@ fn whole_updates_are_pytorchs() {
         }
         sac.load(&initial).unwrap();
         for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
-            let (transitions, chance) = batch(step);
-            let metrics = sac.update_on(transitions, chance).unwrap();
+            let (transitions, update_noise) = batch(step);
+            let metrics = sac.update_on(transitions, update_noise).unwrap();
             let logged = step.get("logged").unwrap().as_dict().unwrap();
             for (key, value) in logged.iter() {
                 let key = key.as_str().unwrap();

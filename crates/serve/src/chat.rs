@@ -2,74 +2,74 @@
 
 use serde_json::Value;
 
+use crate::error::ApiError;
+use crate::image::EncodedImage;
 use crate::limits::Limits;
-use crate::model::{Chat, Part, Role, Turn};
-use crate::picture::Packed;
-use crate::refusal::Refusal;
+use crate::model::{Chat, ChatMessage, ContentPart, Role};
 
-/// The most tokens whose probabilities are told at each place.
+/// The most tokens whose log-probabilities are returned at each position.
 const MOST_LOGPROBS: u64 = 20;
 
-/// A chat request whose pictures are still packed.
+/// A chat request whose images are still encoded.
 #[derive(Debug)]
 pub struct ChatRequest {
     /// The model that is asked for.
     pub(crate) model: String,
     /// Whether the answer is to come in pieces.
     pub(crate) stream: bool,
-    turns: Vec<(Role, Vec<PackedPart>)>,
+    messages: Vec<(Role, Vec<EncodedPart>)>,
     max_tokens: Option<usize>,
     temperature: Option<f64>,
     top_logprobs: Option<usize>,
 }
 
 #[derive(Debug)]
-enum PackedPart {
+enum EncodedPart {
     Text(String),
-    Picture(Packed, String),
+    Image(EncodedImage, String),
 }
 
 /// What is wrong at a place of the request.
-fn wrong(place: &str, why: impl std::fmt::Display) -> Refusal {
-    Refusal::invalid(format!("{place}: {why}"))
+fn wrong(place: &str, why: impl std::fmt::Display) -> ApiError {
+    ApiError::invalid(format!("{place}: {why}"))
 }
 
-/// A request as it came; pictures are looked at no further than their size.
+/// A request as it came; of images only the size is read.
 ///
 /// # Errors
 /// What is wrong with it, and where.
-pub fn read(body: &[u8], limits: &Limits) -> Result<ChatRequest, Refusal> {
+pub fn parse(body: &[u8], limits: &Limits) -> Result<ChatRequest, ApiError> {
     let request: Value = serde_json::from_slice(body)
-        .map_err(|error| Refusal::invalid(format!("the body is no JSON: {error}")))?;
+        .map_err(|error| ApiError::invalid(format!("the body is not JSON: {error}")))?;
     if !request.is_object() {
-        return Err(Refusal::invalid("the body is no JSON object"));
+        return Err(ApiError::invalid("the body is not a JSON object"));
     }
-    let model = request["model"].as_str().ok_or_else(|| wrong("model", "it must be a text"))?;
+    let model = request["model"].as_str().ok_or_else(|| wrong("model", "must be a string"))?;
     let messages = request["messages"].as_array().filter(|messages| !messages.is_empty());
-    let messages = messages.ok_or_else(|| wrong("messages", "it must be a list that is not empty"))?;
-    let mut reader = Reader { limits, pictures: 0 };
-    let turns = messages.iter().enumerate().map(|(at, message)| reader.turn(at, message));
-    let turns = turns.collect::<Result<Vec<_>, _>>()?;
-    if !turns.iter().any(|(role, _)| *role == Role::User) {
-        return Err(wrong("messages", "nobody asks anything: there is no message of the user"));
+    let messages = messages.ok_or_else(|| wrong("messages", "must be a list that is not empty"))?;
+    let mut parser = MessageParser { limits, images: 0 };
+    let messages = messages.iter().enumerate().map(|(at, message)| parser.message(at, message));
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
+    if !messages.iter().any(|(role, _)| *role == Role::User) {
+        return Err(wrong("messages", "there is no message of the user"));
     }
-    match optional(&request, "n", Value::as_u64, "a whole number")? {
+    match optional(&request, "n", Value::as_u64, "an integer")? {
         None | Some(1) => {}
         Some(_) => return Err(wrong("n", "only one answer is given")),
     }
-    let tokens = |key| optional(&request, key, Value::as_u64, "a whole number");
+    let tokens = |key| optional(&request, key, Value::as_u64, "an integer");
     let max_tokens = tokens("max_completion_tokens")?.or(tokens("max_tokens")?);
     Ok(ChatRequest {
         model: model.into(),
         stream: optional(&request, "stream", Value::as_bool, "true or false")?.unwrap_or(false),
-        turns,
+        messages,
         max_tokens: match max_tokens {
             Some(0) => return Err(wrong("max_tokens", "an answer has at least one token")),
             other => other.map(|tokens| usize::try_from(tokens).unwrap_or(usize::MAX)),
         },
         temperature: match optional(&request, "temperature", Value::as_f64, "a number")? {
             Some(temperature) if !(0.0..=2.0).contains(&temperature) => {
-                return Err(wrong("temperature", "it must be from 0 to 2"));
+                return Err(wrong("temperature", "must be from 0 to 2"));
             }
             other => other,
         },
@@ -77,12 +77,12 @@ pub fn read(body: &[u8], limits: &Limits) -> Result<ChatRequest, Refusal> {
     })
 }
 
-fn top_logprobs(request: &Value) -> Result<Option<usize>, Refusal> {
+fn top_logprobs(request: &Value) -> Result<Option<usize>, ApiError> {
     let wanted = optional(request, "logprobs", Value::as_bool, "true or false")?.unwrap_or(false);
-    let top = optional(request, "top_logprobs", Value::as_u64, "a whole number")?;
+    let top = optional(request, "top_logprobs", Value::as_u64, "an integer")?;
     match top {
         Some(top) if top > MOST_LOGPROBS => {
-            Err(wrong("top_logprobs", format!("at most {MOST_LOGPROBS} are told")))
+            Err(wrong("top_logprobs", format!("at most {MOST_LOGPROBS} are returned")))
         }
         top => Ok(wanted.then(|| top.unwrap_or(0) as usize)),
     }
@@ -94,92 +94,92 @@ fn optional<'a, T>(
     key: &str,
     of: impl Fn(&'a Value) -> Option<T>,
     expected: &str,
-) -> Result<Option<T>, Refusal> {
+) -> Result<Option<T>, ApiError> {
     match request.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => of(value).map(Some).ok_or_else(|| wrong(key, format_args!("it must be {expected}"))),
+        Some(value) => of(value).map(Some).ok_or_else(|| wrong(key, format_args!("must be {expected}"))),
     }
 }
 
-struct Reader<'a> {
+struct MessageParser<'a> {
     limits: &'a Limits,
-    pictures: usize,
+    images: usize,
 }
 
-impl Reader<'_> {
-    fn turn(&mut self, at: usize, message: &Value) -> Result<(Role, Vec<PackedPart>), Refusal> {
+impl MessageParser<'_> {
+    fn message(&mut self, at: usize, message: &Value) -> Result<(Role, Vec<EncodedPart>), ApiError> {
         let place = format!("messages[{at}]");
         let role = match message["role"].as_str() {
             Some("user") => Role::User,
             Some("system" | "developer") => Role::System,
             Some("assistant") => Role::Assistant,
-            _ => return Err(wrong(&format!("{place}.role"), "it must be user, system or assistant")),
+            _ => return Err(wrong(&format!("{place}.role"), "must be user, system or assistant")),
         };
         let parts = match &message["content"] {
-            Value::String(text) => vec![PackedPart::Text(text.clone())],
+            Value::String(text) => vec![EncodedPart::Text(text.clone())],
             Value::Null if role == Role::Assistant => Vec::new(),
             Value::Array(parts) => {
                 let part = |(number, part)| self.part(&format!("{place}.content[{number}]"), part);
                 parts.iter().enumerate().map(part).collect::<Result<_, _>>()?
             }
-            _ => return Err(wrong(&format!("{place}.content"), "it must be a text or a list of parts")),
+            _ => return Err(wrong(&format!("{place}.content"), "must be a string or a list of parts")),
         };
         Ok((role, parts))
     }
 
-    fn part(&mut self, place: &str, part: &Value) -> Result<PackedPart, Refusal> {
+    fn part(&mut self, place: &str, part: &Value) -> Result<EncodedPart, ApiError> {
         match part["type"].as_str() {
             Some("text") => {
                 let text = part["text"].as_str();
-                let text = text.ok_or_else(|| wrong(&format!("{place}.text"), "it must be a text"))?;
-                Ok(PackedPart::Text(text.into()))
+                let text = text.ok_or_else(|| wrong(&format!("{place}.text"), "must be a string"))?;
+                Ok(EncodedPart::Text(text.into()))
             }
             Some("image_url") => {
                 let url = part["image_url"]["url"].as_str().or(part["image_url"].as_str());
                 let place = format!("{place}.image_url.url");
-                let url = url.ok_or_else(|| wrong(&place, "it must be a text"))?;
-                self.pictures += 1;
-                if self.pictures > self.limits.pictures {
-                    let most = self.limits.pictures;
-                    return Err(Refusal::too_large(format!("more than {most} pictures in one request")));
+                let url = url.ok_or_else(|| wrong(&place, "must be a string"))?;
+                self.images += 1;
+                if self.images > self.limits.images {
+                    let most = self.limits.images;
+                    return Err(ApiError::too_large(format!("more than {most} images in one request")));
                 }
-                let packed = Packed::from_url(url, self.limits.picture_pixels);
-                Ok(PackedPart::Picture(packed.map_err(|why| wrong(&place, why))?, place))
+                let encoded = EncodedImage::from_url(url, self.limits.image_pixels);
+                Ok(EncodedPart::Image(encoded.map_err(|why| wrong(&place, why))?, place))
             }
             Some(other) => {
                 let known = "text and image_url are understood; send a video as its frames";
                 let other: String = other.chars().take(40).collect();
                 Err(wrong(&format!("{place}.type"), format_args!("`{other}` is not; {known}")))
             }
-            None => Err(wrong(&format!("{place}.type"), "it must be text or image_url")),
+            None => Err(wrong(&format!("{place}.type"), "must be text or image_url")),
         }
     }
 }
 
 impl ChatRequest {
-    /// Bytes that the pictures will have as pixels.
-    pub(crate) fn unpacked_bytes(&self) -> usize {
-        let parts = self.turns.iter().flat_map(|(_, parts)| parts);
+    /// Bytes that the images will have as pixels.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        let parts = self.messages.iter().flat_map(|(_, parts)| parts);
         let bytes = parts.map(|part| match part {
-            PackedPart::Text(_) => 0,
-            PackedPart::Picture(packed, _) => packed.unpacked_bytes(),
+            EncodedPart::Text(_) => 0,
+            EncodedPart::Image(encoded, _) => encoded.decoded_bytes(),
         });
         bytes.sum()
     }
 
-    /// The chat, with its pictures decoded.
-    pub(crate) fn unpack(self) -> Result<Chat, Refusal> {
+    /// The chat, with its images decoded.
+    pub(crate) fn decode(self) -> Result<Chat, ApiError> {
         let part = |part| match part {
-            PackedPart::Text(text) => Ok(Part::Text(text)),
-            PackedPart::Picture(packed, place) => {
-                packed.unpack().map(Part::Picture).map_err(|why| wrong(&place, why))
+            EncodedPart::Text(text) => Ok(ContentPart::Text(text)),
+            EncodedPart::Image(encoded, place) => {
+                encoded.decode().map(ContentPart::Image).map_err(|why| wrong(&place, why))
             }
         };
-        let turn = |(role, parts): (Role, Vec<PackedPart>)| {
-            Ok(Turn { role, parts: parts.into_iter().map(part).collect::<Result<_, _>>()? })
+        let message = |(role, parts): (Role, Vec<EncodedPart>)| {
+            Ok(ChatMessage { role, parts: parts.into_iter().map(part).collect::<Result<_, _>>()? })
         };
-        let Self { turns, max_tokens, temperature, top_logprobs, .. } = self;
-        let turns = turns.into_iter().map(turn).collect::<Result<_, Refusal>>()?;
-        Ok(Chat { turns, max_tokens, temperature, top_logprobs })
+        let Self { messages, max_tokens, temperature, top_logprobs, .. } = self;
+        let messages = messages.into_iter().map(message).collect::<Result<_, ApiError>>()?;
+        Ok(Chat { messages, max_tokens, temperature, top_logprobs })
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Bytes of one request's body.
     pub body_bytes: usize,
-    /// Pixels of one picture.
-    pub picture_pixels: usize,
-    /// Pictures of one request.
-    pub pictures: usize,
+    /// Pixels of one image.
+    pub image_pixels: usize,
+    /// Images of one request.
+    pub images: usize,
     /// Bytes of all requests together, as sent and as decoded.
     pub memory_bytes: usize,
     /// Connections at once; further ones wait.
@@ -29,8 +29,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 64 << 20,
-            picture_pixels: 4 << 20,
-            pictures: 64,
+            image_pixels: 4 << 20,
+            images: 64,
             memory_bytes: 1 << 30,
             connections: 256,
             queue: 256,
@@ -44,14 +44,14 @@ impl Default for Limits {
 /// How requests are gathered into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batching {
-    /// Pictures that the model is shown at once; one request may have more.
-    pub pictures: usize,
+    /// Images that the model is shown at once; one request may have more.
+    pub images: usize,
     /// How long the first request of a batch waits for others.
     pub wait: Duration,
 }
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { pictures: 64, wait: Duration::from_millis(2) }
+        Self { images: 64, wait: Duration::from_millis(2) }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server counts, in Prometheus' words.
+//! The server's metrics, in the Prometheus format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Upper bounds of request times, in seconds.
 const SECONDS: [f64; 10] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
-/// Upper bounds of pictures in a batch.
-const PICTURES: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// Upper bounds of images in a batch.
+const IMAGES: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
 /// Everything that is counted.
 #[derive(Default)]
@@ -74,11 +74,11 @@ impl Metrics {
         counts.seconds.entry(route).or_default().add(took.as_secs_f64(), &SECONDS);
     }
 
-    /// The model is shown so many requests with so many pictures at once.
-    pub(crate) fn batch(&self, requests: usize, pictures: usize) {
+    /// The model is shown so many requests with so many images at once.
+    pub(crate) fn batch(&self, requests: usize, images: usize) {
         let mut counts = self.counts();
         counts.batched_requests += requests as u64;
-        counts.batches.add(pictures as f64, &PICTURES);
+        counts.batches.add(images as f64, &IMAGES);
     }
 
     /// So many requests wait.
@@ -107,8 +107,8 @@ impl Metrics {
         for (route, seconds) in &counts.seconds {
             seconds.write(&mut text, "plaudit_request_seconds", &format!("route=\"{route}\""), &SECONDS);
         }
-        head(&mut text, "plaudit_batch_pictures", "histogram", "Pictures that the model was shown at once.");
-        counts.batches.write(&mut text, "plaudit_batch_pictures", "", &PICTURES);
+        head(&mut text, "plaudit_batch_images", "histogram", "Images that the model was shown at once.");
+        counts.batches.write(&mut text, "plaudit_batch_images", "", &IMAGES);
         for (name, kind, help, number) in [
             (
                 "plaudit_batched_requests_total",
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_told() {
+    fn metrics_are_reported() {
         let metrics = Metrics::default();
         metrics.request("/v1/score", 200, Duration::from_millis(20));
         metrics.request("/v1/score", 200, Duration::from_millis(2000));
@@ -147,9 +147,9 @@ mod tests {
             "plaudit_request_seconds_bucket{route=\"/v1/score\",le=\"+Inf\"} 3",
             "plaudit_request_seconds_sum{route=\"/v1/score\"} 2.02",
             "plaudit_request_seconds_count{route=\"/v1/score\"} 3",
-            "plaudit_batch_pictures_bucket{le=\"4\"} 0",
-            "plaudit_batch_pictures_bucket{le=\"8\"} 1",
-            "plaudit_batch_pictures_sum 8",
+            "plaudit_batch_images_bucket{le=\"4\"} 0",
+            "plaudit_batch_images_bucket{le=\"8\"} 1",
+            "plaudit_batch_images_sum 8",
             "plaudit_batched_requests_total 2",
             "plaudit_queued_requests 3",
             "plaudit_connections_total 1",

@@ -1,50 +1,50 @@
-//! Who answers, and what it is asked.
+//! The model behind the server, its requests and its answers.
 
-use crate::refusal::Refusal;
+use crate::error::ApiError;
 
 /// A model that answers requests, many at a time.
 pub trait Model: Send + Sync {
     /// What it is.
-    fn about(&self) -> &About;
+    fn info(&self) -> &ModelInfo;
 
     /// Whether it could answer this; asked before a request has to wait.
     ///
     /// # Errors
     /// What the client should change.
-    fn check(&self, question: &Question) -> Result<(), Refusal>;
+    fn check(&self, question: &Question) -> Result<(), ApiError>;
 
     /// One answer per question, in order. An answer does not depend on what is asked beside it.
-    fn answer(&self, questions: &[Question]) -> Vec<Answered>;
+    fn answer(&self, questions: &[Question]) -> Vec<AnswerResult>;
 }
 
 /// An answer, or why there is none.
-pub type Answered = Result<Answer, Refusal>;
+pub type AnswerResult = Result<Answer, ApiError>;
 
 /// What a model is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct About {
+pub struct ModelInfo {
     /// The name that clients ask for.
     pub name: String,
-    /// What is told of it to whoever lists models, beside its name.
+    /// What the list of models says about it, besides its name.
     pub details: serde_json::Map<String, serde_json::Value>,
 }
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// In words and pictures.
+    /// In words and images.
     Chat(Chat),
     /// How frames are scored.
     Score(FrameBlock),
 }
 
 impl Question {
-    /// How many pictures it has.
+    /// How many images it has.
     #[must_use]
-    pub fn pictures(&self) -> usize {
+    pub fn images(&self) -> usize {
         match self {
-            Self::Chat(chat) => chat.pictures().count(),
-            Self::Score(block) => block.pictures(),
+            Self::Chat(chat) => chat.images().count(),
+            Self::Score(block) => block.images(),
         }
     }
 }
@@ -52,44 +52,44 @@ impl Question {
 /// A conversation that ends with a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chat {
-    /// Who said what, oldest first.
-    pub turns: Vec<Turn>,
+    /// The messages, oldest first.
+    pub messages: Vec<ChatMessage>,
     /// The longest answer, in tokens, if the client says.
     pub max_tokens: Option<usize>,
-    /// How freely tokens are drawn, if the client says; 0 takes the likeliest.
+    /// The sampling temperature, if the client says; 0 is greedy.
     pub temperature: Option<f64>,
-    /// How many tokens' probabilities are wanted at each place; `None`: not any.
+    /// How many tokens' probabilities are wanted at each position; `None`: none.
     pub top_logprobs: Option<usize>,
 }
 
 impl Chat {
-    /// Every picture, in order.
-    pub fn pictures(&self) -> impl Iterator<Item = &Picture> {
-        self.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| match part {
-            Part::Picture(picture) => Some(picture),
-            Part::Text(_) => None,
+    /// Every image, in order.
+    pub fn images(&self) -> impl Iterator<Item = &Image> {
+        self.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+            ContentPart::Image(image) => Some(image),
+            ContentPart::Text(_) => None,
         })
     }
 
-    /// All words of the last turn.
+    /// All text of the last message.
     #[must_use]
-    pub fn last_words(&self) -> String {
-        let parts = self.turns.last().map_or(&[][..], |turn| &turn.parts);
+    pub fn last_text(&self) -> String {
+        let parts = self.messages.last().map_or(&[][..], |message| &message.parts);
         let words = parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Picture(_) => None,
+            ContentPart::Text(text) => Some(text.as_str()),
+            ContentPart::Image(_) => None,
         });
         words.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// What somebody said.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Turn {
+pub struct ChatMessage {
     /// Who.
     pub role: Role,
     /// What, in order.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
 }
 
 /// Who speaks.
@@ -103,18 +103,18 @@ pub enum Role {
     Assistant,
 }
 
-/// A part of what was said.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum ContentPart {
     /// Words.
     Text(String),
-    /// A picture.
-    Picture(Picture),
+    /// An image.
+    Image(Image),
 }
 
-/// An RGB picture, HWC.
+/// An RGB image, HWC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct Image {
     /// Rows.
     pub height: usize,
     /// Columns.
@@ -139,7 +139,7 @@ pub struct FrameBlock {
 impl FrameBlock {
     /// How many frames there are.
     #[must_use]
-    pub fn pictures(&self) -> usize {
+    pub fn images(&self) -> usize {
         self.leading.iter().product()
     }
 }
@@ -148,29 +148,29 @@ impl FrameBlock {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     /// To a chat.
-    Said(Said),
+    Chat(ChatAnswer),
     /// To frames.
     Scores(Scores),
 }
 
 /// An answer in words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Said {
+pub struct ChatAnswer {
     /// The words.
     pub text: String,
-    /// How likely each of its tokens was, if the model can tell and was asked.
-    pub tokens: Option<Vec<Likely>>,
+    /// Log-probabilities of its tokens, if they were asked for and the model has them.
+    pub tokens: Option<Vec<TokenLogprob>>,
     /// Tokens of the question, as the model counts.
     pub prompt_tokens: usize,
     /// Tokens of the answer.
     pub completion_tokens: usize,
-    /// Whether it was cut off at `max_tokens`.
-    pub is_cut: bool,
+    /// Whether it ended at `max_tokens`.
+    pub is_truncated: bool,
 }
 
-/// A token and what might have stood in its place.
+/// A token, its log-probability and its alternatives.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Likely {
+pub struct TokenLogprob {
     /// The token.
     pub token: String,
     /// The logarithm of its probability.

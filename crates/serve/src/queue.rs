@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
+use crate::error::ApiError;
 use crate::limits::Batching;
 use crate::metrics::Metrics;
-use crate::model::{Answered, Model, Question};
-use crate::refusal::Refusal;
+use crate::model::{AnswerResult, Model, Question};
 
 /// Requests in the order they came.
 pub(crate) struct Queue {
@@ -28,8 +28,8 @@ struct State {
 
 struct Job {
     question: Question,
-    pictures: usize,
-    reply: oneshot::Sender<Answered>,
+    images: usize,
+    reply: oneshot::Sender<AnswerResult>,
 }
 
 impl Queue {
@@ -42,17 +42,17 @@ impl Queue {
     }
 
     /// Where the answer will be; refuses when too many wait.
-    pub(crate) fn put(&self, question: Question) -> Result<oneshot::Receiver<Answered>, Refusal> {
+    pub(crate) fn put(&self, question: Question) -> Result<oneshot::Receiver<AnswerResult>, ApiError> {
         let (reply, answer) = oneshot::channel();
         let mut state = self.state();
         if state.is_closed {
-            return Err(Refusal::closing());
+            return Err(ApiError::shutting_down());
         }
         if state.jobs.len() >= self.most {
-            return Err(Refusal::full("too many requests wait for the model"));
+            return Err(ApiError::overloaded("too many requests wait for the model"));
         }
-        let pictures = question.pictures();
-        state.jobs.push_back(Job { question, pictures, reply });
+        let images = question.images();
+        state.jobs.push_back(Job { question, images, reply });
         self.metrics.queued(state.jobs.len());
         self.arrived.notify_one();
         Ok(answer)
@@ -67,8 +67,8 @@ impl Queue {
     /// Answers requests until the queue is closed and empty.
     pub(crate) fn work(&self, model: &dyn Model, batching: Batching) {
         while let Some(jobs) = self.next_batch(batching) {
-            let pictures = jobs.iter().map(|job| job.pictures).sum();
-            self.metrics.batch(jobs.len(), pictures);
+            let images = jobs.iter().map(|job| job.images).sum();
+            self.metrics.batch(jobs.len(), images);
             let (questions, replies): (Vec<_>, Vec<_>) =
                 jobs.into_iter().map(|job| (job.question, job.reply)).unzip();
             let answers = answers(model, &questions);
@@ -92,14 +92,14 @@ impl Queue {
             }
         }
         let until = Instant::now() + batching.wait;
-        while gathered(&state.jobs, batching.pictures).is_none() && !state.is_closed {
+        while batch_len(&state.jobs, batching.images).is_none() && !state.is_closed {
             let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
             else {
                 break;
             };
             state = self.arrived.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let count = gathered(&state.jobs, batching.pictures).unwrap_or(state.jobs.len());
+        let count = batch_len(&state.jobs, batching.images).unwrap_or(state.jobs.len());
         let jobs = state.jobs.drain(..count).collect();
         self.metrics.queued(state.jobs.len());
         Some(jobs)
@@ -107,20 +107,20 @@ impl Queue {
 }
 
 /// How many of the first requests fill a batch, at least one; `None` while they do not.
-fn gathered(jobs: &VecDeque<Job>, most: usize) -> Option<usize> {
-    let mut pictures = 0;
+fn batch_len(jobs: &VecDeque<Job>, most: usize) -> Option<usize> {
+    let mut images = 0;
     for (count, job) in jobs.iter().enumerate() {
-        pictures += job.pictures;
-        if pictures > most {
+        images += job.images;
+        if images > most {
             return Some(count.max(1));
         }
     }
-    (pictures == most).then_some(jobs.len())
+    (images == most).then_some(jobs.len())
 }
 
 /// The model's answers; one that fails does not take the server with it.
-fn answers(model: &dyn Model, questions: &[Question]) -> Vec<Answered> {
-    let failed = |words: &str| vec![Err(Refusal::failed(words)); questions.len()];
+fn answers(model: &dyn Model, questions: &[Question]) -> Vec<AnswerResult> {
+    let failed = |words: &str| vec![Err(ApiError::failed(words)); questions.len()];
     match catch_unwind(AssertUnwindSafe(|| model.answer(questions))) {
         Ok(answers) if answers.len() == questions.len() => answers,
         Ok(_) => failed("the model gave too few answers, or too many"),
@@ -133,21 +133,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{About, Answer, FrameBlock, Scores};
+    use crate::model::{Answer, FrameBlock, ModelInfo, Scores};
 
     /// Scores a block by its first byte, and remembers the sizes of batches.
     struct FirstByte(Mutex<Vec<usize>>);
 
     impl Model for FirstByte {
-        fn about(&self) -> &About {
+        fn info(&self) -> &ModelInfo {
             unreachable!("nobody asks")
         }
 
-        fn check(&self, _: &Question) -> Result<(), Refusal> {
+        fn check(&self, _: &Question) -> Result<(), ApiError> {
             Ok(())
         }
 
-        fn answer(&self, questions: &[Question]) -> Vec<Answered> {
+        fn answer(&self, questions: &[Question]) -> Vec<AnswerResult> {
             self.0.lock().unwrap().push(questions.len());
             let answer = |question: &Question| match question {
                 Question::Score(block) if block.pixels[0] == 255 => panic!("a model that fails"),
@@ -155,25 +155,25 @@ mod tests {
                     let numbers = vec![f32::from(block.pixels[0])];
                     Ok(Answer::Scores(Scores { columns: vec!["first".into()], numbers, success: None }))
                 }
-                Question::Chat(_) => Err(Refusal::invalid("no words")),
+                Question::Chat(_) => Err(ApiError::invalid("no words")),
             };
             questions.iter().map(answer).collect()
         }
     }
 
-    fn question(first: u8, pictures: usize) -> Question {
-        let pixels = vec![first; pictures * 3];
-        Question::Score(FrameBlock { leading: vec![pictures], height: 1, width: 1, pixels })
+    fn question(first: u8, images: usize) -> Question {
+        let pixels = vec![first; images * 3];
+        Question::Score(FrameBlock { leading: vec![images], height: 1, width: 1, pixels })
     }
 
     fn queue(most: usize) -> Queue {
         Queue::new(most, Arc::default())
     }
 
-    fn first(answer: &mut oneshot::Receiver<Answered>) -> Result<f32, Refusal> {
+    fn first(answer: &mut oneshot::Receiver<AnswerResult>) -> Result<f32, ApiError> {
         match answer.try_recv().unwrap()? {
             Answer::Scores(scores) => Ok(scores.numbers[0]),
-            Answer::Said(_) => panic!("scores"),
+            Answer::Chat(_) => panic!("scores"),
         }
     }
 
@@ -184,18 +184,18 @@ mod tests {
             [4, 4, 3, 9, 1].into_iter().zip(0..).map(|(n, at)| queue.put(question(at, n)).unwrap()).collect();
         drop(answers.remove(2)); // a client that went away
         queue.close();
-        queue.work(&model, Batching { pictures: 8, wait: Duration::ZERO });
+        queue.work(&model, Batching { images: 8, wait: Duration::ZERO });
         let found: Vec<f32> = answers.iter_mut().map(|answer| first(answer).unwrap()).collect();
         assert_eq!(found, [0.0, 1.0, 3.0, 4.0]);
-        assert_eq!(*model.0.lock().unwrap(), [2, 1, 1], "eight pictures, one too large for a batch, and one");
+        assert_eq!(*model.0.lock().unwrap(), [2, 1, 1], "eight images, one too large for a batch, and one");
     }
 
     #[test]
     fn a_full_queue_refuses_and_a_closed_one_too() {
         let queue = queue(2);
         let waiting: Vec<_> = (0..2).map(|at| queue.put(question(at, 1)).unwrap()).collect();
-        let refusal = queue.put(question(9, 1)).unwrap_err();
-        assert_eq!((refusal.status.as_u16(), refusal.retry_after), (503, Some(1)));
+        let error = queue.put(question(9, 1)).unwrap_err();
+        assert_eq!((error.status.as_u16(), error.retry_after), (503, Some(1)));
         drop(waiting);
         queue.close();
         assert!(queue.put(question(9, 1)).is_err());
@@ -208,7 +208,7 @@ mod tests {
         queue.close();
         let silent = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
-        queue.work(&model, Batching { pictures: 1, wait: Duration::ZERO });
+        queue.work(&model, Batching { images: 1, wait: Duration::ZERO });
         std::panic::set_hook(silent);
         assert_eq!(first(&mut answers[0]).unwrap_err().status.as_u16(), 500);
         assert_eq!(first(&mut answers[1]).unwrap(), 7.0);
@@ -219,7 +219,7 @@ mod tests {
         let (queue, model) = (Arc::new(queue(10)), Arc::new(FirstByte(Mutex::default())));
         let (worker, asked) = (queue.clone(), model.clone());
         let wait = Duration::from_secs(20);
-        let thread = std::thread::spawn(move || worker.work(&*asked, Batching { pictures: 3, wait }));
+        let thread = std::thread::spawn(move || worker.work(&*asked, Batching { images: 3, wait }));
         let began = Instant::now();
         let _first = queue.put(question(0, 1)).unwrap();
         std::thread::sleep(Duration::from_millis(50));

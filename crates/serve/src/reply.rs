@@ -2,92 +2,93 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{About, Likely, Said, Scores};
+use crate::model::{ChatAnswer, ModelInfo, Scores, TokenLogprob};
 
-/// When an answer was given, in seconds since 1970, and its number.
+/// The id of an answer: when it was given, in seconds since 1970, and its number.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stamp {
+pub(crate) struct CompletionId {
     pub(crate) seconds: u64,
     pub(crate) number: u64,
 }
 
-impl Stamp {
+impl CompletionId {
     fn id(self) -> String {
         format!("chatcmpl-{:x}-{:x}", self.seconds, self.number)
     }
 }
 
 /// The model, as the only one there is.
-pub(crate) fn models(about: &About) -> String {
+pub(crate) fn models(info: &ModelInfo) -> String {
     let mut model = Map::new();
-    model.insert("id".into(), about.name.clone().into());
+    model.insert("id".into(), info.name.clone().into());
     model.insert("object".into(), "model".into());
     model.insert("created".into(), 0.into());
     model.insert("owned_by".into(), "plaudit".into());
-    model.extend(about.details.clone());
+    model.extend(info.details.clone());
     json!({"object": "list", "data": [model]}).to_string()
 }
 
 /// An answer to a chat, all at once.
-pub(crate) fn completion(said: &Said, model: &str, stamp: Stamp) -> String {
-    let message = json!({"role": "assistant", "content": said.text, "refusal": null});
+pub(crate) fn completion(answer: &ChatAnswer, model: &str, completion_id: CompletionId) -> String {
+    let message = json!({"role": "assistant", "content": answer.text, "refusal": null});
     let choice = json!({
         "index": 0,
         "message": message,
-        "logprobs": logprobs(said),
-        "finish_reason": finish(said),
+        "logprobs": logprobs(answer),
+        "finish_reason": finish(answer),
     });
     json!({
-        "id": stamp.id(),
+        "id": completion_id.id(),
         "object": "chat.completion",
-        "created": stamp.seconds,
+        "created": completion_id.seconds,
         "model": model,
         "choices": [choice],
-        "usage": usage(said),
+        "usage": usage(answer),
     })
     .to_string()
 }
 
 /// The same as a stream of events: the words, that they end, and the end of the stream.
-pub(crate) fn events(said: &Said, model: &str, stamp: Stamp) -> String {
+pub(crate) fn events(answer: &ChatAnswer, model: &str, completion_id: CompletionId) -> String {
     let chunk = |delta: Value, logprobs: Value, finish: Value| {
         let choice = json!({"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish});
         json!({
-            "id": stamp.id(),
+            "id": completion_id.id(),
             "object": "chat.completion.chunk",
-            "created": stamp.seconds,
+            "created": completion_id.seconds,
             "model": model,
             "choices": [choice],
         })
     };
-    let words = chunk(json!({"role": "assistant", "content": said.text}), logprobs(said), Value::Null);
-    let mut end = chunk(json!({}), Value::Null, finish(said).into());
-    end["usage"] = usage(said);
+    let words = chunk(json!({"role": "assistant", "content": answer.text}), logprobs(answer), Value::Null);
+    let mut end = chunk(json!({}), Value::Null, finish(answer).into());
+    end["usage"] = usage(answer);
     format!("data: {words}\n\ndata: {end}\n\ndata: [DONE]\n\n")
 }
 
-fn finish(said: &Said) -> &'static str {
-    if said.is_cut { "length" } else { "stop" }
+fn finish(answer: &ChatAnswer) -> &'static str {
+    if answer.is_truncated { "length" } else { "stop" }
 }
 
-fn usage(said: &Said) -> Value {
-    let Said { prompt_tokens, completion_tokens, .. } = said;
+fn usage(answer: &ChatAnswer) -> Value {
+    let ChatAnswer { prompt_tokens, completion_tokens, .. } = answer;
     let total = prompt_tokens + completion_tokens;
     json!({"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens, "total_tokens": total})
 }
 
-fn logprobs(said: &Said) -> Value {
+fn logprobs(answer: &ChatAnswer) -> Value {
     let token = |token: &str, logprob: f32| {
         // JSON has no minus infinity; this is what servers write for it.
         let logprob = if logprob.is_finite() { logprob } else { -9999.0 };
         json!({"token": token, "logprob": logprob, "bytes": token.as_bytes()})
     };
-    let place = |likely: &Likely| {
-        let mut place = token(&likely.token, likely.logprob);
-        place["top_logprobs"] = likely.top.iter().map(|(text, logprob)| token(text, *logprob)).collect();
+    let place = |token_logprob: &TokenLogprob| {
+        let mut place = token(&token_logprob.token, token_logprob.logprob);
+        place["top_logprobs"] =
+            token_logprob.top.iter().map(|(text, logprob)| token(text, *logprob)).collect();
         place
     };
-    match &said.tokens {
+    match &answer.tokens {
         Some(tokens) => json!({"content": tokens.iter().map(place).collect::<Value>(), "refusal": null}),
         None => Value::Null,
     }

@@ -1,18 +1,18 @@
 //! Frames as plain bytes.
 
+use crate::error::ApiError;
 use crate::limits::Limits;
 use crate::model::FrameBlock;
-use crate::refusal::Refusal;
 
-/// Sizes that frames may have before height and width: moments, cameras, time.
+/// Sizes that frames may have before height and width: timesteps, cameras, frames.
 const LEADING: usize = 3;
 
 /// Frames of a shape such as `8,128,128,3`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(shape: &str, body: Vec<u8>, limits: &Limits) -> Result<FrameBlock, Refusal> {
-    let wrong = |why: String| Err(Refusal::invalid(format!("shape `{}`: {why}", shortened(shape))));
+pub fn parse(shape: &str, body: Vec<u8>, limits: &Limits) -> Result<FrameBlock, ApiError> {
+    let wrong = |why: String| Err(ApiError::invalid(format!("shape `{}`: {why}", shortened(shape))));
     let sizes: Result<Vec<usize>, _> = shape.split(',').map(|size| size.trim().parse()).collect();
     let Ok(sizes) = sizes else { return wrong("write sizes with commas, such as 8,128,128,3".into()) };
     let [leading @ .., height, width, 3] = sizes.as_slice() else {
@@ -27,9 +27,9 @@ pub fn read(shape: &str, body: Vec<u8>, limits: &Limits) -> Result<FrameBlock, R
     if bytes != body.len() {
         return wrong(format!("that is {bytes} bytes, and {} came", body.len()));
     }
-    if height * width > limits.picture_pixels {
-        let most = limits.picture_pixels;
-        return Err(Refusal::too_large(format!(
+    if height * width > limits.image_pixels {
+        let most = limits.image_pixels;
+        return Err(ApiError::too_large(format!(
             "frames of {height}x{width}, where {most} pixels are allowed"
         )));
     }

@@ -25,25 +25,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::chat;
+use crate::error::ApiError;
 use crate::limits::{Batching, Limits};
 use crate::metrics::Metrics;
 use crate::model::{Answer, Model, Question};
 use crate::queue::Queue;
-use crate::refusal::Refusal;
-use crate::reply::{self, Stamp};
+use crate::reply::{self, CompletionId};
 use crate::score;
 
 /// The largest head of a request.
 const HEAD_BYTES: usize = 32 << 10;
 /// Most lines of a head.
 const HEAD_LINES: usize = 64;
-/// How often the server looks whether it should stop.
-const LOOK_UP: Duration = Duration::from_millis(50);
-/// How long requests under way may take once it should.
-const DRAIN: Duration = Duration::from_secs(30);
-/// Memory is counted in such pieces.
-const PIECE: usize = 1 << 10;
-/// The header that tells the shape of frames, and of scores.
+/// How often the server checks whether it should stop.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long running requests may take once it should.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// The unit in which memory is reserved, in bytes.
+const MEMORY_UNIT: usize = 1 << 10;
+/// The header with the shape of frames, and of scores.
 const SHAPE: &str = "x-plaudit-shape";
 
 /// How a server is set up.
@@ -112,7 +112,7 @@ impl Server {
             limits,
             queue: Queue::new(limits.queue, metrics.clone()),
             metrics,
-            memory: Arc::new(Semaphore::new(pieces(limits.memory_bytes).min(Semaphore::MAX_PERMITS))),
+            memory: Arc::new(Semaphore::new(memory_units(limits.memory_bytes).min(Semaphore::MAX_PERMITS))),
             answers: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
         });
@@ -139,7 +139,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(cores) // they decode pictures
+            .max_blocking_threads(cores) // they decode images
             .build()?;
         let served = runtime.block_on(serve(listener, shared.clone(), stop));
         shared.queue.close();
@@ -155,26 +155,26 @@ async fn serve(
     stop: impl Fn() -> bool,
 ) -> Result<(), ServeError> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let seats = Arc::new(Semaphore::new(shared.limits.connections));
+    let permits = Arc::new(Semaphore::new(shared.limits.connections));
     let graceful = GracefulShutdown::new();
     let mut stopped = pin!(async {
         while !stop() {
-            sleep(LOOK_UP).await;
+            sleep(STOP_POLL_INTERVAL).await;
         }
     });
     loop {
-        let accepted = pin!(accept(&listener, &seats));
+        let accepted = pin!(accept(&listener, &permits));
         match either(accepted, stopped.as_mut()).await {
-            Either::Left((stream, seat)) => {
+            Either::Left((stream, permit)) => {
                 shared.metrics.connected();
-                converse(stream, seat, shared.clone(), &graceful);
+                spawn_connection(stream, permit, shared.clone(), &graceful);
             }
             Either::Right(()) => break,
         }
     }
     drop(listener);
     shared.is_closing.store(true, Ordering::Relaxed);
-    let _ = timeout(DRAIN, graceful.shutdown()).await;
+    let _ = timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
     Ok(())
 }
 
@@ -198,25 +198,25 @@ async fn either<L, R>(
     .await
 }
 
-/// The next connection, once there is a seat for it. What fails here fails for a client that went away, or for want of
+/// The next connection, once a permit is free. What fails here fails for a client that went away, or for want of
 /// files; either passes.
 async fn accept(
     listener: &tokio::net::TcpListener,
-    seats: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) -> (tokio::net::TcpStream, Option<OwnedSemaphorePermit>) {
-    let seat = seats.clone().acquire_owned().await.ok();
+    let permit = permits.clone().acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, seat),
-            Err(_) => sleep(LOOK_UP).await,
+            Ok((stream, _)) => return (stream, permit),
+            Err(_) => sleep(STOP_POLL_INTERVAL).await,
         }
     }
 }
 
-/// Lets a connection go its way.
-fn converse(
+/// Serves a connection in a task of its own.
+fn spawn_connection(
     stream: tokio::net::TcpStream,
-    seat: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
     shared: Arc<Shared>,
     graceful: &GracefulShutdown,
 ) {
@@ -234,8 +234,8 @@ fn converse(
         .serve_connection(TokioIo::new(stream), service);
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        let _ = connection.await; // a client that breaks off is nobody's trouble but its own
-        drop(seat);
+        let _ = connection.await; // a client that disconnects is no error of ours
+        drop(permit);
     });
 }
 
@@ -287,77 +287,77 @@ impl Shared {
         let route = Route::of(request.uri().path());
         let reply = match self.answer(route, request).await {
             Ok(reply) => reply,
-            Err(refusal) => refused(&refusal, route),
+            Err(error) => error_response(&error, route),
         };
         self.metrics.request(route.map_or("other", Route::name), reply.status().as_u16(), began.elapsed());
         reply
     }
 
-    async fn answer(&self, route: Option<Route>, request: Request<Incoming>) -> Result<Reply, Refusal> {
+    async fn answer(&self, route: Option<Route>, request: Request<Incoming>) -> Result<Reply, ApiError> {
         if route != Some(Route::Health) {
-            self.let_in(request.headers())?;
+            self.authorize(request.headers())?;
         }
-        let Some(route) = route else { return Err(Refusal::nothing_there(&shortened(request.uri().path()))) };
+        let Some(route) = route else { return Err(ApiError::not_found(&shortened(request.uri().path()))) };
         if *request.method() != route.method() {
-            return Err(Refusal::wrong_method(route.method().as_str()));
+            return Err(ApiError::method_not_allowed(route.method().as_str()));
         }
         match route {
             Route::Health => self.health(),
             Route::Metrics => Ok(text("text/plain; version=0.0.4", self.metrics.page())),
-            Route::Models => Ok(text(JSON, reply::models(self.model.about()))),
+            Route::Models => Ok(text(JSON, reply::models(self.model.info()))),
             Route::Chat => self.chat(request).await,
             Route::Score => self.score(request).await,
         }
     }
 
-    fn health(&self) -> Result<Reply, Refusal> {
+    fn health(&self) -> Result<Reply, ApiError> {
         if self.is_closing.load(Ordering::Relaxed) {
-            return Err(Refusal::closing());
+            return Err(ApiError::shutting_down());
         }
-        let name = &self.model.about().name;
+        let name = &self.model.info().name;
         Ok(text(JSON, serde_json::json!({"status": "ok", "model": name}).to_string()))
     }
 
-    fn let_in(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let Some(token) = &self.token else { return Ok(()) };
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
         let shown = shown.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         match shown {
-            Some((_, shown)) if same(shown.trim().as_bytes(), token.as_bytes()) => Ok(()),
-            _ => Err(Refusal::not_allowed()),
+            Some((_, shown)) if constant_time_eq(shown.trim().as_bytes(), token.as_bytes()) => Ok(()),
+            _ => Err(ApiError::unauthorized()),
         }
     }
 
-    async fn chat(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
-        expect_content(request.headers(), "application/json")?;
+    async fn chat(&self, request: Request<Incoming>) -> Result<Reply, ApiError> {
+        check_content_type(request.headers(), "application/json")?;
         let _memory = self.reserve(declared(&request, &self.limits)?)?;
         let body = self.body(request).await?;
         let limits = self.limits;
-        let read = on_other_thread(move || chat::read(&body, &limits)).await?;
-        let name = &self.model.about().name;
-        if read.model != *name {
-            return Err(Refusal::no_such_model(&shortened(&read.model), name));
+        let chat_request = run_blocking(move || chat::parse(&body, &limits)).await?;
+        let name = &self.model.info().name;
+        if chat_request.model != *name {
+            return Err(ApiError::model_not_found(&shortened(&chat_request.model), name));
         }
-        let stream = read.stream;
-        let _more_memory = self.reserve(read.unpacked_bytes())?;
-        let chat = on_other_thread(move || read.unpack()).await?;
+        let stream = chat_request.stream;
+        let _more_memory = self.reserve(chat_request.decoded_bytes())?;
+        let chat = run_blocking(move || chat_request.decode()).await?;
         match self.ask(Question::Chat(chat)).await? {
-            Answer::Said(said) if stream => {
-                Ok(text("text/event-stream", reply::events(&said, name, self.stamp())))
+            Answer::Chat(answer) if stream => {
+                Ok(text("text/event-stream", reply::events(&answer, name, self.completion_id())))
             }
-            Answer::Said(said) => Ok(text(JSON, reply::completion(&said, name, self.stamp()))),
-            Answer::Scores(_) => Err(Refusal::failed("the model answered a chat with numbers")),
+            Answer::Chat(answer) => Ok(text(JSON, reply::completion(&answer, name, self.completion_id()))),
+            Answer::Scores(_) => Err(ApiError::failed("the model answered a chat with scores")),
         }
     }
 
-    async fn score(&self, request: Request<Incoming>) -> Result<Reply, Refusal> {
-        expect_content(request.headers(), "application/octet-stream")?;
+    async fn score(&self, request: Request<Incoming>) -> Result<Reply, ApiError> {
+        check_content_type(request.headers(), "application/octet-stream")?;
         let shape = shape_of(&request)?;
         let accepted = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
         let wants_bytes = accepted.is_some_and(|kinds| kinds.contains("application/octet-stream"));
         let _memory = self.reserve(declared(&request, &self.limits)?)?;
         let body = self.body(request).await?;
-        let block = score::read(&shape, body.into(), &self.limits)?;
+        let block = score::parse(&shape, body.into(), &self.limits)?;
         match self.ask(Question::Score(block)).await? {
             Answer::Scores(scores) if wants_bytes => {
                 let (width, numbers) = (scores.columns.len().max(1), scores.numbers.len());
@@ -369,42 +369,42 @@ impl Shared {
                 }
                 Ok(reply)
             }
-            Answer::Scores(scores) => Ok(text(JSON, reply::scores(&scores, &self.model.about().name))),
-            Answer::Said(_) => Err(Refusal::failed("the model answered numbers with words")),
+            Answer::Scores(scores) => Ok(text(JSON, reply::scores(&scores, &self.model.info().name))),
+            Answer::Chat(_) => Err(ApiError::failed("the model answered a score request with a chat")),
         }
     }
 
     /// Room for so many bytes, while the result lives.
-    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        let pieces = u32::try_from(pieces(bytes)).unwrap_or(u32::MAX);
-        let room = self.memory.clone().try_acquire_many_owned(pieces);
-        room.map_err(|_| Refusal::full("too much is under way for this server's memory"))
+    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let memory_units = u32::try_from(memory_units(bytes)).unwrap_or(u32::MAX);
+        let room = self.memory.clone().try_acquire_many_owned(memory_units);
+        room.map_err(|_| ApiError::overloaded("running requests use all of this server's memory"))
     }
 
-    async fn body(&self, request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    async fn body(&self, request: Request<Incoming>) -> Result<Bytes, ApiError> {
         let limit = self.limits.body_bytes;
         let body = Limited::new(request.into_body(), limit).collect();
         match timeout(self.limits.body_time, body).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
             Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-            Ok(Err(_)) => Err(Refusal::invalid("the body broke off")),
-            Err(_) => Err(Refusal::too_slow()),
+            Ok(Err(_)) => Err(ApiError::invalid("the body broke off")),
+            Err(_) => Err(ApiError::request_timeout()),
         }
     }
 
-    async fn ask(&self, question: Question) -> Result<Answer, Refusal> {
+    async fn ask(&self, question: Question) -> Result<Answer, ApiError> {
         self.model.check(&question)?;
         let answer = self.queue.put(question)?;
         match timeout(self.limits.answer_time, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Refusal::failed("the model is gone")),
-            Err(_) => Err(Refusal::late()),
+            Ok(Err(_)) => Err(ApiError::failed("the model is gone")),
+            Err(_) => Err(ApiError::answer_timeout()),
         }
     }
 
-    fn stamp(&self) -> Stamp {
+    fn completion_id(&self) -> CompletionId {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Stamp { seconds, number: self.answers.fetch_add(1, Ordering::Relaxed) }
+        CompletionId { seconds, number: self.answers.fetch_add(1, Ordering::Relaxed) }
     }
 }
 
@@ -420,14 +420,14 @@ fn bytes(kind: &'static str, body: Vec<u8>) -> Reply {
     reply
 }
 
-fn refused(refusal: &Refusal, route: Option<Route>) -> Reply {
-    let mut reply = text(JSON, refusal.body());
-    *reply.status_mut() = refusal.status;
+fn error_response(error: &ApiError, route: Option<Route>) -> Reply {
+    let mut reply = text(JSON, error.body());
+    *reply.status_mut() = error.status;
     let headers = reply.headers_mut();
-    if let Some(seconds) = refusal.retry_after {
+    if let Some(seconds) = error.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    match (refusal.status, route) {
+    match (error.status, route) {
         (StatusCode::METHOD_NOT_ALLOWED, Some(route)) => {
             if let Ok(method) = HeaderValue::from_str(route.method().as_str()) {
                 headers.insert(ALLOW, method);
@@ -441,14 +441,14 @@ fn refused(refusal: &Refusal, route: Option<Route>) -> Reply {
     reply
 }
 
-fn too_large(limit: usize) -> Refusal {
-    Refusal::too_large(format!("the body has more than the {limit} bytes that are allowed"))
+fn too_large(limit: usize) -> ApiError {
+    ApiError::too_large(format!("the body has more than the {limit} bytes that are allowed"))
 }
 
 /// How large a body is said to be; as large as allowed if that is not said.
-fn declared(request: &Request<Incoming>, limits: &Limits) -> Result<usize, Refusal> {
-    let said = request.headers().get(CONTENT_LENGTH).is_some().then(|| request.body().size_hint().lower());
-    match said.map(usize::try_from) {
+fn declared(request: &Request<Incoming>, limits: &Limits) -> Result<usize, ApiError> {
+    let length = request.headers().get(CONTENT_LENGTH).is_some().then(|| request.body().size_hint().lower());
+    match length.map(usize::try_from) {
         Some(Ok(bytes)) if bytes <= limits.body_bytes => Ok(bytes),
         Some(_) => Err(too_large(limits.body_bytes)),
         None => Ok(limits.body_bytes),
@@ -456,38 +456,38 @@ fn declared(request: &Request<Incoming>, limits: &Limits) -> Result<usize, Refus
 }
 
 /// The shape of frames: in a header, or in the address as `?shape=`.
-fn shape_of(request: &Request<Incoming>) -> Result<String, Refusal> {
+fn shape_of(request: &Request<Incoming>) -> Result<String, ApiError> {
     let header = request.headers().get(SHAPE).and_then(|value| value.to_str().ok());
     let pairs = request.uri().query().unwrap_or("").split('&');
     let query = pairs.filter_map(|pair| pair.strip_prefix("shape=")).next();
     let shape = header.map(String::from).or_else(|| query.map(|shape| shape.replace("%2C", ",")));
-    shape.ok_or_else(|| Refusal::invalid("say the frames' shape: X-Plaudit-Shape: 8,128,128,3"))
+    shape.ok_or_else(|| ApiError::invalid("give the frames' shape: X-Plaudit-Shape: 8,128,128,3"))
 }
 
-fn expect_content(headers: &HeaderMap, expected: &'static str) -> Result<(), Refusal> {
+fn check_content_type(headers: &HeaderMap, expected: &'static str) -> Result<(), ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     let kind = kind.split(';').next().unwrap_or("").trim();
-    if kind.eq_ignore_ascii_case(expected) { Ok(()) } else { Err(Refusal::wrong_content(expected)) }
+    if kind.eq_ignore_ascii_case(expected) { Ok(()) } else { Err(ApiError::unsupported_media_type(expected)) }
 }
 
-/// Something that takes the processor a while.
-async fn on_other_thread<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+/// Runs CPU-bound work outside the event loop.
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|_| Err(Refusal::failed("reading the request failed")))
+        .unwrap_or_else(|_| Err(ApiError::failed("reading the request failed")))
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
-fn same(left: &[u8], right: &[u8]) -> bool {
+/// Whether two secrets are equal, in constant time.
+fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     let differences =
         left.iter().zip(right).fold(0, |differences, (left, right)| differences | (left ^ right));
     left.len() == right.len() && differences == 0
 }
 
-fn pieces(bytes: usize) -> usize {
-    bytes.div_ceil(PIECE)
+fn memory_units(bytes: usize) -> usize {
+    bytes.div_ceil(MEMORY_UNIT)
 }
 
 fn shortened(text: &str) -> String {

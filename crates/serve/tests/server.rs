@@ -15,14 +15,14 @@ fn asking(content: &Value) -> Value {
     json!({"model": "toy", "messages": [{"role": "user", "content": content}]})
 }
 
-fn picture(url: &str) -> Value {
+fn image(url: &str) -> Value {
     json!({"type": "image_url", "image_url": {"url": url}})
 }
 
 fn window() -> Value {
     asking(&json!([
-        picture(&png(2, 3, [10, 0, 0])),
-        picture(&png(2, 3, [20, 0, 0])),
+        image(&png(2, 3, [10, 0, 0])),
+        image(&png(2, 3, [20, 0, 0])),
         {"type": "text", "text": "better?"},
     ]))
 }
@@ -66,15 +66,15 @@ fn a_chat_is_answered_in_the_protocols_form() {
 }
 
 #[test]
-fn pictures_come_in_the_forms_clients_send() {
+fn images_are_decoded_in_the_formats_clients_send() {
     let server = Running::plain();
-    let jpeg = data_url("image/jpeg", include_bytes!("pictures/red_16x8.jpg"));
-    let grey = data_url("image/png", include_bytes!("pictures/grey_16bit_4x2.png"));
-    let palette = data_url("image/png", include_bytes!("pictures/palette_alpha_4x2.png"));
+    let jpeg = data_url("image/jpeg", include_bytes!("images/red_16x8.jpg"));
+    let grey = data_url("image/png", include_bytes!("images/grey_16bit_4x2.png"));
+    let palette = data_url("image/png", include_bytes!("images/palette_alpha_4x2.png"));
     let content = json!([
-        picture(&jpeg),
-        picture(&grey),
-        picture(&palette),
+        image(&jpeg),
+        image(&grey),
+        image(&palette),
         {"type": "image_url", "image_url": png(1, 1, [7, 0, 0])},
         {"type": "text", "text": ""},
     ]);
@@ -114,39 +114,43 @@ fn malformed_requests_get_a_clean_refusal() {
     let part = |part: Value| asking(&json!([part])).to_string();
     let truncated = data_url("image/png", &[0x89, b'P', b'N', b'G', 13, 10, 26, 10, 0, 0]);
     for (body, status, expected) in [
-        (String::new(), 400, "the body is no JSON"),
-        ("{".into(), 400, "the body is no JSON"),
-        ("[".repeat(100_000), 400, "the body is no JSON"),
-        ("null".into(), 400, "no JSON object"),
-        ("[1]".into(), 400, "no JSON object"),
-        ("{}".into(), 400, "model: it must be a text"),
+        (String::new(), 400, "the body is not JSON"),
+        ("{".into(), 400, "the body is not JSON"),
+        ("[".repeat(100_000), 400, "the body is not JSON"),
+        ("null".into(), 400, "not a JSON object"),
+        ("[1]".into(), 400, "not a JSON object"),
+        ("{}".into(), 400, "model: must be a string"),
         (with("model", json!("gpt")), 404, "there is no model `gpt` here, but `toy`"),
-        (with("messages", json!([])), 400, "messages: it must be a list"),
-        (with("messages", json!({"role": "user"})), 400, "messages: it must be a list"),
+        (with("messages", json!([])), 400, "messages: must be a list"),
+        (with("messages", json!({"role": "user"})), 400, "messages: must be a list"),
         (with("messages", json!([{"role": "robot", "content": ""}])), 400, "messages[0].role"),
-        (with("messages", json!([{"role": "system", "content": "x"}])), 400, "nobody asks anything"),
-        (with("messages", json!([{"role": "user"}])), 400, "messages[0].content: it must be"),
+        (
+            with("messages", json!([{"role": "system", "content": "x"}])),
+            400,
+            "there is no message of the user",
+        ),
+        (with("messages", json!([{"role": "user"}])), 400, "messages[0].content: must be"),
         (with("messages", json!([7])), 400, "messages[0].role"),
         (with("n", json!(2)), 400, "n: only one answer"),
-        (with("n", json!("two")), 400, "n: it must be a whole number"),
-        (with("temperature", json!(-1)), 400, "temperature: it must be from 0 to 2"),
+        (with("n", json!("two")), 400, "n: must be an integer"),
+        (with("temperature", json!(-1)), 400, "temperature: must be from 0 to 2"),
         (with("max_tokens", json!(0)), 400, "max_tokens"),
-        (with("stream", json!("yes")), 400, "stream: it must be true or false"),
+        (with("stream", json!("yes")), 400, "stream: must be true or false"),
         (with("top_logprobs", json!(21)), 400, "top_logprobs: at most 20"),
-        (part(json!({"type": "text"})), 400, "messages[0].content[0].text: it must be a text"),
+        (part(json!({"type": "text"})), 400, "messages[0].content[0].text: must be a string"),
         (part(json!({"type": "video_url"})), 400, "send a video as its frames"),
         (part(json!({})), 400, "messages[0].content[0].type"),
-        (part(picture("http://169.254.169.254/")), 400, "nothing is fetched"),
-        (part(picture("file:///etc/passwd")), 400, "nothing is fetched"),
-        (part(picture("data:image/png;base64")), 400, "without data"),
-        (part(picture("data:image/png,abc")), 400, "only base64"),
-        (part(picture("data:image/png;base64,????")), 400, "bad base64"),
-        (part(picture(&data_url("image/gif", b"GIF89a"))), 400, "neither PNG nor JPEG"),
-        (part(picture(&truncated)), 400, "bad PNG"),
-        (part(picture(&url[..url.len() - 20])), 400, "messages[0].content[0].image_url.url: bad"),
-        (part(picture(&data_url("image/jpeg", &[0xff, 0xd8, 0xff, 0xd9]))), 400, "bad JPEG"),
-        (part(json!({"type": "image_url"})), 400, "image_url.url: it must be a text"),
-        (asking(&json!("no picture")).to_string(), 400, "no pictures"),
+        (part(image("http://169.254.169.254/")), 400, "nothing is fetched"),
+        (part(image("file:///etc/passwd")), 400, "nothing is fetched"),
+        (part(image("data:image/png;base64")), 400, "without data"),
+        (part(image("data:image/png,abc")), 400, "only base64"),
+        (part(image("data:image/png;base64,????")), 400, "bad base64"),
+        (part(image(&data_url("image/gif", b"GIF89a"))), 400, "neither PNG nor JPEG"),
+        (part(image(&truncated)), 400, "bad PNG"),
+        (part(image(&url[..url.len() - 20])), 400, "messages[0].content[0].image_url.url: bad"),
+        (part(image(&data_url("image/jpeg", &[0xff, 0xd8, 0xff, 0xd9]))), 400, "bad JPEG"),
+        (part(json!({"type": "image_url"})), 400, "image_url.url: must be a string"),
+        (asking(&json!("no image")).to_string(), 400, "no images"),
     ] {
         let headers = ["Content-Type: application/json; charset=utf-8"];
         let reply = server.request("POST", "/v1/chat/completions", &headers, body.as_bytes());
@@ -210,7 +214,7 @@ fn routes_methods_and_types_are_checked() {
 }
 
 #[test]
-fn a_token_is_asked_of_everybody_but_those_who_look_whether_it_lives() {
+fn every_route_but_healthz_needs_the_token() {
     let server = Running::start(Limits::default(), Some("s3cret"), Duration::ZERO);
     let with = |header: &str| server.request("GET", "/v1/models", &[header], b"").status;
     assert_eq!(with("Authorization: Bearer s3cret"), 200);
@@ -231,12 +235,12 @@ fn a_token_is_asked_of_everybody_but_those_who_look_whether_it_lives() {
 }
 
 #[test]
-fn bodies_and_pictures_have_limits() {
-    let limits = Limits { body_bytes: 10_000, picture_pixels: 100, pictures: 3, ..Limits::default() };
+fn bodies_and_images_have_limits() {
+    let limits = Limits { body_bytes: 10_000, image_pixels: 100, images: 3, ..Limits::default() };
     let server = Running::start(limits, None, Duration::ZERO);
-    let reply = server.chat(&asking(&json!([picture(&png(11, 10, [0; 3]))])));
+    let reply = server.chat(&asking(&json!([image(&png(11, 10, [0; 3]))])));
     assert!(reply.error().contains("11x10 pixels, where 100 pixels are allowed"), "{}", reply.error());
-    let four: Vec<_> = (0..4).map(|_| picture(&png(1, 1, [0; 3]))).collect();
+    let four: Vec<_> = (0..4).map(|_| image(&png(1, 1, [0; 3]))).collect();
     assert_eq!(server.chat(&asking(&json!(four))).status, 413);
     // A head that promises too much is refused before anything of it is read.
     let head = "POST /v1/score HTTP/1.1\r\nConnection: close\r\nContent-Type: application/octet-stream\r\nX-Plaudit-Shape: 1\r\n\
@@ -254,8 +258,8 @@ fn bodies_and_pictures_have_limits() {
     chunked += "0\r\n\r\n";
     assert_eq!(server.send(chunked.as_bytes()).status, 413);
     // A PNG that says it is small and inflates to more than it says.
-    let bomb = data_url("image/png", include_bytes!("pictures/bomb.png"));
-    let reply = server.chat(&asking(&json!([picture(&bomb)])));
+    let bomb = data_url("image/png", include_bytes!("images/bomb.png"));
+    let reply = server.chat(&asking(&json!([image(&bomb)])));
     assert_eq!(reply.status, 400, "{reply:?}");
 }
 

@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run.write_config("runner:\n  max_steps: 300\n")?;
     let mut listeners = Both(Recorder::open(&run)?, Terminal::on(std::io::stdout(), true));
     pretend(&mut listeners, if fails { 120 } else { STEPS }, fails);
-    listeners.0.trouble().map_or(Ok(()), |trouble| Err(trouble.to_string().into()))
+    listeners.0.lost_events().map_or(Ok(()), |lost_events| Err(lost_events.to_string().into()))
 }
 
 fn pretend(out: &mut dyn Emit, until: u64, fails: bool) {

@@ -29,6 +29,21 @@ pub fn number(value: f64) -> String {
     format!("{value:.*}", usize::try_from(decimals).unwrap_or(0))
 }
 
+/// A share of one as people say it: `97 %`, `0.4 %`, `99.6 %`, `<0.1 %`.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent {
+        _ if !percent.is_finite() => "–".into(),
+        _ if percent > 0.0 && percent < 0.1 => "<0.1 %".into(),
+        _ if percent > 99.9 && percent < 100.0 => ">99.9 %".into(),
+        _ if (percent > 0.0 && percent < 0.95) || (percent > 99.05 && percent < 100.0) => {
+            format!("{percent:.1} %")
+        }
+        _ => format!("{percent:.0} %"),
+    }
+}
+
 /// A count with separators: `1,203,400`.
 #[must_use]
 pub fn count(value: u64) -> String {

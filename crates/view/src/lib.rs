@@ -1,6 +1,6 @@
 //! The run directory, both sides: what a run writes, and what people see of it.
 //!
-//! A run tells about itself by emitting [`Event`](plaudit_core::Event)s, and does not care who listens. Here are the
+//! A run reports about itself by emitting [`Event`](plaudit_core::Event)s, and does not care who listens. Here are the
 //! listeners:
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! - [`LiveView`] is what a person sees: a state fed with events, and the lines that show it at a width and a time.
 //!   It is pure, so its look is tested like any function. [`Terminal`] draws it in place, or writes plain lines
 //!   where nobody watches.
-//! - [`video`] writes what the environments looked like: GIF, animated PNG or MP4, with step and reward in the picture.
+//! - [`video`] writes what the environments looked like: MP4 or animated PNG, with step and reward in the image.
 //!
 //! This crate links nothing that trains, prints nothing by itself (output goes to the `Write` it is given), and reads
 //! no flags and no environment variables: what to write, where, and in which colours is the caller's choice.
@@ -41,7 +41,7 @@
 //!     listeners.emit(Event::Metrics { step, values: vec![("train/loss".into(), 1.0 / step as f64)] });
 //! }
 //! listeners.emit(Event::Ended { step: 2, reason: EndReason::Done });
-//! assert!(listeners.0.trouble().is_none());
+//! assert!(listeners.0.lost_events().is_none());
 //!
 //! // Later, or elsewhere.
 //! let summary = Summary::read(&RunDir::open(run.path())?)?;
@@ -54,7 +54,6 @@
 //! ```
 
 mod append;
-mod atomic;
 pub mod format;
 mod line;
 mod live_view;
@@ -71,12 +70,11 @@ pub mod tensorboard;
 mod terminal;
 pub mod video;
 
-pub use atomic::write_atomically;
 pub use line::{Entry, Stamp};
 pub use live_view::LiveView;
 pub use log::{EventLog, LogError};
-pub use recorder::{Both, Recorder, Repair, Trouble};
-pub use report::{AuditedModel, Interval, ReportError, interquartile_mean, report};
-pub use run_dir::{RunDir, RunError};
+pub use recorder::{Both, LostEvents, Recorder, Repair};
+pub use report::{AuditedModel, Interval, ReportError, ReportedRun, RewardUsed, interquartile_mean, report};
+pub use run_dir::{RunDir, RunError, write_atomically};
 pub use summary::{Curve, Point, Status, Summary};
 pub use terminal::{Size, Terminal};

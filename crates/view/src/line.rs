@@ -1,11 +1,11 @@
-//! One line of `events.jsonl`: an event, its time, and the file that holds its picture.
+//! One line of `events.jsonl`: an event, its time, and the file that holds its image.
 //!
 //! The event is written as `plaudit_core` spells it, with one addition: JSON has no word for numbers that are
-//! not finite, and a loss that became NaN is exactly what a log is read for. They are written as the strings
-//! `"NaN"`, `"inf"` and `"-inf"`.
+//! not finite, and a loss that became NaN is exactly what a log is read for. They are written as
+//! [`JsonNumber`] does it.
 
-use plaudit_core::Event;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use plaudit_core::{Event, JsonNumber};
+use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
 /// When something happened.
@@ -24,7 +24,7 @@ pub struct Entry {
     pub stamp: Stamp,
     /// What happened.
     pub event: Event,
-    /// The file of its picture, relative to the run directory.
+    /// The file of its image, relative to the run directory.
     pub file: Option<String>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn write_line(
     Ok(line)
 }
 
-/// The entry of a line; its picture, if it has one, stays on disk.
+/// The entry of a line; its image, if it has one, stays on disk.
 pub(crate) fn read_line(line: &[u8]) -> Result<Entry, serde_json::Error> {
     let mut fields: Map<String, Value> = serde_json::from_slice(line)?;
     let stamp = Stamp {
@@ -78,11 +78,11 @@ enum Body<'a> {
 fn body(event: &Event) -> Body<'_> {
     match event {
         Event::Metrics { step, values } => {
-            let values = values.iter().map(|(name, value)| (name.clone(), Number(*value))).collect();
+            let values = values.iter().map(|(name, value)| (name.clone(), JsonNumber(*value))).collect();
             Body::Measured(Measured::Metrics { step: *step, values })
         }
         Event::Histogram { step, name, values } => {
-            let values = values.iter().copied().map(Number).collect();
+            let values = values.iter().copied().map(JsonNumber).collect();
             Body::Measured(Measured::Histogram { step: *step, name: name.clone(), values })
         }
         other => Body::Other(other),
@@ -93,8 +93,8 @@ fn body(event: &Event) -> Body<'_> {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum Measured {
-    Metrics { step: u64, values: Vec<(String, Number)> },
-    Histogram { step: u64, name: String, values: Vec<Number> },
+    Metrics { step: u64, values: Vec<(String, JsonNumber)> },
+    Histogram { step: u64, name: String, values: Vec<JsonNumber> },
 }
 
 impl From<Measured> for Event {
@@ -107,34 +107,6 @@ impl From<Measured> for Event {
             Measured::Histogram { step, name, values } => {
                 Self::Histogram { step, name, values: values.into_iter().map(|value| value.0).collect() }
             }
-        }
-    }
-}
-
-struct Number(f64);
-
-impl Serialize for Number {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_finite() { serializer.serialize_f64(self.0) } else { serializer.collect_str(&self.0) }
-    }
-}
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Spelled {
-            Finite(f64),
-            Word(String),
-        }
-        match Spelled::deserialize(deserializer)? {
-            Spelled::Finite(value) => Ok(Self(value)),
-            Spelled::Word(word) => match word.as_str() {
-                "NaN" => Ok(Self(f64::NAN)),
-                "inf" => Ok(Self(f64::INFINITY)),
-                "-inf" => Ok(Self(f64::NEG_INFINITY)),
-                other => Err(D::Error::custom(format!("`{other}` is not a number"))),
-            },
         }
     }
 }
@@ -167,7 +139,7 @@ mod tests {
                 values: vec![("loss".into(), f64::NAN), ("a".into(), -0.0), ("b".into(), f64::NEG_INFINITY)],
             },
             None,
-            r#"{"wall_secs":1785587696.25,"elapsed_secs":0.5,"event":"metrics","step":3,"values":[["loss","NaN"],["a",-0.0],["b","-inf"]]}"#,
+            r#"{"wall_secs":1785587696.25,"elapsed_secs":0.5,"event":"metrics","step":3,"values":[["loss","NaN"],["a",-0.0],["b","-Infinity"]]}"#,
         );
         check(
             &Event::Image { step: 3, name: "eval/camera".into(), height: 2, width: 4, png: Vec::new() },

@@ -6,15 +6,15 @@ use plaudit_core::{EndReason, Event};
 
 use crate::format;
 use crate::metric_table::MetricTable;
-use crate::paint::{Ink, Row, wrap};
+use crate::paint::{Row, TextStyle, wrap};
 use crate::summary::{Status, Summary};
 
 /// Lines do not grow wider than this; longer ones are hard to read.
 const WIDEST: usize = 100;
-/// Metrics shown unless told otherwise.
+/// Metrics shown by default.
 const METRICS: usize = 12;
 
-/// The state of a run as its events tell it. It draws nothing by itself: [`LiveView::render`] gives the lines.
+/// The state of a run according to its events. It draws nothing by itself: [`LiveView::render`] gives the lines.
 ///
 /// Times are measured from any moment the caller likes, as long as it is always the same one.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub struct LiveView {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
-    /// Nothing was heard yet.
+    /// No event yet.
     Waiting,
     Running,
     /// It ended, at this time.
@@ -96,8 +96,8 @@ impl LiveView {
         }
     }
 
-    /// Takes note of an event that happened at `at`.
-    pub fn hear(&mut self, event: &Event, at: Duration) {
+    /// Updates the state with an event that happened at `at`.
+    pub fn on_event(&mut self, event: &Event, at: Duration) {
         match event {
             Event::Started { name, job, unit, step, steps } => {
                 *self = Self {
@@ -163,22 +163,25 @@ impl LiveView {
 
     /// `⠹ reward_training  train                    12m 04s`
     fn title(&self, at: Duration, width: usize) -> Row {
-        let (ink, mark) = self.mark(at);
+        let (style, mark) = self.mark(at);
         let elapsed = format::duration(self.elapsed(at));
-        let row = Row::default().add(ink, mark).add(Ink::Plain, " ").add(Ink::Strong, &self.name);
-        let row = row.add(Ink::Faint, format!("  {}", self.job));
+        let row =
+            Row::default().add(style, mark).add(TextStyle::Plain, " ").add(TextStyle::Strong, &self.name);
+        let row = row.add(TextStyle::Faint, format!("  {}", self.job));
         let room = width.saturating_sub(elapsed.len() + 1);
-        row.fit(room).pad_to(room + 1).add(Ink::Faint, elapsed)
+        row.fit(room).pad_to(room + 1).add(TextStyle::Faint, elapsed)
     }
 
-    fn mark(&self, at: Duration) -> (Ink, &'static str) {
+    fn mark(&self, at: Duration) -> (TextStyle, &'static str) {
         const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         match &self.phase {
-            Phase::Waiting | Phase::Running => (Ink::Accent, SPINNER[(at.as_millis() / 100 % 10) as usize]),
-            Phase::Unfinished(_) => (Ink::Warn, "…"),
-            Phase::Over(EndReason::Done, _) => (Ink::Good, "✓"),
-            Phase::Over(EndReason::Interrupted, _) => (Ink::Warn, "■"),
-            Phase::Over(EndReason::Failed { .. }, _) => (Ink::Bad, "✗"),
+            Phase::Waiting | Phase::Running => {
+                (TextStyle::Accent, SPINNER[(at.as_millis() / 100 % 10) as usize])
+            }
+            Phase::Unfinished(_) => (TextStyle::Warn, "…"),
+            Phase::Over(EndReason::Done, _) => (TextStyle::Good, "✓"),
+            Phase::Over(EndReason::Interrupted, _) => (TextStyle::Warn, "■"),
+            Phase::Over(EndReason::Failed { .. }, _) => (TextStyle::Bad, "✗"),
         }
     }
 
@@ -194,19 +197,19 @@ impl LiveView {
             filled.push('╸');
         }
         let rest = "─".repeat(cells - halves.div_ceil(2));
-        let ink = match &self.phase {
-            Phase::Waiting | Phase::Running => Ink::Accent,
+        let style = match &self.phase {
+            Phase::Waiting | Phase::Running => TextStyle::Accent,
             _ => self.mark(Duration::ZERO).0,
         };
-        let row = Row::default().add(Ink::Plain, "  ").add(ink, filled).add(Ink::Faint, rest);
-        Some(row.add(Ink::Strong, format!("  {percent}")))
+        let row = Row::default().add(TextStyle::Plain, "  ").add(style, filled).add(TextStyle::Faint, rest);
+        Some(row.add(TextStyle::Strong, format!("  {percent}")))
     }
 
     /// `  630 of 1,000 updates · 12.4 updates/s · 29s left`; where that is too wide, the rate goes first.
     fn facts(&self, at: Duration, width: usize) -> Row {
         let row = |tempo: &[String]| {
-            let row = Row::default().add(Ink::Plain, "  ").add(Ink::Plain, self.extent());
-            tempo.iter().fold(row, |row, fact| row.add(Ink::Faint, " · ").add(Ink::Plain, fact))
+            let row = Row::default().add(TextStyle::Plain, "  ").add(TextStyle::Plain, self.extent());
+            tempo.iter().fold(row, |row, fact| row.add(TextStyle::Faint, " · ").add(TextStyle::Plain, fact))
         };
         let tempo = self.tempo(at);
         let without = |gone: usize| row(&tempo[gone.min(tempo.len())..]);
@@ -258,7 +261,7 @@ impl LiveView {
     fn error(&self, width: usize) -> Vec<Row> {
         let Phase::Over(EndReason::Failed { error }, _) = &self.phase else { return Vec::new() };
         let lines = wrap(error, width.saturating_sub(2)).into_iter().take(8);
-        lines.map(|line| Row::default().add(Ink::Plain, "  ").add(Ink::Bad, line)).collect()
+        lines.map(|line| Row::default().add(TextStyle::Plain, "  ").add(TextStyle::Bad, line)).collect()
     }
 
     fn metric_rows(&self, width: usize, room: usize) -> Vec<Row> {
@@ -271,7 +274,9 @@ impl LiveView {
         let mut rows = vec![Row::default()];
         rows.extend(self.metrics.rows(width, shown));
         if shown < all {
-            rows.push(Row::default().add(Ink::Faint, format!("  … {} more in metrics.log", all - shown)));
+            rows.push(
+                Row::default().add(TextStyle::Faint, format!("  … {} more in metrics.log", all - shown)),
+            );
         }
         rows
     }
@@ -280,7 +285,7 @@ impl LiveView {
     fn footer(&self) -> Vec<Row> {
         let Some((step, path)) = &self.saved else { return Vec::new() };
         let saved = format!("  saved step {} in {path}", format::count(*step));
-        vec![Row::default(), Row::default().add(Ink::Faint, saved)]
+        vec![Row::default(), Row::default().add(TextStyle::Faint, saved)]
     }
 
     /// The run in one line, for output that is not a terminal.
@@ -293,7 +298,7 @@ impl LiveView {
         let parts = facts.into_iter().chain(metrics).collect::<Vec<_>>().join(" · ");
         let error =
             self.error(WIDEST).iter().map(|row| format!("\n{}", row.paint(false))).collect::<String>();
-        Row::default().add(Ink::Plain, parts).paint(false) + &error
+        Row::default().add(TextStyle::Plain, parts).paint(false) + &error
     }
 }
 

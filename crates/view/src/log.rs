@@ -24,7 +24,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Opens the log of a run. Pictures stay on disk, under the name in [`Entry::file`].
+    /// Opens the log of a run. Images stay on disk, under the name in [`Entry::file`].
     ///
     /// # Errors
     /// [`LogError::Read`] when the file cannot be opened.
@@ -35,7 +35,7 @@ impl EventLog {
         Ok(Self { directory: run.path().to_owned(), path, lines, line: 0, images: false, unfinished: None })
     }
 
-    /// Loads the picture of each image event, too.
+    /// Loads the image of each image event, too.
     #[must_use]
     pub fn with_images(mut self) -> Self {
         self.images = true;

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use unicode_width::UnicodeWidthStr;
 
 use crate::format;
-use crate::paint::{Ink, Row, keep_end};
+use crate::paint::{Row, TextStyle, keep_end};
 
 const LONGEST_SPARK: usize = 24;
 const SHORTEST_SPARK: usize = 8;
@@ -42,8 +42,8 @@ impl MetricTable {
     pub(crate) fn rows(&self, width: usize, limit: usize) -> Vec<Row> {
         let mut shown = self.ranked();
         shown.truncate(limit);
-        let layout = Layout::of(width, &shown);
-        shown.iter().map(|(name, track)| layout.row(name, track)).collect()
+        let widths = ColumnWidths::of(width, &shown);
+        shown.iter().map(|(name, track)| widths.row(name, track)).collect()
     }
 
     fn ranked(&self) -> Vec<(&str, &Track)> {
@@ -110,13 +110,13 @@ fn rank(name: &str) -> usize {
 }
 
 /// Widths of the columns.
-struct Layout {
+struct ColumnWidths {
     name: usize,
     value: usize,
     spark: usize,
 }
 
-impl Layout {
+impl ColumnWidths {
     fn of(width: usize, shown: &[(&str, &Track)]) -> Self {
         let name = shown.iter().map(|(name, _)| name.width()).max().unwrap_or(0);
         let value =
@@ -132,16 +132,19 @@ impl Layout {
     fn row(&self, name: &str, track: &Track) -> Row {
         let shown = keep_end(name, self.name);
         let (group, own) = shown.split_at(shown.rfind('/').map_or(0, |slash| slash + 1));
-        let row = Row::default().add(Ink::Plain, "  ").add(Ink::Faint, group).add(Ink::Plain, own);
+        let row = Row::default()
+            .add(TextStyle::Plain, "  ")
+            .add(TextStyle::Faint, group)
+            .add(TextStyle::Plain, own);
         let value = format::number(track.last());
         let row = row.pad_to(2 + self.name + 2 + self.value - value.len());
-        let row = row.add(if track.last().is_finite() { Ink::Strong } else { Ink::Bad }, value);
+        let row = row.add(if track.last().is_finite() { TextStyle::Strong } else { TextStyle::Bad }, value);
         let trend = Trend::of(&track.recent);
-        let row = row.add(trend.ink(name), format!(" {}", trend.arrow()));
+        let row = row.add(trend.style(name), format!(" {}", trend.arrow()));
         if self.spark == 0 {
             row
         } else {
-            row.add(Ink::Accent, format!("  {}", sparkline(&track.curve, self.spark)))
+            row.add(TextStyle::Accent, format!("  {}", sparkline(&track.curve, self.spark)))
         }
     }
 }
@@ -185,16 +188,16 @@ impl Trend {
     }
 
     /// Green where the move is good news, yellow where it is not, faint where nobody can tell.
-    fn ink(self, name: &str) -> Ink {
+    fn style(self, name: &str) -> TextStyle {
         let wanted = match () {
             () if ["loss", "error", "fail"].iter().any(|word| name.contains(word)) => Self::Down,
             () if rank(name) < 4 => Self::Up,
-            () => return Ink::Faint,
+            () => return TextStyle::Faint,
         };
         match self {
-            Self::Unknown | Self::Flat => Ink::Faint,
-            _ if self == wanted => Ink::Good,
-            _ => Ink::Warn,
+            Self::Unknown | Self::Flat => TextStyle::Faint,
+            _ if self == wanted => TextStyle::Good,
+            _ => TextStyle::Warn,
         }
     }
 }
@@ -272,9 +275,9 @@ mod tests {
 
     #[test]
     fn good_news_is_green_whichever_way_it_goes() {
-        assert_eq!(Trend::Up.ink("env/success_once"), Ink::Good);
-        assert_eq!(Trend::Down.ink("train/loss"), Ink::Good);
-        assert_eq!(Trend::Up.ink("reward/loss"), Ink::Warn);
-        assert_eq!(Trend::Up.ink("train/lr"), Ink::Faint);
+        assert_eq!(Trend::Up.style("env/success_once"), TextStyle::Good);
+        assert_eq!(Trend::Down.style("train/loss"), TextStyle::Good);
+        assert_eq!(Trend::Up.style("reward/loss"), TextStyle::Warn);
+        assert_eq!(Trend::Up.style("train/lr"), TextStyle::Faint);
     }
 }

@@ -4,7 +4,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// What a piece of text is, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
+pub(crate) enum TextStyle {
     Plain,
     Strong,
     Faint,
@@ -14,7 +14,7 @@ pub(crate) enum Ink {
     Bad,
 }
 
-impl Ink {
+impl TextStyle {
     /// The ANSI code that switches it on.
     fn code(self) -> Option<&'static str> {
         match self {
@@ -31,20 +31,20 @@ impl Ink {
 
 /// One line of a screen.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Row(Vec<(Ink, String)>);
+pub(crate) struct Row(Vec<(TextStyle, String)>);
 
 impl Row {
     /// Adds text. Control characters become spaces: a metric's name must not move the cursor.
-    pub(crate) fn add(mut self, ink: Ink, text: impl AsRef<str>) -> Self {
+    pub(crate) fn add(mut self, style: TextStyle, text: impl AsRef<str>) -> Self {
         let clean = text.as_ref().replace(char::is_control, " ");
-        self.0.push((ink, clean));
+        self.0.push((style, clean));
         self
     }
 
     /// Adds spaces until the row is `width` wide.
     pub(crate) fn pad_to(self, width: usize) -> Self {
         let missing = width.saturating_sub(self.width());
-        self.add(Ink::Plain, " ".repeat(missing))
+        self.add(TextStyle::Plain, " ".repeat(missing))
     }
 
     /// How many columns it takes.
@@ -67,8 +67,8 @@ impl Row {
     /// The text, with or without colours, and without spaces at the end.
     pub(crate) fn paint(&self, colour: bool) -> String {
         let mut painted = String::new();
-        for (ink, text) in &self.0 {
-            match ink.code() {
+        for (style, text) in &self.0 {
+            match style.code() {
                 Some(code) if colour && !text.is_empty() => {
                     painted.push_str(&format!("\x1b[{code}m{text}\x1b[0m"));
                 }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn rows_fit_and_cannot_move_the_cursor() {
-        let row = Row::default().add(Ink::Strong, "a\x1b[2Jb").add(Ink::Plain, "cdef");
+        let row = Row::default().add(TextStyle::Strong, "a\x1b[2Jb").add(TextStyle::Plain, "cdef");
         assert_eq!(row.width(), 10);
         assert_eq!(row.clone().fit(8).paint(false), "a [2Jbc…");
         assert_eq!(row.fit(3).paint(true), "\x1b[1ma …\x1b[0m");

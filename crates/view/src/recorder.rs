@@ -1,4 +1,4 @@
-//! Writing what a run tells about itself.
+//! Writing the events of a run.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// Every event is handed to the system before `emit` returns, so a killed run loses at most the line in flight.
 /// The one exception is [`Event::Progress`], of which the log keeps one a second.
 ///
-/// A disk that is full must not stop a run, nor go unnoticed: see [`Recorder::trouble`].
+/// A disk that is full must not stop a run, nor go unnoticed: see [`Recorder::lost_events`].
 #[derive(Debug)]
 pub struct Recorder {
     run: RunDir,
@@ -30,7 +30,7 @@ pub struct Recorder {
     tensorboard: EventFile,
     last_progress: Option<Instant>,
     repair: Option<Repair>,
-    trouble: Option<Trouble>,
+    lost_events: Option<LostEvents>,
 }
 
 impl Recorder {
@@ -54,7 +54,7 @@ impl Recorder {
         }
         let tensorboard = EventFile::create(&run.tensorboard(), clock.stamp().wall_secs)?;
         let run = run.clone();
-        Ok(Self { run, clock, events, metrics, tensorboard, last_progress: None, repair, trouble: None })
+        Ok(Self { run, clock, events, metrics, tensorboard, last_progress: None, repair, lost_events: None })
     }
 
     /// What had to be repaired when the log was opened, if anything.
@@ -65,8 +65,8 @@ impl Recorder {
 
     /// The first write that failed, and how many events are missing somewhere since. A run that ends should ask.
     #[must_use]
-    pub fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_ref()
+    pub fn lost_events(&self) -> Option<&LostEvents> {
+        self.lost_events.as_ref()
     }
 
     /// Writes an event everywhere it belongs. Each place is tried, even when another fails.
@@ -93,7 +93,7 @@ impl Recorder {
         self.events.push(&line)
     }
 
-    /// Writes a picture, and says where relative to the run directory.
+    /// Writes an image, and says where relative to the run directory.
     fn store_image(&self, step: u64, name: &str, png: &[u8]) -> Result<String, RunError> {
         let stem = format!("{step:08}-{}", plain(name));
         let names =
@@ -126,15 +126,15 @@ impl Emit for Recorder {
             return;
         }
         if let Err(error) = self.record(&event) {
-            match &mut self.trouble {
-                Some(trouble) => trouble.events += 1,
-                none => *none = Some(Trouble { error, events: 1 }),
+            match &mut self.lost_events {
+                Some(lost_events) => lost_events.events += 1,
+                none => *none = Some(LostEvents { error, events: 1 }),
             }
         }
     }
 }
 
-/// The name of a picture as the name of a file.
+/// The name of an image as the name of a file.
 fn plain(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
     name.chars().take(60).map(plain).collect()
@@ -181,7 +181,7 @@ impl fmt::Display for Repair {
 /// Events that could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{events} events of this run are missing from its logs; the first failed because: {error}")]
-pub struct Trouble {
+pub struct LostEvents {
     /// Why the first failed.
     #[source]
     pub error: RunError,
@@ -211,7 +211,7 @@ fn to_micros(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
-/// Tells two listeners, such as a [`Recorder`] and a [`Terminal`](crate::Terminal).
+/// Forwards events to two listeners, such as a [`Recorder`] and a [`Terminal`](crate::Terminal).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Both<A, B>(pub A, pub B);
 

@@ -6,8 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use jiff::tz::TimeZone;
+use plaudit_pyfiles::AtomicFile;
 
-use crate::write_atomically;
+/// Writes a whole file so that a reader, a crash or a power cut sees the old file or the new one, never half.
+///
+/// # Errors
+/// [`RunError::Write`] when that fails; the old file is then untouched and no temporary file is left.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunError> {
+    AtomicFile::write(path, [bytes]).map_err(|source| RunError::Write { path: path.to_owned(), source })
+}
 
 /// The folders of a run directory.
 const FOLDERS: [&str; 5] = ["tensorboard", "images", "checkpoints", "video", "data"];
@@ -20,7 +27,7 @@ const FOLDERS: [&str; 5] = ["tensorboard", "images", "checkpoints", "video", "da
 ///   events.jsonl     what happened, one line per event
 ///   metrics.log      the numbers, for reading
 ///   tensorboard/     the numbers, for TensorBoard
-///   images/          the pictures that events.jsonl names
+///   images/          the images that events.jsonl names
 ///   checkpoints/  video/  data/
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +49,7 @@ impl RunDir {
             let path = root.join(taken_by);
             // Whoever makes the directory owns it: two runs cannot both succeed.
             match fs::create_dir(&path) {
-                Ok(()) => return Self { path }.furnish(),
+                Ok(()) => return Self { path }.create_folders(),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot_create(path, error)),
             }
@@ -56,7 +63,7 @@ impl RunDir {
     /// [`RunError::Occupied`] when a run already lives there; other [`RunError`]s when it cannot be made.
     pub fn at(path: &Path) -> Result<Self, RunError> {
         make_dirs(path)?;
-        Self { path: path.to_owned() }.furnish()
+        Self { path: path.to_owned() }.create_folders()
     }
 
     /// Opens the directory of an earlier run, to resume or to look at it.
@@ -69,7 +76,7 @@ impl RunDir {
     }
 
     /// Claims the directory by its event log, and makes the folders.
-    fn furnish(self) -> Result<Self, RunError> {
+    fn create_folders(self) -> Result<Self, RunError> {
         match File::create_new(self.events()) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -121,7 +128,7 @@ impl RunDir {
         self.path.join("tensorboard")
     }
 
-    /// Pictures of the event log: `images/`.
+    /// Images of the event log: `images/`.
     #[must_use]
     pub fn images(&self) -> PathBuf {
         self.path.join("images")
@@ -279,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_furnished_and_found_again() {
+    fn a_run_has_its_folders_and_is_found_again() {
         let root = tempfile::tempdir().unwrap();
         let run = RunDir::at(&root.path().join("deep/run")).unwrap();
         assert!(FOLDERS.iter().all(|folder| run.path().join(folder).is_dir()));
@@ -320,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_too_long_is_told() {
+    fn a_name_that_is_too_long_is_reported() {
         let root = tempfile::tempdir().unwrap();
         let error = RunDir::create(root.path(), &"x".repeat(300), noon()).unwrap_err();
         assert!(error.to_string().ends_with("choose a shorter name"), "{error}");
@@ -332,5 +339,16 @@ mod tests {
     fn a_read_only_place_is_refused_by_name() {
         let error = RunDir::create(Path::new("/proc/logs"), "train", noon()).unwrap_err();
         assert!(matches!(&error, RunError::Create { path, .. } if path.starts_with("/proc/logs")), "{error}");
+    }
+
+    #[test]
+    fn a_failure_names_the_file_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("taken");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("inside"), b"").unwrap();
+        let error = write_atomically(&target, b"bytes").unwrap_err();
+        assert!(error.to_string().contains("taken"), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

@@ -18,24 +18,24 @@ pub struct Summary {
     pub unit: String,
     /// How it ended, or that it did not.
     pub status: Status,
-    /// The last step that was heard of.
+    /// The last step that was reported.
     pub step: u64,
     /// The step it should end at, when that is known.
     pub steps: Option<u64>,
     /// When it first started, in seconds since the epoch.
     pub started_secs: f64,
-    /// How long it ran, without the pauses between its sittings.
+    /// How long it ran, without the pauses between its sessions.
     pub ran_secs: f64,
     /// How often it was started: 1, and 1 more for each time it was resumed.
-    pub sittings: u32,
+    pub sessions: u32,
     /// Every metric, in order of appearance.
     pub curves: IndexMap<String, Curve>,
     /// The last state that is safe on disk: its step, and where, relative to the run directory.
     pub saved: Option<(u64, String)>,
-    /// Everything the user was told.
+    /// All notices.
     pub notices: Vec<(Level, String)>,
-    /// When the last event of the current sitting happened, by its own clock.
-    sitting_secs: f64,
+    /// When the last event of the current session happened, by its own clock.
+    session_secs: f64,
 }
 
 /// How a run ended.
@@ -107,7 +107,7 @@ impl Summary {
             Event::Started { name, job, unit, step, steps } => {
                 (self.name, self.job, self.unit, self.step, self.steps) = (name, job, unit, step, steps);
                 self.status = Status::Unfinished;
-                self.sittings += 1;
+                self.sessions += 1;
                 self.forget_after(step);
             }
             Event::Progress { step } | Event::Histogram { step, .. } | Event::Image { step, .. } => {
@@ -141,14 +141,14 @@ impl Summary {
     }
 
     fn keep_time(&mut self, stamp: Stamp, event: &Event) {
-        if self.sittings == 0 {
+        if self.sessions == 0 {
             self.started_secs = stamp.wall_secs;
         }
         if matches!(event, Event::Started { .. }) {
-            self.sitting_secs = stamp.elapsed_secs;
+            self.session_secs = stamp.elapsed_secs;
         }
-        self.ran_secs += (stamp.elapsed_secs - self.sitting_secs).max(0.0);
-        self.sitting_secs = stamp.elapsed_secs;
+        self.ran_secs += (stamp.elapsed_secs - self.session_secs).max(0.0);
+        self.session_secs = stamp.elapsed_secs;
     }
 }
 

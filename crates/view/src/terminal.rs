@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plaudit_core::{Emit, Event, Level};
 
 use crate::live_view::LiveView;
-use crate::paint::{Ink, Row, wrap};
+use crate::paint::{Row, TextStyle, wrap};
 
 /// A terminal is redrawn at most this often.
 const FRAME: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ impl Size {
 
 /// Shows a run to the person who started it.
 ///
-/// In a terminal it draws in place, and leaves the last picture standing. Elsewhere (a file, a pipe, a cluster's log)
+/// In a terminal it draws in place, and leaves the last frame standing. Elsewhere (a file, a pipe, a cluster's log)
 /// it writes notices, now and then a line of metrics, and the end.
 pub struct Terminal<W: Write> {
     out: W,
@@ -43,7 +43,7 @@ pub struct Terminal<W: Write> {
     began: Instant,
     colour: bool,
     mode: Mode,
-    trouble: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 enum Mode {
@@ -77,7 +77,7 @@ impl<W: Write> Terminal<W> {
     }
 
     fn with(out: W, colour: bool, mode: Mode) -> Self {
-        Self { out, view: LiveView::default(), began: Instant::now(), colour, mode, trouble: None }
+        Self { out, view: LiveView::default(), began: Instant::now(), colour, mode, write_error: None }
     }
 
     /// Redraws what time alone changes, such as the time left. Worth a call now and then while a step takes long.
@@ -91,7 +91,7 @@ impl<W: Write> Terminal<W> {
         self.remember(drawn);
     }
 
-    /// Takes the standing picture away, for work whose result says it all.
+    /// Erases the current frame, for work whose result says it all.
     pub fn erase(&mut self) {
         if let Mode::Live { size, standing, last } = &mut self.mode {
             let frame = up(standing, size().width) + "\x1b[J";
@@ -103,8 +103,8 @@ impl<W: Write> Terminal<W> {
     }
 
     /// Shows an event that happened at `at`, measured from any fixed moment.
-    pub fn hear_at(&mut self, event: &Event, at: Duration) {
-        self.view.hear(event, at);
+    pub fn on_event_at(&mut self, event: &Event, at: Duration) {
+        self.view.on_event(event, at);
         let shown = match event {
             Event::Notice { level, text } => self.notice(*level, text, at),
             Event::Ended { .. } => self.end(at),
@@ -116,8 +116,8 @@ impl<W: Write> Terminal<W> {
 
     /// The first error while writing, if any. Output that cannot be written never stops a run.
     #[must_use]
-    pub fn trouble(&self) -> Option<&io::Error> {
-        self.trouble.as_ref()
+    pub fn write_error(&self) -> Option<&io::Error> {
+        self.write_error.as_ref()
     }
 
     /// Gives the output back.
@@ -127,7 +127,7 @@ impl<W: Write> Terminal<W> {
 
     fn remember(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
-            self.trouble.get_or_insert(error);
+            self.write_error.get_or_insert(error);
         }
     }
 
@@ -152,7 +152,7 @@ impl<W: Write> Terminal<W> {
         self.out.flush()
     }
 
-    /// Notices stay: they are written above the picture, which moves down.
+    /// Notices stay: they are written above the frame, which moves down.
     fn notice(&mut self, level: Level, text: &str, at: Duration) -> io::Result<()> {
         let Mode::Live { size, standing, last } = &mut self.mode else {
             self.out.write_all(notice_lines(level, text, usize::MAX, self.colour).as_bytes())?;
@@ -177,7 +177,7 @@ impl<W: Write> Terminal<W> {
         self.out.flush()
     }
 
-    /// The last picture, which stays; whatever comes next starts below it.
+    /// The last frame, which stays; whatever comes next starts below it.
     fn end(&mut self, at: Duration) -> io::Result<()> {
         let drawn = self.draw(at, true);
         match &mut self.mode {
@@ -197,7 +197,7 @@ impl<W: Write> Terminal<W> {
 
 impl<W: Write> Emit for Terminal<W> {
     fn emit(&mut self, event: Event) {
-        self.hear_at(&event, self.began.elapsed());
+        self.on_event_at(&event, self.began.elapsed());
     }
 }
 
@@ -207,7 +207,7 @@ impl<W: Write> fmt::Debug for Terminal<W> {
     }
 }
 
-/// Moves the cursor to the start of the standing picture. Rows wrap when the terminal has become narrower since.
+/// Moves the cursor to the start of the current frame. Rows wrap when the terminal has become narrower since.
 fn up(standing: &[usize], width: usize) -> String {
     let lines: usize = standing.iter().map(|row| row.div_ceil(width.max(1)).max(1)).sum();
     if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r") }
@@ -215,15 +215,15 @@ fn up(standing: &[usize], width: usize) -> String {
 
 /// `warning: …`, with what does not fit on the first line below it.
 fn notice_lines(level: Level, text: &str, width: usize, colour: bool) -> String {
-    let (ink, mark) = match level {
-        Level::Info => (Ink::Accent, "info"),
-        Level::Warning => (Ink::Warn, "warning"),
+    let (style, mark) = match level {
+        Level::Info => (TextStyle::Accent, "info"),
+        Level::Warning => (TextStyle::Warn, "warning"),
     };
     let indent = mark.len() + 2;
     let lines = wrap(text, width.saturating_sub(indent)).into_iter().enumerate();
     let row = |(n, line): (usize, String)| match n {
-        0 => Row::default().add(ink, mark).add(Ink::Plain, ": ").add(Ink::Plain, line),
-        _ => Row::default().pad_to(indent).add(Ink::Plain, line),
+        0 => Row::default().add(style, mark).add(TextStyle::Plain, ": ").add(TextStyle::Plain, line),
+        _ => Row::default().pad_to(indent).add(TextStyle::Plain, line),
     };
     lines.map(|line| row(line).paint(colour) + "\n").collect()
 }

@@ -1,9 +1,9 @@
-"""Decodes an MP4 with ffmpeg, and says how far it is from the pictures it was made of.
+"""Decodes an MP4 with ffmpeg, and says how far it is from the images it was made of.
 
     pip install imageio-ffmpeg numpy
     python tests/check_video.py tests/fixtures/moving.mp4
 
-The pictures are those of `moving` in tests/video.rs. Exits with an error when ffmpeg warns about anything, when a
+The images are those of `moving` in tests/video.rs. Exits with an error when ffmpeg warns about anything, when a
 frame is missing, or when the brightness is off by more than 4 of 255 on average.
 """
 
@@ -17,14 +17,14 @@ WIDTH, HEIGHT, FRAMES = 50, 35, 30
 
 
 def moving():
-    """The pictures of tests/video.rs."""
+    """The images of tests/video.rs."""
     x, y = np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT))
     floor = np.stack([x % 8 * 20, y % 5 * 30, np.full_like(x, 90)], -1)
     for t in range(FRAMES):
-        picture = floor.copy()
+        image = floor.copy()
         left, top = t * 2 % WIDTH, t % HEIGHT
-        picture[top : top + 3, left : left + 3] = [250, t * 9 % 200, 10]
-        yield picture
+        image[top : top + 3, left : left + 3] = [250, t * 9 % 200, 10]
+        yield image
 
 
 def main(path):

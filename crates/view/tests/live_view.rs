@@ -25,9 +25,9 @@ fn metrics(step: u64) -> Event {
 /// Ten updates a second, metrics every ten.
 fn view(steps: Option<u64>) -> LiveView {
     let mut view = LiveView::default();
-    view.hear(&started(steps), secs(0.0));
+    view.on_event(&started(steps), secs(0.0));
     for step in (10..=630).step_by(10) {
-        view.hear(&metrics(step), secs(step as f64 / 10.0));
+        view.on_event(&metrics(step), secs(step as f64 / 10.0));
     }
     view
 }
@@ -42,7 +42,7 @@ fn check(view: &LiveView, at: f64, width: usize, expected: &str) {
 #[test]
 fn a_run_on_its_way() {
     let mut view = view(Some(1000));
-    view.hear(&Event::Saved { step: 600, path: "checkpoints/global_step_600".into() }, secs(63.0));
+    view.on_event(&Event::Saved { step: 600, path: "checkpoints/global_step_600".into() }, secs(63.0));
     check(
         &view,
         63.3,
@@ -64,7 +64,7 @@ fn a_run_on_its_way() {
 fn a_narrow_terminal_keeps_the_numbers() {
     let mut view = view(Some(1000));
     let name = "train/actor/a_name_that_goes_on_and_on_and_on_loss".to_owned();
-    view.hear(&Event::Metrics { step: 640, values: vec![(name, f64::NAN)] }, secs(64.0));
+    view.on_event(&Event::Metrics { step: 640, values: vec![(name, f64::NAN)] }, secs(64.0));
     check(
         &view,
         64.0,
@@ -114,7 +114,7 @@ fn a_run_without_a_known_end_has_no_bar() {
 #[test]
 fn many_metrics_do_not_fill_the_screen() {
     let mut view = view(Some(1000)).with_metrics(3);
-    view.hear(&Event::Metrics { step: 640, values: vec![("time/step".into(), 0.1)] }, secs(64.0));
+    view.on_event(&Event::Metrics { step: 640, values: vec![("time/step".into(), 0.1)] }, secs(64.0));
     check(
         &view,
         64.0,
@@ -134,7 +134,7 @@ fn many_metrics_do_not_fill_the_screen() {
 fn every_way_to_end_is_told_apart() {
     let ended = |reason| {
         let mut view = view(Some(630)).with_metrics(0);
-        view.hear(&Event::Ended { step: 630, reason }, secs(63.0));
+        view.on_event(&Event::Ended { step: 630, reason }, secs(63.0));
         view
     };
     check(
@@ -218,12 +218,12 @@ proptest! {
     ) {
         let mut view = LiveView::default();
         let (name, job, unit) = (names.concat(), names.concat(), names.concat());
-        view.hear(&Event::Started { name, job, unit, step: 0, steps }, secs(0.0));
+        view.on_event(&Event::Started { name, job, unit, step: 0, steps }, secs(0.0));
         let values = names.iter().map(|name| (name.clone(), value)).collect();
-        view.hear(&Event::Metrics { step, values }, secs(1.0));
+        view.on_event(&Event::Metrics { step, values }, secs(1.0));
         let fits = |view: &LiveView| view.render(secs(2.0), width, false).iter().all(|line| line.width() <= width);
         prop_assert!(fits(&view));
-        view.hear(&Event::Ended { step, reason: EndReason::Failed { error } }, secs(2.0));
+        view.on_event(&Event::Ended { step, reason: EndReason::Failed { error } }, secs(2.0));
         prop_assert!(fits(&view));
     }
 }

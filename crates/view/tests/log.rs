@@ -37,7 +37,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 fn record(run: &RunDir, events: &[Event]) {
     let mut recorder = Recorder::open(run).unwrap();
     events.iter().cloned().for_each(|event| recorder.emit(event));
-    assert!(recorder.trouble().is_none());
+    assert!(recorder.lost_events().is_none());
 }
 
 fn read(run: &RunDir) -> Vec<Event> {
@@ -119,7 +119,7 @@ fn a_summary_follows_a_run_through_a_resume() {
     let (_dir, run) = fresh();
     record(&run, &[started(0), loss(2, 0.9), loss(4, 0.8), loss(6, f64::NAN)]);
     let summary = Summary::read(&run).unwrap();
-    assert_eq!((summary.status, summary.step, summary.sittings), (Status::Unfinished, 6, 1));
+    assert_eq!((summary.status, summary.step, summary.sessions), (Status::Unfinished, 6, 1));
 
     let saved = Event::Saved { step: 10, path: "checkpoints/global_step_10".into() };
     let ended = Event::Ended { step: 10, reason: EndReason::Done };
@@ -127,7 +127,7 @@ fn a_summary_follows_a_run_through_a_resume() {
     let summary = Summary::read(&run).unwrap();
     assert_eq!((summary.name.as_str(), summary.job.as_str()), ("pick_cube", "train"));
     assert_eq!((summary.status.clone(), summary.step, summary.steps), (Status::Done, 10, Some(10)));
-    assert_eq!(summary.sittings, 2);
+    assert_eq!(summary.sessions, 2);
     assert_eq!(summary.saved, Some((10, "checkpoints/global_step_10".into())));
     let points: Vec<_> = summary.curves["train/loss"].points.iter().map(|p| (p.step, p.value)).collect();
     assert_eq!(points, [(2, 0.9), (4, 0.8), (6, 0.7), (10, 0.5)]);
@@ -135,7 +135,7 @@ fn a_summary_follows_a_run_through_a_resume() {
 }
 
 #[test]
-fn pictures_of_one_name_and_step_do_not_overwrite_each_other() {
+fn images_of_one_name_and_step_do_not_overwrite_each_other() {
     let (_dir, run) = fresh();
     let image = |png: &[u8]| Event::Image {
         step: 7,
@@ -177,9 +177,9 @@ fn a_full_disk_is_remembered_and_the_rest_is_written() {
     let mut recorder = Recorder::open(&run).unwrap();
     let events = [started(0), loss(1, 0.5), loss(2, 0.4)];
     events.iter().cloned().for_each(|event| recorder.emit(event));
-    let trouble = recorder.trouble().unwrap();
-    assert_eq!(trouble.events, 2);
-    let said = trouble.to_string();
+    let lost_events = recorder.lost_events().unwrap();
+    assert_eq!(lost_events.events, 2);
+    let said = lost_events.to_string();
     assert!(said.contains("metrics.log") && said.contains("free some space"), "{said}");
     assert_eq!(read(&run), events);
 }

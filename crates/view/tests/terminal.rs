@@ -72,16 +72,16 @@ fn screen(output: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn notices_stay_above_and_the_last_picture_stays() {
+fn notices_stay_above_and_the_last_frame_stays() {
     let mut terminal = live(40, 24);
     let mut view = LiveView::default();
     terminal.tick_at(secs(0.0)); // nothing to see yet
     for (at, event) in run() {
-        terminal.hear_at(&event, secs(at));
-        view.hear(&event, secs(at));
+        terminal.on_event_at(&event, secs(at));
+        view.on_event(&event, secs(at));
     }
     terminal.tick_at(secs(30.0)); // nothing more to see
-    terminal.hear_at(&Event::Progress { step: 20 }, secs(31.0));
+    terminal.on_event_at(&Event::Progress { step: 20 }, secs(31.0));
     let mut expected = vec![
         "warning: 3 episodes have no label and".to_owned(),
         "         were left out of training".to_owned(),
@@ -95,7 +95,7 @@ fn notices_stay_above_and_the_last_picture_stays() {
 fn what_is_erased_leaves_notices_alone() {
     let mut terminal = live(60, 24);
     for (at, event) in run().into_iter().filter(|(_, event)| !matches!(event, Event::Ended { .. })) {
-        terminal.hear_at(&event, secs(at));
+        terminal.on_event_at(&event, secs(at));
     }
     terminal.erase();
     let expected = ["warning: 3 episodes have no label and were left out of", "         training", ""];
@@ -106,7 +106,7 @@ fn what_is_erased_leaves_notices_alone() {
 fn a_low_terminal_is_never_overfilled() {
     let mut terminal = live(60, 6);
     for (at, event) in run().into_iter().filter(|(_, event)| !matches!(event, Event::Notice { .. })) {
-        terminal.hear_at(&event, secs(at));
+        terminal.on_event_at(&event, secs(at));
     }
     let screen = screen(&terminal.into_inner());
     assert!(screen.len() <= 6, "{screen:#?}");
@@ -116,7 +116,7 @@ fn a_low_terminal_is_never_overfilled() {
 fn frames_are_at_most_ten_a_second() {
     let mut terminal = live(60, 24);
     for step in 0..=2000 {
-        terminal.hear_at(&Event::Progress { step }, secs(step as f64 / 1000.0));
+        terminal.on_event_at(&Event::Progress { step }, secs(step as f64 / 1000.0));
     }
     let output = String::from_utf8(terminal.into_inner()).unwrap_or_default();
     let frames = output.matches("\x1b[J").count();
@@ -126,7 +126,7 @@ fn frames_are_at_most_ten_a_second() {
 #[test]
 fn a_file_gets_plain_lines_now_and_then() {
     let mut terminal = Terminal::plain(Vec::new());
-    run().iter().for_each(|(at, event)| terminal.hear_at(event, secs(*at)));
+    run().iter().for_each(|(at, event)| terminal.on_event_at(event, secs(*at)));
     let output = String::from_utf8(terminal.into_inner()).unwrap_or_default();
     let expected = "
 pick_cube 1.0s · 1 of 20 updates · 1.0 updates/s · 19s left · env/success_once 0.5000 · train/loss 1
@@ -152,5 +152,5 @@ fn output_that_breaks_stops_nothing_and_is_remembered() {
     }
     let mut terminal = Terminal::plain(Broken);
     run().into_iter().for_each(|(_, event)| terminal.emit(event));
-    assert_eq!(terminal.trouble().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
+    assert_eq!(terminal.write_error().map(io::Error::kind), Some(io::ErrorKind::BrokenPipe));
 }

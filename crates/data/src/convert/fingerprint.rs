@@ -1,12 +1,12 @@
-//! Two names and a thumbnail for an image: one name for its very bytes, one for what it looks like.
+//! The fingerprint of an image: a hash of its bytes, a difference hash (dHash) of what it looks like, and a thumbnail.
 
-/// What is remembered of one image.
+/// The fingerprint of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Equal for equal bytes; for different ones equal once in 2^64.
     pub(crate) exact: u64,
     /// A difference hash: images that look alike differ in few of the 64 bits.
-    pub(crate) look: u64,
+    pub(crate) dhash: u64,
     /// How bright each of 18 by 16 cells is.
     pub(crate) cells: [u8; CELLS],
 }
@@ -21,7 +21,7 @@ const FIELD_ROWS: usize = 8;
 
 impl Default for Fingerprint {
     fn default() -> Self {
-        Self { exact: 0, look: 0, cells: [0; CELLS] }
+        Self { exact: 0, dhash: 0, cells: [0; CELLS] }
     }
 }
 
@@ -29,7 +29,7 @@ impl Fingerprint {
     /// Of an image of height, width and channel.
     pub(crate) fn of(pixels: &[u8], shape: [usize; 3]) -> Self {
         let cells = Cells::of(pixels, shape);
-        Self { exact: hash(pixels), look: cells.difference_hash(), cells: cells.means() }
+        Self { exact: hash(pixels), dhash: cells.difference_hash(), cells: cells.means() }
     }
 }
 
@@ -45,7 +45,7 @@ impl Cells {
         let line = width * channels;
         let mut totals = vec![0u16; line];
         for row in 0..ROWS {
-            let lines = part(row, ROWS, height);
+            let lines = cell_range(row, ROWS, height);
             // Lines first, since they are long and quick to add; 256 bytes of 255 fit 16 bits.
             for some in pixels[lines.start * line..lines.end * line].chunks(256 * line) {
                 totals.fill(0);
@@ -60,7 +60,7 @@ impl Cells {
     fn add_lines(&mut self, row: usize, totals: &[u16], width: usize, lines: usize) {
         let channels = totals.len() / width;
         for column in 0..COLUMNS {
-            let pixels = part(column, COLUMNS, width);
+            let pixels = cell_range(column, COLUMNS, width);
             let totals = &totals[pixels.start * channels..pixels.end * channels];
             self.sums[row][column] += totals.iter().map(|total| u64::from(*total)).sum::<u64>();
             self.areas[row][column] += (totals.len() * lines) as u64;
@@ -91,8 +91,8 @@ impl Cells {
     }
 }
 
-/// The pixels of a side that belong to one of its parts; at least one.
-fn part(number: usize, parts: usize, side: usize) -> std::ops::Range<usize> {
+/// The pixels of a side that belong to one cell; at least one.
+fn cell_range(number: usize, parts: usize, side: usize) -> std::ops::Range<usize> {
     let start = (number * side / parts).min(side - 1);
     start..((number + 1) * side / parts).max(start + 1)
 }
@@ -106,7 +106,7 @@ fn add(totals: &mut [u16], line: &[u8]) {
 const SECRETS: [u64; 4] =
     [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// A hash by folded multiplication, four independent lanes wide. Not for enemies.
+/// A hash by folded multiplication, four independent lanes wide. Not cryptographic.
 fn hash(bytes: &[u8]) -> u64 {
     let mut lanes = SECRETS;
     let (blocks, rest) = bytes.as_chunks::<64>();
@@ -161,18 +161,18 @@ mod tests {
         let [one, lighter, moved] =
             [scene(20, 0), scene(20, 4), scene(44, 0)].map(|p| Fingerprint::of(&p, shape));
         assert_ne!(one.exact, lighter.exact);
-        assert!((one.look ^ lighter.look).count_ones() <= 1);
-        assert!((one.look ^ moved.look).count_ones() >= 8);
+        assert!((one.dhash ^ lighter.dhash).count_ones() <= 1);
+        assert!((one.dhash ^ moved.dhash).count_ones() >= 8);
         let apart =
             |other: &Fingerprint| one.cells.iter().zip(&other.cells).map(|(a, b)| a.abs_diff(*b)).max();
         assert!(apart(&lighter) <= Some(5) && apart(&moved) > Some(50));
     }
 
     #[test]
-    fn the_smallest_images_have_a_name_too() {
-        assert_eq!(Fingerprint::of(&[5], [1, 1, 1]).look, 0);
+    fn the_smallest_images_have_a_fingerprint_too() {
+        assert_eq!(Fingerprint::of(&[5], [1, 1, 1]).dhash, 0);
         let four = Fingerprint::of(&[0, 50, 100, 150], [1, 4, 1]);
-        assert_ne!(four.look, 0);
+        assert_ne!(four.dhash, 0);
         assert_eq!((four.cells[0], four.cells[CELLS - 1]), (0, 150));
         let tall = Fingerprint::of(&vec![255; 9000 * 2], [9000, 2, 1]);
         assert_eq!(tall.cells, [255; CELLS]);
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_changed_byte_changes_the_name(mut bytes in prop::collection::vec(any::<u8>(), 1..300), at: prop::sample::Index, by in 1u8..) {
+        fn one_changed_byte_changes_the_hash(mut bytes in prop::collection::vec(any::<u8>(), 1..300), at: prop::sample::Index, by in 1u8..) {
             let before = hash(&bytes);
             let at = at.index(bytes.len());
             bytes[at] = bytes[at].wrapping_add(by);

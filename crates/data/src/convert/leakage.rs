@@ -1,12 +1,12 @@
-//! Does the validation part know anything that training has seen?
+//! Leakage: what the validation split shares with the training split.
 //!
-//! A number measured on images that are also in the training part is worth nothing, and it does not show. So every
+//! A number measured on images that are also in the training split is worth nothing, and it does not show. So every
 //! conversion counts three things and writes them into its metadata: episodes that are on both sides, images that
 //! are equal to the byte, and images that look alike.
 //!
 //! Images look alike if their difference hashes differ in at most [`NEAR_BITS`] of 64 bits, and no cell of their 18 by
 //! 16 thumbnails by more than [`NEAR_LEVELS`] of 255 levels. The hash alone would call most frames of a fixed camera
-//! alike: table and wall fill the picture, and the arm and the thing it moves only a corner of it.
+//! alike: table and wall fill the image, and the arm and the object it moves only a corner of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,16 +21,16 @@ pub const NEAR_BITS: u32 = 3;
 /// No cell of the thumbnails of near duplicates differs by more than this many of 255 levels.
 pub const NEAR_LEVELS: u8 = 6;
 
-/// What the validation part shares with the training part.
+/// What the validation split shares with the training split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Leakage {
-    /// Validation episodes that are in the training part too: the same file, or every image of it.
+    /// Validation episodes that are in the training split too: the same file, or every image of it.
     pub shared_episodes: usize,
-    /// Validation images that are in the training part, byte for byte.
+    /// Validation images that are in the training split, byte for byte.
     pub exact_duplicates: usize,
     /// Those of them that have another label there.
     pub exact_duplicates_with_other_label: usize,
-    /// Validation images that look like one in the training part, exact ones included.
+    /// Validation images that look like one in the training split, exact ones included.
     pub near_duplicates: usize,
     /// How many of the 64 bits of their difference hashes may differ.
     pub near_bits: u32,
@@ -42,20 +42,24 @@ pub struct Leakage {
     pub train_images: usize,
 }
 
-/// One image of a part.
+/// One image of a split: its episode, label and fingerprint.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct FingerprintedImage {
     pub(crate) episode: usize,
     pub(crate) label: u8,
-    pub(crate) print: Fingerprint,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Leakage {
-    /// Compares two parts. `same_file` are validation episodes whose file is on both sides.
-    pub(crate) fn between(train: &[Seen], val: &[Seen], same_file: &HashSet<usize>) -> Self {
+    /// Compares two splits. `same_file` are validation episodes whose file is on both sides.
+    pub(crate) fn between(
+        train: &[FingerprintedImage],
+        val: &[FingerprintedImage],
+        same_file: &HashSet<usize>,
+    ) -> Self {
         let mut labels: HashMap<u64, u8> = HashMap::with_capacity(train.len());
-        for seen in train {
-            *labels.entry(seen.print.exact).or_default() |= 1 << seen.label.min(7);
+        for image in train {
+            *labels.entry(image.fingerprint.exact).or_default() |= 1 << image.label.min(7);
         }
         let mut found = Self {
             near_bits: NEAR_BITS,
@@ -65,12 +69,12 @@ impl Leakage {
             ..Self::default()
         };
         let mut whole: HashMap<usize, bool> = HashMap::new();
-        for seen in val {
-            let known = labels.get(&seen.print.exact);
+        for image in val {
+            let known = labels.get(&image.fingerprint.exact);
             found.exact_duplicates += usize::from(known.is_some());
-            let other = known.is_some_and(|known| known & !(1 << seen.label.min(7)) != 0);
+            let other = known.is_some_and(|known| known & !(1 << image.label.min(7)) != 0);
             found.exact_duplicates_with_other_label += usize::from(other);
-            *whole.entry(seen.episode).or_insert(true) &= known.is_some();
+            *whole.entry(image.episode).or_insert(true) &= known.is_some();
         }
         let shared = whole.iter().filter(|(episode, whole)| **whole || same_file.contains(*episode));
         found.shared_episodes = shared.count();
@@ -85,7 +89,7 @@ impl Leakage {
             return None;
         }
         Some(format!(
-            "{} of {} validation images are in the training part too ({} with another label), {} validation episode(s) \
+            "{} of {} validation images are in the training split too ({} with another label), {} validation episode(s) \
              entirely: validation will look better than it is",
             self.exact_duplicates,
             self.val_images,
@@ -95,14 +99,14 @@ impl Leakage {
     }
 }
 
-fn near_duplicates(train: &[Seen], val: &[Seen]) -> usize {
+fn near_duplicates(train: &[FingerprintedImage], val: &[FingerprintedImage]) -> usize {
     let index = Index::of(train);
-    val.par_iter().filter(|seen| index.has_near(&seen.print)).count()
+    val.par_iter().filter(|image| index.has_near(&image.fingerprint)).count()
 }
 
 fn are_near(one: &Fingerprint, other: &Fingerprint) -> bool {
     let near = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= NEAR_LEVELS;
-    (one.look ^ other.look).count_ones() <= NEAR_BITS && one.cells.iter().zip(&other.cells).all(near)
+    (one.dhash ^ other.dhash).count_ones() <= NEAR_BITS && one.cells.iter().zip(&other.cells).all(near)
 }
 
 /// Images by the brightness of the three cells in which they differ most.
@@ -115,18 +119,21 @@ struct Index<'a> {
 const BUCKET: u8 = 2 * NEAR_LEVELS + 1;
 
 impl<'a> Index<'a> {
-    fn of(train: &'a [Seen]) -> Self {
+    fn of(train: &'a [FingerprintedImage]) -> Self {
         let cells = most_varied(train);
         let mut buckets: HashMap<[u8; 3], Vec<&Fingerprint>> = HashMap::new();
-        for seen in train {
-            buckets.entry(cells.map(|cell| seen.print.cells[cell] / BUCKET)).or_default().push(&seen.print);
+        for image in train {
+            buckets
+                .entry(cells.map(|cell| image.fingerprint.cells[cell] / BUCKET))
+                .or_default()
+                .push(&image.fingerprint);
         }
         Self { cells, buckets }
     }
 
-    fn has_near(&self, print: &Fingerprint) -> bool {
+    fn has_near(&self, fingerprint: &Fingerprint) -> bool {
         let ranges = self.cells.map(|cell| {
-            let level = print.cells[cell];
+            let level = fingerprint.cells[cell];
             level.saturating_sub(NEAR_LEVELS) / BUCKET..=level.saturating_add(NEAR_LEVELS) / BUCKET
         });
         let [a, b, c] = ranges;
@@ -139,15 +146,15 @@ impl<'a> Index<'a> {
         keys.into_iter()
             .filter_map(|key| self.buckets.get(&key))
             .flatten()
-            .any(|other| are_near(print, other))
+            .any(|other| are_near(fingerprint, other))
     }
 }
 
 /// The three cells whose brightness varies most.
-fn most_varied(train: &[Seen]) -> [usize; 3] {
+fn most_varied(train: &[FingerprintedImage]) -> [usize; 3] {
     let mut sums = [[0u64; 2]; CELLS];
-    for seen in train {
-        for (sum, level) in sums.iter_mut().zip(&seen.print.cells) {
+    for image in train {
+        for (sum, level) in sums.iter_mut().zip(&image.fingerprint.cells) {
             let level = u64::from(*level);
             *sum = [sum[0] + level, sum[1] + level * level];
         }
@@ -164,15 +171,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn seen(episode: usize, label: u8, exact: u64, look: u64) -> Seen {
-        Seen { episode, label, print: Fingerprint { exact, look, cells: [look as u8; CELLS] } }
+    fn image(episode: usize, label: u8, exact: u64, dhash: u64) -> FingerprintedImage {
+        FingerprintedImage {
+            episode,
+            label,
+            fingerprint: Fingerprint { exact, dhash, cells: [dhash as u8; CELLS] },
+        }
     }
 
     #[test]
     fn counts_what_is_shared() {
-        let train = [seen(0, 1, 10, 0), seen(0, 0, 11, 0xffff), seen(1, 0, 12, u64::MAX)];
-        let val =
-            [seen(2, 1, 10, 0), seen(2, 1, 11, 0xffff), seen(3, 0, 99, 0b110), seen(3, 0, 98, 0xff00_0000)];
+        let train = [image(0, 1, 10, 0), image(0, 0, 11, 0xffff), image(1, 0, 12, u64::MAX)];
+        let val = [
+            image(2, 1, 10, 0),
+            image(2, 1, 11, 0xffff),
+            image(3, 0, 99, 0b110),
+            image(3, 0, 98, 0xff00_0000),
+        ];
         let found = Leakage::between(&train, &val, &HashSet::new());
         assert_eq!((found.shared_episodes, found.exact_duplicates, found.near_duplicates), (1, 2, 3));
         assert_eq!(found.exact_duplicates_with_other_label, 1);
@@ -199,24 +214,24 @@ mod tests {
     }
 
     /// A thumbnail of few levels, so that some are near.
-    fn print() -> impl Strategy<Value = Fingerprint> {
-        (0u64..32, prop::collection::vec((0..CELLS, 0u8..40), 0..6)).prop_map(|(look, spots)| {
+    fn fingerprint() -> impl Strategy<Value = Fingerprint> {
+        (0u64..32, prop::collection::vec((0..CELLS, 0u8..40), 0..6)).prop_map(|(dhash, spots)| {
             let mut cells = [100; CELLS];
             spots.iter().for_each(|(cell, level)| cells[cell % 7] = *level);
-            Fingerprint { exact: 0, look, cells }
+            Fingerprint { exact: 0, dhash, cells }
         })
     }
 
     proptest! {
         #[test]
         fn the_index_finds_what_comparing_all_finds(
-            train in prop::collection::vec(print(), 0..40), val in prop::collection::vec(print(), 1..10)
+            train in prop::collection::vec(fingerprint(), 0..40), val in prop::collection::vec(fingerprint(), 1..10)
         ) {
-            let train: Vec<Seen> = train.into_iter().map(|print| Seen { episode: 0, label: 0, print }).collect();
+            let train: Vec<FingerprintedImage> = train.into_iter().map(|fingerprint| FingerprintedImage { episode: 0, label: 0, fingerprint }).collect();
             let index = Index::of(&train);
-            for print in &val {
-                let brute = train.iter().any(|seen| are_near(&seen.print, print));
-                prop_assert_eq!(index.has_near(print), brute);
+            for fingerprint in &val {
+                let brute = train.iter().any(|image| are_near(&image.fingerprint, fingerprint));
+                prop_assert_eq!(index.has_near(fingerprint), brute);
             }
         }
     }

@@ -1,8 +1,7 @@
 //! What a conversion that was killed left behind.
 
+use plaudit_pyfiles::atomic_file::clear_leftovers_of;
 use std::path::PathBuf;
-
-use crate::atomic_file::clear_leftovers_of;
 
 /// Removes hidden leftovers of what was to be called so. Gives what a person should know about it.
 pub(super) fn clear(targets: &[PathBuf]) -> Option<String> {

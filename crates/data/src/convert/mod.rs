@@ -2,12 +2,12 @@
 //!
 //! [`convert_images`] makes `train.pt` and `val.pt` for a classifier of single images, [`convert_windows`] makes
 //! folders of labelled windows for a vision-language model. Both do what RLinf's
-//! preprocessing scripts do, to the order of samples: Python's random generator is here ([`PythonRandom`]), so the
+//! preprocessing scripts do, down to the order of samples: Python's random generator is here ([`PythonRandom`]), so the
 //! same seed gives the same split. What they do beyond that:
 //!
-//! - they read every generation of collector ([`Source`]), and say so when they cannot tell which it is;
+//! - they read every format ([`Recordings`](crate::recording::Recordings)), and say so when they cannot tell which it is;
 //! - a file that cannot be used stops them, or is counted and listed, but is never dropped in silence;
-//! - they compare the two parts they made ([`Leakage`]) and write what they found into the metadata;
+//! - they compare the two splits they made ([`Leakage`]) and write what they found into the metadata;
 //! - memory follows a budget: labels are read first, images when they are written;
 //! - what they write appears whole or not at all.
 //!
@@ -25,38 +25,30 @@
 
 mod error;
 mod fingerprint;
-mod frames;
 mod images;
-mod keys;
 mod leakage;
 mod leftovers;
 mod origins;
-mod picture;
 mod progress;
 mod python_json;
 mod python_random;
 mod sampling;
 mod scan;
-mod source;
 mod split;
 mod stored;
 mod windows;
 
-pub use error::{BadFile, ConvertError, FileProblem};
+pub use crate::recording::{BadFile, ChannelOrder, FileProblem, Source};
+pub use error::ConvertError;
 pub use images::{ImageFormat, ImageOptions, ImageReport, convert_images};
 pub use leakage::{Leakage, NEAR_BITS, NEAR_LEVELS};
-pub use picture::Layout;
 pub use progress::{BadFiles, OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
-pub use source::Source;
 pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows, window_prompt};
 
 pub(crate) use fingerprint::Fingerprint;
-pub(crate) use frames::{Frame, Reading, Recording};
-pub(crate) use leakage::Seen;
+pub(crate) use leakage::FingerprintedImage;
 pub(crate) use origins::Origins;
-pub(crate) use picture::{Form, Strictness};
 pub(crate) use sampling::sample;
 pub(crate) use scan::scan;
-pub(crate) use source::{InputFile, list};
-pub(crate) use split::{Block, by_block, by_episode, cut_lone_blocks};
+pub(crate) use split::{Block, balance, by_block, by_episode, cut_lone_blocks};

@@ -1,6 +1,6 @@
 //! Where the images of a `.pt` are from: which episode, and which entry of it. RLinf's reader does not look there.
 
-use crate::python::PyValue;
+use plaudit_pyfiles::PyValue;
 
 /// The key in the file.
 const KEY: &str = "origins";
@@ -18,13 +18,13 @@ impl Origins {
     /// As it is written: `{"episodes": names, "episode": numbers, "frame": numbers}`.
     pub(crate) fn entry(&self) -> (&'static str, PyValue) {
         let numbers = |of: fn(&(usize, usize)) -> usize| {
-            PyValue::list(self.of.iter().map(|place| PyValue::Int(of(place) as i64)))
+            PyValue::list(self.of.iter().map(|origin| PyValue::Int(of(origin) as i64)))
         };
         let names = PyValue::list(self.episodes.iter().map(|name| PyValue::from(name.as_str())));
         let value = PyValue::dict([
             ("episodes", names),
-            ("episode", numbers(|place| place.0)),
-            ("frame", numbers(|place| place.1)),
+            ("episode", numbers(|origin| origin.0)),
+            ("frame", numbers(|origin| origin.1)),
         ]);
         (KEY, value)
     }

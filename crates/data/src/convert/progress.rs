@@ -5,9 +5,9 @@
 pub enum Stage {
     /// Episodes are read and labelled.
     Reading,
-    /// The training part is written.
+    /// The training split is written.
     WritingTrain,
-    /// The validation part is written.
+    /// The validation split is written.
     WritingVal,
 }
 
@@ -22,7 +22,7 @@ pub struct Progress {
     pub total: usize,
 }
 
-/// Whoever wants to know; called from many threads.
+/// The progress callback; called from many threads.
 pub type OnProgress<'a> = dyn Fn(Progress) + Sync + 'a;
 
 /// What happens with input files that cannot be used.

@@ -22,6 +22,10 @@ pub(crate) fn page(value: &impl Serialize) -> serde_json::Result<String> {
 struct Line;
 
 impl Formatter for Line {
+    fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
+        write_f32(writer, value)
+    }
+
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         writer.write_all(float(value).as_bytes())
     }
@@ -41,6 +45,11 @@ impl Formatter for Line {
 
 struct Page(PrettyFormatter<'static>);
 
+/// Python has one kind of float, and so do these files.
+fn write_f32<W: ?Sized + io::Write>(writer: &mut W, value: f32) -> io::Result<()> {
+    writer.write_all(float(f64::from(value)).as_bytes())
+}
+
 macro_rules! as_pretty {
     ($($name:ident $(($argument:ident: $kind:ty))?),* $(,)?) => {$(
         fn $name<W: ?Sized + io::Write>(&mut self, writer: &mut W $(, $argument: $kind)?) -> io::Result<()> {
@@ -50,6 +59,10 @@ macro_rules! as_pretty {
 }
 
 impl Formatter for Page {
+    fn write_f32<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f32) -> io::Result<()> {
+        write_f32(writer, value)
+    }
+
     fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
         writer.write_all(float(value).as_bytes())
     }
@@ -80,22 +93,28 @@ pub(crate) fn float(value: f64) -> String {
 mod tests {
     use super::*;
 
+    /// What Python's `json` prints of every number, by its bits.
+    const PYTHON: &str = include_str!("../../tests/convert/python_floats.txt");
+
     #[test]
     fn floats_look_as_in_python() {
-        let check = |value: f64, expected: &str| assert_eq!(float(value), expected);
-        check(0.0, "0.0");
-        check(-0.0, "-0.0");
-        check(0.1, "0.1");
-        check(1e-4, "0.0001");
-        check(1e-5, "1e-05");
-        check(1.5e-7, "1.5e-07");
-        check(0.05000000074505806, "0.05000000074505806");
-        check(1e15, "1000000000000000.0");
-        check(1e16, "1e+16");
-        check(123456789012345680.0, "1.2345678901234568e+17");
-        check(1e300, "1e+300");
-        check(f64::NAN, "NaN");
-        check(f64::NEG_INFINITY, "-Infinity");
+        let cases: Vec<(u64, &str)> = PYTHON
+            .lines()
+            .map(|case| case.split_once(' ').unwrap())
+            .map(|(bits, text)| (u64::from_str_radix(bits, 16).unwrap(), text))
+            .collect();
+        assert!(cases.len() > 500, "{}", cases.len());
+        for (bits, text) in cases {
+            let value = f64::from_bits(bits);
+            assert_eq!(float(value), text);
+            if value.is_finite() {
+                assert_eq!(line(&value).unwrap(), text);
+                assert_eq!(page(&serde_json::json!([value])).unwrap(), format!("[\n  {text}\n]"));
+                if f64::from(value as f32) == value {
+                    assert_eq!(line(&(value as f32)).unwrap(), text);
+                }
+            }
+        }
     }
 
     #[test]

@@ -41,9 +41,9 @@ impl PythonRandom {
         let mut state = start(19_650_218);
         let mut at = 1;
         for round in 0..WORDS.max(key.len()) {
-            let place = round % key.len();
+            let index = round % key.len();
             let mixed = mix(&state, at, 1_664_525);
-            state[at] = mixed.wrapping_add(key[place]).wrapping_add(place as u32);
+            state[at] = mixed.wrapping_add(key[index]).wrapping_add(index as u32);
             at = step(&mut state, at);
         }
         for _ in 1..WORDS {
@@ -81,7 +81,7 @@ impl PythonRandom {
         bits
     }
 
-    /// As `randrange(limit)`: uniform among `0..limit`, drawn again until it is below.
+    /// As `randrange(limit)`: uniform among `0..limit`, by rejection sampling.
     ///
     /// # Panics
     /// If `limit` is zero: there is nothing to choose from.
@@ -89,9 +89,9 @@ impl PythonRandom {
         assert!(limit > 0, "a choice among nothing");
         let count = usize::BITS - limit.leading_zeros();
         loop {
-            let drawn = self.bits(count);
-            if drawn < limit as u64 {
-                return drawn as usize;
+            let value = self.bits(count);
+            if value < limit as u64 {
+                return value as usize;
             }
         }
     }
@@ -134,7 +134,7 @@ fn mix(state: &[u32; WORDS], at: usize, factor: u32) -> u32 {
     state[at] ^ (before ^ (before >> 30)).wrapping_mul(factor)
 }
 
-/// The next place; past the end the last word becomes the first, and it goes on at the second.
+/// The next index; past the end the last word becomes the first, and it goes on at the second.
 fn step(state: &mut [u32; WORDS], at: usize) -> usize {
     if at + 1 < WORDS {
         return at + 1;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_equal_pythons() {
+    fn random_numbers_equal_pythons() {
         for case in oracle()["draws"].as_array().unwrap() {
             let words: Vec<u32> = numbers(&case["words"]).iter().map(|word| *word as u32).collect();
             let mut random = PythonRandom::from_words(&words);
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Shuffles of 0 to 200 items and of some thousands in one stream each: one wrong draw anywhere shows.
+    /// Shuffles of 0 to 200 items and of some thousands in one stream each: one wrong random number anywhere shows.
     #[test]
     fn shuffles_of_all_lengths_equal_pythons() {
         for case in oracle()["shuffles"].as_array().unwrap() {
@@ -213,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn draws_stay_below(seed: i64, limit in 1usize..1 << 40) {
+        fn random_numbers_stay_below(seed: i64, limit in 1usize..1 << 40) {
             prop_assert!(PythonRandom::new(seed).below(limit) < limit);
         }
     }

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::error::{BadFile, ConvertError, FileProblem};
+use super::error::ConvertError;
 use super::progress::{BadFiles, OnProgress, Progress, Stage};
-use super::source::InputFile;
 use super::stored::KnownFile;
-use crate::python::{Buffer, PyValue};
+use crate::recording::{BadFile, FileProblem, Item};
 
 /// What became of a folder of files.
 pub(crate) struct Scan<T> {
@@ -21,21 +20,19 @@ pub(crate) struct Scan<T> {
     pub(crate) bad: Vec<BadFile>,
 }
 
-/// Reads all files and keeps what `look` finds in each. `look` gets the number of the file.
+/// Reads all items and keeps what `extract` returns for each. `extract` gets the number of the item.
 pub(crate) fn scan<T: Send>(
     folder: &Path,
-    input: &[InputFile],
+    input: &[Item],
     bad_files: BadFiles,
     progress: &OnProgress<'_>,
-    look: impl Fn(&PyValue, &Buffer, &InputFile, usize) -> Result<T, FileProblem> + Sync,
+    extract: impl Fn(&Item, usize) -> Result<T, FileProblem> + Sync,
 ) -> Result<Scan<T>, ConvertError> {
     let done = AtomicUsize::new(0);
-    let read_one = |(number, file): (usize, &InputFile)| {
-        let read = || {
-            let (known, bytes, value) = KnownFile::read(&file.path)?;
-            Ok((known, look(&value, &bytes, file, number)?))
-        };
-        let read = read().map_err(|problem: FileProblem| problem.in_file(&file.path));
+    let read_one = |(number, item): (usize, &Item)| {
+        let known = KnownFile::of(&item.path);
+        let read = extract(item, number).map(|found| (known, found));
+        let read = read.map_err(|problem: FileProblem| problem.in_file(&item.path));
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         progress(Progress { stage: Stage::Reading, done, total: input.len() });
         read
@@ -46,7 +43,7 @@ pub(crate) fn scan<T: Send>(
 
 fn sort_out<T>(
     folder: &Path,
-    input: &[InputFile],
+    input: &[Item],
     bad_files: BadFiles,
     read: Vec<Result<(KnownFile, T), BadFile>>,
 ) -> Result<Scan<T>, ConvertError> {

@@ -38,8 +38,8 @@ pub(crate) fn by_block(blocks: &[Block], share: f64, random: &mut PythonRandom) 
         random.shuffle(&mut numbers);
         let mut taken = 0;
         let last = numbers.len().saturating_sub(1);
-        for (place, number) in numbers.into_iter().enumerate() {
-            if taken < wanted && place < last {
+        for (index, number) in numbers.into_iter().enumerate() {
+            if taken < wanted && index < last {
                 taken += blocks[number].frames;
                 split.val.push(number);
             } else {
@@ -63,6 +63,24 @@ pub(crate) fn cut_lone_blocks<T>(blocks: &mut Vec<Vec<T>>, share: f64, success: 
             blocks.push(tail);
         }
     }
+}
+
+/// All successes, `ratio` times as many failures sampled at random, shuffled together. Without a ratio, or without a
+/// success to measure it by, all failures stay.
+pub(crate) fn balance<T>(
+    frames: Vec<T>,
+    ratio: Option<f64>,
+    success: impl Fn(&T) -> bool,
+    random: &mut PythonRandom,
+) -> Vec<T> {
+    let (mut picks, mut failures): (Vec<T>, Vec<T>) = frames.into_iter().partition(success);
+    random.shuffle(&mut failures);
+    if let Some(ratio) = ratio.filter(|_| !picks.is_empty()) {
+        failures.truncate((picks.len() as f64 * ratio) as usize); // the cast drops the fraction, as Python's int() does
+    }
+    picks.append(&mut failures);
+    random.shuffle(&mut picks);
+    picks
 }
 
 #[cfg(test)]

@@ -10,39 +10,54 @@ use std::time::SystemTime;
 
 use rayon::prelude::*;
 
-use super::error::{ConvertError, FileProblem};
+use plaudit_pyfiles::Buffer;
+use plaudit_pyfiles::plain_file;
+
+use super::error::ConvertError;
 use super::fingerprint::Fingerprint;
-use super::picture::Form;
-use crate::python::{Access, Array, Buffer, PyValue, Reader};
+use crate::recording::{FileProblem, Frame, PixelFormat};
 
 /// Where one image is, and how its bytes become an image.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredImage {
     /// Which of the [`Files`].
     pub(crate) file: u32,
-    place: Place,
-    pub(crate) form: Form,
+    location: ImageLocation,
+    pub(crate) pixel_format: PixelFormat,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ImageLocation {
     /// The bytes lie in the file as they are.
-    At(u64),
-    /// The bytes are strided or swapped in the file: it must be read again. Which of its images it is.
-    Again(u32),
+    Offset(u64),
+    /// The bytes are strided, swapped or compressed in the file: it must be read again. Which of its images it is.
+    Reread(u32),
 }
 
-impl Stored {
-    /// Of an image that was read from `bytes`; `number` is its place in the list that [`Files`] gives again.
-    pub(crate) fn of(image: &Array, form: Form, bytes: &Buffer, file: usize, number: usize) -> Self {
-        let (start, wanted) = (bytes.as_ptr() as usize, image.bytes().as_ptr() as usize);
-        let inside = wanted >= start && wanted + image.bytes().len() <= start + bytes.len();
-        let place = if inside { Place::At((wanted - start) as u64) } else { Place::Again(number as u32) };
-        Self { file: file as u32, place, form }
+impl StoredImage {
+    /// Of an image that was read from `bytes`; `number` is its index in the list that [`Files`] gives again.
+    pub(crate) fn of(
+        image: &Frame,
+        pixel_format: PixelFormat,
+        bytes: Option<&Buffer>,
+        file: usize,
+        number: usize,
+    ) -> Self {
+        let image = image.stored_bytes();
+        let wanted = image.as_ptr() as usize;
+        let start = bytes.filter(|bytes| {
+            let start = bytes.as_ptr() as usize;
+            wanted >= start && wanted + image.len() <= start + bytes.len()
+        });
+        let location = match start {
+            Some(bytes) => ImageLocation::Offset((wanted - bytes.as_ptr() as usize) as u64),
+            None => ImageLocation::Reread(number as u32),
+        };
+        Self { file: file as u32, location, pixel_format }
     }
 }
 
-/// A file that was read once, and what it looked like then.
+/// A file that was read once, with its size and time of modification then.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownFile {
     pub(crate) path: PathBuf,
@@ -51,23 +66,21 @@ pub(crate) struct KnownFile {
 }
 
 impl KnownFile {
-    /// Reads a file, and remembers what it looked like.
-    pub(crate) fn read(path: &Path) -> Result<(Self, Buffer, PyValue), FileProblem> {
-        let metadata = std::fs::metadata(path)?;
-        let bytes = Buffer::open(path, Access::Map)?;
-        let value = Reader::new().read_bytes(bytes.clone())?;
-        let known = Self { path: path.into(), len: metadata.len(), modified: metadata.modified().ok() };
-        Ok((known, bytes, value))
+    /// Its size and time of modification now; episodes that have no file of their own have neither.
+    pub(crate) fn of(path: &Path) -> Self {
+        let metadata = std::fs::metadata(path).ok();
+        let (len, modified) = metadata.map_or((0, None), |found| (found.len(), found.modified().ok()));
+        Self { path: path.into(), len, modified }
     }
 
-    /// Holds the place of a file that is not used.
+    /// A placeholder for a file that is not used.
     pub(crate) fn unused(path: &Path) -> Self {
         Self { path: path.into(), len: 0, modified: None }
     }
 
     fn open(&self) -> Result<File, ConvertError> {
         let failed = |source| ConvertError::Read { path: self.path.clone(), source };
-        let file = File::open(&self.path).map_err(failed)?;
+        let file = plain_file::open(&self.path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.len() != self.len || metadata.modified().ok() != self.modified {
             return Err(self.changed());
@@ -80,8 +93,8 @@ impl KnownFile {
     }
 }
 
-/// All images of a value, in the order in which they were numbered.
-pub(crate) type Images<'a> = dyn Fn(&PyValue, &Path) -> Result<Vec<Array>, FileProblem> + Sync + 'a;
+/// All images of the item of that number, in the order in which they were numbered.
+pub(crate) type Images<'a> = dyn Fn(usize) -> Result<Vec<Frame>, FileProblem> + Sync + 'a;
 
 /// The files of a conversion, to read images from.
 pub(crate) struct Files<'a> {
@@ -91,9 +104,9 @@ pub(crate) struct Files<'a> {
 
 /// One image to fetch: where from, where to, and its fingerprint when it is there.
 pub(crate) struct Fetch<'a> {
-    pub(crate) from: Stored,
+    pub(crate) from: StoredImage,
     pub(crate) to: &'a mut [u8],
-    pub(crate) print: Fingerprint,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 impl Files<'_> {
@@ -108,13 +121,14 @@ impl Files<'_> {
 
     fn fetch_from_one(&self, wanted: &mut [&mut Fetch<'_>]) -> Result<(), ConvertError> {
         let Some(first) = wanted.first() else { return Ok(()) };
-        let known = &self.known[first.from.file as usize];
-        let file = known.open()?;
+        let number = first.from.file as usize;
+        let known = &self.known[number];
+        let file = if known.modified.is_some() { Some(known.open()?) } else { None };
         let mut again = None;
         let mut raw = Vec::new();
         for fetch in wanted {
-            self.fetch(fetch, known, &file, &mut again, &mut raw)?;
-            fetch.print = Fingerprint::of(fetch.to, fetch.from.form.shape());
+            self.fetch(fetch, number, file.as_ref(), &mut again, &mut raw)?;
+            fetch.fingerprint = Fingerprint::of(fetch.to, fetch.from.pixel_format.shape());
         }
         Ok(())
     }
@@ -122,29 +136,33 @@ impl Files<'_> {
     fn fetch(
         &self,
         fetch: &mut Fetch<'_>,
-        known: &KnownFile,
-        file: &File,
-        again: &mut Option<Vec<Array>>,
+        number: usize,
+        file: Option<&File>,
+        again: &mut Option<Vec<Frame>>,
         raw: &mut Vec<u8>,
     ) -> Result<(), ConvertError> {
+        let known = &self.known[number];
         let failed = |source| ConvertError::Read { path: known.path.clone(), source };
-        let form = fetch.from.form;
-        match fetch.from.place {
-            Place::At(offset) if form.is_plain() => read_at(file, fetch.to, offset).map_err(failed),
-            Place::At(offset) => {
-                raw.resize(form.stored_bytes(), 0);
+        let pixel_format = fetch.from.pixel_format;
+        match (fetch.from.location, file) {
+            (ImageLocation::Offset(_), None) => Err(known.changed()),
+            (ImageLocation::Offset(offset), Some(file)) if pixel_format.is_plain() => {
+                read_at(file, fetch.to, offset).map_err(failed)
+            }
+            (ImageLocation::Offset(offset), Some(file)) => {
+                raw.resize(pixel_format.stored_bytes(), 0);
                 read_at(file, raw, offset).map_err(failed)?;
-                form.convert(raw, fetch.to);
+                pixel_format.convert(raw, fetch.to);
                 Ok(())
             }
-            Place::Again(number) => {
+            (ImageLocation::Reread(at), _) => {
                 if again.is_none() {
-                    *again = Some(self.images_again(known)?);
+                    *again = Some(self.images_again(number)?);
                 }
-                let image = again.as_ref().and_then(|images| images.get(number as usize));
-                match image {
-                    Some(image) if image.bytes().len() == form.stored_bytes() => {
-                        form.convert(image.bytes(), fetch.to);
+                let image = again.as_ref().and_then(|images| images.get(at as usize));
+                match image.map(Frame::stored_bytes) {
+                    Some(image) if image.len() == pixel_format.stored_bytes() => {
+                        pixel_format.convert(image, fetch.to);
                         Ok(())
                     }
                     _ => Err(known.changed()),
@@ -153,13 +171,9 @@ impl Files<'_> {
         }
     }
 
-    fn images_again(&self, known: &KnownFile) -> Result<Vec<Array>, ConvertError> {
-        let read = || {
-            let (_, _, value) = KnownFile::read(&known.path)?;
-            (self.images)(&value, &known.path)
-        };
-        read().map_err(|problem: FileProblem| ConvertError::BadFile {
-            first: problem.in_file(&known.path),
+    fn images_again(&self, number: usize) -> Result<Vec<Frame>, ConvertError> {
+        (self.images)(number).map_err(|problem: FileProblem| ConvertError::BadFile {
+            first: problem.in_file(&self.known[number].path),
             others: 0,
         })
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use plaudit_core::End;
+use plaudit_pyfiles::{Array, DType, ObjectArray, PyDict, PyValue};
 
-use super::{CameraTrack, Episode, Moment};
-use crate::python::{Array, DType, ObjectArray, PyDict, PyValue};
+use super::{CameraTrack, Episode, Timestep};
 
 /// One pickle per episode: lists of N + 1 observations, rewards, flags and infos, and N actions. Tensors where
 /// RLinf has tensors.
@@ -20,15 +20,15 @@ pub fn as_pickle(episode: &Episode, rank: u64) -> PyValue {
         ("actions", list(episode.actions.iter().map(|action| numpy(action)))),
         (
             "rewards",
-            after_reset(episode, PyValue::Float(0.0), |moment| tensor(Array::from_number(moment.reward))),
+            after_reset(episode, PyValue::Float(0.0), |timestep| tensor(Array::from_number(timestep.reward))),
         ),
         (
             "terminated",
-            after_reset(episode, PyValue::Bool(false), |moment| flag(moment.end == End::Terminated)),
+            after_reset(episode, PyValue::Bool(false), |timestep| flag(timestep.end == End::Terminated)),
         ),
         (
             "truncated",
-            after_reset(episode, PyValue::Bool(false), |moment| flag(moment.end == End::Truncated)),
+            after_reset(episode, PyValue::Bool(false), |timestep| flag(timestep.end == End::Truncated)),
         ),
         ("infos", infos(episode)),
     ])
@@ -44,21 +44,21 @@ pub fn pickle_name(episode: &Episode, rank: u64) -> String {
 /// One pickle of frames per episode, without the reset's, as an earlier collector wrote them.
 pub fn as_frames(episode: &Episode, counter: u64, unix_secs: f64) -> PyValue {
     let frame = |at: usize| {
-        let moment = &episode.moments[at];
-        let terminated = moment.end == End::Terminated;
-        let truncated = moment.end == End::Truncated;
+        let timestep = &episode.timesteps[at];
+        let terminated = timestep.end == End::Terminated;
+        let truncated = timestep.end == End::Truncated;
         dict([
             ("obs", observation(episode, at)),
             ("action", numpy(&episode.actions[at - 1])),
-            ("reward", PyValue::Float(f64::from(moment.reward))),
+            ("reward", PyValue::Float(f64::from(timestep.reward))),
             ("terminated", PyValue::Bool(terminated)),
             ("truncated", PyValue::Bool(truncated)),
-            ("done", PyValue::Bool(moment.end.is_end())),
-            ("grasp", PyValue::Bool(fact(moment, "is_grasped"))),
-            ("success", PyValue::Bool(moment.success == Some(true))),
+            ("done", PyValue::Bool(timestep.end.is_end())),
+            ("grasp", PyValue::Bool(fact(timestep, "is_grasped"))),
+            ("success", PyValue::Bool(timestep.success == Some(true))),
         ])
     };
-    let grasped = episode.moments.iter().any(|moment| fact(moment, "is_grasped"));
+    let grasped = episode.timesteps.iter().any(|timestep| fact(timestep, "is_grasped"));
     let metadata = dict([
         ("episode_id", int(counter)),
         ("timestamp", PyValue::Float(unix_secs)),
@@ -84,8 +84,10 @@ pub fn as_npy(episode: &Episode, cameras: &[String]) -> PyValue {
         .iter()
         .filter(wanted)
         .map(|track| (&*track.name, channels_first(track, episode.len())));
-    let labels: Vec<f32> =
-        episode.moments[1..].iter().map(|moment| f32::from(u8::from(moment.success == Some(true)))).collect();
+    let labels: Vec<f32> = episode.timesteps[1..]
+        .iter()
+        .map(|timestep| f32::from(u8::from(timestep.success == Some(true))))
+        .collect();
     let content = dict([("images", dict(images)), ("labels", numpy(&labels))]);
     PyValue::ObjectArray(Arc::new(ObjectArray::around(content)))
 }
@@ -131,19 +133,19 @@ fn extra_views(tracks: &[CameraTrack], at: usize) -> PyValue {
     made(Array::new(DType::U8, &shape, pixels))
 }
 
-/// Per entry: the environment's truths, and the episode so far. The reset's is empty.
+/// Per entry: the environment's info, and the episode so far. The reset's is empty.
 fn infos(episode: &Episode) -> PyValue {
     let (mut once, mut sum) = (false, 0.0f32);
     let mut entries = vec![dict::<&str>([])];
-    for (length, moment) in episode.moments.iter().enumerate().skip(1) {
-        once |= moment.success == Some(true);
-        sum += moment.reward;
-        entries.push(info(moment, length, once, sum));
+    for (length, timestep) in episode.timesteps.iter().enumerate().skip(1) {
+        once |= timestep.success == Some(true);
+        sum += timestep.reward;
+        entries.push(info(timestep, length, once, sum));
     }
     list(entries)
 }
 
-fn info(moment: &Moment, length: usize, success_once: bool, sum: f32) -> PyValue {
+fn info(timestep: &Timestep, length: usize, success_once: bool, sum: f32) -> PyValue {
     let so_far = dict([
         ("success_once", flag(success_once)),
         ("return", tensor(Array::from_number(sum))),
@@ -152,9 +154,9 @@ fn info(moment: &Moment, length: usize, success_once: bool, sum: f32) -> PyValue
     ]);
     let mut entries: Vec<(&str, PyValue)> = vec![
         ("elapsed_steps", tensor(Array::from_number(length as i64))),
-        ("success", flag(moment.success == Some(true))),
+        ("success", flag(timestep.success == Some(true))),
     ];
-    for (name, value) in moment.facts.iter().filter(|(name, _)| &**name != "success") {
+    for (name, value) in timestep.facts.iter().filter(|(name, _)| &**name != "success") {
         // The environments' facts are numbers; those that ask a question are answered by yes or no.
         let is_question = name.starts_with("is_") || name.starts_with("fail");
         let value = if is_question { flag(*value != 0.0) } else { tensor(Array::from_number(*value)) };
@@ -164,12 +166,12 @@ fn info(moment: &Moment, length: usize, success_once: bool, sum: f32) -> PyValue
     dict(entries)
 }
 
-fn fact(moment: &Moment, name: &str) -> bool {
-    moment.facts.iter().any(|(fact, value)| &**fact == name && *value != 0.0)
+fn fact(timestep: &Timestep, name: &str) -> bool {
+    timestep.facts.iter().any(|(fact, value)| &**fact == name && *value != 0.0)
 }
 
-fn after_reset(episode: &Episode, first: PyValue, value: impl Fn(&Moment) -> PyValue) -> PyValue {
-    list(std::iter::once(first).chain(episode.moments[1..].iter().map(value)))
+fn after_reset(episode: &Episode, first: PyValue, value: impl Fn(&Timestep) -> PyValue) -> PyValue {
+    list(std::iter::once(first).chain(episode.timesteps[1..].iter().map(value)))
 }
 
 fn dict<'a, K: Into<Arc<str>> + 'a>(entries: impl IntoIterator<Item = (K, PyValue)>) -> PyValue {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plaudit_core::{End, Obs, ObsRow, Step};
 
-use super::{CameraTrack, Episode, Moment};
+use super::{CameraTrack, Episode, Timestep};
 
 /// Which episodes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -31,7 +31,7 @@ impl Collector {
         Self { rows, keep, batch_steps: 0 }
     }
 
-    /// Starts every row anew after a reset of all environments. Unfinished episodes are dropped; numbers go on.
+    /// Starts every row anew after a reset of all environments. Unfinished episodes are dropped; numbering continues.
     pub fn restart(&mut self, reset: &Obs) {
         for (row, episode) in self.rows.iter_mut().enumerate() {
             let number = if episode.is_empty() { episode.number } else { episode.number + 1 };
@@ -50,10 +50,10 @@ impl Collector {
             let episode = &mut self.rows[row];
             episode.actions.push(actions[row * width..(row + 1) * width].to_vec());
             match last {
-                Some(last) => see(episode, last.row(0), last),
-                None => see(episode, step.obs.row(row), &step.obs),
+                Some(last) => add_observation(episode, last.row(0), last),
+                None => add_observation(episode, step.obs.row(row), &step.obs),
             }
-            episode.moments.push(moment(step, row));
+            episode.timesteps.push(timestep(step, row));
             episode.success |= step.success[row];
             if ended {
                 let next = begin(row, episode.number + 1, step.obs.row(row), &step.obs);
@@ -69,28 +69,28 @@ impl Collector {
 }
 
 /// An episode with nothing but what the reset showed.
-fn begin(row: usize, number: u64, seen: ObsRow<'_>, obs: &Obs) -> Episode {
+fn begin(row: usize, number: u64, observation: ObsRow<'_>, obs: &Obs) -> Episode {
     let mut episode = Episode {
         row,
         number,
         batch_step: 0,
         success: false,
-        task: seen.task().map(Arc::from),
+        task: observation.task().map(Arc::from),
         cameras: Vec::new(),
         states: Vec::new(),
         actions: Vec::new(),
-        moments: vec![Moment { reward: 0.0, end: End::No, success: None, facts: Vec::new() }],
+        timesteps: vec![Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() }],
     };
-    see(&mut episode, seen, obs);
+    add_observation(&mut episode, observation, obs);
     episode
 }
 
-/// Adds what was seen. Cameras that appear only later (images of ends alone) start with black images, so
+/// Adds an observation. Cameras that appear only later (images of ends alone) start with black images, so
 /// that every track has one image per entry.
-fn see(episode: &mut Episode, seen: ObsRow<'_>, obs: &Obs) {
+fn add_observation(episode: &mut Episode, observation: ObsRow<'_>, obs: &Obs) {
     let entries = episode.states.len();
     for (name, frames) in &obs.cameras {
-        let Some((shape, image)) = seen.image(name) else { continue };
+        let Some((shape, image)) = observation.image(name) else { continue };
         let at = episode.cameras.iter().position(|track| track.name == *name).unwrap_or_else(|| {
             let pixels = vec![0; entries * shape.bytes()];
             episode.cameras.push(CameraTrack { name: name.clone(), shape: frames.shape, pixels });
@@ -98,12 +98,12 @@ fn see(episode: &mut Episode, seen: ObsRow<'_>, obs: &Obs) {
         });
         episode.cameras[at].pixels.extend_from_slice(image);
     }
-    episode.states.push(seen.state.to_vec());
+    episode.states.push(observation.state.to_vec());
 }
 
-fn moment(step: &Step, row: usize) -> Moment {
+fn timestep(step: &Step, row: usize) -> Timestep {
     let facts = step.facts.iter().map(|(name, values)| (name.clone(), values[row])).collect();
-    Moment { reward: step.reward[row], end: step.end[row], success: Some(step.success[row]), facts }
+    Timestep { reward: step.reward[row], end: step.end[row], success: Some(step.success[row]), facts }
 }
 
 #[cfg(test)]
@@ -131,6 +131,7 @@ mod tests {
             success: success.into(),
             last,
             facts,
+            interventions: Vec::new(),
         }
     }
 
@@ -146,9 +147,9 @@ mod tests {
         assert_eq!(episode.states, [[1.0], [2.0], [3.0]]);
         assert_eq!(episode.actions, [[0.1], [0.3]]);
         assert_eq!(episode.cameras[0].pixels, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
-        assert_eq!(episode.moments.iter().map(|m| m.reward).collect::<Vec<_>>(), [0.0, 0.5, 0.5]);
-        assert_eq!(episode.moments[0].success, None);
-        assert_eq!(episode.moments[1].facts, [("is_grasped".into(), 1.0)]);
+        assert_eq!(episode.timesteps.iter().map(|m| m.reward).collect::<Vec<_>>(), [0.0, 0.5, 0.5]);
+        assert_eq!(episode.timesteps[0].success, None);
+        assert_eq!(episode.timesteps[1].facts, [("is_grasped".into(), 1.0)]);
         assert!(episode.success, "success at any step counts");
         assert_eq!((episode.row, episode.number, episode.batch_step), (0, 0, 2));
 

@@ -1,8 +1,9 @@
 //! Episodes: what happened in one environment from a reset to an end.
 
 pub mod as_python;
+pub(crate) mod claim;
 mod collector;
-pub mod from_python;
+mod files;
 mod writer;
 
 use std::sync::Arc;
@@ -10,11 +11,15 @@ use std::sync::Arc;
 use plaudit_core::{End, FrameShape};
 
 pub use collector::{Collector, Keep};
-pub use writer::{Counts, EpisodeSink, EpisodeWriter, Found, Layout, SinkError, Targets, WriterError};
+pub use files::EpisodeFormat;
+pub use writer::{
+    CollectionRun, Counts, Ending, EpisodeSink, EpisodeWriter, ExistingEpisodes, SinkError, Targets,
+    WriterError,
+};
 
-/// One environment's way from a reset to an end, of N actions.
+/// One episode of one environment, from a reset to an end: N actions.
 ///
-/// Everything that is seen has N + 1 entries, the first from the reset; what is done has N.
+/// Observations have N + 1 entries, the first from the reset; actions have N.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Episode {
     /// The environment it happened in.
@@ -23,7 +28,7 @@ pub struct Episode {
     pub number: u64,
     /// Steps of the whole batch when it ended.
     pub batch_step: u64,
-    /// Whether the task was solved at any step, by the environment's truth.
+    /// Whether the task was solved at any step (simulator ground truth).
     pub success: bool,
     /// The task in words.
     pub task: Option<Arc<str>>,
@@ -34,7 +39,7 @@ pub struct Episode {
     /// Actions, `[N][action_width]`.
     pub actions: Vec<Vec<f32>>,
     /// What happened at each entry, `[N + 1]`.
-    pub moments: Vec<Moment>,
+    pub timesteps: Vec<Timestep>,
 }
 
 /// One camera's images of an episode.
@@ -56,16 +61,16 @@ impl CameraTrack {
     }
 }
 
-/// What is known of one entry of an episode.
+/// One entry of an episode: reward, end, success and info. The first is the reset.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Moment {
+pub struct Timestep {
     /// The environment's own reward; 0 at the reset.
     pub reward: f32,
     /// Whether and how the episode ended here.
     pub end: End,
-    /// Whether the task is solved at this moment; unknown at the reset.
+    /// Whether the task is solved at this step; unknown at the reset.
     pub success: Option<bool>,
-    /// Other truths by name.
+    /// Other values of the environment's info, by name.
     pub facts: Vec<(Arc<str>, f32)>,
 }
 
@@ -84,6 +89,6 @@ impl Episode {
     pub fn bytes(&self) -> usize {
         let images: usize = self.cameras.iter().map(|track| track.pixels.len()).sum();
         let numbers: usize = self.states.iter().chain(&self.actions).map(Vec::len).sum();
-        images + 4 * numbers + 64 * self.moments.len()
+        images + 4 * numbers + 64 * self.timesteps.len()
     }
 }

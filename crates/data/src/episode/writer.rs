@@ -6,36 +6,57 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
 use super::Episode;
-use super::as_python::{as_frames, as_npy, as_pickle, pickle_name};
-use crate::atomic_file::clear_leftovers_in;
-use crate::lerobot;
-use crate::python::{PickleStyle, write_npy, write_pickle};
+use super::claim::Claim;
+use super::files::{EpisodeFormat, FileSink};
+use crate::lerobot::{self, Existing};
+use crate::replay_buffer;
 use crate::store::{Origin, Store};
 
-/// How episodes lie on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
-    /// One pickle per episode, all in one folder.
-    Pickle,
-    /// One pickle of frames per episode, in `success/` and `failure/`.
-    Frames,
-    /// One `.npy` dictionary per episode, in a folder for successes and one for failures.
-    Npy {
-        /// Where successes go.
-        positive: PathBuf,
-        /// Where failures go.
-        negative: PathBuf,
-        /// The cameras to keep; empty: all.
-        cameras: Vec<String>,
-    },
+/// Which collection run writes. A run that can be resumed has a unique name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CollectionRun<'a> {
+    /// A run without a name: it always appends.
+    Anonymous,
+    /// A new run: it appends to what is there.
+    New(&'a str),
+    /// A run that was stopped and is resumed. It gets the same episodes again from the first; those that are there
+    /// stay as they are.
+    Resumed(&'a str),
+}
+
+impl<'a> CollectionRun<'a> {
+    fn name(self) -> Option<&'a str> {
+        match self {
+            Self::Anonymous => None,
+            Self::New(name) | Self::Resumed(name) => Some(name),
+        }
+    }
+
+    /// Locks the folders. A resumed collection must find them as it left them.
+    fn claim(self, folders: &[PathBuf]) -> Result<Claim, WriterError> {
+        let claim = Claim::take(folders, self.name())?;
+        match (self, claim.begun(), folders.first()) {
+            (Self::Resumed(_), None, Some(folder)) => Err(WriterError::NotOurs { folder: folder.clone() }),
+            _ => Ok(claim),
+        }
+    }
+}
+
+/// How writing ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All that was wanted is there.
+    Complete,
+    /// More may follow when the collection is resumed. What is there can be used as it is.
+    Paused,
 }
 
 /// Where episodes go, one after the other.
@@ -44,7 +65,7 @@ pub trait EpisodeSink: Send {
     fn write(&mut self, episode: &Episode) -> Result<(), SinkError>;
 
     /// Completes what only makes sense as a whole.
-    fn finish(&mut self) -> Result<(), SinkError> {
+    fn finish(&mut self, _ending: Ending) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -97,10 +118,10 @@ impl Counts {
     }
 }
 
-/// What was in the folder before anything was written.
+/// The episodes that were in the folder before the first write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Whole episodes of this layout.
+pub struct ExistingEpisodes {
+    /// Complete episodes in this format.
     pub episodes: u64,
     /// Those of them that lay in a dataset which a killed run had left open; it is complete now.
     pub recovered: u64,
@@ -117,7 +138,8 @@ pub struct EpisodeWriter {
     taken: Counts,
     /// Episodes that are on disk.
     written: Arc<AtomicU64>,
-    found: Found,
+    is_complete: Arc<AtomicBool>,
+    found: ExistingEpisodes,
     waited: Duration,
 }
 
@@ -125,63 +147,125 @@ pub struct EpisodeWriter {
 const QUEUE: usize = 64;
 
 impl EpisodeWriter {
-    /// Makes the folders, clears away what a killed run left unfinished, and starts the thread. Numbers go on
+    /// Makes the folders, clears away what a killed run left unfinished, and starts the thread. Numbering continues
     /// after the episodes that are there, so nothing is ever overwritten.
-    pub fn start(directory: &Path, layout: Layout, targets: Targets) -> Result<Self, WriterError> {
-        let folders = match &layout {
-            Layout::Pickle => vec![directory.to_owned()],
-            Layout::Frames => vec![directory.join("success"), directory.join("failure")],
-            Layout::Npy { positive, negative, .. } => vec![positive.clone(), negative.clone()],
-        };
-        let mut found = Found::default();
-        let mut next = Vec::new();
-        for folder in &folders {
-            std::fs::create_dir_all(folder)
-                .map_err(|source| WriterError::Folder { folder: folder.clone(), source })?;
-            let (episodes, unfinished, number) = look_into(folder, &layout)
-                .map_err(|source| WriterError::Folder { folder: folder.clone(), source })?;
-            found.episodes += episodes;
-            found.unfinished += unfinished;
-            next.push(number);
+    ///
+    /// # Errors
+    /// When another collection writes there, or nothing can be written.
+    pub fn start(
+        directory: &Path,
+        format: EpisodeFormat,
+        targets: Targets,
+        by: CollectionRun<'_>,
+    ) -> Result<Self, WriterError> {
+        let mut claim = by.claim(&format.claimed(directory))?;
+        let (sink, found) = FileSink::open(directory, format, claim.begun())?;
+        if claim.begun().is_none() {
+            claim.begin(sink.next())?;
         }
-        Ok(Self::with_sink(Box::new(Pen { layout, folders, next }), found, targets))
+        let found = ExistingEpisodes { unfinished: claim.unfinished(), ..found };
+        Ok(Self::spawn(Box::new(sink), Some(claim), found, targets))
     }
 
     /// Adds episodes to a store, which is made if it is not there. `origin` says where they come from.
-    pub fn into_store(directory: &Path, origin: Origin, targets: Targets) -> Result<Self, WriterError> {
+    ///
+    /// # Errors
+    /// When another collection writes there, or it is no store.
+    pub fn into_store(
+        directory: &Path,
+        origin: Origin,
+        targets: Targets,
+        by: CollectionRun<'_>,
+    ) -> Result<Self, WriterError> {
+        let mut claim = by.claim(&[directory.to_owned()])?;
         let store =
             if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
         let store = store.map_err(|error| WriterError::Sink(error.into()))?;
-        let unfinished = store.clear_leftovers() as u64;
-        let found = Found { episodes: store.episodes().len() as u64, unfinished, ..Found::default() };
-        Ok(Self::with_sink(Box::new(StoreSink { store, origin }), found, targets))
+        // Episodes are named by their content: one that is added again is the one that is there.
+        if claim.begun().is_none() {
+            claim.begin(&[])?;
+        }
+        let unfinished = claim.unfinished() + store.clear_leftovers() as u64;
+        let found = ExistingEpisodes {
+            episodes: store.episodes().len() as u64,
+            unfinished,
+            ..ExistingEpisodes::default()
+        };
+        Ok(Self::spawn(Box::new(StoreSink { store, origin }), Some(claim), found, targets))
     }
 
-    /// Adds episodes to a LeRobot dataset; what a killed run left open is completed first.
+    /// Adds episodes to a LeRobot dataset; what a killed run left open is completed first, or resumed if it is this
+    /// run's own.
+    ///
+    /// # Errors
+    /// When another collection writes there, or there are episodes and `settings` say to refuse.
     pub fn into_lerobot(
         directory: &Path,
-        settings: lerobot::Settings,
+        mut settings: lerobot::Settings,
         targets: Targets,
+        by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
+        let mut claim = by.claim(&[directory.to_owned()])?;
+        if let Some(first) = claim.begun().and_then(<[u64]>::first) {
+            settings.existing = Existing::Resume { first_shard: *first };
+        }
         let writer =
             lerobot::Writer::new(directory, 0, settings).map_err(|error| WriterError::Sink(error.into()))?;
+        if claim.begun().is_none() {
+            claim.begin(&[writer.next_shard()])?;
+        }
         let recovered = writer.found().recovered.iter().map(|shard| shard.episodes).sum();
-        let found = Found { episodes: writer.found().episodes, recovered, ..Found::default() };
-        Ok(Self::with_sink(Box::new(LerobotSink { writer }), found, targets))
+        let unfinished = claim.unfinished();
+        let found = ExistingEpisodes { episodes: writer.found().episodes, recovered, unfinished };
+        Ok(Self::spawn(Box::new(LerobotSink { writer }), Some(claim), found, targets))
+    }
+
+    /// Adds trajectories to a replay buffer of RLinf's, which is made if it is not there.
+    ///
+    /// # Errors
+    /// When another collection writes there, or a trajectory that is there cannot be read.
+    pub fn into_replay_buffer(
+        directory: &Path,
+        targets: Targets,
+        by: CollectionRun<'_>,
+    ) -> Result<Self, WriterError> {
+        let mut claim = by.claim(&[directory.to_owned()])?;
+        let mut buffer =
+            replay_buffer::Writer::open(directory).map_err(|error| WriterError::Sink(error.into()))?;
+        match claim.begun().and_then(<[u64]>::first) {
+            Some(first) => buffer.resume_from(*first),
+            None => claim.begin(&[buffer.next_id()])?,
+        }
+        let episodes = buffer.trajectories() as u64;
+        let found =
+            ExistingEpisodes { episodes, unfinished: claim.unfinished(), ..ExistingEpisodes::default() };
+        Ok(Self::spawn(Box::new(buffer), Some(claim), found, targets))
     }
 
     /// Hands episodes to any sink, from a thread of its own.
-    pub fn with_sink(mut sink: Box<dyn EpisodeSink>, found: Found, targets: Targets) -> Self {
+    pub fn with_sink(sink: Box<dyn EpisodeSink>, found: ExistingEpisodes, targets: Targets) -> Self {
+        Self::spawn(sink, None, found, targets)
+    }
+
+    fn spawn(
+        mut sink: Box<dyn EpisodeSink>,
+        claim: Option<Claim>,
+        found: ExistingEpisodes,
+        targets: Targets,
+    ) -> Self {
         let (queue, episodes): (_, Receiver<Episode>) = sync_channel(QUEUE);
-        let written = Arc::new(AtomicU64::new(0));
-        let count = written.clone();
+        let (written, is_complete) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, complete) = (written.clone(), is_complete.clone());
         let thread = std::thread::spawn(move || {
             episodes.iter().try_for_each(|episode| {
                 sink.write(&episode)?;
                 count.fetch_add(1, Ordering::Relaxed);
                 Ok::<(), SinkError>(())
             })?;
-            sink.finish()
+            let ended = complete.load(Ordering::Acquire);
+            sink.finish(if ended { Ending::Complete } else { Ending::Paused })?;
+            drop(claim); // held until everything is on disk
+            Ok(())
         });
         Self {
             queue: Some(queue),
@@ -189,12 +273,13 @@ impl EpisodeWriter {
             targets,
             taken: Counts::default(),
             written,
+            is_complete,
             found,
             waited: Duration::ZERO,
         }
     }
 
-    /// Takes an episode, unless enough of its kind were taken; tells whether it did. Waits where the queue is full.
+    /// Takes an episode, unless enough of its kind were taken; returns whether it did. Waits where the queue is full.
     pub fn write(&mut self, episode: Episode) -> Result<bool, WriterError> {
         let success = episode.success;
         if self.targets.of(success).is_some_and(|target| self.taken.of(success) >= target) {
@@ -211,7 +296,7 @@ impl EpisodeWriter {
             other => other.is_ok(),
         };
         if !sent {
-            return Err(self.why_it_stopped());
+            return Err(self.stop_error());
         }
         self.taken.add(success);
         Ok(true)
@@ -223,7 +308,7 @@ impl EpisodeWriter {
     }
 
     /// What was in the folder before.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &ExistingEpisodes {
         &self.found
     }
 
@@ -238,7 +323,8 @@ impl EpisodeWriter {
     }
 
     /// Waits until everything is on disk.
-    pub fn finish(mut self) -> Result<Counts, WriterError> {
+    pub fn finish(mut self, ending: Ending) -> Result<Counts, WriterError> {
+        self.is_complete.store(ending == Ending::Complete, Ordering::Release);
         self.queue = None;
         match self.join() {
             Some(error) => Err(error),
@@ -246,7 +332,7 @@ impl EpisodeWriter {
         }
     }
 
-    fn why_it_stopped(&mut self) -> WriterError {
+    fn stop_error(&mut self) -> WriterError {
         self.queue = None;
         self.join().unwrap_or(WriterError::Gone)
     }
@@ -259,41 +345,6 @@ impl EpisodeWriter {
             }
             Err(_) => Some(WriterError::Gone),
         }
-    }
-}
-
-/// The thread's own part: where the next episode goes.
-struct Pen {
-    layout: Layout,
-    folders: Vec<PathBuf>,
-    /// Per folder, the next free number; for single pickles, the rank no file has yet.
-    next: Vec<u64>,
-}
-
-impl EpisodeSink for Pen {
-    fn write(&mut self, episode: &Episode) -> Result<(), SinkError> {
-        let side = usize::from(!episode.success && self.folders.len() > 1);
-        match &self.layout {
-            Layout::Pickle => {
-                let rank = self.next[0];
-                let path = self.folders[0].join(pickle_name(episode, rank));
-                write_pickle(path, &as_pickle(episode, rank), PickleStyle::default())?;
-            }
-            Layout::Frames => {
-                // One counter for both folders, as that collector had it.
-                let number = self.next.iter().copied().max().unwrap_or(0);
-                self.next.fill(number + 1);
-                let path = self.folders[side].join(format!("episode_{number:06}.pkl"));
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-                write_pickle(path, &as_frames(episode, number, now), PickleStyle::default())?;
-            }
-            Layout::Npy { cameras, .. } => {
-                let path = self.folders[side].join(format!("{:06}.npy", self.next[side]));
-                self.next[side] += 1;
-                write_npy(path, &as_npy(episode, cameras))?;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -321,31 +372,12 @@ impl EpisodeSink for LerobotSink {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), SinkError> {
-        self.writer.complete()?;
+    fn finish(&mut self, ending: Ending) -> Result<(), SinkError> {
+        match ending {
+            Ending::Complete => self.writer.complete()?,
+            Ending::Paused => self.writer.pause()?,
+        };
         Ok(())
-    }
-}
-
-/// Whole episodes, unfinished files (which are removed), and the next free number of a folder.
-fn look_into(folder: &Path, layout: &Layout) -> io::Result<(u64, u64, u64)> {
-    let (mut episodes, unfinished, mut next) = (0, clear_leftovers_in(folder) as u64, 0);
-    for entry in std::fs::read_dir(folder)? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if let Some(number) = number_of(&name, layout) {
-            episodes += 1;
-            next = next.max(number + 1);
-        }
-    }
-    Ok((episodes, unfinished, next))
-}
-
-/// The number in a file name of this layout: the rank of a single pickle, otherwise the episode's.
-fn number_of(name: &str, layout: &Layout) -> Option<u64> {
-    match layout {
-        Layout::Pickle => name.strip_prefix("rank_")?.split('_').next()?.parse().ok(),
-        Layout::Frames => name.strip_prefix("episode_")?.strip_suffix(".pkl")?.parse().ok(),
-        Layout::Npy { .. } => name.strip_suffix(".npy")?.parse().ok(),
     }
 }
 
@@ -353,12 +385,30 @@ fn number_of(name: &str, layout: &Layout) -> Option<u64> {
 #[derive(Debug, Error)]
 pub enum WriterError {
     /// A folder that cannot be used.
-    #[error("cannot keep episodes in {}: {source}", folder.display())]
+    #[error("cannot write episodes to {}: {source}", folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Another collection writes there now.
+    #[error(
+        "another collection is writing to {} now; wait for it, or give this one another folder (data_collection.save_dir)",
+        folder.display()
+    )]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A collection that is resumed is not the last that wrote there.
+    #[error(
+        "the collection cannot be resumed in {}: another one wrote there since, or the folder was moved or emptied; start a new run, which adds to what is there",
+        folder.display()
+    )]
+    NotOurs {
+        /// The folder.
+        folder: PathBuf,
     },
     /// What is there cannot be added to.
     #[error(transparent)]
@@ -372,21 +422,22 @@ pub enum WriterError {
         /// Episodes that are on disk.
         written: u64,
     },
-    /// The thread is gone for no reason it could tell.
+    /// The thread panicked.
     #[error("the thread that writes episodes stopped")]
     Gone,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CameraTrack, Moment};
+    use super::super::claim::CLAIM;
+    use super::super::{CameraTrack, Timestep};
     use super::*;
-    use crate::python;
     use plaudit_core::{End, FrameShape};
+    use plaudit_pyfiles as pyfiles;
 
     fn episode(row: usize, success: bool) -> Episode {
-        let moment =
-            |end, success| Moment { reward: 0.5, end, success, facts: vec![("is_grasped".into(), 1.0)] };
+        let timestep =
+            |end, success| Timestep { reward: 0.5, end, success, facts: vec![("is_grasped".into(), 1.0)] };
         let pixels = (0..9).collect();
         Episode {
             row,
@@ -397,18 +448,18 @@ mod tests {
             cameras: vec![CameraTrack { name: "base_camera".into(), shape: FrameShape::rgb(1, 1), pixels }],
             states: vec![vec![0.0, 1.0]; 3],
             actions: vec![vec![0.1]; 2],
-            moments: vec![
-                moment(End::No, None),
-                moment(End::No, Some(false)),
-                moment(End::Terminated, Some(success)),
+            timesteps: vec![
+                timestep(End::No, None),
+                timestep(End::No, Some(false)),
+                timestep(End::Terminated, Some(success)),
             ],
         }
     }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.filter(|name| name != CLAIM).collect();
         names.sort();
         names
     }
@@ -417,11 +468,17 @@ mod tests {
     fn a_second_collection_adds_and_never_overwrites() {
         let folder = tempfile::tempdir().unwrap();
         for rank in 0..2 {
-            let mut writer = EpisodeWriter::start(folder.path(), Layout::Pickle, Targets::default()).unwrap();
+            let mut writer = EpisodeWriter::start(
+                folder.path(),
+                EpisodeFormat::Pickle,
+                Targets::default(),
+                CollectionRun::Anonymous,
+            )
+            .unwrap();
             assert_eq!(writer.found().episodes, 2 * rank);
             writer.write(episode(0, true)).unwrap();
             writer.write(episode(1, false)).unwrap();
-            assert_eq!(writer.finish().unwrap(), Counts { successes: 1, failures: 1 });
+            assert_eq!(writer.finish(Ending::Complete).unwrap(), Counts { successes: 1, failures: 1 });
             std::fs::write(folder.path().join(".x.pkl.1-2.partial"), "half").unwrap();
         }
         assert_eq!(
@@ -433,20 +490,31 @@ mod tests {
                 "rank_1_env_1_episode_0_step_2_fail.pkl",
             ]
         );
-        let writer = EpisodeWriter::start(folder.path(), Layout::Pickle, Targets::default()).unwrap();
-        assert_eq!(*writer.found(), Found { episodes: 4, unfinished: 1, ..Found::default() });
+        let writer = EpisodeWriter::start(
+            folder.path(),
+            EpisodeFormat::Pickle,
+            Targets::default(),
+            CollectionRun::Anonymous,
+        )
+        .unwrap();
+        assert_eq!(
+            *writer.found(),
+            ExistingEpisodes { episodes: 4, unfinished: 1, ..ExistingEpisodes::default() }
+        );
     }
 
     #[test]
     fn enough_is_enough() {
         let folder = tempfile::tempdir().unwrap();
         let targets = Targets { success: Some(2), failure: Some(1) };
-        let mut writer = EpisodeWriter::start(folder.path(), Layout::Frames, targets).unwrap();
+        let mut writer =
+            EpisodeWriter::start(folder.path(), EpisodeFormat::Frames, targets, CollectionRun::Anonymous)
+                .unwrap();
         let took: Vec<bool> =
             [true, true, true, false, false].map(|success| writer.write(episode(0, success)).unwrap()).into();
         assert_eq!(took, [true, true, false, true, false]);
         assert!(writer.is_done());
-        writer.finish().unwrap();
+        writer.finish(Ending::Complete).unwrap();
         assert_eq!(names(&folder.path().join("success")), ["episode_000000.pkl", "episode_000001.pkl"]);
         assert_eq!(names(&folder.path().join("failure")), ["episode_000002.pkl"]);
     }
@@ -454,10 +522,16 @@ mod tests {
     #[test]
     fn files_hold_what_rlinfs_scripts_look_for() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = EpisodeWriter::start(folder.path(), Layout::Pickle, Targets::default()).unwrap();
+        let mut writer = EpisodeWriter::start(
+            folder.path(),
+            EpisodeFormat::Pickle,
+            Targets::default(),
+            CollectionRun::Anonymous,
+        )
+        .unwrap();
         writer.write(episode(3, true)).unwrap();
-        writer.finish().unwrap();
-        let value = python::read(folder.path().join("rank_0_env_3_episode_0_step_2_success.pkl")).unwrap();
+        writer.finish(Ending::Complete).unwrap();
+        let value = pyfiles::read(folder.path().join("rank_0_env_3_episode_0_step_2_success.pkl")).unwrap();
         let length = |key: &str| value.get(key).and_then(|list| list.as_items()).unwrap().len();
         assert_eq!(["observations", "rewards", "terminated", "truncated", "infos"].map(length), [3; 5]);
         assert_eq!(length("actions"), 2);
@@ -467,10 +541,12 @@ mod tests {
         assert_eq!(first.get("main_images").unwrap().as_array().unwrap().bytes(), [0, 1, 2]);
 
         let (positive, negative) = (folder.path().join("p"), folder.path().join("n"));
-        let layout = Layout::Npy { positive: positive.clone(), negative, cameras: vec![] };
-        let mut writer = EpisodeWriter::start(folder.path(), layout, Targets::default()).unwrap();
+        let format = EpisodeFormat::Npy { positive: positive.clone(), negative, cameras: vec![] };
+        let mut writer =
+            EpisodeWriter::start(folder.path(), format, Targets::default(), CollectionRun::Anonymous)
+                .unwrap();
         writer.write(episode(0, true)).unwrap();
-        writer.finish().unwrap();
+        writer.finish(Ending::Complete).unwrap();
         assert_eq!(names(&positive), ["000000.npy"]);
     }
 
@@ -479,11 +555,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         for found in [0, 1] {
-            let mut writer =
-                EpisodeWriter::into_store(&path, Origin::new("a test"), Targets::default()).unwrap();
+            let mut writer = EpisodeWriter::into_store(
+                &path,
+                Origin::new("a test"),
+                Targets::default(),
+                CollectionRun::Anonymous,
+            )
+            .unwrap();
             assert_eq!(writer.found().episodes, found);
             writer.write(episode(0, true)).unwrap();
-            writer.finish().unwrap();
+            writer.finish(Ending::Complete).unwrap();
         }
         assert_eq!(Store::open(&path).unwrap().episodes().len(), 1);
     }
@@ -493,7 +574,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = EpisodeWriter::start(&file, Layout::Pickle, Targets::default()).unwrap_err();
+        let error =
+            EpisodeWriter::start(&file, EpisodeFormat::Pickle, Targets::default(), CollectionRun::Anonymous)
+                .unwrap_err();
         assert!(error.to_string().contains("file"), "{error}");
     }
 }

@@ -4,23 +4,23 @@ use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-use super::look::Look;
-use super::recorded::Unit;
 use super::report::Duplicates;
+use super::summary::ItemSummary;
+use crate::recording::Unit;
 
 /// Small images of two episodes that differ nowhere by more than this look alike.
 const ALIKE: u8 = 6;
 /// Each episode is compared with so many others of about its brightness.
 const COMPARED: usize = 2_000;
 
-/// Which things are copies of an earlier one: pairs of places.
+/// Which items are copies of an earlier one: pairs of indices.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     pub(super) exact: Vec<(usize, usize)>,
     pub(super) near: Vec<(usize, usize)>,
-    /// Equal images whose labels differ: the two things, and the place in the second.
+    /// Equal images whose labels differ: the two items, and the index in the second.
     pub(super) contradicting: Vec<(usize, usize, usize)>,
-    /// Images that occurred in another thing before.
+    /// Images that occurred in another item before.
     pub(super) frames: usize,
 }
 
@@ -36,23 +36,24 @@ impl Copies {
 }
 
 /// Compares all with all, without comparing each with each.
-pub(super) fn copies(looks: &[Look]) -> Copies {
-    let mut copies = Copies { exact: exact(looks), ..Copies::default() };
+pub(super) fn copies(summaries: &[ItemSummary]) -> Copies {
+    let mut copies = Copies { exact: exact(summaries), ..Copies::default() };
     let known: HashSet<usize> = copies.exact.iter().map(|(_, copy)| *copy).collect();
-    copies.near = near(looks, &known);
-    frames(looks, &mut copies);
-    let other_verdict = |pair: &&(usize, usize)| looks[pair.0].verdict != looks[pair.1].verdict;
+    copies.near = near(summaries, &known);
+    frames(summaries, &mut copies);
+    let other_label =
+        |pair: &&(usize, usize)| summaries[pair.0].window_label != summaries[pair.1].window_label;
     copies
         .contradicting
-        .extend(copies.exact.iter().filter(other_verdict).map(|(one, other)| (*one, *other, 0)));
+        .extend(copies.exact.iter().filter(other_label).map(|(one, other)| (*one, *other, 0)));
     copies
 }
 
-fn exact(looks: &[Look]) -> Vec<(usize, usize)> {
+fn exact(summaries: &[ItemSummary]) -> Vec<(usize, usize)> {
     let mut first: HashMap<u64, usize> = HashMap::new();
     let mut pairs = Vec::new();
-    for (at, look) in looks.iter().enumerate() {
-        let Some(digest) = look.digest else { continue };
+    for (at, summary) in summaries.iter().enumerate() {
+        let Some(digest) = summary.digest else { continue };
         match first.get(&digest) {
             Some(original) => pairs.push((*original, at)),
             None => drop(first.insert(digest, at)),
@@ -62,18 +63,18 @@ fn exact(looks: &[Look]) -> Vec<(usize, usize)> {
 }
 
 /// Images that occur again, and those of them that are labelled otherwise. A pause within an episode is no copy.
-fn frames(looks: &[Look], copies: &mut Copies) {
+fn frames(summaries: &[ItemSummary], copies: &mut Copies) {
     let mut first: HashMap<u64, (usize, Option<bool>)> = HashMap::new();
     // Windows overlap by design: that they share frames says nothing.
-    for (at, look) in looks.iter().enumerate().filter(|(_, look)| look.unit != Unit::Window) {
-        let piled = look.unit == Unit::Images;
-        for (frame, exact) in look.exact.iter().enumerate() {
-            let label = look.labels.get(frame).copied().flatten();
+    for (at, summary) in summaries.iter().enumerate().filter(|(_, summary)| summary.unit != Unit::Window) {
+        let is_image_set = summary.unit == Unit::Images;
+        for (frame, exact) in summary.exact.iter().enumerate() {
+            let label = summary.labels.get(frame).copied().flatten();
             let Some((original, other)) = first.get(exact).copied() else {
                 first.insert(*exact, (at, label));
                 continue;
             };
-            copies.frames += usize::from(original != at || piled);
+            copies.frames += usize::from(original != at || is_image_set);
             if label.is_some() && other.is_some() && label != other {
                 copies.contradicting.push((original, at, frame));
             }
@@ -82,16 +83,19 @@ fn frames(looks: &[Look], copies: &mut Copies) {
 }
 
 /// Sorted by the brightness of what is seen first, alike ones are close to each other.
-fn near(looks: &[Look], copies: &HashSet<usize>) -> Vec<(usize, usize)> {
-    let candidates =
-        looks.iter().enumerate().filter(|(at, look)| !look.thumbs.is_empty() && !copies.contains(at));
-    let mut order: Vec<(u32, usize)> = candidates.map(|(at, look)| (brightness(look), at)).collect();
+fn near(summaries: &[ItemSummary], copies: &HashSet<usize>) -> Vec<(usize, usize)> {
+    let candidates = summaries
+        .iter()
+        .enumerate()
+        .filter(|(at, summary)| !summary.thumbs.is_empty() && !copies.contains(at));
+    let mut order: Vec<(u32, usize)> = candidates.map(|(at, summary)| (brightness(summary), at)).collect();
     order.sort_unstable();
-    let reach = u32::from(ALIKE) * (looks.iter().map(|look| look.thumbs.len()).max().unwrap_or(0) / 3) as u32;
-    let first_alike = |(place, (light, at)): (usize, &(u32, usize))| {
+    let reach = u32::from(ALIKE)
+        * (summaries.iter().map(|summary| summary.thumbs.len()).max().unwrap_or(0) / 3) as u32;
+    let first_alike = |(index, (light, at)): (usize, &(u32, usize))| {
         let mut close =
-            order[place + 1..].iter().take_while(|(other, _)| other - light <= reach).take(COMPARED);
-        let (_, other) = close.find(|(_, other)| alike(&looks[*at], &looks[*other]))?;
+            order[index + 1..].iter().take_while(|(other, _)| other - light <= reach).take(COMPARED);
+        let (_, other) = close.find(|(_, other)| alike(&summaries[*at], &summaries[*other]))?;
         Some(((*at).min(*other), (*at).max(*other)))
     };
     let mut pairs: Vec<(usize, usize)> = order.par_iter().enumerate().filter_map(first_alike).collect();
@@ -100,11 +104,11 @@ fn near(looks: &[Look], copies: &HashSet<usize>) -> Vec<(usize, usize)> {
 }
 
 /// Of the first of the three small images.
-fn brightness(look: &Look) -> u32 {
-    look.thumbs[..look.thumbs.len() / 3].iter().map(|byte| u32::from(*byte)).sum()
+fn brightness(summary: &ItemSummary) -> u32 {
+    summary.thumbs[..summary.thumbs.len() / 3].iter().map(|byte| u32::from(*byte)).sum()
 }
 
-fn alike(one: &Look, other: &Look) -> bool {
+fn alike(one: &ItemSummary, other: &ItemSummary) -> bool {
     one.thumbs.len() == other.thumbs.len()
         && one.steps.abs_diff(other.steps) * 10 <= one.steps
         && one.thumbs.iter().zip(&other.thumbs).all(|(a, b)| a.abs_diff(*b) <= ALIKE)

@@ -25,7 +25,7 @@ pub struct Finding {
     pub kind: Suspicion,
     /// What was seen.
     pub what: String,
-    /// How many things it is about; 0 where it is about the whole.
+    /// How many items it is about; 0 where it is about the whole.
     pub count: usize,
     /// The first of them, with what is wrong with each.
     pub examples: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Finding {
 const EXAMPLES: usize = 5;
 
 impl Finding {
-    /// About several things of a dataset.
+    /// About several items of a dataset.
     pub(super) fn about(kind: Suspicion, mut examples: Vec<String>) -> Self {
         let count = examples.len();
         examples.truncate(EXAMPLES);
@@ -52,7 +52,7 @@ impl Finding {
     }
 
     /// About the dataset as a whole.
-    pub(super) fn whole(kind: Suspicion, examples: Vec<String>) -> Self {
+    pub(super) fn of_dataset(kind: Suspicion, examples: Vec<String>) -> Self {
         Self { count: 0, ..Self::about(kind, examples) }
     }
 }

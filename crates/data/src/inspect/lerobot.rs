@@ -1,81 +1,90 @@
-//! LeRobot datasets with videos, as far as their metadata tells.
+//! LeRobot datasets with videos, as far as their metadata says.
 
-use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
-
-use super::collection::{Format, list};
 use super::error::InspectError;
 use super::finding::Finding;
-use super::report::{Camera, Duplicates, Lengths, Report, Size, Success, Width};
+use super::report::{BrokenFile, Camera, Duplicates, ImageSize, Lengths, Report, Success, VectorWidth};
 use super::suspicion::Suspicion;
-use crate::lerobot::{Dataset, Problem};
+use crate::lerobot::{Dataset, DatasetMetadata, Feature, Info, Problem};
+use crate::recording::DatasetFormat;
 
-/// What `meta/info.json` says of a dataset whose images are in videos, which are not read.
+/// What the metadata says of a dataset whose images are in videos, which cannot be decoded yet. Every file that it names
+/// is looked for.
 pub(super) fn of_videos(path: &Path) -> Result<Option<Report>, InspectError> {
-    let file = path.join("meta/info.json");
-    let video = match file.is_file().then(|| Dataset::open(path)) {
-        Some(Err(error)) if matches!(error.problem(), Problem::Video { .. }) => error.to_string(),
+    match path.join("meta/info.json").is_file().then(|| Dataset::open(path)) {
+        Some(Err(error)) if matches!(error.problem(), Problem::Video { .. }) => {}
         _ => return Ok(None),
+    }
+    let metadata = DatasetMetadata::read(path)?;
+    let report = report(path, &metadata);
+    let has_data = metadata.data_files.iter().any(|file| !metadata.missing.contains(file));
+    match has_data {
+        true => Ok(Some(report)),
+        false => Err(InspectError::NothingRead { path: path.into(), report: Box::new(report) }),
+    }
+}
+
+fn report(path: &Path, metadata: &DatasetMetadata) -> Report {
+    let DatasetMetadata { info, lengths, data_files, video_files, missing } = metadata;
+    let frames = lengths.iter().sum::<u64>() as usize;
+    let relative = |file: &Path| file.strip_prefix(path).unwrap_or(file).display().to_string();
+    let gone = |file: &std::path::PathBuf| BrokenFile {
+        file: relative(file),
+        problem: "the metadata names it, and it is not there".into(),
     };
-    let failed = |source| InspectError::Read { path: file.clone(), source };
-    let text = fs::read(&file).map_err(failed)?;
-    let info: Value = serde_json::from_slice(&text).map_err(|error| failed(error.into()))?;
-    let count = |key: &str| info[key].as_u64().unwrap_or(0) as usize;
-    let (episodes, frames) = (count("total_episodes"), count("total_frames"));
-    Ok(Some(Report {
+    Report {
         path: path.display().to_string(),
-        format: Format::Lerobot,
-        files: parquet_files(&path.join("data")),
-        looked_at: 0,
-        episodes,
+        format: DatasetFormat::Lerobot,
+        files: data_files.len() + video_files.len(),
+        inspected_files: 0,
+        episodes: lengths.len(),
         frames,
-        lengths: lengths(path, episodes, frames),
+        lengths: steps(lengths),
         success: Success::default(),
         labels: Vec::new(),
-        cameras: cameras(&info, frames),
-        state_widths: widths(&info, &["state", "observation.state"], episodes),
-        action_widths: widths(&info, &["actions", "action"], episodes),
+        cameras: cameras(info, frames),
+        state_widths: widths(info, &["state", "observation.state"], lengths.len()),
+        action_widths: widths(info, &["actions", "action"], lengths.len()),
         reward: None,
         duplicates: Duplicates::default(),
         leakage: None,
-        findings: vec![Finding::whole(Suspicion::MetadataOnly, vec![video])],
-        broken: Vec::new(),
+        findings: vec![Finding::of_dataset(Suspicion::MetadataOnly, videos(info))],
+        broken: missing.iter().map(gone).collect(),
         picks: Vec::new(),
-    }))
+    }
 }
 
-fn parquet_files(folder: &Path) -> usize {
-    let chunks = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    chunks.map(|chunk| list(&chunk, "parquet").len()).sum()
-}
-
-/// From the list of episodes where it is text, as in version 2; the average where it is not.
-fn lengths(path: &Path, episodes: usize, frames: usize) -> Lengths {
-    let text = fs::read_to_string(path.join("meta/episodes.jsonl")).unwrap_or_default();
-    let length = |line: &str| serde_json::from_str::<Value>(line).ok()?["length"].as_u64();
-    let mut all: Vec<usize> = text.lines().filter_map(length).map(|length| length as usize).collect();
+fn steps(lengths: &[u64]) -> Lengths {
+    let mut all: Vec<usize> = lengths.iter().map(|length| *length as usize).collect();
     all.sort_unstable();
-    let mean = frames / episodes.max(1);
-    let at = |place: usize| all.get(place).copied().unwrap_or(mean);
-    Lengths { min: at(0), median: at(all.len() / 2), max: at(all.len().saturating_sub(1)), total: frames }
+    let (Some(min), Some(max)) = (all.first(), all.last()) else { return Lengths::default() };
+    Lengths { min: *min, median: all[all.len() / 2], max: *max, total: all.iter().sum() }
 }
 
-fn cameras(info: &Value, frames: usize) -> Vec<Camera> {
-    let features = info["features"].as_object().into_iter().flatten();
-    let camera = |(name, feature): (&String, &Value)| {
-        if !matches!(feature["dtype"].as_str(), Some("image" | "video")) {
-            return None;
-        }
-        let side = |at: usize| feature["shape"][at].as_u64().unwrap_or(0) as usize;
-        let sizes = vec![Size { shape: [side(0), side(1), side(2)], frames }];
-        Some(Camera { name: name.clone(), sizes })
+/// The features that cannot be looked at, each with its codec.
+fn videos(info: &Info) -> Vec<String> {
+    let videos = info.features.iter().filter(|feature| feature.is_video());
+    let codec =
+        |feature: &Feature| feature.codec.clone().unwrap_or_else(|| "a codec it does not name".into());
+    videos
+        .map(|feature| {
+            format!("{} is a video ({}), and videos cannot be decoded yet", feature.name, codec(feature))
+        })
+        .collect()
+}
+
+fn cameras(info: &Info, frames: usize) -> Vec<Camera> {
+    let images = info.features.iter().filter(|feature| feature.is_image() || feature.is_video());
+    let camera = |feature: &Feature| {
+        let shape = feature.frame_shape()?;
+        let sizes = vec![ImageSize { shape: [shape.height, shape.width, shape.channels], frames }];
+        Some(Camera { name: feature.name.clone(), sizes })
     };
-    features.filter_map(camera).collect()
+    images.filter_map(camera).collect()
 }
 
-fn widths(info: &Value, names: &[&str], episodes: usize) -> Vec<Width> {
-    let width = |width| Width { width: width as usize, episodes };
-    names.iter().filter_map(|name| info["features"][*name]["shape"][0].as_u64()).map(width).collect()
+fn widths(info: &Info, names: &[&str], episodes: usize) -> Vec<VectorWidth> {
+    let features = names.iter().filter_map(|name| info.feature(name));
+    features.filter_map(|feature| Some(VectorWidth { width: *feature.shape.first()?, episodes })).collect()
 }

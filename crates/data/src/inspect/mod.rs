@@ -1,10 +1,10 @@
-//! What is in a dataset, and what is wrong with it: before a night is spent on training.
+//! What is in a dataset, and what is wrong with it: to find out before training.
 //!
-//! [`inspect`] looks at every episode of anything people have lying around (see [`Format`]) and gives a [`Report`]:
+//! [`inspect`] inspects every episode of a dataset in any known format (see [`DatasetFormat`]) and gives a [`Report`]:
 //! how many, how long, how successful, which cameras, which widths, which labels; what occurs twice; and
 //! [findings](Finding), each with the files it is about and what to do. [`contact_sheet`] draws a handful of episodes.
 //!
-//! Files are looked at one by one on all threads and let go: memory holds a few dozen bytes per frame. A broken file is
+//! Files are read one by one on all threads and dropped: memory holds a few dozen bytes per frame. A broken file is
 //! counted and listed, and stops nothing.
 //!
 //! ```no_run
@@ -16,51 +16,53 @@
 //! # Ok::<(), plaudit_data::inspect::InspectError>(())
 //! ```
 
-mod collection;
 mod duplicates;
 mod error;
 mod finding;
 mod lerobot;
-mod look;
-mod picture;
-mod read;
 mod recorded;
 mod report;
 mod sheet;
+mod summary;
 mod suspicion;
 mod table;
+mod verify;
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use collection::{Collection, Part};
-use look::Look;
+use crate::recording::{FileProblem, Item, OpenError, Recordings};
+use recorded::Recorded;
+use summary::ItemSummary;
 
-pub use collection::Format;
-pub use error::{InspectError, Unusable};
+pub use crate::recording::DatasetFormat;
+pub use error::InspectError;
 pub use finding::{Finding, Severity};
 pub use report::{
-    Broken, Camera, Duplicates, Label, Lengths, Pick, Report, RewardRange, Size, Success, Width,
+    BrokenFile, Camera, Duplicates, ImageSize, LabelCount, Lengths, Report, RewardRange, SheetPick, Success,
+    VectorWidth,
 };
 pub use sheet::{SheetOptions, contact_sheet};
 pub use suspicion::Suspicion;
+pub use verify::{Verified, verify};
 
-/// How to look.
+/// Options of [`inspect`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InspectOptions {
-    /// Look at so many files only, evenly spread over all.
+    /// Inspect so many files only, evenly spread over all.
     pub limit: Option<usize>,
 }
 
-/// So many files of so many are done. Called from many threads.
+/// The progress callback: files done, and files in all. Called from many threads.
 pub type OnInspected<'a> = dyn Fn(usize, usize) + Sync + 'a;
 
-/// Looks at a dataset: a folder or a file.
+/// Inspects a dataset: a folder or a file.
 ///
 /// # Errors
-/// When it cannot be told what it is, or when no file of it can be read.
+/// When its format is unknown, or when no file of it can be read.
 pub fn inspect(
     path: &Path,
     options: &InspectOptions,
@@ -69,25 +71,52 @@ pub fn inspect(
     if let Some(report) = lerobot::of_videos(path)? {
         return Ok(report);
     }
-    let collection = Collection::find(path)?;
-    let all = collection.parts.len();
-    let chosen = spread(&collection.parts, options.limit);
+    let collection = open(path)?;
+    let all = collection.items.len();
+    let chosen = spread(&collection.items, options.limit);
     let done = AtomicUsize::new(0);
-    let look = |part: &&Part| {
-        let looked = look_at(part);
+    let summarize = |item: &&Item| {
+        let summarized = summarize_item(item);
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, chosen.len());
-        looked
+        summarized
     };
-    let looked: Vec<_> = chosen.par_iter().map(look).collect();
-    let report = report::report(path, &collection, &chosen, all, looked);
+    let summarized: Vec<_> = chosen.par_iter().map(summarize).collect();
+    let report = report::report(path, &collection, &chosen, all, summarized);
     if report.episodes == 0 {
         return Err(InspectError::NothingRead { path: path.into(), report: Box::new(report) });
     }
     Ok(report)
 }
 
-fn look_at(part: &Part) -> Result<Vec<Look>, Unusable> {
-    Ok(part.read()?.iter().map(|recorded| look::look(recorded, part)).collect())
+fn summarize_item(item: &Item) -> Result<Vec<ItemSummary>, FileProblem> {
+    let summarized = |recording| summary::summarize(&Recorded::of(recording), item);
+    Ok(item.read()?.into_iter().map(summarized).collect())
+}
+
+/// What lies at a path; where nothing does, what lies below it.
+fn open(path: &Path) -> Result<Recordings, InspectError> {
+    Recordings::open(path).map_err(|error| match error {
+        OpenError::Read { path, source } => InspectError::Read { path, source },
+        OpenError::NoEpisodes { path } => {
+            let nearby = nearby(&path);
+            InspectError::Nothing { path, nearby }
+        }
+        error => error.into(),
+    })
+}
+
+/// Folders up to two levels down that hold a dataset.
+fn nearby(path: &Path) -> Vec<PathBuf> {
+    let below = |folder: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).take(100).collect();
+        folders.sort();
+        folders
+    };
+    let first = below(path);
+    let second: Vec<PathBuf> = first.iter().flat_map(|folder| below(folder)).collect();
+    let holds = |folder: &PathBuf| Recordings::open(folder).is_ok();
+    first.into_iter().chain(second).filter(holds).collect()
 }
 
 /// So many of all, evenly spread, the first and the last among them.

@@ -1,17 +1,6 @@
-//! One episode, window or pile of images, whoever wrote it: what all formats are read into.
+//! A recording with all its images by camera: what is looked at.
 
-use super::picture::Picture;
-
-/// What one thing of a dataset is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    /// A way from a reset to an end.
-    Episode,
-    /// Some frames in a row with one label.
-    Window,
-    /// Images without an order, each with its label.
-    Images,
-}
+use crate::recording::{Frame, Recording, Unit};
 
 /// One thing of a dataset. Images are views of the file.
 #[derive(Debug, Default)]
@@ -19,7 +8,7 @@ pub(super) struct Recorded {
     pub(super) unit: Option<Unit>,
     /// Which of several in one file.
     pub(super) name: String,
-    pub(super) cameras: Vec<Views>,
+    pub(super) cameras: Vec<CameraImages>,
     pub(super) states: Vec<Vec<f32>>,
     pub(super) actions: Vec<Vec<f32>>,
     pub(super) rewards: Vec<f32>,
@@ -28,7 +17,7 @@ pub(super) struct Recorded {
     /// What the file says of the whole.
     pub(super) success: Option<bool>,
     /// The label of a window.
-    pub(super) verdict: Option<String>,
+    pub(super) window_label: Option<String>,
     /// The episode a window was cut from.
     pub(super) cut_from: Option<String>,
     /// Lists that should be of one length and are not.
@@ -39,21 +28,42 @@ pub(super) struct Recorded {
 
 /// One camera's images.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct CameraImages {
     pub(super) name: String,
-    pub(super) pictures: Vec<Picture>,
+    pub(super) images: Vec<Frame>,
 }
 
 impl Recorded {
+    pub(super) fn of(recording: Recording) -> Self {
+        let mut recorded = Self {
+            states: recording.observations.iter().filter_map(|seen| seen.state()).collect(),
+            unit: Some(recording.unit),
+            name: recording.name,
+            actions: recording.actions,
+            rewards: recording.rewards,
+            labels: recording.labels,
+            success: recording.success,
+            window_label: recording.window_label,
+            cut_from: recording.cut_from,
+            uneven: recording.uneven,
+            disagrees: recording.disagrees,
+            cameras: Vec::new(),
+        };
+        for observation in &recording.observations {
+            observation.images().into_iter().for_each(|(camera, image)| recorded.add_image(&camera, image));
+        }
+        recorded
+    }
+
     pub(super) fn unit(&self) -> Unit {
         self.unit.unwrap_or(Unit::Episode)
     }
 
-    /// Adds a camera's image; cameras come in the order in which they are first seen.
-    pub(super) fn see(&mut self, camera: &str, picture: Picture) {
+    /// Adds a camera's image; cameras come in the order of their first image.
+    pub(super) fn add_image(&mut self, camera: &str, image: Frame) {
         match self.cameras.iter_mut().find(|views| views.name == camera) {
-            Some(views) => views.pictures.push(picture),
-            None => self.cameras.push(Views { name: camera.into(), pictures: vec![picture] }),
+            Some(views) => views.images.push(image),
+            None => self.cameras.push(CameraImages { name: camera.into(), images: vec![image] }),
         }
     }
 
@@ -63,7 +73,7 @@ impl Recorded {
     }
 
     pub(super) fn frames(&self) -> usize {
-        let images = self.cameras.iter().map(|views| views.pictures.len()).max();
+        let images = self.cameras.iter().map(|views| views.images.len()).max();
         images.unwrap_or_else(|| self.states.len().max(self.rewards.len()))
     }
 }

@@ -1,18 +1,22 @@
-//! A contact sheet: a handful of episodes as one picture.
+//! A contact sheet: a handful of episodes as one image.
 
 use std::path::Path;
 
-use super::collection::{Collection, Part};
-use super::error::{InspectError, Unusable};
-use super::recorded::{Recorded, Unit};
-use super::report::{Pick, Report};
+use plaudit_core::FrameShape;
+use plaudit_draw::{Canvas, ContactSheet, Group, Rgb, SheetFrame, Tint};
+
+use super::error::InspectError;
+use super::open;
+use super::recorded::{CameraImages, Recorded};
+use super::report::{Report, SheetPick};
+use crate::recording::{FileProblem, Item, Unit};
 
 /// How the sheet is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SheetOptions {
     /// Frames of each episode: the first, the last, and others evenly between.
     pub columns: usize,
-    /// The side of a frame in pixels.
+    /// The longer side of a frame in pixels.
     pub side: usize,
 }
 
@@ -22,111 +26,181 @@ impl Default for SheetOptions {
     }
 }
 
-const BORDER: usize = 4;
-const GAP: usize = 4;
-const PAPER: [u8; 3] = [24, 24, 27];
-const GREEN: [u8; 3] = [34, 197, 94];
-const RED: [u8; 3] = [239, 68, 68];
-const GREY: [u8; 3] = [113, 113, 122];
-
-/// Draws what a report picked, as a PNG: a row for each episode (or window), its first frame to its last, with a border
-/// that is green where a frame is labelled a success and red where it is not. Of labelled images it shows some of each.
+/// Draws what a report picked, as a PNG: a row for each episode (or window) under its name, its first frame to its last, with
+/// a border that is green where a frame is labelled a success and red where it is not. Of labelled images it shows some of each.
 ///
 /// # Errors
 /// When a file is gone, or there are no images at all.
 pub fn contact_sheet(path: &Path, report: &Report, options: &SheetOptions) -> Result<Vec<u8>, InspectError> {
-    let collection = Collection::find(path)?;
-    let mut rows = Vec::new();
+    let collection = open(path)?;
+    let mut groups = Vec::new();
+    let mut units = Vec::new();
     for pick in &report.picks {
-        let wrong = |error: Unusable| InspectError::Sheet { why: format!("{}: {error}", pick.file) };
-        let part = collection.parts.iter().find(|part| ends_with(part, pick));
-        let Some(part) = part else { return Err(wrong(Unusable::Gone)) };
-        let read = part.read().map_err(wrong)?;
+        let wrong = |error: FileProblem| InspectError::Sheet { why: format!("{}: {error}", pick.file) };
+        let item = collection.items.iter().find(|item| is_of(item, pick));
+        let Some(item) = item else { return Err(wrong(FileProblem::Gone)) };
+        let read: Vec<Recorded> = item.read().map_err(wrong)?.into_iter().map(Recorded::of).collect();
         if let Some(recorded) = read.get(pick.number) {
-            rows.extend(lines(recorded, options).map_err(wrong)?);
+            groups.extend(rows(recorded, pick, options).map_err(wrong)?);
+            units.push(recorded.unit());
         }
     }
-    if rows.is_empty() {
+    if groups.is_empty() {
         return Err(InspectError::Sheet { why: "there are no images".into() });
     }
-    encode(&rows, options)
+    let sheet = ContactSheet {
+        title: title(path, &units, report.episodes, report.frames),
+        about: about(&units).into(),
+        legend: legend(&groups, &units),
+        columns: options.columns.max(1),
+        groups,
+    };
+    Ok(sheet.draw().png())
 }
 
-fn ends_with(part: &Part, pick: &Pick) -> bool {
-    part.path.ends_with(&pick.file)
+fn is_of(item: &Item, pick: &SheetPick) -> bool {
+    item.path.ends_with(&pick.file)
 }
 
-/// One frame with its border.
-struct Cell {
-    pixels: Vec<u8>,
-    border: [u8; 3],
+/// What the dataset is, and how much of it is shown.
+fn title(path: &Path, units: &[Unit], episodes: usize, frames: usize) -> String {
+    // Of `logs/run/collected_data` the last two: many datasets have the same last folder.
+    let names: Vec<_> = path.iter().rev().take(2).map(|name| name.to_string_lossy()).collect();
+    let name =
+        names.into_iter().rev().filter(|name| name != "/" && name != ".").collect::<Vec<_>>().join("/");
+    match units.first() {
+        Some(Unit::Images) => format!("{name}: some of {frames} images"),
+        Some(Unit::Window) => format!("{name}: {} of {episodes} windows", units.len()),
+        _ => format!("{name}: {} of {episodes} episodes", units.len()),
+    }
 }
 
-/// The rows that one thing takes: one, or several of a pile of images.
-fn lines(recorded: &Recorded, options: &SheetOptions) -> Result<Vec<Vec<Cell>>, Unusable> {
+fn about(units: &[Unit]) -> &'static str {
+    match units.first() {
+        Some(Unit::Images) => "Images of each label, evenly spread. The border is the label of the image.",
+        Some(Unit::Window) => {
+            "Each row is a window, first frame to last. The border is the label of the window."
+        }
+        _ => {
+            "Each row is an episode, first frame to last, evenly spread. The border is the label of the frame."
+        }
+    }
+}
+
+/// What the borders mean that are there.
+fn legend(groups: &[Group], units: &[Unit]) -> Vec<(Rgb, String)> {
+    let is_windows = units.first() == Some(&Unit::Window);
+    let meaning = |tint: Tint| match (tint, is_windows) {
+        (Tint::Green, false) => "green: success",
+        (Tint::Red, false) => "red: failure",
+        (Tint::Green, true) => "green: positive window",
+        (Tint::Red, true) => "red: negative window",
+        (Tint::Grey | Tint::Plain, false) => "grey: not labelled",
+        (Tint::Grey | Tint::Plain, true) => "grey: unclear, or not labelled",
+    };
+    let is_there =
+        |tint: &Tint| groups.iter().flat_map(|group| &group.frames).any(|frame| frame.tint == *tint);
+    let tints = [Tint::Green, Tint::Red, Tint::Grey];
+    tints.into_iter().filter(is_there).map(|tint| (tint.colour(), meaning(tint).to_string())).collect()
+}
+
+/// The rows that one item takes: one, or one for each label of a set of images.
+fn rows(recorded: &Recorded, pick: &SheetPick, options: &SheetOptions) -> Result<Vec<Group>, FileProblem> {
     let Some(views) = recorded.cameras.first() else { return Ok(Vec::new()) };
+    let count = views.images.len();
     let columns = options.columns.max(1);
-    let cell = |at: usize| {
-        let pixels = views.pictures[at].pixels()?.fitted(options.side, PAPER);
-        Ok(Cell { pixels, border: colour(recorded, at) })
+    let group = |heading: String, indices: &[usize], at_most: usize| -> Result<Group, FileProblem> {
+        let indices = super::spread(indices, Some(at_most.min(indices.len())));
+        let frames = indices.into_iter().map(|at| frame(recorded, views, *at, options.side));
+        Ok(Group { heading, frames: frames.collect::<Result<_, FileProblem>>()? })
     };
-    let line = |places: Vec<usize>| places.into_iter().map(cell).collect::<Result<Vec<_>, Unusable>>();
     if recorded.unit() != Unit::Images {
-        let count = views.pictures.len();
-        let places: Vec<usize> = (0..count).collect();
-        return Ok(vec![line(
-            super::spread(&places, Some(columns.min(count))).into_iter().copied().collect(),
-        )?]);
+        let of_several =
+            if recorded.name.is_empty() { String::new() } else { format!(" · {}", recorded.name) };
+        let some = if count > columns { format!(" · {count} frames") } else { String::new() };
+        let heading = format!("{} · {}{of_several}{some}", pick.label, pick.file);
+        return Ok(vec![group(heading, &(0..count).collect::<Vec<_>>(), columns)?]);
     }
-    let of = |label: bool| -> Vec<usize> {
-        let labelled = recorded.labels.iter().enumerate().filter(|(_, found)| **found == Some(label));
-        let places: Vec<usize> = labelled.map(|(at, _)| at).filter(|at| *at < views.pictures.len()).collect();
-        super::spread(&places, Some((2 * columns).min(places.len()))).into_iter().copied().collect()
+    let labelled = |label: Option<bool>| -> Vec<usize> {
+        (0..count).filter(|at| recorded.labels.get(*at).copied().flatten() == label).collect()
     };
-    let rows = [true, false]
+    [(Some(true), "success"), (Some(false), "failure"), (None, "no label")]
+        .map(|(label, word)| (labelled(label), word))
         .into_iter()
-        .flat_map(|label| of(label).chunks(columns).map(<[usize]>::to_vec).collect::<Vec<_>>());
-    rows.map(line).collect()
+        .filter(|(indices, _)| !indices.is_empty())
+        .map(|(indices, word)| {
+            let heading = format!("{word} · {} · {} images", pick.file, indices.len());
+            group(heading, &indices, 2 * columns)
+        })
+        .collect()
 }
 
-fn colour(recorded: &Recorded, at: usize) -> [u8; 3] {
-    match (recorded.labels.get(at).copied().flatten(), recorded.verdict.as_deref()) {
-        (Some(true), _) | (None, Some("positive")) => GREEN,
-        (Some(false), _) | (None, Some("negative")) => RED,
-        _ => GREY,
+fn frame(
+    recorded: &Recorded,
+    views: &CameraImages,
+    at: usize,
+    side: usize,
+) -> Result<SheetFrame, FileProblem> {
+    let pixels = views.images[at].pixels()?;
+    let [height, width, channels] = pixels.shape;
+    let shape = FrameShape { height, width, channels };
+    let what = if recorded.unit() == Unit::Images { "image" } else { "frame" };
+    Ok(SheetFrame {
+        image: Canvas::fitted(shape, &pixels.bytes, side),
+        tint: tint(recorded, at),
+        caption: vec![format!("{what} {at}")],
+    })
+}
+
+fn tint(recorded: &Recorded, at: usize) -> Tint {
+    match (recorded.labels.get(at).copied().flatten(), recorded.window_label.as_deref()) {
+        (Some(true), _) | (None, Some("positive")) => Tint::Green,
+        (Some(false), _) | (None, Some("negative")) => Tint::Red,
+        _ => Tint::Grey,
     }
 }
 
-fn encode(rows: &[Vec<Cell>], options: &SheetOptions) -> Result<Vec<u8>, InspectError> {
-    let step = options.side + 2 * BORDER + GAP;
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(1);
-    let (width, height) = (columns * step + GAP, rows.len() * step + GAP);
-    let mut pixels = PAPER.repeat(width * height);
-    for (row, cells) in rows.iter().enumerate() {
-        for (column, cell) in cells.iter().enumerate() {
-            paste(&mut pixels, width, [GAP + row * step, GAP + column * step], cell, options.side);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{ChannelOrder, Frame};
+    use plaudit_pyfiles::Array;
+
+    #[test]
+    fn the_title_names_the_dataset_and_how_much_of_it_is_shown() {
+        let cases = [
+            ("logs/run/collected_data", Unit::Episode, "run/collected_data: 2 of 40 episodes"),
+            ("/episodes", Unit::Window, "episodes: 2 of 40 windows"),
+            ("./val.pt", Unit::Images, "val.pt: some of 900 images"),
+        ];
+        for (path, unit, expected) in cases {
+            assert_eq!(title(Path::new(path), &[unit, unit], 40, 900), expected);
         }
     }
-    let failed = |error: png::EncodingError| InspectError::Sheet { why: error.to_string() };
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, width as u32, height as u32);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header().map_err(failed)?;
-    writer.write_image_data(&pixels).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Ok(file)
-}
 
-fn paste(sheet: &mut [u8], width: usize, [top, left]: [usize; 2], cell: &Cell, side: usize) {
-    let framed = side + 2 * BORDER;
-    for y in 0..framed {
-        let start = ((top + y) * width + left) * 3;
-        let line = &mut sheet[start..start + framed * 3];
-        line.chunks_exact_mut(3).for_each(|pixel| pixel.copy_from_slice(&cell.border));
-        if (BORDER..BORDER + side).contains(&y) {
-            let from = (y - BORDER) * side * 3;
-            line[BORDER * 3..(BORDER + side) * 3].copy_from_slice(&cell.pixels[from..from + side * 3]);
-        }
+    #[test]
+    fn rows_say_which_file_and_which_frame_and_colours_have_a_legend() {
+        let grey = Array::from_slice(&[2, 2, 3], &[90u8; 12]).unwrap();
+        let mut recorded = Recorded { labels: vec![Some(false), None, Some(true)], ..Recorded::default() };
+        (0..3)
+            .for_each(|_| recorded.add_image("main", Frame::Array(grey.clone(), ChannelOrder::ChannelsLast)));
+        let pick = SheetPick { file: "rank_0/episode_7.pkl".into(), number: 0, label: "success".into() };
+        let options = SheetOptions { columns: 2, side: 8 };
+        let rows = rows(&recorded, &pick, &options).unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].heading, "success · rank_0/episode_7.pkl · 3 frames");
+        let shown: Vec<_> =
+            rows[0].frames.iter().map(|frame| (frame.tint, frame.caption.join(" "))).collect();
+        assert_eq!(shown, [(Tint::Red, "frame 0".into()), (Tint::Green, "frame 2".into())]);
+        let words: Vec<String> =
+            legend(&rows, &[Unit::Episode]).into_iter().map(|(_, words)| words).collect();
+        assert_eq!(words, ["green: success", "red: failure"], "grey is not there");
+
+        let image_set = Recorded { unit: Some(Unit::Images), ..recorded };
+        let headings: Vec<String> =
+            super::rows(&image_set, &pick, &options).unwrap().into_iter().map(|row| row.heading).collect();
+        let expected = ["success", "failure", "no label"]
+            .map(|word| format!("{word} · rank_0/episode_7.pkl · 1 images"));
+        assert_eq!(headings, expected);
     }
 }

@@ -13,8 +13,8 @@ pub enum Suspicion {
     OneClass,
     /// Equal images with different labels.
     ContradictingLabels,
-    /// The parts to train on and to validate on share images.
-    SharedBetweenParts,
+    /// The training and the validation split share images.
+    SharedBetweenSplits,
     /// The name, the folder or the manifest says otherwise than the file.
     OutcomeDisagrees,
     /// Lists that belong together have different lengths.
@@ -27,6 +27,8 @@ pub enum Suspicion {
     SuccessOnlyAtReset,
     /// Labels that change from frame to frame.
     FlippingLabels,
+    /// Successes that are solved at some step and not at the last.
+    SuccessLost,
     /// Images that are none: of no known shape, or with numbers that are no brightness.
     OddImages,
     /// A camera with fewer images than another.
@@ -45,8 +47,8 @@ pub enum Suspicion {
     ConstantActions,
     /// Every reward is zero.
     NoReward,
-    /// A success that was paid nothing.
-    UnpaidSuccess,
+    /// A success without any reward.
+    UnrewardedSuccess,
     /// Nothing, or next to nothing, was done.
     TooShort,
     /// Episodes that are there more than once.
@@ -65,7 +67,7 @@ impl Suspicion {
         match self {
             Self::OneClass
             | Self::ContradictingLabels
-            | Self::SharedBetweenParts
+            | Self::SharedBetweenSplits
             | Self::OutcomeDisagrees
             | Self::UnevenLists
             | Self::NotFinite
@@ -86,13 +88,14 @@ impl Suspicion {
         match self {
             Self::OneClass => "all labels are the same",
             Self::ContradictingLabels => "equal images have different labels",
-            Self::SharedBetweenParts => "what validates is also trained on",
+            Self::SharedBetweenSplits => "validation images are also in the training split",
             Self::OutcomeDisagrees => "name or folder and content disagree",
             Self::UnevenLists => "lists that belong together differ in length",
             Self::NotFinite => "states, actions or rewards are NaN or infinite",
             Self::NoSuccessFlags => "nothing says whether it was a success",
             Self::SuccessOnlyAtReset => "success at the reset and never after it",
             Self::FlippingLabels => "labels flip from frame to frame",
+            Self::SuccessLost => "successes that are not solved at the end",
             Self::OddImages => "images that cannot be shown",
             Self::MissingImages => "a camera misses frames",
             Self::NoImages => "no images",
@@ -102,12 +105,14 @@ impl Suspicion {
             Self::FrozenCamera => "a camera shows one image all the time",
             Self::ConstantActions => "the same action at every step",
             Self::NoReward => "every reward is zero",
-            Self::UnpaidSuccess => "a success without any reward",
+            Self::UnrewardedSuccess => "a success without any reward",
             Self::TooShort => "fewer than two steps",
             Self::Duplicates => "stored more than once",
             Self::NearDuplicates => "looks like another one from start to end",
             Self::Unbalanced => "one label is rare",
-            Self::MetadataOnly => "only the metadata was read, no frame was looked at",
+            Self::MetadataOnly => {
+                "only the metadata was read, and that its files are there; no frame was inspected"
+            }
         }
     }
 
@@ -116,7 +121,7 @@ impl Suspicion {
         match self {
             Self::OneClass => "a reward cannot be learned from one outcome: collect the other one too",
             Self::ContradictingLabels => "look at these images; label them again, or drop the later copies",
-            Self::SharedBetweenParts => {
+            Self::SharedBetweenSplits => {
                 "split by episode, not by image, and remove the copies: validation is too good now"
             }
             Self::OutcomeDisagrees => {
@@ -133,6 +138,10 @@ impl Suspicion {
                 "the flag is left over from the episode before: read it after the step, not after the automatic reset"
             }
             Self::FlippingLabels => "the success test is at its threshold: add hysteresis, or label by hand",
+            Self::SuccessLost => {
+                "decide which success is meant: end episodes at success, or label by the end; a reward model learns from \
+                 both as they are"
+            }
             Self::OddImages => "save uint8 of [height, width, channels], or floats from 0 to 1",
             Self::MissingImages => {
                 "frames of the two cameras no longer belong together by number: collect again"
@@ -144,11 +153,11 @@ impl Suspicion {
             Self::FrozenCamera => "the camera hangs, or renders only at resets; collect again",
             Self::ConstantActions => "was the policy or the teleoperation connected?",
             Self::NoReward => "fine for labels by success; a dense reward would show progress",
-            Self::UnpaidSuccess => "reward and success come from different rules: check reward_mode",
+            Self::UnrewardedSuccess => "reward and success come from different rules: check reward_mode",
             Self::TooShort => "episodes that end at once often come from a failed reset; drop them",
             Self::Duplicates => "keep one of each; a store does that by itself",
             Self::NearDuplicates => "vary the starts (seeds, fixed reset states): copies teach little",
-            Self::MetadataOnly => "export it with images instead of videos to have every frame looked at",
+            Self::MetadataOnly => "export it with images instead of videos to have every frame inspected",
             Self::Unbalanced => {
                 "collect more of the rare one, or balance when converting (--fail-success-ratio)"
             }

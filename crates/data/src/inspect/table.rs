@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::collection::Format;
 use super::finding::{Finding, Severity};
-use super::report::{Label, Report, Width};
+use super::report::{LabelCount, Report, VectorWidth};
+use crate::recording::DatasetFormat;
 
 /// Broken files and examples that are shown.
 const SHOWN: usize = 8;
@@ -15,9 +15,14 @@ impl fmt::Display for Report {
         let [one, many] = self.format.noun();
         let noun = if self.episodes == 1 { one } else { many };
         // Episodes of LeRobot share files, and are counted themselves.
-        let (file, shared) = if self.format == Format::Lerobot { (many, true) } else { ("files", false) };
-        let files = if (1..self.files).contains(&self.looked_at) {
-            format!(", in {} of {} {file}, evenly spread", thousands(self.looked_at), thousands(self.files))
+        let (file, shared) =
+            if self.format == DatasetFormat::Lerobot { (many, true) } else { ("files", false) };
+        let files = if (1..self.files).contains(&self.inspected_files) {
+            format!(
+                ", in {} of {} {file}, evenly spread",
+                thousands(self.inspected_files),
+                thousands(self.files)
+            )
         } else if shared {
             String::new()
         } else {
@@ -44,7 +49,7 @@ impl Report {
     fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
         let lengths = &self.lengths;
         let steps = format!("{} to {}, median {}", lengths.min, lengths.max, lengths.median);
-        let steps = if self.format == Format::Images { Vec::new() } else { vec![steps] };
+        let steps = if self.format == DatasetFormat::Images { Vec::new() } else { vec![steps] };
         let facts = vec![
             ("length", steps),
             ("success", self.success_line().into_iter().collect()),
@@ -53,27 +58,30 @@ impl Report {
             ("state", widths(&self.state_widths)),
             ("action", widths(&self.action_widths)),
             ("reward", self.reward_line().into_iter().collect()),
-            ("twice", vec![self.duplicate_line()]),
-            ("shared", self.leakage_line().into_iter().collect()),
+            ("duplicates", vec![self.duplicate_line()]),
+            ("leakage", self.leakage_line().into_iter().collect()),
         ];
         facts.into_iter().filter(|(_, lines)| !lines.is_empty()).collect()
     }
 
     fn success_line(&self) -> Option<String> {
         let success = self.success;
-        if success.known == 0 {
+        if success.labelled == 0 {
             return None;
         }
-        let unknown = self.episodes - success.known;
-        let rest = if unknown > 0 { format!("; of {unknown} it is not known") } else { String::new() };
-        let share = percent(success.once, success.known);
-        Some(format!("{} of {} ({share}), {} at the end{rest}", success.once, success.known, success.at_end))
+        let unknown = self.episodes - success.labelled;
+        let rest = if unknown > 0 { format!("; unknown for {unknown}") } else { String::new() };
+        let share = percent(success.once, success.labelled);
+        Some(format!(
+            "{} of {} ({share}), {} at the end{rest}",
+            success.once, success.labelled, success.at_end
+        ))
     }
 
     fn camera_lines(&self) -> Vec<String> {
         let wide = self.cameras.iter().map(|camera| camera.name.chars().count()).max().unwrap_or(0);
         let sizes = |camera: &super::Camera| {
-            let size = |size: &super::Size| {
+            let size = |size: &super::ImageSize| {
                 let [height, width, channels] = size.shape;
                 format!("{width}x{height}x{channels} ({})", thousands(size.frames))
             };
@@ -85,21 +93,25 @@ impl Report {
     fn reward_line(&self) -> Option<String> {
         let reward = self.reward?;
         let zero = 100.0 * reward.zero_share;
-        Some(format!("{:.3} to {:.3}, mean {:.3}, {zero:.0}% zero", reward.min, reward.max, reward.mean))
+        let odd = match (reward.nan, reward.infinite) {
+            (0, 0) => String::new(),
+            (nan, infinite) => format!("; {nan} are NaN and {infinite} infinite, and left out of this"),
+        };
+        Some(format!("{:.3} to {:.3}, mean {:.3}, {zero:.0}% zero{odd}", reward.min, reward.max, reward.mean))
     }
 
     fn duplicate_line(&self) -> String {
         let found = &self.duplicates;
-        if self.looked_at == 0 {
-            return "not looked at".into();
+        if self.inspected_files == 0 {
+            return "not checked".into();
         }
         if *found == super::Duplicates::default() {
-            return "nothing".into();
+            return "none".into();
         }
         let noun = |count: usize| self.format.noun()[usize::from(count != 1)];
         let counts = [
-            (found.episodes, format!("{} to the byte", noun(found.episodes))),
-            (found.near_episodes, format!("{} that look alike", noun(found.near_episodes))),
+            (found.episodes, format!("{} (exact)", noun(found.episodes))),
+            (found.near_episodes, format!("{} (near)", noun(found.near_episodes))),
             (found.frames, if found.frames == 1 { "image".into() } else { "images".into() }),
         ];
         let some = counts.iter().filter(|(count, _)| *count > 0);
@@ -110,7 +122,7 @@ impl Report {
     fn leakage_line(&self) -> Option<String> {
         let found = self.leakage.as_ref()?;
         Some(format!(
-            "of {} images that validate, training has {} to the byte and {} that look alike",
+            "of {} validation images, {} are exact duplicates of training images and {} near duplicates",
             thousands(found.val_images),
             thousands(found.exact_duplicates),
             thousands(found.near_duplicates),
@@ -173,14 +185,14 @@ fn files(count: usize) -> String {
     if count == 1 { "1 file".into() } else { format!("{} files", thousands(count)) }
 }
 
-/// A bar for each label; each part is a whole of its own.
-fn bars(labels: &[Label]) -> Vec<String> {
-    let name = |label: &Label| match &label.split {
+/// A bar for each label; each split is a whole of its own.
+fn bars(labels: &[LabelCount]) -> Vec<String> {
+    let name = |label: &LabelCount| match &label.split {
         Some(split) => format!("{split} {}", label.name),
         None => label.name.clone(),
     };
     let wide = labels.iter().map(|label| name(label).chars().count()).max().unwrap_or(0);
-    let line = |label: &Label| {
+    let line = |label: &LabelCount| {
         let whole: usize =
             labels.iter().filter(|other| other.split == label.split).map(|label| label.count).sum();
         let filled = (label.count * BAR).div_ceil(whole.max(1)).min(BAR);
@@ -190,7 +202,7 @@ fn bars(labels: &[Label]) -> Vec<String> {
     labels.iter().map(line).collect()
 }
 
-fn widths(widths: &[Width]) -> Vec<String> {
+fn widths(widths: &[VectorWidth]) -> Vec<String> {
     match widths {
         [] => Vec::new(),
         [one] => vec![format!("{} numbers", one.width)],

@@ -1,25 +1,26 @@
 //! Which frames train, and which validate.
 
+use super::LabelledData;
 use super::error::LabelledError;
-use super::{Kind, LabelledData};
-use crate::convert::{Block, PythonRandom, Source, by_block, by_episode, cut_lone_blocks, sample};
+use crate::convert::{Block, PythonRandom, balance, by_block, by_episode, cut_lone_blocks, sample};
+use crate::recording::Source;
 
 /// One frame of one episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pick {
+pub struct FramePick {
     /// Which episode.
     pub episode: u32,
     /// Which of its frames.
     pub frame: u32,
 }
 
-/// The frames of both parts, in the order in which they are used.
+/// The frames of the training and the validation split, in the order in which they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct TrainValSplit {
     /// What is learned from.
-    pub train: Vec<Pick>,
+    pub train: Vec<FramePick>,
     /// What is measured on: every sampled frame of episodes that nothing is learned from.
-    pub val: Vec<Pick>,
+    pub val: Vec<FramePick>,
 }
 
 /// How frames are chosen.
@@ -45,7 +46,7 @@ impl Default for SplitOptions {
 impl LabelledData {
     /// Every frame, in order.
     #[must_use]
-    pub fn all(&self) -> Vec<Pick> {
+    pub fn all(&self) -> Vec<FramePick> {
         (0..self.episodes.len()).flat_map(|episode| self.sampled(episode, 0)).collect()
     }
 
@@ -53,18 +54,18 @@ impl LabelledData {
     /// is. Frames of one episode are on one side.
     ///
     /// # Errors
-    /// When there are too few episodes to have two parts.
-    pub fn split(&self, options: &SplitOptions) -> Result<Parts, LabelledError> {
+    /// When there are too few episodes for two splits.
+    pub fn split(&self, options: &SplitOptions) -> Result<TrainValSplit, LabelledError> {
         let mut random = PythonRandom::new(options.seed);
-        let mut units: Vec<Vec<Pick>> = (0..self.episodes.len())
+        let mut units: Vec<Vec<FramePick>> = (0..self.episodes.len())
             .map(|episode| self.sampled(episode, options.num_samples_per_episode).collect())
             .collect();
-        let split = match self.kind {
-            Kind::Recordings(Source::Keyboard) => {
-                let success = |pick: &Pick| self.frame(*pick).success;
+        let split = match self.source {
+            Some(Source::Keyboard) => {
+                let success = |pick: &FramePick| self.frame(*pick).success;
                 cut_lone_blocks(&mut units, options.val_split, success);
                 let block =
-                    |unit: &Vec<Pick>| Block { success: unit.iter().any(success), frames: unit.len() };
+                    |unit: &Vec<FramePick>| Block { success: unit.iter().any(success), frames: unit.len() };
                 let blocks: Vec<Block> = units.iter().map(block).collect();
                 by_block(&blocks, options.val_split, &mut random)
             }
@@ -75,26 +76,14 @@ impl LabelledData {
             return Err(LabelledError::TooFewEpisodes { path, episodes });
         }
         let frames =
-            |numbers: &[usize]| numbers.iter().flat_map(|at| units[*at].clone()).collect::<Vec<Pick>>();
-        let train = self.balanced(frames(&split.train), options.fail_success_ratio, &mut random);
-        Ok(Parts { train, val: frames(&split.val) })
+            |numbers: &[usize]| numbers.iter().flat_map(|at| units[*at].clone()).collect::<Vec<FramePick>>();
+        let success = |pick: &FramePick| self.frame(*pick).success;
+        let train = balance(frames(&split.train), options.fail_success_ratio, success, &mut random);
+        Ok(TrainValSplit { train, val: frames(&split.val) })
     }
 
-    fn sampled(&self, episode: usize, count: usize) -> impl Iterator<Item = Pick> + use<> {
+    fn sampled(&self, episode: usize, count: usize) -> impl Iterator<Item = FramePick> + use<> {
         let kept = sample(self.episodes[episode].frames.len(), count as i64, true);
-        kept.into_iter().map(move |frame| Pick { episode: episode as u32, frame: frame as u32 })
-    }
-
-    /// All successes, `ratio` times as many failures drawn at random, shuffled together.
-    fn balanced(&self, frames: Vec<Pick>, ratio: Option<f64>, random: &mut PythonRandom) -> Vec<Pick> {
-        let (mut picks, mut failures): (Vec<Pick>, Vec<Pick>) =
-            frames.into_iter().partition(|pick| self.frame(*pick).success);
-        random.shuffle(&mut failures);
-        if let Some(ratio) = ratio.filter(|_| !picks.is_empty()) {
-            failures.truncate((picks.len() as f64 * ratio) as usize);
-        }
-        picks.append(&mut failures);
-        random.shuffle(&mut picks);
-        picks
+        kept.into_iter().map(move |frame| FramePick { episode: episode as u32, frame: frame as u32 })
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::convert::{BadFile, ConvertError};
-use crate::store::StoreError;
+use crate::convert::ConvertError;
+use crate::recording::{BadFile, OpenError};
 
 /// Why there are no labelled frames.
 #[derive(Debug, thiserror::Error)]
@@ -21,31 +21,19 @@ pub enum LabelledError {
     /// A recording that cannot be read.
     #[error(transparent)]
     Recording(#[from] ConvertError),
-    /// A store that cannot be read.
+    /// A recording that cannot be opened.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A `.pt` that is no dataset.
-    #[error("{}: {what}", path.display())]
-    Images {
-        /// The file.
+    Open(#[from] OpenError),
+    /// There is nothing in it yet.
+    #[error("{} is empty; collect episodes into it", path.display())]
+    Empty {
+        /// The file or folder.
         path: PathBuf,
-        /// What is wrong, and what to do.
-        what: String,
     },
     /// A file whose frames cannot be used.
     #[error("{0}")]
     Frames(BadFile),
-    /// A camera that the data does not have.
-    #[error("{} has no camera `{camera}`; it has {}", path.display(), has.join(", "))]
-    Camera {
-        /// The file or folder.
-        path: PathBuf,
-        /// What was asked for.
-        camera: String,
-        /// What is there.
-        has: Vec<String>,
-    },
-    /// Too few episodes to have both a training and a validation part.
+    /// Too few episodes to have both a training and a validation split.
     #[error(
         "{episodes} usable episode(s) in {} leave none to train on beside those that validate; collect more \
          episodes, at least 2, or lower the share that validates",

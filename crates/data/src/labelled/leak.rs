@@ -5,22 +5,22 @@ use std::collections::HashSet;
 use rayon::prelude::*;
 
 use super::LabelledData;
-use crate::convert::{Fingerprint, Leakage, Seen};
+use crate::convert::{Fingerprint, FingerprintedImage, Leakage};
 
-/// What frames to measure on share with frames that were learned from, by the pictures of their first camera.
+/// What frames to measure on share with frames that were learned from, by the images of their first camera.
 #[must_use]
 pub fn leakage(train: &[&LabelledData], measured: &[&LabelledData]) -> Leakage {
-    Leakage::between(&seen(train), &seen(measured), &HashSet::new())
+    Leakage::between(&fingerprinted(train), &fingerprinted(measured), &HashSet::new())
 }
 
-fn seen(data: &[&LabelledData]) -> Vec<Seen> {
+fn fingerprinted(data: &[&LabelledData]) -> Vec<FingerprintedImage> {
     let episodes: Vec<_> = data.iter().flat_map(|data| &data.episodes).enumerate().collect();
     let frames = episodes.into_par_iter().flat_map_iter(|(episode, frames)| {
         frames.frames.iter().map(move |frame| {
             let image = &frame.images[0];
             let shape = image.shape();
-            let print = Fingerprint::of(&image.pixels(), [shape.height, shape.width, shape.channels]);
-            Seen { episode, label: u8::from(frame.success), print }
+            let fingerprint = Fingerprint::of(&image.pixels(), [shape.height, shape.width, shape.channels]);
+            FingerprintedImage { episode, label: u8::from(frame.success), fingerprint }
         })
     });
     frames.collect()

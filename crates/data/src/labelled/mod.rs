@@ -1,7 +1,7 @@
 //! Labelled frames where they lie: what a classifier of images is trained and measured on.
 //!
-//! [`LabelledData::read`] takes anything that holds frames and their labels: RLinf's `train.pt`, a folder of episodes of
-//! any collector, folders of `.npy` trajectories, or a store. No image is copied: a [`FrameImage`] is a view of the mapped
+//! [`LabelledData::read`] takes anything that holds frames and their labels, in every format of
+//! [`Recordings`]. No image is copied: a [`FrameImage`] is a view of the mapped
 //! file, and becomes bytes of height, width and channel when it is asked for. [`LabelledData::split`] chooses frames for
 //! training and validation by the rules of [`convert_images`](crate::convert::convert_images), to the order of frames.
 //!
@@ -10,31 +10,26 @@
 //! use plaudit_data::labelled::{LabelledData, ReadOptions, SplitOptions};
 //!
 //! let data = LabelledData::read(Path::new("logs/run/collected_data"), &ReadOptions::default(), &|_| {})?;
-//! let parts = data.split(&SplitOptions::default())?;
-//! let first = data.frame(parts.train[0]);
+//! let split = data.split(&SplitOptions::default())?;
+//! let first = data.frame(split.train[0]);
 //! println!("{:?}: {}", first.images[0].shape(), first.success);
 //! # Ok::<(), plaudit_data::labelled::LabelledError>(())
 //! ```
 
-mod cameras;
 mod choose;
 mod error;
 mod image;
-mod images;
 mod leak;
-mod pictures;
-mod recordings;
-mod stored;
+mod read;
 
 use std::path::{Path, PathBuf};
 
 use plaudit_core::FrameShape;
 
-use crate::convert::{BadFile, BadFiles, OnProgress, Source};
-use crate::store::Store;
-use cameras::CameraKey;
+use crate::convert::{BadFiles, OnProgress};
+use crate::recording::{BadFile, DatasetFormat, MAIN, Recordings, Source};
 
-pub use choose::{Parts, Pick, SplitOptions};
+pub use choose::{FramePick, SplitOptions, TrainValSplit};
 pub use error::LabelledError;
 pub use image::FrameImage;
 pub use leak::leakage;
@@ -53,24 +48,11 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { cameras: vec![cameras::MAIN.into()], source: None, bad_files: BadFiles::Stop }
+        Self { cameras: vec![MAIN.into()], source: None, bad_files: BadFiles::Stop }
     }
 }
 
-/// What data was read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A `.pt` of images and labels.
-    Images,
-    /// Episodes as a collector wrote them.
-    Recordings(Source),
-    /// A store of plaudit's own.
-    Store,
-    /// Pictures that a person sorted.
-    Pictures,
-}
-
-/// One moment: an image of each camera, and whether it shows success.
+/// One frame: an image of each camera, and whether it shows success.
 #[derive(Clone, Debug)]
 pub struct LabelledFrame {
     /// One image per camera, in the order that was asked for.
@@ -79,7 +61,7 @@ pub struct LabelledFrame {
     pub success: bool,
     /// Which entry of its episode it is.
     pub at: usize,
-    /// The environment's state vector at that moment, if it was recorded.
+    /// The environment's state vector at that step, if it was recorded.
     pub state: Option<Vec<f32>>,
 }
 
@@ -108,21 +90,23 @@ pub struct LabelledData {
     /// Where they were read from.
     pub path: PathBuf,
     /// What that is.
-    pub kind: Kind,
+    pub format: DatasetFormat,
+    /// Which collector wrote it, where one did.
+    pub source: Option<Source>,
     /// The cameras that were asked for, and the size of their images.
     pub cameras: Vec<(String, FrameShape)>,
     /// The episodes. Images whose file does not say where they are from are one episode.
     pub episodes: Vec<LabelledEpisode>,
     /// Whether frames are grouped into the episodes that they happened in, in order.
     pub in_episodes: bool,
-    /// Whether episodes have every frame that was recorded, so that what was a moment ago can be seen.
-    pub has_past: bool,
+    /// Whether episodes have every recorded frame, so that a frame stack (history of k frames) can be read.
+    pub has_history: bool,
     /// Files that were left out.
     pub skipped: Vec<BadFile>,
 }
 
 impl LabelledData {
-    /// Reads a `.pt`, a folder of episodes, a file of episodes, a store, or a folder of sorted pictures.
+    /// Reads labelled frames in any format that [`Recordings`] opens.
     ///
     /// # Errors
     /// When nothing usable is there, a camera is missing, or images of one camera have different sizes.
@@ -131,21 +115,10 @@ impl LabelledData {
         options: &ReadOptions,
         progress: &OnProgress<'_>,
     ) -> Result<Self, LabelledError> {
-        let keys: Vec<CameraKey> = options.cameras.iter().map(|key| CameraKey::parse(key)).collect();
-        if keys.is_empty() {
-            return Err(LabelledError::NoCamera);
-        }
         if !path.exists() {
             return Err(LabelledError::Nothing { path: path.into() });
         }
-        if Store::is_at(path) {
-            return stored::read(path, &keys);
-        }
-        if pictures::is_at(path) {
-            return pictures::read(path, &keys);
-        }
-        let is_pt = path.extension().is_some_and(|extension| extension == "pt" || extension == "pth");
-        if is_pt { images::read(path, &keys) } else { recordings::read(path, &keys, options, progress) }
+        read::read(Recordings::open_as(path, options.source)?, options, progress)
     }
 
     /// Reads folders of successful and of failed `.npy` trajectories that need not lie together.
@@ -158,8 +131,7 @@ impl LabelledData {
         options: &ReadOptions,
         progress: &OnProgress<'_>,
     ) -> Result<Self, LabelledError> {
-        let keys: Vec<CameraKey> = options.cameras.iter().map(|key| CameraKey::parse(key)).collect();
-        recordings::read_trajectories([positive, negative], &keys, options, progress)
+        read::read(Recordings::of_trajectories(positive, negative)?, options, progress)
     }
 
     /// A frame that was picked.
@@ -167,17 +139,17 @@ impl LabelledData {
     /// # Panics
     /// If it was picked from other data.
     #[must_use]
-    pub fn frame(&self, pick: Pick) -> &LabelledFrame {
+    pub fn frame(&self, pick: FramePick) -> &LabelledFrame {
         &self.episodes[pick.episode as usize].frames[pick.frame as usize]
     }
 
-    /// The frame so many moments before a picked one, or the first of its episode.
+    /// The frame so many steps before a picked one, or the first of its episode.
     ///
     /// # Panics
     /// If it was picked from other data.
     #[must_use]
-    pub fn frame_before(&self, pick: Pick, moments: usize) -> &LabelledFrame {
-        &self.episodes[pick.episode as usize].frames[(pick.frame as usize).saturating_sub(moments)]
+    pub fn frame_before(&self, pick: FramePick, steps: usize) -> &LabelledFrame {
+        &self.episodes[pick.episode as usize].frames[(pick.frame as usize).saturating_sub(steps)]
     }
 
     /// Whether no episode lacks a frame between its first and its last.

@@ -31,12 +31,12 @@ impl Feature {
         Self { name, dtype: "image".into(), shape, names, codec: None }
     }
 
-    /// Whether it is a picture inside the parquet files.
+    /// Whether it is an image inside the parquet files.
     pub fn is_image(&self) -> bool {
         self.dtype == "image"
     }
 
-    /// Whether it is a picture in a video file.
+    /// Whether it is an image in a video file.
     pub fn is_video(&self) -> bool {
         self.dtype == "video"
     }
@@ -46,7 +46,7 @@ impl Feature {
         self.shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))
     }
 
-    /// Height, width and channels of a picture, whichever way the axes are written.
+    /// Height, width and channels of an image, whichever way the axes are written.
     pub fn frame_shape(&self) -> Option<FrameShape> {
         let &[first, second, third] = &self.shape[..] else { return None };
         let named_first = self.names.first().is_some_and(|name| name.starts_with("channel"));
@@ -73,8 +73,8 @@ impl Feature {
     }
 }
 
-/// What every dataset has beside its own features.
-pub(super) fn bookkeeping() -> Vec<Feature> {
+/// The features that every dataset has (LeRobot's `DEFAULT_FEATURES`).
+pub(super) fn default_features() -> Vec<Feature> {
     let names = [
         ("timestamp", "float32"),
         ("frame_index", "int64"),

@@ -6,17 +6,17 @@
 //!
 //! ```
 //! use plaudit_core::{End, FrameShape};
-//! use plaudit_data::episode::{CameraTrack, Episode, Moment};
+//! use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 //! use plaudit_data::lerobot::{Dataset, Settings, Writer};
 //!
 //! # let folder = tempfile::tempdir()?;
 //! # let save_dir = folder.path();
-//! let moment = |end| Moment { reward: 0.0, end, success: None, facts: Vec::new() };
+//! let timestep = |end| Timestep { reward: 0.0, end, success: None, facts: Vec::new() };
 //! let camera = CameraTrack { name: "main".into(), shape: FrameShape::rgb(2, 2), pixels: vec![128; 2 * 12] };
 //! let episode = Episode {
 //!     row: 0, number: 0, batch_step: 1, success: true, task: Some("pick the cube".into()), cameras: vec![camera],
 //!     states: vec![vec![0.5], vec![0.75]], actions: vec![vec![1.0, -1.0]],
-//!     moments: vec![moment(End::No), moment(End::Terminated)],
+//!     timesteps: vec![timestep(End::No), timestep(End::Terminated)],
 //! };
 //!
 //! let mut writer = Writer::new(save_dir, 0, Settings::default())?;
@@ -30,12 +30,12 @@
 
 mod error;
 mod feature;
-mod picture;
+mod png_image;
 mod read;
 mod table;
 mod write;
 
 pub use error::{LeRobotError, Problem};
 pub use feature::Feature;
-pub use read::{Dataset, Episodes, Info, Limits, Version, shards};
-pub use write::{Existing, Found, Settings, Shard, Writer};
+pub use read::{Dataset, DatasetMetadata, Episodes, Info, Limits, Version, shards};
+pub use write::{Existing, ExistingShards, Settings, Shard, Writer};

@@ -4,10 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use plaudit_pyfiles as pyfiles;
+use plaudit_pyfiles::plain_file;
+
 use super::trajectory::episodes_of;
 use super::{ReplayBufferError, writer};
 use crate::episode::Episode;
-use crate::python;
+
+/// A larger index is none.
+const INDEX_BYTES: u64 = 1 << 30;
 
 /// Whether a folder is a replay buffer: it has an index, or files that are named like trajectories.
 pub fn is_at(folder: &Path) -> bool {
@@ -21,7 +26,7 @@ pub fn is_at(folder: &Path) -> bool {
 pub fn read(folder: &Path) -> Result<Vec<Episode>, ReplayBufferError> {
     let mut episodes = Vec::new();
     for path in files(folder)? {
-        let trajectory = python::read(&path)?;
+        let trajectory = pyfiles::read(&path)?;
         let found = episodes_of(&trajectory);
         episodes.extend(found.map_err(|problem| ReplayBufferError::Trajectory { path, problem })?);
     }
@@ -41,7 +46,7 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, ReplayBufferError> {
     let found =
         numbered(folder).map_err(|source| ReplayBufferError::Io { path: folder.to_owned(), source })?;
     let index = folder.join(writer::INDEX);
-    let text = match std::fs::read(&index) {
+    let text = match plain_file::read(&index, INDEX_BYTES) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(found.into_iter().map(|(_, path)| path).collect());
@@ -50,11 +55,11 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, ReplayBufferError> {
     };
     let wrong = |problem: String| ReplayBufferError::Index { path: index.clone(), problem };
     let ids: Index = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    let place = |id: &u64| {
+    let path_of = |id: &u64| {
         let path = found.iter().find(|(number, _)| number == id).map(|(_, path)| path.clone());
         path.ok_or_else(|| wrong(format!("it names trajectory {id}, which is not there")))
     };
-    ids.trajectory_id_list.iter().map(place).collect()
+    ids.trajectory_id_list.iter().map(path_of).collect()
 }
 
 /// Whether a file is named like a trajectory.

@@ -3,7 +3,7 @@
 //! ```text
 //! demos/
 //!   trajectory_{id}_{weights}.pt     tensors [T, B, …]: actions, rewards, terminations, curr_obs, next_obs, …
-//!   metadata.json                    how many, and where numbering goes on
+//!   metadata.json                    how many, and where numbering continues
 //!   trajectory_index.json            what each file holds
 //! ```
 //!
@@ -20,9 +20,8 @@ pub use writer::Writer;
 
 use std::path::PathBuf;
 
+use plaudit_pyfiles::{ReadError, WriteError};
 use thiserror::Error;
-
-use crate::python::{ReadError, WriteError};
 
 /// Why a replay buffer could not be read or written.
 #[derive(Debug, Error)]

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
+use plaudit_pyfiles::{Array, DType, PyValue};
 use thiserror::Error;
 
-use crate::episode::{CameraTrack, Episode, Moment};
-use crate::python::{Array, DType, PyValue};
+use crate::episode::{CameraTrack, Episode, Timestep};
 
 /// What is wrong with a trajectory.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -33,7 +33,7 @@ pub enum Problem {
 pub(super) const NO_VERSIONS: &str = "e58eb380-d5b9-5265-a382-0fc33930cf3e";
 
 /// The episodes in a trajectory, row by row. They are cut where an episode ends, and wherever an observation does not
-/// follow from the one before it. The layout keeps no success; a termination that was paid counts as one.
+/// follow from the one before it. The format keeps no success; a termination with a positive reward counts as one.
 ///
 /// # Errors
 /// When a field is missing or does not fit the others.
@@ -142,11 +142,11 @@ impl Fields {
             pixels.extend_from_slice(camera.image(1, self.rows, last, row));
             CameraTrack { name: camera.name.clone(), shape: camera.shape, pixels }
         });
-        let mut moments = vec![Moment { reward: 0.0, end: End::No, success: None, facts: Vec::new() }];
+        let mut timesteps = vec![Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() }];
         for t in steps.clone() {
             let (reward, end) = (self.reward(t, row), self.end(t, row));
             let success = Some(end == End::Terminated && reward > 0.0);
-            moments.push(Moment { reward, end, success, facts: Vec::new() });
+            timesteps.push(Timestep { reward, end, success, facts: Vec::new() });
         }
         let mut states: Vec<Vec<f32>> = steps.clone().map(|t| self.state(0, t, row)).collect();
         states.push(self.state(1, last, row));
@@ -154,12 +154,12 @@ impl Fields {
             row,
             number,
             batch_step: steps.end as u64,
-            success: moments.iter().any(|moment| moment.success == Some(true)),
+            success: timesteps.iter().any(|timestep| timestep.success == Some(true)),
             task: None,
             cameras: tracks.collect(),
             states,
             actions: steps.map(|t| self.actions.at(self.rows, t, row).to_vec()).collect(),
-            moments,
+            timesteps,
         }
     }
 }
@@ -253,10 +253,10 @@ pub(super) fn as_trajectory(episode: &Episode) -> PyValue {
     let steps = episode.len();
     let width = episode.actions.first().map_or(0, Vec::len);
     let actions = floats(&[steps, 1, width], &episode.actions.concat());
-    let after = &episode.moments[1..];
-    let rewards: Vec<f32> = after.iter().map(|moment| moment.reward).collect();
+    let after = &episode.timesteps[1..];
+    let rewards: Vec<f32> = after.iter().map(|timestep| timestep.reward).collect();
     let flags = |is: &dyn Fn(End) -> bool| {
-        let bytes: Vec<u8> = after.iter().map(|moment| u8::from(is(moment.end))).collect();
+        let bytes: Vec<u8> = after.iter().map(|timestep| u8::from(is(timestep.end))).collect();
         tensor(Array::new(DType::Bool, &[steps, 1, 1], bytes))
     };
     PyValue::dict([

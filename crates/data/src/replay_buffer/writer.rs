@@ -4,45 +4,64 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use plaudit_pyfiles::atomic_file::AtomicFile;
+use plaudit_pyfiles::{self as pyfiles, Storages, write_pt};
+
 use super::trajectory::{NO_VERSIONS, as_trajectory, episodes_of};
 use super::{ReplayBufferError, folder};
-use crate::atomic_file::AtomicFile;
 use crate::episode::{Episode, EpisodeSink, SinkError};
-use crate::python::{self, Storages, write_pt};
 
 pub(super) const INDEX: &str = "trajectory_index.json";
 const METADATA: &str = "metadata.json";
-/// RLinf's own default; it seeds the draws of whoever loads the buffer.
+/// RLinf's own default; it seeds the sampling of whoever loads the buffer.
 const SEED: u64 = 1234;
 
 /// Writes episodes into a replay buffer. Each file is complete or absent, and the indices name none that is absent:
-/// whatever moment a kill comes, RLinf and [`read`](super::read) find a whole buffer.
+/// whenever the process is killed, RLinf and [`read`](super::read) find a whole buffer.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
     /// What the index says of each trajectory, by id.
     entries: Vec<(u64, Value)>,
     samples: u64,
+    /// The number of the next trajectory.
+    next_id: u64,
 }
 
 impl Writer {
-    /// Opens a folder, which is made if it is not there. Numbers go on after the trajectories in it.
+    /// Opens a folder, which is made if it is not there. Numbering continues after the trajectories in it.
     ///
     /// # Errors
     /// When the folder cannot be made, or a trajectory that is there cannot be read.
     pub fn open(folder: &Path) -> Result<Self, ReplayBufferError> {
         let refused = |source| ReplayBufferError::Io { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(refused)?;
-        let mut writer = Self { folder: folder.to_owned(), entries: Vec::new(), samples: 0 };
+        let mut writer = Self { folder: folder.to_owned(), entries: Vec::new(), samples: 0, next_id: 0 };
         for (id, path) in folder::numbered(folder).map_err(refused)? {
-            let found = episodes_of(&python::read(&path)?);
+            let found = episodes_of(&pyfiles::read(&path)?);
             let found =
                 found.map_err(|problem| ReplayBufferError::Trajectory { path: path.clone(), problem })?;
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
             let weights = name.splitn(3, '_').nth(2).unwrap_or(NO_VERSIONS).to_owned();
             writer.enter(id, found.iter().map(Episode::len).sum(), &weights);
+            writer.next_id = id + 1;
+        }
+        // A kill may have come between the last trajectory and the indices.
+        if !writer.entries.is_empty() {
+            writer.write_indices()?;
         }
         Ok(writer)
+    }
+
+    /// The number of the next trajectory.
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+
+    /// Resumes a collection that was stopped and whose first trajectory has this number. It is given the same
+    /// episodes again; those that are there stay.
+    pub fn resume_from(&mut self, first_id: u64) {
+        self.next_id = first_id;
     }
 
     /// How many trajectories are there.
@@ -55,10 +74,15 @@ impl Writer {
     /// # Errors
     /// When the system refuses.
     pub fn append(&mut self, episode: &Episode) -> Result<(), ReplayBufferError> {
-        let id = self.entries.last().map_or(0, |(id, _)| id + 1);
+        let id = self.next_id;
+        self.next_id += 1;
+        if self.entries.iter().any(|(known, _)| *known == id) {
+            return Ok(());
+        }
         let path = self.folder.join(format!("trajectory_{id}_{NO_VERSIONS}.pt"));
         write_pt(path, &as_trajectory(episode), Storages::Own)?;
         self.enter(id, episode.len(), NO_VERSIONS);
+        self.entries.sort_by_key(|(id, _)| *id);
         self.write_indices()
     }
 

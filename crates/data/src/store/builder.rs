@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plaudit_core::FrameShape;
+use plaudit_pyfiles::atomic_file::{PARTIAL, sync_folder_of};
 use rayon::prelude::*;
 use serde_json::Value;
 
@@ -17,14 +18,13 @@ use super::error::{StoreError, reading, writing};
 use super::folder::{EPISODES, MANIFEST, check_free, episode_path, make_folders};
 use super::id::{EpisodeId, Hasher};
 use super::manifest::{Entry, Line, Manifest, Origin};
-use crate::atomic_file::{PARTIAL, sync_folder_of};
 use crate::episode::Episode;
 
 /// A store in the making. Dropping it without [`finish`](Self::finish) leaves nothing behind.
 pub(crate) struct StoreBuilder {
     target: PathBuf,
-    aside: PathBuf,
-    /// Tells others that somebody is at work here.
+    staging: PathBuf,
+    /// The lock shows other processes that this folder is in use.
     _lock: Option<File>,
     counter: AtomicU64,
 }
@@ -34,10 +34,10 @@ impl StoreBuilder {
     pub(crate) fn create(target: &Path) -> Result<Self, StoreError> {
         check_free(target)?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let aside = target.with_file_name(format!(".{name}.{}{PARTIAL}", std::process::id()));
-        make_folders(&aside)?;
-        let lock = File::open(&aside).ok().filter(|folder| folder.try_lock().is_ok());
-        Ok(Self { target: target.into(), aside, _lock: lock, counter: AtomicU64::new(0) })
+        let staging = target.with_file_name(format!(".{name}.{}{PARTIAL}", std::process::id()));
+        make_folders(&staging)?;
+        let lock = File::open(&staging).ok().filter(|folder| folder.try_lock().is_ok());
+        Ok(Self { target: target.into(), staging, _lock: lock, counter: AtomicU64::new(0) })
     }
 
     /// Begins an episode of one camera. Its images follow.
@@ -49,7 +49,7 @@ impl StoreBuilder {
     ) -> Result<OpenEpisode<'a>, StoreError> {
         let encoded = encode_with_images_later(episode, camera, shape)?;
         let number = self.counter.fetch_add(1, Ordering::Relaxed);
-        let path = self.aside.join(EPISODES).join(format!(".{number}{PARTIAL}"));
+        let path = self.staging.join(EPISODES).join(format!(".{number}{PARTIAL}"));
         let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(writing(&path))?;
         let mut open = OpenEpisode {
             builder: self,
@@ -68,8 +68,8 @@ impl StoreBuilder {
     pub(crate) fn finish(self, episodes: Vec<Entry>, about: Value) -> Result<(), StoreError> {
         let lines: Vec<Line> =
             std::iter::once(Line::About(about)).chain(episodes.into_iter().map(Line::Episode)).collect();
-        Manifest::create(&self.aside.join(MANIFEST), None, &lines)?;
-        let folder = self.aside.join(EPISODES);
+        Manifest::create(&self.staging.join(MANIFEST), None, &lines)?;
+        let folder = self.staging.join(EPISODES);
         let files = fs::read_dir(&folder).map_err(reading(&folder))?;
         let files = files.collect::<Result<Vec<_>, _>>().map_err(reading(&folder))?;
         files.par_iter().try_for_each(|file| {
@@ -80,7 +80,7 @@ impl StoreBuilder {
         if self.target.exists() {
             fs::remove_dir(&self.target).map_err(writing(&self.target))?; // it is empty
         }
-        fs::rename(&self.aside, &self.target).map_err(writing(&self.target))?;
+        fs::rename(&self.staging, &self.target).map_err(writing(&self.target))?;
         sync_folder_of(&self.target);
         Ok(())
     }
@@ -88,7 +88,7 @@ impl StoreBuilder {
 
 impl Drop for StoreBuilder {
     fn drop(&mut self) {
-        fs::remove_dir_all(&self.aside).ok();
+        fs::remove_dir_all(&self.staging).ok();
     }
 }
 
@@ -119,7 +119,7 @@ impl OpenEpisode<'_> {
             return Err(StoreError::Misfit { what, found, expected });
         }
         let id: EpisodeId = hasher.finish();
-        fs::rename(&path, episode_path(&builder.aside, id)).map_err(writing(&path))?;
+        fs::rename(&path, episode_path(&builder.staging, id)).map_err(writing(&path))?;
         Ok(Entry::new(id, bytes, episode, origin))
     }
 }

@@ -4,7 +4,6 @@
 //! believed before it is checked against the size of the file, and nothing is copied.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +12,11 @@ use memmap2::Mmap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use plaudit_pyfiles::plain_file;
+
 use super::VERSION;
 use super::error::{Damage, StoreError, reading};
+use super::id::EpisodeId;
 
 /// Longer headers are not ours.
 const MAX_HEADER: u64 = 1 << 20;
@@ -51,7 +53,7 @@ pub(super) struct Column {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Described {
+struct TensorInfo {
     dtype: Kind,
     shape: Vec<usize>,
     data_offsets: [usize; 2],
@@ -67,16 +69,16 @@ pub(super) struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// Opens a file, and checks that it is what its header says. `form` is what the metadata must call it.
-    pub(super) fn open(path: &Path, form: &str) -> Result<Self, StoreError> {
+    /// Opens a file, and checks that it is what its header says. `format` is what the metadata must call it.
+    pub(super) fn open(path: &Path, format: &str) -> Result<Self, StoreError> {
         if cfg!(target_endian = "big") {
             return Err(StoreError::BigEndian);
         }
         let map = map(path)?;
         let (columns, metadata) = parse(&map).map_err(|damage| damage.in_file(path))?;
         let found = metadata.get("format").map_or("", String::as_str);
-        if found != form {
-            let damage = Damage::header(format!("its format is `{found}`, not `{form}`"));
+        if found != format {
+            let damage = Damage::header(format!("its format is `{found}`, not `{format}`"));
             return Err(damage.in_file(path));
         }
         match metadata.get("version").and_then(|version| version.parse().ok()) {
@@ -109,22 +111,21 @@ impl ColumnFile {
         bytemuck::cast_slice(self.bytes(range))
     }
 
-    pub(super) fn all(&self) -> &[u8] {
-        &self.map
+    /// Whether all bytes of the file have the hash that is its name.
+    pub(super) fn check_hash(&self, expected: EpisodeId) -> Result<(), Damage> {
+        let found = EpisodeId::of([&self.map[..]]);
+        if found == expected { Ok(()) } else { Err(Damage::Hash { found }) }
     }
 }
 
 /// Maps a whole file for reading.
 #[allow(unsafe_code)]
 fn map(path: &Path) -> Result<Mmap, StoreError> {
-    let file = File::open(path).map_err(|source| match source.kind() {
+    let file = plain_file::open(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Damage::Missing.in_file(path),
         _ => reading(path)(source),
     })?;
     let metadata = file.metadata().map_err(reading(path))?;
-    if !metadata.is_file() {
-        return Err(Damage::header("not a plain file").in_file(path));
-    }
     if metadata.len() < 8 {
         return Err(Damage::CutShort { found: metadata.len(), expected: 8 }.in_file(path));
     }
@@ -140,13 +141,13 @@ fn parse(bytes: &[u8]) -> Result<(Vec<Column>, HashMap<String, String>), Damage>
     let (start, header) = header(bytes)?;
     let mut metadata = HashMap::new();
     let mut columns = Vec::with_capacity(header.len());
-    for (name, described) in header {
+    for (name, info) in header {
         let wrong = |error: serde_json::Error| Damage::header(format!("`{name}`: {error}"));
         if name == METADATA {
-            metadata = serde_json::from_value(described).map_err(wrong)?;
+            metadata = serde_json::from_value(info).map_err(wrong)?;
         } else {
-            let described: Described = serde_json::from_value(described).map_err(wrong)?;
-            columns.push(column(name, described, start)?);
+            let info: TensorInfo = serde_json::from_value(info).map_err(wrong)?;
+            columns.push(column(name, info, start)?);
         }
     }
     columns.sort_by_key(|column| (column.range.start, column.range.end));
@@ -181,8 +182,8 @@ fn header(bytes: &[u8]) -> Result<(usize, Map<String, Value>), Damage> {
     Ok((8 + length as usize, header))
 }
 
-fn column(name: String, described: Described, start: usize) -> Result<Column, Damage> {
-    let Described { dtype: kind, shape, data_offsets: [from, to] } = described;
+fn column(name: String, info: TensorInfo, start: usize) -> Result<Column, Damage> {
+    let TensorInfo { dtype: kind, shape, data_offsets: [from, to] } = info;
     let wanted = shape.iter().try_fold(kind.size(), |bytes, side| bytes.checked_mul(*side));
     if to.checked_sub(from) != wanted || wanted.is_none() {
         return Err(Damage::column(
@@ -190,8 +191,8 @@ fn column(name: String, described: Described, start: usize) -> Result<Column, Da
             format!("has shape {shape:?}, which bytes {from}..{to} do not fill"),
         ));
     }
-    let place = start.checked_add(from).zip(start.checked_add(to));
-    let Some((from, to)) = place else { return Err(Damage::column(&name, "lies beyond any file")) };
+    let offsets = start.checked_add(from).zip(start.checked_add(to));
+    let Some((from, to)) = offsets else { return Err(Damage::column(&name, "lies beyond any file")) };
     if from % kind.size() != 0 {
         return Err(Damage::column(&name, format!("begins at byte {from}, where floats are not aligned")));
     }
@@ -243,9 +244,9 @@ pub(super) fn head(metadata: &[(&str, String)], columns: &[NewColumn<'_>]) -> Ve
     let mut from = 0;
     for column in columns {
         let to = from + column.data.len();
-        let described =
-            Described { dtype: column.data.kind(), shape: column.shape.clone(), data_offsets: [from, to] };
-        header.insert(column.name.clone(), serde_json::to_value(described).unwrap_or_default());
+        let info =
+            TensorInfo { dtype: column.data.kind(), shape: column.shape.clone(), data_offsets: [from, to] };
+        header.insert(column.name.clone(), serde_json::to_value(info).unwrap_or_default());
         from = to;
     }
     let mut text = Value::Object(header).to_string().into_bytes();

@@ -1,4 +1,4 @@
-//! An episode as columns, always to the same bytes.
+//! An episode as columns. The same episode always gives the same bytes.
 
 use plaudit_core::{End, FrameShape};
 
@@ -6,10 +6,10 @@ use super::VERSION;
 use super::columns::{Data, NewColumn, head};
 use super::error::StoreError;
 use super::id::EpisodeId;
-use crate::episode::{Episode, Moment};
+use crate::episode::{Episode, Timestep};
 
 /// What the metadata of an episode's file calls it.
-pub(super) const FORM: &str = "plaudit episode";
+pub(super) const FORMAT: &str = "plaudit episode";
 /// What the names of cameras' columns begin with.
 pub(super) const CAMERA: &str = "camera.";
 
@@ -59,21 +59,21 @@ pub(super) fn encode_with_images_later<'a>(
 fn with_cameras<'a>(episode: &'a Episode, cameras: Vec<NewColumn<'a>>) -> Result<Encoded<'a>, StoreError> {
     let entries = episode.len() + 1;
     same("states", episode.states.len(), entries)?;
-    same("moments", episode.moments.len(), entries)?;
+    same("timesteps", episode.timesteps.len(), entries)?;
     let facts = fact_names(episode)?;
     let mut columns = numbers(episode, &facts)?;
     columns.push(bytes("facts_known", vec![facts.len(), entries], known(episode, &facts)));
-    columns.push(bytes("end", vec![entries], each(episode, |moment| end_code(moment.end))));
+    columns.push(bytes("end", vec![entries], each(episode, |timestep| end_code(timestep.end))));
     columns.push(bytes(
         "success",
         vec![entries],
-        each(episode, |moment| moment.success.map_or(UNKNOWN, u8::from)),
+        each(episode, |timestep| timestep.success.map_or(UNKNOWN, u8::from)),
     ));
     columns.extend(cameras);
 
     let names: Vec<serde_json::Value> = facts.iter().map(|name| (*name).into()).collect();
     let mut metadata = vec![
-        ("format", FORM.to_string()),
+        ("format", FORMAT.to_string()),
         ("version", VERSION.to_string()),
         ("success", episode.success.to_string()),
         ("facts", serde_json::Value::from(names).to_string()),
@@ -87,10 +87,10 @@ fn with_cameras<'a>(episode: &'a Episode, cameras: Vec<NewColumn<'a>>) -> Result
 /// The columns of floats.
 fn numbers<'a>(episode: &Episode, facts: &[&str]) -> Result<Vec<NewColumn<'a>>, StoreError> {
     let (entries, rewards) =
-        (episode.len() + 1, episode.moments.iter().map(|moment| moment.reward).collect());
+        (episode.len() + 1, episode.timesteps.iter().map(|timestep| timestep.reward).collect());
     let mut values = Vec::with_capacity(facts.len() * entries);
     for name in facts {
-        values.extend(episode.moments.iter().map(|moment| fact(moment, name).unwrap_or(f32::NAN)));
+        values.extend(episode.timesteps.iter().map(|timestep| fact(timestep, name).unwrap_or(f32::NAN)));
     }
     Ok(vec![
         rows("state", &episode.states)?,
@@ -130,9 +130,9 @@ fn camera<'a>(name: &str, shape: FrameShape, entries: usize, data: Data<'a>) -> 
 /// All names of facts, in the order in which they appear.
 fn fact_names(episode: &Episode) -> Result<Vec<&str>, StoreError> {
     let mut names: Vec<&str> = Vec::new();
-    for (entry, moment) in episode.moments.iter().enumerate() {
-        for (at, (name, _)) in moment.facts.iter().enumerate() {
-            if moment.facts[..at].iter().any(|(other, _)| other == name) {
+    for (entry, timestep) in episode.timesteps.iter().enumerate() {
+        for (at, (name, _)) in timestep.facts.iter().enumerate() {
+            if timestep.facts[..at].iter().any(|(other, _)| other == name) {
                 return Err(misfit(&format!("entry {entry}"), format!("the fact `{name}` twice"), "it once"));
             }
             if !names.contains(&&**name) {
@@ -144,16 +144,16 @@ fn fact_names(episode: &Episode) -> Result<Vec<&str>, StoreError> {
 }
 
 fn known(episode: &Episode, facts: &[&str]) -> Vec<u8> {
-    let of = |name| each(episode, move |moment| u8::from(fact(moment, name).is_some()));
+    let of = |name| each(episode, move |timestep| u8::from(fact(timestep, name).is_some()));
     facts.iter().flat_map(|name| of(name)).collect()
 }
 
-fn fact(moment: &Moment, name: &str) -> Option<f32> {
-    moment.facts.iter().find(|(fact, _)| &**fact == name).map(|(_, value)| *value)
+fn fact(timestep: &Timestep, name: &str) -> Option<f32> {
+    timestep.facts.iter().find(|(fact, _)| &**fact == name).map(|(_, value)| *value)
 }
 
-fn each(episode: &Episode, code: impl Fn(&Moment) -> u8) -> Vec<u8> {
-    episode.moments.iter().map(code).collect()
+fn each(episode: &Episode, code: impl Fn(&Timestep) -> u8) -> Vec<u8> {
+    episode.timesteps.iter().map(code).collect()
 }
 
 fn end_code(end: End) -> u8 {

@@ -1,16 +1,20 @@
 //! The store itself: a folder, its manifest, and the files beside it.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use plaudit_pyfiles::atomic_file::{AtomicFile, clear_leftovers_in};
+
+use super::columns::ColumnFile;
 use super::encode::{Encoded, encode};
 use super::error::{StoreError, reading, writing};
 use super::id::EpisodeId;
 use super::labels::{self, Labels, StoredLabels};
 use super::manifest::{Entry, LabelEntry, Line, Manifest, Origin};
 use super::stored::StoredEpisode;
-use crate::atomic_file::{AtomicFile, clear_leftovers_in};
-use crate::episode::Episode;
+use crate::episode::{Episode, claim};
 
 pub(super) const MANIFEST: &str = "manifest.jsonl";
 pub(super) const EPISODES: &str = "episodes";
@@ -25,6 +29,8 @@ pub(super) const EXTENSION: &str = "safetensors";
 pub struct Store {
     path: PathBuf,
     manifest: Manifest,
+    /// Files whose hashes were found right since the store was opened.
+    checked: Mutex<HashSet<EpisodeId>>,
 }
 
 impl Store {
@@ -35,10 +41,13 @@ impl Store {
     /// When something is there already, or nothing can be written there.
     pub fn create(path: impl AsRef<Path>, licence: Option<&str>) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        check_free(path)?;
+        // Whoever collects holds the folder before it is a store.
+        if is_store(path) || !(path.is_dir() && claim::is_free(path).map_err(reading(path))?) {
+            check_free(path)?;
+        }
         make_folders(path)?;
         let manifest = Manifest::create(&path.join(MANIFEST), licence, &[])?;
-        Ok(Self { path: path.into(), manifest })
+        Ok(Self { path: path.into(), manifest, checked: Mutex::default() })
     }
 
     /// Opens a store. Episodes are opened, and checked, one by one.
@@ -50,7 +59,8 @@ impl Store {
         if !is_store(path) {
             return Err(StoreError::NoStore { path: path.into() });
         }
-        Ok(Self { path: path.into(), manifest: Manifest::open(&path.join(MANIFEST))? })
+        let manifest = Manifest::open(&path.join(MANIFEST))?;
+        Ok(Self { path: path.into(), manifest, checked: Mutex::default() })
     }
 
     /// Whether a folder looks like a store.
@@ -108,21 +118,42 @@ impl Store {
         self.manifest.append(&Line::Labels(entry.clone()), known)
     }
 
-    /// Opens an episode with its labels. Its header and size are checked, its hash is not.
+    /// Opens an episode with its labels. Everything is checked the first time: its header, its size, and the hash of
+    /// all its bytes.
     ///
     /// # Errors
-    /// When there is no such episode, or its file is missing, cut short or damaged.
+    /// When there is no such episode, or its file is missing, cut short, changed or damaged.
     pub fn episode(&self, id: EpisodeId) -> Result<StoredEpisode, StoreError> {
         let entry = self.entry(id)?;
-        let episode = StoredEpisode::open(&self.episode_path(id), id, entry.place)?;
+        let episode = StoredEpisode::open(&self.episode_path(id), id, entry.batch_position)?;
         let open = |labels: &LabelEntry| {
             StoredLabels::open(&self.labels_path(labels.file), &labels.name, id, episode.entries())
         };
-        let labels = entry.labels.iter().map(open).collect::<Result<_, _>>()?;
+        let labels = entry.labels.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        self.check_once(id, episode.file(), || self.episode_path(id))?;
+        for (labels, entry) in labels.iter().zip(&entry.labels) {
+            self.check_once(entry.file, labels.file(), || self.labels_path(entry.file))?;
+        }
         Ok(episode.with_labels(labels))
     }
 
-    /// Removes what writers that were killed left unfinished. Tells how many files.
+    /// Reads all of a file and compares its hash with its name, unless that was done before.
+    fn check_once(
+        &self,
+        id: EpisodeId,
+        file: &ColumnFile,
+        path: impl Fn() -> PathBuf,
+    ) -> Result<(), StoreError> {
+        // Whoever panicked with this in hand left it whole: an entry is added or not.
+        let known = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known().contains(&id) {
+            file.check_hash(id).map_err(|damage| damage.in_file(&path()))?;
+            known().insert(id);
+        }
+        Ok(())
+    }
+
+    /// Removes what writers that were killed left unfinished. Returns how many files.
     pub fn clear_leftovers(&self) -> usize {
         [EPISODES, LABELS].iter().map(|folder| clear_leftovers_in(&self.path.join(folder))).sum()
     }

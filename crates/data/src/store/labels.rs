@@ -9,7 +9,7 @@ use super::error::{Damage, StoreError};
 use super::id::EpisodeId;
 
 /// What the metadata of a file of labels calls it.
-pub(super) const FORM: &str = "plaudit labels";
+pub(super) const FORMAT: &str = "plaudit labels";
 
 /// One number for every entry of an episode, added after the fact.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl StoredLabels {
         episode: EpisodeId,
         entries: usize,
     ) -> Result<Self, StoreError> {
-        let file = ColumnFile::open(path, FORM)?;
+        let file = ColumnFile::open(path, FORMAT)?;
         let range = range(&file, name, episode, entries).map_err(|damage| damage.in_file(path))?;
         Ok(Self { name: name.into(), file, range })
     }
@@ -89,7 +89,7 @@ pub(super) fn encode<'a>(
         return Err(misfit(&what, format!("{} numbers", labels.values.len()), &entries.to_string()));
     }
     let metadata = [
-        ("format", FORM.to_string()),
+        ("format", FORMAT.to_string()),
         ("version", VERSION.to_string()),
         ("episode", episode.to_string()),
         ("name", labels.name.clone()),

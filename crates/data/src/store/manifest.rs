@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use plaudit_pyfiles::atomic_file::sync_folder_of;
+use plaudit_pyfiles::plain_file;
+
 use super::VERSION;
 use super::error::{StoreError, reading, writing};
 use super::id::EpisodeId;
-use crate::atomic_file::sync_folder_of;
 use crate::episode::Episode;
 
 /// Where an episode came from.
@@ -53,12 +55,12 @@ pub struct Entry {
     pub id: EpisodeId,
     /// The size of its file.
     pub bytes: u64,
-    /// How many moments were seen, N + 1 for N actions.
+    /// How many entries it has, N + 1 for N actions.
     pub entries: usize,
     /// Whether the task was solved at any step.
     pub success: bool,
     #[serde(flatten)]
-    pub(super) place: Place,
+    pub(super) batch_position: BatchPosition,
     /// Where it came from; the first time, if it was added more than once.
     pub origin: Origin,
     /// Labels that were added, the newest under each name.
@@ -69,15 +71,15 @@ pub struct Entry {
 impl Entry {
     pub(super) fn new(id: EpisodeId, bytes: u64, episode: &Episode, origin: &Origin) -> Self {
         let Episode { row, number, batch_step, success, .. } = *episode;
-        let place = Place { row, number, batch_step };
+        let batch_position = BatchPosition { row, number, batch_step };
         let (entries, origin) = (episode.len() + 1, origin.clone());
-        Self { id, bytes, entries, success, place, origin, labels: Vec::new() }
+        Self { id, bytes, entries, success, batch_position, origin, labels: Vec::new() }
     }
 }
 
 /// Which environment of a batch it happened in, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct BatchPosition {
     pub(super) row: usize,
     pub(super) number: u64,
     pub(super) batch_step: u64,
@@ -121,7 +123,7 @@ pub(super) struct Manifest {
     pub(super) licence: Option<String>,
     pub(super) about: Option<Value>,
     pub(super) entries: Vec<Entry>,
-    places: HashMap<EpisodeId, usize>,
+    indices: HashMap<EpisodeId, usize>,
     lines: usize,
     read_to: u64,
 }
@@ -144,11 +146,11 @@ impl Manifest {
             licence: None,
             about: None,
             entries: Vec::new(),
-            places: HashMap::new(),
+            indices: HashMap::new(),
             lines: 0,
             read_to: 0,
         };
-        manifest.catch_up(&mut File::open(path).map_err(reading(path))?)?;
+        manifest.catch_up(&mut plain_file::open(path).map_err(reading(path))?)?;
         if manifest.lines == 0 {
             return Err(manifest.wrong("it has no first line"));
         }
@@ -156,7 +158,7 @@ impl Manifest {
     }
 
     pub(super) fn entry(&self, id: EpisodeId) -> Option<&Entry> {
-        self.places.get(&id).map(|place| &self.entries[*place])
+        self.indices.get(&id).map(|index| &self.entries[*index])
     }
 
     /// Appends a line that `unless` it is there already, after reading what others appended meanwhile.
@@ -207,16 +209,16 @@ impl Manifest {
 
     fn take(&mut self, text: &[u8]) -> Result<(), StoreError> {
         match serde_json::from_slice(text).map_err(|error| self.wrong(&error.to_string()))? {
-            Line::Episode(entry) if self.places.contains_key(&entry.id) => {}
+            Line::Episode(entry) if self.indices.contains_key(&entry.id) => {}
             Line::Episode(entry) => {
-                self.places.insert(entry.id, self.entries.len());
+                self.indices.insert(entry.id, self.entries.len());
                 self.entries.push(entry);
             }
             Line::Labels(labels) => {
-                let Some(place) = self.places.get(&labels.episode) else {
+                let Some(index) = self.indices.get(&labels.episode) else {
                     return Err(self.wrong("labels of an episode that no line before it lists"));
                 };
-                let known = &mut self.entries[*place].labels;
+                let known = &mut self.entries[*index].labels;
                 known.retain(|older| older.name != labels.name);
                 known.push(labels);
             }

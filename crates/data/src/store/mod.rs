@@ -14,22 +14,22 @@
 //! ```
 //!
 //! A file is complete or absent: it is written under a hidden name, flushed to disk and renamed. Opening an episode
-//! checks its header and that its size is what the header says; [`Store::verify`] reads everything and checks every
-//! hash. `docs/store.md` has the format byte by byte.
+//! checks its header, its size and, the first time, its hash; [`Store::verify`] reads everything and checks every file.
+//! `docs/store.md` has the format byte by byte.
 //!
 //! ```
 //! use plaudit_core::{End, FrameShape};
-//! use plaudit_data::episode::{CameraTrack, Episode, Moment};
+//! use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 //! use plaudit_data::store::{Labels, Origin, Store};
 //!
 //! # let dir = tempfile::tempdir()?;
 //! # let folder = dir.path().join("store");
-//! # let moment = |reward, end| Moment { reward, end, success: Some(false), facts: vec![] };
+//! # let timestep = |reward, end| Timestep { reward, end, success: Some(false), facts: vec![] };
 //! # let episode = Episode {
 //! #     row: 0, number: 0, batch_step: 1, success: false, task: None,
 //! #     cameras: vec![CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 1), pixels: vec![1, 2, 3, 4, 5, 6] }],
 //! #     states: vec![vec![0.0], vec![1.0]], actions: vec![vec![0.5]],
-//! #     moments: vec![moment(0.0, End::No), moment(1.0, End::Terminated)],
+//! #     timesteps: vec![timestep(0.0, End::No), timestep(1.0, End::Terminated)],
 //! # };
 //! let mut store = Store::create(&folder, Some("CC-BY-4.0"))?;
 //! let id = store.add(&episode, &Origin::new("plaudit collect pick_cube"))?;

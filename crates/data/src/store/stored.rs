@@ -7,12 +7,12 @@ use std::sync::Arc;
 use plaudit_core::{End, FrameShape};
 
 use super::columns::{ColumnFile, Kind};
-use super::encode::{CAMERA, FORM, UNKNOWN, end_of};
+use super::encode::{CAMERA, FORMAT, UNKNOWN, end_of};
 use super::error::{Damage, StoreError};
 use super::id::EpisodeId;
 use super::labels::StoredLabels;
-use super::manifest::Place;
-use crate::episode::{CameraTrack, Episode, Moment};
+use super::manifest::BatchPosition;
+use crate::episode::{CameraTrack, Episode, Timestep};
 
 /// One episode of N actions, mapped. Cloning shares the map, and it stays readable when the store is gone.
 ///
@@ -21,7 +21,7 @@ use crate::episode::{CameraTrack, Episode, Moment};
 pub struct StoredEpisode {
     id: EpisodeId,
     file: ColumnFile,
-    place: Place,
+    batch_position: BatchPosition,
     entries: usize,
     success: bool,
     state: Table,
@@ -51,12 +51,16 @@ struct Camera {
 
 impl StoredEpisode {
     /// Opens an episode's file and checks that its columns are those of an episode.
-    pub(super) fn open(path: &Path, id: EpisodeId, place: Place) -> Result<Self, StoreError> {
-        let file = ColumnFile::open(path, FORM)?;
-        Self::of(file, id, place).map_err(|damage| damage.in_file(path))
+    pub(super) fn open(
+        path: &Path,
+        id: EpisodeId,
+        batch_position: BatchPosition,
+    ) -> Result<Self, StoreError> {
+        let file = ColumnFile::open(path, FORMAT)?;
+        Self::of(file, id, batch_position).map_err(|damage| damage.in_file(path))
     }
 
-    fn of(file: ColumnFile, id: EpisodeId, place: Place) -> Result<Self, Damage> {
+    fn of(file: ColumnFile, id: EpisodeId, batch_position: BatchPosition) -> Result<Self, Damage> {
         let entries = file.need("state", Kind::F32, 2)?.shape[0];
         if entries == 0 {
             return Err(Damage::column("state", "has no rows"));
@@ -85,7 +89,7 @@ impl StoredEpisode {
             cameras: cameras(&file, entries)?,
             labels: Vec::new(),
             id,
-            place,
+            batch_position,
             entries,
             success,
             end,
@@ -119,7 +123,7 @@ impl StoredEpisode {
         self.len() == 0
     }
 
-    /// How many moments were seen, N + 1.
+    /// How many entries it has, N + 1: the reset and one per action.
     pub fn entries(&self) -> usize {
         self.entries
     }
@@ -188,7 +192,7 @@ impl StoredEpisode {
         (code != UNKNOWN).then_some(code == 1)
     }
 
-    /// Names of the environment's other truths.
+    /// Names of the other values of the environment's info.
     pub fn facts(&self) -> impl ExactSizeIterator<Item = &str> {
         self.fact_names.iter().map(|name| &**name)
     }
@@ -209,6 +213,12 @@ impl StoredEpisode {
         self.labels.iter().find(|labels| labels.name() == name).map(StoredLabels::values)
     }
 
+    /// Environment, number there, and steps of the batch.
+    pub(crate) fn position(&self) -> (usize, u64, u64) {
+        let BatchPosition { row, number, batch_step } = self.batch_position;
+        (row, number, batch_step)
+    }
+
     /// The episode in memory, as it was added.
     pub fn to_episode(&self) -> Episode {
         let rows = |all: &[f32], width: usize, count: usize| {
@@ -222,7 +232,7 @@ impl StoredEpisode {
                 .bytes(&(camera.start..camera.start + self.entries * camera.shape.bytes()))
                 .to_vec(),
         };
-        let Place { row, number, batch_step } = self.place;
+        let BatchPosition { row, number, batch_step } = self.batch_position;
         Episode {
             row,
             number,
@@ -232,17 +242,17 @@ impl StoredEpisode {
             cameras: self.cameras.iter().map(track).collect(),
             states: rows(self.states(), self.state.width, self.entries),
             actions: rows(self.actions(), self.action.width, self.len()),
-            moments: (0..self.entries).map(|at| self.moment(at)).collect(),
+            timesteps: (0..self.entries).map(|at| self.timestep(at)).collect(),
         }
     }
 
-    fn moment(&self, at: usize) -> Moment {
+    pub(crate) fn timestep(&self, at: usize) -> Timestep {
         let (values, known) = (self.file.floats(&self.facts), self.file.bytes(&self.facts_known));
         let fact = |(number, name): (usize, &Arc<str>)| {
-            let place = number * self.entries + at;
-            (known[place] != 0).then(|| (name.clone(), values[place]))
+            let index = number * self.entries + at;
+            (known[index] != 0).then(|| (name.clone(), values[index]))
         };
-        Moment {
+        Timestep {
             reward: self.rewards()[at],
             end: self.end(at),
             success: self.success_at(at),

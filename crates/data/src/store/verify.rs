@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::columns::ColumnFile;
+use plaudit_pyfiles::atomic_file::PARTIAL;
+
 use super::error::{Damage, StoreError, reading};
 use super::folder::{EPISODES, LABELS, Store};
-use super::id::EpisodeId;
 use super::labels::StoredLabels;
 use super::manifest::Entry;
 use super::stored::StoredEpisode;
-use crate::atomic_file::PARTIAL;
 
 /// What a check of a whole store found.
 #[derive(Debug, Default)]
@@ -58,28 +57,28 @@ impl Store {
                 Err(problem) => verified.problems.push(problem),
             }
         }
-        verified.problems.extend(self.strays()?);
+        verified.problems.extend(self.unlisted_files()?);
         Ok(verified)
     }
 
     fn verify_episode(&self, entry: &Entry) -> Vec<Result<Kind, StoreError>> {
         let path = self.episode_path(entry.id);
-        let episode = StoredEpisode::open(&path, entry.id, entry.place).and_then(|episode| {
-            check_hash(episode.file(), entry.id).map_err(|damage| damage.in_file(&path))?;
+        let episode = StoredEpisode::open(&path, entry.id, entry.batch_position).and_then(|episode| {
+            episode.file().check_hash(entry.id).map_err(|damage| damage.in_file(&path))?;
             check_entry(&episode, entry).map_err(|damage| damage.in_file(&path))?;
             Ok(Kind::Episode)
         });
         let labels = entry.labels.iter().map(|labels| {
             let path = self.labels_path(labels.file);
             let stored = StoredLabels::open(&path, &labels.name, entry.id, entry.entries)?;
-            check_hash(stored.file(), labels.file).map_err(|damage| damage.in_file(&path))?;
+            stored.file().check_hash(labels.file).map_err(|damage| damage.in_file(&path))?;
             Ok(Kind::Labels)
         });
         std::iter::once(episode).chain(labels).collect()
     }
 
     /// Files that are there and should not be. Labels that were replaced may stay.
-    fn strays(&self) -> Result<Vec<StoreError>, StoreError> {
+    fn unlisted_files(&self) -> Result<Vec<StoreError>, StoreError> {
         let listed: HashSet<PathBuf> =
             self.episodes().iter().map(|entry| self.episode_path(entry.id)).collect();
         let mut problems = Vec::new();
@@ -99,11 +98,6 @@ impl Store {
 enum Kind {
     Episode,
     Labels,
-}
-
-fn check_hash(file: &ColumnFile, expected: EpisodeId) -> Result<(), Damage> {
-    let found = EpisodeId::of([file.all()]);
-    if found == expected { Ok(()) } else { Err(Damage::Hash { found }) }
 }
 
 fn check_entry(episode: &StoredEpisode, entry: &Entry) -> Result<(), Damage> {

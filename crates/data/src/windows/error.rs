@@ -1,8 +1,7 @@
 //! Windows that cannot be used.
 
+use plaudit_pyfiles::ReadError;
 use std::path::PathBuf;
-
-use crate::python::ReadError;
 
 /// Why windows cannot be used.
 #[derive(Debug, thiserror::Error)]

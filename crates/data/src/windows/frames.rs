@@ -1,10 +1,11 @@
 //! The frames in a window's pickle.
 
+use plaudit_pyfiles::{self as pyfiles, Array, DType, PyValue};
+
 use super::error::WindowsError;
 use super::{WindowRow, WindowViews};
-use crate::python::{self, Array, DType, PyValue};
 
-/// A picture of a window: height, width, and red, green and blue of each pixel.
+/// A frame of a window: height, width, and red, green and blue of each pixel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowFrame {
     /// Rows.
@@ -19,7 +20,7 @@ const MAIN: &str = "main_frames";
 const EXTRA: &str = "extra_view_frames";
 
 pub(super) fn read(row: &WindowRow, views: WindowViews) -> Result<Vec<Vec<WindowFrame>>, WindowsError> {
-    let value = python::read(&row.pickle)
+    let value = pyfiles::read(&row.pickle)
         .map_err(|source| WindowsError::Pickle { path: row.pickle.clone(), source })?;
     let wrong = |problem| WindowsError::Window { path: row.pickle.clone(), problem };
     let keys = view_keys(&value, views);

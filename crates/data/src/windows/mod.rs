@@ -1,4 +1,4 @@
-//! Labelled windows where they lie: what a vision-language judge is tuned on.
+//! Labelled windows where they lie: what a vision-language model is fine-tuned on.
 //!
 //! [`Windows::read`] takes the manifests (`segments.jsonl`) that [`convert_windows`](crate::convert::convert_windows) or
 //! RLinf's script writes. Frames stay in their pickles until [`Windows::frames`] asks for them.
@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 pub use error::WindowsError;
 pub use frames::WindowFrame;
+pub(crate) use manifest::LINE_BYTES;
 
-/// How windows are read.
+/// Options for reading windows.
 #[derive(Clone, Debug)]
-pub struct WindowReading {
+pub struct WindowReadOptions {
     /// The key of the question in each line; `question` where a line has no such key.
     pub prompt_key: String,
     /// The key of the answer in each line; `label` or `supervision.label` where a line has no such key.
@@ -70,12 +71,12 @@ impl Windows {
     ///
     /// # Errors
     /// When one cannot be read, lists nothing, or has a line without question, answer or frames.
-    pub fn read(manifests: &[PathBuf], reading: &WindowReading) -> Result<Self, WindowsError> {
+    pub fn read(manifests: &[PathBuf], options: &WindowReadOptions) -> Result<Self, WindowsError> {
         let mut rows = Vec::new();
         for manifest in manifests {
-            rows.extend(manifest::rows(manifest, reading)?);
+            rows.extend(manifest::rows(manifest, options)?);
         }
-        Ok(Self { rows, answers: reading.answers.clone(), views: reading.views })
+        Ok(Self { rows, answers: options.answers.clone(), views: options.views })
     }
 
     /// How many there are.

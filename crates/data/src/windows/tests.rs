@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::*;
-use crate::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
+use plaudit_pyfiles::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 
-fn reading() -> WindowReading {
-    WindowReading {
+use super::*;
+
+fn options() -> WindowReadOptions {
+    WindowReadOptions {
         prompt_key: "prompt".into(),
         answer_key: "answer".into(),
         answers: ["positive", "negative"].map(String::from).into(),
@@ -35,7 +36,7 @@ fn window(folder: &Path, entries: Vec<(&str, PyValue)>, more: &str) -> PathBuf {
 fn problem(entries: Vec<(&str, PyValue)>, more: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let manifest = window(folder.path(), entries, more);
-    Windows::read(&[manifest], &reading()).and_then(|windows| windows.frames(0)).unwrap_err().to_string()
+    Windows::read(&[manifest], &options()).and_then(|windows| windows.frames(0)).unwrap_err().to_string()
 }
 
 #[test]
@@ -49,7 +50,7 @@ fn a_window_of_a_folder_that_was_moved_is_found_beside_its_manifest() {
     let more =
         r#", "segment_metadata": {"window_size": 2, "start_step": 7}, "supervision": {"score": -0.25}"#;
     window(folder.path(), entries, more);
-    let windows = Windows::read(&[folder.path().into()], &reading()).unwrap();
+    let windows = Windows::read(&[folder.path().into()], &options()).unwrap();
     assert_eq!((windows.len(), windows.row(0).answer, windows.row(0).prompt.as_str()), (1, 0, "Better?"));
     assert_eq!((windows.row(0).start, windows.row(0).progress), (Some(7), Some(-0.25)));
     assert_eq!(windows.balance(), [("positive", 1), ("negative", 0)]);
@@ -64,8 +65,8 @@ fn one_view_is_an_error_unless_one_is_asked_for() {
     assert!(problem(one(), "").contains("has no `extra_view_frames`; collect with a second camera"));
     let folder = tempfile::tempdir().unwrap();
     let manifest = window(folder.path(), one(), "");
-    let reading = WindowReading { views: WindowViews::Main, ..reading() };
-    assert_eq!(Windows::read(&[manifest], &reading).unwrap().frames(0).unwrap().len(), 1);
+    let options = WindowReadOptions { views: WindowViews::Main, ..options() };
+    assert_eq!(Windows::read(&[manifest], &options).unwrap().frames(0).unwrap().len(), 1);
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn lines_that_are_no_windows_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let manifest = folder.path().join("segments.jsonl");
         fs::write(&manifest, line).unwrap();
-        let error = Windows::read(&[manifest], &reading()).unwrap_err().to_string();
+        let error = Windows::read(&[manifest], &options()).unwrap_err().to_string();
         assert!(error.contains(expected), "{line}: {error}");
     };
     check("", "lists no windows");
@@ -98,6 +99,6 @@ fn lines_that_are_no_windows_are_named() {
         "shows a video file (`video_clip`)",
     );
     check(r#"{"prompt": "?", "answer": "negative", "pkl_path": "/no/a.pkl"}"#, "was the folder moved?");
-    let nowhere = Windows::read(&["/nowhere".into()], &reading()).unwrap_err().to_string();
+    let nowhere = Windows::read(&["/nowhere".into()], &options()).unwrap_err().to_string();
     assert!(nowhere.contains("plaudit dataset windows"), "{nowhere}");
 }

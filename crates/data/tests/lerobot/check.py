@@ -45,7 +45,7 @@ def check_stats(root, dataset):
         assert stats["count"] == [len(dataset)], key
         if feature["dtype"] == "image":
             images = np.stack([dataset[at][key].double().numpy() for at in range(len(dataset))])
-            # Three colours, also of gray pictures: lerobot merges no other shape.
+            # Three colours, also of gray images: lerobot merges no other shape.
             for name in ["mean", "std"]:
                 want = np.broadcast_to(getattr(images, name)((0, 2, 3))[:, None, None], (3, 1, 1))
                 np.testing.assert_allclose(stats[name], want, atol=1e-6)

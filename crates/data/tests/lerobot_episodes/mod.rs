@@ -1,7 +1,7 @@
 //! Episodes for the tests of LeRobot datasets, each different and each the same every time.
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::episode::{CameraTrack, Episode, Moment};
+use plaudit_data::episode::{CameraTrack, Episode, Timestep};
 
 /// What the episodes of a test are like.
 pub(crate) struct Kind {
@@ -42,7 +42,7 @@ pub(crate) fn episode(kind: &Kind, number: u64, frames: usize) -> Episode {
         pixels: (0..(frames + 1) * shape.bytes()).map(|_| noise() as u8).collect(),
     };
     let cameras = kind.cameras.iter().map(track).collect();
-    let moment = |at: usize| Moment {
+    let timestep = |at: usize| Timestep {
         reward: 0.0,
         end: match at == frames {
             false => End::No,
@@ -67,6 +67,6 @@ pub(crate) fn episode(kind: &Kind, number: u64, frames: usize) -> Episode {
         cameras,
         states,
         actions,
-        moments: (0..=frames).map(moment).collect(),
+        timesteps: (0..=frames).map(timestep).collect(),
     }
 }

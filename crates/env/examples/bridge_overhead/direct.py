@@ -18,24 +18,24 @@ ROWS, STATE, SIDE = 16, 42, 128
 class Null(VectorEnv):
     """Always shows the same."""
 
-    def __init__(self, num_envs, pictures=False, **others):
+    def __init__(self, num_envs, images=False, **others):
         self.num_envs, self.metadata = num_envs, {"autoreset_mode": AutoresetMode.SAME_STEP}
         single = {"state": spaces.Box(-1, 1, (STATE,), np.float32)}
-        self.seen = {"state": np.zeros((num_envs, STATE), np.float32)}
-        if pictures:
-            single["picture"] = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
-            self.seen["picture"] = np.ones((num_envs, SIDE, SIDE, 3), np.uint8)
+        self.obs = {"state": np.zeros((num_envs, STATE), np.float32)}
+        if images:
+            single["image"] = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
+            self.obs["image"] = np.ones((num_envs, SIDE, SIDE, 3), np.uint8)
         self.single_observation_space = spaces.Dict(single)
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.single_action_space = spaces.Box(-1, 1, (7,), np.float32)
         self.action_space = spaces.Box(-1, 1, (num_envs, 7), np.float32)
-        self.told = (np.zeros(num_envs), np.zeros(num_envs, bool), np.zeros(num_envs, bool), {})
+        self.outcome = (np.zeros(num_envs), np.zeros(num_envs, bool), np.zeros(num_envs, bool), {})
 
     def reset(self, seed=None, options=None):
-        return self.seen, {}
+        return self.obs, {}
 
     def step(self, actions):
-        return (self.seen,) + self.told
+        return (self.obs,) + self.outcome
 
 
 gymnasium.register("Null-v0", vector_entry_point=Null)
@@ -46,7 +46,7 @@ def cases():
     return {
         "cart_poles": (sync, np.zeros(ROWS, np.int64)),
         "state": (Null(ROWS), np.zeros((ROWS, 7), np.float32)),
-        "pictures": (Null(ROWS, pictures=True), np.zeros((ROWS, 7), np.float32)),
+        "images": (Null(ROWS, images=True), np.zeros((ROWS, 7), np.float32)),
     }
 
 

@@ -14,16 +14,16 @@ use plaudit_core::{Env, Seed};
 use plaudit_env::{Bridge, BridgeSettings, Make, Seeding, Vectorization};
 use serde_json::json;
 
-type Anything<T> = Result<T, Box<dyn std::error::Error>>;
+type AnyResult<T> = Result<T, Box<dyn std::error::Error>>;
 
 const ROWS: usize = 16;
 const TURNS: usize = 15;
 const BESIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/bridge_overhead/direct.py");
 
-fn main() -> Anything<()> {
+fn main() -> AnyResult<()> {
     let python = std::env::var("PLAUDIT_ORACLE_PYTHON").unwrap_or_else(|_| "python3".into());
-    let null = |pictures: bool| {
-        let kwargs = json!({"pictures": pictures}).as_object().cloned().unwrap_or_default();
+    let null = |images: bool| {
+        let kwargs = json!({"images": images}).as_object().cloned().unwrap_or_default();
         Make::Gymnasium { id: "Null-v0".into(), kwargs, vectorization: Vectorization::Vector }
     };
     let cart_poles = || BridgeSettings::gymnasium("CartPole-v1", ROWS).make;
@@ -32,7 +32,7 @@ fn main() -> Anything<()> {
         ("cart_poles", cart_poles(), Seeding::FirstEpisode, 400),
         ("cart_poles", cart_poles(), Seeding::EveryEpisode, 400),
         ("state", null(false), Seeding::EveryEpisode, 1500),
-        ("pictures", null(true), Seeding::EveryEpisode, 400),
+        ("images", null(true), Seeding::EveryEpisode, 400),
     ];
     let mut direct = Direct::start(&python)?;
     println!("{ROWS} environments, microseconds a step: median of {TURNS} turns [least, most]");
@@ -63,7 +63,7 @@ fn main() -> Anything<()> {
     Ok(())
 }
 
-fn median_step(env: &mut Bridge, steps: usize) -> Anything<f64> {
+fn median_step(env: &mut Bridge, steps: usize) -> AnyResult<f64> {
     let actions = vec![0.0; ROWS * env.spec().actions.width()];
     env.reset(Seed::new(0))?;
     let mut times = Vec::with_capacity(steps);
@@ -93,7 +93,7 @@ struct Direct {
 }
 
 impl Direct {
-    fn start(python: &str) -> Anything<Self> {
+    fn start(python: &str) -> AnyResult<Self> {
         let mut child =
             Command::new(python).arg(BESIDE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let asks = child.stdin.take().ok_or("no input")?;
@@ -101,7 +101,7 @@ impl Direct {
         Ok(Self { child, asks, answers })
     }
 
-    fn median(&mut self, case: &str, steps: usize) -> Anything<f64> {
+    fn median(&mut self, case: &str, steps: usize) -> AnyResult<f64> {
         writeln!(self.asks, "{case} {steps}")?;
         let line = self.answers.next().ok_or("the loop in Python ended")??;
         let mut times = line.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?;

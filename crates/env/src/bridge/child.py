@@ -5,7 +5,7 @@ Standard input is a socket and standard output a memory file when it starts; bot
 other code runs, so that `print` and `input` of an environment cannot disturb them.
 
     in    u32 length, JSON          settings; later the layout of the shared memory
-    in    b"r" or b"s", then watch  reset or step; watch is 0 (no pictures), 1 (of ended episodes) or 2 (all)
+    in    b"r" or b"s", then watch  reset or step; watch is 0 (no images), 1 (of ended episodes) or 2 (all)
     out   b"k"                      done: the answer lies in shared memory
     out   b"j", u32 length, JSON    what the environments are like
     out   b"e", u32 length, JSON    what went wrong
@@ -28,11 +28,11 @@ ENDS, EVERYTHING = 1, 2
 TERMINATED, TRUNCATED = 1, 2
 SUCCESS = ("success", "is_success", "episode.success", "episode.is_success")
 MOST_CHOICES = 1 << 24  # of one action, which is sent as a float32
-SMALLEST_PICTURE = 32  # sides in pixels; smaller arrays of bytes are more likely codes than pictures
+SMALLEST_IMAGE = 32  # sides in pixels; smaller arrays of bytes are more likely codes than images
 
 
 class Refused(Exception):
-    """Something the user can put right, said in words."""
+    """Something the user can fix, with an explanation."""
 
 
 # ---------------------------------------------------------------------------------------------------- link
@@ -95,11 +95,11 @@ def die_with_parent():
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     except Exception:
-        pass  # the closed socket tells us too, at the next wait
+        pass  # the closed socket ends us too, at the next wait
 
 
 def explain_crashes():
-    """Lets a crash, and a hang that plaudit asks about, tell where Python was."""
+    """Lets a crash, and a hang that plaudit asks about, dump the traceback of Python."""
     import faulthandler
 
     faulthandler.enable()
@@ -141,8 +141,8 @@ class Leaf:
     def width(self):
         return sum(n for _, n in self.choices) if self.choices else int(np.prod(self.shape, dtype=np.int64))
 
-    def picture(self, smallest):
-        """Height, width, channels and whether channels come first; None if this is no picture."""
+    def image(self, smallest):
+        """Height, width, channels and whether channels come first; None if this is not an image."""
         if self.shape is None or self.dtype != np.uint8:
             return None
         shape = self.shape + (1,) if len(self.shape) == 2 and smallest == 1 else self.shape
@@ -171,16 +171,16 @@ def leaves_of_space(space, path=()):
     return [] if isinstance(space, spaces.Text) else [Leaf(path, None, None)]
 
 
-def leaves_of_example(seen, path=()):
-    if isinstance(seen, dict):
-        return [leaf for key, part in seen.items() for leaf in leaves_of_example(part, path + (key,))]
-    return [Leaf(path, array(seen).shape, array(seen).dtype)]
+def leaves_of_example(obs, path=()):
+    if isinstance(obs, dict):
+        return [leaf for key, part in obs.items() for leaf in leaves_of_example(part, path + (key,))]
+    return [Leaf(path, array(obs).shape, array(obs).dtype)]
 
 
-def leaves_of_maniskill(seen):
+def leaves_of_maniskill(obs):
     """Cameras under their own names; no camera matrices, depths or segmentations among the states."""
     leaves = []
-    for leaf in leaves_of_example(seen):
+    for leaf in leaves_of_example(obs):
         if leaf.path[:1] == ("sensor_data",):
             if leaf.path[2:] == ("rgb",):
                 leaves.append(Leaf(leaf.path, leaf.shape, leaf.dtype, name=leaf.path[1]))
@@ -200,13 +200,13 @@ def choose(leaves, settings):
         return chosen
 
     if settings["cameras"] is None:
-        cameras = [(leaf, leaf.picture(SMALLEST_PICTURE)) for leaf in leaves]
+        cameras = [(leaf, leaf.image(SMALLEST_IMAGE)) for leaf in leaves]
         cameras = [(leaf, shape) for leaf, shape in cameras if shape]
     else:
-        cameras = [(leaf, leaf.picture(1)) for wanted in settings["cameras"] for leaf in named(wanted)]
-    pictures = [leaf for leaf, _ in cameras]
+        cameras = [(leaf, leaf.image(1)) for wanted in settings["cameras"] for leaf in named(wanted)]
+    images = [leaf for leaf, _ in cameras]
     if settings["state"] is None:
-        state = [leaf for leaf in leaves if leaf not in pictures]
+        state = [leaf for leaf in leaves if leaf not in images]
     else:
         state = [leaf for wanted in settings["state"] for leaf in named(wanted)]
     for leaf, shape in cameras:
@@ -217,15 +217,15 @@ def choose(leaves, settings):
             )
     for leaf in state:
         if leaf.shape is None or leaf.dtype.kind not in "biuf":
-            raise Refused("observation %r is no array of numbers; name the ones to use in `state`" % leaf.name)
+            raise Refused("observation %r is not an array of numbers; list the ones to use in `state`" % leaf.name)
     return state, cameras
 
 
-class Shown:
-    """Where observations are written: a state row and pictures for every environment."""
+class ObsWriter:
+    """Where observations are written: a state row and images for every environment."""
 
     def __init__(self, state, cameras, columns, frames):
-        rows, at, self.numbers, self.pictures = len(columns), 0, [], []
+        rows, at, self.numbers, self.images = len(columns), 0, [], []
         each = lambda leaf, whole: (leaf, whole, [whole[row, ...] for row in range(rows)])
         for leaf in state:
             part = columns[:, at : at + leaf.width()]
@@ -233,21 +233,21 @@ class Shown:
             at += leaf.width()
         for (leaf, shape), part in zip(cameras, frames):
             part = part.transpose(0, 3, 1, 2) if shape[3] else part
-            self.pictures.append(each(leaf, part.reshape((rows,) + leaf.shape)))
+            self.images.append(each(leaf, part.reshape((rows,) + leaf.shape)))
 
-    def put(self, seen, row, pictures):
+    def put(self, obs, row, images):
         """Writes one environment's observation."""
-        for leaf, _, targets in self.numbers + self.pictures if pictures else self.numbers:
-            value = dig(seen, leaf.path) if leaf.path else seen
+        for leaf, _, targets in self.numbers + self.images if images else self.numbers:
+            value = dig(obs, leaf.path) if leaf.path else obs
             if leaf.plain and type(value) is np.ndarray and value.shape == leaf.shape:
                 targets[row][...] = value  # the usual way, and the quick one
             else:
                 self.write(leaf, targets[row], array(value), leaf.shape)
 
-    def put_all(self, seen, rows, pictures):
+    def put_all(self, obs, rows, images):
         """Writes the rows of a whole batch of observations; `rows` is None for all of them."""
-        for leaf, whole, targets in self.numbers + self.pictures if pictures else self.numbers:
-            value, expected = array(dig(seen, leaf.path)), (len(whole),) + leaf.shape
+        for leaf, whole, targets in self.numbers + self.images if images else self.numbers:
+            value, expected = array(dig(obs, leaf.path)), (len(whole),) + leaf.shape
             if rows is None or value.shape != expected:
                 self.write(leaf, whole, value, expected)
                 continue
@@ -274,7 +274,7 @@ class Shown:
 
 
 def action_code(space):
-    """What to tell about a space of actions, and how to read rows of float32 as its members."""
+    """The description of a space of actions, and how to read rows of float32 as its members."""
     from gymnasium import spaces
 
     if isinstance(space, spaces.Discrete):
@@ -330,16 +330,16 @@ class Rows:
     def step(self, actions, watch):
         board, ignore = self.board, self.settings["ignore_terminations"]
         for row, env in enumerate(self.envs):
-            seen, reward, terminated, truncated, info = env.step(actions[row])
+            obs, reward, terminated, truncated, info = env.step(actions[row])
             ended = board.note(row, reward, terminated and not ignore, truncated, info)
             if ended:
-                self.show(row, seen, board.last, watch != 0)
-                seen = env.reset(seed=board.next_seed(row))[0]
-            self.show(row, seen, board.now, watch == EVERYTHING)
+                self.show(row, obs, board.last, watch != 0)
+                obs = env.reset(seed=board.next_seed(row))[0]
+            self.show(row, obs, board.now, watch == EVERYTHING)
 
-    def show(self, row, seen, shown, pictures):
-        shown.put(seen, row, pictures)
-        if pictures and self.settings["render"]:
+    def show(self, row, obs, shown, images):
+        shown.put(obs, row, images)
+        if images and self.settings["render"]:
             self.board.frame(shown, row, self.envs[row].render())
 
     def close(self):
@@ -347,7 +347,7 @@ class Rows:
             env.close()
 
 
-class Together:
+class BatchedEnv:
     """One batched environment. Subclasses know how its ended rows get to their next episode."""
 
     def __init__(self, env, leaves, settings):
@@ -368,7 +368,7 @@ class Together:
         self.show(self.reset_all(), None, self.board.now, watch == EVERYTHING)
 
     def step(self, actions, watch):
-        seen, reward, terminated, truncated, info = self.env.step(actions)
+        obs, reward, terminated, truncated, info = self.env.step(actions)
         board, column = self.board, self.column
         board.reward[:] = column(reward, "reward")
         truncated = column(truncated, "truncated").astype(bool)
@@ -378,18 +378,18 @@ class Together:
         for path, facts in zip(board.fact_paths, board.facts):
             facts[:] = self.truth(info, [path], np.nan)
         ended = np.flatnonzero(board.end)
-        self.finish(seen, info, ended, watch)
+        self.finish(obs, info, ended, watch)
 
-    def finish(self, seen, info, ended, watch):
+    def finish(self, obs, info, ended, watch):
         """Shows what follows, after the ended rows have been reset by hand."""
         if len(ended):
-            self.show(seen, ended, self.board.last, watch != 0)
-            seen = self.reset_some(ended, seen)
-        self.show(seen, None, self.board.now, watch == EVERYTHING)
+            self.show(obs, ended, self.board.last, watch != 0)
+            obs = self.reset_some(ended, obs)
+        self.show(obs, None, self.board.now, watch == EVERYTHING)
 
-    def show(self, seen, rows, shown, pictures):
-        shown.put_all(seen, rows, pictures)
-        if pictures and self.settings["render"]:
+    def show(self, obs, rows, shown, images):
+        shown.put_all(obs, rows, images)
+        if images and self.settings["render"]:
             frames = self.env.render()
             for row in range(self.count) if rows is None else rows:
                 self.board.frame(shown, row, frames[row])
@@ -414,13 +414,13 @@ class Together:
         self.env.close()
 
 
-class MaskedVector(Together):
+class MaskedVector(BatchedEnv):
     """A vector environment whose rows can be reset one by one (Gymnasium's automatic reset switched off)."""
 
     def reset_all(self):
         return self.env.reset(seed=self.seed_list())[0]
 
-    def reset_some(self, ended, seen):
+    def reset_some(self, ended, obs):
         mask = np.zeros(self.count, dtype=bool)
         mask[ended] = True
         seeds = [self.board.next_seed(row) if mask[row] else None for row in range(self.count)]
@@ -430,7 +430,7 @@ class MaskedVector(Together):
 class SameStepVector(MaskedVector):
     """A vector environment that resets ended rows within the step; the end is found in `info`."""
 
-    def finish(self, seen, info, ended, watch):
+    def finish(self, obs, info, ended, watch):
         board = self.board
         final_info = info.get("final_info")
         final = info.get("final_obs", info.get("final_observation"))
@@ -438,23 +438,23 @@ class SameStepVector(MaskedVector):
             raise Refused("rows were reset within the step, but `info` has no `final_obs`: their end is lost")
         for row in ended:
             board.last.put(row_of(final, row), row, watch != 0)
-            told = final_info
+            row_info = final_info
             if isinstance(final_info, np.ndarray):  # Gymnasium before 1.0: one dictionary per row
-                told, pick = final_info[row], lambda value: value
+                row_info, pick = final_info[row], lambda value: value
             else:
                 pick = lambda value: array(value)[row]
-            board.note_truths(row, told, pick)
+            board.note_facts(row, row_info, pick)
             if watch != 0 and self.settings["render"]:
-                # The old episode's picture is gone; the one drawn next is better than none.
+                # The old episode's image is gone; the one rendered next is better than none.
                 board.frame(board.last, row, self.env.render()[row])
-        self.show(seen, None, board.now, watch == EVERYTHING)
+        self.show(obs, None, board.now, watch == EVERYTHING)
 
 
 class NextStepVector(MaskedVector):
     """A vector environment that resets ended rows during their next step, which takes no action.
 
-    The end is told one step late, together with the reset: the episode gets a last step that changes nothing
-    and pays nothing. So each step still shows the next episode's first observation, and learning is right.
+    The end is reported one step late, together with the reset: the episode gets a last step that changes nothing
+    and has no reward. So each step still shows the next episode's first observation, and learning is right.
     """
 
     def reset_all(self):
@@ -462,47 +462,47 @@ class NextStepVector(MaskedVector):
         self.solved = np.zeros(self.count, dtype=bool)
         return super().reset_all()
 
-    def finish(self, seen, info, ended, watch):
+    def finish(self, obs, info, ended, watch):
         board = self.board
         end, success = board.end.copy(), board.success.copy()
         board.success[:] = np.where(self.waiting != 0, self.solved, success)
         board.end[:] = self.waiting
         self.waiting, self.solved = end, success
         if len(ended):
-            self.show(seen, ended, board.last, watch != 0)
-        self.show(seen, None, board.now, watch == EVERYTHING)
+            self.show(obs, ended, board.last, watch != 0)
+        self.show(obs, None, board.now, watch == EVERYTHING)
 
 
-class ManiSkill(Together):
+class ManiSkill(BatchedEnv):
     """A batch of ManiSkill environments on a GPU.
 
-    ManiSkill draws what is random for all rows of a reset from the first seed, so rows get an episode of
+    ManiSkill samples what is random for all rows of a reset from the first seed, so rows get an episode of
     their own only if they are reset one by one.
     """
 
     def reset_all(self):
         if not self.settings["seed_every_episode"]:
-            seen = self.env.reset(seed=self.seed_list())[0]
+            obs = self.env.reset(seed=self.seed_list())[0]
             show_hidden(self.env, self.settings)
-            return seen
+            return obs
         for row, seed in enumerate(self.seed_list()):
-            seen = self.reset_rows([row], [seed])
-        return seen
+            obs = self.reset_rows([row], [seed])
+        return obs
 
-    def reset_some(self, ended, seen):
+    def reset_some(self, ended, obs):
         if not self.settings["seed_every_episode"]:
             return self.reset_rows(ended.tolist(), None)
         for row in ended.tolist():
-            seen = self.reset_rows([row], [self.board.next_seed(row)])
-        return seen
+            obs = self.reset_rows([row], [self.board.next_seed(row)])
+        return obs
 
     def reset_rows(self, rows, seeds):
         import torch
 
         rows = torch.tensor(rows, device=self.env.unwrapped.device)
-        seen = self.env.reset(seed=seeds, options={"env_idx": rows})[0]
+        obs = self.env.reset(seed=seeds, options={"env_idx": rows})[0]
         show_hidden(self.env, self.settings)
-        return seen
+        return obs
 
 
 class Unbatched:
@@ -513,9 +513,9 @@ class Unbatched:
         self.action_space = getattr(env.unwrapped, "single_action_space", env.action_space)
 
     def reset(self, seed=None):
-        seen, info = self.env.reset(seed=seed)
+        obs, info = self.env.reset(seed=seed)
         show_hidden(self.env, self.settings)
-        return first(seen), first(info)
+        return first(obs), first(info)
 
     def step(self, action):
         return tuple(first(part) for part in self.env.step(action))
@@ -599,7 +599,7 @@ def make_vector(settings, arguments):
     how = getattr(how, "value", how)
     ways = {"Disabled": MaskedVector, "SameStep": SameStepVector, "NextStep": NextStepVector}
     if how not in ways:
-        raise Refused("its vector environment says autoreset_mode %r; known are %s" % (how, ", ".join(ways)))
+        raise Refused("its vector environment has autoreset_mode %r; supported: %s" % (how, ", ".join(ways)))
     if settings["ignore_terminations"]:
         raise Refused("a vector environment resets by itself, so terminations cannot be ignored; use `rows`")
     batch = ways[how](env, leaves_of_space(env.single_observation_space), settings)
@@ -645,7 +645,7 @@ def hello(batch, state, cameras, actions):
     if batch.settings["render"]:
         frame = batch.example_frame()
         if frame.ndim != 3 or frame.dtype != np.uint8:
-            raise Refused("render() gives %s of %s, not a picture" % (frame.dtype, frame.shape))
+            raise Refused("render() gives %s of %s, not an image" % (frame.dtype, frame.shape))
         frames.append((batch.settings["render"], frame.shape))
     return {
         "state_width": sum(leaf.width() for leaf in state),
@@ -664,8 +664,8 @@ class Board:
         frames = lambda prefix: [arrays["%s_camera_%d" % (prefix, k)] for k in range(settings["frames"])]
         self.actions, self.seeds, self.reward = arrays["actions"], arrays["seeds"], arrays["reward"]
         self.end, self.success, self.facts = arrays["end"], arrays["success"], arrays["facts"]
-        self.now = Shown(state, cameras, arrays["now_state"], frames("now"))
-        self.last = Shown(state, cameras, arrays["last_state"], frames("last"))
+        self.now = ObsWriter(state, cameras, arrays["now_state"], frames("now"))
+        self.last = ObsWriter(state, cameras, arrays["last_state"], frames("last"))
         self.now.rendered, self.last.rendered = ((frames(which) or [None])[-1] for which in ("now", "last"))
         self.seed_every_episode = settings["seed_every_episode"]
         names = [settings["success"]] if settings["success"] else SUCCESS
@@ -680,10 +680,10 @@ class Board:
         self.reward[row] = float(reward)
         end = (TERMINATED if terminated else 0) + (TRUNCATED if truncated else 0)
         self.end[row] = end
-        self.note_truths(row, info, lambda value: value)
+        self.note_facts(row, info, lambda value: value)
         return end != 0
 
-    def note_truths(self, row, info, pick):
+    def note_facts(self, row, info, pick):
         self.success[row] = False
         if self.fact_paths:
             self.facts[:, row] = np.nan
@@ -702,11 +702,11 @@ class Board:
             if value is not None:
                 self.facts[at, row] = float(pick(value))
 
-    def frame(self, shown, row, picture):
-        target, picture = shown.rendered[row], array(picture)
-        if picture.shape != target.shape or picture.dtype != np.uint8:
-            raise Refused("render() gave %s of %s, before that %s" % (picture.dtype, picture.shape, target.shape))
-        target[...] = picture
+    def frame(self, shown, row, image):
+        target, image = shown.rendered[row], array(image)
+        if image.shape != target.shape or image.dtype != np.uint8:
+            raise Refused("render() gave %s of %s, before that %s" % (image.dtype, image.shape, target.shape))
+        target[...] = image
 
 
 # --------------------------------------------------------------------------------------------------- errors
@@ -722,28 +722,28 @@ def nearest(name):
 
 
 def describe(error, settings):
-    told = {"kind": "raised", "error": ("%s: %s" % (type(error).__name__, error)).strip(), "traceback": ""}
+    report = {"kind": "raised", "error": ("%s: %s" % (type(error).__name__, error)).strip(), "traceback": ""}
     if isinstance(error, Refused):
-        return dict(told, kind="refused", error=str(error))
-    told["traceback"] = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:]
+        return dict(report, kind="refused", error=str(error))
+    report["traceback"] = "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:]
     own = ("numpy", "gymnasium", "mani_skill")
     if isinstance(error, ModuleNotFoundError) and error.name in own:
-        return dict(told, kind="no_module", module=error.name, executable=sys.executable)
+        return dict(report, kind="no_module", module=error.name, executable=sys.executable)
     try:
         import gymnasium
 
         if isinstance(error, gymnasium.error.UnregisteredEnv):
-            return dict(told, kind="unknown_id", error=str(error), nearest=nearest(settings["id"]))
+            return dict(report, kind="unknown_id", error=str(error), nearest=nearest(settings["id"]))
     except Exception:
         pass
-    return told
+    return report
 
 
 # ----------------------------------------------------------------------------------------------------- loop
 
 
 def start(link, settings):
-    import gymnasium  # first of all, so that its absence is what is told
+    import gymnasium  # first of all, so that its absence is what is reported
 
     batch = make(settings)
     state, cameras = choose(batch.leaves, settings)

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, Obs, Seed, Step, Watch};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
 
 use super::error::{BridgeError, During};
-use super::layout::Layout;
+use super::layout::MemoryLayout;
 use super::reader::Reader;
 use super::running::Running;
 use super::settings::BridgeSettings;
@@ -19,12 +19,12 @@ use super::settings::BridgeSettings;
 pub struct Bridge {
     settings: BridgeSettings,
     spec: EnvSpec,
-    layout: Layout,
+    layout: MemoryLayout,
     running: Option<Running>,
     /// What a process that is gone printed last.
     last_output: String,
     restarts: u64,
-    watch: Watch,
+    watch: FramesNeeded,
     /// Where the seeds of episodes come from; none before a reset.
     seed: Option<Seed>,
     /// The number of the episode that each row starts next.
@@ -46,7 +46,7 @@ impl Bridge {
             running: Some(running),
             last_output: String::new(),
             restarts: 0,
-            watch: if seen > 0 { Watch::Everything } else { Watch::Nothing },
+            watch: if seen > 0 { FramesNeeded::Everything } else { FramesNeeded::Nothing },
             seed: None,
             next_episode: vec![0; spec.num_envs],
             instruction: settings.instruction.as_deref().map(Arc::from),
@@ -176,8 +176,8 @@ impl Env for Bridge {
         self.after(result)
     }
 
-    fn watch(&mut self, watch: Watch) {
-        self.watch = watch;
+    fn set_frames_needed(&mut self, frames: FramesNeeded) {
+        self.watch = frames;
     }
 }
 

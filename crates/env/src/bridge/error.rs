@@ -11,14 +11,14 @@ use thiserror::Error;
 /// Why environments in Python could not be made, or broke.
 #[derive(Debug, Error)]
 pub enum BridgeError {
-    /// A setting that cannot be.
+    /// An invalid setting.
     #[error("{0}")]
     Setting(String),
     /// Not on this system.
     #[error("environments in Python need Linux, for its shared memory; this is {0}")]
     System(&'static str),
     /// Nothing to run.
-    #[error("cannot run `{}`: {source}; set the Python interpreter to one that is there", python.display())]
+    #[error("cannot run `{}`: {source}; choose a Python interpreter that exists", python.display())]
     Interpreter {
         /// What was to be run.
         python: PathBuf,
@@ -69,7 +69,7 @@ pub enum BridgeError {
         traceback: String,
     },
     /// The process ended.
-    #[error("`{id}` {during}: its Python process {how}; reset starts it again{}", said(output))]
+    #[error("`{id}` {during}: its Python process {how}; reset restarts it{}", printed(output))]
     Died {
         /// The environment.
         id: String,
@@ -82,9 +82,9 @@ pub enum BridgeError {
     },
     /// The process did not answer in time and was ended.
     #[error(
-        "`{id}` {during}: no answer within {secs} s, so its Python process was ended; raise the timeout, or \
-         reset to start it again{}",
-        said(output)
+        "`{id}` {during}: no answer within {secs} s, so its Python process was killed; raise the timeout, or \
+         reset to restart it{}",
+        printed(output)
     )]
     TimedOut {
         /// The environment.
@@ -96,14 +96,17 @@ pub enum BridgeError {
         /// The end of what it printed, with the place where Python was.
         output: String,
     },
-    /// The process said what it could not mean.
-    #[error("`{id}` {during}: its Python process said nonsense ({message}) and was ended{}", said(output))]
-    Nonsense {
+    /// The process sent an invalid message.
+    #[error(
+        "`{id}` {during}: its Python process sent an invalid message ({message}) and was killed{}",
+        printed(output)
+    )]
+    InvalidMessage {
         /// The environment.
         id: String,
         /// What it was doing.
         during: During,
-        /// What cannot be.
+        /// What is wrong with it.
         message: String,
         /// The end of what it printed.
         output: String,
@@ -116,19 +119,19 @@ pub enum BridgeError {
         /// What needs how much.
         message: String,
     },
-    /// A reward that is no number.
+    /// A reward that is not finite.
     #[error(
-        "`{id}` paid {value} in environment {row}; a reward is a finite number, so the episode is no use"
+        "`{id}` returned reward {value} in environment {row}; rewards must be finite, so the episode cannot be used"
     )]
     Reward {
         /// The environment.
         id: String,
         /// The row.
         row: usize,
-        /// What was paid.
+        /// The reward.
         value: f32,
     },
-    /// A state that is no number.
+    /// A state that is NaN.
     #[error(
         "`{id}` shows NaN in state value {at} of environment {row}; its simulation has probably diverged"
     )]
@@ -141,13 +144,13 @@ pub enum BridgeError {
         at: usize,
     },
     /// A fresh process with other environments than before.
-    #[error("`{id}` came back with other spaces than before; what was learned of the old ones does not fit")]
+    #[error("`{id}` restarted with different spaces than before; models trained on the old ones do not fit")]
     Changed {
         /// The environment.
         id: String,
     },
     /// The process is gone since an earlier error.
-    #[error("the Python process of `{id}` is gone since an earlier error; reset starts it again")]
+    #[error("the Python process of `{id}` exited after an earlier error; reset restarts it")]
     Gone {
         /// The environment.
         id: String,
@@ -205,9 +208,9 @@ impl fmt::Display for During {
     }
 }
 
-/// What Python tells about an error.
+/// An error that Python reports.
 #[derive(Debug, Deserialize)]
-pub(super) struct Told {
+pub(super) struct PythonError {
     kind: String,
     error: String,
     traceback: String,
@@ -219,8 +222,8 @@ pub(super) struct Told {
     nearest: Vec<String>,
 }
 
-impl Told {
-    /// The error this tells of.
+impl PythonError {
+    /// The error it describes.
     pub(super) fn into_error(self, id: &str, during: During) -> BridgeError {
         let id = id.to_owned();
         match self.kind.as_str() {
@@ -243,7 +246,7 @@ fn did_you_mean(nearest: &[String]) -> String {
 }
 
 /// The last lines of an output, set apart.
-fn said(output: &str) -> String {
+fn printed(output: &str) -> String {
     const LINES: usize = 30;
     let lines: Vec<&str> = output.trim_end().lines().collect();
     match lines.len() {
@@ -256,14 +259,14 @@ fn said(output: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(json: &str, during: During) -> String {
-        serde_json::from_str::<Told>(json).unwrap().into_error("Door-v0", during).to_string()
+    fn message(json: &str, during: During) -> String {
+        serde_json::from_str::<PythonError>(json).unwrap().into_error("Door-v0", during).to_string()
     }
 
     #[test]
-    fn what_python_tells_is_shown_with_its_hint() {
+    fn what_python_reports_is_shown_with_its_hint() {
         assert_eq!(
-            told(
+            message(
                 r#"{"kind": "no_module", "error": "", "traceback": "", "module": "gymnasium", "executable": "/opt/py"}"#,
                 During::Start
             ),
@@ -271,14 +274,14 @@ mod tests {
              gymnasium`), or choose another interpreter"
         );
         assert_eq!(
-            told(
+            message(
                 r#"{"kind": "unknown_id", "error": "No registered env.", "traceback": "x", "nearest": ["Door-v1"]}"#,
                 During::Start
             ),
             "Gymnasium has no `Door-v0`: No registered env. (did you mean `Door-v1`?)"
         );
         assert_eq!(
-            told(
+            message(
                 r#"{"kind": "raised", "error": "ValueError: boom", "traceback": "Traceback\n  x\n"}"#,
                 During::Step
             ),
@@ -289,8 +292,8 @@ mod tests {
     #[test]
     fn only_the_end_of_a_long_output_is_shown() {
         let output: String = (0..100).map(|line| format!("line {line}\n")).collect();
-        let shown = said(&output);
+        let shown = printed(&output);
         assert!(shown.starts_with("\nIt printed:\nline 70\n") && shown.ends_with("line 99"), "{shown}");
-        assert_eq!(said(" \n"), "");
+        assert_eq!(printed(" \n"), "");
     }
 }

@@ -30,9 +30,9 @@ impl Region {
     }
 }
 
-/// What one moment of all rows shows.
+/// Where the observations of all rows lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct ObsRegions {
     /// f32, `[B, state_width]`.
     pub(super) state: Region,
     /// u8, `[B, H, W, C]` each.
@@ -41,7 +41,7 @@ pub(super) struct Moment {
 
 /// Where everything lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct MemoryLayout {
     /// f32, `[B, action_width]`.
     pub(super) actions: Region,
     /// u32, `[B]`: the seed of each row's next episode.
@@ -55,28 +55,28 @@ pub(super) struct Layout {
     /// f32, `[facts, B]`.
     pub(super) facts: Region,
     /// What the policy sees next.
-    pub(super) now: Moment,
+    pub(super) now: ObsRegions,
     /// What ended rows saw last.
-    pub(super) last: Moment,
+    pub(super) last: ObsRegions,
     /// Bytes of all of it.
     pub(super) bytes: usize,
     /// The same for Python: `{name: [dtype, shape, offset]}`.
-    pub(super) told: Value,
+    pub(super) for_python: Value,
 }
 
-impl Layout {
+impl MemoryLayout {
     /// For environments like these, with so many `facts`.
     pub(super) fn new(spec: &EnvSpec, facts: usize) -> Self {
-        let (b, mut plan) = (spec.num_envs, Plan::default());
-        let actions = plan.add("actions", "f4", &[b, spec.actions.width()]);
-        let seeds = plan.add("seeds", "u4", &[b]);
-        let reward = plan.add("reward", "f4", &[b]);
-        let end = plan.add("end", "u1", &[b]);
-        let success = plan.add("success", "u1", &[b]);
-        let facts = plan.add("facts", "f4", &[facts, b]);
-        let (now, last) = (plan.moment("now", spec), plan.moment("last", spec));
-        let (bytes, told) = (plan.bytes.max(1), Value::Object(plan.told));
-        Self { actions, seeds, reward, end, success, facts, now, last, bytes, told }
+        let (b, mut builder) = (spec.num_envs, LayoutBuilder::default());
+        let actions = builder.add("actions", "f4", &[b, spec.actions.width()]);
+        let seeds = builder.add("seeds", "u4", &[b]);
+        let reward = builder.add("reward", "f4", &[b]);
+        let end = builder.add("end", "u1", &[b]);
+        let success = builder.add("success", "u1", &[b]);
+        let facts = builder.add("facts", "f4", &[facts, b]);
+        let (now, last) = (builder.obs_regions("now", spec), builder.obs_regions("last", spec));
+        let (bytes, for_python) = (builder.bytes.max(1), Value::Object(builder.for_python));
+        Self { actions, seeds, reward, end, success, facts, now, last, bytes, for_python }
     }
 
     /// Bytes that one row of environments like these takes on both sides, to be asked before a layout is made.
@@ -88,28 +88,28 @@ impl Layout {
 }
 
 #[derive(Default)]
-struct Plan {
+struct LayoutBuilder {
     bytes: usize,
-    told: Map<String, Value>,
+    for_python: Map<String, Value>,
 }
 
-impl Plan {
+impl LayoutBuilder {
     fn add(&mut self, name: &str, dtype: &str, shape: &[usize]) -> Region {
         let size = if dtype == "u1" { 1 } else { 4 };
         let offset = self.bytes.next_multiple_of(ALIGN);
         let row = shape[1..].iter().product::<usize>() * size;
         self.bytes = offset + row * shape[0];
-        self.told.insert(name.into(), json!([dtype, shape, offset]));
+        self.for_python.insert(name.into(), json!([dtype, shape, offset]));
         Region { offset, row, rows: shape[0] }
     }
 
-    fn moment(&mut self, name: &str, spec: &EnvSpec) -> Moment {
+    fn obs_regions(&mut self, name: &str, spec: &EnvSpec) -> ObsRegions {
         let state = self.add(&format!("{name}_state"), "f4", &[spec.num_envs, spec.state_width]);
         let camera = |(at, (_, shape)): (usize, &(_, plaudit_core::FrameShape))| {
             let shape = [spec.num_envs, shape.height, shape.width, shape.channels];
             self.add(&format!("{name}_camera_{at}"), "u1", &shape)
         };
-        Moment { state, cameras: spec.cameras.iter().enumerate().map(camera).collect() }
+        ObsRegions { state, cameras: spec.cameras.iter().enumerate().map(camera).collect() }
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrays_do_not_overlap_and_python_is_told_the_same() {
+    fn arrays_do_not_overlap_and_python_gets_the_same() {
         let spec = EnvSpec {
             id: "Door-v0".into(),
             num_envs: 3,
@@ -131,8 +131,8 @@ mod tests {
             max_episode_steps: None,
             control_hz: 1.0,
         };
-        let layout = Layout::new(&spec, 2);
-        let Layout { actions, seeds, reward, end, success, facts, now, last, .. } = &layout;
+        let layout = MemoryLayout::new(&spec, 2);
+        let MemoryLayout { actions, seeds, reward, end, success, facts, now, last, .. } = &layout;
         let all = [
             actions,
             seeds,
@@ -151,7 +151,7 @@ mod tests {
         }
         assert_eq!(layout.last.cameras[0].all().end, layout.bytes);
         assert_eq!(layout.now.cameras[0].row(2).len(), 2 * 7 * 3);
-        assert_eq!(layout.told["now_camera_0"], json!(["u1", [3, 2, 7, 3], now.cameras[0].offset]));
-        assert_eq!(layout.told["facts"], json!(["f4", [2, 3], facts.offset]));
+        assert_eq!(layout.for_python["now_camera_0"], json!(["u1", [3, 2, 7, 3], now.cameras[0].offset]));
+        assert_eq!(layout.for_python["facts"], json!(["f4", [2, 3], facts.offset]));
     }
 }

@@ -8,12 +8,12 @@ use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::error::Told;
+use super::error::PythonError;
 
-/// The largest message that is believed: far above any traceback or description.
+/// The largest message that is accepted: far above any traceback or description.
 const MOST_BYTES: u32 = 16 << 20;
-/// How often a long wait looks whether the process is still there.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often a long wait checks that the process is alive.
+const POLL: Duration = Duration::from_millis(250);
 
 /// The socket to the Python process.
 #[derive(Debug)]
@@ -33,23 +33,23 @@ pub(super) enum Answer {
     /// A description, as JSON.
     Description(Vec<u8>),
     /// Something went wrong.
-    Error(Told),
+    Error(PythonError),
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(super) enum NoAnswer {
     /// The other side closed.
     Closed,
     /// It took too long.
     TimedOut,
-    /// It said what it could not mean.
-    Nonsense(String),
+    /// It sent an invalid message.
+    InvalidMessage(String),
     /// The system refused.
     Io(io::Error),
 }
 
-impl From<io::Error> for Silence {
+impl From<io::Error> for NoAnswer {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
@@ -62,11 +62,11 @@ impl From<io::Error> for Silence {
 }
 
 impl Link {
-    /// Our end, where a write may take at most `write_timeout`. Quick answers are waited for awake, up to
+    /// Our end, where a write may take at most `write_timeout`. Quick answers are busy-waited for, up to
     /// `spin`.
     pub(super) fn new(socket: UnixStream, write_timeout: Duration, spin: Duration) -> io::Result<Self> {
         socket.set_write_timeout(Some(write_timeout))?;
-        socket.set_read_timeout(Some(LOOK))?;
+        socket.set_read_timeout(Some(POLL))?;
         Ok(Self { socket, spin, spins: false })
     }
 
@@ -76,23 +76,27 @@ impl Link {
     }
 
     /// Sends bytes as they are.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Silence> {
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), NoAnswer> {
         Ok(self.socket.write_all(bytes)?)
     }
 
     /// Sends a message with its length before it.
-    pub(super) fn send_message(&mut self, body: &[u8]) -> Result<(), Silence> {
+    pub(super) fn send_message(&mut self, body: &[u8]) -> Result<(), NoAnswer> {
         self.send(&(body.len() as u32).to_le_bytes())?;
         self.send(body)
     }
 
     /// Sends JSON.
-    pub(super) fn send_json(&mut self, message: &Value) -> Result<(), Silence> {
+    pub(super) fn send_json(&mut self, message: &Value) -> Result<(), NoAnswer> {
         self.send_message(message.to_string().as_bytes())
     }
 
     /// Waits for an answer as long as `limit` lasts and the process `lives`.
-    pub(super) fn answer(&mut self, limit: Duration, lives: impl FnMut() -> bool) -> Result<Answer, Silence> {
+    pub(super) fn answer(
+        &mut self,
+        limit: Duration,
+        lives: impl FnMut() -> bool,
+    ) -> Result<Answer, NoAnswer> {
         let began = Instant::now();
         let mut wait = Wait { deadline: began + limit, lives, gone: false };
         let mut mark = [0];
@@ -104,7 +108,7 @@ impl Link {
             b'k' => Ok(Answer::Done),
             b'j' => Ok(Answer::Description(self.body(&mut wait)?)),
             b'e' => Ok(Answer::Error(parse(&self.body(&mut wait)?)?)),
-            other => Err(Silence::Nonsense(format!("an answer that starts with byte {other}"))),
+            other => Err(NoAnswer::InvalidMessage(format!("an answer that starts with byte {other}"))),
         }
     }
 
@@ -119,12 +123,12 @@ impl Link {
         false
     }
 
-    fn body(&mut self, wait: &mut Wait<impl FnMut() -> bool>) -> Result<Vec<u8>, Silence> {
+    fn body(&mut self, wait: &mut Wait<impl FnMut() -> bool>) -> Result<Vec<u8>, NoAnswer> {
         let mut length = [0; 4];
         wait.fill(&mut self.socket, &mut length)?;
         let length = u32::from_le_bytes(length);
         if length > MOST_BYTES {
-            return Err(Silence::Nonsense(format!("a message of {length} bytes")));
+            return Err(NoAnswer::InvalidMessage(format!("a message of {length} bytes")));
         }
         let mut body = vec![0; length as usize];
         wait.fill(&mut self.socket, &mut body)?;
@@ -133,8 +137,8 @@ impl Link {
 }
 
 /// Reads JSON of a known form.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Silence> {
-    serde_json::from_slice(body).map_err(|error| Silence::Nonsense(error.to_string()))
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, NoAnswer> {
+    serde_json::from_slice(body).map_err(|error| NoAnswer::InvalidMessage(error.to_string()))
 }
 
 /// A wait with an end.
@@ -145,10 +149,10 @@ struct Wait<F> {
 }
 
 impl<F: FnMut() -> bool> Wait<F> {
-    fn fill(&mut self, socket: &mut UnixStream, mut buffer: &mut [u8]) -> Result<(), Silence> {
+    fn fill(&mut self, socket: &mut UnixStream, mut buffer: &mut [u8]) -> Result<(), NoAnswer> {
         while !buffer.is_empty() {
             match socket.read(buffer) {
-                Ok(0) => return Err(Silence::Closed),
+                Ok(0) => return Err(NoAnswer::Closed),
                 Ok(count) => buffer = &mut buffer[count..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.go_on(socket)?,
@@ -159,16 +163,16 @@ impl<F: FnMut() -> bool> Wait<F> {
     }
 
     /// After a slice of waiting: whether there is reason to wait on.
-    fn go_on(&mut self, socket: &UnixStream) -> Result<(), Silence> {
+    fn go_on(&mut self, socket: &UnixStream) -> Result<(), NoAnswer> {
         if self.gone {
-            return Err(Silence::Closed);
+            return Err(NoAnswer::Closed);
         }
-        self.gone = !(self.lives)(); // what it said last is still read
+        self.gone = !(self.lives)(); // what it sent last is still read
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Silence::TimedOut);
+            return Err(NoAnswer::TimedOut);
         }
-        Ok(socket.set_read_timeout(Some(left.min(LOOK)))?)
+        Ok(socket.set_read_timeout(Some(left.min(POLL)))?)
     }
 }
 
@@ -176,7 +180,7 @@ impl<F: FnMut() -> bool> Wait<F> {
 mod tests {
     use super::*;
 
-    fn answer_to(bytes: &[u8], limit_ms: u64) -> Result<Answer, Silence> {
+    fn answer_to(bytes: &[u8], limit_ms: u64) -> Result<Answer, NoAnswer> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(bytes).unwrap();
         let mut link = Link::new(ours, Duration::from_secs(1), Duration::from_micros(100)).unwrap();
@@ -188,17 +192,17 @@ mod tests {
         assert!(matches!(answer_to(b"k", 100), Ok(Answer::Done)));
         let described = answer_to(b"j\x02\0\0\0{}", 100);
         assert!(matches!(described, Ok(Answer::Description(body)) if body == b"{}"));
-        let told = br#"e00{"kind": "raised", "error": "E", "traceback": ""}"#;
-        let mut told = told.to_vec();
-        let length = (told.len() - 3) as u32;
-        told.splice(1..3, length.to_le_bytes());
-        assert!(matches!(answer_to(&told, 100), Ok(Answer::Error(_))));
+        let reply = br#"e00{"kind": "raised", "error": "E", "traceback": ""}"#;
+        let mut reply = reply.to_vec();
+        let length = (reply.len() - 3) as u32;
+        reply.splice(1..3, length.to_le_bytes());
+        assert!(matches!(answer_to(&reply, 100), Ok(Answer::Error(_))));
     }
 
     #[test]
-    fn nonsense_is_refused_before_it_is_allocated() {
+    fn invalid_messages_are_refused_before_they_are_allocated() {
         let words = |bytes: &[u8]| match answer_to(bytes, 100) {
-            Err(Silence::Nonsense(words)) => words,
+            Err(NoAnswer::InvalidMessage(words)) => words,
             other => panic!("{other:?}"),
         };
         assert_eq!(words(b"j\xff\xff\xff\xff"), "a message of 4294967295 bytes");
@@ -211,13 +215,13 @@ mod tests {
     #[test]
     fn waits_end_with_the_clock_or_the_process() {
         let started = Instant::now();
-        assert!(matches!(answer_to(b"j\x02\0", 300), Err(Silence::TimedOut)));
+        assert!(matches!(answer_to(b"j\x02\0", 300), Err(NoAnswer::TimedOut)));
         assert!(started.elapsed() < Duration::from_secs(3));
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut link = Link::new(ours, Duration::from_secs(1), Duration::from_micros(100)).unwrap();
         let gone = link.answer(Duration::from_secs(9), || false);
-        assert!(matches!(gone, Err(Silence::Closed)), "a grandchild may hold the socket open");
+        assert!(matches!(gone, Err(NoAnswer::Closed)), "a grandchild may hold the socket open");
         drop(theirs);
-        assert!(matches!(link.answer(Duration::from_secs(9), || true), Err(Silence::Closed)));
+        assert!(matches!(link.answer(Duration::from_secs(9), || true), Err(NoAnswer::Closed)));
     }
 }

@@ -23,10 +23,10 @@
 //! we check that, lay out the memory file, and both sides map it. From then on a step is two bytes to the
 //! process and one byte back. All numbers and pixels lie in the shared memory.
 
-#[cfg_attr(not(target_os = "linux"), path = "elsewhere.rs")]
+mod description;
+#[cfg_attr(not(target_os = "linux"), path = "unsupported.rs")]
 mod env;
 mod error;
-mod hello;
 mod layout;
 #[cfg(target_os = "linux")]
 mod link;

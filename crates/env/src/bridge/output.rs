@@ -11,12 +11,12 @@ const REST: Duration = Duration::from_millis(300);
 /// The end of what a process printed, filled by one thread and read by another.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    kept: Mutex<Kept>,
+    tail: Mutex<OutputTail>,
     closed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct OutputTail {
     bytes: VecDeque<u8>,
     count: u64,
     closed: bool,
@@ -24,11 +24,11 @@ struct Kept {
 
 impl Output {
     pub(super) fn add(&self, part: &[u8]) {
-        let mut kept = self.lock();
-        kept.count += part.len() as u64;
-        kept.bytes.extend(part);
-        let spare = kept.bytes.len().saturating_sub(KEPT_BYTES);
-        kept.bytes.drain(..spare);
+        let mut tail = self.lock();
+        tail.count += part.len() as u64;
+        tail.bytes.extend(part);
+        let spare = tail.bytes.len().saturating_sub(KEPT_BYTES);
+        tail.bytes.drain(..spare);
     }
 
     /// Nothing more will come.
@@ -39,7 +39,7 @@ impl Output {
 
     /// Waits until nothing more will come, but not for long: a forgotten grandchild may hold it open.
     pub(super) fn settle(&self) {
-        let _ = self.closed.wait_timeout_while(self.lock(), REST, |kept| !kept.closed);
+        let _ = self.closed.wait_timeout_while(self.lock(), REST, |tail| !tail.closed);
     }
 
     /// Bytes printed in all.
@@ -49,9 +49,9 @@ impl Output {
 
     /// What is kept, from the start of a line.
     pub(super) fn text(&self) -> String {
-        let kept = self.lock();
-        let cut = kept.count > kept.bytes.len() as u64;
-        let bytes: Vec<u8> = kept.bytes.iter().copied().collect();
+        let tail = self.lock();
+        let cut = tail.count > tail.bytes.len() as u64;
+        let bytes: Vec<u8> = tail.bytes.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         match text.split_once('\n') {
             Some((_, whole)) if cut => whole.into(),
@@ -59,8 +59,8 @@ impl Output {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OutputTail> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The Python process: started so that it cannot outlive us, heard, and ended.
+//! The Python process: started so that it cannot outlive us, its output, and its end.
 
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -17,8 +17,8 @@ use super::output::Output;
 const BOOT: &str = include_str!("boot.py");
 /// How long a process may take to close its environments when it is no longer needed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a hanging process may take to say where it hangs.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a hanging process may take to dump its traceback.
+const TRACEBACK_WAIT: Duration = Duration::from_millis(500);
 
 /// A Python process. It is ended when this is dropped.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Process {
     child: Child,
     output: Arc<Output>,
     /// Lets the thread that started the child go.
-    _keeper: mpsc::Sender<()>,
+    _release: mpsc::Sender<()>,
 }
 
 impl Process {
@@ -40,7 +40,7 @@ impl Process {
         command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::piped());
         let printed = Arc::new(Output::default());
         let (report, started) = mpsc::channel();
-        let (keeper, released) = mpsc::channel::<()>();
+        let (release, released) = mpsc::channel::<()>();
         let keeps = printed.clone();
         thread::Builder::new().name("plaudit-bridge".into()).spawn(move || {
             let mut spawned = command.spawn();
@@ -53,7 +53,7 @@ impl Process {
             }
         })?;
         let child = started.recv().map_err(io::Error::other)??;
-        Ok(Self { child, output: printed, _keeper: keeper })
+        Ok(Self { child, output: printed, _release: release })
     }
 
     /// Its number.
@@ -73,24 +73,24 @@ impl Process {
 
     /// How it ended, after its socket closed: it is given a moment, then it is ended.
     pub(super) fn end(&mut self) -> String {
-        let told = self.wait(GRACE).map(describe);
-        let told = told.unwrap_or_else(|| "closed its connection".into());
+        let how = self.wait(GRACE).map(describe);
+        let how = how.unwrap_or_else(|| "closed its connection".into());
         self.kill();
         self.output.settle();
-        told
+        how
     }
 
-    /// Asks a hanging process where it hangs, and ends it.
-    pub(super) fn interrogate_and_kill(&mut self) {
+    /// Makes a hanging process dump its traceback, and kills it.
+    pub(super) fn dump_traceback_and_kill(&mut self) {
         let before = self.output.count();
         if self.child.try_wait().is_ok_and(|status| status.is_none()) {
             let _ = kill_process(Pid::from_child(&self.child), Signal::USR1);
         }
-        let deadline = Instant::now() + LAST_WORDS;
+        let deadline = Instant::now() + TRACEBACK_WAIT;
         while self.output.count() == before && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
-        thread::sleep(Duration::from_millis(20)); // the rest of what it began to say
+        thread::sleep(Duration::from_millis(20)); // the rest of the traceback
         self.kill();
         self.output.settle();
     }
@@ -140,20 +140,20 @@ fn keep(printing: &mut impl Read, output: &Output) {
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
-        (_, Some(signal)) => format!("was ended by signal {signal}{}", signal_name(signal)),
+        (_, Some(signal)) => format!("was killed by signal {signal}{}", signal_name(signal)),
         _ => "ended".into(),
     }
 }
 
 fn signal_name(signal: i32) -> &'static str {
     match signal {
-        4 => " (SIGILL, an instruction this processor does not have)",
-        6 => " (SIGABRT, it gave up by itself)",
+        4 => " (SIGILL, an instruction that this CPU does not have)",
+        6 => " (SIGABRT, it aborted)",
         7 => " (SIGBUS, a bad memory access)",
-        8 => " (SIGFPE, an impossible calculation)",
-        9 => " (SIGKILL, perhaps for want of memory)",
+        8 => " (SIGFPE, an arithmetic error)",
+        9 => " (SIGKILL, possibly out of memory)",
         11 => " (SIGSEGV, a bad memory access)",
-        15 => " (SIGTERM, someone asked it to end)",
+        15 => " (SIGTERM, it was asked to terminate)",
         _ => "",
     }
 }
@@ -163,9 +163,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_are_told_in_words() {
+    fn endings_are_described_in_words() {
         assert_eq!(describe(ExitStatus::from_raw(3 << 8)), "exited with status 3");
-        let crash = "was ended by signal 11 (SIGSEGV, a bad memory access)";
+        let crash = "was killed by signal 11 (SIGSEGV, a bad memory access)";
         assert_eq!(describe(ExitStatus::from_raw(11)), crash);
     }
 }

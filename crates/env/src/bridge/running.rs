@@ -4,12 +4,12 @@ use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use plaudit_core::{EnvSpec, Watch};
+use plaudit_core::{EnvSpec, FramesNeeded};
 
+use super::description::EnvDescription;
 use super::error::{BridgeError, During};
-use super::hello::Hello;
-use super::layout::Layout;
-use super::link::{Answer, Link, Silence, parse};
+use super::layout::MemoryLayout;
+use super::link::{Answer, Link, NoAnswer, parse};
 use super::process::Process;
 use super::settings::BridgeSettings;
 use super::shared::{SharedMemory, memory_file};
@@ -29,7 +29,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Starts Python and makes the environments.
-    pub(super) fn start(settings: &BridgeSettings) -> Result<(Self, EnvSpec, Layout), BridgeError> {
+    pub(super) fn start(settings: &BridgeSettings) -> Result<(Self, EnvSpec, MemoryLayout), BridgeError> {
         let io = |what| move |source| BridgeError::Io { what, source };
         let (ours, theirs) = UnixStream::pair().map_err(io("cannot make a socket"))?;
         let file = File::from(memory_file().map_err(io("cannot make shared memory"))?);
@@ -38,11 +38,11 @@ impl Running {
             .map_err(|source| BridgeError::Interpreter { python: settings.python.clone(), source })?;
         let limit = Duration::from_secs_f64(settings.start_timeout_secs);
         let link = Link::new(ours, limit, settings.spin()).map_err(io("cannot set up a socket"))?;
-        let mut talk = Talk { settings, link, process };
-        let (spec, layout, memory) = talk.make(&file, limit)?;
+        let mut handshake = Handshake { settings, link, process };
+        let (spec, layout, memory) = handshake.make(&file, limit)?;
         let step_limit = Duration::from_secs_f64(settings.step_timeout_secs);
-        talk.link.limit_writes(step_limit).map_err(io("cannot set up a socket"))?;
-        Ok((Self { link: talk.link, process: talk.process, memory }, spec, layout))
+        handshake.link.limit_writes(step_limit).map_err(io("cannot set up a socket"))?;
+        Ok((Self { link: handshake.link, process: handshake.process, memory }, spec, layout))
     }
 
     /// Has the environments do something with what lies in shared memory, and waits until it is done.
@@ -50,13 +50,13 @@ impl Running {
         &mut self,
         settings: &BridgeSettings,
         during: During,
-        watch: Watch,
+        watch: FramesNeeded,
     ) -> Result<(), BridgeError> {
         let letter = if during == During::Step { b's' } else { b'r' };
         let watch = match watch {
-            Watch::Nothing => 0,
-            Watch::Ends => 1,
-            Watch::Everything => 2,
+            FramesNeeded::Nothing => 0,
+            FramesNeeded::Ends => 1,
+            FramesNeeded::Everything => 2,
         };
         let process = &mut self.process;
         let limit = Duration::from_secs_f64(settings.step_timeout_secs);
@@ -64,12 +64,12 @@ impl Running {
         let answer = answer.and_then(|()| self.link.answer(limit, || process.ended().is_none()));
         match answer {
             Ok(Answer::Done) => Ok(()),
-            Ok(Answer::Error(told)) => Err(told.into_error(settings.id(), during)),
+            Ok(Answer::Error(error)) => Err(error.into_error(settings.id(), during)),
             Ok(Answer::Description(_)) => {
-                let silence = Silence::Nonsense("a second description".into());
-                Err(explain(silence, settings, during, &mut self.process))
+                let failure = NoAnswer::InvalidMessage("a second description".into());
+                Err(explain(failure, settings, during, &mut self.process))
             }
-            Err(silence) => Err(explain(silence, settings, during, &mut self.process)),
+            Err(failure) => Err(explain(failure, settings, during, &mut self.process)),
         }
     }
 
@@ -84,89 +84,96 @@ impl Running {
     }
 }
 
-/// The conversation before there are environments.
-struct Talk<'a> {
+/// The exchange before there are environments.
+struct Handshake<'a> {
     settings: &'a BridgeSettings,
     link: Link,
     process: Process,
 }
 
-impl Talk<'_> {
-    fn make(&mut self, file: &File, limit: Duration) -> Result<(EnvSpec, Layout, SharedMemory), BridgeError> {
+impl Handshake<'_> {
+    fn make(
+        &mut self,
+        file: &File,
+        limit: Duration,
+    ) -> Result<(EnvSpec, MemoryLayout, SharedMemory), BridgeError> {
         let sent = self.link.send_message(PROGRAM.as_bytes());
         let sent = sent.and_then(|()| self.link.send_json(&self.settings.message()));
         // A process that could not even read this has more to say than that its socket is closed.
-        let hello: Hello = match (self.answer(limit), sent) {
+        let description: EnvDescription = match (self.answer(limit), sent) {
             (Ok(Answer::Description(body)), Ok(())) => parse(&body).map_err(|why| self.explain(why))?,
-            (Ok(Answer::Error(told)), _) => return Err(told.into_error(self.settings.id(), During::Start)),
-            (Ok(_), _) => return Err(self.explain(Silence::Nonsense("no description".into()))),
-            (Err(silence), _) => return Err(self.explain(silence)),
+            (Ok(Answer::Error(error)), _) => return Err(error.into_error(self.settings.id(), During::Start)),
+            (Ok(_), _) => return Err(self.explain(NoAnswer::InvalidMessage("no description".into()))),
+            (Err(failure), _) => return Err(self.explain(failure)),
         };
-        let spec = hello.spec(self.settings).map_err(|words| self.explain(Silence::Nonsense(words)))?;
+        let spec =
+            description.spec(self.settings).map_err(|words| self.explain(NoAnswer::InvalidMessage(words)))?;
         self.check(&spec)?;
-        let layout = Layout::new(&spec, self.settings.facts.len());
+        let layout = MemoryLayout::new(&spec, self.settings.facts.len());
         let memory = SharedMemory::map(file, layout.bytes)
             .map_err(|source| BridgeError::Io { what: "cannot map shared memory", source })?;
-        let sent = self.link.send_json(&layout.told);
+        let sent = self.link.send_json(&layout.for_python);
         match sent.and_then(|()| self.answer(limit)) {
             Ok(Answer::Done) => Ok((spec, layout, memory)),
-            Ok(Answer::Error(told)) => Err(told.into_error(self.settings.id(), During::Start)),
-            Ok(Answer::Description(_)) => Err(self.explain(Silence::Nonsense("a second description".into()))),
-            Err(silence) => Err(self.explain(silence)),
+            Ok(Answer::Error(error)) => Err(error.into_error(self.settings.id(), During::Start)),
+            Ok(Answer::Description(_)) => {
+                Err(self.explain(NoAnswer::InvalidMessage("a second description".into())))
+            }
+            Err(failure) => Err(self.explain(failure)),
         }
     }
 
     /// Refuses environments that are possible but of no use.
     fn check(&self, spec: &EnvSpec) -> Result<(), BridgeError> {
         let id = self.settings.id().to_owned();
-        memory::check(spec.num_envs, Layout::bytes_each(spec))
+        memory::check(spec.num_envs, MemoryLayout::bytes_each(spec))
             .map_err(|error| BridgeError::TooLarge { id: id.clone(), message: error.to_string() })?;
         if self.settings.ignore_terminations && spec.max_episode_steps.is_none() {
             let words =
-                "without terminations and without a time limit no episode would end; set max_episode_steps";
+                "without terminations and without a time limit, no episode would end; set max_episode_steps";
             return Err(BridgeError::Refused { id, during: During::Start, message: words.into() });
         }
         Ok(())
     }
 
-    fn answer(&mut self, limit: Duration) -> Result<Answer, Silence> {
+    fn answer(&mut self, limit: Duration) -> Result<Answer, NoAnswer> {
         let process = &mut self.process;
         self.link.answer(limit, || process.ended().is_none())
     }
 
-    fn explain(&mut self, silence: Silence) -> BridgeError {
-        explain(silence, self.settings, During::Start, &mut self.process)
+    fn explain(&mut self, failure: NoAnswer) -> BridgeError {
+        explain(failure, self.settings, During::Start, &mut self.process)
     }
 }
 
-/// Ends the process that fell silent, and says what is known about it.
+/// Kills the process that gave no answer, and says what is known about it.
 fn explain(
-    silence: Silence,
+    failure: NoAnswer,
     settings: &BridgeSettings,
     during: During,
     process: &mut Process,
 ) -> BridgeError {
     let id = settings.id().to_owned();
-    match silence {
-        Silence::Closed => {
+    match failure {
+        NoAnswer::Closed => {
             let how = process.end();
             BridgeError::Died { id, during, how, output: process.output() }
         }
-        Silence::TimedOut => {
-            process.interrogate_and_kill();
+        NoAnswer::TimedOut => {
+            process.dump_traceback_and_kill();
             let secs = match during {
                 During::Start => settings.start_timeout_secs,
                 During::Reset | During::Step => settings.step_timeout_secs,
             };
             BridgeError::TimedOut { id, during, secs, output: process.output() }
         }
-        Silence::Nonsense(message) => {
+        NoAnswer::InvalidMessage(message) => {
             process.kill();
-            BridgeError::Nonsense { id, during, message, output: process.output() }
+            BridgeError::InvalidMessage { id, during, message, output: process.output() }
         }
-        Silence::Io(source) => {
+        NoAnswer::Io(source) => {
             process.kill();
-            BridgeError::Io { what: "cannot talk to the Python process", source }
+            BridgeError::Io { what: "cannot communicate with the Python process", source }
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct BridgeSettings {
     /// channels, first or last, and sides of at least 32 pixels; in ManiSkill, the `rgb` of every sensor.
     ///
     /// The name of an observation inside dictionaries is its path, as in `images.wrist`; an observation that
-    /// is a picture and nothing else is called `image`. A ManiSkill camera has the name of its sensor.
+    /// is an image and nothing else is called `image`. A ManiSkill camera has the name of its sensor.
     #[serde(default)]
     pub cameras: Option<Vec<String>>,
     /// Observations that make the state vector, by name and in this order; a name stands for everything
@@ -51,14 +51,14 @@ pub struct BridgeSettings {
     /// becomes n numbers of which one is 1, as `gymnasium.spaces.flatten` does it.
     #[serde(default)]
     pub state: Option<Vec<String>>,
-    /// Show `render()` as one more camera, under this name. It is only drawn when it is watched.
+    /// Show `render()` as one more camera, under this name. It is only rendered when it is watched.
     #[serde(default)]
     pub render: Option<String>,
-    /// Where `info` tells success, as in `goal.reached`. Absent: the first there is of `success`,
+    /// Where `info` reports success, as in `goal.reached`. Absent: the first there is of `success`,
     /// `is_success`, `episode.success` and `episode.is_success`; none of them means no success.
     #[serde(default)]
     pub success: Option<String>,
-    /// Other numbers of `info` to report, by name. A step that does not tell one reports NaN.
+    /// Other numbers of `info` to report, by name. A step without one reports NaN.
     #[serde(default)]
     pub facts: Vec<String>,
     /// The task in words.
@@ -70,8 +70,8 @@ pub struct BridgeSettings {
     /// Seconds that one reset or step of the whole batch may take.
     #[serde(default = "default_step_timeout_secs")]
     pub step_timeout_secs: f64,
-    /// Microseconds for which each side waits awake for the other, as long as waits are that short: waking
-    /// from sleep costs tens of them. 0 sleeps at once. Nobody waits awake on a machine with one core.
+    /// Microseconds for which each side busy-waits for the other, as long as waits are that short: waking
+    /// from sleep costs tens of them. 0 sleeps at once. Nobody busy-waits on a machine with one core.
     #[serde(default = "default_spin_micros")]
     pub spin_micros: u32,
 }
@@ -115,7 +115,7 @@ pub enum Vectorization {
     Async,
     /// The environment's own vector form, through `gymnasium.make_vec`. Where it resets rows by itself, its
     /// own random generator decides about later episodes, and where it does so one step late (next-step
-    /// mode), each episode gets a last step that changes nothing and pays nothing.
+    /// mode), each episode gets a last step that changes nothing and has no reward.
     Vector,
 }
 
@@ -176,11 +176,11 @@ impl BridgeSettings {
         }
     }
 
-    /// Refuses what cannot be, before anything is started.
+    /// Checks the settings before anything is started.
     pub fn check(&self) -> Result<(), BridgeError> {
         let refuse = |words: &str| Err(BridgeError::Setting(words.into()));
         if self.id().is_empty() {
-            return refuse("the environment in Python has no id; write one such as `CartPole-v1`");
+            return refuse("the environment in Python has no id; set one such as `CartPole-v1`");
         }
         if self.num_envs == 0 {
             return refuse("num_envs is 0; a batch has at least one environment");
@@ -193,13 +193,15 @@ impl BridgeSettings {
         }
         for secs in [self.start_timeout_secs, self.step_timeout_secs] {
             if secs.is_nan() || secs <= 0.0 || Duration::try_from_secs_f64(secs).is_err() {
-                return refuse("a timeout is a positive number of seconds; write a large one to wait long");
+                return refuse(
+                    "a timeout must be a positive number of seconds; use a large one to wait long",
+                );
             }
         }
         Ok(())
     }
 
-    /// What Python is told.
+    /// The settings as JSON for Python.
     pub(super) fn message(&self) -> Value {
         let (way, mut kwargs, show_hidden) = match &self.make {
             Make::Gymnasium { kwargs, vectorization, .. } => (json!(vectorization), kwargs.clone(), false),
@@ -230,7 +232,7 @@ impl BridgeSettings {
         })
     }
 
-    /// How long to wait awake on this machine.
+    /// How long to busy-wait on this machine.
     pub(super) fn spin(&self) -> Duration {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Duration::from_micros(if cores > 1 { self.spin_micros.into() } else { 0 })
@@ -290,7 +292,7 @@ mod tests {
         assert!(refused(BridgeSettings::maniskill(Map::new(), 1)).contains("has no id"));
         for secs in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let words = refused(BridgeSettings { step_timeout_secs: secs, ..fine.clone() });
-            assert!(words.starts_with("a timeout is"), "{words}");
+            assert!(words.starts_with("a timeout must be"), "{words}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use plaudit_core::{ActionSpace, Rng};
 
 use super::{ClassicTask, ROWS_PER_THREAD};
-use crate::batch::{Moment, Task};
+use crate::batch::{StepResult, Task};
 
 const STEP_SECS: f64 = 0.2;
 const GRAVITY: f64 = 9.8;
@@ -36,7 +36,7 @@ impl Task for Acrobot {
         self.state = std::array::from_fn(|_| f64::from(rng.uniform(-0.1, 0.1) as f32));
     }
 
-    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
         let torque = f64::from(action[0]) - 1.0;
         let [first, second, first_speed, second_speed] = runge_kutta(self.state, torque);
         self.state = [
@@ -47,7 +47,7 @@ impl Task for Acrobot {
         ];
         let done = -self.state[0].cos() - (self.state[1] + self.state[0]).cos() > 1.0;
         let reward = if done { 0.0 } else { -1.0 };
-        Moment { reward, terminated: done, success: done, ..Moment::default() }
+        StepResult { reward, terminated: done, success: done, ..StepResult::default() }
     }
 
     fn observe(&self, state: &mut [f32]) {

@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use plaudit_core::{ActionSpace, Rng};
 
 use super::{ClassicTask, ROWS_PER_THREAD};
-use crate::batch::{Moment, Task};
+use crate::batch::{StepResult, Task};
 
 const GRAVITY: f64 = 9.8;
 const POLE_MASS: f64 = 0.1;
@@ -43,7 +43,7 @@ impl Task for CartPole {
         self.fallen = false;
     }
 
-    fn step(&mut self, action: &[f32], last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], last: bool) -> StepResult {
         let [x, speed, angle, spin] = self.state;
         let force = if action[0] == 1.0 { FORCE } else { -FORCE };
         let (sin, cos) = (angle.sin(), angle.cos());
@@ -59,10 +59,10 @@ impl Task for CartPole {
             spin + STEP_SECS * spin_up,
         ];
         let out = self.state[0].abs() > MAX_POSITION || self.state[2].abs() > MAX_ANGLE;
-        // Gymnasium pays nothing for steps after the fall; they are only taken if terminations are ignored.
+        // Gymnasium gives no reward for steps after the fall; they are only taken if terminations are ignored.
         let reward = if out && self.fallen { 0.0 } else { 1.0 };
         self.fallen |= out;
-        Moment { reward, terminated: out, success: last && !self.fallen, ..Moment::default() }
+        StepResult { reward, terminated: out, success: last && !self.fallen, ..StepResult::default() }
     }
 
     fn observe(&self, state: &mut [f32]) {

@@ -1,6 +1,6 @@
 //! Replays episodes that Gymnasium ran (`tests/gymnasium/make_fixtures.py`) and compares every number.
 //!
-//! With glibc, which Gymnasium used too, states and observations are equal bit for bit. Rewards are within
+//! With glibc, which Gymnasium used too, states and observations are bit-exact. Rewards are within
 //! 2e-15 (Pendulum squares with `pow`). Another libm may round `sin` and `cos` differently in the last bit;
 //! the chaotic Acrobot makes the most of it, hence the wider tolerance there.
 
@@ -77,12 +77,12 @@ fn compare<T: Task>(episode: &Episode, task: T, state: impl Fn(&T) -> Vec<f64>) 
     let mut distance = Distance::default();
     let mut seen = vec![0.0; episode.obs[0].len()];
     for (t, action) in episode.actions.iter().enumerate() {
-        let (moment, end) = row.step(&[*action], limit, false);
+        let (result, end) = row.step(&[*action], limit, false);
         row.task.observe(&mut seen);
         for (ours, theirs) in seen.iter().zip(&episode.obs[t]) {
             distance.obs = distance.obs.max((ours - theirs).abs());
         }
-        distance.reward = distance.reward.max((moment.reward - episode.reward[t]).abs());
+        distance.reward = distance.reward.max((result.reward - episode.reward[t]).abs());
         let expected = match (t + 1 == episode.actions.len(), episode.terminated, episode.truncated) {
             (true, true, _) => End::Terminated,
             (true, false, true) => End::Truncated,

@@ -1,7 +1,7 @@
 //! Classic control, step for step as in Gymnasium 1.x.
 //!
 //! Dynamics are computed in the precision and the order of operations of Gymnasium, so that observations
-//! (`f32`) are the same bit for bit as long as both use the same `sin` and `cos`; the parity test replays
+//! (`f32`) are bit-exact as long as both use the same `sin` and `cos`; the parity test replays
 //! Gymnasium's own episodes. Initial states have Gymnasium's distributions, but not its random generator.
 
 mod acrobot;

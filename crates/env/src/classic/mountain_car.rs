@@ -3,7 +3,7 @@
 use plaudit_core::{ActionSpace, Rng};
 
 use super::{ClassicTask, ROWS_PER_THREAD};
-use crate::batch::{Moment, Task};
+use crate::batch::{StepResult, Task};
 
 const POWER: f64 = 0.0015;
 const SLOPE: f64 = 0.0025;
@@ -41,7 +41,7 @@ impl Task for MountainCarContinuous {
         *self = Self { state: [rng.uniform(-0.6, -0.4), 0.0], single: false };
     }
 
-    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
         let [position, speed] = self.state;
         let slope = SLOPE * self.round(3.0 * position).cos();
         let pull = match action[0] {
@@ -57,7 +57,7 @@ impl Task for MountainCarContinuous {
         self.single = true;
         self.state = [self.round(position), self.round(speed)];
         let reward = if done { 100.0 } else { 0.0 } - f64::from(action[0]).powi(2) * 0.1;
-        Moment { reward, terminated: done, success: done, ..Moment::default() }
+        StepResult { reward, terminated: done, success: done, ..StepResult::default() }
     }
 
     fn observe(&self, state: &mut [f32]) {

@@ -5,7 +5,7 @@ use std::f64::consts::{PI, TAU};
 use plaudit_core::{ActionSpace, Rng};
 
 use super::{ClassicTask, ROWS_PER_THREAD};
-use crate::batch::{Moment, Task};
+use crate::batch::{StepResult, Task};
 
 const GRAVITY: f64 = 10.0;
 const STEP_SECS: f64 = 0.05;
@@ -37,7 +37,7 @@ impl Task for Pendulum {
         self.state = [rng.uniform(-PI, PI), rng.uniform(-1.0, 1.0)];
     }
 
-    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
         let [angle, speed] = self.state;
         // NumPy keeps products of the f32 torque in f32.
         let torque = action[0].clamp(-MAX_TORQUE, MAX_TORQUE);
@@ -47,7 +47,7 @@ impl Task for Pendulum {
         let speed = (speed + pull * STEP_SECS).clamp(-MAX_SPEED, MAX_SPEED);
         self.state = [angle + speed * STEP_SECS, speed];
         let success = normalise(self.state[0]).abs() < 0.2 && speed.abs() < 0.5;
-        Moment { reward: -cost, success, ..Moment::default() }
+        StepResult { reward: -cost, success, ..StepResult::default() }
     }
 
     fn observe(&self, state: &mut [f32]) {

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::SettingsError;
 
-/// Pixels beyond which a picture is a mistake.
+/// More pixels than this are a mistake.
 const LARGEST_SIDE: usize = 4096;
 
-/// A camera and the size of its pictures.
+/// A camera and the size of its images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CameraSettings {
@@ -27,7 +27,7 @@ impl CameraSettings {
         Self { name, width: side, height: side }
     }
 
-    /// The camera's name and the shape of its pictures.
+    /// The camera's name and the shape of its images.
     pub(crate) fn named_shape(&self) -> (std::sync::Arc<str>, FrameShape) {
         (self.name.as_str().into(), FrameShape::rgb(self.height, self.width))
     }
@@ -64,7 +64,7 @@ impl CameraName {
     }
 }
 
-/// Refuses cameras that cannot be.
+/// Refuses invalid cameras.
 pub(crate) fn check(cameras: &[CameraSettings]) -> Result<(), SettingsError> {
     for (at, camera) in cameras.iter().enumerate() {
         let CameraSettings { name, width, height } = *camera;

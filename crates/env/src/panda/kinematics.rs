@@ -77,7 +77,7 @@ impl Pose {
         [p.x, p.y, p.z, q.w, q.x, q.y, q.z]
     }
 
-    /// The pose that these [numbers](Self::numbers) tell.
+    /// The pose that these [numbers](Self::numbers) describe.
     pub(crate) fn from_numbers(numbers: &[f32]) -> Self {
         let at = |k: usize| f64::from(numbers[k]);
         let rotation = DQuat::from_xyzw(at(4), at(5), at(6), at(3)).normalize();

@@ -1,4 +1,4 @@
-//! The same table, robot and thing as a scene in MuJoCo's own format.
+//! The same table, robot and object as a scene in MuJoCo's own format.
 
 use std::fmt::Write;
 
@@ -6,13 +6,15 @@ use glam::DVec3;
 
 use super::kinematics::{BASE, JOINTS, LIMITS, Pose, hand_on_flange, joint_origin};
 use super::robot::{ARMATURE, CAPSULES, PALM, RAIL, TIP};
-use super::tabletop::{DAMPING, FINGER_OPEN, FRICTION, MAX_FORCE, STEP_SECS, STIFFNESS, TABLE, Thing, Wall};
+use super::tabletop::{
+    DAMPING, FINGER_OPEN, FRICTION, MAX_FORCE, MovableBox, STEP_SECS, STIFFNESS, TABLE, Wall,
+};
 
 /// Names of the geoms that a grasp is read from.
-pub(super) const THING: &str = "thing";
+pub(super) const OBJECT: &str = "object";
 pub(super) const TIPS: [&str; 2] = ["left_tip", "right_tip"];
 
-/// The scene with a box like `thing`. Joints come first: seven of the arm, two of the fingers, then the box.
+/// The scene with a box like `object`. Joints come first: seven of the arm, two of the fingers, then the box.
 ///
 /// Drives are springs and dampers of the end of a step, as Rapier's are: what that adds to force and inertia
 /// is written into the scene, and the integrator is the explicit one. MuJoCo's implicit integrators add it
@@ -23,7 +25,7 @@ pub(super) const TIPS: [&str; 2] = ["left_tip", "right_tip"];
 /// their frictions, as elsewhere; MuJoCo itself would take the larger. `solimp` makes contacts as stiff as
 /// Rapier's: fingers sink 0.4 mm into the cube. A state that is no number any more is left so, for the batch
 /// to find.
-pub(super) fn scene(thing: &Thing) -> String {
+pub(super) fn scene(object: &MovableBox) -> String {
     let damping = DAMPING + STEP_SECS * STIFFNESS;
     let inertia = ARMATURE + STEP_SECS * damping;
     let [rubber, skin] = [TIP, PALM].map(|block| f64::midpoint(FRICTION.into(), block.friction));
@@ -44,7 +46,7 @@ pub(super) fn scene(thing: &Thing) -> String {
 <worldbody>
 {table}
 {robot}
-<body name="{THING}"><freejoint/><geom name="{THING}" type="box" size="{half}" mass="{mass}"/></body>
+<body name="{OBJECT}"><freejoint/><geom name="{OBJECT}" type="box" size="{half}" mass="{mass}"/></body>
 </worldbody>
 <actuator>
 {drives}</actuator>
@@ -52,8 +54,8 @@ pub(super) fn scene(thing: &Thing) -> String {
 "#,
         table = wall(&TABLE),
         robot = robot(),
-        half = numbers(thing.half),
-        mass = thing.mass,
+        half = numbers(object.half),
+        mass = object.mass,
         drives = drives(),
     )
 }

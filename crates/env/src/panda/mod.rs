@@ -4,7 +4,6 @@
 pub(crate) mod cameras;
 pub(crate) mod control;
 pub(crate) mod kinematics;
-pub(crate) mod look;
 #[cfg(feature = "mujoco")]
 mod mjcf;
 mod modes;
@@ -15,11 +14,12 @@ mod robot;
 pub(crate) mod station;
 pub(crate) mod steer;
 pub(crate) mod tabletop;
+pub(crate) mod visual;
 
 pub use cameras::{CameraName, CameraSettings};
 pub use control::ControlMode;
 pub(crate) use kinematics::{Arm, Pose};
-pub use look::Shown;
 pub use modes::{ObsMode, RewardMode};
 pub use physics::Engine;
 pub(crate) use tabletop::CONTROL_HZ;
+pub use visual::PixelLabel;

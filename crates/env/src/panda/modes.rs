@@ -1,12 +1,12 @@
-//! What tasks at the table pay and show.
+//! Reward modes and observation modes of the table tasks.
 
 use serde::{Deserialize, Serialize};
 
-/// What the environment pays.
+/// The reward of the environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewardMode {
-    /// What ManiSkill pays unless told otherwise: the dense reward over what success pays.
+    /// ManiSkill's default: the dense reward divided by the reward of success.
     #[default]
     Raw,
     /// 1 for success, else 0.
@@ -15,7 +15,7 @@ pub enum RewardMode {
     Sparse,
     /// Every stage of the task adds its part: at most 5 in PickCube, 10 in PegInsertionSide.
     Dense,
-    /// The dense reward over what success pays.
+    /// The dense reward divided by the reward of success.
     NormalizedDense,
 }
 
@@ -23,16 +23,16 @@ pub enum RewardMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObsMode {
-    /// The full state: 42 numbers in PickCube, 43 in PegInsertionSide. No pictures unless somebody watches.
+    /// The full state: 42 numbers in PickCube, 43 in PegInsertionSide. No images unless requested.
     #[default]
     State,
-    /// What a robot could know without seeing, 29 and 25 numbers, and pictures of every step.
+    /// What a robot knows without cameras (29 and 25 numbers), and images of every step.
     Rgb,
 }
 
 impl RewardMode {
-    /// What a step pays whose dense reward is `dense`, of at most `most`.
-    pub(crate) fn pay(self, dense: f64, most: f64, success: bool) -> f64 {
+    /// The reward of a step whose dense reward is `dense`, of at most `most`.
+    pub(crate) fn reward(self, dense: f64, most: f64, success: bool) -> f64 {
         match self {
             Self::Raw | Self::NormalizedDense => dense / most,
             Self::Dense => dense,

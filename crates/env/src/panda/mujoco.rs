@@ -1,4 +1,4 @@
-//! The physics of a Panda at a table with one thing to move, in MuJoCo.
+//! The physics of a Panda at a table with one object to move, in MuJoCo.
 //!
 //! The scene is that of [`tabletop`](super::tabletop), and so are the drives and what a grasp is.
 
@@ -11,35 +11,35 @@ use plaudit_core::EnvError;
 use super::control::Command;
 use super::kinematics::{JOINTS, Pose};
 use super::mjcf;
-use super::tabletop::{DOFS, FINGER_OPEN, GRASP_NEWTON, Reading, STEPS_PER_CONTROL, Thing};
+use super::tabletop::{DOFS, FINGER_OPEN, GRASP_NEWTON, MovableBox, STEPS_PER_CONTROL, TableState};
 
 /// A scene that any number of tables share.
 #[derive(Debug)]
 pub(crate) struct Scene {
     model: Arc<MjModel>,
     /// Numbers of the geoms that a grasp is read from.
-    thing: i32,
+    object: i32,
     tips: [i32; 2],
 }
 
 impl Scene {
-    /// Prepares tables with a box like `thing`.
-    pub(crate) fn load(thing: &Thing) -> Result<Arc<Self>, EnvError> {
-        be_quiet();
-        let failed = |words: String| EnvError::Backend(format!("MuJoCo refused its scene: {words}").into());
+    /// Prepares tables with a box like `object`.
+    pub(crate) fn load(object: &MovableBox) -> Result<Arc<Self>, EnvError> {
+        silence_logs();
+        let failed = |words: String| EnvError::Backend(format!("MuJoCo rejected its scene: {words}").into());
         let model =
-            MjModel::from_xml_string(&mjcf::scene(thing)).map_err(|error| failed(error.to_string()))?;
+            MjModel::from_xml_string(&mjcf::scene(object)).map_err(|error| failed(error.to_string()))?;
         let geom = |name: &str| {
             let number = model.name_to_id(MjtObjBase::mjOBJ_GEOM, name).and_then(|id| i32::try_from(id).ok());
             number.ok_or_else(|| failed(format!("there is no geom `{name}`")))
         };
-        let (thing, tips) = (geom(mjcf::THING)?, [geom(mjcf::TIPS[0])?, geom(mjcf::TIPS[1])?]);
-        Ok(Arc::new(Self { model: Arc::new(model), thing, tips }))
+        let (object, tips) = (geom(mjcf::OBJECT)?, [geom(mjcf::TIPS[0])?, geom(mjcf::TIPS[1])?]);
+        Ok(Arc::new(Self { model: Arc::new(model), object, tips }))
     }
 }
 
 /// MuJoCo would write its warnings to the console and to a file in the working directory.
-fn be_quiet() {
+fn silence_logs() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let config = log_config().with_logto_console(false).with_logto_file(false);
@@ -52,17 +52,17 @@ fn be_quiet() {
     });
 }
 
-/// Robot, table and one thing to move.
+/// Robot, table and one object to move.
 pub(crate) struct MujocoTable {
     scene: Arc<Scene>,
     data: MjData<Arc<MjModel>>,
 }
 
 impl MujocoTable {
-    /// The robot at `angles` with open fingers, the thing at `thing`.
-    pub(crate) fn new(scene: Arc<Scene>, angles: &[f64; JOINTS], thing: Pose) -> Self {
+    /// The robot at `angles` with open fingers, the object at `object`.
+    pub(crate) fn new(scene: Arc<Scene>, angles: &[f64; JOINTS], object: Pose) -> Self {
         let mut data = MjData::new(scene.model.clone());
-        let (p, q) = (thing.position, thing.rotation);
+        let (p, q) = (object.position, object.rotation);
         let start = angles.iter().copied().chain([FINGER_OPEN; 2]).chain([p.x, p.y, p.z, q.w, q.x, q.y, q.z]);
         data.qpos_mut().iter_mut().zip(start).for_each(|(at, start)| *at = start);
         data.forward();
@@ -78,14 +78,14 @@ impl MujocoTable {
         }
     }
 
-    /// What is the case now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
-    pub(crate) fn read(&self, grasp_degrees: f64) -> Reading {
+    /// The state now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
+    pub(crate) fn read(&self, grasp_degrees: f64) -> TableState {
         let (qpos, qvel) = (self.data.qpos(), self.data.qvel());
         let at = |k: usize| qpos[DOFS + k];
-        Reading {
+        TableState {
             qpos: std::array::from_fn(|dof| qpos[dof]),
             qvel: std::array::from_fn(|dof| qvel[dof]),
-            thing: Pose::new(DVec3::new(at(0), at(1), at(2)), DQuat::from_xyzw(at(4), at(5), at(6), at(3))),
+            object: Pose::new(DVec3::new(at(0), at(1), at(2)), DQuat::from_xyzw(at(4), at(5), at(6), at(3))),
             is_grasped: self.is_grasped(grasp_degrees),
         }
     }
@@ -101,14 +101,14 @@ impl MujocoTable {
         })
     }
 
-    /// With what force the thing pushes a finger's tip.
+    /// With what force the object pushes a finger's tip.
     fn push_on(&self, tip: i32) -> DVec3 {
         let mut push = DVec3::ZERO;
         for (number, contact) in self.data.contact().iter().enumerate() {
             // A contact's force acts on its second geom, in a frame whose rows are its axes.
             let sign = match (contact.geom1, contact.geom2) {
-                (first, second) if (first, second) == (self.scene.thing, tip) => 1.0,
-                (first, second) if (first, second) == (tip, self.scene.thing) => -1.0,
+                (first, second) if (first, second) == (self.scene.object, tip) => 1.0,
+                (first, second) if (first, second) == (tip, self.scene.object) => -1.0,
                 _ => continue,
             };
             let force = self.data.contact_force(number);
@@ -133,8 +133,8 @@ mod tests {
     }
 
     fn scene() -> Arc<Scene> {
-        let thing = Thing { half: DVec3::splat(HALF), mass: 0.064, pose: cube_at(0.0, 0.0, 0.0) };
-        Scene::load(&thing).unwrap()
+        let object = MovableBox { half: DVec3::splat(HALF), mass: 0.064, pose: cube_at(0.0, 0.0, 0.0) };
+        Scene::load(&object).unwrap()
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             assert!((after.qpos[dof] - before.qpos[dof]).abs() < 1e-3, "{dof}: {after:?}");
             assert!(after.qvel[dof].abs() < 1e-3);
         }
-        assert!((after.thing.position - before.thing.position).length() < 1e-3, "{:?}", after.thing);
+        assert!((after.object.position - before.object.position).length() < 1e-3, "{:?}", after.object);
         assert!(!after.is_grasped);
     }
 
@@ -195,19 +195,19 @@ mod tests {
                 let target = Pose::new(DVec3::new(x, y, height), DQuat::from_rotation_z(yaw) * down);
                 angles = reach(&angles, target, 5);
                 table.step(&Command { arm: angles, finger });
-                let reading = table.read(85.0);
+                let state = table.read(85.0);
                 if t == 69 {
-                    held_at = Some(reading.thing);
+                    held_at = Some(state.object);
                 }
-                assert_eq!(reading.is_grasped, t > 36 || reading.is_grasped && t > 30, "step {t}");
+                assert_eq!(state.is_grasped, t > 36 || state.is_grasped && t > 30, "step {t}");
             }
             let (held_at, end) = (held_at.unwrap(), table.read(85.0));
-            let drift = (end.thing.position - held_at.position).length();
-            let turn = end.thing.rotation.angle_between(held_at.rotation).to_degrees();
+            let drift = (end.object.position - held_at.position).length();
+            let turn = end.object.rotation.angle_between(held_at.rotation).to_degrees();
             let sunk = HALF - (end.qpos[JOINTS] + end.qpos[JOINTS + 1]) / 2.0;
             assert!(drift < 3e-4 && turn < 0.2, "drifted {drift} m and {turn} degrees");
             assert!((0.0..6e-4).contains(&sunk), "fingers are {sunk} m in the cube");
-            assert!(end.thing.position.z > 0.23);
+            assert!(end.object.position.z > 0.23);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::control::Command;
 use super::kinematics::JOINTS;
 #[cfg(feature = "mujoco")]
 use super::mujoco::{MujocoTable, Scene};
-use super::tabletop::{Reading, Tabletop, Thing, Wall};
+use super::tabletop::{MovableBox, TableState, Tabletop, Wall};
 use crate::SettingsError;
 
 /// What computes forces and contacts.
@@ -38,16 +38,16 @@ impl Engine {
         }
     }
 
-    /// Makes the engine ready for tables with a box like `thing`.
+    /// Makes the engine ready for tables with a box like `object`.
     #[cfg_attr(
         not(feature = "mujoco"),
         expect(unused_variables, reason = "Rapier takes things as they come")
     )]
-    pub(crate) fn load(self, thing: &Thing) -> Result<Physics, EnvError> {
+    pub(crate) fn load(self, object: &MovableBox) -> Result<Physics, EnvError> {
         self.check()?;
         match self {
             #[cfg(feature = "mujoco")]
-            Self::Mujoco => Ok(Physics::Mujoco(Scene::load(thing)?)),
+            Self::Mujoco => Ok(Physics::Mujoco(Scene::load(object)?)),
             _ => Ok(Physics::Rapier),
         }
     }
@@ -62,12 +62,12 @@ pub(crate) enum Physics {
 }
 
 impl Physics {
-    /// The robot at `angles` with open fingers, `thing` where it is.
-    pub(crate) fn table(&self, angles: &[f64; JOINTS], thing: &Thing) -> Table {
+    /// The robot at `angles` with open fingers, `object` where it is.
+    pub(crate) fn table(&self, angles: &[f64; JOINTS], object: &MovableBox) -> Table {
         match self {
-            Self::Rapier => Table::rapier(angles, thing, &[]),
+            Self::Rapier => Table::rapier(angles, object, &[]),
             #[cfg(feature = "mujoco")]
-            Self::Mujoco(scene) => Table::Mujoco(MujocoTable::new(scene.clone(), angles, thing.pose)),
+            Self::Mujoco(scene) => Table::Mujoco(MujocoTable::new(scene.clone(), angles, object.pose)),
         }
     }
 }
@@ -81,8 +81,8 @@ pub(crate) enum Table {
 
 impl Table {
     /// A table in Rapier, which knows walls too.
-    pub(crate) fn rapier(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall]) -> Self {
-        Self::Rapier(Box::new(Tabletop::new(angles, thing, walls)))
+    pub(crate) fn rapier(angles: &[f64; JOINTS], object: &MovableBox, walls: &[Wall]) -> Self {
+        Self::Rapier(Box::new(Tabletop::new(angles, object, walls)))
     }
 
     /// One control step towards `command`.
@@ -94,8 +94,8 @@ impl Table {
         }
     }
 
-    /// What is the case now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
-    pub(crate) fn read(&self, grasp_degrees: f64) -> Reading {
+    /// The state now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
+    pub(crate) fn read(&self, grasp_degrees: f64) -> TableState {
         match self {
             Self::Rapier(table) => table.read(grasp_degrees),
             #[cfg(feature = "mujoco")]

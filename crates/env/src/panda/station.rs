@@ -1,11 +1,11 @@
-//! A table at which an episode goes on: the physics, what was last read from it, and what was last paid.
+//! A table at which an episode goes on: the physics, its last state, and the last reward.
 
 use plaudit_core::StatePart;
 
 use super::kinematics::{Arm, JOINTS};
-use super::look::Look;
 use super::physics::Table;
-use super::tabletop::{DOFS, Reading, Thing, Wall};
+use super::tabletop::{DOFS, MovableBox, TableState, Wall};
+use super::visual::RobotVisual;
 use super::{ControlMode, Pose};
 
 /// Names for a state of `width` numbers that begins with [`Station::joints`] and goes on with these parts, each
@@ -31,67 +31,72 @@ pub(crate) fn named_parts(
 pub(crate) struct Station {
     table: Table,
     grasp_degrees: f64,
-    reading: Reading,
+    state: TableState,
     arm: Arm,
-    /// What the step before paid, for relative rewards.
-    paid: f64,
+    /// The reward of the previous step, for relative rewards.
+    last_reward: f64,
 }
 
 impl Station {
     /// The beginning of an episode. A grasp is two fingers that push within `grasp_degrees` of where they
     /// open to.
-    pub(crate) fn new(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall], grasp_degrees: f64) -> Self {
-        Self::at(Table::rapier(angles, thing, walls), angles, grasp_degrees)
+    pub(crate) fn new(
+        angles: &[f64; JOINTS],
+        object: &MovableBox,
+        walls: &[Wall],
+        grasp_degrees: f64,
+    ) -> Self {
+        Self::at(Table::rapier(angles, object, walls), angles, grasp_degrees)
     }
 
     /// The same at a table that is set, with the arm at `angles`.
     pub(crate) fn at(table: Table, angles: &[f64; JOINTS], grasp_degrees: f64) -> Self {
-        let reading = table.read(grasp_degrees);
-        Self { table, grasp_degrees, reading, arm: Arm::at(angles), paid: 0.0 }
+        let state = table.read(grasp_degrees);
+        Self { table, grasp_degrees, state, arm: Arm::at(angles), last_reward: 0.0 }
     }
 
     /// One control step.
     pub(crate) fn step(&mut self, mode: ControlMode, action: &[f32]) {
         self.table.step(&mode.command(action, &self.angles()));
-        self.reading = self.table.read(self.grasp_degrees);
+        self.state = self.table.read(self.grasp_degrees);
         self.arm = Arm::at(&self.angles());
     }
 
-    /// What a step pays that is worth `reward`: that, or its difference to the step before.
-    pub(crate) fn pay(&mut self, reward: f64, relative: bool) -> f64 {
-        let paid = std::mem::replace(&mut self.paid, reward);
-        if relative { reward - paid } else { reward }
+    /// The reward of a step: `reward`, or its difference to the previous step.
+    pub(crate) fn step_reward(&mut self, reward: f64, relative: bool) -> f64 {
+        let last_reward = std::mem::replace(&mut self.last_reward, reward);
+        if relative { reward - last_reward } else { reward }
     }
 
     /// Positions of the nine joints, then their speeds.
     pub(crate) fn joints(&self) -> impl Iterator<Item = f64> {
-        self.reading.qpos.into_iter().chain(self.reading.qvel)
+        self.state.qpos.into_iter().chain(self.state.qvel)
     }
 
     /// Speeds of the arm's joints, without the fingers.
     pub(crate) fn arm_speeds(&self) -> &[f64] {
-        &self.reading.qvel[..JOINTS]
+        &self.state.qvel[..JOINTS]
     }
 
     pub(crate) fn tool(&self) -> Pose {
         self.arm.tool
     }
 
-    /// Where the thing is that can be moved.
-    pub(crate) fn thing(&self) -> Pose {
-        self.reading.thing
+    /// The pose of the movable object.
+    pub(crate) fn object(&self) -> Pose {
+        self.state.object
     }
 
     pub(crate) fn is_grasped(&self) -> bool {
-        self.reading.is_grasped
+        self.state.is_grasped
     }
 
     /// What the robot looks like now.
-    pub(crate) fn look(&self) -> Look {
-        Look { arm: self.arm, fingers: [self.reading.qpos[JOINTS], self.reading.qpos[JOINTS + 1]] }
+    pub(crate) fn visual(&self) -> RobotVisual {
+        RobotVisual { arm: self.arm, fingers: [self.state.qpos[JOINTS], self.state.qpos[JOINTS + 1]] }
     }
 
     fn angles(&self) -> [f64; JOINTS] {
-        std::array::from_fn(|joint| self.reading.qpos[joint])
+        std::array::from_fn(|joint| self.state.qpos[joint])
     }
 }

@@ -1,4 +1,4 @@
-//! The physics of a Panda at a table with one thing to move: Rapier, with the arm as a multibody.
+//! The physics of a Panda at a table with one object to move: Rapier, with the arm as a multibody.
 //!
 //! Everything is rebuilt at each reset, so that an episode cannot remember the one before it. The joint
 //! drives are implicit springs in the multibody's mass matrix, which cost nothing in the constraint solver;
@@ -35,7 +35,7 @@ const THINGS: InteractionGroups =
 
 /// A box on the table that can be moved.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Thing {
+pub(crate) struct MovableBox {
     pub(crate) half: DVec3,
     pub(crate) mass: f64,
     pub(crate) pose: Frame,
@@ -54,41 +54,41 @@ pub(super) const TABLE: Wall = Wall {
     pose: Frame { position: DVec3::new(-0.12, 0.0, -0.46), rotation: DQuat::IDENTITY },
 };
 
-/// Robot, table, one thing to move, and walls.
+/// Robot, table, one object to move, and walls.
 pub(crate) struct Tabletop {
     world: PhysicsWorld,
     robot: Robot,
-    thing: RigidBodyHandle,
-    thing_shape: ColliderHandle,
+    object: RigidBodyHandle,
+    object_shape: ColliderHandle,
 }
 
-/// What the physics says at one moment.
+/// The state of the simulation at one time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reading {
+pub(crate) struct TableState {
     /// Seven angles, then the two finger positions.
     pub(crate) qpos: [f64; DOFS],
     pub(crate) qvel: [f64; DOFS],
-    pub(crate) thing: Frame,
+    pub(crate) object: Frame,
     pub(crate) is_grasped: bool,
 }
 
 impl Tabletop {
-    /// The robot at `angles` with open fingers, `thing` where it is.
-    pub(crate) fn new(angles: &[f64; JOINTS], thing: &Thing, walls: &[Wall]) -> Self {
+    /// The robot at `angles` with open fingers, `object` where it is.
+    pub(crate) fn new(angles: &[f64; JOINTS], object: &MovableBox, walls: &[Wall]) -> Self {
         let mut world = PhysicsWorld { gravity: Vector::new(0.0, 0.0, -9.81), ..PhysicsWorld::default() };
         tune(&mut world.integration_parameters);
         add_wall(&mut world, &TABLE);
         walls.iter().for_each(|wall| add_wall(&mut world, wall));
-        let body = RigidBodyBuilder::dynamic().pose(rapier_pose(thing.pose)).can_sleep(false);
+        let body = RigidBodyBuilder::dynamic().pose(rapier_pose(object.pose)).can_sleep(false);
         let body = world.bodies.insert(body);
-        let shape = cuboid(thing.half).mass(thing.mass as f32);
-        let thing_shape = world.colliders.insert_with_parent(shape, body, &mut world.bodies);
+        let shape = cuboid(object.half).mass(object.mass as f32);
+        let object_shape = world.colliders.insert_with_parent(shape, body, &mut world.bodies);
         let (world, robot) = robot::build(world, angles);
-        Self { world, robot, thing: body, thing_shape }
+        Self { world, robot, object: body, object_shape }
     }
 
-    /// One control step towards `command`. Physics that has left the finite numbers stands still, and its
-    /// readings are no numbers.
+    /// One control step towards `command`. Physics that is no longer finite stands still, and its
+    /// state is NaN.
     pub(crate) fn step(&mut self, command: &Command) {
         for _ in 0..STEPS_PER_CONTROL {
             if !self.is_finite() {
@@ -100,10 +100,10 @@ impl Tabletop {
     }
 
     fn is_finite(&self) -> bool {
-        let thing = &self.world.bodies[self.thing];
+        let object = &self.world.bodies[self.object];
         let robot = self.world.multibody_joints.get(self.robot.joint);
-        thing.position().is_finite()
-            && thing.linvel().is_finite()
+        object.position().is_finite()
+            && object.linvel().is_finite()
             && robot.is_some_and(|(robot, _)| robot.generalized_velocity().iter().all(|v| v.is_finite()))
     }
 
@@ -122,29 +122,29 @@ impl Tabletop {
         }
     }
 
-    /// What is the case now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
-    pub(crate) fn read(&self, grasp_degrees: f64) -> Reading {
-        let mut reading = Reading {
+    /// The state now. A grasp is two fingers that push within `grasp_degrees` of where they open to.
+    pub(crate) fn read(&self, grasp_degrees: f64) -> TableState {
+        let mut state = TableState {
             qpos: [0.0; DOFS],
             qvel: [0.0; DOFS],
-            thing: self.thing_pose(),
+            object: self.object_pose(),
             is_grasped: self.is_grasped(grasp_degrees),
         };
         if let Some((robot, _)) = self.world.multibody_joints.get(self.robot.joint) {
             let speeds = robot.generalized_velocity();
             for dof in 0..DOFS {
                 let at = robot.link(link_of(dof)).map_or(0.0, |link| link.joint.coords()[axis_of(dof)]);
-                (reading.qpos[dof], reading.qvel[dof]) = (at.into(), speeds[dof].into());
+                (state.qpos[dof], state.qvel[dof]) = (at.into(), speeds[dof].into());
             }
         }
         if !self.is_finite() {
-            reading.qpos = [f64::NAN; DOFS];
+            state.qpos = [f64::NAN; DOFS];
         }
-        reading
+        state
     }
 
-    fn thing_pose(&self) -> Frame {
-        let pose = self.world.bodies[self.thing].position();
+    fn object_pose(&self) -> Frame {
+        let pose = self.world.bodies[self.object].position();
         let (p, q) = (pose.translation, pose.rotation);
         Frame::new(
             DVec3::new(p.x.into(), p.y.into(), p.z.into()),
@@ -152,14 +152,14 @@ impl Tabletop {
         )
     }
 
-    /// Whether both fingers press on the thing from the inside.
+    /// Whether both fingers press on the object from the inside.
     fn is_grasped(&self, within_degrees: f64) -> bool {
         let least = within_degrees.to_radians().cos() as f32;
         [1.0, -1.0].into_iter().zip(self.robot.fingers).all(|(side, finger)| {
-            let Some(pair) = self.world.narrow_phase.contact_pair(finger, self.thing_shape) else {
+            let Some(pair) = self.world.narrow_phase.contact_pair(finger, self.object_shape) else {
                 return false;
             };
-            // Normals point from the first collider to the second; the thing pushes the finger away.
+            // Normals point from the first collider to the second; the object pushes the finger away.
             let towards_finger = if pair.collider1 == finger { -1.0 } else { 1.0 };
             let push = pair.total_impulse() * (towards_finger / STEP_SECS);
             let opening = self.world.colliders[finger].rotation() * Vector::new(0.0, side, 0.0);
@@ -214,9 +214,9 @@ mod tests {
     use super::super::kinematics::{Arm, REST, reach};
     use super::*;
 
-    fn cube_at(x: f64, y: f64, yaw: f64) -> Thing {
+    fn cube_at(x: f64, y: f64, yaw: f64) -> MovableBox {
         let pose = Frame::new(DVec3::new(x, y, 0.02), DQuat::from_rotation_z(yaw));
-        Thing { half: DVec3::splat(0.02), mass: 0.064, pose }
+        MovableBox { half: DVec3::splat(0.02), mass: 0.064, pose }
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
             assert!((after.qpos[dof] - before.qpos[dof]).abs() < 1e-3, "{dof}: {after:?}");
             assert!(after.qvel[dof].abs() < 1e-3);
         }
-        assert!((after.thing.position - before.thing.position).length() < 1e-3, "{:?}", after.thing);
+        assert!((after.object.position - before.object.position).length() < 1e-3, "{:?}", after.object);
         assert!(!after.is_grasped);
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn physics_that_blows_up_shows_it_and_does_not_panic() {
         for wrong in [f32::NAN, f32::INFINITY] {
             let mut table = Tabletop::new(&REST, &cube_at(0.0, 0.0, 0.0), &[]);
-            let cube = table.thing;
+            let cube = table.object;
             table.world.bodies[cube].set_linvel(Vector::splat(wrong), true);
             for _ in 0..5 {
                 table.step(&Command { arm: REST, finger: FINGER_OPEN });
@@ -268,15 +268,15 @@ mod tests {
                 let target = Frame::new(DVec3::new(x, y, height), DQuat::from_rotation_z(yaw) * down);
                 angles = reach(&angles, target, 5);
                 table.step(&Command { arm: angles, finger });
-                let reading = table.read(85.0);
+                let state = table.read(85.0);
                 if t == 69 {
-                    held_at = Some(reading.thing.position);
+                    held_at = Some(state.object.position);
                 }
-                assert_eq!(reading.is_grasped, t > 36 || reading.is_grasped && t > 30, "step {t}");
+                assert_eq!(state.is_grasped, t > 36 || state.is_grasped && t > 30, "step {t}");
             }
-            let drift = (table.read(85.0).thing.position - held_at.unwrap()).length();
+            let drift = (table.read(85.0).object.position - held_at.unwrap()).length();
             assert!(drift < 2e-3, "drifted {drift} m");
-            assert!(table.read(85.0).thing.position.z > 0.23);
+            assert!(table.read(85.0).object.position.z > 0.23);
         }
     }
 }

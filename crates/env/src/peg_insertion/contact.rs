@@ -6,7 +6,7 @@ use plaudit_core::{Obs, Policy, Seed};
 use super::*;
 use crate::panda::{ControlMode, Pose};
 
-/// How deep two boxes are in each other, judged by the corners of each: 0 if none is inside of the other.
+/// How deep two boxes overlap, measured at the corners of each: 0 if none is inside of the other.
 fn overlap(a: (Pose, DVec3), b: (Pose, DVec3)) -> f64 {
     let deepest = |(pose, half): (Pose, DVec3), (other, other_half): (Pose, DVec3)| {
         let back = other.inverse() * pose;
@@ -31,7 +31,7 @@ fn new_task(control_mode: ControlMode, seed: u64) -> PegInsertion {
 impl PegInsertion {
     /// How deep the peg is in a wall, and in the table.
     fn sunk(&self) -> (f64, f64) {
-        let (peg, half) = (self.station.thing(), self.piece.peg_half());
+        let (peg, half) = (self.station.object(), self.piece.peg_half());
         let walls = self.piece.walls().into_iter();
         let in_wall = walls.map(|wall| overlap((peg, half), (wall.pose, wall.half))).fold(0.0, f64::max);
         let down = half.dot((peg.rotation.conjugate() * DVec3::Z).abs());
@@ -40,7 +40,7 @@ impl PegInsertion {
 
     /// Whether the peg is within 5 mm of a wall.
     fn nearly_touches(&self) -> bool {
-        let peg = (self.station.thing(), self.piece.peg_half() + DVec3::splat(0.005));
+        let peg = (self.station.object(), self.piece.peg_half() + DVec3::splat(0.005));
         self.piece.walls().into_iter().any(|wall| overlap(peg, (wall.pose, wall.half)) > 0.0)
     }
 
@@ -54,7 +54,7 @@ impl PegInsertion {
         (0..=100).any(inside)
     }
 
-    fn follow(&mut self, expert: &mut PegInsertionExpert, t: u64) -> Moment {
+    fn follow(&mut self, expert: &mut PegInsertionExpert, t: u64) -> StepResult {
         let mut state = vec![0.0; 43];
         self.observe(&mut state);
         let obs = Obs::from_state(1, state).unwrap();
@@ -79,10 +79,10 @@ fn pegs_touch_the_walls_but_do_not_enter_them() {
         let mut expert = PegInsertionExpert::new(ControlMode::PdJointDeltaPos).unwrap().with_noise(noise);
         let mut task = new_task(ControlMode::PdJointDeltaPos, seed);
         for t in 0..100 {
-            let moment = task.follow(&mut expert, t);
+            let result = task.follow(&mut expert, t);
             let (wall, table) = task.sunk();
             worst = (worst.0.max(wall), worst.1.max(table));
-            if moment.success {
+            if result.success {
                 solved += 1;
                 break;
             }
@@ -127,7 +127,7 @@ fn pegs_do_not_tunnel_however_fast_they_are_swung() {
         let mut expert = PegInsertionExpert::new(ControlMode::PdJointPos).unwrap();
         let mut task = new_task(ControlMode::PdJointPos, seed);
         let lifted =
-            |task: &PegInsertion| task.station.is_grasped() && task.station.thing().position.z > 0.05;
+            |task: &PegInsertion| task.station.is_grasped() && task.station.object().position.z > 0.05;
         let steps = (0..100).take_while(|t| !lifted(&task) && !task.follow(&mut expert, *t).success).count();
         assert!(steps < 60, "{steps}");
         let mut swing: Vec<f32> = task.station.joints().take(JOINTS).map(|angle| angle as f32).collect();
@@ -135,9 +135,9 @@ fn pegs_do_not_tunnel_however_fast_they_are_swung() {
         for aim in [0.9, -0.9, 1.5, -1.5, 2.0] {
             swing[0] = aim;
             for _ in 0..12 {
-                let before = task.station.thing().position;
+                let before = task.station.object().position;
                 task.step(&swing, false);
-                let after = task.station.thing().position;
+                let after = task.station.object().position;
                 fastest = fastest.max(after.distance(before) * 20.0);
                 deepest = deepest.max(task.sunk().0);
                 hits += usize::from(task.nearly_touches());
@@ -157,7 +157,7 @@ fn a_held_peg_stays_where_it_is_held() {
         let mut expert = PegInsertionExpert::new(ControlMode::PdJointPos).unwrap();
         let mut task = new_task(ControlMode::PdJointPos, seed);
         let lifted =
-            |task: &PegInsertion| task.station.is_grasped() && task.station.thing().position.z > 0.06;
+            |task: &PegInsertion| task.station.is_grasped() && task.station.object().position.z > 0.06;
         let steps = (0..100).take_while(|t| !lifted(&task) && !task.follow(&mut expert, *t).success).count();
         assert!(steps < 60, "{steps}");
         let angles: Vec<f32> = task.station.joints().take(JOINTS).map(|angle| angle as f32).collect();
@@ -166,7 +166,7 @@ fn a_held_peg_stays_where_it_is_held() {
             for _ in 0..steps {
                 task.step(&hold, false);
             }
-            task.station.tool().inverse() * task.station.thing()
+            task.station.tool().inverse() * task.station.object()
         };
         let (before, after) = (after_steps(20), after_steps(200));
         assert!(task.station.is_grasped());

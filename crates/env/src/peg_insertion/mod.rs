@@ -1,6 +1,6 @@
 //! PegInsertionSide: grasp a peg on the table and push its orange head into the hole of a box.
 //!
-//! Task, numbers and names are ManiSkill's. Peg and box are drawn anew for every episode: the peg is 17 to
+//! Task, numbers and names are ManiSkill's. Peg and box are sampled anew for every episode: the peg is 17 to
 //! 25 cm long and 3 to 5 cm thick, the hole 3 mm wider on each side. Control runs at 20 Hz over physics at
 //! 100 Hz, and an episode takes 100 steps.
 //!
@@ -17,7 +17,7 @@
 //! | 42 | `box_hole_radius`: half the width of the hole |
 //!
 //! With `rgb` it ends after `tcp_pose`. What differs from ManiSkill is said with PickCube, and three things
-//! more: every episode has its own peg and box, as if ManiSkill were told to reconfigure at each reset
+//! more: every episode has its own peg and box, as if ManiSkill reconfigured at each reset
 //! (there a batch of several keeps its sizes); a peg is never put where the box stands; and the peg's friction
 //! with the fingers is the mean of both, 1.15.
 
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use glam::DVec3;
 use plaudit_core::{Rng, StatePart};
 
-use crate::batch::{Moment, Task, facts};
+use crate::batch::{StepResult, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST};
 use crate::panda::station::{Station, named_parts};
 use crate::panda::{CameraSettings, ObsMode};
@@ -97,12 +97,12 @@ pub(crate) struct PegInsertion {
 
 impl PegInsertion {
     pub(crate) fn new(setup: Arc<Setup>) -> Self {
-        let piece = Workpiece::middling();
+        let piece = Workpiece::medium();
         Self { setup, station: station(&start(), &piece), piece, model: scene::model(&piece) }
     }
 
     fn truth(&self) -> Truth {
-        let peg = self.station.thing();
+        let peg = self.station.object();
         let from_hole = self.piece.hole().inverse();
         Truth {
             tool_to_grip: peg.at(GRIP).distance(self.station.tool().position),
@@ -126,20 +126,20 @@ impl Task for PegInsertion {
     const INSTRUCTION: Option<&str> = Some("pick up the peg and insert its orange end into the hole");
 
     fn reset(&mut self, rng: &mut Rng) {
-        self.piece = Workpiece::draw(rng);
+        self.piece = Workpiece::sample(rng);
         let angles = start().map(|angle| angle + START_NOISE * rng.normal());
         self.station = station(&angles, &self.piece);
         self.model = scene::model(&self.piece);
     }
 
-    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
         let settings = &self.setup.settings;
         self.station.step(settings.control_mode, action);
         let truth = self.truth();
         let reward = truth.reward(settings.reward_mode);
         let [x, y, z] = truth.head.to_array();
-        Moment {
-            reward: self.station.pay(reward, settings.use_rel_reward),
+        StepResult {
+            reward: self.station.step_reward(reward, settings.use_rel_reward),
             terminated: truth.success(),
             success: truth.success(),
             facts: facts([f64::from(truth.is_grasped), f64::from(truth.is_lined_up()), x, y, z]),
@@ -150,7 +150,7 @@ impl Task for PegInsertion {
         let values = (self.station.joints())
             .chain(self.station.tool().numbers())
             // What follows is only seen in full states: `state` ends before it otherwise.
-            .chain(self.station.thing().numbers())
+            .chain(self.station.object().numbers())
             .chain(self.piece.peg_half().to_array())
             .chain(self.piece.hole().numbers())
             .chain([self.piece.hole_radius()]);
@@ -162,9 +162,9 @@ impl Task for PegInsertion {
     fn draw(&self, camera: usize, frame: &mut [u8]) {
         let CameraSettings { name, width, height } = self.setup.cameras[camera];
         let scene = Scene {
-            robot: self.station.look(),
+            robot: self.station.visual(),
             things: &self.model,
-            peg: self.station.thing(),
+            peg: self.station.object(),
             case: self.piece.case,
         };
         scene.draw(name, (height, width), frame);
@@ -173,5 +173,5 @@ impl Task for PegInsertion {
 
 /// The beginning of an episode with these sizes and places.
 fn station(angles: &[f64; JOINTS], piece: &Workpiece) -> Station {
-    Station::new(angles, &piece.thing(), &piece.walls(), GRASP_DEGREES)
+    Station::new(angles, &piece.object(), &piece.walls(), GRASP_DEGREES)
 }

@@ -1,10 +1,10 @@
-//! What PegInsertionSide pays, as ManiSkill defines it.
+//! The reward of PegInsertionSide, as ManiSkill defines it.
 
 use glam::DVec3;
 
 use crate::panda::RewardMode;
 
-/// The truths a reward is made of. Places are in the frame of the hole, which goes along x.
+/// The ground truth that the reward is computed from. Places are in the frame of the hole, which goes along x.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Truth {
     /// From the tool to the place on the peg where it should be held.
@@ -15,7 +15,7 @@ pub(crate) struct Truth {
     pub(crate) hole_radius: f64,
 }
 
-/// What success pays in the dense reward, which no other step reaches.
+/// The dense reward of success, which no other step reaches.
 const MOST: f64 = 10.0;
 /// How far from the middle of the box the head may be.
 const DEEP_ENOUGH: f64 = -0.015;
@@ -35,7 +35,7 @@ impl Truth {
     }
 
     pub(crate) fn reward(&self, mode: RewardMode) -> f64 {
-        mode.pay(self.dense(), MOST, self.success())
+        mode.reward(self.dense(), MOST, self.success())
     }
 
     /// How far head and middle are from the hole's axis.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stage_pays_more_than_the_last() {
+    fn each_stage_rewards_more_than_the_last() {
         let far = Truth {
             tool_to_grip: 0.2,
             is_grasped: false,
@@ -78,13 +78,13 @@ mod tests {
             Truth { head: DVec3::new(-0.12, 0.0, 0.0), middle: DVec3::new(-0.22, 0.0, 0.0), ..grasped };
         let halfway = Truth { head: DVec3::new(-0.06, 0.0, 0.0), ..lined_up };
         let done = Truth { head: DVec3::new(-0.01, 0.02, -0.02), ..lined_up };
-        let pay = [far, near, grasped, lined_up, halfway, done].map(|t| t.reward(RewardMode::Dense));
-        assert!(pay.windows(2).all(|pair| pair[0] < pair[1]), "{pay:?}");
+        let rewards = [far, near, grasped, lined_up, halfway, done].map(|t| t.reward(RewardMode::Dense));
+        assert!(rewards.windows(2).all(|pair| pair[0] < pair[1]), "{rewards:?}");
         // By hand: 1 - tanh(0.8), 1, 2 + 3 (1 - tanh(0.2 + 0.9)), 5 + 5 (1 - tanh(0.6)).
-        for (got, expected) in pay.into_iter().zip([0.335_963, 1.0, 2.598_503, 7.314_752]) {
+        for (got, expected) in rewards.into_iter().zip([0.335_963, 1.0, 2.598_503, 7.314_752]) {
             assert!((got - expected).abs() < 1e-5, "{got} {expected}");
         }
-        assert_eq!(pay[5], 10.0);
+        assert_eq!(rewards[5], 10.0);
         assert_eq!([RewardMode::Raw, RewardMode::Sparse].map(|mode| done.reward(mode)), [1.0, 1.0]);
         assert_eq!(halfway.reward(RewardMode::OnlySuccess), 0.0);
         let beside = Truth { head: DVec3::new(0.0, 0.024, 0.0), ..done };

@@ -3,9 +3,9 @@
 use glam::{DVec3, Vec3};
 
 use super::workpiece::Workpiece;
-use crate::panda::look::{Look, affine};
+use crate::panda::visual::{RobotVisual, affine};
 use crate::panda::{CameraName, Pose};
-use crate::render::{Camera, Detail, Model, Part, Shape, Skin, Solids};
+use crate::render::{Camera, Detail, Model, ScenePart, Shape, Skin, Solids};
 
 /// Frames that parts move with.
 const PEG: usize = 0;
@@ -17,7 +17,7 @@ const YELLOW: Skin = Skin::Plain(Vec3::new(1.0, 0.82, 0.53));
 
 /// Peg and box of one episode, as triangles.
 pub(crate) fn model(piece: &Workpiece) -> Model {
-    let block = |frame, centre: DVec3, half: DVec3, skin| Part {
+    let block = |frame, centre: DVec3, half: DVec3, skin| ScenePart {
         frame,
         shape: Shape::Box { centre: centre.as_vec3(), half: half.as_vec3(), tilt: 0.0 },
         skin,
@@ -32,7 +32,7 @@ pub(crate) fn model(piece: &Workpiece) -> Model {
 
 /// Where everything is that can be seen.
 pub(crate) struct Scene<'a> {
-    pub(crate) robot: Look,
+    pub(crate) robot: RobotVisual,
     pub(crate) things: &'a Model,
     pub(crate) peg: Pose,
     pub(crate) case: Pose,

@@ -12,11 +12,11 @@ pub struct PegInsertionSettings {
     /// How actions are understood. The hand cannot turn in `pd_ee_delta_pos`, which leaves the task without
     /// a solution for most starts.
     pub control_mode: ControlMode,
-    /// What the environment pays.
+    /// The reward of the environment.
     pub reward_mode: RewardMode,
-    /// Pay the difference to the step before instead of the reward itself.
+    /// Reward the difference to the previous step instead of the reward itself.
     pub use_rel_reward: bool,
-    /// What the state vector holds, and whether pictures are drawn unless told otherwise.
+    /// What the state vector holds, and whether images are rendered by default.
     pub obs_mode: ObsMode,
     /// The cameras, the main one first; `base_camera` and `hand_camera` if absent.
     pub cameras: Option<Vec<CameraSettings>>,
@@ -29,7 +29,7 @@ impl PegInsertionSettings {
         self.cameras.clone().unwrap_or_else(own)
     }
 
-    /// Refuses what cannot be.
+    /// Checks the settings.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
         cameras::check(self.cameras.as_deref().unwrap_or_default())
     }

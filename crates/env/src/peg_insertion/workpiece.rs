@@ -5,7 +5,7 @@ use plaudit_core::Rng;
 
 use crate::panda::Pose;
 use crate::panda::kinematics::upright;
-use crate::panda::tabletop::{Thing, Wall};
+use crate::panda::tabletop::{MovableBox, Wall};
 
 /// How much wider than the peg the hole is, on each side.
 pub(crate) const CLEARANCE: f64 = 0.003;
@@ -17,7 +17,7 @@ const DENSITY: f64 = 1000.0;
 /// Metres that must be free between peg and box at the start.
 const GAP: f64 = 0.01;
 
-/// The sizes that an episode draws, and where peg and box start.
+/// The sizes sampled for an episode, and where peg and box start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Workpiece {
     /// Half the peg's length. The box is a cube with the same half edge.
@@ -33,8 +33,8 @@ pub(crate) struct Workpiece {
 }
 
 impl Workpiece {
-    /// A middle-sized one, for a table on which no episode has begun.
-    pub(crate) fn middling() -> Self {
+    /// A medium-sized one, for a table on which no episode has begun.
+    pub(crate) fn medium() -> Self {
         let at = |y: f64, z: f64| Pose::new(DVec3::new(0.0, y, z), upright(std::f64::consts::FRAC_PI_2));
         Self {
             half_length: 0.1,
@@ -45,19 +45,19 @@ impl Workpiece {
         }
     }
 
-    /// Draws sizes and places as ManiSkill does, but never a peg that sticks in the box: such places are drawn
+    /// Samples sizes and places as ManiSkill does, but never a peg that sticks in the box: such places are sampled
     /// again.
-    pub(crate) fn draw(rng: &mut Rng) -> Self {
+    pub(crate) fn sample(rng: &mut Rng) -> Self {
         let half_length = rng.uniform(HALF_LENGTHS.0, HALF_LENGTHS.1);
         let half_width = rng.uniform(HALF_WIDTHS.0, HALF_WIDTHS.1);
         let hole_at = [(); 2].map(|()| 0.5 * (half_length - half_width) * rng.uniform(-1.0, 1.0));
         let case = place(rng, (-0.05, 0.05), (0.2, 0.4), half_length, 8.0);
         let peg = place(rng, (-0.1, 0.1), (-0.3, 0.0), half_width, 3.0);
-        let mut drawn = Self { half_length, half_width, hole_at, peg, case };
-        while !drawn.is_apart() {
-            drawn.peg = place(rng, (-0.1, 0.1), (-0.3, 0.0), half_width, 3.0);
+        let mut sampled = Self { half_length, half_width, hole_at, peg, case };
+        while !sampled.is_apart() {
+            sampled.peg = place(rng, (-0.1, 0.1), (-0.3, 0.0), half_width, 3.0);
         }
-        drawn
+        sampled
     }
 
     /// Half the edges of the peg.
@@ -76,9 +76,9 @@ impl Workpiece {
     }
 
     /// The peg as something to move.
-    pub(crate) fn thing(&self) -> Thing {
+    pub(crate) fn object(&self) -> MovableBox {
         let half = self.peg_half();
-        Thing { half, mass: peg_mass(half), pose: self.peg }
+        MovableBox { half, mass: peg_mass(half), pose: self.peg }
     }
 
     /// The four walls around the hole, in the frame of the box: middles and half edges.
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_walls_leave_exactly_the_hole() {
         for k in 0..50 {
-            let piece = Workpiece::draw(&mut Seed::new(k).rng());
+            let piece = Workpiece::sample(&mut Seed::new(k).rng());
             let [y, z] = piece.hole_at;
             let radius = piece.hole_radius();
             let inside = |y: f64, z: f64| {
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn pegs_start_on_the_table_and_outside_of_the_box() {
         for k in 0..500 {
-            let piece = Workpiece::draw(&mut Seed::new(k).rng());
+            let piece = Workpiece::sample(&mut Seed::new(k).rng());
             assert!(piece.peg.position.z == piece.half_width && piece.case.position.z == piece.half_length);
             let back = piece.case.inverse();
             for x in 0..=40 {

@@ -1,4 +1,4 @@
-//! A script that solves PickCube from its full state, or fails as often as it is told to.
+//! A script that solves PickCube from its full state, or fails at a chosen rate.
 
 use glam::{DQuat, DVec3};
 use plaudit_core::{Decision, Obs, Policy, PolicyError, Rng, Seed};

@@ -11,10 +11,10 @@
 //! * Joints are kept within their limits by limiting what the drives aim at.
 //! * Tool control solves for the whole pose by damped least squares. ManiSkill's simulator on the GPU lets
 //!   the tool turn as it likes in `pd_ee_delta_pos`.
-//! * Pictures are drawn from tubes and boxes, not from Franka's meshes.
+//! * Images are drawn from tubes and boxes, not from Franka's meshes.
 //! * Randomness comes from our own generator: the same seed starts other episodes there.
 //!
-//! On one machine an episode is the same to the last bit, whatever runs beside it. Another machine may round
+//! On one machine an episode is bit-exact, whatever runs beside it. Another machine may round
 //! sines differently.
 
 mod expert;
@@ -27,17 +27,17 @@ use std::sync::Arc;
 use glam::{DQuat, DVec3};
 use plaudit_core::{EnvError, Rng, StatePart};
 
-use crate::batch::{Moment, Task, facts};
+use crate::batch::{StepResult, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST, upright};
 use crate::panda::physics::Physics;
 use crate::panda::station::{Station, named_parts};
-use crate::panda::tabletop::Thing;
+use crate::panda::tabletop::MovableBox;
 use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
 use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
 pub use expert::PickCubeExpert;
-pub use scene::{PickCubePicture, draw_pick_cube};
+pub use scene::{PickCubeImage, render_pick_cube};
 pub use settings::PickCubeSettings;
 
 /// Half an edge of the cube.
@@ -67,8 +67,8 @@ pub(crate) fn state_width(mode: ObsMode) -> usize {
 /// The state vector, part by part, as [`PickCube::observe`] writes it.
 pub(crate) fn state_parts(mode: ObsMode) -> Vec<StatePart> {
     let task = [("is_grasped", 1), ("tcp_pose", 7), ("goal_pos", 3)];
-    let seen_by_truth = [("obj_pose", 7), ("tcp_to_obj_pos", 3), ("obj_to_goal_pos", 3)];
-    named_parts(task.into_iter().chain(seen_by_truth), state_width(mode))
+    let full_state_only = [("obj_pose", 7), ("tcp_to_obj_pos", 3), ("obj_to_goal_pos", 3)];
+    named_parts(task.into_iter().chain(full_state_only), state_width(mode))
 }
 
 /// What all rows of a batch have in common.
@@ -101,7 +101,7 @@ impl PickCube {
     }
 
     fn truth(&self) -> Truth {
-        let (cube, speeds) = (self.station.thing().position, self.station.arm_speeds());
+        let (cube, speeds) = (self.station.object().position, self.station.arm_speeds());
         let cube_to_goal = cube.distance(self.goal);
         Truth {
             tool_to_cube: cube.distance(self.station.tool().position),
@@ -131,22 +131,22 @@ impl Task for PickCube {
         self.station = station(&self.setup, &angles, Pose::new(cube, upright(yaw)));
     }
 
-    fn step(&mut self, action: &[f32], _last: bool) -> Moment {
+    fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
         let settings = &self.setup.settings;
         self.station.step(settings.control_mode, action);
         let truth = self.truth();
         let reward = truth.reward(settings.reward_mode);
-        let truths = [truth.is_grasped, truth.is_obj_placed, truth.is_robot_static];
-        Moment {
-            reward: self.station.pay(reward, settings.use_rel_reward),
+        let flags = [truth.is_grasped, truth.is_obj_placed, truth.is_robot_static];
+        StepResult {
+            reward: self.station.step_reward(reward, settings.use_rel_reward),
             terminated: truth.success(),
             success: truth.success(),
-            facts: facts(truths.map(f64::from)),
+            facts: facts(flags.map(f64::from)),
         }
     }
 
     fn observe(&self, state: &mut [f32]) {
-        let (tool, cube) = (self.station.tool(), self.station.thing());
+        let (tool, cube) = (self.station.tool(), self.station.object());
         let values = (self.station.joints())
             .chain([f64::from(self.station.is_grasped())])
             .chain(tool.numbers())
@@ -164,8 +164,8 @@ impl Task for PickCube {
         let CameraSettings { name, width, height } = self.setup.cameras[camera];
         let show_goal = self.setup.settings.show_goal || name == CameraName::RenderCamera;
         let scene = Scene {
-            robot: self.station.look(),
-            cube: self.station.thing(),
+            robot: self.station.visual(),
+            cube: self.station.object(),
             goal: show_goal.then_some(self.goal),
         };
         scene.draw(name, (height, width), frame);
@@ -178,6 +178,6 @@ fn station(setup: &Setup, angles: &[f64; JOINTS], cube: Pose) -> Station {
 }
 
 /// The cube, lying at `pose`.
-fn cube_at(pose: Pose) -> Thing {
-    Thing { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose }
+fn cube_at(pose: Pose) -> MovableBox {
+    MovableBox { half: DVec3::splat(CUBE_HALF), mass: CUBE_MASS, pose }
 }

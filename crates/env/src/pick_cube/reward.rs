@@ -1,8 +1,8 @@
-//! What PickCube pays, as ManiSkill defines it.
+//! The reward of PickCube, as ManiSkill defines it.
 
 use crate::panda::RewardMode;
 
-/// The truths a reward is made of.
+/// The ground truth that the reward is computed from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Truth {
     pub(crate) tool_to_cube: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Truth {
     pub(crate) is_robot_static: bool,
 }
 
-/// What success pays in the dense reward, which no other step reaches.
+/// The dense reward of success, which no other step reaches.
 const MOST: f64 = 5.0;
 
 impl Truth {
@@ -24,7 +24,7 @@ impl Truth {
     }
 
     pub(crate) fn reward(&self, mode: RewardMode) -> f64 {
-        mode.pay(self.dense(), MOST, self.success())
+        mode.reward(self.dense(), MOST, self.success())
     }
 
     /// Reach, grasp, place, stand still: each adds up to 1.
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stage_pays_more_than_the_last() {
+    fn each_stage_rewards_more_than_the_last() {
         let far = Truth {
             tool_to_cube: 0.2,
             cube_to_goal: 0.3,
@@ -56,13 +56,13 @@ mod tests {
         let grasped = Truth { is_grasped: true, ..near };
         let placed = Truth { cube_to_goal: 0.02, is_obj_placed: true, ..grasped };
         let done = Truth { arm_speed: 0.1, is_robot_static: true, ..placed };
-        let pay = [far, near, grasped, placed, done].map(|truth| truth.reward(RewardMode::Dense));
-        assert!(pay.windows(2).all(|pair| pair[0] < pair[1]), "{pay:?}");
+        let rewards = [far, near, grasped, placed, done].map(|truth| truth.reward(RewardMode::Dense));
+        assert!(rewards.windows(2).all(|pair| pair[0] < pair[1]), "{rewards:?}");
         // By hand: 1 - tanh(1), then 1, then 2 + 1 - tanh(1.5).
-        assert!((pay[0] - 0.238_405_8).abs() < 1e-6);
-        assert_eq!(pay[1], 1.0);
-        assert!((pay[2] - 2.094_851_7).abs() < 1e-6);
-        assert_eq!(pay[4], 5.0);
+        assert!((rewards[0] - 0.238_405_8).abs() < 1e-6);
+        assert_eq!(rewards[1], 1.0);
+        assert!((rewards[2] - 2.094_851_7).abs() < 1e-6);
+        assert_eq!(rewards[4], 5.0);
         assert_eq!(done.reward(RewardMode::Raw), 1.0);
         assert_eq!(done.reward(RewardMode::Sparse), 1.0);
         assert_eq!(placed.reward(RewardMode::OnlySuccess), 0.0);

@@ -6,9 +6,9 @@ use glam::{DQuat, DVec3, Vec3};
 
 use super::CUBE_HALF;
 use crate::panda::kinematics::{Arm, JOINTS};
-use crate::panda::look::{Look, Shown, affine, detail};
+use crate::panda::visual::{PixelLabel, RobotVisual, affine, detail};
 use crate::panda::{CameraName, ObsMode, Pose};
-use crate::render::{Camera, Detail, Model, Part, Shape, Skin, Solids};
+use crate::render::{Camera, Detail, Model, ScenePart, Shape, Skin, Solids};
 
 /// How near the cube must come to the goal, and the radius of the ball that shows it.
 pub(crate) const GOAL_RADIUS: f64 = 0.025;
@@ -28,7 +28,7 @@ static FINE: LazyLock<Model> = LazyLock::new(|| Model::new(&parts(), Detail::FIN
 
 /// Where everything is that can be seen.
 pub(crate) struct Scene {
-    pub(crate) robot: Look,
+    pub(crate) robot: RobotVisual,
     pub(crate) cube: Pose,
     /// Where the goal is, if it is to be shown.
     pub(crate) goal: Option<DVec3>,
@@ -44,22 +44,22 @@ impl Scene {
     }
 
     /// As [`draw`](Self::draw), and says what each pixel shows.
-    fn draw_shown(&self, camera: CameraName, size: (usize, usize), frame: &mut [u8]) -> Vec<Shown> {
+    fn draw_labelled(&self, camera: CameraName, size: (usize, usize), frame: &mut [u8]) -> Vec<PixelLabel> {
         let goal = self.goal.map(|goal| affine(Pose::new(goal, DQuat::IDENTITY)));
         let model: &Model = if detail(size.0) == Detail::COARSE { &COARSE } else { &FINE };
         let things = Solids { model, places: &[Some(affine(self.cube)), goal] };
-        let of_thing = |thing: usize| if thing == GOAL { Shown::Goal } else { Shown::Thing };
+        let label_of = |object: usize| if object == GOAL { PixelLabel::Goal } else { PixelLabel::Object };
         let camera = self.camera(camera);
-        let mut shown = self.robot.draw_shown((things, of_thing), &camera, size, frame);
+        let mut shown = self.robot.draw_labelled((things, label_of), &camera, size, frame);
         let mut table = vec![0; frame.len()];
-        Look::draw_table(&camera, size, &mut table);
+        RobotVisual::draw_table(&camera, size, &mut table);
         let darker =
             |(now, empty): (&[u8], &[u8])| now.iter().zip(empty).any(|(a, b)| a.abs_diff(*b) > SHADE);
         for (shown, is_darker) in
             shown.iter_mut().zip(frame.chunks_exact(3).zip(table.chunks_exact(3)).map(darker))
         {
-            if *shown == Shown::Background && is_darker {
-                *shown = Shown::Shadow;
+            if *shown == PixelLabel::Background && is_darker {
+                *shown = PixelLabel::Shadow;
             }
         }
         shown
@@ -80,23 +80,23 @@ impl Scene {
     }
 }
 
-/// A picture of PickCube, and what each of its pixels shows.
+/// An image of PickCube with a label for each pixel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PickCubePicture {
+pub struct PickCubeImage {
     /// Rows of RGB pixels.
     pub pixels: Vec<u8>,
-    /// One for each pixel.
-    pub shown: Vec<Shown>,
+    /// The label of each pixel.
+    pub labels: Vec<PixelLabel>,
 }
 
-/// Draws PickCube as the 42 numbers of its state tell it, in `(height, width)` pixels; `None` of another state.
+/// Renders PickCube from the 42 numbers of its state, in `(height, width)` pixels; `None` for any other state.
 #[must_use]
-pub fn draw_pick_cube(
+pub fn render_pick_cube(
     state: &[f32],
     camera: CameraName,
     size: (usize, usize),
     show_goal: bool,
-) -> Option<PickCubePicture> {
+) -> Option<PickCubeImage> {
     let parts = super::state_parts(ObsMode::State);
     let part =
         |name: &str| parts.iter().find(|part| &*part.name == name).map(|part| &state[part.range.clone()]);
@@ -105,19 +105,19 @@ pub fn draw_pick_cube(
     }
     let (qpos, goal, cube) = (part("qpos")?, part("goal_pos")?, part("obj_pose")?);
     let at = |k: usize| f64::from(qpos[k]);
-    let robot = Look { arm: Arm::at(&std::array::from_fn(at)), fingers: [at(JOINTS), at(JOINTS + 1)] };
+    let robot = RobotVisual { arm: Arm::at(&std::array::from_fn(at)), fingers: [at(JOINTS), at(JOINTS + 1)] };
     let goal = DVec3::from_array(std::array::from_fn(|k| f64::from(goal[k])));
     let scene = Scene { robot, cube: Pose::from_numbers(cube), goal: show_goal.then_some(goal) };
     let mut pixels = vec![0; size.0 * size.1 * 3];
-    let shown = scene.draw_shown(camera, size, &mut pixels);
-    Some(PickCubePicture { pixels, shown })
+    let labels = scene.draw_labelled(camera, size, &mut pixels);
+    Some(PickCubeImage { pixels, labels })
 }
 
-fn parts() -> [Part; 2] {
+fn parts() -> [ScenePart; 2] {
     let half = Vec3::splat(CUBE_HALF as f32);
     let ball = Shape::Capsule { from: Vec3::ZERO, to: Vec3::ZERO, radius: GOAL_RADIUS as f32 };
     [
-        Part { frame: CUBE, shape: Shape::Box { centre: Vec3::ZERO, half, tilt: 0.0 }, skin: RED },
-        Part { frame: GOAL, shape: ball, skin: GREEN },
+        ScenePart { frame: CUBE, shape: Shape::Box { centre: Vec3::ZERO, half, tilt: 0.0 }, skin: RED },
+        ScenePart { frame: GOAL, shape: ball, skin: GREEN },
     ]
 }

@@ -13,11 +13,11 @@ pub struct PickCubeSettings {
     pub engine: Engine,
     /// How actions are understood.
     pub control_mode: ControlMode,
-    /// What the environment pays.
+    /// The reward of the environment.
     pub reward_mode: RewardMode,
-    /// Pay the difference to the step before instead of the reward itself.
+    /// Reward the difference to the previous step instead of the reward itself.
     pub use_rel_reward: bool,
-    /// What the state vector holds, and whether pictures are drawn unless told otherwise.
+    /// What the state vector holds, and whether images are rendered by default.
     pub obs_mode: ObsMode,
     /// Whether cameras show the goal as a green ball. `render_camera` always does.
     pub show_goal: bool,
@@ -49,7 +49,7 @@ impl PickCubeSettings {
         self.cameras.clone().unwrap_or_else(|| own().into_iter().map(CameraSettings::new).collect())
     }
 
-    /// Refuses what cannot be.
+    /// Checks the settings.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
         self.engine.check()?;
         cameras::check(self.cameras.as_deref().unwrap_or_default())

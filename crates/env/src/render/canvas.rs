@@ -24,7 +24,7 @@ const FLOOR: Vec3 = Vec3::new(0.34, 0.35, 0.37);
 const FLOOR_HEIGHT: f32 = -0.92;
 const WALL: Vec3 = Vec3::new(0.55, 0.58, 0.62);
 
-/// Buffers that pictures are made in. They are cleared for each picture, and only kept to be reused.
+/// Buffers that images are made in. They are cleared for each image, and only kept to be reused.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas {
     width: usize,
@@ -94,7 +94,7 @@ impl Canvas {
         self.shade(camera, frame);
     }
 
-    /// For each pixel of the picture drawn last, which of the solids it shows and which frame of that moves it.
+    /// For each pixel of the image drawn last, which of the solids it shows and which frame of that moves it.
     pub(crate) fn shown(&self) -> impl Iterator<Item = Option<(usize, usize)>> {
         let of = |facet: &Facet| (facet.of.0.into(), facet.of.1.into());
         self.visible.iter().map(move |visible| self.seen.get(usize::from(*visible)).map(of))
@@ -173,7 +173,7 @@ impl Canvas {
         [self.width as f32 / 2.0, self.height as f32 / 2.0]
     }
 
-    /// Whether a ball at `centre` (in view coordinates) can be on the picture at all.
+    /// Whether a ball at `centre` (in view coordinates) can be on the image at all.
     fn may_show(&self, centre: Vec3, radius: f32) -> bool {
         let half = self.middle().map(|pixels| pixels / self.scale);
         let outside =
@@ -346,12 +346,12 @@ fn background(eye: Vec3, ray: Vec3) -> Vec3 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mesh::{Detail, Part, Shape};
+    use super::super::mesh::{Detail, ScenePart, Shape};
     use super::*;
 
     #[test]
     fn a_ball_is_drawn_where_it_is_and_hides_what_is_behind() {
-        let ball = |x: f32, frame: usize, colour: Vec3| Part {
+        let ball = |x: f32, frame: usize, colour: Vec3| ScenePart {
             frame,
             shape: Shape::Capsule { from: Vec3::X * x, to: Vec3::X * x, radius: 0.2 },
             skin: Skin::Plain(colour),

@@ -14,9 +14,9 @@ pub(crate) struct Detail {
 }
 
 impl Detail {
-    /// Enough for small pictures: light is spread between corners, and edges are a pixel anyway.
+    /// Enough for small images: light is spread between corners, and edges are a pixel anyway.
     pub(crate) const COARSE: Self = Self { sides: 12, rings: 2 };
-    /// For pictures in which people would see the corners.
+    /// For images in which people would see the corners.
     pub(crate) const FINE: Self = Self { sides: 32, rings: 8 };
 }
 
@@ -38,13 +38,13 @@ pub(crate) enum Skin {
     Plain(Vec3),
     /// A wooden board.
     Wood,
-    /// One colour that is not dimmed by shadow and casts none: a marker, not a thing.
+    /// One colour that is not dimmed by shadow and casts none: a marker, not an object.
     Marker(Vec3),
 }
 
 /// One solid of one colour that moves as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct ScenePart {
     /// The number of the placement it moves with.
     pub(crate) frame: usize,
     pub(crate) shape: Shape,
@@ -60,7 +60,7 @@ pub(crate) struct Triangle {
 /// A part as triangles in its frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Mesh {
-    pub(crate) part: Part,
+    pub(crate) part: ScenePart,
     pub(crate) points: Vec<Vec3>,
     pub(crate) normals: Vec<Vec3>,
     pub(crate) triangles: Vec<Triangle>,
@@ -76,13 +76,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(parts: &[Part], detail: Detail) -> Self {
+    pub(crate) fn new(parts: &[ScenePart], detail: Detail) -> Self {
         Self { meshes: parts.iter().map(|part| Mesh::new(part, detail)).collect() }
     }
 }
 
 impl Mesh {
-    fn new(part: &Part, detail: Detail) -> Self {
+    fn new(part: &ScenePart, detail: Detail) -> Self {
         let mut mesh = Self {
             part: *part,
             points: Vec::new(),
@@ -206,7 +206,7 @@ mod tests {
             Shape::Box { centre: from, half: Vec3::new(0.1, 0.2, 0.3), tilt: 0.4 },
         ];
         for shape in shapes {
-            let mesh = Mesh::new(&Part { frame: 0, shape, skin: Skin::Wood }, Detail::COARSE);
+            let mesh = Mesh::new(&ScenePart { frame: 0, shape, skin: Skin::Wood }, Detail::COARSE);
             assert!(!mesh.triangles.is_empty());
             for triangle in &mesh.triangles {
                 let [a, b, c] = triangle.corners.map(|corner| mesh.points[corner as usize]);

@@ -1,7 +1,7 @@
-//! A small software rasteriser: what a camera sees of a few hundred triangles, on any machine, always the
-//! same to the byte.
+//! A small software rasteriser: what a camera sees of a few hundred triangles, on any machine,
+//! byte-exact.
 //!
-//! A [`Model`] is tessellated once; each picture places its parts by [`Placement`]s, draws a shadow map and a
+//! A [`Model`] is tessellated once; each image places its parts by [`Placement`]s, draws a shadow map and a
 //! depth buffer, and then shades every pixel once.
 
 mod camera;
@@ -13,4 +13,4 @@ mod wood;
 
 pub(crate) use camera::Camera;
 pub(crate) use canvas::{Canvas, Placement, Solids};
-pub(crate) use mesh::{Detail, Model, Part, Shape, Skin};
+pub(crate) use mesh::{Detail, Model, ScenePart, Shape, Skin};

@@ -12,7 +12,7 @@ import numpy as np
 task = json.load(sys.stdin)
 envs = [gymnasium.make(task["id"]) for _ in task["seeds"]]
 bits = lambda values: np.asarray(values, np.float32).reshape(-1).view(np.uint32).tolist()
-story = {"start": [bits(env.reset(seed=seeds.pop(0))[0]) for env, seeds in zip(envs, task["seeds"])], "steps": []}
+trajectory = {"start": [bits(env.reset(seed=seeds.pop(0))[0]) for env, seeds in zip(envs, task["seeds"])], "steps": []}
 for actions in task["actions"]:
     rows = []
     for env, seeds, action in zip(envs, task["seeds"], actions):
@@ -24,5 +24,5 @@ for actions in task["actions"]:
             seen = env.reset(seed=seeds.pop(0))[0]
         row["now"] = bits(seen)
         rows.append(row)
-    story["steps"].append(rows)
-json.dump(story, sys.stdout)
+    trajectory["steps"].append(rows)
+json.dump(trajectory, sys.stdout)

@@ -1,4 +1,4 @@
-//! Whatever breaks in Python is told, and breaks nothing here.
+//! Whatever breaks in Python is reported, and breaks nothing here.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,8 +27,8 @@ fn exceptions_come_with_their_traceback_and_a_reset_goes_on() {
     let mut env = start(failing(python, "raises"));
     let words = second_step(&mut env);
     let first = words.lines().next().unwrap();
-    let told = "the environment failed: `odd/Failing-v0` failed in step: ValueError: boom in step";
-    assert_eq!(first, told);
+    let expected = "the environment failed: `odd/Failing-v0` failed in step: ValueError: boom in step";
+    assert_eq!(first, expected);
     assert!(words.contains("odd_envs.py") && words.contains("in raises"), "{words}");
     assert!(env.step(&[0.0; 2]).unwrap_err().to_string().contains("stepped before they were reset"));
     env.reset(Seed::new(1)).unwrap();
@@ -37,7 +37,7 @@ fn exceptions_come_with_their_traceback_and_a_reset_goes_on() {
 }
 
 #[test]
-fn a_process_that_ends_is_told_with_its_last_words_and_started_again() {
+fn a_process_that_ends_is_reported_with_its_output_and_restarted() {
     let Some(python) = python() else { return };
     let check = |how: &str, parts: &[&str]| {
         let mut env = start(failing(python.clone(), how));
@@ -47,7 +47,7 @@ fn a_process_that_ends_is_told_with_its_last_words_and_started_again() {
         }
         assert!(!env.is_running());
         let gone = env.step(&[0.0; 2]).unwrap_err().to_string();
-        assert!(gone.contains("is gone since an earlier error; reset starts it again"), "{gone}");
+        assert!(gone.contains("exited after an earlier error; reset restarts it"), "{gone}");
         env.reset(Seed::new(2)).unwrap();
         env.step(&[0.0; 2]).unwrap();
         assert_eq!(env.restarts(), 1);
@@ -55,12 +55,12 @@ fn a_process_that_ends_is_told_with_its_last_words_and_started_again() {
     check("exits", &["its Python process exited with status 3", "It printed:\nfarewell"]);
     check(
         "crashes",
-        &["ended by signal 11 (SIGSEGV", "Fatal Python error: Segmentation fault", "in crashes"],
+        &["killed by signal 11 (SIGSEGV", "Fatal Python error: Segmentation fault", "in crashes"],
     );
 }
 
 #[test]
-fn a_process_that_hangs_is_asked_where_and_ended() {
+fn a_process_that_hangs_dumps_its_traceback_and_is_killed() {
     let Some(python) = python() else { return };
     let mut env = start(BridgeSettings { step_timeout_secs: 0.5, ..failing(python, "hangs") });
     let started = Instant::now();
@@ -88,13 +88,13 @@ fn what_is_printed_is_kept_and_disturbs_nothing() {
 #[test]
 fn numbers_that_are_none_and_shapes_that_change_are_refused() {
     let Some(python) = python() else { return };
-    let check = |how: &str, told: &str| {
+    let check = |how: &str, expected: &str| {
         let mut env = start(failing(python.clone(), how));
         let words = second_step(&mut env);
-        assert!(words.contains(told), "{how}: {words}");
+        assert!(words.contains(expected), "{how}: {words}");
         assert!(env.is_running() && env.reset(Seed::new(1)).is_ok());
     };
-    check("nan_reward", "paid NaN in environment 0; a reward is a finite number");
+    check("nan_reward", "returned reward NaN in environment 0; rewards must be finite");
     check("nan_state", "shows NaN in state value 0 of environment 0");
     check("wrong_shape", "the observation has shape (1,), but should have (2,)");
 }
@@ -116,7 +116,7 @@ fn what_cannot_be_made_says_why() {
 }
 
 #[test]
-fn a_python_without_gymnasium_is_told_where_to_install_it() {
+fn a_python_without_gymnasium_says_where_to_install_it() {
     let Some(python) = python() else { return };
     // `-S` leaves out installed packages; a script stands between, since an interpreter has no arguments.
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn a_process_killed_from_outside_is_noticed_though_its_workers_live() {
     let process = env.process_id().unwrap().to_string();
     assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
     let words = env.step(&[0.0; 2]).unwrap_err().to_string();
-    assert!(words.contains("was ended by signal 9"), "{words}");
+    assert!(words.contains("was killed by signal 9"), "{words}");
     env.reset(Seed::new(1)).unwrap();
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use plaudit_core::{Env, FrameShape, Seed, Watch};
+use plaudit_core::{Env, FrameShape, FramesNeeded, Seed};
 use plaudit_env::{BridgeSettings, Seeding};
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ fn cameras_have_their_sensors_names_and_see_the_goal() {
     let cameras: Vec<_> = env.spec().cameras.iter().map(|(name, shape)| (&**name, *shape)).collect();
     assert_eq!(cameras, [("base_camera", FrameShape::rgb(8, 8)), ("render", FrameShape::rgb(5, 5))]);
     assert_eq!(env.spec().state_width, 3, "no camera matrix among the states");
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     env.reset(Seed::new(1)).unwrap();
     let obs = env.step(&[0.0; 4]).unwrap().obs;
     assert_eq!(obs.row(1).state[1..], [1.0, 1.0], "in the order of the dictionary");

@@ -50,28 +50,28 @@ class Failing(Counter):
 
     def step(self, action):
         Failing.all_steps += 1
-        told = super().step(action)
-        return getattr(self, self.how)(*told) if Failing.all_steps == 3 else told
+        result = super().step(action)
+        return getattr(self, self.how)(*result) if Failing.all_steps == 3 else result
 
-    def raises(self, *told):
+    def raises(self, *result):
         raise ValueError("boom in step")
 
-    def exits(self, *told):
+    def exits(self, *result):
         print("farewell", flush=True)
         sys.exit(3)
 
-    def crashes(self, *told):
+    def crashes(self, *result):
         os.kill(os.getpid(), signal.SIGSEGV)
 
-    def hangs(self, *told):
+    def hangs(self, *result):
         time.sleep(1000)
 
-    def prints(self, *told):
+    def prints(self, *result):
         print("k" * 50)
         os.write(1, b"kkkk raw\n")
         input_was = sys.stdin.read()
         print("stdin gave", repr(input_was))
-        return told
+        return result
 
     def nan_reward(self, seen, reward, *rest):
         return (seen, float("nan")) + rest
@@ -84,7 +84,7 @@ class Failing(Counter):
 
 
 class Looks(gymnasium.Env):
-    """Shows pictures of both orders, choices, and numbers in nested dictionaries."""
+    """Shows images of both orders, choices, and numbers in nested dictionaries."""
 
     def __init__(self):
         self.action_space = spaces.MultiDiscrete([2, 3])

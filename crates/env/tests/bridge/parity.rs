@@ -14,7 +14,7 @@ fn bits(values: &[f32]) -> Value {
     json!(values.iter().map(|value| value.to_bits()).collect::<Vec<_>>())
 }
 
-/// What `direct.py` tells about the same seeds and actions.
+/// What `direct.py` does with the same seeds and actions.
 fn directly(python: &Path, task: &Value) -> Value {
     let mut child = Command::new(python)
         .arg(beside("direct.py"))
@@ -41,17 +41,17 @@ fn check(settings: BridgeSettings, steps: usize) {
     let mut policy = RandomPolicy::new(spec.actions.clone());
     let mut obs = env.reset(seed).unwrap();
     let first: Vec<_> = (0..rows).map(|row| bits(obs.row(row).state)).collect();
-    let (mut actions, mut story, mut ends) = (Vec::new(), Vec::new(), 0);
+    let (mut actions, mut trajectory, mut ends) = (Vec::new(), Vec::new(), 0);
     for t in 0..steps as u64 {
         let chosen = policy.act(&obs, Seed::new(5).index(t)).unwrap().actions;
         let step = env.step(&chosen).unwrap();
-        let told = (0..rows).map(|row| {
+        let row_steps = (0..rows).map(|row| {
             let last = step.last.iter().find(|(ended, _)| *ended == row).map(|(_, obs)| bits(&obs.state));
             ends += usize::from(last.is_some());
             json!({"reward": bits(&step.reward[row..=row]), "end": step.end[row] as u8, "last": last,
                    "now": bits(step.obs.row(row).state)})
         });
-        story.push(told.collect::<Vec<_>>());
+        trajectory.push(row_steps.collect::<Vec<_>>());
         actions.push(chosen.chunks(spec.actions.width()).map(<[f32]>::to_vec).collect::<Vec<_>>());
         obs = step.obs;
     }
@@ -59,13 +59,13 @@ fn check(settings: BridgeSettings, steps: usize) {
     let seeds: Vec<_> = (0..rows as u64).map(|row| seeds(seed, row)).collect();
     let direct = directly(&python, &json!({"id": &*spec.id, "seeds": seeds, "actions": actions}));
     assert_eq!(direct["start"], json!(first));
-    for (t, (direct, bridged)) in direct["steps"].as_array().unwrap().iter().zip(&story).enumerate() {
+    for (t, (direct, bridged)) in direct["steps"].as_array().unwrap().iter().zip(&trajectory).enumerate() {
         assert_eq!(*direct, json!(bridged), "step {t}");
     }
 }
 
 #[test]
-fn classic_control_is_bit_for_bit_what_gymnasium_steps() {
+fn classic_control_is_bit_exact_with_gymnasium() {
     let Some(python) = python() else { return };
     check(settings(python.clone(), "CartPole-v1", 4), 120);
     check(settings(python.clone(), "Pendulum-v1", 2), 450);
@@ -137,14 +137,14 @@ fn vector_environments_that_reset_themselves_keep_the_contract() {
         let mut env = start(settings);
         env.reset(Seed::new(1)).unwrap();
         let steps: Vec<_> = (0..4).map(|_| env.step(&[2.0, 0.0]).unwrap()).collect();
-        // Row 0 counts to 2. In next-step mode its end is told one step later, with the reset.
-        let told = if mode == "NextStep" { 2 } else { 1 };
+        // Row 0 counts to 2. In next-step mode its end is reported one step later, with the reset.
+        let end_step = if mode == "NextStep" { 2 } else { 1 };
         let ends: Vec<_> = steps.iter().map(|step| step.end[0] == End::Terminated).collect();
-        assert_eq!(ends.iter().position(|end| *end), Some(told), "{mode} {ends:?}");
-        let end = &steps[told];
+        assert_eq!(ends.iter().position(|end| *end), Some(end_step), "{mode} {ends:?}");
+        let end = &steps[end_step];
         assert_eq!(end.last[0].1.state[1], 2.0, "{mode}: the last real observation");
         assert_eq!(end.obs.row(0).state[1], 0.0, "{mode}: the next episode's first");
         assert!(end.success[0] && !end.success[1], "{mode}");
-        assert_eq!(steps.iter().map(|step| step.reward[0]).take(told + 1).sum::<f32>(), 4.0, "{mode}");
+        assert_eq!(steps.iter().map(|step| step.reward[0]).take(end_step + 1).sum::<f32>(), 4.0, "{mode}");
     }
 }

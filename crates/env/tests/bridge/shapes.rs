@@ -1,6 +1,6 @@
-//! Observations, actions, cameras and truths of every form.
+//! Observations, actions, cameras and facts of every form.
 
-use plaudit_core::{ActionSpace, Env, EnvError, FrameShape, Seed, Watch};
+use plaudit_core::{ActionSpace, Env, EnvError, FrameShape, FramesNeeded, Seed};
 use plaudit_env::BridgeSettings;
 
 use super::{Bridge, python, settings, start};
@@ -51,11 +51,11 @@ fn observations_are_chosen_by_name() {
 }
 
 #[test]
-fn rendering_is_a_camera_that_is_only_drawn_when_watched() {
+fn rendering_is_a_camera_that_is_only_rendered_when_watched() {
     let Some(python) = python() else { return };
     let settings = BridgeSettings {
         render: Some("view".into()),
-        facts: vec!["lucky.number".into(), "unheard".into()],
+        facts: vec!["lucky.number".into(), "missing".into()],
         instruction: Some("count".into()),
         ..settings(python, "odd/Counter-v0", 2)
     };
@@ -63,15 +63,15 @@ fn rendering_is_a_camera_that_is_only_drawn_when_watched() {
     assert_eq!(env.spec().cameras, [("view".into(), FrameShape::rgb(4, 6))]);
     assert_eq!(env.spec().control_hz, 7.0);
     assert!(env.reset(Seed::new(1)).unwrap().cameras.is_empty(), "not watched at first");
-    env.watch(Watch::Ends);
+    env.set_frames_needed(FramesNeeded::Ends);
     let steps: Vec<_> = (0..3).map(|_| env.step(&[2.0, 1.0]).unwrap()).collect();
     assert!(steps.iter().all(|step| step.obs.cameras.is_empty()));
-    assert_eq!(steps[2].last[1].1.cameras[0].1.pixels[0], 3, "the last picture of the old episode");
+    assert_eq!(steps[2].last[1].1.cameras[0].1.pixels[0], 3, "the last image of the old episode");
     assert_eq!(steps[2].success, [true, false]);
     assert_eq!((&*steps[0].facts[0].0, &steps[0].facts[0].1[..]), ("lucky.number", &[7.0, 7.0][..]));
-    assert!(steps[0].facts[1].1[0].is_nan(), "what is not told is not a number");
+    assert!(steps[0].facts[1].1[0].is_nan(), "what is not reported is NaN");
     assert_eq!(steps[0].obs.row(1).task(), Some("count"));
-    env.watch(Watch::Everything);
+    env.set_frames_needed(FramesNeeded::Everything);
     assert_eq!(env.step(&[0.0, 0.0]).unwrap().obs.cameras[0].1.pixels[0], 1);
 }
 
@@ -88,7 +88,7 @@ fn bad_actions_are_refused_before_they_are_sent_and_far_ones_are_clipped() {
     let mut env = start(settings(python, "MountainCarContinuous-v0", 2));
     env.reset(Seed::new(1)).unwrap();
     let step = env.step(&[1.0, 5.0]).unwrap();
-    assert_eq!(step.reward[0], step.reward[1], "5 is paid for as 1");
+    assert_eq!(step.reward[0], step.reward[1], "5 is rewarded as 1");
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn an_interpreter_that_is_not_there() {
         BridgeSettings { python: "/nowhere/python".into(), ..BridgeSettings::gymnasium("X-v0", 1) };
     let words = Bridge::start(settings).unwrap_err().to_string();
     assert!(words.starts_with("cannot run `/nowhere/python`: No such file"), "{words}");
-    assert!(words.ends_with("set the Python interpreter to one that is there"), "{words}");
+    assert!(words.ends_with("choose a Python interpreter that exists"), "{words}");
 }
 
 #[test]
@@ -43,24 +43,24 @@ fn a_program_that_ends_at_once_is_quoted() {
     assert!(words.contains("its Python process exited with status 7"), "{words}");
     assert!(words.ends_with("It printed:\nsorry"), "{words}");
     let words = start_with("kill -9 $$");
-    assert!(words.contains("was ended by signal 9 (SIGKILL, perhaps for want of memory)"), "{words}");
+    assert!(words.contains("was killed by signal 9 (SIGKILL, possibly out of memory)"), "{words}");
 }
 
 #[test]
-fn a_program_that_says_nothing_is_ended() {
+fn a_program_that_says_nothing_is_killed() {
     let words = start_with("exec sleep 60");
-    assert!(words.contains("no answer within 0.6 s, so its Python process was ended"), "{words}");
+    assert!(words.contains("no answer within 0.6 s, so its Python process was killed"), "{words}");
 }
 
 #[test]
-fn a_program_that_says_nonsense_is_ended() {
+fn a_program_that_sends_invalid_messages_is_killed() {
     let words = start_with("printf 'Hello' >&0; exec sleep 60");
-    assert!(words.contains("said nonsense (an answer that starts with byte 72)"), "{words}");
+    assert!(words.contains("sent an invalid message (an answer that starts with byte 72)"), "{words}");
     let words = start_with(r"printf 'j\377\377\377\377' >&0; exec sleep 60");
     assert!(words.contains("a message of 4294967295 bytes"), "{words}");
     let hello = r#"{"state_width": 1e3, "cameras": [], "actions": {"discrete": 2}}"#;
     let words = start_with(&format!(r"printf 'j\{:o}\0\0\0%s' '{hello}' >&0; exec sleep 60", hello.len()));
-    assert!(words.contains("said nonsense"), "{words}");
+    assert!(words.contains("sent an invalid message"), "{words}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
-from served_env import PicturedEnv, Refused, ServedEnv, ServedVectorEnv, Server, gives_pictures
+from served_env import ImageEnv, Refused, ServedEnv, ServedVectorEnv, Server, gives_images
 
 EXPECTED_WARNINGS = {
     r"Box observation space m(in|ax)imum value is -?infinity": "speeds have no bounds, and Gymnasium's own "
@@ -65,7 +65,7 @@ def own_state_space(settings):
 
 def check_gymnasium(program, settings):
     served = Server(program, {**settings, "num_envs": 1})
-    entry = PicturedEnv if served.spec["cameras"] else ServedEnv
+    entry = ImageEnv if served.spec["cameras"] else ServedEnv
     served.close()
     gymnasium.register(
         "plaudit/Served-v0",
@@ -115,21 +115,21 @@ def check_episodes(program, settings):
     env.close()
 
 
-def story(env, seed, steps=20):
+def rollout(env, seed, steps=20):
     env.action_space.seed(seed)
-    told = [env.reset(seed=seed)[0]]
+    trajectory = [env.reset(seed=seed)[0]]
     for _ in range(steps):
-        told.append(env.step(env.action_space.sample()))
-    return told
+        trajectory.append(env.step(env.action_space.sample()))
+    return trajectory
 
 
 def check_determinism(program, settings):
-    """A seed names a story, to the last bit and in another process too."""
+    """A seed determines a trajectory, bit-exact and in another process too."""
     first, second = (ServedEnv(program, settings) for _ in range(2))
-    told = story(first, 5)
-    assert data_equivalence(told, story(first, 5), exact=True)
-    assert data_equivalence(told, story(second, 5), exact=True)
-    assert not data_equivalence(told[0], story(second, 6)[0])
+    trajectory = rollout(first, 5)
+    assert data_equivalence(trajectory, rollout(first, 5), exact=True)
+    assert data_equivalence(trajectory, rollout(second, 5), exact=True)
+    assert not data_equivalence(trajectory[0], rollout(second, 6)[0])
     first.close(), second.close()
 
 
@@ -235,8 +235,8 @@ def main(program):
             if not listed:
                 raise SystemExit(f"{settings}: a warning that is not listed: {words}")
             seen.update(listed)
-        pictures = ", pictures" if gives_pictures(settings) else ""
-        print(f"{settings}: passed {len(CHECKS)} checks{pictures}")
+        images = ", images" if gives_images(settings) else ""
+        print(f"{settings}: passed {len(CHECKS)} checks{images}")
     for known in EXPECTED_WARNINGS.keys() - seen:
         raise SystemExit(f"a listed warning never came, take it off the list: {known}")
 

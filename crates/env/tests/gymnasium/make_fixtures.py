@@ -44,9 +44,9 @@ def episode(name, state, policy, steps):
 
 def cart_pole(name):
     balance = lambda t, s: int(s[0] * 0.3 + s[1] * 0.5 + s[2] * 8 + s[3] * 2 > 0)
-    chance = lambda t, s: int(RNG.integers(2))
+    uniform = lambda t, s: int(RNG.integers(2))
     right = lambda t, s: 1
-    for policy in (balance, right, chance):
+    for policy in (balance, right, uniform):
         yield episode(name, RNG.uniform(-0.05, 0.05, 4), policy, 600)
     # Leaves the track sideways with the pole still up.
     yield episode(name, np.array([2.3, 1.0, 0.0, 0.5]), balance, 600)
@@ -54,29 +54,29 @@ def cart_pole(name):
 
 def pendulum():
     swing = lambda t, s: 2.0 * np.sign(s[1]) if s[1] != 0 else 2.0
-    chance = lambda t, s: RNG.uniform(-3.0, 3.0)  # beyond the limits: Gymnasium clips
-    for policy in (swing, chance):
+    uniform = lambda t, s: RNG.uniform(-3.0, 3.0)  # beyond the limits: Gymnasium clips
+    for policy in (swing, uniform):
         yield episode("Pendulum-v1", RNG.uniform([-np.pi, -1.0], [np.pi, 1.0]), policy, 300)
     # Many turns away from zero, and faster than the speed limit.
     yield episode("Pendulum-v1", np.array([-25.0, 7.9]), swing, 300)
 
 
 def acrobot():
-    chance = lambda t, s: int(RNG.integers(3))
+    uniform = lambda t, s: int(RNG.integers(3))
     pump = lambda t, s: 2 if s[3] > 0 else 0
-    yield episode("Acrobot-v1", RNG.uniform(-0.1, 0.1, 4).astype(np.float32), chance, 600)
+    yield episode("Acrobot-v1", RNG.uniform(-0.1, 0.1, 4).astype(np.float32), uniform, 600)
     yield episode("Acrobot-v1", RNG.uniform(-0.1, 0.1, 4).astype(np.float32), pump, 600)
-    yield episode("Acrobot-v1", np.array([1.0, -3.0, 11.0, -27.0], dtype=np.float32), chance, 600)
+    yield episode("Acrobot-v1", np.array([1.0, -3.0, 11.0, -27.0], dtype=np.float32), uniform, 600)
 
 
 def mountain_car():
     pump = lambda t, s: 1.0 if s[1] >= 0 else -1.0
-    chance = lambda t, s: RNG.uniform(-1.0, 1.0)
+    uniform = lambda t, s: RNG.uniform(-1.0, 1.0)
     beyond = lambda t, s: 1.7 if s[1] >= 0 else -1.3  # the force is clipped, its cost is not
     still = lambda t, s: 0.05 * np.sin(0.1 * t)
-    for policy, steps in ((pump, 1100), (chance, 300), (beyond, 1100), (still, 1100)):
+    for policy, steps in ((pump, 1100), (uniform, 300), (beyond, 1100), (still, 1100)):
         yield episode("MountainCarContinuous-v0", np.array([RNG.uniform(-0.6, -0.4), 0.0]), policy, steps)
-    yield episode("MountainCarContinuous-v0", np.array([-1.1, -0.06], dtype=np.float32), chance, 300)
+    yield episode("MountainCarContinuous-v0", np.array([-1.1, -0.06], dtype=np.float32), uniform, 300)
 
 
 EPISODES = [*cart_pole("CartPole-v1"), *cart_pole("CartPole-v0"), *pendulum(), *acrobot(), *mountain_car()]

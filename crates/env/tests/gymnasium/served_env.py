@@ -53,16 +53,16 @@ def observation_space(spec, settings, state_space):
     """`state_space` where somebody knows bounds; we promise none."""
     unbounded = spaces.Box(-np.inf, np.inf, (spec["state_width"],), dtype=np.float32)
     state = state_space or unbounded
-    if not gives_pictures(settings):
+    if not gives_images(settings):
         return state
-    pictures = {
+    images = {
         name: spaces.Box(0, 255, (shape["height"], shape["width"], shape["channels"]), dtype=np.uint8)
         for name, shape in spec["cameras"].items()
     }
-    return spaces.Dict({"state": state, **pictures})
+    return spaces.Dict({"state": state, **images})
 
 
-def gives_pictures(settings):
+def gives_images(settings):
     return any(isinstance(own, dict) and own.get("obs_mode") == "rgb" for own in settings.values())
 
 
@@ -71,7 +71,7 @@ class Reader:
 
     def __init__(self, spec, settings):
         self.cameras = spec["cameras"]
-        self.pictured = gives_pictures(settings)
+        self.has_images = gives_images(settings)
 
     def frames(self, obs, name):
         shape = self.cameras[name]
@@ -81,13 +81,13 @@ class Reader:
 
     def batch(self, obs):
         state = np.array(obs["state"], dtype=np.float32)
-        if not self.pictured:
+        if not self.has_images:
             return state
         return {"state": state} | {name: self.frames(obs, name) for name in self.cameras}
 
     def row(self, obs):
         batch = self.batch(obs)
-        return {key: value[0] for key, value in batch.items()} if self.pictured else batch[0]
+        return {key: value[0] for key, value in batch.items()} if self.has_images else batch[0]
 
 
 class ServedEnv(gymnasium.Env):
@@ -112,12 +112,12 @@ class ServedEnv(gymnasium.Env):
         return self.reader.row(self.shown), {}
 
     def step(self, action):
-        told = self.server.step(action)
-        self.shown = told["last"].get("0", told["obs"])
-        info = {name: column[0] for name, column in told["facts"].items()}
-        info["success"] = told["success"][0]
-        end = told["end"][0]
-        return self.reader.row(self.shown), told["reward"][0], end == "terminated", end == "truncated", info
+        reply = self.server.step(action)
+        self.shown = reply["last"].get("0", reply["obs"])
+        info = {name: column[0] for name, column in reply["facts"].items()}
+        info["success"] = reply["success"][0]
+        end = reply["end"][0]
+        return self.reader.row(self.shown), reply["reward"][0], end == "terminated", end == "truncated", info
 
     def render(self):
         main = next(iter(self.reader.cameras))
@@ -127,7 +127,7 @@ class ServedEnv(gymnasium.Env):
         self.server.close()
 
 
-class PicturedEnv(ServedEnv):
+class ImageEnv(ServedEnv):
     """One row of an environment with cameras: the first is what `render` shows."""
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}
@@ -152,16 +152,16 @@ class ServedVectorEnv(VectorEnv):
         return self.reader.batch(self.server.ask({"reset": seed})["obs"]), {}
 
     def step(self, actions):
-        told = self.server.step(actions)
-        ends = np.array(told["end"])
-        info = {name: np.array(column) for name, column in told["facts"].items()}
-        if told["last"]:
+        reply = self.server.step(actions)
+        ends = np.array(reply["end"])
+        info = {name: np.array(column) for name, column in reply["facts"].items()}
+        if reply["last"]:
             info["_final_obs"] = ends != "no"
             info["final_obs"] = np.full(self.num_envs, None, dtype=object)
-            for row, obs in told["last"].items():
+            for row, obs in reply["last"].items():
                 info["final_obs"][int(row)] = self.reader.row(obs)
-        reward = np.array(told["reward"], dtype=np.float32)
-        return self.reader.batch(told["obs"]), reward, ends == "terminated", ends == "truncated", info
+        reward = np.array(reply["reward"], dtype=np.float32)
+        return self.reader.batch(reply["obs"]), reward, ends == "terminated", ends == "truncated", info
 
     def close_extras(self, **kwargs):
         self.server.close()

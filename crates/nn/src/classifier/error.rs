@@ -18,13 +18,13 @@ pub enum ClassifierError {
     /// Weights of another network.
     #[error("the checkpoint does not fit the model: {0}")]
     Mismatch(Mismatch),
-    /// Pictures the network cannot take.
+    /// Images the network cannot take.
     #[error(transparent)]
     Image(#[from] ImageError),
     /// A checkpoint that cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
-    /// Labels or weights of another number than pictures, or values that are no labels.
+    /// Labels or weights of another number than images, or values that are no labels.
     #[error("{what}")]
     Labels {
         /// What is wrong.
@@ -32,13 +32,12 @@ pub enum ClassifierError {
     },
     /// plaudit was built without CUDA.
     #[error(
-        "this plaudit cannot use CUDA; build it with `--features cuda` (vision-language models: `cuda-judge`), or set the device to `cpu`"
+        "this build computes on the CPU alone; for vision-language models on an NVIDIA GPU build plaudit with \
+         `cargo build --release -p plaudit --features cuda-judge`"
     )]
     NoCuda,
     /// The machine has no such GPU.
-    #[error(
-        "no GPU of number {index}: {found} found. Check the driver (`nvidia-smi`), or set the device to `cpu`"
-    )]
+    #[error("no GPU of number {index}: {found} found. Check the driver (`nvidia-smi`)")]
     NoSuchGpu {
         /// The number asked for.
         index: usize,

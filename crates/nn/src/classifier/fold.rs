@@ -11,7 +11,7 @@ use super::settings::Precision;
 use crate::ops::{self, FixedConv, Geometry};
 
 /// The numbers of parameters, in the order of memory.
-pub(super) trait Numbers: Sync {
+pub(super) trait ParameterSource: Sync {
     fn numbers(&self, id: Id) -> Vec<f32>;
     fn shape(&self, id: Id) -> [usize; 4];
 }
@@ -22,7 +22,7 @@ pub(super) trait Numbers: Sync {
 pub(super) enum Folded {
     /// The normalisation is in the weights.
     Batch(FixedConv),
-    /// The normalisation depends on the picture and comes after.
+    /// The normalisation depends on the image and comes after.
     Group { conv: FixedConv, groups: usize, scale: Tensor<1>, shift: Tensor<1> },
 }
 
@@ -51,7 +51,7 @@ impl Folded {
 /// All convolutions of a network, folded.
 pub(super) fn fold(
     network: &Network,
-    numbers: &impl Numbers,
+    numbers: &impl ParameterSource,
     precision: Precision,
     device: &Device,
 ) -> Vec<Folded> {
@@ -59,22 +59,31 @@ pub(super) fn fold(
 }
 
 /// All linear layers of a network as convolutions of single pixels: Burn's multiplication sums one row in another
-/// order than many, and a picture's score is its own.
-pub(super) fn fix_linears(network: &Network, numbers: &impl Numbers, device: &Device) -> Vec<FixedConv> {
+/// order than many, and an image's score is its own.
+pub(super) fn fix_linears(
+    network: &Network,
+    numbers: &impl ParameterSource,
+    device: &Device,
+) -> Vec<FixedConv> {
     let geometry = Geometry { stride: 1, padding: 0 };
     let fix = |layer: &Linear| {
         let (weights, bias) = (numbers.numbers(layer.weight), numbers.numbers(layer.bias));
         let (outputs, inputs) = (bias.len(), weights.len() / bias.len());
-        let turned: Vec<f32> =
+        let transposed: Vec<f32> =
             (0..weights.len()).map(|i| weights[i % outputs * inputs + i / outputs]).collect();
-        let sides = [1, 1, inputs, outputs];
+        let dims = [1, 1, inputs, outputs];
         let dtype = number_type(Precision::Fp32, device);
-        FixedConv::new(&turned, sides, &bias, geometry, Precision::Fp32.on_processor(), dtype, device)
+        FixedConv::new(&transposed, dims, &bias, geometry, Precision::Fp32.on_cpu(), dtype, device)
     };
     network.linears.iter().map(fix).collect()
 }
 
-fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, device: &Device) -> Folded {
+fn fold_layer(
+    layer: &ConvNorm,
+    numbers: &impl ParameterSource,
+    precision: Precision,
+    device: &Device,
+) -> Folded {
     let dtype = number_type(precision, device);
     let mut weights = numbers.numbers(layer.weight);
     let shape = numbers.shape(layer.weight);
@@ -83,7 +92,7 @@ fn fold_layer(layer: &ConvNorm, numbers: &impl Numbers, precision: Precision, de
         if precision == Precision::Fp16 {
             weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
         }
-        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_processor(), dtype, device)
+        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_cpu(), dtype, device)
     };
     match layer.norm {
         Norm::Batch { mean, variance, .. } => {

@@ -1,4 +1,4 @@
-//! First values of parameters, as PyTorch's recipes draw them, each from its own stream of random numbers.
+//! First values of parameters, as PyTorch's recipes sample them, each from its own stream of random numbers.
 
 use plaudit_core::{Rng, Seed};
 use rayon::prelude::*;
@@ -29,7 +29,7 @@ impl Init {
         Self::Uniform((6.0 / (inputs + outputs) as f64).sqrt())
     }
 
-    /// What `nn.Linear` draws its weight and bias from unless told otherwise.
+    /// What `nn.Linear` samples its weight and bias from by default.
     pub(crate) fn linear_default(inputs: usize) -> Self {
         Self::Uniform(1.0 / (inputs as f64).sqrt())
     }
@@ -42,7 +42,7 @@ impl Init {
         }
     }
 
-    pub(crate) fn draw(self, count: usize, rng: &mut Rng) -> Vec<f32> {
+    pub(crate) fn sample(self, count: usize, rng: &mut Rng) -> Vec<f32> {
         match self {
             Self::Zero => vec![0.0; count],
             Self::One => vec![1.0; count],
@@ -53,6 +53,6 @@ impl Init {
 }
 
 /// The first values of all parameters, in PyTorch's order of axes.
-pub(crate) fn draw(specs: &[Spec], seed: Seed) -> Vec<Vec<f32>> {
-    specs.par_iter().map(|spec| spec.init.draw(spec.len(), &mut seed.purpose(&spec.name).rng())).collect()
+pub(crate) fn sample(specs: &[Spec], seed: Seed) -> Vec<Vec<f32>> {
+    specs.par_iter().map(|spec| spec.init.sample(spec.len(), &mut seed.purpose(&spec.name).rng())).collect()
 }

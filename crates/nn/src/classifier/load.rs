@@ -26,7 +26,7 @@ impl std::fmt::Display for Notice {
         let Self::UsePretrain { use_pretrain, kernel, size: [rows, columns] } = self;
         write!(
             f,
-            "use_pretrain: {use_pretrain}, because `{kernel}` in the checkpoint covers {rows}x{columns} places"
+            "use_pretrain: {use_pretrain}, because `{kernel}` in the checkpoint covers {rows}x{columns} positions"
         )
     }
 }
@@ -37,7 +37,7 @@ impl ClassifierSettings {
     pub fn adapted_to(&self, weights: &Weights) -> (Self, Vec<Notice>) {
         let mut settings = self.clone();
         let kernel = weights.iter().find(|(name, _)| name.ends_with("pooling_layer.kernel"));
-        let (Arch::Resnet10Spatial, None, Some((name, kernel))) = (self.arch, self.use_pretrain, kernel)
+        let (true, None, Some((name, kernel))) = (self.arch.pools_spatially(), self.use_pretrain, kernel)
         else {
             return (settings, Vec::new());
         };
@@ -48,7 +48,7 @@ impl ClassifierSettings {
     }
 
     /// The network that a checkpoint seems to be of, where nothing else says so. What it does not show (the size of
-    /// pictures, unless its pooling has learned places; whether they are normalised) is as RLinf's defaults have it.
+    /// images, unless its pooling is learned per position; whether they are normalised) is as RLinf's defaults have it.
     #[must_use]
     pub fn guessed(weights: &Weights) -> Self {
         let guess = Guess::of(weights);
@@ -57,12 +57,12 @@ impl ClassifierSettings {
         if !guess.image_keys.is_empty() {
             settings.image_keys = guess.image_keys;
         }
-        if let (Arch::Resnet10Spatial, Some([_, rows, columns, blocks])) = (arch, guess.kernel) {
+        if let (true, Some([_, rows, columns, blocks])) = (arch.pools_spatially(), guess.kernel) {
             settings.normalize = false;
             settings.num_spatial_blocks = blocks;
             settings.image_size = match [rows, columns] {
                 [1, 1] => [3, 64, 64],
-                places => [3, places[0] * REDUCTION, places[1] * REDUCTION],
+                positions => [3, positions[0] * REDUCTION, positions[1] * REDUCTION],
             };
         }
         settings.adapted_to(weights).0
@@ -153,7 +153,7 @@ pub(super) fn pretrained(
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Guess {
     arch: Option<Arch>,
-    /// The outer option: whether the head could be told.
+    /// The outer option: whether the head could be recognised.
     hidden_dim: Option<Option<usize>>,
     cameras: Option<usize>,
     image_keys: Vec<String>,
@@ -174,7 +174,10 @@ impl Guess {
         let features = arch.map(|arch| match (arch, hidden_dim) {
             (Arch::Resnet10Spatial, Some(Some(hidden))) => hidden,
             (Arch::Resnet50 | Arch::Resnet101 | Arch::Resnet152, _) => 2048,
-            _ => 512,
+            (
+                Arch::Resnet10Spatial | Arch::Resnet10 | Arch::Resnet18 | Arch::Resnet34,
+                None | Some(None | Some(_)),
+            ) => 512,
         });
         let inputs = first.and_then(|name| width(name, 1));
         let cameras =
@@ -199,7 +202,7 @@ impl Guess {
         } else if let Some(cameras) = self.cameras.filter(|count| *count != settings.image_keys.len()) {
             advice.push(format!("Name {cameras} camera(s) in `image_keys`"));
         }
-        let several = settings.image_keys.len() > 1 && settings.arch != Arch::Resnet10Spatial;
+        let several = settings.image_keys.len() > 1 && !settings.arch.pools_spatially();
         if several && self.arch.is_some() && self.separate == settings.shared_trunk {
             advice.push(format!("Set `shared_trunk: {}`", !self.separate));
         }
@@ -216,19 +219,19 @@ impl Guess {
 
     fn advice_on_kernel(&self, settings: &ClassifierSettings) -> Option<String> {
         let [_, rows, columns, blocks] = self.kernel?;
-        if settings.arch != Arch::Resnet10Spatial {
+        if !settings.arch.pools_spatially() {
             return None;
         }
         if blocks != settings.num_spatial_blocks {
             return Some(format!("Set `num_spatial_blocks: {blocks}`"));
         }
-        let over_places = [rows, columns] != [1, 1];
-        if over_places != settings.over_places() {
-            return Some(format!("Set `use_pretrain: {over_places}`"));
+        let per_position = [rows, columns] != [1, 1];
+        if per_position != settings.per_position() {
+            return Some(format!("Set `use_pretrain: {per_position}`"));
         }
-        let places = settings.feature_size();
-        (over_places && [rows, columns] != places).then(|| {
-            format!("Set `image_size` to the size it was trained on: {rows}x{columns} places are about {}x{} pixels", rows * 32, columns * 32)
+        let positions = settings.feature_size();
+        (per_position && [rows, columns] != positions).then(|| {
+            format!("Set `image_size` to the size it was trained on: {rows}x{columns} positions are about {}x{} pixels", rows * 32, columns * 32)
         })
     }
 }

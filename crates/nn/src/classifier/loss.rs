@@ -22,16 +22,16 @@ impl Loss {
     pub(super) fn of(self, logit: f64, label: f64) -> (f64, f64) {
         let probability = 1.0 / (1.0 + (-logit).exp());
         let entropy = logit.max(0.0) - logit * label + (-logit.abs()).exp().ln_1p();
-        let slope = probability - label;
+        let gradient = probability - label;
         match self {
-            Self::Bce => (entropy, slope),
+            Self::Bce => (entropy, gradient),
             Self::Focal { gamma } => {
                 let wrong = probability + label - 2.0 * probability * label;
                 let factor = wrong.powf(gamma);
-                let wrong_slope = probability * (1.0 - probability) * (1.0 - 2.0 * label);
-                let factor_slope =
-                    if wrong > 0.0 { gamma * wrong.powf(gamma - 1.0) * wrong_slope } else { 0.0 };
-                (entropy * factor, slope * factor + entropy * factor_slope)
+                let wrong_gradient = probability * (1.0 - probability) * (1.0 - 2.0 * label);
+                let factor_gradient =
+                    if wrong > 0.0 { gamma * wrong.powf(gamma - 1.0) * wrong_gradient } else { 0.0 };
+                (entropy * factor, gradient * factor + entropy * factor_gradient)
             }
         }
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slopes_are_the_slopes_of_the_loss() {
+    fn gradients_are_those_of_the_loss() {
         for loss in
             [Loss::Bce, Loss::Focal { gamma: 2.0 }, Loss::Focal { gamma: 0.5 }, Loss::Focal { gamma: 0.0 }]
         {
@@ -51,9 +51,12 @@ mod tests {
                     let step = 1e-6;
                     let (above, _) = loss.of(logit + step, label);
                     let (below, _) = loss.of(logit - step, label);
-                    let (_, slope) = loss.of(logit, label);
+                    let (_, gradient) = loss.of(logit, label);
                     let measured = (above - below) / (2.0 * step);
-                    assert!((slope - measured).abs() < 1e-6, "{loss:?} {label} {logit}: {slope} {measured}");
+                    assert!(
+                        (gradient - measured).abs() < 1e-6,
+                        "{loss:?} {label} {logit}: {gradient} {measured}"
+                    );
                 }
             }
         }
@@ -67,18 +70,18 @@ mod tests {
             label: f64,
             logits: Vec<f64>,
             loss: Vec<f64>,
-            slope: Vec<f64>,
+            gradient: Vec<f64>,
         }
         let cases: Vec<Case> = serde_json::from_str(include_str!("../../tests/torch/losses.json")).unwrap();
-        for Case { gamma, label, logits, loss, slope } in cases {
+        for Case { gamma, label, logits, loss, gradient: expected } in cases {
             let kind = gamma.map_or(Loss::Bce, |gamma| Loss::Focal { gamma });
             for (i, logit) in logits.iter().enumerate() {
                 let (cost, gradient) = kind.of(*logit, label);
                 assert!((cost - loss[i]).abs() < 1e-9, "{kind:?} of {logit} for {label}: {cost} {}", loss[i]);
                 assert!(
-                    (gradient - slope[i]).abs() < 1e-9,
+                    (gradient - expected[i]).abs() < 1e-9,
                     "{kind:?} of {logit} for {label}: {gradient} {}",
-                    slope[i]
+                    expected[i]
                 );
             }
         }
@@ -88,8 +91,8 @@ mod tests {
     fn far_logits_cost_what_they_should() {
         assert_eq!(Loss::Bce.of(800.0, 0.0), (800.0, 1.0));
         assert_eq!(Loss::Bce.of(-800.0, 0.0), (0.0, 0.0));
-        let (focal, slope) = Loss::Focal { gamma: 2.0 }.of(-800.0, 0.0);
-        assert_eq!((focal, slope), (0.0, 0.0));
+        let (focal, gradient) = Loss::Focal { gamma: 2.0 }.of(-800.0, 0.0);
+        assert_eq!((focal, gradient), (0.0, 0.0));
         assert_eq!(Loss::Focal { gamma: 0.0 }.of(1.5, 1.0), Loss::Bce.of(1.5, 1.0));
     }
 }

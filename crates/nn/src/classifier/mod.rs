@@ -1,6 +1,6 @@
-//! The image reward model: a picture, or one from each camera, to one number that says "done".
+//! The image reward model: an image, or one from each camera, to one number that says "done".
 //!
-//! [`ClassifierSettings`] name a network. A [`Trainer`] makes it learn, a [`Scorer`] asks it. Both run the one text of
+//! [`ClassifierSettings`] name a network. A [`Trainer`] trains it, a [`Scorer`] runs it. Both run the one definition of
 //! the network (`network.rs`), which knows layers and their order but not what a layer does: while training, a
 //! convolution is followed by the normalisation of its batch and remembers what its gradient needs; for scoring, the
 //! normalisation has been multiplied into the weights beforehand.
@@ -20,7 +20,7 @@ mod trainer;
 mod trunk;
 
 pub use device::Device;
-pub(crate) use device::{is_processor, number_type};
+pub(crate) use device::{is_cpu, number_type};
 pub use error::{ClassifierError, Mismatch};
 pub(crate) use init::Init;
 pub use load::Notice;
@@ -28,7 +28,7 @@ pub use loss::Loss;
 pub(crate) use optimizer::Optimizer;
 pub use optimizer::{AdamW, StepOutcome};
 pub(crate) use parameters::{Id, Order, Parameters, Role, Spec, Value, download, upload};
-pub use scorer::{Prepared, Scorer};
+pub use scorer::{PreparedImages, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};
 pub use trunk::FrozenTrunk;

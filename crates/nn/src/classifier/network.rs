@@ -1,19 +1,19 @@
-//! The text of the networks: which layers there are, what PyTorch calls them, and in which order they run.
+//! The definition of the networks: which layers there are, what PyTorch calls them, and in which order they run.
 
 use burn::tensor::Tensor;
 use burn::tensor::activation::{relu, tanh};
 
 use super::init::Init;
 use super::parameters::{Id, Order, Role, Spec};
-use super::settings::{Arch, ClassifierSettings};
+use super::settings::{Arch, ClassifierSettings, Family};
 use crate::ops::{self, Geometry};
 
-/// What a layer does with its parameters: learn from the batch, or answer.
+/// A forward pass, for training or for inference.
 pub(super) trait Pass {
     /// A parameter with its axes.
     fn parameter<const D: usize>(&self, id: Id) -> Tensor<D>;
 
-    /// A convolution and its normalisation, plus `residual`, then ReLU if asked for. Pictures are `[n, h, w, c]`.
+    /// A convolution and its normalisation, plus `residual`, then ReLU if asked for. Images are `[n, h, w, c]`.
     fn conv_norm(
         &mut self,
         layer: &ConvNorm,
@@ -23,13 +23,13 @@ pub(super) trait Pass {
     ) -> Tensor<4>;
 
     /// The first convolution and its normalisation, ReLU, and the pool.
-    fn stem(&mut self, layer: &ConvNorm, pictures: Tensor<4>) -> Tensor<4> {
-        ops::max_pool(self.conv_norm(layer, pictures, None, true))
+    fn stem(&mut self, layer: &ConvNorm, images: Tensor<4>) -> Tensor<4> {
+        ops::max_pool(self.conv_norm(layer, images, None, true))
     }
 
-    /// How many pictures of so many pixels go through the wide layers at a time, if not all: what these write is then in
+    /// How many images of so many pixels go through the wide layers at a time, if not all: what these write is then in
     /// the cache when it is read.
-    fn pictures_at_a_time(&self, _pixels: usize) -> Option<usize> {
+    fn images_at_a_time(&self, _pixels: usize) -> Option<usize> {
         None
     }
 
@@ -47,7 +47,7 @@ pub(super) trait Pass {
 pub(super) enum Norm {
     /// Over the batch, with running statistics for later.
     Batch { mean: Id, variance: Id, counter: Id },
-    /// Over groups of channels of one picture.
+    /// Over groups of channels of one image.
     Group { groups: usize },
 }
 
@@ -125,55 +125,55 @@ impl Block {
 #[derive(Clone, Debug)]
 struct Trunk {
     stem: ConvNorm,
-    /// The blocks of the first two stages, whose pictures are large.
+    /// The blocks of the first two stages, whose feature maps are large.
     wide: Vec<Block>,
     /// Those of the others, whose weights are.
     deep: Vec<Block>,
 }
 
 impl Trunk {
-    fn forward(&self, pass: &mut impl Pass, pictures: Tensor<4>) -> Tensor<4> {
-        let [count, height, width, _] = pictures.dims();
-        let wide = match pass.pictures_at_a_time(height * width) {
-            Some(some) if some < count => ops::by_parts(count, some, |first, some| {
-                self.wide_layers(pass, pictures.clone().narrow(0, first, some))
+    fn forward(&self, pass: &mut impl Pass, images: Tensor<4>) -> Tensor<4> {
+        let [count, height, width, _] = images.dims();
+        let wide = match pass.images_at_a_time(height * width) {
+            Some(some) if some < count => ops::in_chunks(count, some, |first, some| {
+                self.wide_layers(pass, images.clone().narrow(0, first, some))
             }),
-            _ => self.wide_layers(pass, pictures),
+            _ => self.wide_layers(pass, images),
         };
         self.deep.iter().fold(wide, |x, block| block.forward(pass, x))
     }
 
-    fn wide_layers(&self, pass: &mut impl Pass, pictures: Tensor<4>) -> Tensor<4> {
-        let stem = pass.stem(&self.stem, pictures);
+    fn wide_layers(&self, pass: &mut impl Pass, images: Tensor<4>) -> Tensor<4> {
+        let stem = pass.stem(&self.stem, images);
         self.wide.iter().fold(stem, |x, block| block.forward(pass, x))
     }
 }
 
-/// From a trunk's pictures to a row of features.
+/// Pooling: from a trunk's feature maps to a row of features.
 #[derive(Clone, Debug)]
-enum Summary {
-    /// The mean over places.
+enum Pooling {
+    /// Global average pooling.
     Mean,
-    /// Spatial learned embeddings: places weighted by what was learned for each channel, then a layer.
-    Spatial { kernel: Id, over_places: bool, dropout: f64, project: Linear, norm: LayerNorm },
+    /// Spatial learned embeddings: positions weighted by what was learned for each channel, then a layer.
+    Spatial { kernel: Id, per_position: bool, dropout: f64, project: Linear, norm: LayerNorm },
 }
 
-impl Summary {
-    fn forward(&self, pass: &mut impl Pass, pictures: Tensor<4>) -> Tensor<2> {
-        let Self::Spatial { kernel, over_places, dropout, project, norm } = self else {
-            return ops::mean_of_places(pictures);
+impl Pooling {
+    fn forward(&self, pass: &mut impl Pass, images: Tensor<4>) -> Tensor<2> {
+        let Self::Spatial { kernel, per_position, dropout, project, norm } = self else {
+            return ops::global_avg_pool(images);
         };
-        let [n, height, width, channels] = pictures.dims();
-        let places = if *over_places {
-            pictures.reshape([n, height * width, channels])
+        let [n, height, width, channels] = images.dims();
+        let positions = if *per_position {
+            images.reshape([n, height * width, channels])
         } else {
-            ops::mean_of_places(pictures).reshape([n, 1, channels])
+            ops::global_avg_pool(images).reshape([n, 1, channels])
         };
         let kernel = pass.parameter::<4>(*kernel);
         let [_, rows, columns, blocks] = kernel.dims();
         let kernel = kernel.reshape([channels, rows * columns, blocks]);
-        // [channels, n, places] x [channels, places, blocks]
-        let embedded = places.permute([2, 0, 1]).matmul(kernel).permute([1, 0, 2]);
+        // [channels, n, positions] x [channels, positions, blocks]
+        let embedded = positions.permute([2, 0, 1]).matmul(kernel).permute([1, 0, 2]);
         let embedded = pass.dropout(embedded.reshape([n, channels * blocks]), *dropout);
         tanh(norm.forward(pass, pass.linear(project, embedded)))
     }
@@ -205,11 +205,11 @@ impl Head {
     }
 }
 
-/// A network: one or more trunks, a summary for each camera, a head.
+/// A network: one or more trunks, a pooling for each camera, a head.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     trunks: Vec<Trunk>,
-    summaries: Vec<Summary>,
+    poolings: Vec<Pooling>,
     head: Head,
     /// Every convolution, by its index.
     pub(super) convolutions: Vec<ConvNorm>,
@@ -218,16 +218,16 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// One picture of each camera, `[n, h, w, 3]`, to a logit each.
+    /// One image of each camera, `[n, h, w, 3]`, to a logit each.
     pub(super) fn logits(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<1> {
         let features = self.features(pass, views);
         self.logits_of_features(pass, features)
     }
 
-    /// One picture of each camera to the row of numbers that the head decides by, `[n, features]`.
+    /// One image of each camera to the row of numbers that the head decides by, `[n, features]`.
     pub(super) fn features(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<2> {
-        let pictures = self.pictures(pass, views);
-        let features = pictures.into_iter().zip(&self.summaries).map(|(x, summary)| summary.forward(pass, x));
+        let outputs = self.trunk_outputs(pass, views);
+        let features = outputs.into_iter().zip(&self.poolings).map(|(x, pooling)| pooling.forward(pass, x));
         Tensor::cat(features.collect(), 1)
     }
 
@@ -237,13 +237,13 @@ impl Network {
         self.head.forward(pass, features).reshape([count])
     }
 
-    /// What the trunk of the first camera makes of its pictures, `[n, h / 32, w / 32, channels]`.
-    pub(super) fn first_pictures(&self, pass: &mut impl Pass, view: Tensor<4>) -> Tensor<4> {
+    /// The feature maps of the first camera, `[n, h / 32, w / 32, channels]`.
+    pub(super) fn first_trunk_features(&self, pass: &mut impl Pass, view: Tensor<4>) -> Tensor<4> {
         self.trunks[0].forward(pass, view)
     }
 
     /// Cameras that share a trunk go through it as one batch, so that its normalisation sees them all.
-    fn pictures(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
+    fn trunk_outputs(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
         if self.trunks.len() == views.len() {
             return self.trunks.iter().zip(views).map(|(trunk, view)| trunk.forward(pass, view)).collect();
         }
@@ -253,48 +253,47 @@ impl Network {
 }
 
 /// Where each part of a network has its parameters in PyTorch's files.
-struct Names {
+struct ParameterNames {
     trunks: Vec<String>,
     head: [String; 3],
 }
 
-impl Names {
+impl ParameterNames {
     fn of(settings: &ClassifierSettings) -> Self {
         let keys = &settings.image_keys;
-        match settings.arch {
-            Arch::Resnet10Spatial => Self {
-                trunks: keys.iter().map(|key| format!("encoders.{key}.resnet_backbone.")).collect(),
-                head: ["classifier.0.", "classifier.2.", "classifier.4."].map(str::to_owned),
-            },
-            arch => Self {
-                trunks: if settings.separate_trunks() {
-                    keys.iter().map(|key| format!("backbones.{key}.")).collect()
-                } else {
-                    vec!["backbone.".to_owned()]
-                },
-                head: match (arch, settings.hidden_dim) {
-                    (Arch::Resnet10, _) => ["classifier.1.", "", "classifier.4."].map(str::to_owned),
-                    (_, Some(_)) => ["backbone.fc.0.", "", "backbone.fc.3."].map(str::to_owned),
-                    (_, None) => ["backbone.fc.", "", ""].map(str::to_owned),
-                },
-            },
-        }
+        let family = settings.arch.family();
+        let trunks = match family {
+            Family::SmallSpatial => {
+                keys.iter().map(|key| format!("encoders.{key}.resnet_backbone.")).collect()
+            }
+            Family::Small | Family::Torchvision if settings.separate_trunks() => {
+                keys.iter().map(|key| format!("backbones.{key}.")).collect()
+            }
+            Family::Small | Family::Torchvision => vec!["backbone.".to_owned()],
+        };
+        let head = match (family, settings.hidden_dim) {
+            (Family::SmallSpatial, _) => ["classifier.0.", "classifier.2.", "classifier.4."],
+            (Family::Small, _) => ["classifier.1.", "", "classifier.4."],
+            (Family::Torchvision, Some(_)) => ["backbone.fc.0.", "", "backbone.fc.3."],
+            (Family::Torchvision, None) => ["backbone.fc.", "", ""],
+        };
+        Self { trunks, head: head.map(str::to_owned) }
     }
 }
 
 /// The prefixes of the trunks' names: what a pretrained file replaces.
 pub(super) fn trunk_prefixes(settings: &ClassifierSettings) -> Vec<String> {
-    Names::of(settings).trunks
+    ParameterNames::of(settings).trunks
 }
 
-/// The sizes that tell one ResNet from another.
-struct Depth {
+/// The sizes that distinguish one ResNet from another.
+struct ResnetDepth {
     blocks: [usize; 4],
     bottleneck: bool,
     group_norm: bool,
 }
 
-impl Depth {
+impl ResnetDepth {
     fn of(arch: Arch) -> Self {
         let (blocks, bottleneck) = match arch {
             Arch::Resnet10 | Arch::Resnet10Spatial => ([1, 1, 1, 1], false),
@@ -304,7 +303,11 @@ impl Depth {
             Arch::Resnet101 => ([3, 4, 23, 3], true),
             Arch::Resnet152 => ([3, 8, 36, 3], true),
         };
-        Self { blocks, bottleneck, group_norm: matches!(arch, Arch::Resnet10 | Arch::Resnet10Spatial) }
+        let group_norm = match arch.family() {
+            Family::Small | Family::SmallSpatial => true,
+            Family::Torchvision => false,
+        };
+        Self { blocks, bottleneck, group_norm }
     }
 
     fn features(&self) -> usize {
@@ -324,7 +327,7 @@ const DEFAULT_HIDDEN: usize = 256;
 /// Writes down a network's parameters while its layers are made.
 pub(super) struct Builder<'a> {
     settings: &'a ClassifierSettings,
-    depth: Depth,
+    depth: ResnetDepth,
     specs: Vec<Spec>,
     convolutions: Vec<ConvNorm>,
     linears: Vec<Linear>,
@@ -334,17 +337,17 @@ pub(super) struct Builder<'a> {
 pub(super) fn build(settings: &ClassifierSettings) -> (Network, Vec<Spec>) {
     let mut builder = Builder {
         settings,
-        depth: Depth::of(settings.arch),
+        depth: ResnetDepth::of(settings.arch),
         specs: Vec::new(),
         convolutions: Vec::new(),
         linears: Vec::new(),
     };
-    let names = Names::of(settings);
+    let names = ParameterNames::of(settings);
     let trunks = names.trunks.iter().map(|name| builder.trunk(name)).collect();
-    let summaries: Vec<Summary> = settings.image_keys.iter().map(|key| builder.summary(key)).collect();
+    let poolings: Vec<Pooling> = settings.image_keys.iter().map(|key| builder.pooling(key)).collect();
     let head = builder.head(&names.head);
     let Builder { specs, convolutions, linears, .. } = builder;
-    let network = Network { trunks, summaries, head, convolutions, linears };
+    let network = Network { trunks, poolings, head, convolutions, linears };
     (network, specs)
 }
 
@@ -447,13 +450,13 @@ impl Builder<'_> {
         self.parameter(format!("{at}fc.bias"), &[CLASSES], init, Role::Unused);
     }
 
-    fn summary(&mut self, key: &str) -> Summary {
-        if self.settings.arch != Arch::Resnet10Spatial {
-            return Summary::Mean;
+    fn pooling(&mut self, key: &str) -> Pooling {
+        if !self.settings.arch.pools_spatially() {
+            return Pooling::Mean;
         }
         let (at, settings) = (format!("encoders.{key}."), self.settings);
-        let over_places = settings.over_places();
-        let [rows, columns] = if over_places { settings.feature_size() } else { [1, 1] };
+        let per_position = settings.per_position();
+        let [rows, columns] = if per_position { settings.feature_size() } else { [1, 1] };
         let blocks = settings.num_spatial_blocks;
         let shape = [self.depth.features(), rows, columns, blocks];
         let name = format!("{at}pooling_layer.kernel");
@@ -462,7 +465,7 @@ impl Builder<'_> {
         let init = Init::kaiming_normal(5.0 / 3.0, hidden);
         let project = self.linear(&format!("{at}mlp.0."), shape[0] * blocks, hidden, init, Init::Zero);
         let norm = self.layer_norm(&format!("{at}mlp.1."), hidden);
-        Summary::Spatial { kernel, over_places, dropout: settings.dropout, project, norm }
+        Pooling::Spatial { kernel, per_position, dropout: settings.dropout, project, norm }
     }
 
     fn hidden(&self) -> usize {
@@ -472,23 +475,23 @@ impl Builder<'_> {
     fn head(&mut self, at: &[String; 3]) -> Head {
         let (cameras, dropout) = (self.settings.image_keys.len(), self.settings.dropout);
         let inputs = cameras * self.depth.features();
-        match (self.settings.arch, self.settings.hidden_dim) {
-            (Arch::Resnet10Spatial, _) => {
+        match (self.settings.arch.family(), self.settings.hidden_dim) {
+            (Family::SmallSpatial, _) => {
                 let hidden = self.hidden();
                 let first = self.default_linear(&at[0], cameras * hidden, hidden);
                 let norm = self.layer_norm(&at[1], hidden);
                 Head::Normed { first, dropout, norm, last: self.default_linear(&at[2], hidden, 1) }
             }
-            (Arch::Resnet10, _) => {
+            (Family::Small, _) => {
                 let hidden = self.hidden();
                 let first = self.default_linear(&at[0], inputs, hidden);
                 Head::Hidden { first, dropout, last: self.default_linear(&at[2], hidden, 1) }
             }
-            (_, Some(hidden)) => {
+            (Family::Torchvision, Some(hidden)) => {
                 let first = self.xavier_linear(&at[0], inputs, hidden);
                 Head::Hidden { first, dropout, last: self.xavier_linear(&at[2], hidden, 1) }
             }
-            (_, None) => Head::Single(self.xavier_linear(&at[0], inputs, 1)),
+            (Family::Torchvision, None) => Head::Single(self.xavier_linear(&at[0], inputs, 1)),
         }
     }
 

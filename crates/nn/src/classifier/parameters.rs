@@ -18,7 +18,7 @@ pub(crate) enum Role {
     Frozen,
     /// It follows the batches: a running mean or variance.
     Statistic,
-    /// It counts batches; a whole number.
+    /// It counts batches; an integer.
     Counter,
     /// No layer uses it. PyTorch's model has it, and files without it would not load there.
     Unused,
@@ -56,8 +56,8 @@ impl Spec {
     pub(crate) fn own_shape<const D: usize>(&self) -> [usize; D] {
         match (self.order, &self.shape[..]) {
             (Order::Convolution, [outputs, inputs, rows, columns]) => {
-                let turned = [*rows, *columns, *inputs, *outputs];
-                std::array::from_fn(|axis| turned[axis])
+                let transposed = [*rows, *columns, *inputs, *outputs];
+                std::array::from_fn(|axis| transposed[axis])
             }
             (_, shape) => std::array::from_fn(|axis| shape[axis]),
         }
@@ -90,16 +90,16 @@ impl Spec {
     }
 }
 
-/// Outputs that are turned at a time: a cache line of them.
-const TURNED: usize = 16;
+/// Outputs that are transposed at a time: a cache line of them.
+const OUTPUTS_AT_ONCE: usize = 16;
 
 /// `[outputs, inputs, pixels]` to `[pixels, inputs, outputs]`, a few outputs at a time, so that what is written lies
 /// together. Opening a model spends most of its time here.
 fn outputs_last(numbers: &[f32], outputs: usize, inputs: usize, pixels: usize) -> Vec<f32> {
     let columns = inputs * pixels;
     let mut out = vec![0.0; numbers.len()];
-    for first in (0..outputs).step_by(TURNED) {
-        let width = TURNED.min(outputs - first);
+    for first in (0..outputs).step_by(OUTPUTS_AT_ONCE) {
+        let width = OUTPUTS_AT_ONCE.min(outputs - first);
         for input in 0..inputs {
             for pixel in 0..pixels {
                 let to = &mut out[(pixel * inputs + input) * outputs + first..][..width];
@@ -118,7 +118,7 @@ fn outputs_last(numbers: &[f32], outputs: usize, inputs: usize, pixels: usize) -
 pub(crate) enum Value {
     /// Numbers, in the order of memory, without axes.
     Numbers(Tensor<1>),
-    /// A whole number.
+    /// An integer.
     Count(i64),
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Parameters {
 impl Parameters {
     /// Fresh parameters.
     pub(crate) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed, device: &Device) -> Self {
-        let values = super::init::draw(&specs, seed);
+        let values = super::init::sample(&specs, seed);
         let values = specs.iter().zip(values).map(|(spec, numbers)| match spec.role {
             Role::Counter => Value::Count(0),
             _ => Value::Numbers(upload(spec.to_own(numbers), device)),
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn convolutions_are_turned_and_turned_back() {
+    fn convolutions_are_transposed_and_transposed_back() {
         let spec = Spec {
             name: "conv".into(),
             shape: vec![2, 3, 1, 2],

@@ -1,30 +1,30 @@
-//! A network that answers: loaded once, shared by threads.
+//! A network for inference: loaded once, shared by threads.
 
 use std::sync::Arc;
 
 use burn::tensor::{Device as Backend, Tensor};
 
-use super::device::{Device, is_processor, number_type, pictures};
+use super::device::{Device, image_tensors, is_cpu, number_type};
 use super::error::ClassifierError;
-use super::fold::{Folded, Numbers, fix_linears, fold};
+use super::fold::{Folded, ParameterSource, fix_linears, fold};
 use super::load;
 use super::network::{self, ConvNorm, Linear, Network, Pass, linear};
 use super::parameters::{Id, Parameters, Role, Spec, download, upload};
 use super::settings::ClassifierSettings;
-use crate::crew;
 use crate::images::{ImageBatch, Preprocess};
 use crate::ops::FixedConv;
+use crate::spin_pool;
 use crate::weights::Weights;
 
-/// Pictures that go through the network at a time on the processor, and elsewhere.
+/// Images that go through the network at a time on the CPU, and elsewhere.
 const CHUNK: usize = 256;
 const CHUNK_ELSEWHERE: usize = 1024;
-/// Pixels of the pictures that go through a network's wide layers at a time on the processor.
+/// Pixels of the images that go through a network's wide layers at a time on the CPU.
 const WIDE_CHUNK: usize = 8 * 128 * 128;
 
-/// Pictures ready for the network. Cloning shares them.
+/// Images ready for the network. Cloning shares them.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedImages {
     views: Vec<Tensor<4>>,
 }
 
@@ -42,7 +42,7 @@ struct Inner {
     convolutions: Vec<Folded>,
     /// The parameters outside convolutions, with their shapes.
     others: Vec<Option<(Tensor<1>, Vec<usize>)>>,
-    /// Linear layers for the processor's kernels; none for other devices.
+    /// Linear layers for the CPU's kernels; none for other devices.
     linears: Vec<FixedConv>,
     device: Backend,
 }
@@ -77,13 +77,12 @@ impl Scorer {
         settings: ClassifierSettings,
         network: Network,
         specs: &[Spec],
-        numbers: &impl Numbers,
+        numbers: &impl ParameterSource,
         device: Backend,
     ) -> Self {
         let dtype = number_type(settings.precision, &device);
         let convolutions = fold(&network, numbers, settings.precision, &device);
-        let linears =
-            if is_processor(&device) { fix_linears(&network, numbers, &device) } else { Vec::new() };
+        let linears = if is_cpu(&device) { fix_linears(&network, numbers, &device) } else { Vec::new() };
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {
@@ -103,12 +102,12 @@ impl Scorer {
         &self.inner.settings
     }
 
-    /// The logit of each picture, or of each moment if there are several cameras. Batches may be of any size.
+    /// The logit of each image, or of each time step if there are several cameras. Batches may be of any size.
     ///
     /// # Errors
-    /// When the pictures do not fit the model; see [`ImageError`](crate::images::ImageError).
+    /// When the images do not fit the model; see [`ImageError`](crate::images::ImageError).
     pub fn logits(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
-        let size = if is_processor(&self.inner.device) { CHUNK } else { CHUNK_ELSEWHERE };
+        let size = if is_cpu(&self.inner.device) { CHUNK } else { CHUNK_ELSEWHERE };
         let mut logits = Vec::with_capacity(images.len());
         for start in (0..images.len()).step_by(size) {
             let chunk = images.slice(start..(start + size).min(images.len()));
@@ -117,31 +116,31 @@ impl Scorer {
         Ok(logits)
     }
 
-    /// Pictures brought to the network's size, numbers and device, all at once: half of what
+    /// Images brought to the network's size, numbers and device, all at once: half of what
     /// [`logits`](Self::logits) does, for callers that do it while the network is busy.
     ///
     /// # Errors
-    /// When the pictures do not fit the model.
-    pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<Prepared, ClassifierError> {
+    /// When the images do not fit the model.
+    pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<PreparedImages, ClassifierError> {
         let Inner { preprocess, settings, device, .. } = &*self.inner;
-        Ok(Prepared { views: pictures(preprocess, images, settings.precision, device)? })
+        Ok(PreparedImages { views: image_tensors(preprocess, images, settings.precision, device)? })
     }
 
-    /// The logits of pictures that this scorer, or one of the same settings and device, prepared.
+    /// The logits of images that this scorer, or one of the same settings and device, prepared.
     #[must_use]
-    pub fn logits_of(&self, pictures: Prepared) -> Vec<f32> {
-        // One picture is forty short steps; see `crew`.
-        let _awake = is_processor(&self.inner.device).then(crew::awake);
-        download(self.inner.network.logits(&mut Answer(&self.inner), pictures.views))
+    pub fn logits_of(&self, images: PreparedImages) -> Vec<f32> {
+        // One image is forty short steps; see `spin_pool`.
+        let _spinning = is_cpu(&self.inner.device).then(spin_pool::keep_spinning);
+        download(self.inner.network.logits(&mut InferencePass(&self.inner), images.views))
     }
 
-    /// What the trunk makes of the first camera's pictures.
-    pub(super) fn pictures_of(&self, mut pictures: Prepared) -> Tensor<4> {
-        let _awake = is_processor(&self.inner.device).then(crew::awake);
-        self.inner.network.first_pictures(&mut Answer(&self.inner), pictures.views.swap_remove(0))
+    /// What the trunk makes of the first camera's images.
+    pub(super) fn trunk_features(&self, mut images: PreparedImages) -> Tensor<4> {
+        let _spinning = is_cpu(&self.inner.device).then(spin_pool::keep_spinning);
+        self.inner.network.first_trunk_features(&mut InferencePass(&self.inner), images.views.swap_remove(0))
     }
 
-    /// For each picture or moment the numbers that the head decides by.
+    /// For each image or time step the features that the head takes.
     ///
     /// # Errors
     /// As [`logits`](Self::logits).
@@ -150,7 +149,7 @@ impl Scorer {
         for start in (0..images.len()).step_by(CHUNK) {
             let chunk = images.slice(start..(start + CHUNK).min(images.len()));
             let views = self.prepare(&chunk)?.views;
-            let features = self.inner.network.features(&mut Answer(&self.inner), views);
+            let features = self.inner.network.features(&mut InferencePass(&self.inner), views);
             let [count, width] = features.dims();
             let numbers = download(features.reshape([count * width]));
             rows.extend(numbers.chunks_exact(width).map(<[f32]>::to_vec));
@@ -168,11 +167,13 @@ impl Scorer {
         let dtype = number_type(self.inner.settings.precision, &self.inner.device);
         let numbers = upload(features.concat(), &self.inner.device).cast(dtype);
         download(
-            self.inner.network.logits_of_features(&mut Answer(&self.inner), numbers.reshape([count, width])),
+            self.inner
+                .network
+                .logits_of_features(&mut InferencePass(&self.inner), numbers.reshape([count, width])),
         )
     }
 
-    /// The probability of each picture or moment: the sigmoid of its logit.
+    /// The probability of each image or time step: the sigmoid of its logit.
     ///
     /// # Errors
     /// As [`logits`](Self::logits).
@@ -187,7 +188,7 @@ struct Stored<'a> {
     weights: &'a Weights,
 }
 
-impl Numbers for Stored<'_> {
+impl ParameterSource for Stored<'_> {
     fn numbers(&self, id: Id) -> Vec<f32> {
         let spec = &self.specs[id.0];
         spec.to_own(self.weights.f32(&spec.name).unwrap_or_default())
@@ -198,7 +199,7 @@ impl Numbers for Stored<'_> {
     }
 }
 
-impl Numbers for Parameters {
+impl ParameterSource for Parameters {
     fn numbers(&self, id: Id) -> Vec<f32> {
         download(self.flat(id))
     }
@@ -208,10 +209,10 @@ impl Numbers for Parameters {
     }
 }
 
-/// The pass that answers.
-struct Answer<'a>(&'a Inner);
+/// The forward pass of inference.
+struct InferencePass<'a>(&'a Inner);
 
-impl Pass for Answer<'_> {
+impl Pass for InferencePass<'_> {
     fn parameter<const D: usize>(&self, id: Id) -> Tensor<D> {
         let (numbers, shape) =
             self.0.others[id.0].as_ref().unwrap_or_else(|| unreachable!("a parameter in use"));
@@ -228,12 +229,12 @@ impl Pass for Answer<'_> {
         self.0.convolutions[layer.index].forward(input, residual, relu)
     }
 
-    fn stem(&mut self, layer: &ConvNorm, pictures: Tensor<4>) -> Tensor<4> {
-        self.0.convolutions[layer.index].forward_pooled(pictures)
+    fn stem(&mut self, layer: &ConvNorm, images: Tensor<4>) -> Tensor<4> {
+        self.0.convolutions[layer.index].forward_pooled(images)
     }
 
-    fn pictures_at_a_time(&self, pixels: usize) -> Option<usize> {
-        is_processor(&self.0.device).then_some((WIDE_CHUNK / pixels).max(1))
+    fn images_at_a_time(&self, pixels: usize) -> Option<usize> {
+        is_cpu(&self.0.device).then_some((WIDE_CHUNK / pixels).max(1))
     }
 
     fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {

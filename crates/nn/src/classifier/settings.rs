@@ -40,6 +40,35 @@ impl Arch {
             Self::Resnet10Spatial => "resnet10_spatial",
         }
     }
+
+    pub(super) fn family(self) -> Family {
+        match self {
+            Self::Resnet18 | Self::Resnet34 | Self::Resnet50 | Self::Resnet101 | Self::Resnet152 => {
+                Family::Torchvision
+            }
+            Self::Resnet10 => Family::Small,
+            Self::Resnet10Spatial => Family::SmallSpatial,
+        }
+    }
+
+    /// Whether its features are pooled by learned spatial embeddings, with a trunk of its own for each camera.
+    pub(super) fn pools_spatially(self) -> bool {
+        match self.family() {
+            Family::SmallSpatial => true,
+            Family::Torchvision | Family::Small => false,
+        }
+    }
+}
+
+/// Networks that are built alike, but for their depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    /// Batch normalisation, averaged features, RLinf's head.
+    Torchvision,
+    /// Group normalisation, averaged features, a small classifier.
+    Small,
+    /// Group normalisation, spatial learned embeddings, a classifier over the cameras.
+    SmallSpatial,
 }
 
 /// The numbers that the network computes with.
@@ -49,7 +78,7 @@ pub enum Precision {
     /// 32-bit floats.
     #[default]
     Fp32,
-    /// Products of 16-bit brain floats (or scaled whole numbers), sums in 32 bits. Weights are kept in 32 bits while
+    /// Products of 16-bit brain floats (or scaled integers), sums in 32 bits. Weights are kept in 32 bits while
     /// training.
     Bf16,
     /// 16-bit floats where the device has them; elsewhere weights rounded to them and 32-bit arithmetic.
@@ -57,8 +86,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// What the kernels of the processor multiply in.
-    pub(crate) fn on_processor(self) -> crate::kernels::Precision {
+    /// What the kernels of the CPU multiply in.
+    pub(crate) fn on_cpu(self) -> crate::kernels::Precision {
         match self {
             Self::Bf16 => crate::kernels::Precision::Bf16,
             Self::Fp32 | Self::Fp16 => crate::kernels::Precision::F32,
@@ -76,7 +105,7 @@ pub struct ClassifierSettings {
     pub hidden_dim: Option<usize>,
     /// Share of the head's inputs that are dropped while training.
     pub dropout: f64,
-    /// Channels, rows and columns that pictures are brought to.
+    /// Channels, rows and columns that images are brought to.
     pub image_size: [usize; 3],
     /// Whether ImageNet's mean and standard deviation are taken off.
     pub normalize: bool,
@@ -88,7 +117,7 @@ pub struct ClassifierSettings {
     pub shared_trunk: bool,
     /// `resnet10_spatial`: embeddings learned for each channel.
     pub num_spatial_blocks: usize,
-    /// `resnet10_spatial`: whether embeddings are learned over places (`true`) or over the average of them
+    /// `resnet10_spatial`: whether embeddings are learned over spatial positions (`true`) or over the average of them
     /// (`false`). Not given, it is read off the checkpoint; without a checkpoint it is `true`.
     pub use_pretrain: Option<bool>,
     /// Whether the trunk keeps its weights, and its normalisation the statistics it has.
@@ -113,7 +142,7 @@ impl Default for ClassifierSettings {
     }
 }
 
-/// A trunk halves the picture five times.
+/// A trunk halves the image five times.
 pub(super) const REDUCTION: usize = 32;
 
 impl ClassifierSettings {
@@ -121,7 +150,7 @@ impl ClassifierSettings {
         let wrong = |key, why: String| Err(ClassifierError::Setting { key, why });
         let [channels, height, width] = self.image_size;
         if channels != 3 {
-            return wrong("image_size", format!("{channels} channels; the networks take pictures of 3"));
+            return wrong("image_size", format!("{channels} channels; the networks take images of 3"));
         }
         if height == 0 || width == 0 {
             return wrong("image_size", format!("{height}x{width} has no pixels"));
@@ -150,12 +179,12 @@ impl ClassifierSettings {
         Preprocess { keys: self.image_keys.clone(), channels, height, width, normalize: self.normalize }
     }
 
-    /// Whether spatial embeddings are learned over places.
-    pub(super) fn over_places(&self) -> bool {
+    /// Whether spatial embeddings are learned over positions.
+    pub(super) fn per_position(&self) -> bool {
         self.use_pretrain.unwrap_or(true)
     }
 
-    /// The trunk's output for a picture: rows and columns.
+    /// The trunk's output for an image: rows and columns.
     pub(super) fn feature_size(&self) -> [usize; 2] {
         let [_, height, width] = self.image_size;
         [height.div_ceil(REDUCTION), width.div_ceil(REDUCTION)]
@@ -163,6 +192,6 @@ impl ClassifierSettings {
 
     /// Whether each camera has its own trunk.
     pub(super) fn separate_trunks(&self) -> bool {
-        self.arch == Arch::Resnet10Spatial || (self.image_keys.len() > 1 && !self.shared_trunk)
+        self.arch.pools_spatially() || (self.image_keys.len() > 1 && !self.shared_trunk)
     }
 }

@@ -3,7 +3,7 @@
 use burn::tensor::Tensor;
 use plaudit_core::Seed;
 
-use super::device::{Device, is_processor, pictures};
+use super::device::{Device, image_tensors, is_cpu};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
 use super::load;
@@ -13,9 +13,9 @@ use super::optimizer::{AdamW, Optimizer, StepOutcome};
 use super::parameters::{Id, Parameters, Role, Value, download, upload};
 use super::scorer::Scorer;
 use super::settings::{ClassifierSettings, Precision};
-use crate::crew;
 use crate::images::{ImageBatch, Preprocess};
 use crate::ops;
+use crate::spin_pool;
 use crate::weights::Weights;
 
 /// How much of a batch's statistics goes into the running ones.
@@ -24,7 +24,7 @@ const MOMENTUM: f64 = 0.1;
 /// A classifier in training.
 ///
 /// A step is one or more calls of [`accumulate`](Self::accumulate), then [`step`](Self::step). Everything that
-/// follows is decided by the settings, the seeds and the batches: the same calls give the same bits, also after
+/// follows is decided by the settings, the seeds and the batches: the same calls give bit-exact results, also after
 /// [`state`](Self::state) was saved and [`restore`](Self::restore)d.
 #[derive(Debug)]
 pub struct Trainer {
@@ -42,14 +42,14 @@ pub struct Trainer {
 /// What a batch gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accumulated {
-    /// Mean over the batch of each picture's loss times its weight.
+    /// Mean over the batch of each image's loss times its weight.
     pub loss: f64,
     /// The logits, in training mode: with dropout, and normalised over the batch.
     pub logits: Vec<f32>,
 }
 
 impl Trainer {
-    /// A classifier with fresh weights, on the processor.
+    /// A classifier with fresh weights, on the CPU.
     ///
     /// # Errors
     /// When the settings name no network.
@@ -81,9 +81,9 @@ impl Trainer {
         &self.settings
     }
 
-    /// How many numbers learn.
+    /// How many parameters are trained.
     #[must_use]
-    pub fn trained_numbers(&self) -> usize {
+    pub fn trainable_parameters(&self) -> usize {
         self.parameters.specs.iter().filter(|spec| spec.role == Role::Trained).map(|spec| spec.len()).sum()
     }
 
@@ -98,11 +98,11 @@ impl Trainer {
                 load::set(&mut self.parameters, Id(i), stored);
             }
         }
-        self.changed();
+        self.clear_caches();
         Ok(())
     }
 
-    /// Replaces the trunk's weights by those of a file trained on other pictures: torchvision's for ImageNet, or
+    /// Replaces the trunk's weights by those of a file trained on other images: torchvision's for ImageNet, or
     /// `resnet10_pretrained.pt`. The head stays as it is.
     ///
     /// # Errors
@@ -111,12 +111,12 @@ impl Trainer {
         for (id, stored) in load::pretrained(&self.settings, &self.parameters.specs, weights)? {
             load::set(&mut self.parameters, id, &stored);
         }
-        self.changed();
+        self.clear_caches();
         Ok(())
     }
 
     /// Weights were changed from outside.
-    fn changed(&mut self) {
+    fn clear_caches(&mut self) {
         self.frozen = None;
         self.scorer = None;
     }
@@ -127,7 +127,7 @@ impl Trainer {
     /// batch its own. If the loss is not finite, nothing is added and no statistics are touched.
     ///
     /// # Errors
-    /// When pictures do not fit the model, or there are not as many labels and weights.
+    /// When images do not fit the model, or there are not as many labels and weights.
     pub fn accumulate(
         &mut self,
         images: &ImageBatch<'_>,
@@ -138,33 +138,34 @@ impl Trainer {
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
         check_labels(images.len(), labels, weights)?;
-        let _awake = is_processor(&self.parameters.device).then(crew::awake);
-        // Weights stay in 32 bits while they learn, and so do pictures.
-        let views = pictures(&self.preprocess, images, Precision::Fp32, &self.parameters.device)?;
+        let _spinning = is_cpu(&self.parameters.device).then(spin_pool::keep_spinning);
+        // Weights stay in 32 bits while they learn, and so do images.
+        let views = image_tensors(&self.preprocess, images, Precision::Fp32, &self.parameters.device)?;
         let views = views.into_iter().map(Tensor::autodiff);
-        self.thaw_or_freeze();
-        let mut pass = Learn::new(&self.parameters, self.settings.precision, self.frozen.as_deref(), seed);
+        self.fold_frozen_trunk();
+        let mut pass =
+            TrainingPass::new(&self.parameters, self.settings.precision, self.frozen.as_deref(), seed);
         let logits = self.network.logits(&mut pass, views.collect());
         let answers = download(logits.clone().inner());
-        let (loss, slopes) = mean_loss(&answers, labels, weights, loss, scale);
+        let (loss, logit_gradients) = mean_loss(&answers, labels, weights, loss, scale);
         if !loss.is_finite() {
             return Ok(Accumulated { loss, logits: answers });
         }
-        let slopes = upload(slopes, &self.parameters.device).autodiff();
-        let mut gradients = (logits * slopes).sum().backward();
-        let Learn { leaves, statistics, .. } = pass;
+        let logit_gradients = upload(logit_gradients, &self.parameters.device).autodiff();
+        let mut gradients = (logits * logit_gradients).sum().backward();
+        let TrainingPass { leaves, statistics, .. } = pass;
         for (i, leaf) in leaves.into_iter().enumerate() {
             if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(&mut gradients)) {
                 self.optimizer.add(Id(i), gradient);
             }
         }
-        statistics.into_iter().for_each(|seen| self.follow(seen));
+        statistics.into_iter().for_each(|statistics| self.update_running_statistics(statistics));
         self.scorer = None;
         Ok(Accumulated { loss, logits: answers })
     }
 
     /// Folds the layers of a frozen trunk, once.
-    fn thaw_or_freeze(&mut self) {
+    fn fold_frozen_trunk(&mut self) {
         if self.settings.freeze_encoder && self.frozen.is_none() {
             self.frozen =
                 Some(fold(&self.network, &self.parameters, self.settings.precision, &self.parameters.device));
@@ -172,8 +173,9 @@ impl Trainer {
     }
 
     /// Moves running statistics towards those of a batch.
-    fn follow(&mut self, seen: Seen) {
-        let Seen { ids: [mean, variance, counter], batch_mean, batch_variance, count } = seen;
+    fn update_running_statistics(&mut self, statistics: BatchStatistics) {
+        let BatchStatistics { ids: [mean, variance, counter], batch_mean, batch_variance, count } =
+            statistics;
         let unbiased = batch_variance * (count as f64 / (count as f64 - 1.0).max(1.0));
         for (id, batch) in [(mean, batch_mean), (variance, unbiased)] {
             let running = self.parameters.take(id);
@@ -188,14 +190,14 @@ impl Trainer {
     /// gradient that is not finite moves nothing.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
         self.scorer = None;
-        let _awake = is_processor(&self.parameters.device).then(crew::awake);
+        let _spinning = is_cpu(&self.parameters.device).then(spin_pool::keep_spinning);
         self.optimizer.step(&mut self.parameters, lr, clip)
     }
 
     /// The logits in evaluation mode: nothing dropped, running statistics.
     ///
     /// # Errors
-    /// When pictures do not fit the model.
+    /// When images do not fit the model.
     pub fn predict(&mut self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
         self.scorer().logits(images)
     }
@@ -250,21 +252,21 @@ impl Trainer {
 fn check_labels(count: usize, labels: &[f32], weights: Option<&[f32]>) -> Result<(), ClassifierError> {
     let wrong = |what| Err(ClassifierError::Labels { what });
     if count == 0 {
-        return wrong("a batch without pictures".to_owned());
+        return wrong("a batch without images".to_owned());
     }
     if labels.len() != count {
-        return wrong(format!("{} labels for {count} pictures", labels.len()));
+        return wrong(format!("{} labels for {count} images", labels.len()));
     }
     if let Some(weights) = weights.filter(|weights| weights.len() != count) {
-        return wrong(format!("{} weights for {count} pictures", weights.len()));
+        return wrong(format!("{} weights for {count} images", weights.len()));
     }
     match labels.iter().position(|label| !(0.0..=1.0).contains(label)) {
-        Some(i) => wrong(format!("label {} of picture {i} is not between 0 and 1", labels[i])),
+        Some(i) => wrong(format!("label {} of image {i} is not between 0 and 1", labels[i])),
         None => Ok(()),
     }
 }
 
-/// The loss of a batch, and `scale` times its slope by each logit.
+/// The loss of a batch, and `scale` times its gradient by each logit.
 fn mean_loss(
     logits: &[f32],
     labels: &[f32],
@@ -272,18 +274,18 @@ fn mean_loss(
     loss: Loss,
     scale: f64,
 ) -> (f64, Vec<f32>) {
-    let (mut sum, mut slopes) = (0.0, Vec::with_capacity(logits.len()));
+    let (mut sum, mut logit_gradients) = (0.0, Vec::with_capacity(logits.len()));
     for (i, (logit, label)) in logits.iter().zip(labels).enumerate() {
         let weight = weights.map_or(1.0, |weights| f64::from(weights[i])) / logits.len() as f64;
-        let (cost, slope) = loss.of(f64::from(*logit), f64::from(*label));
+        let (cost, gradient) = loss.of(f64::from(*logit), f64::from(*label));
         sum += weight * cost;
-        slopes.push((scale * weight * slope) as f32);
+        logit_gradients.push((scale * weight * gradient) as f32);
     }
-    (sum, slopes)
+    (sum, logit_gradients)
 }
 
 /// The statistics of a batch at one layer.
-struct Seen {
+struct BatchStatistics {
     /// Running mean, running variance, counter.
     ids: [Id; 3],
     batch_mean: Tensor<1>,
@@ -291,19 +293,19 @@ struct Seen {
     count: usize,
 }
 
-/// The pass that learns.
-struct Learn<'a> {
+/// The forward pass of training.
+struct TrainingPass<'a> {
     parameters: &'a Parameters,
     precision: Precision,
     /// Those that learn, followed through the network.
     leaves: Vec<Option<Tensor<1>>>,
     frozen: Option<&'a [Folded]>,
-    statistics: Vec<Seen>,
+    statistics: Vec<BatchStatistics>,
     seed: Seed,
     drops: u64,
 }
 
-impl<'a> Learn<'a> {
+impl<'a> TrainingPass<'a> {
     fn new(
         parameters: &'a Parameters,
         precision: Precision,
@@ -329,7 +331,7 @@ impl<'a> Learn<'a> {
     }
 }
 
-impl Pass for Learn<'_> {
+impl Pass for TrainingPass<'_> {
     fn parameter<const D: usize>(&self, id: Id) -> Tensor<D> {
         match &self.leaves[id.0] {
             Some(leaf) => leaf.clone().reshape(self.parameters.shape_of::<D>(id)),
@@ -348,7 +350,7 @@ impl Pass for Learn<'_> {
             return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
         }
         let output =
-            ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_processor());
+            ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_cpu());
         let (scale, shift) = (self.parameter(layer.scale), self.parameter(layer.shift));
         let (mean, variance, counter) = match layer.norm {
             Norm::Group { groups } => {
@@ -358,7 +360,7 @@ impl Pass for Learn<'_> {
         };
         let [n, h, w, _] = output.dims();
         let normed = ops::batch_norm_act(output, scale, shift, residual, relu, EPSILON);
-        self.statistics.push(Seen {
+        self.statistics.push(BatchStatistics {
             ids: [mean, variance, counter],
             batch_mean: normed.mean.inner(),
             batch_variance: normed.variance.inner(),

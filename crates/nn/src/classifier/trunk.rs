@@ -1,4 +1,4 @@
-//! A ResNet-10 that only looks: pictures to features, for policies that learn what to read from them.
+//! A frozen ResNet-10 encoder: images to features, for policies that learn on top of them.
 
 use burn::tensor::Tensor;
 
@@ -9,17 +9,17 @@ use super::network;
 use super::parameters::{Role, download};
 use super::scorer::Scorer;
 use super::settings::{Arch, ClassifierSettings};
-use crate::images::{ImageBatch, Layout, Pixels, View};
+use crate::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use crate::weights::Weights;
 
-/// Pictures that go through the trunk at a time.
+/// Images that go through the trunk at a time.
 const CHUNK: usize = 256;
 /// What the one camera is called.
 const CAMERA: &str = "main_images";
 
 /// A ResNet-10 with group normalisation whose weights never change. Cloning it shares them.
 ///
-/// Pictures are brought to its size, and ImageNet's mean and deviation are taken off.
+/// Images are brought to its size, and ImageNet's mean and deviation are taken off.
 #[derive(Clone, Debug)]
 pub struct FrozenTrunk {
     scorer: Scorer,
@@ -28,7 +28,7 @@ pub struct FrozenTrunk {
 }
 
 impl FrozenTrunk {
-    /// The trunk of a file (`conv1.weight`, `layer1.0.…`; further tensors are left alone), for pictures brought to
+    /// The trunk of a file (`conv1.weight`, `layer1.0.…`; further tensors are left alone), for images brought to
     /// this many rows and columns.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl FrozenTrunk {
         settings.check()?;
         let (_, specs) = network::build(&settings);
         let prefix = network::trunk_prefixes(&settings).remove(0);
-        // The network wants a summary and a head as well: zeros, which nobody asks.
+        // The network needs a pooling and a head as well: zeros, which are never run.
         let (mut whole, mut own) = (Weights::new(), Weights::new());
         for spec in specs.iter().filter(|spec| spec.role == Role::Trained) {
             whole.insert_f32(&spec.name, &spec.shape, &vec![0.0; spec.shape.iter().product()]);
@@ -61,7 +61,7 @@ impl FrozenTrunk {
         Ok(Self { scorer, weights: own, shape: [network::SMALL_FEATURES, rows, columns] })
     }
 
-    /// Channels, rows and columns of the features of one picture.
+    /// Channels, rows and columns of the features of one image.
     #[must_use]
     pub fn shape(&self) -> [usize; 3] {
         self.shape
@@ -73,19 +73,19 @@ impl FrozenTrunk {
         &self.weights
     }
 
-    /// Features `[n, channels, rows, columns]` of pictures `[n, height, width, 3]`.
+    /// Features `[n, channels, rows, columns]` of images `[n, height, width, 3]`.
     ///
     /// # Errors
-    /// When `pixels` does not hold whole pictures of that size.
+    /// When `pixels` does not hold whole images of that size.
     pub fn features(&self, pixels: &[u8], [height, width]: [usize; 2]) -> Result<Vec<f32>, ClassifierError> {
         let count = pixels.len() / (height * width * 3).max(1);
-        let (key, pixels, layout) = (CAMERA, Pixels::U8(pixels), Layout::Hwc);
-        let all = ImageBatch::of(View { key, pixels, layout, count, height, width, channels: 3 })?;
+        let (key, pixels, layout) = (CAMERA, Pixels::U8(pixels), ImageLayout::Hwc);
+        let all = ImageBatch::of(ViewPixels { key, pixels, layout, count, height, width, channels: 3 })?;
         let mut features = Vec::with_capacity(count * self.shape.iter().product::<usize>());
         for start in (0..count).step_by(CHUNK) {
-            let pictures = self.scorer.prepare(&all.slice(start..(start + CHUNK).min(count)))?;
-            let seen: Tensor<4> = self.scorer.pictures_of(pictures);
-            features.extend(download(seen.permute([0, 3, 1, 2])));
+            let images = self.scorer.prepare(&all.slice(start..(start + CHUNK).min(count)))?;
+            let maps: Tensor<4> = self.scorer.trunk_features(images);
+            features.extend(download(maps.permute([0, 3, 1, 2])));
         }
         Ok(features)
     }

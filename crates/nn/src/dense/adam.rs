@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::compiled::{best_isa, for_each_isa};
-use crate::crew::{Worth, each, each_part, each_parts};
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
+use crate::spin_pool::{Parallelism, parallel_for, parallel_for_slice, parallel_for_slices};
 
 /// The constants of an optimiser. The default is PyTorch's Adam.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -63,8 +63,8 @@ impl Adam {
             let slices = [&mut params[range.clone()], &mut self.m[range.clone()], &mut self.v[range.clone()]];
             let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(grads.len());
             let places = |index: usize| [place(index), place(index), place(index)];
-            each_parts(
-                worth(grads.len()),
+            parallel_for_slices(
+                parallelism(grads.len()),
                 slices,
                 grads.len().div_ceil(CHUNK),
                 places,
@@ -115,13 +115,13 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn multiply_all<L: Lanes>(_: L, values: &mut [f32], factor: f32) {
+fn multiply_all<L: Simd>(_: L, values: &mut [f32], factor: f32) {
     values.iter_mut().for_each(|value| *value *= factor);
 }
 
 #[inline(always)]
-fn update_all<L: Lanes>(
-    lanes: L,
+fn update_all<L: Simd>(
+    simd: L,
     params: &mut [f32],
     grads: &[f32],
     m: &mut [f32],
@@ -131,16 +131,16 @@ fn update_all<L: Lanes>(
     let Rates { step_size, inv_root, keep, b1, b2, eps } = rates;
     for (((p, g), m), v) in params.iter_mut().zip(grads).zip(m).zip(v) {
         // Kept in registers: read back from memory, they would wait for their own way there.
-        let first = lanes.mul_add_one(1.0 - b1, *g - *m, *m);
-        let second = lanes.mul_add_one((1.0 - b2) * *g, *g, b2 * *v);
-        *p = keep * *p - step_size * first / lanes.mul_add_one(second.sqrt(), inv_root, eps);
+        let first = simd.mul_add_one(1.0 - b1, *g - *m, *m);
+        let second = simd.mul_add_one((1.0 - b2) * *g, *g, b2 * *v);
+        *p = keep * *p - step_size * first / simd.mul_add_one(second.sqrt(), inv_root, eps);
         (*m, *v) = (first, second);
     }
 }
 
 /// Short sums in single precision, their sum in double.
 #[inline(always)]
-fn squares_of<L: Lanes>(lanes: L, values: &[f32]) -> f64 {
+fn squares_of<L: Simd>(simd: L, values: &[f32]) -> f64 {
     const PLACES: usize = 32;
     let mut total = 0.0;
     for chunk in values.chunks(64 * PLACES) {
@@ -151,7 +151,7 @@ fn squares_of<L: Lanes>(lanes: L, values: &[f32]) -> f64 {
         }
         for part in parts {
             for (place, x) in places.iter_mut().zip(part) {
-                *place = lanes.mul_add_one(*x, *x, *place);
+                *place = simd.mul_add_one(*x, *x, *place);
             }
         }
         total += places.iter().map(|place| f64::from(*place)).sum::<f64>();
@@ -167,7 +167,9 @@ pub fn clip_grad_norm(grads: &mut [f32], max_norm: f32) -> f32 {
     if norm.is_finite() && scale < 1.0 {
         let (len, isa) = (grads.len(), best_isa());
         let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(len);
-        each_part(worth(len), grads, len.div_ceil(CHUNK), place, |_, grads| multiply(isa, grads, scale));
+        parallel_for_slice(parallelism(len), grads, len.div_ceil(CHUNK), place, |_, grads| {
+            multiply(isa, grads, scale)
+        });
     }
     norm
 }
@@ -176,7 +178,7 @@ pub fn clip_grad_norm(grads: &mut [f32], max_norm: f32) -> f32 {
 fn sum_of_squares(values: &[f32]) -> f64 {
     let isa = best_isa();
     let chunks: Vec<AtomicU64> = values.chunks(CHUNK).map(|_| AtomicU64::new(0)).collect();
-    each(worth(values.len()), chunks.len(), |index| {
+    parallel_for(parallelism(values.len()), chunks.len(), |index| {
         let chunk = &values[index * CHUNK..((index + 1) * CHUNK).min(values.len())];
         chunks[index].store(squares(isa, chunk).to_bits(), Ordering::Relaxed);
     });
@@ -184,6 +186,6 @@ fn sum_of_squares(values: &[f32]) -> f64 {
 }
 
 /// Whether so many parameters are worth more than one thread.
-fn worth(parameters: usize) -> Worth {
-    if parameters < 2 * CHUNK { Worth::OneThread } else { Worth::AllThreads }
+fn parallelism(parameters: usize) -> Parallelism {
+    if parameters < 2 * CHUNK { Parallelism::OneThread } else { Parallelism::AllThreads }
 }

@@ -8,13 +8,13 @@ pub(super) const LINE: usize = 16;
 /// Floats that begin at a line of the cache. A vector across two lines costs two loads; where most loads are such, a
 /// product takes a seventh longer.
 #[derive(Debug, Default)]
-pub(super) struct Aligned {
+pub(super) struct AlignedBuffer {
     memory: Vec<f32>,
     start: usize,
     len: usize,
 }
 
-impl Aligned {
+impl AlignedBuffer {
     /// Makes room. What was there stays there, so that batches of changing size cost nothing; new memory is zero.
     pub(super) fn fit(&mut self, len: usize) {
         if self.len < len {
@@ -26,7 +26,7 @@ impl Aligned {
     }
 }
 
-impl Deref for Aligned {
+impl Deref for AlignedBuffer {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
@@ -34,14 +34,14 @@ impl Deref for Aligned {
     }
 }
 
-impl DerefMut for Aligned {
+impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [f32] {
         &mut self.memory[self.start..self.start + self.len]
     }
 }
 
 /// A copy begins at a line of its own.
-impl Clone for Aligned {
+impl Clone for AlignedBuffer {
     fn clone(&self) -> Self {
         let mut copy = Self::default();
         copy.fit(self.len);

@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
-use super::gemm::End;
+use super::gemm::GemmEpilogue;
+use super::layer_ops::{self, BatchNormBackward, SavedNorm, SavedOutputs, StridedRows};
+use super::memory_plan::{BLOCK, LayerMemory, parts, stride};
 use super::mlp::Mlp;
 use super::operands::{pack_pairs, pack_rows};
-use super::plan::{BLOCK, LayerPlan, parts, stride};
-use super::rows::{self, ColumnsBack, Kept, Normed, Rows};
 use super::tape::{BatchColumns, Tape};
-use super::weights::{BlockRows, Operands, Results};
-use crate::crew::{each_part, together};
+use super::weights::{BlockRows, Operands, OutputRows};
+use crate::spin_pool::{parallel_for_slice, with_spinning_threads};
 
 /// Panels of weights that one task sums: few enough for all threads to have some, enough to share what they read.
 const TASK_PANELS: usize = 1;
@@ -31,7 +31,7 @@ const GROUPS_AT_ONCE: usize = 8;
 
 /// What a backward pass is to find.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct WantedGradients {
     /// Gradients of what the first layer takes.
     input: bool,
     weights: bool,
@@ -48,12 +48,12 @@ pub(super) enum Gradients<'a> {
 }
 
 /// The rows of a block that gradients go back through: those that do not begin with zeros, one after the other.
-struct Active {
+struct ActiveRows {
     rows: [usize; BLOCK],
     count: usize,
 }
 
-impl Active {
+impl ActiveRows {
     /// The first rows of a block.
     fn first(count: usize) -> Self {
         Self { rows: std::array::from_fn(|row| row), count }
@@ -68,13 +68,13 @@ impl Active {
 #[derive(Debug, Clone)]
 pub(super) struct GradientTask {
     layer: usize,
-    part: Part,
+    part: GradientPart,
     /// Its place in the parameters.
     place: Range<usize>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+enum GradientPart {
     Panels(Range<usize>),
     /// Bias and layer norm, whose sums the blocks have left.
     Sums,
@@ -82,7 +82,7 @@ enum Part {
 
 impl Mlp {
     /// All parts of the gradients of one head, in the order of the parameters.
-    pub(super) fn gradient_tasks(layers: &[super::layout::LayerPlaces]) -> Vec<GradientTask> {
+    pub(super) fn gradient_tasks(layers: &[super::layout::LayerLayout]) -> Vec<GradientTask> {
         let mut tasks = Vec::new();
         for (layer, places) in layers.iter().enumerate() {
             let shape = places.shape;
@@ -90,14 +90,14 @@ impl Mlp {
                 let panels = first..(first + TASK_PANELS).min(shape.panels());
                 let range = shape.panel_range(panels.clone());
                 let place = places.weight.start + range.start..places.weight.start + range.end;
-                tasks.push(GradientTask { layer, part: Part::Panels(panels), place });
+                tasks.push(GradientTask { layer, part: GradientPart::Panels(panels), place });
             }
-            tasks.push(GradientTask { layer, part: Part::Sums, place: places.after_weight() });
+            tasks.push(GradientTask { layer, part: GradientPart::Sums, place: places.after_weight() });
         }
         tasks
     }
 
-    /// The way back of all heads. Gradients of parameters are added, those of inputs written.
+    /// The backward pass of all heads. Gradients of parameters are added, those of inputs written.
     pub(super) fn backward_heads(
         &self,
         params: &[f32],
@@ -106,7 +106,7 @@ impl Mlp {
         grads: Gradients<'_>,
         grad_inputs: Option<&mut [f32]>,
     ) {
-        together(|| {
+        with_spinning_threads(|| {
             self.transpose_weights(params, tape);
             self.backward_transposed(params, tape, grad_out, grads, grad_inputs);
         });
@@ -138,7 +138,7 @@ impl Mlp {
         for layers in self.segments().rev() {
             let (first, normed) = (layers.start, self.spec.layers[layers.start].input_norm.is_some());
             let wants_input = first > 0 || normed || grad_inputs.is_some();
-            let wanted = Wanted { input: wants_input, weights: !matches!(grads, Gradients::None) };
+            let wanted = WantedGradients { input: wants_input, weights: !matches!(grads, Gradients::None) };
             self.backward_blocks(params, layers, grad_out, wanted, tape);
             if normed {
                 let grads = if let Gradients::Add(grads) = &mut grads { Some(&mut **grads) } else { None };
@@ -147,8 +147,8 @@ impl Mlp {
         }
         match grads {
             Gradients::None => {}
-            Gradients::Write(grads) => self.sum_gradients(tape, End::Write, grads),
-            Gradients::Add(grads) => self.sum_gradients(tape, End::Add, grads),
+            Gradients::Write(grads) => self.sum_gradients(tape, GemmEpilogue::Write, grads),
+            Gradients::Add(grads) => self.sum_gradients(tape, GemmEpilogue::Add, grads),
         }
         if let Some(grad_inputs) = grad_inputs {
             self.write_input_gradients(tape, grad_inputs);
@@ -169,8 +169,8 @@ impl Mlp {
             let range = self.layout.layers[layer].shape.transposed_panel(panel);
             start + range.start..start + range.end
         };
-        let worth = self.worth(tape.heads * tape.batch);
-        each_part(worth, &mut tape.transposed, tape.heads * count, place, |index, into| {
+        let parallelism = self.parallelism(tape.heads * tape.batch);
+        parallel_for_slice(parallelism, &mut tape.transposed, tape.heads * count, place, |index, into| {
             let (layer, panel) = self.transposed_panels[index % count];
             let places = &self.layout.layers[layer];
             let params = &params[index / count * self.len()..];
@@ -183,14 +183,14 @@ impl Mlp {
         params: &[f32],
         layers: Range<usize>,
         grad_out: &[f32],
-        wanted: Wanted,
+        wanted: WantedGradients,
         tape: &mut Tape,
     ) {
         let mut backward = std::mem::take(&mut tape.backward);
         let (grid, each) = (tape.grid(), self.plan.backward);
-        let worth = self.worth(grid.heads * grid.batch);
-        each_part(
-            worth,
+        let parallelism = self.parallelism(grid.heads * grid.batch);
+        parallel_for_slice(
+            parallelism,
             &mut backward,
             grid.count(),
             |index| grid.record(index, each),
@@ -207,14 +207,14 @@ impl Mlp {
         params: &[f32],
         layers: Range<usize>,
         grad_out: &[f32],
-        wanted: Wanted,
+        wanted: WantedGradients,
         tape: &Tape,
         block: usize,
         record: &mut [f32],
     ) {
         let (grid, head) = (tape.grid(), tape.grid().head(block));
         let params = &params[head * self.len()..][..self.len()];
-        let active = self.enter(layers.end, grad_out, wanted, tape, block, record);
+        let active = self.load_output_gradient(layers.end, grad_out, wanted, tape, block, record);
         for index in layers.clone().rev() {
             self.backward_through_layer(params, index, wanted, tape, block, &active, record);
             if wanted.weights {
@@ -249,7 +249,7 @@ impl Mlp {
         let [into, grad, operands] = parts(record, [into, plan.grad.clone(), plan.grad_operands.clone()]);
         let grad = match shape.is_half() {
             true => {
-                let grad_rows = Rows { count: rows, width: places.width, stride: plan.grad_stride };
+                let grad_rows = StridedRows { count: rows, width: places.width, stride: plan.grad_stride };
                 pack_rows(shape.isa, grad, grad_rows, operands, plan.grad_words);
                 Operands::new(operands, plan.grad_words)
             }
@@ -258,17 +258,23 @@ impl Mlp {
         let transposed =
             &tape.transposed[tape.grid().head(block) * self.plan.transposed..][plan.transposed.clone()];
         let weights = &params[places.weight.clone()];
-        shape.product_back(weights, transposed, grad, Results { memory: into, rows, stride });
+        shape.product_back(weights, transposed, grad, OutputRows { memory: into, rows, stride });
     }
 
     /// What a layer gave for the rows of a block that gradients go back through.
-    fn kept<'t>(&self, index: usize, tape: &'t Tape, block: usize, active: &'t Active) -> Kept<'t> {
+    fn saved<'t>(
+        &self,
+        index: usize,
+        tape: &'t Tape,
+        block: usize,
+        active: &'t ActiveRows,
+    ) -> SavedOutputs<'t> {
         let plan = &self.plan.layers[index];
         let outputs = match plan.output.is_empty() {
             true => &tape.outputs[tape.grid().part(block, self.outputs())],
             false => &tape.forward[tape.grid().record(block, self.plan.forward)][plan.output.clone()],
         };
-        Kept { outputs, stride: plan.stride, rows: active.rows() }
+        SavedOutputs { outputs, stride: plan.stride, rows: active.rows() }
     }
 
     /// Rounds what the gradients of the weights are products of, where those are of words.
@@ -280,10 +286,10 @@ impl Mlp {
         let (count, isa) = (tape.grid().rows(block), places.shape.isa);
         let pairs = [plan.grad.clone(), plan.grad_pairs.clone(), plan.input_pairs.clone()];
         let [grad, grad_pairs, input_pairs] = parts(record, pairs);
-        let rows = Rows { count, width: places.width, stride: plan.grad_stride };
+        let rows = StridedRows { count, width: places.width, stride: plan.grad_stride };
         pack_pairs(isa, grad, rows, grad_pairs, plan.grad_stride);
         let (input, input_stride) = self.products_input(tape, index, block);
-        let rows = Rows { count, width: places.inputs, stride: input_stride };
+        let rows = StridedRows { count, width: places.inputs, stride: input_stride };
         pack_pairs(isa, input, rows, input_pairs, stride(places.inputs));
     }
 
@@ -292,23 +298,23 @@ impl Mlp {
         if index == 0 {
             (self.plan.input_grad.clone(), self.inputs())
         } else {
-            let LayerPlan { grad, grad_stride, .. } = &self.plan.layers[index - 1];
+            let LayerMemory { grad, grad_stride, .. } = &self.plan.layers[index - 1];
             (grad.clone(), *grad_stride)
         }
     }
 
     /// Puts the gradient of the output of a segment of layers in place: from outside, or through a batch norm. Where
     /// only gradients of inputs are wanted, rows of zeros are left out.
-    fn enter(
+    fn load_output_gradient(
         &self,
         end: usize,
         grad_out: &[f32],
-        wanted: Wanted,
+        wanted: WantedGradients,
         tape: &Tape,
         block: usize,
         record: &mut [f32],
-    ) -> Active {
-        let mut active = Active::first(tape.grid().rows(block));
+    ) -> ActiveRows {
+        let mut active = ActiveRows::first(tape.grid().rows(block));
         if end < self.spec.layers.len() {
             self.backward_through_norm(end, tape, block, record);
             return active;
@@ -316,7 +322,7 @@ impl Mlp {
         let (width, plan) = (self.outputs(), &self.plan.layers[end - 1]);
         let from = grad_out[tape.grid().part(block, width)].chunks(width).enumerate();
         let all = wanted.weights || self.has_batch_norms();
-        let from = from.filter(|(_, row)| all || row.iter().any(|slope| *slope != 0.0));
+        let from = from.filter(|(_, row)| all || row.iter().any(|gradient| *gradient != 0.0));
         active.count = 0;
         for ((row, from), into) in from.zip(record[plan.grad.clone()].chunks_mut(plan.grad_stride)) {
             into[..width].copy_from_slice(from);
@@ -332,10 +338,10 @@ impl Mlp {
         &self,
         params: &[f32],
         index: usize,
-        wanted: Wanted,
+        wanted: WantedGradients,
         tape: &Tape,
         block: usize,
-        active: &Active,
+        active: &ActiveRows,
         record: &mut [f32],
     ) {
         let (plan, places) = (&self.plan.layers[index], &self.layout.layers[index]);
@@ -345,19 +351,19 @@ impl Mlp {
         let [grad, bias_sums, weight_sums, shift_sums] =
             parts(record, [plan.grad.clone(), bias_sums, weight_sums, shift_sums]);
         let activation = self.spec.layers[index].activation;
-        let kept = self.kept(index, tape, block, active);
-        let rows = Rows { count: active.count, width: places.width, stride: plan.grad_stride };
+        let saved = self.saved(index, tape, block, active);
+        let rows = StridedRows { count: active.count, width: places.width, stride: plan.grad_stride };
         match &places.norm {
-            None => rows::activation_back(self.isa, activation, kept, grad, rows, bias_sums),
+            None => layer_ops::activation_back(self.isa, activation, saved, grad, rows, bias_sums),
             Some([weight, _]) => {
                 let forward = &tape.forward[tape.grid().record(block, self.plan.forward)];
-                let normed = Normed {
+                let normed = SavedNorm {
                     weight: &params[weight.clone()],
                     hat: &forward[plan.hat.clone()],
                     inv_std: &forward[plan.inv_std.clone()],
                 };
                 let sums = [bias_sums, weight_sums, shift_sums];
-                rows::layer_norm_back(self.isa, activation, kept, normed, grad, rows, sums);
+                layer_ops::layer_norm_back(self.isa, activation, saved, normed, grad, rows, sums);
             }
         }
     }
@@ -367,15 +373,15 @@ impl Mlp {
         let grid = tape.grid();
         let (plan, width) = (&self.plan.layers[index], self.layout.layers[index].inputs);
         let hat = &tape.forward[grid.record(block, self.plan.forward)][plan.input_hat.clone()];
-        let BatchColumns { slope, grad_mean, hat_mean, along, .. } =
+        let BatchColumns { grad_scale, grad_mean, hat_mean, along, .. } =
             &tape.batch_norms[grid.head(block) * self.plan.layers.len() + index];
-        let columns = ColumnsBack { slope, mean: grad_mean, center: hat_mean, along };
+        let columns = BatchNormBackward { grad_scale, mean: grad_mean, center: hat_mean, along };
         let (grad, stride) = self.input_grad(index);
-        let rows = Rows { count: grid.rows(block), width, stride };
-        rows::batch_norm_back(self.isa, &mut record[grad], rows, hat, plan.input_stride, columns);
+        let rows = StridedRows { count: grid.rows(block), width, stride };
+        layer_ops::batch_norm_back(self.isa, &mut record[grad], rows, hat, plan.input_stride, columns);
     }
 
-    /// Sums over the batch that the way back through a batch norm needs, which are the gradients of its scale and
+    /// Sums over the batch that the backward pass of a batch norm needs, which are the gradients of its scale and
     /// shift.
     fn gradient_statistics(
         &self,
@@ -410,7 +416,7 @@ impl Mlp {
             return;
         };
         let share = 1.0 / tape.batch as f32;
-        let BatchColumns { var, scale, slope: sums, grad_mean, hat_mean, along, .. } = norm;
+        let BatchColumns { var, scale, grad_scale: sums, grad_mean, hat_mean, along, .. } = norm;
         for column in [&mut *grad_mean, hat_mean, along] {
             column.fill(0.0);
         }
@@ -421,13 +427,13 @@ impl Mlp {
         for block in head * grid.blocks()..(head + 1) * grid.blocks() {
             let hat = &tape.forward[grid.record(block, self.plan.forward)][plan.input_hat.clone()];
             let grad = &tape.backward[grid.record(block, self.plan.backward)][grad_place.clone()];
-            let rows = Rows { count: grid.rows(block), width, stride };
-            let hat_rows = Rows { stride: plan.input_stride, ..rows };
-            rows::column_sums(self.isa, grad, rows, sums);
+            let rows = StridedRows { count: grid.rows(block), width, stride };
+            let hat_rows = StridedRows { stride: plan.input_stride, ..rows };
+            layer_ops::column_sums(self.isa, grad, rows, sums);
             add(grad_mean, sums);
-            rows::column_sums(self.isa, hat, hat_rows, sums);
+            layer_ops::column_sums(self.isa, hat, hat_rows, sums);
             add(hat_mean, sums);
-            rows::column_products(self.isa, grad, rows, hat, plan.input_stride, sums);
+            layer_ops::column_products(self.isa, grad, rows, hat, plan.input_stride, sums);
             add(along, sums);
         }
         if let Some(grads) = grads {
@@ -438,7 +444,7 @@ impl Mlp {
         let weight = &params[places.weight.clone()];
         for j in 0..width {
             sums[j] = scale[j] * weight[j];
-            if tape.by_batch {
+            if tape.batch_stats {
                 // The corrections of a renorm carry no gradient: what counts is the plain normed value,
                 // `(hat - hat_mean) / r`, which enters twice.
                 let r = scale[j] * (var[j] + spec.eps).sqrt();
@@ -451,53 +457,55 @@ impl Mlp {
 
     /// Sums the gradients of all heads over the blocks: groups of blocks side by side, each mostly by the thread that has
     /// them in its cache, then the groups in their order.
-    fn sum_gradients(&self, tape: &mut Tape, end: End<'_>, grads: &mut [f32]) {
+    fn sum_gradients(&self, tape: &mut Tape, end: GemmEpilogue<'_>, grads: &mut [f32]) {
         let groups = tape.grid().blocks().div_ceil(GROUP);
         // What is added is added group by group, however a batch is cut.
-        if groups == 1 && matches!(end, End::Write) {
+        if groups == 1 && matches!(end, GemmEpilogue::Write) {
             return self.sum_groups(tape, 0..1, end, grads);
         }
         let mut sums = std::mem::take(&mut tape.group_sums);
         for first in (0..groups).step_by(GROUPS_AT_ONCE) {
             let some = first..groups.min(first + GROUPS_AT_ONCE);
-            let end = if first == 0 { end } else { End::Add };
+            let end = if first == 0 { end } else { GemmEpilogue::Add };
             sums.fit(some.len() * grads.len());
-            self.sum_groups(tape, some.clone(), End::Write, &mut sums);
+            self.sum_groups(tape, some.clone(), GemmEpilogue::Write, &mut sums);
             self.add_groups(tape, some.len(), &sums, end, grads);
         }
         tape.group_sums = sums;
     }
 
     /// Sums some groups: `[heads, groups, parameters]`.
-    fn sum_groups(&self, tape: &Tape, groups: Range<usize>, end: End<'_>, sums: &mut [f32]) {
+    fn sum_groups(&self, tape: &Tape, groups: Range<usize>, end: GemmEpilogue<'_>, sums: &mut [f32]) {
         let (count, blocks) = (self.tasks.len(), tape.grid().blocks());
         // Head by head, group by group, as blocks are numbered.
         let place = |index: usize| self.task_place(index);
-        let worth = self.worth(tape.heads * tape.batch);
-        each_part(worth, sums, tape.heads * groups.len() * count, place, |index, sums| {
+        let parallelism = self.parallelism(tape.heads * tape.batch);
+        parallel_for_slice(parallelism, sums, tape.heads * groups.len() * count, place, |index, sums| {
             let (head, group) = (index / count / groups.len(), groups.start + index / count % groups.len());
             let task = &self.tasks[index % count];
             let start = head * blocks + group * GROUP;
             let blocks = start..(start + GROUP).min((head + 1) * blocks);
             match &task.part {
-                Part::Panels(panels) => self.sum_panels(tape, blocks, task.layer, panels.clone(), end, sums),
-                Part::Sums => self.sum_sums(tape, blocks, task, end, sums),
+                GradientPart::Panels(panels) => {
+                    self.sum_panels(tape, blocks, task.layer, panels.clone(), end, sums)
+                }
+                GradientPart::Sums => self.sum_sums(tape, blocks, task, end, sums),
             }
         });
     }
 
     /// Adds the sums of groups in their order.
-    fn add_groups(&self, tape: &Tape, groups: usize, sums: &[f32], end: End<'_>, grads: &mut [f32]) {
+    fn add_groups(&self, tape: &Tape, groups: usize, sums: &[f32], end: GemmEpilogue<'_>, grads: &mut [f32]) {
         let count = self.tasks.len();
-        let worth = self.worth(tape.heads * tape.batch);
+        let parallelism = self.parallelism(tape.heads * tape.batch);
         let place = |index: usize| self.task_place(index);
-        each_part(worth, grads, tape.heads * count, place, |index, grads| {
-            if matches!(end, End::Write) {
+        parallel_for_slice(parallelism, grads, tape.heads * count, place, |index, grads| {
+            if matches!(end, GemmEpilogue::Write) {
                 grads.fill(0.0);
             }
             let head = &sums[index / count * groups * self.len()..][..groups * self.len()];
             for group in head.chunks_exact(self.len()) {
-                rows::add(self.isa, grads, &group[self.tasks[index % count].place.clone()]);
+                layer_ops::add(self.isa, grads, &group[self.tasks[index % count].place.clone()]);
             }
         });
     }
@@ -514,7 +522,7 @@ impl Mlp {
         blocks: Range<usize>,
         layer: usize,
         panels: Range<usize>,
-        mut end: End<'_>,
+        mut end: GemmEpilogue<'_>,
         grads: &mut [f32],
     ) {
         let (shape, grid) = (self.layout.layers[layer].shape, tape.grid());
@@ -527,7 +535,7 @@ impl Mlp {
             let (x, grad) = self.gradient_operands(tape, layer, block);
             let depth = BlockRows { rows, blocks: at_once };
             shape.sum_gradients(panels.clone(), x, grad, depth, end, grads);
-            end = End::Add;
+            end = GemmEpilogue::Add;
             block += at_once;
         }
     }
@@ -542,19 +550,19 @@ impl Mlp {
     ) -> (Operands<'t>, Operands<'t>) {
         let (plan, places) = (&self.plan.layers[layer], &self.layout.layers[layer]);
         let record = tape.grid().record(block, self.plan.backward).start;
-        let kept = |place: &Range<usize>, stride: usize| {
+        let saved = |place: &Range<usize>, stride: usize| {
             Operands::new(&tape.backward[record + place.start..], stride).in_blocks(self.plan.backward)
         };
         if places.shape.is_half() {
             return (
-                kept(&plan.input_pairs, stride(places.inputs)),
-                kept(&plan.grad_pairs, plan.grad_stride),
+                saved(&plan.input_pairs, stride(places.inputs)),
+                saved(&plan.grad_pairs, plan.grad_stride),
             );
         }
         let (input, stride) = self.products_input(tape, layer, block);
         let from_outside = layer == 0 && plan.normed_input.is_empty();
         let input_block = if from_outside { BLOCK * self.inputs() } else { self.plan.forward };
-        (Operands::new(input, stride).in_blocks(input_block), kept(&plan.grad, plan.grad_stride))
+        (Operands::new(input, stride).in_blocks(input_block), saved(&plan.grad, plan.grad_stride))
     }
 
     /// What the product of a layer took, from one block on, and its row stride.
@@ -577,10 +585,10 @@ impl Mlp {
         tape: &Tape,
         blocks: Range<usize>,
         task: &GradientTask,
-        end: End<'_>,
+        end: GemmEpilogue<'_>,
         grads: &mut [f32],
     ) {
-        if matches!(end, End::Write) {
+        if matches!(end, GemmEpilogue::Write) {
             grads.fill(0.0);
         }
         let (plan, places) = (&self.plan.layers[task.layer], &self.layout.layers[task.layer]);
@@ -590,7 +598,7 @@ impl Mlp {
             let grads = &mut grads[place.start - task.place.start..place.end - task.place.start];
             for block in blocks.clone() {
                 let record = tape.grid().record(block, self.plan.backward);
-                rows::add(self.isa, grads, &tape.backward[record][sums.clone()]);
+                layer_ops::add(self.isa, grads, &tape.backward[record][sums.clone()]);
             }
         }
     }

@@ -76,7 +76,7 @@ impl Ensemble {
     }
 
     /// As [`Self::forward`], but batch norms use their running statistics.
-    pub fn forward_frozen<'t>(
+    pub fn forward_eval<'t>(
         &self,
         params: &[f32],
         inputs: HeadInputs,
@@ -113,7 +113,7 @@ impl Ensemble {
     }
 
     /// As [`Self::backward`], but writes the gradients over whatever was in `grads`.
-    pub fn backward_anew(
+    pub fn backward_overwrite(
         &self,
         params: &[f32],
         tape: &mut EnsembleTape,
@@ -146,10 +146,10 @@ impl Ensemble {
         params: &[f32],
         inputs: HeadInputs,
         batch: usize,
-        by_batch: bool,
+        batch_stats: bool,
         tape: &'t mut EnsembleTape,
     ) -> &'t [f32] {
-        self.head.forward_heads(params, self.heads, inputs, batch, by_batch, &mut tape.0);
+        self.head.forward_heads(params, self.heads, inputs, batch, batch_stats, &mut tape.0);
         &tape.0.outputs[..self.heads * batch * self.head.outputs()]
     }
 }

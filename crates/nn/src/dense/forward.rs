@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use super::ensemble::HeadInputs;
-use super::layout::LayerPlaces;
+use super::layer_ops::{self, Affine, BatchNormColumns, StridedRows};
+use super::layout::LayerLayout;
+use super::memory_plan::{BLOCK, parts, stride};
 use super::mlp::Mlp;
 use super::operands::pack_rows;
-use super::plan::{BLOCK, parts, stride};
-use super::rows::{self, Affine, Columns, Rows};
 use super::spec::{BatchNorm, Norm};
 use super::tape::{BatchColumns, Scratch, Tape};
-use super::weights::{After, Operands, Results};
-use crate::crew::{Worth, each_part, each_parts};
+use super::weights::{BiasActivation, Operands, OutputRows};
+use crate::spin_pool::{Parallelism, parallel_for_slice, parallel_for_slices};
 
 /// Parts of a batch that each thread gets, so that one that comes late has less to do.
 const TASKS_PER_THREAD: usize = 2;
@@ -58,7 +58,7 @@ impl Mlp {
         heads: usize,
         inputs: HeadInputs,
         batch: usize,
-        by_batch: bool,
+        batch_stats: bool,
         tape: &mut Tape,
     ) {
         assert_eq!(params.len(), heads * self.len(), "parameters of another network");
@@ -66,7 +66,7 @@ impl Mlp {
         let (HeadInputs::Shared(inputs) | HeadInputs::PerHead(inputs)) = inputs;
         let input_heads = if shared { 1 } else { heads };
         assert_eq!(inputs.len(), input_heads * batch * self.inputs(), "inputs must be [batch, inputs]");
-        (tape.batch, tape.heads, tape.shared, tape.by_batch) = (batch, heads, shared, by_batch);
+        (tape.batch, tape.heads, tape.shared, tape.batch_stats) = (batch, heads, shared, batch_stats);
         tape.fit_forward(&self.plan, self.inputs(), self.outputs());
         tape.inputs[..inputs.len()].copy_from_slice(inputs);
         self.pack_weights(params, Heads::All(heads), batch, &mut tape.packed);
@@ -89,9 +89,13 @@ impl Mlp {
     }
 
     /// Whether so many rows are worth more than one thread.
-    pub(super) fn worth(&self, rows: usize) -> Worth {
+    pub(super) fn parallelism(&self, rows: usize) -> Parallelism {
         const ONE_THREAD: usize = 500_000; // products: some ten microseconds
-        if rows * self.layout.products < ONE_THREAD { Worth::OneThread } else { Worth::AllThreads }
+        if rows * self.layout.products < ONE_THREAD {
+            Parallelism::OneThread
+        } else {
+            Parallelism::AllThreads
+        }
     }
 
     /// Packs the weights of some heads whose products are to be of words.
@@ -107,8 +111,8 @@ impl Mlp {
             let range = shape.packed_panel(panel);
             start + range.start..start + range.end
         };
-        let worth = self.worth(heads.count() * batch);
-        each_part(worth, into, heads.count() * count, place, |index, into| {
+        let parallelism = self.parallelism(heads.count() * batch);
+        parallel_for_slice(parallelism, into, heads.count() * count, place, |index, into| {
             let (layer, panel, shape) = of(index);
             let params = &params[heads.at(index / count) * self.len()..];
             shape.pack_panel(&params[self.layout.layers[layer].weight.clone()], panel, into);
@@ -119,17 +123,23 @@ impl Mlp {
         let grid = tape.grid();
         let Tape { inputs, outputs, forward, batch_norms, packed, .. } = tape;
         let places = |index: usize| [grid.record(index, self.plan.forward), grid.part(index, self.outputs())];
-        let worth = self.worth(grid.heads * grid.batch);
-        each_parts(worth, [forward, outputs], grid.count(), places, |index, [record, outputs]| {
-            let head = grid.head(index);
-            let head = Head {
-                params: &params[head * self.len()..][..self.len()],
-                packed: &packed[head * self.plan.packed..],
-                norms: &batch_norms[head * self.plan.layers.len()..][..self.plan.layers.len()],
-            };
-            let inputs = &inputs[grid.input_part(index, self.inputs())];
-            self.forward_block(head, layers.clone(), inputs, record, outputs);
-        });
+        let parallelism = self.parallelism(grid.heads * grid.batch);
+        parallel_for_slices(
+            parallelism,
+            [forward, outputs],
+            grid.count(),
+            places,
+            |index, [record, outputs]| {
+                let head = grid.head(index);
+                let head = Head {
+                    params: &params[head * self.len()..][..self.len()],
+                    packed: &packed[head * self.plan.packed..],
+                    norms: &batch_norms[head * self.plan.layers.len()..][..self.plan.layers.len()],
+                };
+                let inputs = &inputs[grid.input_part(index, self.inputs())];
+                self.forward_block(head, layers.clone(), inputs, record, outputs);
+            },
+        );
     }
 
     fn forward_block(
@@ -158,7 +168,7 @@ impl Mlp {
                 parts(record, [input, operands, output, hat, inv_std]);
             let input = if from_outside { inputs } else { input };
             let output = if plan.output.is_empty() { &mut *outputs } else { output };
-            let rows = Rows { count: rows, width: self.spec.layers[index].width, stride: plan.stride };
+            let rows = StridedRows { count: rows, width: self.spec.layers[index].width, stride: plan.stride };
             self.layer(head, index, input, operands, output, rows, hat, inv_std);
         }
     }
@@ -172,7 +182,7 @@ impl Mlp {
         input: &[f32],
         operands: &mut [f32],
         output: &mut [f32],
-        rows: Rows,
+        rows: StridedRows,
         hat: &mut [f32],
         inv_std: &mut [f32],
     ) {
@@ -186,17 +196,18 @@ impl Mlp {
         };
         let (weights, x) = match shape.is_half() {
             true => {
-                let input_rows = Rows { count: rows.count, width: places.inputs, stride: plan.input_stride };
+                let input_rows =
+                    StridedRows { count: rows.count, width: places.inputs, stride: plan.input_stride };
                 pack_rows(shape.isa, input, input_rows, operands, plan.operand_words);
                 (&head.packed[plan.packed.clone()], Operands::new(operands, plan.operand_words))
             }
             false => (&params[places.weight.clone()], Operands::new(input, plan.input_stride)),
         };
-        let out = Results { memory: output, rows: rows.count, stride: rows.stride };
-        shape.product(weights, x, out, After { bias, activation, isa: self.isa });
+        let out = OutputRows { memory: output, rows: rows.count, stride: rows.stride };
+        shape.product(weights, x, out, BiasActivation { bias, activation, isa: self.isa });
         if let Some([weight, bias]) = &places.norm {
             let affine = Affine { weight: &params[weight.clone()], bias: &params[bias.clone()] };
-            rows::layer_norm(self.isa, output, rows, affine, spec.activation, hat, inv_std);
+            layer_ops::layer_norm(self.isa, output, rows, affine, spec.activation, hat, inv_std);
         }
     }
 
@@ -211,10 +222,10 @@ impl Mlp {
     ) {
         let (Some(places), norm) = (&self.layout.layers[index].input_norm, &norms[index]) else { return };
         let width = self.layout.layers[index].inputs;
-        let rows = Rows { count: rows, width, stride: self.stride_before(index) };
-        let columns = Columns { center: &norm.center, scale: &norm.scale, shift: &norm.shift };
+        let rows = StridedRows { count: rows, width, stride: self.stride_before(index) };
+        let columns = BatchNormColumns { center: &norm.center, scale: &norm.scale, shift: &norm.shift };
         let affine = Affine { weight: &params[places.weight.clone()], bias: &params[places.bias.clone()] };
-        rows::batch_norm(self.isa, inputs, rows, columns, affine, hat, normed, stride(width));
+        layer_ops::batch_norm(self.isa, inputs, rows, columns, affine, hat, normed, stride(width));
     }
 
     /// Row stride of what comes into a layer, before any norm of it.
@@ -229,11 +240,11 @@ impl Mlp {
             let places = &self.layout.layers[index];
             let norm = &mut norms[head * self.plan.layers.len() + index];
             norm.fit(places.inputs);
-            if tape.by_batch {
+            if tape.batch_stats {
                 self.measure(tape, head, index, norm);
             }
             if let Some(spec) = self.spec.layers[index].input_norm {
-                set_columns(&params[head * self.len()..][..self.len()], places, spec, tape.by_batch, norm);
+                set_columns(&params[head * self.len()..][..self.len()], places, spec, tape.batch_stats, norm);
             }
         }
         tape.batch_norms = norms;
@@ -244,16 +255,16 @@ impl Mlp {
         let (grid, width) = (tape.grid(), self.layout.layers[layer].inputs);
         let share = 1.0 / tape.batch as f32;
         let blocks = || head * grid.blocks()..(head + 1) * grid.blocks();
-        let rows = |block| Rows { count: grid.rows(block), width, stride: self.stride_before(layer) };
+        let rows = |block| StridedRows { count: grid.rows(block), width, stride: self.stride_before(layer) };
         let BatchColumns { mean, var, center: sums, .. } = norm;
         mean.fill(0.0);
         for block in blocks() {
-            rows::column_sums(self.isa, self.before(tape, layer, block), rows(block), sums);
+            layer_ops::column_sums(self.isa, self.before(tape, layer, block), rows(block), sums);
             mean.iter_mut().zip(&*sums).for_each(|(m, s)| *m += s * share);
         }
         var.fill(0.0);
         for block in blocks() {
-            rows::column_squares(self.isa, self.before(tape, layer, block), rows(block), mean, sums);
+            layer_ops::column_squares(self.isa, self.before(tape, layer, block), rows(block), mean, sums);
             var.iter_mut().zip(&*sums).for_each(|(v, s)| *v += s * share);
         }
     }
@@ -278,10 +289,10 @@ impl Mlp {
         scratch: &'s mut Scratch,
     ) -> &'s [f32] {
         assert_eq!(inputs.len(), batch * self.inputs(), "inputs must be [batch, inputs]");
-        let worth = self.worth(chosen.len() * batch);
-        let tasks = match worth {
-            Worth::OneThread => 1,
-            Worth::AllThreads => TASKS_PER_THREAD * rayon::current_num_threads().div_ceil(chosen.len()),
+        let parallelism = self.parallelism(chosen.len() * batch);
+        let tasks = match parallelism {
+            Parallelism::OneThread => 1,
+            Parallelism::AllThreads => TASKS_PER_THREAD * rayon::current_num_threads().div_ceil(chosen.len()),
         };
         let rows = batch.div_ceil(tasks).next_multiple_of(ROWS_MULTIPLE).min(batch).max(1);
         let (tasks, each) = (batch.div_ceil(rows), self.infer_memory());
@@ -301,19 +312,25 @@ impl Mlp {
             let output = |row: usize| (head * batch + row) * self.outputs();
             [index * each..(index + 1) * each, output(rows.start)..output(rows.end)]
         };
-        each_parts(worth, [memory, outputs], chosen.len() * tasks, places, |index, [memory, outputs]| {
-            let (head, rows) = (index / tasks, rows_of(index));
-            let head = Head {
-                params: &params[chosen[head] * self.len()..][..self.len()],
-                packed: &packed[head * self.plan.packed..],
-                norms: &batch_norms[head * layers..][..layers],
-            };
-            let inputs =
-                inputs[rows.start * self.inputs()..rows.end * self.inputs()].chunks(BLOCK * self.inputs());
-            for (inputs, outputs) in inputs.zip(outputs.chunks_mut(BLOCK * self.outputs())) {
-                self.infer_block(head, inputs, memory, outputs);
-            }
-        });
+        parallel_for_slices(
+            parallelism,
+            [memory, outputs],
+            chosen.len() * tasks,
+            places,
+            |index, [memory, outputs]| {
+                let (head, rows) = (index / tasks, rows_of(index));
+                let head = Head {
+                    params: &params[chosen[head] * self.len()..][..self.len()],
+                    packed: &packed[head * self.plan.packed..],
+                    norms: &batch_norms[head * layers..][..layers],
+                };
+                let inputs = inputs[rows.start * self.inputs()..rows.end * self.inputs()]
+                    .chunks(BLOCK * self.inputs());
+                for (inputs, outputs) in inputs.zip(outputs.chunks_mut(BLOCK * self.outputs())) {
+                    self.infer_block(head, inputs, memory, outputs);
+                }
+            },
+        );
         &scratch.outputs[..chosen.len() * batch * self.outputs()]
     }
 
@@ -354,7 +371,7 @@ impl Mlp {
                 input = normed;
             }
             let output = if plan.output.is_empty() { &mut *outputs } else { &mut *odd };
-            let rows = Rows { count: rows, width: spec.width, stride: plan.stride };
+            let rows = StridedRows { count: rows, width: spec.width, stride: plan.stride };
             self.layer(head, index, input, operands, output, rows, &mut [], &mut []);
             std::mem::swap(&mut even, &mut odd);
         }
@@ -364,16 +381,16 @@ impl Mlp {
 /// How each column is to be normalised, given the statistics of the batch where those count.
 fn set_columns(
     params: &[f32],
-    places: &LayerPlaces,
+    places: &LayerLayout,
     spec: BatchNorm,
-    by_batch: bool,
+    batch_stats: bool,
     norm: &mut BatchColumns,
 ) {
     let Some(places) = &places.input_norm else { return };
     let (running_mean, running_var) = (&params[places.mean.clone()], &params[places.var.clone()]);
     for j in 0..running_mean.len() {
         let running_std = (running_var[j] + spec.eps).sqrt();
-        if !by_batch {
+        if !batch_stats {
             (norm.center[j], norm.scale[j], norm.shift[j]) = (running_mean[j], 1.0 / running_std, 0.0);
             continue;
         }

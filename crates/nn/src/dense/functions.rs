@@ -1,10 +1,10 @@
 //! Functions of many numbers at once, for losses and distributions: some fifteen times as quick as one by one.
 
 use super::compiled::{best_isa, for_each_isa};
-use super::rows;
-use crate::kernels::lanes::Lanes;
+use super::layer_ops;
+use crate::kernels::simd::Simd;
 
-/// Adding this makes a float of magnitude below 2^22 a whole number, found in its lowest bits.
+/// Adding this makes a float of magnitude below 2^22 an integer, found in its lowest bits.
 const ROUNDER: f32 = 12_582_912.0;
 /// ln 2 in two parts: whole multiples of the first are exact.
 const LN_2: [f32; 2] = [0.693_359_4, -0.000_212_194_44];
@@ -21,7 +21,7 @@ pub fn ln(values: &mut [f32]) {
 
 /// Each number's hyperbolic tangent, within 4e-7 of its value.
 pub fn tanh(values: &mut [f32]) {
-    rows::tanh_of(best_isa(), values);
+    layer_ops::tanh_of(best_isa(), values);
 }
 
 for_each_isa! {
@@ -31,16 +31,16 @@ for_each_isa! {
 
 /// `exp(x) = 2^k exp(r)` with `|r| <= ln 2 / 2`, where a short series is enough.
 #[inline(always)]
-pub(super) fn exp_all<L: Lanes>(lanes: L, values: &mut [f32]) {
+pub(super) fn exp_all<L: Simd>(simd: L, values: &mut [f32]) {
     for x in values {
         // Beyond these there is only zero, and infinity.
         let x_inside = x.clamp(-104.0, 89.0);
-        let rounded = lanes.mul_add_one(x_inside, std::f32::consts::LOG2_E, ROUNDER);
+        let rounded = simd.mul_add_one(x_inside, std::f32::consts::LOG2_E, ROUNDER);
         let power = rounded - ROUNDER;
-        let r = lanes.mul_add_one(-power, LN_2[1], lanes.mul_add_one(-power, LN_2[0], x_inside));
+        let r = simd.mul_add_one(-power, LN_2[1], simd.mul_add_one(-power, LN_2[0], x_inside));
         let mut series = 1.0 / 5040.0;
         for divisor in [720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0] {
-            series = lanes.mul_add_one(series, r, 1.0 / divisor);
+            series = simd.mul_add_one(series, r, 1.0 / divisor);
         }
         // In two factors, as 2^k alone may be too large or too small for a float.
         let k = (rounded.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
@@ -52,7 +52,7 @@ pub(super) fn exp_all<L: Lanes>(lanes: L, values: &mut [f32]) {
 
 /// `ln(2^k m) = k ln 2 + ln m` with `m` near one, and `ln m = 2 artanh((m - 1) / (m + 1))`.
 #[inline(always)]
-fn ln_all<L: Lanes>(lanes: L, values: &mut [f32]) {
+fn ln_all<L: Simd>(simd: L, values: &mut [f32]) {
     // The bits of the root of a half: where the exponent changes.
     const LOWEST: u32 = 0x3f35_04f3;
     for x in values {
@@ -64,10 +64,10 @@ fn ln_all<L: Lanes>(lanes: L, values: &mut [f32]) {
         let z = s * s;
         let mut series = 2.0 / 9.0;
         for divisor in [7.0, 5.0, 3.0] {
-            series = lanes.mul_add_one(series, z, 2.0 / divisor);
+            series = simd.mul_add_one(series, z, 2.0 / divisor);
         }
-        let of_m = lanes.mul_add_one(series * z, s, 2.0 * s);
-        let sum = lanes.mul_add_one(k, LN_2[0], lanes.mul_add_one(k, LN_2[1], of_m));
+        let of_m = simd.mul_add_one(series * z, s, 2.0 * s);
+        let sum = simd.mul_add_one(k, LN_2[0], simd.mul_add_one(k, LN_2[1], of_m));
         let known = if *x == 0.0 { f32::NEG_INFINITY } else { *x };
         *x = if *x > 0.0 && *x < f32::INFINITY {
             sum

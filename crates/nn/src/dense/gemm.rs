@@ -4,7 +4,7 @@
 //! has the same result alone and within a batch.
 
 use super::compiled::for_each_isa;
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// Columns of a panel: two vectors of the widest kind.
 pub(super) const PANEL: usize = 32;
@@ -31,12 +31,12 @@ pub(super) struct PanelProduct<'a> {
     pub(super) b_block: usize,
     /// `C[row, column]` lies at `row * c_row + column`.
     pub(super) c_row: usize,
-    pub(super) end: End<'a>,
+    pub(super) end: GemmEpilogue<'a>,
 }
 
 /// What becomes of a sum once it is complete, before it leaves the registers.
 #[derive(Clone, Copy)]
-pub(super) enum End<'a> {
+pub(super) enum GemmEpilogue<'a> {
     /// It is written.
     Write,
     /// It is added to what is there.
@@ -47,7 +47,7 @@ pub(super) enum End<'a> {
     BiasRelu(&'a [f32]),
 }
 
-impl<'a> End<'a> {
+impl<'a> GemmEpilogue<'a> {
     /// The same without the first columns.
     fn skipping(self, columns: usize) -> Self {
         match self {
@@ -78,14 +78,14 @@ impl PanelProduct<'_> {
         assert!(end(self.rows, self.a_row, self.a_step, self.a_block, 1) <= self.a.len());
         assert!(end(1, 0, self.b_row, self.b_block, self.columns) <= self.b.len());
         assert!((self.rows - 1) * self.c_row + self.columns <= c.len());
-        if let End::Bias(bias) | End::BiasRelu(bias) = self.end {
+        if let GemmEpilogue::Bias(bias) | GemmEpilogue::BiasRelu(bias) = self.end {
             assert!(bias.len() >= self.columns);
         }
     }
 }
 
 #[inline(always)]
-fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
+fn panel<L: Simd>(simd: L, job: &PanelProduct<'_>, c: &mut [f32]) {
     job.check(c);
     let mut column = 0;
     while column < job.columns {
@@ -100,7 +100,7 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
             unsafe {
                 let (a, b) = (job.a.as_ptr().add(row * job.a_row), job.b.as_ptr().add(column));
                 let c = c.as_mut_ptr().add(row * job.c_row + column);
-                tile_of_width(lanes, job, end, next - row, width, a, b, c);
+                tile_of_width(simd, job, end, next - row, width, a, b, c);
             }
         }
         column += width;
@@ -110,10 +110,10 @@ fn panel<L: Lanes>(lanes: L, job: &PanelProduct<'_>, c: &mut [f32]) {
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn tile_of_width<L: Lanes>(
-    lanes: L,
+unsafe fn tile_of_width<L: Simd>(
+    simd: L,
     job: &PanelProduct<'_>,
-    end: End<'_>,
+    end: GemmEpilogue<'_>,
     rows: usize,
     width: usize,
     a: *const u32,
@@ -123,11 +123,11 @@ unsafe fn tile_of_width<L: Lanes>(
     // SAFETY: the caller's.
     unsafe {
         if width == 2 * L::WIDTH {
-            tile_of_rows::<L, 2, false>(lanes, job, end, rows, L::WIDTH, a, b, c);
+            tile_of_rows::<L, 2, false>(simd, job, end, rows, L::WIDTH, a, b, c);
         } else if width > L::WIDTH {
-            tile_of_rows::<L, 2, true>(lanes, job, end, rows, width - L::WIDTH, a, b, c);
+            tile_of_rows::<L, 2, true>(simd, job, end, rows, width - L::WIDTH, a, b, c);
         } else {
-            tile_of_rows::<L, 1, true>(lanes, job, end, rows, width, a, b, c);
+            tile_of_rows::<L, 1, true>(simd, job, end, rows, width, a, b, c);
         }
     }
 }
@@ -135,10 +135,10 @@ unsafe fn tile_of_width<L: Lanes>(
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
-    lanes: L,
+unsafe fn tile_of_rows<L: Simd, const N: usize, const PART: bool>(
+    simd: L,
     job: &PanelProduct<'_>,
-    end: End<'_>,
+    end: GemmEpilogue<'_>,
     rows: usize,
     last: usize,
     a: *const u32,
@@ -149,7 +149,7 @@ unsafe fn tile_of_rows<L: Lanes, const N: usize, const PART: bool>(
         ($($count:literal)*) => {
             match rows {
                 // SAFETY: the caller's. The guard leaves out tiles that there are no registers for.
-                $($count if $count <= L::ROWS => unsafe { tile::<L, $count, N, PART>(lanes, job, end, last, a, b, c) },)*
+                $($count if $count <= L::ROWS => unsafe { tile::<L, $count, N, PART>(simd, job, end, last, a, b, c) },)*
                 _ => unreachable!("no tile of {rows} rows"),
             }
         };
@@ -173,10 +173,10 @@ macro_rules! unrolled_rows {
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
-    lanes: L,
+unsafe fn tile<L: Simd, const R: usize, const N: usize, const PART: bool>(
+    simd: L,
     job: &PanelProduct<'_>,
-    end: End<'_>,
+    end: GemmEpilogue<'_>,
     last: usize,
     a: *const u32,
     b: *const u32,
@@ -185,47 +185,47 @@ unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
     // SAFETY: `check` of the whole panel covers every address that is read or written; those after the last are only
     // formed.
     unsafe {
-        let mut sums = [[lanes.splat(0.0); N]; R];
+        let mut sums = [[simd.splat(0.0); N]; R];
         for block in 0..job.blocks {
             let (mut a, mut b) = (a.add(block * job.a_block), b.add(block * job.b_block));
             for _ in 0..job.depth {
-                let mut vectors = [lanes.splat(0.0); N];
+                let mut vectors = [simd.splat(0.0); N];
                 for (n, vector) in vectors.iter_mut().enumerate() {
                     let from = b.add(n * L::WIDTH);
                     *vector = match PART && n == N - 1 {
-                        true => lanes.load_first(from.cast(), last),
-                        false => lanes.load_words(from),
+                        true => simd.load_first(from.cast(), last),
+                        false => simd.load_words(from),
                     };
                 }
                 unrolled_rows!(r, R, {
-                    let x = lanes.splat_word(a.add(r * job.a_row));
+                    let x = simd.splat_word(a.add(r * job.a_row));
                     for n in 0..N {
-                        sums[r][n] = lanes.dot(sums[r][n], x, vectors[n]);
+                        sums[r][n] = simd.dot(sums[r][n], x, vectors[n]);
                     }
                 });
                 (a, b) = (a.wrapping_add(job.a_step), b.wrapping_add(job.b_row));
             }
         }
-        let mut biases = [lanes.splat(0.0); N];
-        if let End::Bias(bias) | End::BiasRelu(bias) = end {
+        let mut biases = [simd.splat(0.0); N];
+        if let GemmEpilogue::Bias(bias) | GemmEpilogue::BiasRelu(bias) = end {
             for (n, vector) in biases.iter_mut().enumerate() {
                 let count = if PART && n == N - 1 { last } else { L::WIDTH };
-                *vector = load_up_to(lanes, bias.as_ptr().add(n * L::WIDTH), count);
+                *vector = load_up_to(simd, bias.as_ptr().add(n * L::WIDTH), count);
             }
         }
         unrolled_rows!(r, R, {
             for n in 0..N {
                 let (to, part) = (c.add(r * job.c_row + n * L::WIDTH), PART && n == N - 1);
                 let sum = match end {
-                    End::Write => sums[r][n],
-                    End::Add if part => lanes.add(sums[r][n], lanes.load_first(to, last)),
-                    End::Add => lanes.add(sums[r][n], lanes.load(to)),
-                    End::Bias(_) => lanes.add(sums[r][n], biases[n]),
-                    End::BiasRelu(_) => lanes.relu(lanes.add(sums[r][n], biases[n])),
+                    GemmEpilogue::Write => sums[r][n],
+                    GemmEpilogue::Add if part => simd.add(sums[r][n], simd.load_first(to, last)),
+                    GemmEpilogue::Add => simd.add(sums[r][n], simd.load(to)),
+                    GemmEpilogue::Bias(_) => simd.add(sums[r][n], biases[n]),
+                    GemmEpilogue::BiasRelu(_) => simd.relu(simd.add(sums[r][n], biases[n])),
                 };
                 match part {
-                    true => lanes.store_first(to, sum, last),
-                    false => lanes.store(to, sum),
+                    true => simd.store_first(to, sum, last),
+                    false => simd.store(to, sum),
                 }
             }
         });
@@ -234,8 +234,8 @@ unsafe fn tile<L: Lanes, const R: usize, const N: usize, const PART: bool>(
 
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn dot_rows<L: Lanes>(
-    lanes: L,
+fn dot_rows<L: Simd>(
+    simd: L,
     x: &[f32],
     x_row: usize,
     w: &[f32],
@@ -254,10 +254,10 @@ fn dot_rows<L: Lanes>(
         unsafe {
             let (x, y) = (x.as_ptr().add(row * x_row), y.as_mut_ptr().add(row * y_row));
             if rows - row >= 4 {
-                dot_outputs::<L, 4>(lanes, &strides, x, w.as_ptr(), y, outputs);
+                dot_outputs::<L, 4>(simd, &strides, x, w.as_ptr(), y, outputs);
                 row += 4;
             } else {
-                dot_outputs::<L, 1>(lanes, &strides, x, w.as_ptr(), y, outputs);
+                dot_outputs::<L, 1>(simd, &strides, x, w.as_ptr(), y, outputs);
                 row += 1;
             }
         }
@@ -272,8 +272,8 @@ struct DotTile {
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
-unsafe fn dot_outputs<L: Lanes, const R: usize>(
-    lanes: L,
+unsafe fn dot_outputs<L: Simd, const R: usize>(
+    simd: L,
     strides: &DotTile,
     x: *const f32,
     w: *const f32,
@@ -286,10 +286,10 @@ unsafe fn dot_outputs<L: Lanes, const R: usize>(
         unsafe {
             let (w, y) = (w.add(output * strides.depth), y.add(output));
             if outputs - output >= 4 {
-                dot_tile::<L, R, 4>(lanes, strides, x, w, y);
+                dot_tile::<L, R, 4>(simd, strides, x, w, y);
                 output += 4;
             } else {
-                dot_tile::<L, R, 1>(lanes, strides, x, w, y);
+                dot_tile::<L, R, 1>(simd, strides, x, w, y);
                 output += 1;
             }
         }
@@ -298,8 +298,8 @@ unsafe fn dot_outputs<L: Lanes, const R: usize>(
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
-unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
-    lanes: L,
+unsafe fn dot_tile<L: Simd, const R: usize, const O: usize>(
+    simd: L,
     strides: &DotTile,
     x: *const f32,
     w: *const f32,
@@ -307,18 +307,18 @@ unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
 ) {
     // SAFETY: the caller's.
     unsafe {
-        let mut sums = [[lanes.splat(0.0); O]; R];
+        let mut sums = [[simd.splat(0.0); O]; R];
         let mut k = 0;
         while k < strides.depth {
             let count = (strides.depth - k).min(L::WIDTH);
-            let mut weights = [lanes.splat(0.0); O];
+            let mut weights = [simd.splat(0.0); O];
             for (o, vector) in weights.iter_mut().enumerate() {
-                *vector = load_up_to(lanes, w.add(o * strides.depth + k), count);
+                *vector = load_up_to(simd, w.add(o * strides.depth + k), count);
             }
             for (r, row) in sums.iter_mut().enumerate() {
-                let x = load_up_to(lanes, x.add(r * strides.x_row + k), count);
+                let x = load_up_to(simd, x.add(r * strides.x_row + k), count);
                 for (sum, w) in row.iter_mut().zip(weights) {
-                    *sum = lanes.mul_add(x, w, *sum);
+                    *sum = simd.mul_add(x, w, *sum);
                 }
             }
             k += count;
@@ -326,8 +326,8 @@ unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
         for (r, row) in sums.iter().enumerate() {
             // Four at once are summed by fewer instructions than four alone.
             for o in (0..O).step_by(4) {
-                let some = std::array::from_fn(|i| if o + i < O { row[o + i] } else { lanes.splat(0.0) });
-                for (i, sum) in lanes.sums_of_four(some).into_iter().enumerate().take(O - o) {
+                let some = std::array::from_fn(|i| if o + i < O { row[o + i] } else { simd.splat(0.0) });
+                for (i, sum) in simd.sums_of_four(some).into_iter().enumerate().take(O - o) {
                     *y.add(r * strides.y_row + o + i) = sum;
                 }
             }
@@ -337,14 +337,14 @@ unsafe fn dot_tile<L: Lanes, const R: usize, const O: usize>(
 
 // SAFETY: callers keep rows, columns and depth inside of the operands.
 #[inline(always)]
-unsafe fn load_up_to<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
+unsafe fn load_up_to<L: Simd>(simd: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's.
-    unsafe { if count == L::WIDTH { lanes.load(from) } else { lanes.load_first(from, count) } }
+    unsafe { if count == L::WIDTH { simd.load(from) } else { simd.load_first(from, count) } }
 }
 
 #[inline(always)]
-fn transpose_any<L: Lanes>(
-    lanes: L,
+fn transpose_any<L: Simd>(
+    simd: L,
     from: &[f32],
     from_row: usize,
     to: &mut [f32],
@@ -360,7 +360,7 @@ fn transpose_any<L: Lanes>(
         for column in (0..full_columns).step_by(SIDE) {
             let (from, to) = (&from[row * from_row + column..], &mut to[column * to_row + row..]);
             // SAFETY: the squares are inside both matrices, whose ends were checked.
-            unsafe { lanes.transpose_8x8(from.as_ptr(), from_row, to.as_mut_ptr(), to_row) };
+            unsafe { simd.transpose_8x8(from.as_ptr(), from_row, to.as_mut_ptr(), to_row) };
         }
     }
     for row in 0..rows {

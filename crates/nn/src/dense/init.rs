@@ -1,4 +1,4 @@
-//! The numbers that parameters begin with, as PyTorch's `nn.init` draws them (from our own generator).
+//! The numbers that parameters begin with, as PyTorch's `nn.init` samples them (from our own generator).
 
 use plaudit_core::{Rng, Seed};
 

@@ -48,7 +48,7 @@ pub struct Tensor {
 
 /// Places of one layer's tensors.
 #[derive(Debug, Clone)]
-pub(super) struct LayerPlaces {
+pub(super) struct LayerLayout {
     pub(super) inputs: usize,
     pub(super) width: usize,
     pub(super) shape: WeightShape,
@@ -56,11 +56,11 @@ pub(super) struct LayerPlaces {
     pub(super) bias: Option<Range<usize>>,
     /// Scale and shift, one after the other.
     pub(super) norm: Option<[Range<usize>; 2]>,
-    pub(super) input_norm: Option<InputNormPlaces>,
+    pub(super) input_norm: Option<InputNormLayout>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct InputNormPlaces {
+pub(super) struct InputNormLayout {
     pub(super) weight: Range<usize>,
     pub(super) bias: Range<usize>,
     pub(super) mean: Range<usize>,
@@ -69,15 +69,15 @@ pub(super) struct InputNormPlaces {
 
 /// Places of all tensors. What is trained comes first, running statistics last.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
-    pub(super) layers: Vec<LayerPlaces>,
+pub(super) struct ParameterLayout {
+    pub(super) layers: Vec<LayerLayout>,
     pub(super) trainable: usize,
     pub(super) len: usize,
     /// Multiplications that a row takes on its way forward.
     pub(super) products: usize,
 }
 
-impl Layout {
+impl ParameterLayout {
     /// `shape(inputs, outputs)` says how a layer's weights are multiplied.
     pub(super) fn new(spec: &MlpSpec, shape: impl Fn(usize, usize) -> WeightShape) -> Self {
         assert!(spec.inputs > 0 && !spec.layers.is_empty(), "a network needs inputs and layers");
@@ -91,14 +91,14 @@ impl Layout {
         for layer in &spec.layers {
             assert!(layer.width > 0, "a layer needs a width");
             let nowhere = 0..0;
-            layers.push(LayerPlaces {
+            layers.push(LayerLayout {
                 inputs,
                 width: layer.width,
                 shape: shape(inputs, layer.width),
                 weight: take(inputs * layer.width),
                 bias: (layer.bias != Bias::None).then(|| take(layer.width)),
                 norm: (layer.norm == Norm::Layer).then(|| [take(layer.width), take(layer.width)]),
-                input_norm: layer.input_norm.map(|_| InputNormPlaces {
+                input_norm: layer.input_norm.map(|_| InputNormLayout {
                     weight: take(inputs),
                     bias: take(inputs),
                     mean: nowhere.clone(),
@@ -125,7 +125,7 @@ impl Layout {
     }
 }
 
-impl LayerPlaces {
+impl LayerLayout {
     /// What the gradients of everything but the weights take.
     pub(super) fn after_weight(&self) -> Range<usize> {
         let ends = [

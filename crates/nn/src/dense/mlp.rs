@@ -8,24 +8,24 @@ use super::backward::{GradientTask, Gradients};
 use super::compiled::best_isa;
 use super::ensemble::HeadInputs;
 use super::init;
-use super::layout::{Layout, Tensor, TensorKind};
-use super::plan::Plan;
+use super::layout::{ParameterLayout, Tensor, TensorKind};
+use super::memory_plan::MemoryPlan;
 use super::spec::MlpSpec;
 use super::tape::{Scratch, Tape};
 use super::weights::WeightShape;
-use crate::crew::together;
 use crate::kernels::{Isa, Precision};
+use crate::spin_pool::with_spinning_threads;
 
 /// The shape of a network and what it computes. Cheap to clone; holds no parameters.
 #[derive(Debug, Clone)]
 pub struct Mlp {
     pub(super) spec: MlpSpec,
-    pub(super) layout: Layout,
-    pub(super) plan: Plan,
+    pub(super) layout: ParameterLayout,
+    pub(super) plan: MemoryPlan,
     pub(super) tasks: Vec<GradientTask>,
     /// Layer and panel of all weights that are packed for their products.
     pub(super) packed_panels: Vec<(usize, usize)>,
-    /// Layer and panel of inputs of all weights that the way back needs transposed.
+    /// Layer and panel of inputs of all weights that the backward pass needs transposed.
     pub(super) transposed_panels: Vec<(usize, usize)>,
     pub(super) isa: Isa,
 }
@@ -45,15 +45,16 @@ impl Mlp {
     }
 
     /// The same with the products of its hidden layers in this precision. Parameters, sums and everything else stay in
-    /// single precision. Where the processor has no faster products, nothing changes.
+    /// single precision. Where the CPU has no faster products, nothing changes.
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> Self {
         Self::build(self.spec, self.isa, precision)
     }
 
     fn build(spec: MlpSpec, isa: Isa, precision: Precision) -> Self {
-        let layout = Layout::new(&spec, |inputs, outputs| WeightShape::new(inputs, outputs, isa, precision));
-        let plan = Plan::new(&spec, |index| layout.layers[index].shape);
+        let layout =
+            ParameterLayout::new(&spec, |inputs, outputs| WeightShape::new(inputs, outputs, isa, precision));
+        let plan = MemoryPlan::new(&spec, |index| layout.layers[index].shape);
         let tasks = Self::gradient_tasks(&layout.layers);
         let panels = layout.layers.iter().enumerate().filter(|(_, places)| places.shape.is_half());
         let panels =
@@ -118,8 +119,8 @@ impl Mlp {
         params
     }
 
-    /// Has outputs from `first` on be these numbers, whatever goes in. They must be linear, with a bias, for that.
-    pub fn hold_outputs(&self, params: &mut [f32], first: usize, held: &[f32]) {
+    /// Sets the outputs from `first` on to constants, whatever the inputs. The last layer must be linear, with a bias.
+    pub fn set_constant_outputs(&self, params: &mut [f32], first: usize, held: &[f32]) {
         let last = self.spec.layers.len() - 1;
         for tensor in self.tensors().filter(|tensor| tensor.layer == last) {
             let mut values = self.export(params, &tensor);
@@ -162,7 +163,7 @@ impl Mlp {
     }
 
     /// As [`Self::forward`], but batch norms use their running statistics.
-    pub fn forward_frozen<'t>(
+    pub fn forward_eval<'t>(
         &self,
         params: &[f32],
         inputs: &[f32],
@@ -199,7 +200,7 @@ impl Mlp {
     }
 
     /// As [`Self::backward`], but writes the gradients over whatever was in `grads`.
-    pub fn backward_anew(
+    pub fn backward_overwrite(
         &self,
         params: &[f32],
         tape: &mut Tape,
@@ -212,7 +213,7 @@ impl Mlp {
 
     /// As [`Self::backward`], for parameters that are the same as in the last backward pass on this tape: what was made of
     /// them then is used again.
-    pub fn backward_again(
+    pub fn backward_same_params(
         &self,
         params: &[f32],
         tape: &mut Tape,
@@ -220,14 +221,14 @@ impl Mlp {
         grads: &mut [f32],
         grad_inputs: Option<&mut [f32]>,
     ) {
-        together(|| {
+        with_spinning_threads(|| {
             self.backward_transposed(params, tape, grad_out, Gradients::Add(grads), grad_inputs);
         });
     }
 
-    /// Rows of a batch that a forward and a backward pass are quickest for: what they leave behind stays in the cache.
-    /// Gradients of such pieces, added one after the other, are those of the batch to the last bit.
-    pub fn rows_at_once(&self) -> usize {
+    /// Rows of the micro-batch that a forward and a backward pass are quickest for: what they leave behind stays in the
+    /// cache. Gradients of such micro-batches, added one after the other, are bit-exact with those of the batch.
+    pub fn micro_batch_rows(&self) -> usize {
         self.plan.rows_in_cache(rayon::current_num_threads())
     }
 
@@ -248,8 +249,8 @@ impl Mlp {
         mut grad_out: impl FnMut(Range<usize>, &[f32], &mut [f32]),
     ) {
         assert!(self.trainable_len() == self.len(), "a batch with batch norm cannot be cut");
-        let rows = self.rows_at_once();
-        together(|| {
+        let rows = self.micro_batch_rows();
+        with_spinning_threads(|| {
             for (piece, inputs) in inputs.chunks(rows * self.inputs()).enumerate() {
                 let batch = inputs.len() / self.inputs();
                 self.forward_heads(params, 1, HeadInputs::Shared(inputs), batch, true, tape);
@@ -267,7 +268,7 @@ impl Mlp {
         });
     }
 
-    /// Writes the gradients of the inputs, and computes no others: the way through a critic to an action.
+    /// Writes the gradients of the inputs, and computes no others: a critic's gradient by its action.
     pub fn backward_inputs(
         &self,
         params: &[f32],
@@ -284,7 +285,7 @@ impl Mlp {
     }
 
     pub(super) fn update_heads_statistics(&self, params: &mut [f32], tape: &Tape) {
-        assert!(tape.by_batch, "the pass used running statistics: there are none of a batch");
+        assert!(tape.batch_stats, "the pass used running statistics: there are none of a batch");
         let heads =
             params.chunks_exact_mut(self.len()).zip(tape.batch_norms.chunks(self.layout.layers.len()));
         for (params, norms) in heads {

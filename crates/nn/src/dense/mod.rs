@@ -37,19 +37,19 @@ mod functions;
 #[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel
 mod gemm;
 mod init;
+#[allow(unsafe_code)] // vectors at the ends of rows
+mod layer_ops;
 mod layout;
+mod memory_plan;
 mod mlp;
 #[allow(unsafe_code)] // vectors at the ends of rows
 mod operands;
-mod plan;
 mod polyak;
-#[allow(unsafe_code)] // vectors at the ends of rows
-mod rows;
 mod spec;
 mod tape;
 mod weights;
 
-pub use crate::crew::together;
+pub use crate::spin_pool::with_spinning_threads;
 pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
 pub use functions::{exp, ln, tanh};

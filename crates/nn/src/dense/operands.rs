@@ -4,24 +4,24 @@ use bytemuck::cast_slice_mut;
 
 use super::aligned::LINE;
 use super::compiled::for_each_isa;
-use super::rows::Rows;
-use crate::kernels::lanes::Lanes;
+use super::layer_ops::StridedRows;
+use crate::kernels::simd::Simd;
 
-/// Words between the rows of [`pack_rows`]. The odd line is for the cache, as in [`super::plan::stride`].
+/// Words between the rows of [`pack_rows`]. The odd line is for the cache, as in [`super::memory_plan::stride`].
 pub(super) fn row_words(width: usize) -> usize {
     width.div_ceil(2).next_multiple_of(LINE) + LINE
 }
 
 for_each_isa! {
     /// Rows side by side become rows of half as many words. Only for instructions that multiply bfloat16.
-    pub(super) fn pack_rows = pack_rows_of(values: &[f32], rows: Rows, words: &mut [f32], stride: usize);
+    pub(super) fn pack_rows = pack_rows_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
 
     /// Two rows, one below the other, become one of words. A last row without a partner has zeros below.
-    pub(super) fn pack_pairs = pack_pairs_of(values: &[f32], rows: Rows, words: &mut [f32], stride: usize);
+    pub(super) fn pack_pairs = pack_pairs_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
 }
 
 #[inline(always)]
-fn pack_rows_of<L: Lanes>(lanes: L, values: &[f32], rows: Rows, words: &mut [f32], stride: usize) {
+fn pack_rows_of<L: Simd>(simd: L, values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize) {
     assert!(L::OPERAND_BYTES == 2, "operands of one word each need no packing");
     let vectors = rows.width.div_ceil(L::WIDTH);
     assert!(vectors * L::WIDTH <= 2 * stride && rows.count * stride <= words.len());
@@ -31,15 +31,15 @@ fn pack_rows_of<L: Lanes>(lanes: L, values: &[f32], rows: Rows, words: &mut [f32
             let to = &mut words[vector * L::WIDTH / 2..];
             // SAFETY: at most what is left of the row is read; `stride` has room for whole vectors.
             unsafe {
-                let numbers = lanes.load_first(from.as_ptr(), from.len().min(L::WIDTH));
-                lanes.store_operands(to.as_mut_ptr().cast(), numbers);
+                let numbers = simd.load_first(from.as_ptr(), from.len().min(L::WIDTH));
+                simd.store_operands(to.as_mut_ptr().cast(), numbers);
             }
         }
     }
 }
 
 #[inline(always)]
-fn pack_pairs_of<L: Lanes>(_: L, values: &[f32], rows: Rows, words: &mut [f32], stride: usize) {
+fn pack_pairs_of<L: Simd>(_: L, values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize) {
     let pairs = values.chunks(2 * rows.stride).zip(cast_slice_mut::<f32, u32>(words).chunks_mut(stride));
     for (pair, (rows_of_pair, words)) in pairs.take(rows.count.div_ceil(2)).enumerate() {
         let (first, words) = (&rows_of_pair[..rows.width], &mut words[..rows.width]);

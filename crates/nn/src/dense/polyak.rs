@@ -1,8 +1,8 @@
 //! Target networks that follow slowly.
 
 use super::compiled::{best_isa, for_each_isa};
-use crate::crew::{Worth, each_part};
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
+use crate::spin_pool::{Parallelism, parallel_for_slice};
 
 /// `target = (1 - tau) * target + tau * source`; `tau` of one copies exactly.
 pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
@@ -13,9 +13,9 @@ pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
     }
     const CHUNK: usize = 1 << 14;
     let isa = best_isa();
-    let worth = if target.len() < 2 * CHUNK { Worth::OneThread } else { Worth::AllThreads };
+    let parallelism = if target.len() < 2 * CHUNK { Parallelism::OneThread } else { Parallelism::AllThreads };
     let place = |index: usize| index * CHUNK..((index + 1) * CHUNK).min(source.len());
-    each_part(worth, target, source.len().div_ceil(CHUNK), place, |index, target| {
+    parallel_for_slice(parallelism, target, source.len().div_ceil(CHUNK), place, |index, target| {
         follow(isa, target, &source[place(index)], tau);
     });
 }
@@ -25,8 +25,8 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn follow_all<L: Lanes>(lanes: L, target: &mut [f32], source: &[f32], tau: f32) {
+fn follow_all<L: Simd>(simd: L, target: &mut [f32], source: &[f32], tau: f32) {
     for (t, s) in target.iter_mut().zip(source) {
-        *t = lanes.mul_add_one(tau, s - *t, *t);
+        *t = simd.mul_add_one(tau, s - *t, *t);
     }
 }

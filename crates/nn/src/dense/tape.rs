@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::aligned::Aligned;
-use super::plan::{BLOCK, Plan};
+use super::aligned::AlignedBuffer;
+use super::memory_plan::{BLOCK, MemoryPlan};
 
 /// What a forward pass leaves for the backward pass.
 #[derive(Debug, Clone, Default)]
@@ -13,21 +13,21 @@ pub struct Tape {
     /// Whether all heads were given the same inputs.
     pub(super) shared: bool,
     /// Whether batch norms used the statistics of the batch.
-    pub(super) by_batch: bool,
+    pub(super) batch_stats: bool,
     /// `[batch, inputs]`, for each head unless shared.
-    pub(super) inputs: Aligned,
+    pub(super) inputs: AlignedBuffer,
     /// `[heads, batch, outputs]`
-    pub(super) outputs: Aligned,
+    pub(super) outputs: AlignedBuffer,
     /// Records of the forward and of the backward pass: `[heads, blocks, record]`.
-    pub(super) forward: Aligned,
-    pub(super) backward: Aligned,
+    pub(super) forward: AlignedBuffer,
+    pub(super) backward: AlignedBuffer,
     /// Sums of groups of blocks, on their way into gradients.
-    pub(super) group_sums: Aligned,
+    pub(super) group_sums: AlignedBuffer,
     /// `[batch, outputs]`, where the tape keeps them for its user.
-    pub(super) grad_out: Aligned,
+    pub(super) grad_out: AlignedBuffer,
     /// `[heads, packed]`, `[heads, transposed]`
-    pub(super) packed: Aligned,
-    pub(super) transposed: Aligned,
+    pub(super) packed: AlignedBuffer,
+    pub(super) transposed: AlignedBuffer,
     /// `[heads, layers]`; without numbers where a layer has no batch norm.
     pub(super) batch_norms: Vec<BatchColumns>,
 }
@@ -42,8 +42,8 @@ pub(super) struct BatchColumns {
     pub(super) center: Vec<f32>,
     pub(super) scale: Vec<f32>,
     pub(super) shift: Vec<f32>,
-    /// A gradient becomes `slope * (g - grad_mean - (hat - hat_mean) * along)`.
-    pub(super) slope: Vec<f32>,
+    /// A gradient becomes `grad_scale * (g - grad_mean - (hat - hat_mean) * along)`.
+    pub(super) grad_scale: Vec<f32>,
     pub(super) grad_mean: Vec<f32>,
     pub(super) hat_mean: Vec<f32>,
     pub(super) along: Vec<f32>,
@@ -51,8 +51,8 @@ pub(super) struct BatchColumns {
 
 impl BatchColumns {
     pub(super) fn fit(&mut self, width: usize) {
-        let Self { mean, var, center, scale, shift, slope, grad_mean, hat_mean, along } = self;
-        for column in [mean, var, center, scale, shift, slope, grad_mean, hat_mean, along] {
+        let Self { mean, var, center, scale, shift, grad_scale, grad_mean, hat_mean, along } = self;
+        for column in [mean, var, center, scale, shift, grad_scale, grad_mean, hat_mean, along] {
             column.resize(width, 0.0);
         }
     }
@@ -109,7 +109,7 @@ impl Tape {
         BlockGrid { heads: self.heads, batch: self.batch, shared: self.shared }
     }
 
-    pub(super) fn fit_forward(&mut self, plan: &Plan, inputs: usize, outputs: usize) {
+    pub(super) fn fit_forward(&mut self, plan: &MemoryPlan, inputs: usize, outputs: usize) {
         let input_heads = if self.shared { 1 } else { self.heads };
         let records = self.grid().count();
         self.inputs.fit(input_heads * self.batch * inputs);
@@ -123,8 +123,8 @@ impl Tape {
 /// Memory of a forward pass that leaves nothing behind.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
-    pub(super) memory: Aligned,
-    pub(super) packed: Aligned,
-    pub(super) outputs: Aligned,
+    pub(super) memory: AlignedBuffer,
+    pub(super) packed: AlignedBuffer,
+    pub(super) outputs: AlignedBuffer,
     pub(super) batch_norms: Vec<BatchColumns>,
 }

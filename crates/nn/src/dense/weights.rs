@@ -2,16 +2,16 @@
 //!
 //! A wide layer keeps its weights in panels of [`PANEL`] outputs; within a panel, the numbers of one input follow each
 //! other. So a product reads a panel from front to back, gradients are summed where they belong, and products in single
-//! precision need nothing packed but the transposed weights for the way back. A narrow layer keeps PyTorch's order
+//! precision need nothing packed but the transposed weights for the backward pass. A narrow layer keeps PyTorch's order
 //! `[outputs, inputs]`.
 
 use std::ops::Range;
 
 use bytemuck::cast_slice;
 
-use super::gemm::{End, PANEL, PanelProduct, dots, panel_product, transpose};
+use super::gemm::{GemmEpilogue, PANEL, PanelProduct, dots, panel_product, transpose};
+use super::layer_ops::{self, StridedRows};
 use super::operands::{pack_pairs, pack_rows};
-use super::rows::{self, Rows};
 use super::spec::Activation;
 use crate::kernels::{Isa, Precision};
 
@@ -54,7 +54,7 @@ impl<'a> Operands<'a> {
 
 /// What follows a product.
 #[derive(Clone, Copy)]
-pub(super) struct After<'a> {
+pub(super) struct BiasActivation<'a> {
     /// Added to each row; empty where there is none.
     pub(super) bias: &'a [f32],
     pub(super) activation: Activation,
@@ -63,7 +63,7 @@ pub(super) struct After<'a> {
 }
 
 /// Rows of a result.
-pub(super) struct Results<'a> {
+pub(super) struct OutputRows<'a> {
     pub(super) memory: &'a mut [f32],
     pub(super) rows: usize,
     pub(super) stride: usize,
@@ -156,14 +156,20 @@ impl WeightShape {
     /// Packs one panel of weights.
     pub(super) fn pack_panel(self, weights: &[f32], panel: usize, into: &mut [f32]) {
         let width = self.width(panel);
-        let rows = Rows { count: self.inputs, width, stride: width };
+        let rows = StridedRows { count: self.inputs, width, stride: width };
         pack_pairs(self.isa, &weights[self.panel_range(panel..panel + 1)], rows, into, width);
     }
 
     /// `out = x W^T` after its bias and activation, given the weights, packed if they are to be.
-    pub(super) fn product(self, weights: &[f32], x: Operands<'_>, out: Results<'_>, after: After<'_>) {
-        let Results { memory, rows, stride } = out;
-        let After { bias, activation, isa } = after;
+    pub(super) fn product(
+        self,
+        weights: &[f32],
+        x: Operands<'_>,
+        out: OutputRows<'_>,
+        after: BiasActivation<'_>,
+    ) {
+        let OutputRows { memory, rows, stride } = out;
+        let BiasActivation { bias, activation, isa } = after;
         if self.is_narrow() {
             dots(
                 self.isa,
@@ -176,8 +182,8 @@ impl WeightShape {
                 rows,
                 self.outputs,
             );
-            let rows = Rows { count: rows, width: self.outputs, stride };
-            return rows::bias_activate(isa, memory, rows, bias, activation);
+            let rows = StridedRows { count: rows, width: self.outputs, stride };
+            return layer_ops::bias_activate(isa, memory, rows, bias, activation);
         }
         for panel in 0..self.panels() {
             let (columns, out) = (self.width(panel), &mut memory[panel * PANEL..]);
@@ -189,21 +195,26 @@ impl WeightShape {
                 ..PanelProduct::NONE
             };
             let end = match (bias.get(panel * PANEL..), activation) {
-                (None | Some([]), _) => End::Write,
-                (Some(bias), Activation::Relu) => End::BiasRelu(bias),
-                (Some(bias), _) => End::Bias(bias),
+                (None | Some([]), _) => GemmEpilogue::Write,
+                (Some(bias), Activation::Relu) => GemmEpilogue::BiasRelu(bias),
+                (Some(bias), _) => GemmEpilogue::Bias(bias),
             };
             let job = PanelProduct { a: x.words, a_row: x.stride, a_step: 1, end, ..job };
             let weights = cast_slice(&weights[self.packed_panel(panel)]);
             panel_product(self.isa, &PanelProduct { b: weights, b_row: columns, ..job }, out);
-            if !matches!((end, activation), (End::BiasRelu(_), _) | (_, Activation::None)) {
+            if !matches!((end, activation), (GemmEpilogue::BiasRelu(_), _) | (_, Activation::None)) {
                 // While the panel is in the cache.
-                rows::activate(isa, out, Rows { count: rows, width: columns, stride }, activation);
+                layer_ops::activate(
+                    isa,
+                    out,
+                    StridedRows { count: rows, width: columns, stride },
+                    activation,
+                );
             }
         }
     }
 
-    /// Panels of inputs that the way back needs the weights in: none where they are used as they are.
+    /// Panels of inputs that the backward pass needs the weights in: none where they are used as they are.
     pub(super) fn input_panels(self) -> usize {
         if self.is_narrow() { 0 } else { self.inputs.div_ceil(PANEL) }
     }
@@ -231,7 +242,7 @@ impl WeightShape {
             let (first, words) = (self.words(panel * PANEL), self.words(width));
             let (from, stride) = match self.is_half() {
                 true => {
-                    let rows = Rows { count: columns, width, stride: width };
+                    let rows = StridedRows { count: columns, width, stride: width };
                     pack_rows(self.isa, from, rows, space, PANEL / 2);
                     (&*space, PANEL / 2)
                 }
@@ -247,9 +258,9 @@ impl WeightShape {
         weights: &[f32],
         transposed: &[f32],
         grad: Operands<'_>,
-        grad_x: Results<'_>,
+        grad_x: OutputRows<'_>,
     ) {
-        let Results { memory, rows, stride } = grad_x;
+        let OutputRows { memory, rows, stride } = grad_x;
         let depth = self.words(self.outputs);
         for input in (0..self.inputs).step_by(PANEL) {
             let columns = (self.inputs - input).min(PANEL);
@@ -275,7 +286,7 @@ impl WeightShape {
         x: Operands<'_>,
         grad: Operands<'_>,
         depth: BlockRows,
-        end: End<'_>,
+        end: GemmEpilogue<'_>,
         grads: &mut [f32],
     ) {
         let BlockRows { rows, blocks } = depth;
@@ -312,7 +323,7 @@ impl<'a> PanelProduct<'a> {
         b_row: 0,
         b_block: 0,
         c_row: 0,
-        end: End::Write,
+        end: GemmEpilogue::Write,
     };
 
     /// The transposed matrix on the left: its columns are the rows of the product.

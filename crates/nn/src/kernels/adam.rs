@@ -1,7 +1,7 @@
 //! One step of Adam or AdamW over a slice of parameters, in one pass over memory.
 
 use super::Precision;
-use super::lanes::{Isa, Kernel, Lanes};
+use super::simd::{Isa, Kernel, Simd};
 use rayon::prelude::*;
 
 /// The settings of one step. With `weight_decay` 0 this is plain Adam.
@@ -97,7 +97,7 @@ impl Kernel for Update<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let by = self.by;
         let (grad_scale, new_mean) = (l.splat(by.grad_scale), l.splat(by.new_mean));
         let (old_square, new_square) = (l.splat(by.old_square), l.splat(by.new_square));

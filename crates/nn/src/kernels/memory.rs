@@ -13,7 +13,7 @@ pub fn unfilled(len: usize) -> Vec<f32> {
     let mut memory = Vec::<f32>::with_capacity(len);
     let place = memory.as_mut_ptr();
     // SAFETY: the assembly is empty, but the compiler must assume that it has written to all memory it could reach
-    // through its operand; so from here on the numbers are initialised, with values nobody knows. The processor has
+    // through its operand; so from here on the numbers are initialised, with values nobody knows. The CPU has
     // no other notion of memory than this, and every pattern of bits is an `f32`.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     unsafe {

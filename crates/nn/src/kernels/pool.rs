@@ -1,31 +1,31 @@
-//! Pooling: the largest of 3x3 pixels at every other pixel, and the mean of a whole picture.
+//! Pooling: the largest of 3x3 pixels at every other pixel, and the mean of a whole image.
 
 use super::Precision;
-use super::lanes::{Isa, Kernel, Lanes};
+use super::simd::{Isa, Kernel, Simd};
 use super::threads::{Shared, for_each};
 use rayon::prelude::*;
 
-/// Sizes of the pictures that go into a pool.
+/// Sizes of the images that go into a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PoolShape {
-    /// Pictures.
+    /// Images.
     pub batch: usize,
-    /// Rows of an input picture.
+    /// Rows of an input image.
     pub height: usize,
-    /// Columns of an input picture.
+    /// Columns of an input image.
     pub width: usize,
     /// Channels.
     pub channels: usize,
 }
 
 impl PoolShape {
-    /// Rows of a picture after [`max_pool_3x3_s2_p1`].
+    /// Rows of an image after [`max_pool_3x3_s2_p1`].
     #[must_use]
     pub fn out_height(&self) -> usize {
         self.height.div_ceil(2)
     }
 
-    /// Columns of a picture after [`max_pool_3x3_s2_p1`].
+    /// Columns of an image after [`max_pool_3x3_s2_p1`].
     #[must_use]
     pub fn out_width(&self) -> usize {
         self.width.div_ceil(2)
@@ -46,47 +46,62 @@ impl PoolShape {
 
 /// The largest of 3x3 pixels around every other pixel (stride 2, padding 1).
 ///
-/// `places`, if given, gets which of the nine it was (row times three plus column), the first of equals, for
+/// `max_indices`, if given, gets which of the nine it was (row times three plus column), the first of equals, for
 /// [`max_pool_3x3_s2_p1_backward`]. As everywhere, a NaN wins.
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
-pub fn max_pool_3x3_s2_p1(shape: &PoolShape, input: &[f32], output: &mut [f32], places: Option<&mut [u8]>) {
-    max_pool_on(Isa::best(Precision::F32), shape, input, output, places);
+pub fn max_pool_3x3_s2_p1(
+    shape: &PoolShape,
+    input: &[f32],
+    output: &mut [f32],
+    max_indices: Option<&mut [u8]>,
+) {
+    max_pool_on(Isa::best(Precision::F32), shape, input, output, max_indices);
 }
 
-fn max_pool_on(isa: Isa, shape: &PoolShape, input: &[f32], output: &mut [f32], places: Option<&mut [u8]>) {
+fn max_pool_on(
+    isa: Isa,
+    shape: &PoolShape,
+    input: &[f32],
+    output: &mut [f32],
+    max_indices: Option<&mut [u8]>,
+) {
     assert_eq!(input.len(), shape.input_len(), "numbers of the input");
     assert_eq!(output.len(), shape.output_len(), "numbers of the output");
-    assert!(places.as_deref().is_none_or(|places| places.len() == output.len()), "a place for every output");
+    assert!(
+        max_indices.as_deref().is_none_or(|max_indices| max_indices.len() == output.len()),
+        "an index for every output"
+    );
     let row_len = shape.out_width() * shape.channels;
-    let (output, places) = (Shared::of(output), places.map(Shared::of));
+    let (output, max_indices) = (Shared::of(output), max_indices.map(Shared::of));
     for_each(shape.batch * shape.out_height(), |row| {
-        let (picture, row_in_picture) = (row / shape.out_height(), row % shape.out_height());
-        let picture_len = shape.height * shape.width * shape.channels;
+        let (image, row_in_image) = (row / shape.out_height(), row % shape.out_height());
+        let image_len = shape.height * shape.width * shape.channels;
         // SAFETY: inside both, and each row has its own part.
-        let (output, places) =
-            unsafe { (output.at(row * row_len), places.map(|places| places.at(row * row_len))) };
-        let input = &input[picture * picture_len..][..picture_len];
-        isa.run(PoolRow { shape, input, row: row_in_picture, output, places });
+        let (output, max_indices) = unsafe {
+            (output.at(row * row_len), max_indices.map(|max_indices| max_indices.at(row * row_len)))
+        };
+        let input = &input[image * image_len..][..image_len];
+        isa.run(PoolRow { shape, input, row: row_in_image, output, max_indices });
     });
 }
 
 /// A row of the output.
 struct PoolRow<'a> {
     shape: &'a PoolShape,
-    /// The picture.
+    /// The image.
     input: &'a [f32],
     row: usize,
     output: *mut f32,
-    places: Option<*mut u8>,
+    max_indices: Option<*mut u8>,
 }
 
 impl Kernel for PoolRow<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let channels = self.shape.channels;
         for column in 0..self.shape.out_width() {
             for channel in (0..channels).step_by(L::WIDTH) {
@@ -100,8 +115,8 @@ impl Kernel for PoolRow<'_> {
                     } else {
                         l.store_first(self.output.add(at), best, count);
                     }
-                    if let Some(places) = self.places {
-                        store_places(l, places.add(at), place, count);
+                    if let Some(max_indices) = self.max_indices {
+                        store_max_indices(l, max_indices.add(at), place, count);
                     }
                 }
             }
@@ -110,12 +125,12 @@ impl Kernel for PoolRow<'_> {
 }
 
 impl PoolRow<'_> {
-    /// The largest and its place.
+    /// The largest and its index.
     ///
     /// # Safety
     /// The column is in the output, and a pixel has `count` channels from this one on.
     #[inline(always)]
-    unsafe fn best<L: Lanes>(
+    unsafe fn best<L: Simd>(
         &self,
         l: L,
         column: usize,
@@ -134,7 +149,7 @@ impl PoolRow<'_> {
                 if in_column >= width {
                     continue;
                 }
-                // SAFETY: the pixel is inside the picture.
+                // SAFETY: the pixel is inside the image.
                 let value = unsafe {
                     let at = self.input.as_ptr().add((in_row * width + in_column) * channels + channel);
                     if count == L::WIDTH { l.load(at) } else { l.load_first(at, count) }
@@ -146,65 +161,65 @@ impl PoolRow<'_> {
     }
 }
 
-/// The place of the middle pixel, which is always inside: what is given when all are minus infinity.
+/// The index of the middle pixel, which is always inside: what is given when all are minus infinity.
 const MIDDLE: f32 = 4.0;
 
 /// # Safety
 /// `count` bytes can be written; it is at most a vector.
 #[inline(always)]
-unsafe fn store_places<L: Lanes>(l: L, to: *mut u8, places: L::Vector, count: usize) {
+unsafe fn store_max_indices<L: Simd>(l: L, to: *mut u8, max_indices: L::Vector, count: usize) {
     // SAFETY: the caller's promise; a part of a vector goes through memory of its own.
     unsafe {
         if count == L::WIDTH {
-            l.store_bytes(to, places);
+            l.store_bytes(to, max_indices);
         } else {
             let mut bytes = [0; 64];
-            l.store_bytes(bytes.as_mut_ptr(), places);
+            l.store_bytes(bytes.as_mut_ptr(), max_indices);
             to.copy_from_nonoverlapping(bytes.as_ptr(), count);
         }
     }
 }
 
-/// The gradient of [`max_pool_3x3_s2_p1`] from the places it gave.
+/// The gradient of [`max_pool_3x3_s2_p1`] from the indices it gave.
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
 pub fn max_pool_3x3_s2_p1_backward(
     shape: &PoolShape,
-    places: &[u8],
+    max_indices: &[u8],
     grad_output: &[f32],
     grad_input: &mut [f32],
 ) {
-    max_pool_backward_on(Isa::best(Precision::F32), shape, places, grad_output, grad_input);
+    max_pool_backward_on(Isa::best(Precision::F32), shape, max_indices, grad_output, grad_input);
 }
 
 fn max_pool_backward_on(
     isa: Isa,
     shape: &PoolShape,
-    places: &[u8],
+    max_indices: &[u8],
     grad_output: &[f32],
     grad_input: &mut [f32],
 ) {
-    assert_eq!(places.len(), shape.output_len(), "a place for every output");
+    assert_eq!(max_indices.len(), shape.output_len(), "an index for every output");
     assert_eq!(grad_output.len(), shape.output_len(), "numbers of the output");
     assert_eq!(grad_input.len(), shape.input_len(), "numbers of the input");
-    let picture_len = shape.out_height() * shape.out_width() * shape.channels;
+    let image_len = shape.out_height() * shape.out_width() * shape.channels;
     let target = Shared::of(grad_input);
     for_each(shape.batch * shape.height, |row| {
-        let (picture, row_in_picture) = (row / shape.height, row % shape.height);
-        let here = picture * picture_len..(picture + 1) * picture_len;
+        let (image, row_in_image) = (row / shape.height, row % shape.height);
+        let here = image * image_len..(image + 1) * image_len;
         // SAFETY: inside the gradient, and each row has its own part.
         let grad_input = unsafe { target.at(row * shape.width * shape.channels) };
-        let (places, grads) = (&places[here.clone()], &grad_output[here]);
-        isa.run(PoolGradRow { shape, places, grads, row: row_in_picture, grad_input });
+        let (max_indices, grads) = (&max_indices[here.clone()], &grad_output[here]);
+        isa.run(PoolGradRow { shape, max_indices, grads, row: row_in_image, grad_input });
     });
 }
 
 /// A row of the input's gradient.
 struct PoolGradRow<'a> {
     shape: &'a PoolShape,
-    /// Of the picture, as the gradients.
-    places: &'a [u8],
+    /// Of the image, as the gradients.
+    max_indices: &'a [u8],
     grads: &'a [f32],
     row: usize,
     grad_input: *mut f32,
@@ -214,7 +229,7 @@ impl Kernel for PoolGradRow<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let channels = self.shape.channels;
         let whole = channels / L::WIDTH * L::WIDTH;
         for column in 0..self.shape.width {
@@ -230,7 +245,8 @@ impl Kernel for PoolGradRow<'_> {
                 for (out_row, y) in windows(self.row, self.shape.out_height()) {
                     for (out_column, x) in windows(column, self.shape.out_width()) {
                         let at = (out_row * self.shape.out_width() + out_column) * channels + channel;
-                        grad += if usize::from(self.places[at]) == y * 3 + x { self.grads[at] } else { 0.0 };
+                        grad +=
+                            if usize::from(self.max_indices[at]) == y * 3 + x { self.grads[at] } else { 0.0 };
                     }
                 }
                 // SAFETY: the row has this pixel.
@@ -246,14 +262,14 @@ impl PoolGradRow<'_> {
     /// # Safety
     /// The column is in the input, and a pixel has a vector of channels from this one on.
     #[inline(always)]
-    unsafe fn grad<L: Lanes>(&self, l: L, column: usize, channel: usize) -> L::Vector {
+    unsafe fn grad<L: Simd>(&self, l: L, column: usize, channel: usize) -> L::Vector {
         let mut sum = l.splat(0.0);
         for (out_row, y) in windows(self.row, self.shape.out_height()) {
             for (out_column, x) in windows(column, self.shape.out_width()) {
                 let at = (out_row * self.shape.out_width() + out_column) * self.shape.channels + channel;
                 // SAFETY: the window is in the output.
                 unsafe {
-                    let place = l.load_bytes(self.places.as_ptr().add(at));
+                    let place = l.load_bytes(self.max_indices.as_ptr().add(at));
                     let grad = l.load(self.grads.as_ptr().add(at));
                     sum = l.add(sum, l.where_equal(grad, place, (y * 3 + x) as f32));
                 }
@@ -271,7 +287,7 @@ fn windows(row: usize, windows: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::once(lower).chain(upper)
 }
 
-/// The mean of every channel over a picture: `[batch, pixels, channels]` to `[batch, channels]`.
+/// The mean of every channel over an image: `[batch, pixels, channels]` to `[batch, channels]`.
 ///
 /// # Panics
 /// When a slice has another length than `shape` says.
@@ -280,13 +296,13 @@ pub fn global_average(shape: &PoolShape, input: &[f32], output: &mut [f32]) {
     assert_eq!(output.len(), shape.batch * shape.channels, "numbers of the output");
     let pixels = shape.height * shape.width;
     let sums = Shared::of(output);
-    for_each(shape.batch, |picture| {
-        // SAFETY: each picture has its own part.
+    for_each(shape.batch, |image| {
+        // SAFETY: each image has its own part.
         let output =
-            unsafe { std::slice::from_raw_parts_mut(sums.at(picture * shape.channels), shape.channels) };
+            unsafe { std::slice::from_raw_parts_mut(sums.at(image * shape.channels), shape.channels) };
         output.fill(0.0);
         for pixel in
-            input[picture * pixels * shape.channels..][..pixels * shape.channels].chunks(shape.channels)
+            input[image * pixels * shape.channels..][..pixels * shape.channels].chunks(shape.channels)
         {
             output.iter_mut().zip(pixel).for_each(|(sum, x)| *sum += x);
         }
@@ -327,21 +343,21 @@ mod tests {
         (0..len).map(|i| ((i + 7 * seed).wrapping_mul(2_654_435_761) >> 11) as f32 % 13.0 - 6.0).collect()
     }
 
-    /// The place of the largest of nine, by the rule of PyTorch: a later one must be larger, or not a number.
+    /// The index of the largest of nine, by the rule of PyTorch: a later one must be larger, or not a number.
     fn expected_places(shape: &PoolShape, input: &[f32]) -> Vec<u8> {
         let PoolShape { height, width, channels, .. } = *shape;
         let (out_height, out_width) = (shape.out_height(), shape.out_width());
         let place = |i: usize| {
             let (channel, column, row) =
                 (i % channels, i / channels % out_width, i / channels / out_width % out_height);
-            let picture = i / channels / out_width / out_height;
+            let image = i / channels / out_width / out_height;
             let mut best: Option<(f32, u8)> = None;
             for place in 0..9u8 {
                 let (y, x) = (row * 2 + usize::from(place / 3), column * 2 + usize::from(place % 3));
                 if y == 0 || x == 0 || y > height || x > width {
                     continue;
                 }
-                let value = input[((picture * height + y - 1) * width + x - 1) * channels + channel];
+                let value = input[((image * height + y - 1) * width + x - 1) * channels + channel];
                 if best.is_none_or(|(best, _)| value > best || value.is_nan()) {
                     best = Some((value, place));
                 }
@@ -360,19 +376,19 @@ mod tests {
             let (out_height, out_width) = (shape.out_height(), shape.out_width());
             let (channel, column, row) =
                 (i % channels, i / channels % out_width, i / channels / out_width % out_height);
-            let (picture, place) = (i / channels / out_width / out_height, usize::from(expected[i]));
-            ((picture * height + row * 2 + place / 3 - 1) * width + column * 2 + place % 3 - 1) * channels
+            let (image, place) = (i / channels / out_width / out_height, usize::from(expected[i]));
+            ((image * height + row * 2 + place / 3 - 1) * width + column * 2 + place % 3 - 1) * channels
                 + channel
         };
         let mut expected_grad = vec![0.0; input.len()];
         grad_output.iter().enumerate().for_each(|(i, grad)| expected_grad[from(i)] += grad);
         for isa in Isa::all() {
-            let (mut output, mut places) = (vec![f32::NAN; expected.len()], vec![99; expected.len()]);
-            max_pool_on(isa, &shape, &input, &mut output, Some(&mut places));
-            assert_eq!(places, expected, "places on {}", isa.name());
+            let (mut output, mut max_indices) = (vec![f32::NAN; expected.len()], vec![99; expected.len()]);
+            max_pool_on(isa, &shape, &input, &mut output, Some(&mut max_indices));
+            assert_eq!(max_indices, expected, "indices on {}", isa.name());
             assert!(output.iter().enumerate().all(|(i, &x)| x == input[from(i)]), "output on {}", isa.name());
             let mut grad_input = vec![f32::NAN; input.len()];
-            max_pool_backward_on(isa, &shape, &places, &grad_output, &mut grad_input);
+            max_pool_backward_on(isa, &shape, &max_indices, &grad_output, &mut grad_input);
             assert_eq!(grad_input, expected_grad, "gradient on {}", isa.name());
         }
     }
@@ -399,16 +415,16 @@ mod tests {
     fn minus_infinity_everywhere_still_has_a_place() {
         let shape = shape(1, 2, 2, 16);
         for isa in Isa::all() {
-            let (mut output, mut places) = ([0.0; 16], [99; 16]);
-            max_pool_on(isa, &shape, &[f32::NEG_INFINITY; 64], &mut output, Some(&mut places));
+            let (mut output, mut max_indices) = ([0.0; 16], [99; 16]);
+            max_pool_on(isa, &shape, &[f32::NEG_INFINITY; 64], &mut output, Some(&mut max_indices));
             let mut grad = [0.0; 64];
-            max_pool_backward_on(isa, &shape, &places, &[1.0; 16], &mut grad);
+            max_pool_backward_on(isa, &shape, &max_indices, &[1.0; 16], &mut grad);
             assert_eq!(grad.iter().sum::<f32>(), 16.0);
         }
     }
 
     #[test]
-    fn mean_of_a_picture_and_its_gradient() {
+    fn mean_of_an_image_and_its_gradient() {
         let shape = shape(2, 1, 2, 3);
         let mut output = [0.0; 6];
         let input = [1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0, 2.0, 2.0, 2.0];

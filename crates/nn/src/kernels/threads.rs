@@ -1,10 +1,10 @@
 //! Dividing work among the threads of the pool.
 
-use crate::crew::{self, Worth};
+use crate::spin_pool::{self, Parallelism};
 
 /// Calls `work` once for each number below `count`, on all threads.
 pub(crate) fn for_each(count: usize, work: impl Fn(usize) + Sync) {
-    crew::each(Worth::AllThreads, count, work);
+    spin_pool::parallel_for(Parallelism::AllThreads, count, work);
 }
 
 /// Pieces to cut `items` into so that `size` of them is about a piece, and threads get equally many.

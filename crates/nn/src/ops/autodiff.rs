@@ -1,4 +1,4 @@
-//! The gradients of the operations on the processor.
+//! The gradients of the operations on the CPU.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, Flex};
 
 use super::extension::{Geometry, ImageOps, Residual};
-use super::flex::{self, numbers, numbers_mut, packed, sides, tensor};
+use super::flex::{self, dims, numbers, numbers_mut, packed, tensor};
 use crate::kernels::conv::{self as conv_kernels, ConvSaved, ConvShape};
 use crate::kernels::norm::{self, BatchNormSaved, GroupNormSaved, NormGrads};
 use crate::kernels::pool::{self, PoolShape};
@@ -56,10 +56,10 @@ impl Backward<Flex, 2> for Conv {
             grad_weights.as_deref_mut(),
         );
         if let (Some(parent), Some(gradient)) = (of_input, grad_input) {
-            grads.register::<Flex>(parent.id, tensor(gradient, sides(&input)));
+            grads.register::<Flex>(parent.id, tensor(gradient, dims(&input)));
         }
         if let (Some(parent), Some(gradient)) = (of_weights, grad_weights) {
-            grads.register::<Flex>(parent.id, tensor(gradient, sides(&weights)));
+            grads.register::<Flex>(parent.id, tensor(gradient, dims(&weights)));
         }
     }
 }
@@ -92,7 +92,7 @@ impl Norm for GroupNormSaved {
     fn backward(state: &NormState<Self>, gradient: &mut [f32], grad_input: Option<&mut [f32]>) -> NormGrads {
         let NormState { input, scale, saved, rectified, groups } = state;
         norm::group_norm_act_backward(
-            sides(input)[0],
+            dims(input)[0],
             *groups,
             numbers(input),
             numbers(scale),
@@ -131,7 +131,7 @@ impl<S: Norm> Backward<Flex, 4> for NormAct<S> {
 
     fn backward(self, ops: Ops<NormState<S>, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
         let mut gradient = packed(grads.consume::<Flex>(&ops.node));
-        let shape = sides(&ops.state.input);
+        let shape = dims(&ops.state.input);
         let mut grad_input = unfilled(shape.iter().product());
         let NormGrads { gamma, beta } =
             S::backward(&ops.state, numbers_mut(&mut gradient), Some(&mut grad_input));
@@ -150,18 +150,18 @@ impl Backward<Flex, 1> for MaxPool {
 
     fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = packed(grads.consume::<Flex>(&ops.node));
-        let (shape, places) = &ops.state;
+        let (shape, max_indices) = &ops.state;
         let PoolShape { batch, height, width, channels } = *shape;
         let mut grad_input = unfilled(batch * height * width * channels);
-        pool::max_pool_3x3_s2_p1_backward(shape, places, numbers(&gradient), &mut grad_input);
+        pool::max_pool_3x3_s2_p1_backward(shape, max_indices, numbers(&gradient), &mut grad_input);
         register(ops, [tensor(grad_input, [batch, height, width, channels])], grads);
     }
 }
 
 #[derive(Debug)]
-struct MeanOfPlaces;
+struct GlobalAvgPool;
 
-impl Backward<Flex, 1> for MeanOfPlaces {
+impl Backward<Flex, 1> for GlobalAvgPool {
     type State = PoolShape;
 
     fn backward(self, ops: Ops<PoolShape, 1>, grads: &mut Gradients, _: &mut Checkpointer) {
@@ -270,19 +270,19 @@ impl<C: CheckpointStrategy> ImageOps for Autodiff<Flex, C> {
         let shape = flex::pool_shape(&input);
         match prepared {
             OpsKind::Tracked(prepared) => {
-                let mut places = vec![0; shape.output_len()];
-                let output = flex::max_pool(&shape, &input, Some(&mut places));
-                prepared.finish((shape, places.into()), output)
+                let mut max_indices = vec![0; shape.output_len()];
+                let output = flex::max_pool(&shape, &input, Some(&mut max_indices));
+                prepared.finish((shape, max_indices.into()), output)
             }
             OpsKind::UnTracked(prepared) => prepared.finish(flex::max_pool(&shape, &input, None)),
         }
     }
 
-    fn mean_of_places(input: FloatTensor<Self>) -> FloatTensor<Self> {
-        let prepared = MeanOfPlaces.prepare::<C>([input.node()]).compute_bound().stateful();
+    fn global_avg_pool(input: FloatTensor<Self>) -> FloatTensor<Self> {
+        let prepared = GlobalAvgPool.prepare::<C>([input.node()]).compute_bound().stateful();
         let input = packed(input.into_primitive());
         let shape = flex::pool_shape(&input);
-        let output = flex::mean_of_places(&shape, &input);
+        let output = flex::global_avg_pool(&shape, &input);
         match prepared {
             OpsKind::Tracked(prepared) => prepared.finish(shape, output),
             OpsKind::UnTracked(prepared) => prepared.finish(output),

@@ -37,7 +37,7 @@ impl<B: Backend> Residual<B> {
 /// The weights of a convolution that stay as they are.
 #[derive(ExtensionType)]
 pub enum Weights<B: Backend> {
-    /// Arranged for the kernels of the processor, bias included.
+    /// Arranged for the kernels of the CPU, bias included.
     Packed(Arc<PackedConv>),
     /// `[row, column, in, out]`, and a bias.
     Plain(FloatTensor<B>, FloatTensor<B>),
@@ -52,7 +52,7 @@ pub struct Geometry {
     pub padding: usize,
 }
 
-/// What an image network is made of. Pictures are `[n, h, w, c]`.
+/// What an image network is made of. Images are `[n, h, w, c]`.
 #[backend_extension(Flex, Cube: cfg(feature = "cuda"), Autodiff)]
 pub trait ImageOps: Backend {
     /// A convolution with weights `[row, column, in, out]`.
@@ -80,7 +80,7 @@ pub trait ImageOps: Backend {
         (output, normed.mean, normed.variance)
     }
 
-    /// Normalisation over groups of channels of each picture, then the residual and ReLU.
+    /// Normalisation over groups of channels of each image, then the residual and ReLU.
     fn group_norm_act(
         input: FloatTensor<Self>,
         scale: FloatTensor<Self>,
@@ -101,7 +101,7 @@ pub trait ImageOps: Backend {
     }
 
     /// The mean of each channel: `[n, c]`.
-    fn mean_of_places(input: FloatTensor<Self>) -> FloatTensor<Self> {
+    fn global_avg_pool(input: FloatTensor<Self>) -> FloatTensor<Self> {
         let [n, h, w, c] = input.shape().dims();
         let rows = Self::float_reshape(input, Shape::new([n, h * w, c]));
         Self::float_reshape(Self::float_mean_dim(rows, 1), Shape::new([n, c]))
@@ -116,7 +116,7 @@ pub trait ImageOps: Backend {
         relu: bool,
     ) -> FloatTensor<Self> {
         let Weights::Plain(weights, bias) = weights else {
-            unreachable!("weights are arranged for the processor only where its kernels run")
+            unreachable!("weights are arranged for the CPU only where its kernels run")
         };
         let output = plain_conv::<Self>(input, weights, Some(bias), geometry);
         add_and_rectify::<Self>(output, residual, relu)
@@ -147,17 +147,17 @@ pub trait ImageOps: Backend {
         Self::max_pool(normed)
     }
 
-    /// Puts pictures behind the first `first` of `others`, or into new room for `count`. When all have come, in this
-    /// order, they are all there.
-    fn put_pictures(
-        pictures: FloatTensor<Self>,
+    /// Appends images to the first `first` of `others`, or writes them to new memory for `count`. Call it in
+    /// order, until all are there.
+    fn append_images(
+        images: FloatTensor<Self>,
         #[extension_type] others: Residual<Self>,
         _first: usize,
         _count: usize,
     ) -> FloatTensor<Self> {
         match others.into_option() {
-            Some(others) => Self::float_cat(vec![others, pictures], 0),
-            None => pictures,
+            Some(others) => Self::float_cat(vec![others, images], 0),
+            None => images,
         }
     }
 

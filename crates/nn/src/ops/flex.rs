@@ -1,4 +1,4 @@
-//! The operations on the processor: Burn's tensors in and out, our kernels between.
+//! The operations on the CPU: Burn's tensors in and out, our kernels between.
 
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::backend::{DType, Flex};
@@ -13,19 +13,19 @@ use crate::kernels::{Precision, adam, copy, unfilled};
 
 /// The tensor with its numbers one after another from the start of its memory.
 pub(super) fn packed(tensor: FlexTensor) -> FlexTensor {
-    let in_order = tensor.is_contiguous() && tensor.layout().start_offset() == 0;
-    if in_order { tensor } else { tensor.to_contiguous() }
+    let contiguous = tensor.is_contiguous() && tensor.layout().start_offset() == 0;
+    if contiguous { tensor } else { tensor.to_contiguous() }
 }
 
 /// The tensor with its numbers one after another somewhere in its memory: enough for [`numbers`].
-fn in_order(tensor: FlexTensor) -> FlexTensor {
+fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.is_contiguous() { tensor } else { tensor.to_contiguous() }
 }
 
 /// The numbers of a tensor that is [`packed`].
 pub(super) fn numbers(tensor: &FlexTensor) -> &[f32] {
     let numbers = tensor.as_slice::<f32>();
-    numbers.unwrap_or_else(|| unreachable!("networks are f32 on the processor, and this one is in order"))
+    numbers.unwrap_or_else(|| unreachable!("networks are f32 on the CPU, and this one is contiguous"))
 }
 
 /// The numbers of a tensor that is [`packed`], to be changed; in place if nobody else holds them.
@@ -38,18 +38,18 @@ pub(super) fn tensor<const D: usize>(numbers: Vec<f32>, shape: [usize; D]) -> Fl
     FlexTensor::new(Bytes::from_elems(numbers), Layout::contiguous(Shape::new(shape)), DType::F32)
 }
 
-pub(super) fn sides(tensor: &FlexTensor) -> [usize; 4] {
+pub(super) fn dims(tensor: &FlexTensor) -> [usize; 4] {
     tensor.layout().shape().dims()
 }
 
 pub(super) fn conv_shape(input: &FlexTensor, weights: &FlexTensor, geometry: Geometry) -> ConvShape {
-    let [batch, height, width, in_channels] = sides(input);
-    let [kernel, _, _, out_channels] = sides(weights);
+    let [batch, height, width, in_channels] = dims(input);
+    let [kernel, _, _, out_channels] = dims(weights);
     let Geometry { stride, padding } = geometry;
     ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding }
 }
 
-fn pictures_after(shape: &ConvShape) -> [usize; 4] {
+fn output_dims(shape: &ConvShape) -> [usize; 4] {
     [shape.batch, shape.out_height(), shape.out_width(), shape.out_channels]
 }
 
@@ -62,7 +62,7 @@ pub(super) fn conv(
 ) -> (FlexTensor, ConvSaved) {
     let mut output = unfilled(shape.output_len());
     let saved = conv::forward(shape, precision, numbers(input), numbers(weights), &mut output);
-    (tensor(output, pictures_after(shape)), saved)
+    (tensor(output, output_dims(shape)), saved)
 }
 
 /// Batch normalisation of a tensor that is [`packed`].
@@ -87,7 +87,7 @@ pub(super) fn batch_norm_act(
         epsilon as f32,
         &mut output,
     );
-    (tensor(output, sides(input)), saved)
+    (tensor(output, dims(input)), saved)
 }
 
 /// Group normalisation of a tensor that is [`packed`].
@@ -102,7 +102,7 @@ pub(super) fn group_norm_act(
     let residual = residual.map(packed);
     let mut output = unfilled(numbers(input).len());
     let saved = norm::group_norm_act_forward(
-        sides(input)[0],
+        dims(input)[0],
         groups,
         numbers(input),
         numbers(scale),
@@ -112,24 +112,24 @@ pub(super) fn group_norm_act(
         epsilon as f32,
         &mut output,
     );
-    (tensor(output, sides(input)), saved)
+    (tensor(output, dims(input)), saved)
 }
 
 pub(super) fn pool_shape(input: &FlexTensor) -> PoolShape {
-    let [batch, height, width, channels] = sides(input);
+    let [batch, height, width, channels] = dims(input);
     PoolShape { batch, height, width, channels }
 }
 
 /// Max pooling of a tensor that is [`packed`].
-pub(super) fn max_pool(shape: &PoolShape, input: &FlexTensor, places: Option<&mut [u8]>) -> FlexTensor {
+pub(super) fn max_pool(shape: &PoolShape, input: &FlexTensor, max_indices: Option<&mut [u8]>) -> FlexTensor {
     let mut output = unfilled(shape.output_len());
-    pool::max_pool_3x3_s2_p1(shape, numbers(input), &mut output, places);
+    pool::max_pool_3x3_s2_p1(shape, numbers(input), &mut output, max_indices);
     tensor(output, [shape.batch, shape.out_height(), shape.out_width(), shape.channels])
 }
 
 /// The shape that a pool after a convolution of this shape has.
 fn pooled_shape(shape: &ConvShape) -> PoolShape {
-    let [batch, height, width, channels] = pictures_after(shape);
+    let [batch, height, width, channels] = output_dims(shape);
     PoolShape { batch, height, width, channels }
 }
 
@@ -138,7 +138,7 @@ fn pooled_tensor(output: Vec<f32>, shape: &PoolShape) -> FlexTensor {
 }
 
 /// The mean over places of a tensor that is [`packed`].
-pub(super) fn mean_of_places(shape: &PoolShape, input: &FlexTensor) -> FlexTensor {
+pub(super) fn global_avg_pool(shape: &PoolShape, input: &FlexTensor) -> FlexTensor {
     let mut output = unfilled(shape.batch * shape.channels);
     pool::global_average(shape, numbers(input), &mut output);
     tensor(output, [shape.batch, shape.channels])
@@ -182,9 +182,9 @@ impl ImageOps for Flex {
         max_pool(&pool_shape(&input), &input, None)
     }
 
-    fn mean_of_places(input: FlexTensor) -> FlexTensor {
+    fn global_avg_pool(input: FlexTensor) -> FlexTensor {
         let input = packed(input);
-        mean_of_places(&pool_shape(&input), &input)
+        global_avg_pool(&pool_shape(&input), &input)
     }
 
     fn fixed_conv(
@@ -195,23 +195,23 @@ impl ImageOps for Flex {
         relu: bool,
     ) -> FlexTensor {
         let Weights::Packed(weights) = weights else {
-            unreachable!("weights for the processor are arranged for its kernels")
+            unreachable!("weights for the CPU are arranged for its kernels")
         };
-        let (input, residual) = (in_order(input), residual.into_option().map(in_order));
-        let [batch, height, width, _] = sides(&input);
+        let (input, residual) = (contiguous(input), residual.into_option().map(contiguous));
+        let [batch, height, width, _] = dims(&input);
         let shape = weights.shape(batch, height, width);
         let mut output = unfilled(shape.output_len());
         let residual = residual.as_ref().map(numbers);
         weights.run(numbers(&input), batch, height, width, residual, relu, &mut output);
-        tensor(output, pictures_after(&shape))
+        tensor(output, output_dims(&shape))
     }
 
     fn fixed_conv_pooled(input: FlexTensor, weights: Weights<Self>, _geometry: Geometry) -> FlexTensor {
         let Weights::Packed(weights) = weights else {
-            unreachable!("weights for the processor are arranged for its kernels")
+            unreachable!("weights for the CPU are arranged for its kernels")
         };
-        let input = in_order(input);
-        let [batch, height, width, _] = sides(&input);
+        let input = contiguous(input);
+        let [batch, height, width, _] = dims(&input);
         let pooled = pooled_shape(&weights.shape(batch, height, width));
         let mut output = unfilled(pooled.output_len());
         weights.run_pooled(numbers(&input), batch, height, width, &mut output);
@@ -228,10 +228,10 @@ impl ImageOps for Flex {
         epsilon: f64,
     ) -> FlexTensor {
         let Weights::Packed(weights) = weights else {
-            unreachable!("weights for the processor are arranged for its kernels")
+            unreachable!("weights for the CPU are arranged for its kernels")
         };
-        let (input, scale, shift) = (in_order(input), in_order(scale), in_order(shift));
-        let [batch, height, width, _] = sides(&input);
+        let (input, scale, shift) = (contiguous(input), contiguous(scale), contiguous(shift));
+        let [batch, height, width, _] = dims(&input);
         let pooled = pooled_shape(&weights.shape(batch, height, width));
         let mut output = unfilled(pooled.output_len());
         let norm = GroupNorm { groups, gamma: numbers(&scale), beta: numbers(&shift), eps: epsilon as f32 };
@@ -239,13 +239,13 @@ impl ImageOps for Flex {
         pooled_tensor(output, &pooled)
     }
 
-    fn put_pictures(pictures: FlexTensor, others: Residual<Self>, first: usize, count: usize) -> FlexTensor {
-        let pictures = in_order(pictures);
-        let [_, height, width, channels] = sides(&pictures);
+    fn append_images(images: FlexTensor, others: Residual<Self>, first: usize, count: usize) -> FlexTensor {
+        let images = contiguous(images);
+        let [_, height, width, channels] = dims(&images);
         let len = height * width * channels;
         let room = || tensor(unfilled(count * len), [count, height, width, channels]);
         let mut all = packed(others.into_option().unwrap_or_else(room));
-        let from = numbers(&pictures);
+        let from = numbers(&images);
         copy(from, &mut numbers_mut(&mut all)[first * len..][..from.len()]);
         all
     }

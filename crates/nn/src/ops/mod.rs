@@ -1,9 +1,9 @@
-//! The operations that decide how fast an image network is, on pictures `[n, h, w, c]`.
+//! The operations that decide how fast an image network is, on images `[n, h, w, c]`.
 //!
 //! Burn composes batch normalisation, a shortcut and ReLU from a dozen passes over memory, and its convolution knows
-//! no prepared weights; on the processor that takes four times as long as it could. So these few operations extend
-//! Burn's backends (`extension.rs`): the processor has our kernels for them, with gradients written by hand
-//! (`flex.rs`, `autodiff.rs`), every other device Burn's own operations. A network says them as it says any other.
+//! no prepared weights; on the CPU that takes four times as long as it could. So these few operations extend
+//! Burn's backends (`extension.rs`): the CPU has our kernels for them, with gradients written by hand
+//! (`flex.rs`, `autodiff.rs`), every other device Burn's own operations. A network calls them like any other operation.
 
 mod autodiff;
 mod extension;
@@ -83,24 +83,24 @@ pub(crate) fn max_pool(input: Tensor<4>) -> Tensor<4> {
     Tensor::from_dispatch(Dispatch::max_pool(input.into_dispatch()))
 }
 
-/// What `part(first, count)` makes of some pictures at a time, for all of them.
-pub(crate) fn by_parts(
+/// What `part(first, count)` makes of some images at a time, for all of them.
+pub(crate) fn in_chunks(
     count: usize,
     at_a_time: usize,
     mut part: impl FnMut(usize, usize) -> Tensor<4>,
 ) -> Tensor<4> {
     let mut all = None;
     for first in (0..count).step_by(at_a_time) {
-        let pictures = part(first, at_a_time.min(count - first)).into_dispatch();
+        let images = part(first, at_a_time.min(count - first)).into_dispatch();
         let others = all.map_or(Residual::Nothing, Residual::Add);
-        all = Some(Dispatch::put_pictures(pictures, others, first, count));
+        all = Some(Dispatch::append_images(images, others, first, count));
     }
     Tensor::from_dispatch(all.unwrap_or_else(|| part(0, 0).into_dispatch()))
 }
 
 /// `[n, h, w, c]` to the mean of each channel, `[n, c]`.
-pub(crate) fn mean_of_places(input: Tensor<4>) -> Tensor<2> {
-    Tensor::from_dispatch(Dispatch::mean_of_places(input.into_dispatch()))
+pub(crate) fn global_avg_pool(input: Tensor<4>) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::global_avg_pool(input.into_dispatch()))
 }
 
 /// A convolution whose weights stay as they are, with bias.
@@ -112,32 +112,32 @@ pub(crate) struct FixedConv {
 
 #[derive(Clone, Debug)]
 enum FixedWeights {
-    /// For the processor.
+    /// For the CPU.
     Packed(Arc<PackedConv>),
     /// For other devices.
     Plain(Box<(Tensor<4>, Tensor<1>)>),
 }
 
 impl FixedConv {
-    /// From weights `[row, column, in, out]` of these sizes: for the processor, in numbers that its kernels choose by
+    /// From weights `[row, column, in, out]` of these sizes: for the CPU, in numbers that its kernels choose by
     /// `precision`; for others, in numbers of type `dtype`.
     pub(crate) fn new(
         weights: &[f32],
-        sides: [usize; 4],
+        dims: [usize; 4],
         bias: &[f32],
         geometry: Geometry,
         precision: Precision,
         dtype: FloatDType,
         device: &Device,
     ) -> Self {
-        let [kernel, _, inputs, outputs] = sides;
+        let [kernel, _, inputs, outputs] = dims;
         let Geometry { stride, padding } = geometry;
         let weights = if *device == Device::flex() {
             FixedWeights::Packed(Arc::new(PackedConv::new(
                 kernel, stride, padding, inputs, outputs, weights, bias, precision,
             )))
         } else {
-            let weights = Tensor::<1>::from_data(weights, device).reshape(sides).cast(dtype);
+            let weights = Tensor::<1>::from_data(weights, device).reshape(dims).cast(dtype);
             FixedWeights::Plain(Box::new((weights, Tensor::<1>::from_data(bias, device).cast(dtype))))
         };
         Self { weights, geometry }

@@ -1,4 +1,4 @@
-//! What a language model does with tokens, on the processor, with gradients written by hand.
+//! What a language model does with tokens, on the CPU, with gradients written by hand.
 //!
 //! Burn composes each of these of several passes over memory, and its products do not know weights that stay. Other
 //! devices run Burn's own operations (see `qwen3_vl/layers.rs`).
@@ -18,8 +18,8 @@ use burn::tensor::Tensor;
 
 use super::flex::{numbers, packed, tensor};
 use crate::kernels::attention::{self, AttentionShape};
-use crate::kernels::product::{Matrix, PackedRight};
-use crate::kernels::{Isa, Precision, rows, unfilled};
+use crate::kernels::gemm::{Matrix, PackedRight};
+use crate::kernels::{Isa, Precision, norm_rope_softmax, unfilled};
 
 /// The weights of a linear layer that stay as they are, arranged for products.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ impl FixedLinear {
     }
 }
 
-/// What turns heads: angles of `period` tokens as cosine and sine, `[period, half]`, and the heads of a token.
+/// The angles of RoPE: those of `period` tokens as cosine and sine, `[period, half]`.
 #[derive(Clone, Debug)]
-pub struct Angles {
+pub struct RopeAngles {
     pub(crate) cos: Arc<[f32]>,
     pub(crate) sin: Arc<[f32]>,
     pub(crate) half: usize,
@@ -60,14 +60,14 @@ pub trait TokenOps: Backend {
     /// Root mean square normalisation of rows as long as `scale`.
     fn rms_norm(x: FloatTensor<Self>, scale: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self>;
     /// Layer normalisation of rows as long as `scale`.
-    fn token_norm(
+    fn token_layer_norm(
         x: FloatTensor<Self>,
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
         epsilon: f64,
     ) -> FloatTensor<Self>;
-    /// Heads turned by the angles of their tokens.
-    fn turn(x: FloatTensor<Self>, heads: usize, angles: Angles) -> FloatTensor<Self>;
+    /// RoPE: heads rotated by the angles of their tokens.
+    fn apply_rope(x: FloatTensor<Self>, heads: usize, angles: RopeAngles) -> FloatTensor<Self>;
     /// Softmax attention.
     fn attend(
         queries: FloatTensor<Self>,
@@ -81,12 +81,12 @@ pub trait TokenOps: Backend {
     fn tanh_gelu(x: FloatTensor<Self>) -> FloatTensor<Self>;
 }
 
-fn sides2(tensor: &FlexTensor) -> [usize; 2] {
+fn dims2(tensor: &FlexTensor) -> [usize; 2] {
     tensor.layout().shape().dims()
 }
 
 fn matrix(tensor: &FlexTensor) -> Matrix<'_> {
-    let [rows, columns] = sides2(tensor);
+    let [rows, columns] = dims2(tensor);
     Matrix::new(numbers(tensor), rows, columns)
 }
 
@@ -106,12 +106,12 @@ fn product(left: Matrix<'_>, right: Matrix<'_>, [rows, columns]: [usize; 2]) -> 
 impl TokenOps for Flex {
     fn linear(x: FlexTensor, weights: FlexTensor) -> FlexTensor {
         let (x, weights) = (packed(x), packed(weights));
-        product(matrix(&x), matrix(&weights), [sides2(&x)[0], sides2(&weights)[0]])
+        product(matrix(&x), matrix(&weights), [dims2(&x)[0], dims2(&weights)[0]])
     }
 
     fn fixed_linear(x: FlexTensor, layer: Arc<FixedLinear>) -> FlexTensor {
         let x = packed(x);
-        let (rows, columns) = (sides2(&x)[0], layer.right.rows());
+        let (rows, columns) = (dims2(&x)[0], layer.right.rows());
         let mut output = unfilled(rows * columns);
         layer.right.multiply(matrix(&x), layer.bias.as_deref(), &mut output);
         tensor(output, [rows, columns])
@@ -120,19 +120,25 @@ impl TokenOps for Flex {
     fn rms_norm(x: FlexTensor, scale: FlexTensor, epsilon: f64) -> FlexTensor {
         let (x, scale) = (packed(x), packed(scale));
         let mut output = unfilled(numbers(&x).len());
-        let _ = rows::rms_norm(numbers(&x), numbers(&scale), epsilon as f32, &mut output);
+        let _ = norm_rope_softmax::rms_norm(numbers(&x), numbers(&scale), epsilon as f32, &mut output);
         like(&x, output)
     }
 
-    fn token_norm(x: FlexTensor, scale: FlexTensor, shift: FlexTensor, epsilon: f64) -> FlexTensor {
+    fn token_layer_norm(x: FlexTensor, scale: FlexTensor, shift: FlexTensor, epsilon: f64) -> FlexTensor {
         let (x, scale, shift) = (packed(x), packed(scale), packed(shift));
         let mut output = unfilled(numbers(&x).len());
-        let _ = rows::layer_norm(numbers(&x), numbers(&scale), numbers(&shift), epsilon as f32, &mut output);
+        let _ = norm_rope_softmax::layer_norm(
+            numbers(&x),
+            numbers(&scale),
+            numbers(&shift),
+            epsilon as f32,
+            &mut output,
+        );
         like(&x, output)
     }
 
-    fn turn(x: FlexTensor, heads: usize, angles: Angles) -> FlexTensor {
-        turned(packed(x), heads, &angles, false)
+    fn apply_rope(x: FlexTensor, heads: usize, angles: RopeAngles) -> FlexTensor {
+        rotated(packed(x), heads, &angles, false)
     }
 
     fn attend(
@@ -150,26 +156,26 @@ impl TokenOps for Flex {
     fn swiglu(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
         let (gate, up) = (packed(gate), packed(up));
         let mut output = unfilled(numbers(&gate).len());
-        rows::swiglu(numbers(&gate), numbers(&up), &mut output);
+        norm_rope_softmax::swiglu(numbers(&gate), numbers(&up), &mut output);
         like(&gate, output)
     }
 
     fn tanh_gelu(x: FlexTensor) -> FlexTensor {
         let x = packed(x);
         let mut output = unfilled(numbers(&x).len());
-        rows::gelu(numbers(&x), &mut output);
+        norm_rope_softmax::gelu(numbers(&x), &mut output);
         like(&x, output)
     }
 }
 
-fn turned(x: FlexTensor, heads: usize, angles: &Angles, back: bool) -> FlexTensor {
+fn rotated(x: FlexTensor, heads: usize, angles: &RopeAngles, back: bool) -> FlexTensor {
     let mut output = unfilled(numbers(&x).len());
-    rows::turn(numbers(&x), heads, [&angles.cos, &angles.sin], angles.half, back, &mut output);
+    norm_rope_softmax::rope(numbers(&x), heads, [&angles.cos, &angles.sin], angles.half, back, &mut output);
     like(&x, output)
 }
 
 /// Hands a gradient to a parent that wants it.
-fn give<P>(
+fn register_gradient<P>(
     parent: Option<P>,
     id: impl Fn(&P) -> burn::backend::autodiff::NodeId,
     grads: &mut Gradients,
@@ -182,7 +188,7 @@ fn give<P>(
 
 /// An operation with a gradient: its name, its parents, what it keeps, and the gradients of its parents.
 macro_rules! gradients {
-    ($name:ident, $parents:literal, $state:ty, |$kept:ident, $gradient:ident| [$($of:expr),+ $(,)?]) => {
+    ($name:ident, $parents:literal, $state:ty, |$saved:ident, $gradient:ident| [$($of:expr),+ $(,)?]) => {
         #[derive(Debug)]
         struct $name;
 
@@ -191,22 +197,27 @@ macro_rules! gradients {
 
             fn backward(self, ops: Ops<$state, $parents>, grads: &mut Gradients, _: &mut Checkpointer) {
                 let $gradient = packed(grads.consume::<Flex>(&ops.node));
-                let $kept = ops.state;
+                let $saved = ops.state;
                 let mut parents = ops.parents.into_iter();
-                $(give(parents.next().flatten(), |parent| parent.id, grads, || $of);)+
+                $(register_gradient(parents.next().flatten(), |parent| parent.id, grads, || $of);)+
             }
         }
     };
 }
 
-gradients!(Linear, 2, [FlexTensor; 2], |kept, gradient| [
-    product(matrix(&gradient), matrix(&kept[1]).turned(), sides2(&kept[0])),
-    product(matrix(&gradient).turned(), matrix(&kept[0]).turned(), sides2(&kept[1])),
+gradients!(Linear, 2, [FlexTensor; 2], |saved, gradient| [
+    product(matrix(&gradient), matrix(&saved[1]).transposed(), dims2(&saved[0])),
+    product(matrix(&gradient).transposed(), matrix(&saved[0]).transposed(), dims2(&saved[1])),
 ]);
-gradients!(Turn, 1, (usize, Angles), |kept, gradient| [turned(gradient.clone(), kept.0, &kept.1, true)]);
-gradients!(TanhGelu, 1, FlexTensor, |kept, gradient| [like(
-    &kept,
-    rows::gelu_backward(numbers(&kept), numbers(&gradient))
+gradients!(ApplyRope, 1, (usize, RopeAngles), |saved, gradient| [rotated(
+    gradient.clone(),
+    saved.0,
+    &saved.1,
+    true
+)]);
+gradients!(TanhGelu, 1, FlexTensor, |saved, gradient| [like(
+    &saved,
+    norm_rope_softmax::gelu_backward(numbers(&saved), numbers(&gradient))
 )]);
 
 #[derive(Debug)]
@@ -219,10 +230,10 @@ impl Backward<Flex, 2> for RmsNorm {
         let gradient = packed(grads.consume::<Flex>(&ops.node));
         let ([x, scale], inverse) = ops.state;
         let [of_x, of_scale] =
-            rows::rms_norm_backward(numbers(&x), numbers(&scale), &inverse, numbers(&gradient));
+            norm_rope_softmax::rms_norm_backward(numbers(&x), numbers(&scale), &inverse, numbers(&gradient));
         let [to_x, to_scale] = ops.parents;
-        give(to_x, |parent| parent.id, grads, || like(&x, of_x));
-        give(to_scale, |parent| parent.id, grads, || like(&scale, of_scale));
+        register_gradient(to_x, |parent| parent.id, grads, || like(&x, of_x));
+        register_gradient(to_scale, |parent| parent.id, grads, || like(&scale, of_scale));
     }
 }
 
@@ -235,12 +246,17 @@ impl Backward<Flex, 3> for TokenNorm {
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = packed(grads.consume::<Flex>(&ops.node));
         let ([x, scale], moments) = ops.state;
-        let found = rows::layer_norm_backward(numbers(&x), numbers(&scale), &moments, numbers(&gradient));
+        let found = norm_rope_softmax::layer_norm_backward(
+            numbers(&x),
+            numbers(&scale),
+            &moments,
+            numbers(&gradient),
+        );
         let [of_x, of_scale, of_shift] = found;
         let [to_x, to_scale, to_shift] = ops.parents;
-        give(to_x, |parent| parent.id, grads, || like(&x, of_x));
-        give(to_scale, |parent| parent.id, grads, || like(&scale, of_scale));
-        give(to_shift, |parent| parent.id, grads, || like(&scale, of_shift));
+        register_gradient(to_x, |parent| parent.id, grads, || like(&x, of_x));
+        register_gradient(to_scale, |parent| parent.id, grads, || like(&scale, of_scale));
+        register_gradient(to_shift, |parent| parent.id, grads, || like(&scale, of_shift));
     }
 }
 
@@ -252,11 +268,11 @@ impl Backward<Flex, 3> for Attend {
 
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = packed(grads.consume::<Flex>(&ops.node));
-        let (kept, shares, shape) = ops.state;
-        let sides = [&kept[0], &kept[1], &kept[2]].map(numbers);
-        let found = attention::backward(&shape, sides, &shares, numbers(&gradient));
-        for ((parent, found), kept) in ops.parents.into_iter().zip(found).zip(&kept) {
-            give(parent, |parent| parent.id, grads, || like(kept, found));
+        let (saved, probs, shape) = ops.state;
+        let qkv = [&saved[0], &saved[1], &saved[2]].map(numbers);
+        let found = attention::backward(&shape, qkv, &probs, numbers(&gradient));
+        for ((parent, found), saved) in ops.parents.into_iter().zip(found).zip(&saved) {
+            register_gradient(parent, |parent| parent.id, grads, || like(saved, found));
         }
     }
 }
@@ -270,10 +286,11 @@ impl Backward<Flex, 2> for Swiglu {
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
         let gradient = packed(grads.consume::<Flex>(&ops.node));
         let [gate, up] = ops.state;
-        let [of_gate, of_up] = rows::swiglu_backward(numbers(&gate), numbers(&up), numbers(&gradient));
+        let [of_gate, of_up] =
+            norm_rope_softmax::swiglu_backward(numbers(&gate), numbers(&up), numbers(&gradient));
         let [to_gate, to_up] = ops.parents;
-        give(to_gate, |parent| parent.id, grads, || like(&gate, of_gate));
-        give(to_up, |parent| parent.id, grads, || like(&up, of_up));
+        register_gradient(to_gate, |parent| parent.id, grads, || like(&gate, of_gate));
+        register_gradient(to_up, |parent| parent.id, grads, || like(&up, of_up));
     }
 }
 
@@ -296,7 +313,7 @@ impl<C: CheckpointStrategy> TokenOps for Autodiff<Flex, C> {
         let prepared = RmsNorm.prepare::<C>([x.node(), scale.node()]).compute_bound().stateful();
         let (x, scale) = (packed(x.into_primitive()), packed(scale.into_primitive()));
         let mut output = unfilled(numbers(&x).len());
-        let inverse = rows::rms_norm(numbers(&x), numbers(&scale), epsilon as f32, &mut output);
+        let inverse = norm_rope_softmax::rms_norm(numbers(&x), numbers(&scale), epsilon as f32, &mut output);
         let output = like(&x, output);
         match prepared {
             OpsKind::Tracked(prepared) => prepared.finish(([x, scale], inverse), output),
@@ -304,7 +321,7 @@ impl<C: CheckpointStrategy> TokenOps for Autodiff<Flex, C> {
         }
     }
 
-    fn token_norm(
+    fn token_layer_norm(
         x: FloatTensor<Self>,
         scale: FloatTensor<Self>,
         shift: FloatTensor<Self>,
@@ -316,7 +333,8 @@ impl<C: CheckpointStrategy> TokenOps for Autodiff<Flex, C> {
             (packed(x.into_primitive()), packed(scale.into_primitive()), packed(shift.into_primitive()));
         let mut output = unfilled(numbers(&x).len());
         let (of_scale, of_shift) = (numbers(&scale), numbers(&shift));
-        let moments = rows::layer_norm(numbers(&x), of_scale, of_shift, epsilon as f32, &mut output);
+        let moments =
+            norm_rope_softmax::layer_norm(numbers(&x), of_scale, of_shift, epsilon as f32, &mut output);
         let output = like(&x, output);
         match prepared {
             OpsKind::Tracked(prepared) => prepared.finish(([x, scale], moments), output),
@@ -324,9 +342,9 @@ impl<C: CheckpointStrategy> TokenOps for Autodiff<Flex, C> {
         }
     }
 
-    fn turn(x: FloatTensor<Self>, heads: usize, angles: Angles) -> FloatTensor<Self> {
-        let prepared = Turn.prepare::<C>([x.node()]).compute_bound().stateful();
-        let output = turned(packed(x.into_primitive()), heads, &angles, false);
+    fn apply_rope(x: FloatTensor<Self>, heads: usize, angles: RopeAngles) -> FloatTensor<Self> {
+        let prepared = ApplyRope.prepare::<C>([x.node()]).compute_bound().stateful();
+        let output = rotated(packed(x.into_primitive()), heads, &angles, false);
         match prepared {
             OpsKind::Tracked(prepared) => prepared.finish((heads, angles), output),
             OpsKind::UnTracked(prepared) => prepared.finish(output),
@@ -341,19 +359,19 @@ impl<C: CheckpointStrategy> TokenOps for Autodiff<Flex, C> {
     ) -> FloatTensor<Self> {
         let prepared =
             Attend.prepare::<C>([queries.node(), keys.node(), values.node()]).compute_bound().stateful();
-        let kept = [queries, keys, values].map(|tensor| packed(tensor.into_primitive()));
+        let saved = [queries, keys, values].map(|tensor| packed(tensor.into_primitive()));
         let mut output = unfilled(shape.queries_len());
-        let sides = [&kept[0], &kept[1], &kept[2]].map(numbers);
+        let qkv = [&saved[0], &saved[1], &saved[2]].map(numbers);
         match prepared {
             OpsKind::Tracked(prepared) => {
-                let mut shares = unfilled(shape.shares_len());
-                attention::forward(&shape, sides, &mut output, Some(&mut shares));
-                let output = like(&kept[0], output);
-                prepared.finish((kept, shares.into(), shape), output)
+                let mut probs = unfilled(shape.probs_len());
+                attention::forward(&shape, qkv, &mut output, Some(&mut probs));
+                let output = like(&saved[0], output);
+                prepared.finish((saved, probs.into(), shape), output)
             }
             OpsKind::UnTracked(prepared) => {
-                attention::forward(&shape, sides, &mut output, None);
-                prepared.finish(like(&kept[0], output))
+                attention::forward(&shape, qkv, &mut output, None);
+                prepared.finish(like(&saved[0], output))
             }
         }
     }
@@ -402,14 +420,14 @@ pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2
 }
 
 /// Layer normalisation of rows as long as `scale`.
-pub(crate) fn token_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
+pub(crate) fn token_layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
     let [x, scale, shift] = alike([x, scale.unsqueeze(), shift.unsqueeze()]).map(Tensor::into_dispatch);
-    Tensor::from_dispatch(Dispatch::token_norm(x, scale, shift, epsilon))
+    Tensor::from_dispatch(Dispatch::token_layer_norm(x, scale, shift, epsilon))
 }
 
-/// Heads turned by the angles of their tokens.
-pub(crate) fn turn(x: Tensor<2>, heads: usize, angles: Angles) -> Tensor<2> {
-    Tensor::from_dispatch(Dispatch::turn(x.into_dispatch(), heads, angles))
+/// RoPE: heads rotated by the angles of their tokens.
+pub(crate) fn apply_rope(x: Tensor<2>, heads: usize, angles: RopeAngles) -> Tensor<2> {
+    Tensor::from_dispatch(Dispatch::apply_rope(x.into_dispatch(), heads, angles))
 }
 
 /// Softmax attention.

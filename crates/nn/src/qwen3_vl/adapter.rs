@@ -15,12 +15,12 @@ use crate::weights::Weights;
 pub struct Adapter {
     /// Where it was read, for messages.
     pub(super) source: PathBuf,
-    pub(super) layers: BTreeMap<String, Low>,
+    pub(super) layers: BTreeMap<String, LoraWeights>,
 }
 
 /// The adapter of one layer.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Low {
+pub(super) struct LoraWeights {
     pub(super) rank: usize,
     pub(super) scale: f64,
     /// `[rank, inputs]`
@@ -71,11 +71,12 @@ impl Adapter {
                 return Err(wrong(format!("`{name}` and `{twin}` are {shapes}: not of one rank")));
             }
             let numbers = |tensor: &crate::weights::Array| {
-                tensor.to_f32().ok_or_else(|| wrong(format!("`{name}` holds no real numbers")))
+                tensor.to_f32().ok_or_else(|| wrong(format!("`{name}` holds no floats")))
             };
             let shapes = [down.shape().to_vec(), up.shape().to_vec()];
-            let low = Low { rank, scale: scale(rank), down: numbers(down)?, up: numbers(up)?, shapes };
-            layers.insert(plain_layer(layer), low);
+            let lora =
+                LoraWeights { rank, scale: scale(rank), down: numbers(down)?, up: numbers(up)?, shapes };
+            layers.insert(plain_layer(layer), lora);
         }
         if layers.is_empty() {
             return Err(wrong("has no tensors named `lora_A`; is it an adapter?".into()));
@@ -99,18 +100,18 @@ impl Adapter {
     pub(super) fn check(&self, network: &Network) -> Result<(), VlmError> {
         let linears = network.all_linears();
         let wrong = |problem| Err(VlmError::Adapter { file: self.source.clone(), problem });
-        for (name, low) in &self.layers {
+        for (name, lora) in &self.layers {
             let full = full_name(name);
             let Some(linear) = linears.iter().find(|linear| linear.name == *name) else {
                 return wrong(format!(
                     "changes `{full}`, which this model does not have; was it trained on another?"
                 ));
             };
-            let (inputs, outputs) = (low.down.len() / low.rank, low.up.len() / low.rank);
+            let (inputs, outputs) = (lora.down.len() / lora.rank, lora.up.len() / lora.rank);
             if (inputs, outputs) != (linear.inputs, linear.outputs) {
                 let own = format!("{} to {}", linear.inputs, linear.outputs);
                 return wrong(format!(
-                    "`{full}` goes from {inputs} to {outputs} numbers, here from {own}; was it trained on another model?"
+                    "`{full}` goes from {inputs} to {outputs} features, here from {own}; was it trained on another model?"
                 ));
             }
         }
@@ -126,10 +127,10 @@ impl Adapter {
         let failed = |file: PathBuf| move |source| VlmError::File { file, source };
         std::fs::create_dir_all(folder).map_err(failed(folder.to_owned()))?;
         let mut weights = Weights::new();
-        for (name, low) in &self.layers {
+        for (name, lora) in &self.layers {
             let [down, up] = peft_names(name);
-            weights.insert_f32(down, &low.shapes[0], &low.down);
-            weights.insert_f32(up, &low.shapes[1], &low.up);
+            weights.insert_f32(down, &lora.shapes[0], &lora.down);
+            weights.insert_f32(up, &lora.shapes[1], &lora.up);
         }
         weights.write_safetensors(folder.join(WEIGHTS), &[("format".into(), "pt".into())].into())?;
         let config = serde_json::to_string_pretty(&self.peft_config(base_model)).unwrap_or_default();
@@ -137,8 +138,8 @@ impl Adapter {
     }
 
     fn peft_config(&self, base_model: Option<&str>) -> Value {
-        let rank = self.layers.values().next().map_or(0, |low| low.rank);
-        let scale = self.layers.values().next().map_or(1.0, |low| low.scale);
+        let rank = self.layers.values().next().map_or(0, |lora| lora.rank);
+        let scale = self.layers.values().next().map_or(1.0, |lora| lora.scale);
         // Whole names: what is listed is exactly what is in the file.
         let targets: Vec<String> = self.layers.keys().map(|name| full_name(name)).collect();
         json!({
@@ -204,7 +205,7 @@ fn peft_scale(config: &Value) -> Result<impl Fn(usize) -> f64, String> {
     Ok(move |rank: usize| if root { alpha / (rank as f64).sqrt() } else { alpha / rank as f64 })
 }
 
-impl Low {
+impl LoraWeights {
     /// A layer's weights `[outputs, inputs]` with the adapter in them.
     pub(super) fn merge_into(&self, weights: &mut [f32], layer: &Linear) {
         use rayon::prelude::*;

@@ -1,58 +1,58 @@
-//! What need not be computed twice: pairs of frames that windows share, and the beginning of prompts.
+//! The cache of what windows share: encoded frame pairs, and the prefix of prompts.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::text::Memory;
-use super::vision::Seen;
+use super::text::KvCache;
+use super::vision::VisualEmbeds;
 
-/// Kept from one call of [`QwenVl::score`](super::QwenVl::score) to the next, for one model. What it saves changes no
-/// result: tokens of a pair of frames depend on that pair alone, and a prompt's beginning on nothing after it.
+/// Kept from one call of [`QwenVl::score`](super::QwenVl::score) to the next, for one model. It changes no
+/// result: tokens of a pair of frames depend on that pair alone, and a prompt's prefix on nothing after it.
 pub struct ScoreCache {
-    pub(super) pairs: Pairs,
-    /// The tokens that all prompts began with, and what the model remembers of them.
-    pub(super) prefix: Option<(Vec<u32>, Memory)>,
+    pub(super) pairs: FramePairCache,
+    /// The prefix that all prompts shared, and its KV cache.
+    pub(super) prefix: Option<(Vec<u32>, KvCache)>,
     /// The tokens of pairs of frames in a GPU's memory.
     #[cfg(feature = "cuda-judge")]
-    pub(super) shelf: super::gpu::Shelf,
+    pub(super) frame_cache: super::gpu::FrameCache,
 }
 
 /// The tokens of pairs of frames, the oldest first to go.
 #[derive(Default)]
-pub(super) struct Pairs {
-    kept: HashMap<u64, Vec<Pair>>,
+pub(super) struct FramePairCache {
+    kept: HashMap<u64, Vec<CachedPair>>,
     order: VecDeque<u64>,
-    room: Room,
+    capacity: Capacity,
     /// Bytes of what is kept.
     held: usize,
-    /// Pairs that were found, and all that were asked for.
+    /// Cache hits, and all lookups.
     found: [usize; 2],
 }
 
-struct Pair {
+struct CachedPair {
     bytes: Vec<u8>,
     sides: [usize; 2],
-    seen: Seen,
+    visual_embeds: VisualEmbeds,
 }
 
-/// How much is kept.
-enum Room {
-    Pairs(usize),
-    Bytes(usize),
+/// How much may be kept.
+enum Capacity {
+    MaxPairs(usize),
+    MaxBytes(usize),
 }
 
-impl Default for Room {
+impl Default for Capacity {
     fn default() -> Self {
-        Self::Pairs(0)
+        Self::MaxPairs(0)
     }
 }
 
-impl Pair {
+impl CachedPair {
     /// Bytes of its pixels and of its tokens.
     fn size(&self) -> usize {
-        let numbers: usize = std::iter::once(&self.seen.tokens)
-            .chain(&self.seen.deepstack)
+        let numbers: usize = std::iter::once(&self.visual_embeds.tokens)
+            .chain(&self.visual_embeds.deepstack)
             .map(|tokens| tokens.dims().iter().product::<usize>())
             .sum();
         self.bytes.len() + numbers * size_of::<f32>()
@@ -70,39 +70,39 @@ impl ScoreCache {
     /// takes 100 kB and its tokens.
     #[must_use]
     pub fn new(pairs: usize) -> Self {
-        Self::with_room(Room::Pairs(pairs))
+        Self::with_capacity(Capacity::MaxPairs(pairs))
     }
 
     /// Room for as many pairs of frames as take so many bytes.
     #[must_use]
     pub fn of_bytes(bytes: usize) -> Self {
-        Self::with_room(Room::Bytes(bytes))
+        Self::with_capacity(Capacity::MaxBytes(bytes))
     }
 
-    fn with_room(room: Room) -> Self {
+    fn with_capacity(capacity: Capacity) -> Self {
         Self {
-            pairs: Pairs { room, ..Pairs::default() },
+            pairs: FramePairCache { capacity, ..FramePairCache::default() },
             prefix: None,
             #[cfg(feature = "cuda-judge")]
-            shelf: super::gpu::Shelf::default(),
+            frame_cache: super::gpu::FrameCache::default(),
         }
     }
 
     /// How many pairs it has room for, if each takes so many bytes.
     #[cfg(feature = "cuda-judge")]
-    pub(super) fn room_for(&self, bytes: usize) -> usize {
-        match self.pairs.room {
-            Room::Pairs(most) => most,
-            Room::Bytes(most) => most / bytes.max(1),
+    pub(super) fn max_pairs(&self, bytes: usize) -> usize {
+        match self.pairs.capacity {
+            Capacity::MaxPairs(most) => most,
+            Capacity::MaxBytes(most) => most / bytes.max(1),
         }
     }
 
-    /// How many pairs of frames were found in it, and how many were asked for.
+    /// How many lookups of frame pairs hit, and how many there were.
     #[must_use]
-    pub fn found(&self) -> [usize; 2] {
+    pub fn hits_and_lookups(&self) -> [usize; 2] {
         #[cfg(feature = "cuda-judge")]
-        if self.shelf.found[1] > 0 {
-            return self.shelf.found;
+        if self.frame_cache.found[1] > 0 {
+            return self.frame_cache.found;
         }
         self.pairs.found
     }
@@ -114,22 +114,22 @@ fn key(bytes: &[u8], sides: [usize; 2]) -> u64 {
     hasher.finish()
 }
 
-impl Pairs {
-    pub(super) fn get(&mut self, bytes: &[u8], sides: [usize; 2]) -> Option<Seen> {
+impl FramePairCache {
+    pub(super) fn get(&mut self, bytes: &[u8], sides: [usize; 2]) -> Option<VisualEmbeds> {
         self.found[1] += 1;
         let kept = self.kept.get(&key(bytes, sides))?;
         let pair = kept.iter().find(|pair| pair.sides == sides && pair.bytes == bytes)?;
         self.found[0] += 1;
-        Some(pair.seen.clone())
+        Some(pair.visual_embeds.clone())
     }
 
-    pub(super) fn keep(&mut self, bytes: &[u8], sides: [usize; 2], seen: Seen) {
-        let pair = Pair { bytes: bytes.to_vec(), sides, seen };
+    pub(super) fn keep(&mut self, bytes: &[u8], sides: [usize; 2], visual_embeds: VisualEmbeds) {
+        let pair = CachedPair { bytes: bytes.to_vec(), sides, visual_embeds };
         let size = pair.size();
-        while !self.has_room_for(size) {
+        while !self.has_capacity_for(size) {
             let Some(oldest) = self.order.pop_front() else { return };
             let gone = self.kept.remove(&oldest).unwrap_or_default();
-            self.held -= gone.iter().map(Pair::size).sum::<usize>();
+            self.held -= gone.iter().map(CachedPair::size).sum::<usize>();
         }
         let key = key(bytes, sides);
         self.kept.entry(key).or_default().push(pair);
@@ -137,10 +137,10 @@ impl Pairs {
         self.held += size;
     }
 
-    fn has_room_for(&self, size: usize) -> bool {
-        match self.room {
-            Room::Pairs(most) => self.order.len() < most,
-            Room::Bytes(most) => self.held + size <= most,
+    fn has_capacity_for(&self, size: usize) -> bool {
+        match self.capacity {
+            Capacity::MaxPairs(most) => self.order.len() < most,
+            Capacity::MaxBytes(most) => self.held + size <= most,
         }
     }
 }
@@ -151,19 +151,19 @@ mod tests {
 
     use super::*;
 
-    fn seen() -> Seen {
-        Seen { tokens: Tensor::zeros([2, 4], &Default::default()), deepstack: Vec::new() }
+    fn visual_embeds() -> VisualEmbeds {
+        VisualEmbeds { tokens: Tensor::zeros([2, 4], &Default::default()), deepstack: Vec::new() }
     }
 
     #[test]
-    fn the_oldest_pairs_go_when_there_is_no_room() {
+    fn the_oldest_pairs_are_evicted() {
         // A pair has 10 bytes of pixels and 32 of tokens.
         for (cache, kept) in
             [(ScoreCache::new(3), 3), (ScoreCache::of_bytes(100), 2), (ScoreCache::of_bytes(9), 0)]
         {
             let mut pairs = cache.pairs;
             for level in 0..5 {
-                pairs.keep(&[level; 10], [1, 1], seen());
+                pairs.keep(&[level; 10], [1, 1], visual_embeds());
             }
             let found: Vec<u8> = (0..5).filter(|level| pairs.get(&[*level; 10], [1, 1]).is_some()).collect();
             assert_eq!(found, (5 - kept..5).collect::<Vec<u8>>());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::error::VlmError;
 
-/// The sizes of a model and the tokens that stand for pictures.
+/// The sizes of a model and the tokens that stand for images and videos.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// The language model.
@@ -27,21 +27,21 @@ pub struct Config {
 pub struct TextConfig {
     /// Tokens in the vocabulary.
     pub vocab: usize,
-    /// Numbers per token between layers.
+    /// Hidden size: numbers per token between layers.
     pub width: usize,
     /// Layers.
     pub layers: usize,
-    /// Heads that ask.
+    /// Query heads.
     pub heads: usize,
-    /// Heads that are asked; each serves several that ask.
+    /// Key and value heads; each serves several query heads.
     pub kv_heads: usize,
-    /// Numbers per head.
+    /// Head dimension.
     pub head_width: usize,
-    /// Numbers inside the feed-forward part.
+    /// Intermediate size of the feed-forward network.
     pub inner: usize,
     /// Added to the mean square when numbers are normalised.
     pub epsilon: f64,
-    /// The longest wavelength of positions.
+    /// Base of the rotary position embeddings (`rope_theta`).
     pub theta: f64,
     /// How many frequencies follow time, row and column.
     pub sections: [usize; 3],
@@ -50,13 +50,13 @@ pub struct TextConfig {
 /// The sizes of the vision tower.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VisionConfig {
-    /// Numbers per patch between blocks.
+    /// Hidden size: numbers per patch between blocks.
     pub width: usize,
     /// Blocks.
     pub depth: usize,
     /// Heads.
     pub heads: usize,
-    /// Numbers inside the feed-forward part.
+    /// Intermediate size of the feed-forward network.
     pub inner: usize,
     /// Side of a patch in pixels.
     pub patch: usize,
@@ -68,7 +68,7 @@ pub struct VisionConfig {
     pub positions: usize,
     /// Blocks whose output also goes into the first layers of the language model.
     pub deepstack: Vec<usize>,
-    /// The longest wavelength of positions.
+    /// Base of the rotary position embeddings (`rope_theta`).
     pub theta: f64,
 }
 
@@ -86,14 +86,14 @@ impl VisionConfig {
     }
 }
 
-/// A part of `config.json`, with what to say when it lacks something.
-struct Part<'a> {
+/// A section of `config.json`, for error messages too.
+struct ConfigSection<'a> {
     file: &'a Path,
     path: &'a str,
     value: &'a Value,
 }
 
-impl Part<'_> {
+impl ConfigSection<'_> {
     fn wrong(&self, key: &str, why: &str) -> VlmError {
         let problem = format!("`{}{key}` {why}", self.path);
         VlmError::Config { file: self.file.to_owned(), problem }
@@ -144,19 +144,21 @@ impl Config {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn parse(file: &Path, value: &Value) -> Result<Self, VlmError> {
-        let top = Part { file, path: "", value };
+        let top = ConfigSection { file, path: "", value };
         let kind = value.get("model_type").and_then(Value::as_str).unwrap_or("nothing");
         if kind != "qwen3_vl" {
             let why = format!("is `{kind}`, not `qwen3_vl`; only dense Qwen3-VL models can be opened");
             return Err(top.wrong("model_type", &why));
         }
-        let part = |key: &'static str, path: &'static str| {
-            let value = value.get(key).filter(|part| part.is_object());
+        let section = |key: &'static str, path: &'static str| {
+            let value = value.get(key).filter(|section| section.is_object());
             let value = value.ok_or_else(|| top.wrong(key, "is missing"))?;
-            Ok::<_, VlmError>(Part { file, path, value })
+            Ok::<_, VlmError>(ConfigSection { file, path, value })
         };
-        let (text, vision) = (part("text_config", "text_config.")?, part("vision_config", "vision_config.")?);
-        let tied = [value, text.value].iter().find_map(|part| part.get("tie_word_embeddings")?.as_bool());
+        let (text, vision) =
+            (section("text_config", "text_config.")?, section("vision_config", "vision_config.")?);
+        let tied =
+            [value, text.value].iter().find_map(|section| section.get("tie_word_embeddings")?.as_bool());
         let token = |key| top.size(key).map(|token| u32::try_from(token).unwrap_or(u32::MAX));
         let config = Self {
             tied: tied.unwrap_or(false),
@@ -169,7 +171,7 @@ impl Config {
         Ok(config)
     }
 
-    fn check(&self, top: &Part<'_>) -> Result<(), VlmError> {
+    fn check(&self, top: &ConfigSection<'_>) -> Result<(), VlmError> {
         let Self { text, vision, .. } = self;
         if !text.heads.is_multiple_of(text.kv_heads) {
             return Err(
@@ -244,55 +246,55 @@ impl Config {
     }
 }
 
-fn text_config(part: &Part<'_>) -> Result<TextConfig, VlmError> {
-    part.expect("hidden_act", &["silu"])?;
-    if part.value.get("attention_bias").and_then(Value::as_bool) == Some(true) {
-        return Err(part.wrong("attention_bias", "is true; models of this family have none"));
+fn text_config(section: &ConfigSection<'_>) -> Result<TextConfig, VlmError> {
+    section.expect("hidden_act", &["silu"])?;
+    if section.value.get("attention_bias").and_then(Value::as_bool) == Some(true) {
+        return Err(section.wrong("attention_bias", "is true; models of this family have none"));
     }
     let rope = ["rope_parameters", "rope_scaling"];
-    let rope = rope.iter().find_map(|key| part.value.get(*key).filter(|rope| rope.is_object()));
-    let rope = Part { value: rope.unwrap_or(&Value::Null), ..*part };
+    let rope = rope.iter().find_map(|key| section.value.get(*key).filter(|rope| rope.is_object()));
+    let rope = ConfigSection { value: rope.unwrap_or(&Value::Null), ..*section };
     rope.expect("rope_type", &["default"])?;
-    let theta = rope.number("rope_theta").or_else(|| part.number("rope_theta"));
+    let theta = rope.number("rope_theta").or_else(|| section.number("rope_theta"));
     let sections = rope.sizes("mrope_section").and_then(|sections| sections.try_into().ok());
-    let (width, heads) = (part.size("hidden_size")?, part.size("num_attention_heads")?);
+    let (width, heads) = (section.size("hidden_size")?, section.size("num_attention_heads")?);
     Ok(TextConfig {
-        vocab: part.size("vocab_size")?,
+        vocab: section.size("vocab_size")?,
         width,
-        layers: part.size("num_hidden_layers")?,
+        layers: section.size("num_hidden_layers")?,
         heads,
-        kv_heads: part.size("num_key_value_heads")?,
-        head_width: part.size("head_dim").unwrap_or(width / heads),
-        inner: part.size("intermediate_size")?,
-        epsilon: part.number("rms_norm_eps").unwrap_or(1e-6),
-        theta: theta.ok_or_else(|| part.wrong("rope_theta", "is missing, also in `rope_parameters`"))?,
+        kv_heads: section.size("num_key_value_heads")?,
+        head_width: section.size("head_dim").unwrap_or(width / heads),
+        inner: section.size("intermediate_size")?,
+        epsilon: section.number("rms_norm_eps").unwrap_or(1e-6),
+        theta: theta.ok_or_else(|| section.wrong("rope_theta", "is missing, also in `rope_parameters`"))?,
         sections: sections.ok_or_else(|| {
-            part.wrong("mrope_section", "must be three numbers in `rope_parameters` or `rope_scaling`")
+            section.wrong("mrope_section", "must be three numbers in `rope_parameters` or `rope_scaling`")
         })?,
     })
 }
 
-fn vision_config(part: &Part<'_>) -> Result<VisionConfig, VlmError> {
-    part.expect("hidden_act", &["gelu_pytorch_tanh"])?;
-    let positions = part.size("num_position_embeddings")?;
+fn vision_config(section: &ConfigSection<'_>) -> Result<VisionConfig, VlmError> {
+    section.expect("hidden_act", &["gelu_pytorch_tanh"])?;
+    let positions = section.size("num_position_embeddings")?;
     let side = positions.isqrt();
     if side * side != positions {
-        return Err(part.wrong("num_position_embeddings", "is no square number"));
+        return Err(section.wrong("num_position_embeddings", "is no square number"));
     }
-    let rope = part.value.get("rope_parameters").unwrap_or(&Value::Null);
-    let theta = Part { value: rope, ..*part }.number("rope_theta");
+    let rope = section.value.get("rope_parameters").unwrap_or(&Value::Null);
+    let theta = ConfigSection { value: rope, ..*section }.number("rope_theta");
     Ok(VisionConfig {
-        width: part.size("hidden_size")?,
-        depth: part.size("depth")?,
-        heads: part.size("num_heads")?,
-        inner: part.size("intermediate_size")?,
-        patch: part.size("patch_size")?,
-        frames: part.size("temporal_patch_size")?,
-        merge: part.size("spatial_merge_size")?,
+        width: section.size("hidden_size")?,
+        depth: section.size("depth")?,
+        heads: section.size("num_heads")?,
+        inner: section.size("intermediate_size")?,
+        patch: section.size("patch_size")?,
+        frames: section.size("temporal_patch_size")?,
+        merge: section.size("spatial_merge_size")?,
         positions: side,
-        deepstack: part
+        deepstack: section
             .sizes("deepstack_visual_indexes")
-            .ok_or_else(|| part.wrong("deepstack_visual_indexes", "must be a list of blocks"))?,
+            .ok_or_else(|| section.wrong("deepstack_visual_indexes", "must be a list of blocks"))?,
         theta: theta.unwrap_or(10_000.0),
     })
 }

@@ -60,7 +60,7 @@ pub enum VlmError {
         /// What does not fit, and what to do.
         problem: String,
     },
-    /// Pictures, videos or texts the model cannot take.
+    /// Images, videos or texts the model cannot take.
     #[error("{0}")]
     Input(String),
 }
@@ -68,7 +68,7 @@ pub enum VlmError {
 impl VlmError {
     /// Whether it is the device that is missing or refuses, not the model.
     #[must_use]
-    pub fn is_of_device(&self) -> bool {
+    pub fn is_device_error(&self) -> bool {
         match self {
             Self::Device(_) => true,
             #[cfg(feature = "cuda-judge")]

@@ -1,4 +1,4 @@
-//! The operations between linear layers: our own on the processor, Burn's elsewhere.
+//! The operations between linear layers: our own on the CPU, Burn's elsewhere.
 //!
 //! Heads lie token by token, `[batch, token, head, number]`, as linear layers give and take them.
 
@@ -9,13 +9,13 @@ use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
 
-use crate::classifier::is_processor;
+use crate::classifier::is_cpu;
 use crate::kernels::attention::AttentionShape;
-use crate::ops::tokens::{self, Angles};
+use crate::ops::tokens::{self, RopeAngles};
 
 /// Whether our kernels take it.
-pub(super) fn on_processor<const D: usize>(x: &Tensor<D>) -> bool {
-    is_processor(&x.device().inner())
+pub(super) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
+    is_cpu(&x.device().inner())
 }
 
 fn number_type<const D: usize>(x: &Tensor<D>) -> FloatDType {
@@ -24,7 +24,7 @@ fn number_type<const D: usize>(x: &Tensor<D>) -> FloatDType {
 
 /// Root mean square normalisation over the last axis, in 32 bits, then a scale.
 pub(super) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
-    if on_processor(&x) {
+    if on_cpu(&x) {
         return tokens::rms_norm(x, scale, epsilon);
     }
     let dtype = number_type(&x);
@@ -44,8 +44,8 @@ pub(super) fn head_norm(x: Tensor<4>, scale: Tensor<1>, epsilon: f64) -> Tensor<
 /// Layer normalisation over the last axis, in 32 bits.
 pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<2> {
     const EPSILON: f64 = 1e-6;
-    if on_processor(&x) {
-        return tokens::token_norm(x, scale, shift, EPSILON);
+    if on_cpu(&x) {
+        return tokens::token_layer_norm(x, scale, shift, EPSILON);
     }
     let dtype = number_type(&x);
     let wide = x.cast(FloatDType::F32);
@@ -57,19 +57,19 @@ pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Te
 
 /// `silu(gate) * up`
 pub(super) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
-    if on_processor(&gate) { tokens::swiglu(gate, up) } else { activation::silu(gate) * up }
+    if on_cpu(&gate) { tokens::swiglu(gate, up) } else { activation::silu(gate) * up }
 }
 
 /// GELU by the hyperbolic tangent.
 pub(super) fn tanh_gelu(x: Tensor<2>) -> Tensor<2> {
-    if on_processor(&x) { tokens::tanh_gelu(x) } else { activation::gelu_approximate(x) }
+    if on_cpu(&x) { tokens::tanh_gelu(x) } else { activation::gelu_approximate(x) }
 }
 
-/// Angles of tokens.
+/// Rotary position embeddings (RoPE): angles of tokens.
 #[derive(Clone, Debug)]
 pub(super) enum Rope {
-    /// For the processor: those of all tokens, or of a picture that is repeated.
-    Numbers(Angles),
+    /// For the CPU: those of all tokens, or of an image that is repeated.
+    Numbers(RopeAngles),
     /// For other devices: cosine and sine of each number of a head, `[b or 1, s, 1, head]`.
     Tensors(Box<[Tensor<4>; 2]>),
 }
@@ -82,9 +82,9 @@ impl Rope {
         dtype: FloatDType,
         device: &Device,
     ) -> Self {
-        if is_processor(device) {
+        if is_cpu(device) {
             let numbers = |number: fn(f32) -> f32| angles.iter().map(|angle| number(*angle)).collect();
-            return Self::Numbers(Angles { cos: numbers(f32::cos), sin: numbers(f32::sin), half });
+            return Self::Numbers(RopeAngles { cos: numbers(f32::cos), sin: numbers(f32::sin), half });
         }
         let twice = |number: fn(f32) -> f32| {
             let rows = angles.chunks_exact(half);
@@ -96,13 +96,13 @@ impl Rope {
         Self::Tensors(Box::new([twice(f32::cos), twice(f32::sin)]))
     }
 
-    /// Turns `[b, s, heads, head]` by the angles of its tokens.
-    pub(super) fn turn(&self, x: Tensor<4>) -> Tensor<4> {
+    /// Applies rotary position embeddings to `[b, s, heads, head]`.
+    pub(super) fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, count, heads, width] = x.dims();
         match self {
             Self::Numbers(angles) => {
                 let rows = x.reshape([batch * count, heads * width]);
-                tokens::turn(rows, heads, angles.clone()).reshape([batch, count, heads, width])
+                tokens::apply_rope(rows, heads, angles.clone()).reshape([batch, count, heads, width])
             }
             Self::Tensors(angles) => {
                 let [cos, sin] = (**angles).clone();
@@ -118,12 +118,12 @@ impl Rope {
     /// The angles of one token of each sequence of `tokens`.
     pub(super) fn at(&self, chosen: &[usize], tokens: usize) -> Self {
         match self {
-            Self::Numbers(Angles { cos, sin, half }) => {
+            Self::Numbers(RopeAngles { cos, sin, half }) => {
                 let pick = |numbers: &Arc<[f32]>| {
                     let rows = chosen.iter().enumerate().map(|(b, token)| b * tokens + token);
                     rows.flat_map(|row| numbers[row * half..][..*half].iter().copied()).collect()
                 };
-                Self::Numbers(Angles { cos: pick(cos), sin: pick(sin), half: *half })
+                Self::Numbers(RopeAngles { cos: pick(cos), sin: pick(sin), half: *half })
             }
             Self::Tensors(angles) => {
                 let pick = |x: &Tensor<4>| {
@@ -137,9 +137,9 @@ impl Rope {
     }
 }
 
-/// What tokens look at.
+/// What tokens attend to.
 #[derive(Clone, Debug)]
-pub(super) enum Attend {
+pub(super) enum AttentionMask {
     /// Everything.
     All,
     /// What stands before them, and themselves; with fewer tokens than keys, the tokens are the last ones.
@@ -148,8 +148,8 @@ pub(super) enum Attend {
     Masked(Box<Tensor<4, Bool>>),
 }
 
-impl Attend {
-    /// What one token of each sequence looks at.
+impl AttentionMask {
+    /// What one token of each sequence attends to.
     pub(super) fn of_last(&self, last: &[usize], tokens: usize, keys: usize, device: &Device) -> Self {
         match self {
             Self::All => Self::All,
@@ -170,11 +170,11 @@ impl Attend {
 }
 
 /// Softmax attention of `[b, s, heads, head]` over keys and values `[b, t, kv_heads, head]`.
-pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) -> Tensor<4> {
+pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &AttentionMask) -> Tensor<4> {
     let [batch, tokens, heads, width] = q.dims();
     let [_, keys, kv_heads, _] = k.dims();
-    if on_processor(&q) && !matches!(attend, Attend::Masked(_)) {
-        let causal = matches!(attend, Attend::Causal);
+    if on_cpu(&q) && !matches!(attend, AttentionMask::Masked(_)) {
+        let causal = matches!(attend, AttentionMask::Causal);
         let shape = AttentionShape { batch, tokens, keys, heads, kv_heads, width, causal };
         let rows = |x: Tensor<4>| {
             let [batch, tokens, heads, width] = x.dims();
@@ -187,17 +187,17 @@ pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) 
 }
 
 /// The same of `[b, heads, s, head]`, by Burn's operations.
-fn attend_by_heads(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &Attend) -> Tensor<4> {
+fn attend_by_heads(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &AttentionMask) -> Tensor<4> {
     let [batch, heads, tokens, width] = q.dims();
     let [_, kv_heads, keys, _] = k.dims();
     let mask = match attend {
-        Attend::All => None,
-        Attend::Causal => Some(later_keys(tokens, keys, &q.device().inner())),
-        Attend::Masked(mask) => Some((**mask).clone()),
+        AttentionMask::All => None,
+        AttentionMask::Causal => Some(later_keys(tokens, keys, &q.device().inner())),
+        AttentionMask::Masked(mask) => Some((**mask).clone()),
     };
     let mask = mask.map(|mask| mask.expand([batch, heads, tokens, keys]));
     if !q.is_autodiff() && !k.is_autodiff() && !v.is_autodiff() {
-        let causal = matches!(attend, Attend::Causal);
+        let causal = matches!(attend, AttentionMask::Causal);
         let options = AttentionModuleOptions { is_causal: causal, ..Default::default() };
         return attention(q, k, v, mask.filter(|_| !causal), None, options);
     }

@@ -1,21 +1,21 @@
-//! A model that answers.
+//! A model for inference.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use super::adapter::Adapter;
-use super::body::{Body, Padding};
 use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
+use super::forward::{Architecture, Padding};
 #[cfg(feature = "cuda-judge")]
-use super::gpu::{GpuError, Judge, PartTime, Share};
+use super::gpu::{GpuError, GpuModel, KernelTime, Reuse};
+use super::inference::FrozenParams;
 use super::load;
 use super::network;
-use super::pass::Pass;
+use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
-use super::serve::Frozen;
-use super::text::Wanted;
+use super::text::TokenSelection;
 use crate::classifier::{Device, Precision, download, number_type};
 
 /// A Qwen3-VL model ready to be asked. Cloning it shares the weights.
@@ -31,39 +31,39 @@ impl std::fmt::Debug for QwenVl {
 }
 
 pub(super) struct Inner {
-    pub(super) body: Body,
-    pub(super) place: Place,
+    pub(super) architecture: Architecture,
+    pub(super) backend: Backend,
 }
 
-/// Where the parameters are, and with them the arithmetic.
-pub(super) enum Place {
-    /// With Burn, mostly on the processor.
-    Burn(Frozen),
-    /// On a GPU, forwards only.
+/// Where the parameters are, and what computes with them.
+pub(super) enum Backend {
+    /// With Burn, mostly on the CPU.
+    Burn(FrozenParams),
+    /// On a GPU, forward pass only.
     #[cfg(feature = "cuda-judge")]
-    Gpu(Box<Judge>),
+    Gpu(Box<GpuModel>),
 }
 
 impl Inner {
     /// The parameters, for what cannot be done without Burn.
     #[cfg_attr(not(feature = "cuda-judge"), expect(unused_variables, reason = "only a GPU refuses"))]
-    pub(super) fn frozen(&self, what: &'static str) -> Result<&Frozen, VlmError> {
-        match &self.place {
-            Place::Burn(frozen) => Ok(frozen),
+    pub(super) fn frozen(&self, what: &'static str) -> Result<&FrozenParams, VlmError> {
+        match &self.backend {
+            Backend::Burn(frozen) => Ok(frozen),
             #[cfg(feature = "cuda-judge")]
-            Place::Gpu(_) => Err(GpuError::Unsupported { what }.into()),
+            Backend::Gpu(_) => Err(GpuError::Unsupported { what }.into()),
         }
     }
 }
 
-/// All logits of a sequence, and what the vision tower made of its pictures; for comparison with other programs.
+/// All logits of a sequence, and the vision tower's embeddings; for comparison with other programs.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// `[tokens, vocabulary]`
     pub logits: Vec<f32>,
-    /// `[picture tokens, width]`
-    pub seen: Vec<f32>,
-    /// The same per level that is added in the first layers.
+    /// `[visual tokens, width]`
+    pub visual_embeds: Vec<f32>,
+    /// The same for each deepstack level, which is added in the first layers.
     pub deepstack: Vec<Vec<f32>>,
 }
 
@@ -100,43 +100,46 @@ impl QwenVl {
         if let Device::Cuda(index) = device
             && (precision == Precision::Bf16 || !cfg!(feature = "cuda"))
         {
-            let judge = Judge::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
+            let gpu_model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
             let device = Device::Cpu.open()?;
-            let body = Body { config, processor, network, dtype: number_type(precision, &device), device };
-            return Ok(Self { inner: Arc::new(Inner { body, place: Place::Gpu(Box::new(judge)) }) });
+            let architecture =
+                Architecture { config, processor, network, dtype: number_type(precision, &device), device };
+            return Ok(Self {
+                inner: Arc::new(Inner { architecture, backend: Backend::Gpu(Box::new(gpu_model)) }),
+            });
         }
         let device = device.open()?;
         let dtype = number_type(precision, &device);
-        let frozen = Frozen::new(&network, &specs, &weights, adapter, precision, &device);
-        let body = Body { config, processor, network, dtype, device };
-        Ok(Self { inner: Arc::new(Inner { body, place: Place::Burn(frozen) }) })
+        let frozen = FrozenParams::new(&network, &specs, &weights, adapter, precision, &device);
+        let architecture = Architecture { config, processor, network, dtype, device };
+        Ok(Self { inner: Arc::new(Inner { architecture, backend: Backend::Burn(frozen) }) })
     }
 
     /// The sizes of the model.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.inner.body.config
+        &self.inner.architecture.config
     }
 
-    /// What makes prompts and pictures ready for the model.
+    /// The preprocessing of prompts and images.
     #[must_use]
     pub fn processor(&self) -> &Processor {
-        &self.inner.body.processor
+        &self.inner.architecture.processor
     }
 
     /// For each prompt, the logits of these tokens as the next one.
     ///
-    /// One pass without generation: nothing is remembered, and only the last token of each prompt goes through the last
+    /// One pass without generation: nothing is cached, and only the last token of each prompt goes through the last
     /// layer and the head.
     ///
     /// # Errors
     /// When a prompt is empty, or a token is not in the vocabulary.
     pub fn label_logits(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<Vec<f32>>, VlmError> {
-        let Inner { body, place } = &*self.inner;
-        match place {
-            Place::Burn(frozen) => body.label_logits(frozen, inputs, labels),
+        let Inner { architecture, backend } = &*self.inner;
+        match backend {
+            Backend::Burn(frozen) => architecture.label_logits(frozen, inputs, labels),
             #[cfg(feature = "cuda-judge")]
-            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Nothing),
+            Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Nothing),
         }
     }
 
@@ -152,11 +155,11 @@ impl QwenVl {
         labels: &[u32],
         cache: &mut ScoreCache,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
-        let Inner { body, place } = &*self.inner;
-        match place {
-            Place::Burn(frozen) => body.score(frozen, inputs, labels, cache),
+        let Inner { architecture, backend } = &*self.inner;
+        match backend {
+            Backend::Burn(frozen) => architecture.score(frozen, inputs, labels, cache),
             #[cfg(feature = "cuda-judge")]
-            Place::Gpu(judge) => judge.score(body, inputs, labels, Share::Alike(cache)),
+            Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Cached(cache)),
         }
     }
 
@@ -165,35 +168,42 @@ impl QwenVl {
     /// # Errors
     /// As [`label_logits`](Self::label_logits), and when the model is not on a GPU.
     #[cfg(feature = "cuda-judge")]
-    pub fn part_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<PartTime>, VlmError> {
-        match &self.inner.place {
-            Place::Gpu(judge) => judge.times(&self.inner.body, inputs, labels),
-            Place::Burn(_) => Err(VlmError::Input("only a GPU's parts are timed".into())),
+    pub fn kernel_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<KernelTime>, VlmError> {
+        match &self.inner.backend {
+            Backend::Gpu(gpu_model) => gpu_model.times(&self.inner.architecture, inputs, labels),
+            Backend::Burn(_) => Err(VlmError::Input("kernels are timed on a GPU only".into())),
         }
     }
 
-    /// All logits of a batch, as transformers returns them, for each sequence without its filling.
+    /// All logits of a batch, as transformers returns them, for each sequence without its padding.
     ///
     /// # Errors
     /// When a prompt is empty, or the model is on a GPU, which only scores.
     pub fn trace(&self, inputs: &[Inputs], padding: Padding) -> Result<Vec<Trace>, VlmError> {
-        let (body, frozen) = (&self.inner.body, self.inner.frozen("a trace of all logits")?);
-        let batch = body.batch(frozen, inputs, padding)?;
-        let hidden = body.read(frozen, &batch, None, Wanted::All);
-        let logits = frozen.linear(&body.network.text.head, hidden);
-        let (mut traces, mut seen_before) = (Vec::with_capacity(inputs.len()), 0);
+        let (architecture, frozen) = (&self.inner.architecture, self.inner.frozen("a trace of all logits")?);
+        let batch = architecture.batch(frozen, inputs, padding)?;
+        let hidden = architecture.text_forward(frozen, &batch, None, TokenSelection::All);
+        let logits = frozen.linear(&architecture.network.text.head, hidden);
+        let (mut traces, mut visual_tokens_before) = (Vec::with_capacity(inputs.len()), 0);
         for (i, input) in inputs.iter().enumerate() {
             let before = if padding == Padding::Left { batch.tokens - input.len() } else { 0 };
             let own = logits.clone().narrow(0, i * batch.tokens + before, input.len());
-            let tokens = input.visuals.iter().map(|visual| body.tokens_of(visual)).sum();
-            let seen =
-                batch.seen.as_ref().filter(|_| tokens > 0).map(|(_, seen)| seen.rows(seen_before, tokens));
-            seen_before += tokens;
-            let deepstack = seen.as_ref().map(|seen| seen.deepstack.iter().cloned().map(download).collect());
+            let tokens = input.visuals.iter().map(|visual| architecture.tokens_of(visual)).sum();
+            let visual_embeds = batch
+                .visual_embeds
+                .as_ref()
+                .filter(|_| tokens > 0)
+                .map(|(_, visual_embeds)| visual_embeds.rows(visual_tokens_before, tokens));
+            visual_tokens_before += tokens;
+            let deepstack = visual_embeds
+                .as_ref()
+                .map(|visual_embeds| visual_embeds.deepstack.iter().cloned().map(download).collect());
             traces.push(Trace {
                 logits: download(own),
                 deepstack: deepstack.unwrap_or_default(),
-                seen: seen.map(|seen| download(seen.tokens)).unwrap_or_default(),
+                visual_embeds: visual_embeds
+                    .map(|visual_embeds| download(visual_embeds.tokens))
+                    .unwrap_or_default(),
             });
         }
         Ok(traces)

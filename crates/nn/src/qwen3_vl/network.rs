@@ -84,16 +84,16 @@ pub(super) struct Network {
     pub(super) text: Text,
 }
 
-/// Standard deviation of first weights, as transformers draws them.
-const SPREAD: f64 = 0.02;
+/// Standard deviation of random initial weights, as in transformers.
+const INIT_STD: f64 = 0.02;
 
 /// Collects parameters while layers are made.
-struct Maker {
+struct NetworkBuilder {
     specs: Vec<Spec>,
     linears: usize,
 }
 
-impl Maker {
+impl NetworkBuilder {
     fn parameter(&mut self, name: String, shape: &[usize], init: Init) -> Id {
         self.specs.push(Spec { name, shape: shape.to_vec(), order: Order::Same, role: Role::Trained, init });
         Id(self.specs.len() - 1)
@@ -109,7 +109,7 @@ impl Maker {
     }
 
     fn linear(&mut self, name: &str, inputs: usize, outputs: usize, bias: bool) -> Linear {
-        let weight = self.parameter(format!("{name}.weight"), &[outputs, inputs], Init::Normal(SPREAD));
+        let weight = self.parameter(format!("{name}.weight"), &[outputs, inputs], Init::Normal(INIT_STD));
         let bias = bias.then(|| self.parameter(format!("{name}.bias"), &[outputs], Init::Zero));
         self.with(name, weight, bias, inputs, outputs)
     }
@@ -122,38 +122,39 @@ impl Maker {
 
 /// The layers of a configuration, and their parameters.
 pub(super) fn build(config: &Config) -> (Network, Vec<Spec>) {
-    let mut maker = Maker { specs: Vec::new(), linears: 0 };
-    let vision = vision(&mut maker, &config.vision, config.text.width);
-    let text = text(&mut maker, &config.text, config.tied);
-    (Network { vision, text }, maker.specs)
+    let mut builder = NetworkBuilder { specs: Vec::new(), linears: 0 };
+    let vision = vision(&mut builder, &config.vision, config.text.width);
+    let text = text(&mut builder, &config.text, config.tied);
+    (Network { vision, text }, builder.specs)
 }
 
-fn vision(maker: &mut Maker, config: &VisionConfig, text_width: usize) -> Vision {
+fn vision(builder: &mut NetworkBuilder, config: &VisionConfig, text_width: usize) -> Vision {
     let VisionConfig { width, inner, .. } = *config;
     let kernel = [width, 3, config.frames, config.patch, config.patch];
     let name = "visual.patch_embed.proj";
-    let weight = maker.parameter(format!("{name}.weight"), &kernel, Init::Normal(SPREAD));
-    let bias = maker.parameter(format!("{name}.bias"), &[width], Init::Zero);
-    let patch = maker.with(name, weight, Some(bias), config.patch_len(), width);
-    let places = config.positions * config.positions;
-    let positions = maker.parameter("visual.pos_embed.weight".into(), &[places, width], Init::Normal(SPREAD));
+    let weight = builder.parameter(format!("{name}.weight"), &kernel, Init::Normal(INIT_STD));
+    let bias = builder.parameter(format!("{name}.bias"), &[width], Init::Zero);
+    let patch = builder.with(name, weight, Some(bias), config.patch_len(), width);
+    let position_count = config.positions * config.positions;
+    let positions =
+        builder.parameter("visual.pos_embed.weight".into(), &[position_count, width], Init::Normal(INIT_STD));
     let blocks = (0..config.depth).map(|i| {
         let name = |part: &str| format!("visual.blocks.{i}.{part}");
         Block {
-            norm1: maker.layer_norm(&name("norm1"), width),
-            qkv: maker.linear(&name("attn.qkv"), width, 3 * width, true),
-            proj: maker.linear(&name("attn.proj"), width, width, true),
-            norm2: maker.layer_norm(&name("norm2"), width),
-            fc1: maker.linear(&name("mlp.linear_fc1"), width, inner, true),
-            fc2: maker.linear(&name("mlp.linear_fc2"), inner, width, true),
+            norm1: builder.layer_norm(&name("norm1"), width),
+            qkv: builder.linear(&name("attn.qkv"), width, 3 * width, true),
+            proj: builder.linear(&name("attn.proj"), width, width, true),
+            norm2: builder.layer_norm(&name("norm2"), width),
+            fc1: builder.linear(&name("mlp.linear_fc1"), width, inner, true),
+            fc2: builder.linear(&name("mlp.linear_fc2"), inner, width, true),
         }
     });
     let blocks = blocks.collect();
     let merged = width * config.merged();
     let mut merger = |name: &str, norm_width: usize| Merger {
-        norm: maker.layer_norm(&format!("{name}.norm"), norm_width),
-        fc1: maker.linear(&format!("{name}.linear_fc1"), merged, merged, true),
-        fc2: maker.linear(&format!("{name}.linear_fc2"), merged, text_width, true),
+        norm: builder.layer_norm(&format!("{name}.norm"), norm_width),
+        fc1: builder.linear(&format!("{name}.linear_fc1"), merged, merged, true),
+        fc2: builder.linear(&format!("{name}.linear_fc2"), merged, text_width, true),
     };
     let last = merger("visual.merger", width);
     let deepstack = (0..config.deepstack.len())
@@ -162,32 +163,32 @@ fn vision(maker: &mut Maker, config: &VisionConfig, text_width: usize) -> Vision
     Vision { patch, positions, blocks, merger: last, deepstack }
 }
 
-fn text(maker: &mut Maker, config: &TextConfig, tied: bool) -> Text {
+fn text(builder: &mut NetworkBuilder, config: &TextConfig, tied: bool) -> Text {
     let TextConfig { vocab, width, inner, head_width, .. } = *config;
-    let (asking, asked) = (config.heads * head_width, config.kv_heads * head_width);
+    let (q_width, kv_width) = (config.heads * head_width, config.kv_heads * head_width);
     let table = "language_model.embed_tokens.weight";
-    let embed = maker.parameter(table.into(), &[vocab, width], Init::Normal(SPREAD));
+    let embed = builder.parameter(table.into(), &[vocab, width], Init::Normal(INIT_STD));
     let layers = (0..config.layers).map(|i| {
         let name = |part: &str| format!("language_model.layers.{i}.{part}");
         Layer {
-            norm1: maker.scale(&name("input_layernorm"), width),
-            q: maker.linear(&name("self_attn.q_proj"), width, asking, false),
-            k: maker.linear(&name("self_attn.k_proj"), width, asked, false),
-            v: maker.linear(&name("self_attn.v_proj"), width, asked, false),
-            o: maker.linear(&name("self_attn.o_proj"), asking, width, false),
-            q_norm: maker.scale(&name("self_attn.q_norm"), head_width),
-            k_norm: maker.scale(&name("self_attn.k_norm"), head_width),
-            norm2: maker.scale(&name("post_attention_layernorm"), width),
-            gate: maker.linear(&name("mlp.gate_proj"), width, inner, false),
-            up: maker.linear(&name("mlp.up_proj"), width, inner, false),
-            down: maker.linear(&name("mlp.down_proj"), inner, width, false),
+            norm1: builder.scale(&name("input_layernorm"), width),
+            q: builder.linear(&name("self_attn.q_proj"), width, q_width, false),
+            k: builder.linear(&name("self_attn.k_proj"), width, kv_width, false),
+            v: builder.linear(&name("self_attn.v_proj"), width, kv_width, false),
+            o: builder.linear(&name("self_attn.o_proj"), q_width, width, false),
+            q_norm: builder.scale(&name("self_attn.q_norm"), head_width),
+            k_norm: builder.scale(&name("self_attn.k_norm"), head_width),
+            norm2: builder.scale(&name("post_attention_layernorm"), width),
+            gate: builder.linear(&name("mlp.gate_proj"), width, inner, false),
+            up: builder.linear(&name("mlp.up_proj"), width, inner, false),
+            down: builder.linear(&name("mlp.down_proj"), inner, width, false),
         }
     });
     let layers = layers.collect();
-    let norm = maker.scale("language_model.norm", width);
+    let norm = builder.scale("language_model.norm", width);
     let head = match tied {
-        true => maker.with("lm_head", embed, None, width, vocab),
-        false => maker.linear("lm_head", width, vocab, false),
+        true => builder.with("lm_head", embed, None, width, vocab),
+        false => builder.linear("lm_head", width, vocab, false),
     };
     Text { embed, layers, norm, head }
 }

@@ -1,11 +1,11 @@
-//! Pictures cut into patches, in the order the vision tower takes them.
+//! Images cut into patches, in the order the vision tower takes them.
 
 use super::config::VisionConfig;
 use super::error::VlmError;
 
-/// An RGB picture: bytes `[height, width, 3]`.
+/// An RGB image: bytes `[height, width, 3]`.
 #[derive(Clone, Copy, Debug)]
-pub struct Picture<'a> {
+pub struct RgbImage<'a> {
     /// The bytes, row by row.
     pub rgb: &'a [u8],
     /// Rows.
@@ -14,19 +14,19 @@ pub struct Picture<'a> {
     pub width: usize,
 }
 
-impl Picture<'_> {
+impl RgbImage<'_> {
     pub(super) fn check(&self) -> Result<(), VlmError> {
         let Self { rgb, height, width } = *self;
         if rgb.len() == height * width * 3 && !rgb.is_empty() {
             return Ok(());
         }
-        Err(VlmError::Input(format!("{} bytes are no RGB picture of {height}x{width} pixels", rgb.len())))
+        Err(VlmError::Input(format!("{} bytes are not an RGB image of {height}x{width} pixels", rgb.len())))
     }
 }
 
 /// What a [`Visual`] is shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum VisualKind {
     /// One still.
     Image,
     /// Frames with their times.
@@ -37,7 +37,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Visual {
     /// Which of the two.
-    pub kind: Kind,
+    pub kind: VisualKind,
     /// Patches: pairs of frames, rows, columns.
     pub grid: [usize; 3],
     /// Seconds at the middle of each pair of frames; empty for an image.
@@ -61,7 +61,7 @@ impl Visual {
 
 /// Cuts frames of one size, multiples of the merged patch, into patches. The last frame is repeated until the frames
 /// fill whole patches.
-pub(super) fn cut(
+pub(super) fn patchify(
     frames: &[Vec<u8>],
     [height, width]: [usize; 2],
     vision: &VisionConfig,
@@ -71,7 +71,7 @@ pub(super) fn cut(
     let (rows, columns) = (height / patch, width / patch);
     let mut patches = Vec::with_capacity(pairs * rows * columns * vision.patch_len());
     for pair in 0..pairs {
-        for [row, column] in places(rows, columns, merge) {
+        for [row, column] in patch_coordinates(rows, columns, merge) {
             for colour in 0..3 {
                 for frame in 0..depth {
                     let frame = &frames[(pair * depth + frame).min(frames.len() - 1)];
@@ -86,8 +86,12 @@ pub(super) fn cut(
     ([pairs, rows, columns], patches)
 }
 
-/// Row and column of each patch of a picture: squares that become a token one after another, row by row in both.
-pub(super) fn places(rows: usize, columns: usize, merge: usize) -> impl Iterator<Item = [usize; 2]> {
+/// Row and column of each patch of an image: squares that become a token one after another, row by row in both.
+pub(super) fn patch_coordinates(
+    rows: usize,
+    columns: usize,
+    merge: usize,
+) -> impl Iterator<Item = [usize; 2]> {
     let squares =
         (0..rows / merge).flat_map(move |row| (0..columns / merge).map(move |column| (row, column)));
     squares.flat_map(move |(row, column)| {

@@ -1,4 +1,4 @@
-//! Pictures, videos and prompts to what the model takes, as transformers' processors do it.
+//! Images, videos and prompts to what the model takes, as transformers' processors do it.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::config::{Config, VisionConfig};
 use super::error::VlmError;
-use super::patches::{Kind, Picture, Visual, cut};
+use super::patches::{RgbImage, Visual, VisualKind, patchify};
 use super::positions::{Positions, positions};
 use super::prompt::{self, PromptLayout};
 use super::resize::{bicubic, smart_size};
 use super::tokenizer::Tokenizer;
 
-/// One prompt with its pictures, ready for the model.
+/// One prompt with its images, ready for the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     /// The tokens; one for every square of patches.
@@ -39,7 +39,7 @@ impl Inputs {
 
 /// Which frames of a video the model sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Frames {
+pub enum FrameSampling {
     /// Evenly chosen, so many a second, as the processor's configuration says. Of five frames at 24 a second that is
     /// four, without the middle one.
     #[default]
@@ -48,9 +48,9 @@ pub enum Frames {
     All,
 }
 
-/// How many pixels pictures may have, and how their bytes become numbers.
+/// How many pixels images may have, and how their bytes are normalized.
 #[derive(Clone, Debug, PartialEq)]
-struct PixelRules {
+struct PixelSettings {
     /// Fewest and most pixels, of all frames together.
     pixels: [usize; 2],
     mean: [f64; 3],
@@ -59,20 +59,20 @@ struct PixelRules {
 
 /// How many frames of a video are taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct FrameRules {
+struct FrameSettings {
     per_second: f64,
     least: usize,
     most: usize,
 }
 
-/// The model's tokenizer and its rules for pictures.
+/// The model's tokenizer and its rules for images.
 #[derive(Clone, Debug)]
 pub struct Processor {
     tokenizer: Tokenizer,
     config: Config,
-    image: PixelRules,
-    video: PixelRules,
-    frames: FrameRules,
+    image: PixelSettings,
+    video: PixelSettings,
+    frames: FrameSettings,
 }
 
 /// The hub's bounds on pixels, where a folder says nothing.
@@ -91,7 +91,7 @@ fn settings(file: &Path) -> Result<Option<Value>, VlmError> {
     }
 }
 
-impl PixelRules {
+impl PixelSettings {
     fn read(file: &Path, value: &Value, vision: &VisionConfig, pixels: [usize; 2]) -> Result<Self, VlmError> {
         let wrong = |problem: String| VlmError::Config { file: file.to_owned(), problem };
         for (key, own) in [
@@ -142,13 +142,13 @@ impl Processor {
         let rules = |own: &str, key: &str, pixels| {
             let file = folder.join(own);
             let value = settings(&file)?.or_else(|| both.get(key).cloned()).unwrap_or(Value::Null);
-            Ok::<_, VlmError>((PixelRules::read(&file, &value, &config.vision, pixels)?, value))
+            Ok::<_, VlmError>((PixelSettings::read(&file, &value, &config.vision, pixels)?, value))
         };
         let (image, _) = rules("preprocessor_config.json", "image_processor", IMAGE_PIXELS)?;
         let (video, settings) = rules("video_preprocessor_config.json", "video_processor", VIDEO_PIXELS)?;
         let whole =
             |key: &str, default| settings.get(key).and_then(Value::as_u64).map_or(default, |n| n as usize);
-        let frames = FrameRules {
+        let frames = FrameSettings {
             per_second: settings.get("fps").and_then(Value::as_f64).unwrap_or(2.0),
             least: whole("min_frames", 4),
             most: whole("max_frames", 768),
@@ -159,8 +159,8 @@ impl Processor {
     /// A processor by the family's usual rules.
     pub(super) fn with_tokenizer(tokenizer: Tokenizer, config: &Config) -> Result<Self, VlmError> {
         check_tokens(Path::new(""), &tokenizer, config)?;
-        let rules = |pixels| PixelRules { pixels, mean: [0.5; 3], std: [0.5; 3] };
-        let frames = FrameRules { per_second: 2.0, least: 4, most: 768 };
+        let rules = |pixels| PixelSettings { pixels, mean: [0.5; 3], std: [0.5; 3] };
+        let frames = FrameSettings { per_second: 2.0, least: 4, most: 768 };
         let (image, video) = (rules(IMAGE_PIXELS), rules(VIDEO_PIXELS));
         Ok(Self { tokenizer, config: config.clone(), image, video, frames })
     }
@@ -185,7 +185,7 @@ impl Processor {
         self
     }
 
-    /// Side of the squares that sides of pictures are rounded to.
+    /// Side of the squares that sides of images are rounded to.
     fn factor(&self) -> usize {
         self.config.vision.patch * self.config.vision.merge
     }
@@ -194,47 +194,50 @@ impl Processor {
     ///
     /// # Errors
     /// When it is empty or far too long.
-    pub fn image(&self, picture: Picture<'_>) -> Result<Visual, VlmError> {
-        picture.check()?;
-        let size = smart_size([1, picture.height, picture.width], 1, self.factor(), self.image.pixels)?;
-        let frame = sized(picture, size);
-        let (grid, patches) = cut(&[frame], size, &self.config.vision);
-        Ok(Visual { kind: Kind::Image, grid, times: Vec::new(), patches })
+    pub fn image(&self, image: RgbImage<'_>) -> Result<Visual, VlmError> {
+        image.check()?;
+        let size = smart_size([1, image.height, image.width], 1, self.factor(), self.image.pixels)?;
+        let frame = resized(image, size);
+        let (grid, patches) = patchify(&[frame], size, &self.config.vision);
+        Ok(Visual { kind: VisualKind::Image, grid, times: Vec::new(), patches })
     }
 
     /// A video as the model sees it; `fps` says how many frames a second has.
     ///
     /// # Errors
     /// When it has too few frames, or frames of several sizes.
-    pub fn video(&self, video: &[Picture<'_>], fps: f64, which: Frames) -> Result<Visual, VlmError> {
+    pub fn video(&self, video: &[RgbImage<'_>], fps: f64, which: FrameSampling) -> Result<Visual, VlmError> {
         let wrong = |what: String| Err(VlmError::Input(what));
         let Some(first) = video.first() else { return wrong("a video without frames".into()) };
         if fps <= 0.0 || !fps.is_finite() {
             return wrong(format!("a video of {fps} frames a second"));
         }
-        video.iter().try_for_each(Picture::check)?;
+        video.iter().try_for_each(RgbImage::check)?;
         let (height, width) = (first.height, first.width);
         if let Some(i) = video.iter().position(|frame| (frame.height, frame.width) != (height, width)) {
-            let Picture { height: h, width: w, .. } = video[i];
+            let RgbImage { height: h, width: w, .. } = video[i];
             return wrong(format!("frame {i} is {h}x{w} pixels, the first {height}x{width}"));
         }
-        let chosen = self.chosen(video.len(), fps, which);
+        let sampled_frames = self.sampled_frames(video.len(), fps, which);
         let depth = self.config.vision.frames;
-        if chosen.len() < depth {
-            return wrong(format!("a video of {} frames; at least {depth} are needed", chosen.len()));
+        if sampled_frames.len() < depth {
+            return wrong(format!("a video of {} frames; at least {depth} are needed", sampled_frames.len()));
         }
-        let size = smart_size([chosen.len(), height, width], depth, self.factor(), self.video.pixels)?;
-        let frames: Vec<Vec<u8>> = chosen.iter().map(|i| sized(video[*i], size)).collect();
-        let (grid, patches) = cut(&frames, size, &self.config.vision);
-        Ok(Visual { kind: Kind::Video, grid, times: self.times(chosen, fps), patches })
+        let size =
+            smart_size([sampled_frames.len(), height, width], depth, self.factor(), self.video.pixels)?;
+        let frames: Vec<Vec<u8>> = sampled_frames.iter().map(|i| resized(video[*i], size)).collect();
+        let (grid, patches) = patchify(&frames, size, &self.config.vision);
+        Ok(Visual { kind: VisualKind::Video, grid, times: self.times(sampled_frames, fps), patches })
     }
 
-    /// The frames of a video that the model sees.
-    fn chosen(&self, total: usize, fps: f64, which: Frames) -> Vec<usize> {
-        let FrameRules { per_second, least, most } = self.frames;
+    /// The frames of a video that the model gets.
+    fn sampled_frames(&self, total: usize, fps: f64, which: FrameSampling) -> Vec<usize> {
+        let FrameSettings { per_second, least, most } = self.frames;
         let count = match which {
-            Frames::All => total,
-            Frames::Sampled => ((total as f64 / fps * per_second) as usize).max(least).min(most).min(total),
+            FrameSampling::All => total,
+            FrameSampling::Sampled => {
+                ((total as f64 / fps * per_second) as usize).max(least).min(most).min(total)
+            }
         };
         // As numpy's linspace: the step first, and the last number exactly.
         let step = (total - 1) as f64 / (count.max(2) - 1) as f64;
@@ -243,13 +246,13 @@ impl Processor {
     }
 
     /// Seconds at the middle of each pair of frames.
-    fn times(&self, mut chosen: Vec<usize>, fps: f64) -> Vec<f64> {
+    fn times(&self, mut sampled_frames: Vec<usize>, fps: f64) -> Vec<f64> {
         let depth = self.config.vision.frames;
-        while !chosen.len().is_multiple_of(depth) {
-            chosen.push(chosen[chosen.len() - 1]);
+        while !sampled_frames.len().is_multiple_of(depth) {
+            sampled_frames.push(sampled_frames[sampled_frames.len() - 1]);
         }
         let time = |frame: usize| frame as f64 / fps;
-        chosen.chunks_exact(depth).map(|pair| (time(pair[0]) + time(pair[depth - 1])) / 2.0).collect()
+        sampled_frames.chunks_exact(depth).map(|pair| (time(pair[0]) + time(pair[depth - 1])) / 2.0).collect()
     }
 
     /// A prompt with `<|image_pad|>` and `<|video_pad|>` where the visuals are shown, in their order.
@@ -264,7 +267,8 @@ impl Processor {
 
     /// The prompt with each pad repeated for every token of its visual.
     fn expand(&self, prompt: &str, visuals: &[Visual]) -> Result<String, VlmError> {
-        const PADS: [(&str, Kind); 2] = [("<|image_pad|>", Kind::Image), ("<|video_pad|>", Kind::Video)];
+        const PADS: [(&str, VisualKind); 2] =
+            [("<|image_pad|>", VisualKind::Image), ("<|video_pad|>", VisualKind::Video)];
         let mut text = String::with_capacity(prompt.len());
         let (mut rest, mut visuals) = (prompt, visuals.iter());
         let wrong = |what: &str| VlmError::Input(format!("the prompt shows {what} than were given"));
@@ -285,7 +289,7 @@ impl Processor {
 
     fn show(&self, visual: &Visual, pad: &str, text: &mut String) {
         let tokens = pad.repeat(visual.pair_patches() / self.config.vision.merged());
-        if visual.kind == Kind::Image {
+        if visual.kind == VisualKind::Image {
             *text += &tokens;
         }
         for time in &visual.times {
@@ -299,16 +303,16 @@ impl Processor {
     /// As [`video`](Self::video); the message names the view.
     pub fn window(
         &self,
-        views: &[Vec<Picture<'_>>],
+        views: &[Vec<RgbImage<'_>>],
         fps: f64,
-        which: Frames,
+        which: FrameSampling,
         question: &str,
         layout: PromptLayout,
     ) -> Result<Inputs, VlmError> {
         if views.is_empty() {
             return Err(VlmError::Input("a window without views".into()));
         }
-        let video = |(i, view): (usize, &Vec<Picture<'_>>)| {
+        let video = |(i, view): (usize, &Vec<RgbImage<'_>>)| {
             let named = |error| VlmError::Input(format!("view {i}: {error}"));
             self.video(view, fps, which).map_err(named)
         };
@@ -316,18 +320,18 @@ impl Processor {
         self.encode(&prompt::window(views.len(), question, layout), visuals)
     }
 
-    /// What is taken off a byte of each colour, and what the rest is divided by.
-    pub(super) fn numbers(&self, kind: Kind) -> [[f32; 2]; 3] {
-        let PixelRules { mean, std, .. } = match kind {
-            Kind::Image => &self.image,
-            Kind::Video => &self.video,
+    /// Mean and standard deviation of each colour, in bytes.
+    pub(super) fn mean_and_std(&self, kind: VisualKind) -> [[f32; 2]; 3] {
+        let PixelSettings { mean, std, .. } = match kind {
+            VisualKind::Image => &self.image,
+            VisualKind::Video => &self.video,
         };
         std::array::from_fn(|c| [(mean[c] * 255.0) as f32, (std[c] * 255.0) as f32])
     }
 }
 
-fn sized(picture: Picture<'_>, size: [usize; 2]) -> Vec<u8> {
-    bicubic(picture.rgb, [picture.height, picture.width], size)
+fn resized(image: RgbImage<'_>, size: [usize; 2]) -> Vec<u8> {
+    bicubic(image.rgb, [image.height, image.width], size)
 }
 
 /// A tokenizer of another model gives tokens that mean something else.

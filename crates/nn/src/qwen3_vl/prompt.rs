@@ -6,7 +6,7 @@ pub struct Message {
     /// Who says it.
     pub role: Role,
     /// What is said and shown.
-    pub content: Vec<Part>,
+    pub content: Vec<ContentPart>,
 }
 
 /// Who says something.
@@ -14,15 +14,15 @@ pub struct Message {
 pub enum Role {
     /// Instructions before the conversation.
     System,
-    /// Who asks.
+    /// The user.
     User,
     /// The model.
     Assistant,
 }
 
-/// A part of a message.
+/// A content part of a message.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum ContentPart {
     /// Words.
     Text(String),
     /// An image is shown here.
@@ -32,16 +32,16 @@ pub enum Part {
 }
 
 impl Message {
-    /// Words of somebody who asks.
+    /// A message of the user.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
-        Self { role: Role::User, content: vec![Part::Text(text.into())] }
+        Self { role: Role::User, content: vec![ContentPart::Text(text.into())] }
     }
 
-    /// Words of the model.
+    /// A message of the model.
     #[must_use]
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, content: vec![Part::Text(text.into())] }
+        Self { role: Role::Assistant, content: vec![ContentPart::Text(text.into())] }
     }
 }
 
@@ -66,10 +66,10 @@ pub fn chat(messages: &[Message], answer_next: bool) -> String {
         text += &format!("<|im_start|>{role}\n");
         for part in content {
             match (part, role) {
-                (Part::Text(words), _) => text += words,
-                (Part::Image, "user") => text += IMAGE,
-                (Part::Video, "user") => text += VIDEO,
-                _ => {} // only who asks shows pictures
+                (ContentPart::Text(words), _) => text += words,
+                (ContentPart::Image, "user") => text += IMAGE,
+                (ContentPart::Video, "user") => text += VIDEO,
+                _ => {} // only the user shows images
             }
         }
         text += "<|im_end|>\n";
@@ -120,9 +120,9 @@ mod tests {
     fn a_conversation_is_rendered_as_the_template_does() {
         let show = Message {
             role: Role::User,
-            content: vec![Part::Image, Part::Video, Part::Text("What changed?".into())],
+            content: vec![ContentPart::Image, ContentPart::Video, ContentPart::Text("What changed?".into())],
         };
-        let system = Message { role: Role::System, content: vec![Part::Text("Be brief.".into())] };
+        let system = Message { role: Role::System, content: vec![ContentPart::Text("Be brief.".into())] };
         let text = chat(&[system, show, Message::assistant("Nothing.")], true);
         assert_eq!(
             text,

@@ -1,8 +1,8 @@
-//! Pictures brought to a size the model takes, to the last level as torch does it.
+//! Images brought to a size the model takes, to the last level as torch does it.
 
 use super::error::VlmError;
 
-/// A picture wider than this times its height, or the other way round, is refused.
+/// An image wider than this times its height, or the other way round, is refused.
 const LONGEST_ASPECT: f64 = 200.0;
 
 /// Rounds halves to even numbers, as Python does.
@@ -11,7 +11,7 @@ fn round(value: f64) -> f64 {
 }
 
 /// The size a video of so many frames is brought to: sides multiples of `factor`, pixels of all frames between two
-/// bounds. A picture is a video of one frame with `frame_factor` 1.
+/// bounds. An image is a video of one frame with `frame_factor` 1.
 pub(super) fn smart_size(
     [frames, height, width]: [usize; 3],
     frame_factor: usize,
@@ -19,7 +19,7 @@ pub(super) fn smart_size(
     [least, most]: [usize; 2],
 ) -> Result<[usize; 2], VlmError> {
     if height == 0 || width == 0 {
-        return Err(VlmError::Input(format!("a picture of {height}x{width} pixels")));
+        return Err(VlmError::Input(format!("an image of {height}x{width} pixels")));
     }
     let (mut h, mut w, f) = (height as f64, width as f64, factor as f64);
     if frame_factor > 1 && height.min(width) < factor {
@@ -27,7 +27,7 @@ pub(super) fn smart_size(
         (h, w) = ((h * scale).floor(), (w * scale).floor());
     }
     if h.max(w) / h.min(w) > LONGEST_ASPECT {
-        let what = format!("a picture of {height}x{width} pixels: one side is more than 200 times the other");
+        let what = format!("an image of {height}x{width} pixels: one side is more than 200 times the other");
         return Err(VlmError::Input(what));
     }
     let t = frames as f64;
@@ -45,7 +45,7 @@ pub(super) fn smart_size(
     };
     if size.contains(&0.0) {
         return Err(VlmError::Input(format!(
-            "a picture of {height}x{width} pixels is too small to be scaled"
+            "an image of {height}x{width} pixels is too small to be scaled"
         )));
     }
     Ok(size.map(|side| side as usize))
@@ -117,7 +117,7 @@ fn weight_bits(largest: f64) -> u32 {
     (0..22).find(|bits| !fits(bits)).unwrap_or(22)
 }
 
-/// An RGB picture `[height, width, 3]` at another size: bicubic and smoothed, first along rows, then along columns,
+/// An RGB image `[height, width, 3]` at another size: bicubic and smoothed, first along rows, then along columns,
 /// each pass rounded to bytes.
 pub(super) fn bicubic(
     pixels: &[u8],

@@ -3,20 +3,20 @@
 use burn::tensor::{Device, FloatDType, IndexingUpdateOp, Tensor};
 
 use super::config::TextConfig;
-use super::layers::{Attend, Rope, attend, head_norm, indices, rms_norm, swiglu};
+use super::layers::{AttentionMask, Rope, attend, head_norm, indices, rms_norm, swiglu};
 use super::network::{Layer, Text};
-use super::pass::Pass;
-use super::vision::Seen;
+use super::param_source::ParamSource;
+use super::vision::VisualEmbeds;
 
-/// Keys and values of what was read before, per layer: `[b, tokens, kv_heads, head]`.
+/// Keys and values of earlier tokens, per layer: `[b, tokens, kv_heads, head]`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct KvCache {
     layers: Vec<[Tensor<4>; 2]>,
 }
 
-impl Memory {
+impl KvCache {
     /// The same for `batch` sequences that begin alike.
-    pub(super) fn shared_by(&self, batch: usize) -> Self {
+    pub(super) fn repeat_for_batch(&self, batch: usize) -> Self {
         let spread = |x: &Tensor<4>| x.clone().repeat_dim(0, batch);
         Self { layers: self.layers.iter().map(|[keys, values]| [spread(keys), spread(values)]).collect() }
     }
@@ -33,14 +33,14 @@ pub(super) struct Batch {
     /// All tokens, one sequence after another.
     pub(super) ids: Vec<u32>,
     pub(super) rope: Rope,
-    pub(super) attend: Attend,
-    /// The rows that are tokens of pictures, and what is seen there.
-    pub(super) seen: Option<(Vec<usize>, Seen)>,
+    pub(super) attend: AttentionMask,
+    /// The rows that are visual tokens, and their embeddings.
+    pub(super) visual_embeds: Option<(Vec<usize>, VisualEmbeds)>,
 }
 
-/// Of which tokens the result is wanted.
+/// Which tokens' hidden states are returned.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Wanted<'a> {
+pub(super) enum TokenSelection<'a> {
     /// All.
     All,
     /// One of each sequence, which attends as all do that stand last.
@@ -62,71 +62,85 @@ pub(super) fn frequencies(config: &TextConfig) -> Vec<(usize, f32)> {
 /// The angles of positions `[batch * tokens]`, interleaved over time, row and column.
 pub(super) fn rope(
     config: &TextConfig,
-    places: &[[i32; 3]],
+    positions: &[[i32; 3]],
     batch: usize,
     dtype: FloatDType,
     device: &Device,
 ) -> Rope {
     let (half, frequencies) = (config.head_width / 2, frequencies(config));
-    let angles: Vec<f32> = places
+    let angles: Vec<f32> = positions
         .iter()
-        .flat_map(|place| frequencies.iter().map(|(axis, frequency)| place[*axis] as f32 * frequency))
+        .flat_map(|position| frequencies.iter().map(|(axis, frequency)| position[*axis] as f32 * frequency))
         .collect();
-    Rope::new(&angles, [batch, places.len() / batch, half], dtype, device)
+    Rope::new(&angles, [batch, positions.len() / batch, half], dtype, device)
 }
 
-/// Reads a batch: the numbers of the wanted tokens after the last normalisation, `[rows, width]`. What it remembers
-/// is added to `memory`, if there is one.
-pub(super) fn read<P: Pass>(
-    pass: &P,
+/// Runs the language model on a batch: hidden states of the selected tokens after the last norm, `[rows, width]`. Keys and values
+/// are appended to `kv_cache`, if there is one.
+pub(super) fn text_forward<P: ParamSource>(
+    params: &P,
     text: &Text,
     config: &TextConfig,
     batch: &Batch,
-    mut memory: Option<&mut Memory>,
-    wanted: Wanted<'_>,
+    mut kv_cache: Option<&mut KvCache>,
+    selection: TokenSelection<'_>,
     device: &Device,
 ) -> Tensor<2> {
-    let mut x = embed(pass, text, config, batch, device);
+    let mut x = embed(params, text, config, batch, device);
     for i in 0..text.layers.len() {
-        let deep = batch.seen.as_ref().and_then(|(_, seen)| seen.deepstack.get(i).cloned());
-        x = step(pass, text, config, batch, i, x, deep, memory.as_deref_mut(), wanted, device);
+        let deep = batch
+            .visual_embeds
+            .as_ref()
+            .and_then(|(_, visual_embeds)| visual_embeds.deepstack.get(i).cloned());
+        x = layer_with_deepstack(
+            params,
+            text,
+            config,
+            batch,
+            i,
+            x,
+            deep,
+            kv_cache.as_deref_mut(),
+            selection,
+            device,
+        );
     }
-    rms_norm(x, pass.vector(text.norm), config.epsilon)
+    rms_norm(x, params.vector(text.norm), config.epsilon)
 }
 
-/// Layer `i`: numbers `[rows, width]` to numbers, with what is seen added to its rows afterwards.
-#[expect(clippy::too_many_arguments, reason = "a layer meets all there is to know of a batch")]
-pub(super) fn step<P: Pass>(
-    pass: &P,
+/// Layer `i`: hidden states `[rows, width]` to hidden states, with deepstack embeddings added afterwards.
+#[expect(clippy::too_many_arguments, reason = "a layer needs everything about a batch")]
+pub(super) fn layer_with_deepstack<P: ParamSource>(
+    params: &P,
     text: &Text,
     config: &TextConfig,
     batch: &Batch,
     i: usize,
     x: Tensor<2>,
     deep: Option<Tensor<2>>,
-    memory: Option<&mut Memory>,
-    wanted: Wanted<'_>,
+    kv_cache: Option<&mut KvCache>,
+    selection: TokenSelection<'_>,
     device: &Device,
 ) -> Tensor<2> {
-    let wanted = if i + 1 == text.layers.len() { wanted } else { Wanted::All };
-    let x = layer_forward(pass, &text.layers[i], config, batch, x, i, memory, wanted, device);
-    match (deep, &batch.seen) {
-        (Some(deep), Some((rows, _))) => add_rows(x, rows, deep, wanted, batch.tokens, device),
+    let selection = if i + 1 == text.layers.len() { selection } else { TokenSelection::All };
+    let x = layer_forward(params, &text.layers[i], config, batch, x, i, kv_cache, selection, device);
+    match (deep, &batch.visual_embeds) {
+        (Some(deep), Some((rows, _))) => add_rows(x, rows, deep, selection, batch.tokens, device),
         _ => x,
     }
 }
 
-/// Words from the table and what is seen, in the order of the sequences.
-pub(super) fn embed<P: Pass>(
-    pass: &P,
+/// Token embeddings and visual embeddings, in the order of the sequences.
+pub(super) fn embed<P: ParamSource>(
+    params: &P,
     text: &Text,
     config: &TextConfig,
     batch: &Batch,
     device: &Device,
 ) -> Tensor<2> {
-    let Some((rows, seen)) = &batch.seen else {
+    let Some((rows, visual_embeds)) = &batch.visual_embeds else {
         let ids = indices(batch.ids.iter().map(|id| *id as usize), device);
-        return pass.rows(text.embed, config.width, ids);
+        return params.rows(text.embed, config.width, ids);
     };
     let mut order = vec![usize::MAX; batch.ids.len()];
     let words = batch.ids.len() - rows.len();
@@ -135,20 +149,20 @@ pub(super) fn embed<P: Pass>(
     order.iter_mut().filter(|place| **place == usize::MAX).enumerate().for_each(|(i, place)| *place = i);
     let ids = batch.ids.iter().zip(is_word).filter(|(_, is_word)| *is_word);
     let ids = indices(ids.map(|(id, _)| *id as usize), device);
-    let words = pass.rows(text.embed, config.width, ids);
-    Tensor::cat(vec![words, seen.tokens.clone()], 0).select(0, indices(order, device))
+    let words = params.rows(text.embed, config.width, ids);
+    Tensor::cat(vec![words, visual_embeds.tokens.clone()], 0).select(0, indices(order, device))
 }
 
-/// Adds what is seen to its rows; if only some rows are left, to those of them that are tokens of pictures.
+/// Adds deepstack embeddings to visual tokens; if only some rows are left, to the visual tokens among them.
 fn add_rows(
     x: Tensor<2>,
     rows: &[usize],
     deep: Tensor<2>,
-    wanted: Wanted<'_>,
+    selection: TokenSelection<'_>,
     tokens: usize,
     device: &Device,
 ) -> Tensor<2> {
-    let Wanted::LastOf(last) = wanted else {
+    let TokenSelection::LastOf(last) = selection else {
         return x.select_assign(0, indices(rows.iter().copied(), device), deep, IndexingUpdateOp::Add);
     };
     let kept = last
@@ -163,50 +177,50 @@ fn add_rows(
     x.select_assign(0, indices(to, device), deep, IndexingUpdateOp::Add)
 }
 
-#[expect(clippy::too_many_arguments, reason = "a layer meets all there is to know of a batch")]
-fn layer_forward<P: Pass>(
-    pass: &P,
+#[expect(clippy::too_many_arguments, reason = "a layer needs everything about a batch")]
+fn layer_forward<P: ParamSource>(
+    params: &P,
     layer: &Layer,
     config: &TextConfig,
     batch: &Batch,
     x: Tensor<2>,
     index: usize,
-    memory: Option<&mut Memory>,
-    wanted: Wanted<'_>,
+    kv_cache: Option<&mut KvCache>,
+    selection: TokenSelection<'_>,
     device: &Device,
 ) -> Tensor<2> {
     let TextConfig { heads, kv_heads, head_width, epsilon, .. } = *config;
-    let normal = rms_norm(x.clone(), pass.vector(layer.norm1), epsilon);
+    let normal = rms_norm(x.clone(), params.vector(layer.norm1), epsilon);
     let split = |x: Tensor<2>, heads: usize| {
         let tokens = x.dims()[0] / batch.size;
         x.reshape([batch.size, tokens, heads, head_width])
     };
-    let keys = split(pass.linear(&layer.k, normal.clone()), kv_heads);
-    let keys = batch.rope.turn(head_norm(keys, pass.vector(layer.k_norm), epsilon));
-    let values = split(pass.linear(&layer.v, normal.clone()), kv_heads);
-    let [keys, values] = remember(memory, index, [keys, values]);
-    let (x, normal, rope, look) = match wanted {
-        Wanted::All => (x, normal, batch.rope.clone(), batch.attend.clone()),
-        Wanted::LastOf(last) => {
+    let keys = split(params.linear(&layer.k, normal.clone()), kv_heads);
+    let keys = batch.rope.apply(head_norm(keys, params.vector(layer.k_norm), epsilon));
+    let values = split(params.linear(&layer.v, normal.clone()), kv_heads);
+    let [keys, values] = append_keys_values(kv_cache, index, [keys, values]);
+    let (x, normal, rope, mask) = match selection {
+        TokenSelection::All => (x, normal, batch.rope.clone(), batch.attend.clone()),
+        TokenSelection::LastOf(last) => {
             let rows = indices(last.iter().enumerate().map(|(b, token)| b * batch.tokens + token), device);
-            let look = batch.attend.of_last(last, batch.tokens, keys.dims()[1], device);
-            (x.select(0, rows.clone()), normal.select(0, rows), batch.rope.at(last, batch.tokens), look)
+            let mask = batch.attend.of_last(last, batch.tokens, keys.dims()[1], device);
+            (x.select(0, rows.clone()), normal.select(0, rows), batch.rope.at(last, batch.tokens), mask)
         }
     };
     let count = x.dims()[0];
-    let queries = split(pass.linear(&layer.q, normal), heads);
-    let queries = rope.turn(head_norm(queries, pass.vector(layer.q_norm), epsilon));
-    let mixed = attend(queries, keys, values, &look).reshape([count, heads * head_width]);
-    let x = x + pass.linear(&layer.o, mixed);
-    let normal = rms_norm(x.clone(), pass.vector(layer.norm2), epsilon);
-    let inner = swiglu(pass.linear(&layer.gate, normal.clone()), pass.linear(&layer.up, normal));
-    x + pass.linear(&layer.down, inner)
+    let queries = split(params.linear(&layer.q, normal), heads);
+    let queries = rope.apply(head_norm(queries, params.vector(layer.q_norm), epsilon));
+    let mixed = attend(queries, keys, values, &mask).reshape([count, heads * head_width]);
+    let x = x + params.linear(&layer.o, mixed);
+    let normal = rms_norm(x.clone(), params.vector(layer.norm2), epsilon);
+    let inner = swiglu(params.linear(&layer.gate, normal.clone()), params.linear(&layer.up, normal));
+    x + params.linear(&layer.down, inner)
 }
 
-/// Keys and values with those of earlier tokens before them; remembered, if there is a memory.
-fn remember(memory: Option<&mut Memory>, index: usize, new: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
-    let Some(memory) = memory else { return new };
-    match memory.layers.get_mut(index) {
+/// Keys and values after those of earlier tokens; appended to the cache, if there is one.
+fn append_keys_values(kv_cache: Option<&mut KvCache>, index: usize, new: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+    let Some(kv_cache) = kv_cache else { return new };
+    match kv_cache.layers.get_mut(index) {
         Some(old) => {
             let [old_keys, old_values] = old.clone();
             let [keys, values] = new;
@@ -214,7 +228,7 @@ fn remember(memory: Option<&mut Memory>, index: usize, new: [Tensor<4>; 2]) -> [
             old.clone()
         }
         None => {
-            memory.layers.push(new.clone());
+            kv_cache.layers.push(new.clone());
             new
         }
     }

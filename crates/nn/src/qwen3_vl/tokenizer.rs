@@ -8,13 +8,13 @@ use super::error::VlmError;
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    special: Special,
+    special: SpecialTokens,
 }
 
 /// The tokens with a meaning of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Special {
-    /// `<|endoftext|>`, which also fills.
+pub struct SpecialTokens {
+    /// `<|endoftext|>`, also the padding token.
     pub end_of_text: u32,
     /// `<|im_end|>`, which ends an answer.
     pub turn_end: u32,
@@ -43,7 +43,7 @@ impl Tokenizer {
             let hint = "is this the tokenizer of a Qwen3-VL model?";
             inner.token_to_id(token).ok_or_else(|| wrong(format!("has no token `{token}`; {hint}")))
         };
-        let special = Special {
+        let special = SpecialTokens {
             end_of_text: special("<|endoftext|>")?,
             turn_end: special("<|im_end|>")?,
             image: special("<|image_pad|>")?,
@@ -54,7 +54,7 @@ impl Tokenizer {
 
     /// The tokens with a meaning of their own.
     #[must_use]
-    pub fn special(&self) -> Special {
+    pub fn special(&self) -> SpecialTokens {
         self.special
     }
 

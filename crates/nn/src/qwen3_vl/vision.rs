@@ -6,20 +6,20 @@ use burn::tensor::activation::gelu;
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 
 use super::config::VisionConfig;
-use super::layers::{Attend, Rope, attend, indices, layer_norm, tanh_gelu};
+use super::layers::{AttentionMask, Rope, attend, indices, layer_norm, tanh_gelu};
 use super::network::{Block, LayerNorm, Merger, Vision};
-use super::pass::Pass;
-use super::patches::places;
+use super::param_source::ParamSource;
+use super::patches::patch_coordinates;
 
-/// What the tower makes of patches: the tokens, and what is added to them in the first layers of the language model,
+/// The output of the vision tower: embeddings, and deepstack embeddings for the first layers of the language model,
 /// each `[tokens, width]`.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct VisualEmbeds {
     pub(super) tokens: Tensor<2>,
     pub(super) deepstack: Vec<Tensor<2>>,
 }
 
-impl Seen {
+impl VisualEmbeds {
     /// Several after one another.
     pub(super) fn join(parts: Vec<Self>) -> Option<Self> {
         let levels = parts.first()?.deepstack.len();
@@ -36,48 +36,48 @@ impl Seen {
 }
 
 /// Runs the tower over pairs of frames of one size: `patches` `[pairs * rows * columns, numbers]`.
-pub(super) fn see<P: Pass>(
-    pass: &P,
+pub(super) fn vision_forward<P: ParamSource>(
+    params: &P,
     vision: &Vision,
     config: &VisionConfig,
     patches: Tensor<2>,
     [rows, columns]: [usize; 2],
-) -> Seen {
+) -> VisualEmbeds {
     let (device, per_pair) = (patches.device(), rows * columns);
     let count = patches.dims()[0];
-    let x = pass.linear(&vision.patch, patches);
+    let x = params.linear(&vision.patch, patches);
     let dtype = FloatDType::from(x.dtype());
-    let places = learned_places(pass, vision, config, [rows, columns], &device);
-    let x = x.reshape([count / per_pair, per_pair, config.width]) + places.cast(dtype).unsqueeze::<3>();
+    let positions = learned_positions(params, vision, config, [rows, columns], &device);
+    let x = x.reshape([count / per_pair, per_pair, config.width]) + positions.cast(dtype).unsqueeze::<3>();
     let mut x = x.reshape([count, config.width]);
     let rope = rope(config, [rows, columns], &device);
     let mut deepstack = Vec::with_capacity(config.deepstack.len());
     for (i, block) in vision.blocks.iter().enumerate() {
-        x = block_forward(pass, block, config, x, per_pair, &rope);
+        x = block_forward(params, block, config, x, per_pair, &rope);
         if let Some(level) = config.deepstack.iter().position(|deep| *deep == i) {
             let merger = &vision.deepstack[level];
             let wide = x.clone().reshape([count / config.merged(), config.width * config.merged()]);
-            deepstack.push((level, merge(pass, merger, norm(pass, &merger.norm, wide))));
+            deepstack.push((level, merge(params, merger, norm(params, &merger.norm, wide))));
         }
     }
     deepstack.sort_by_key(|(level, _)| *level);
     let merger = &vision.merger;
-    let normal = norm(pass, &merger.norm, x);
+    let normal = norm(params, &merger.norm, x);
     let wide = normal.reshape([count / config.merged(), config.width * config.merged()]);
     let deepstack = deepstack.into_iter().map(|(_, level)| level).collect();
-    Seen { tokens: merge(pass, merger, wide), deepstack }
+    VisualEmbeds { tokens: merge(params, merger, wide), deepstack }
 }
 
-fn norm<P: Pass>(pass: &P, norm: &LayerNorm, x: Tensor<2>) -> Tensor<2> {
-    layer_norm(x, pass.vector(norm.scale), pass.vector(norm.shift))
+fn norm<P: ParamSource>(params: &P, norm: &LayerNorm, x: Tensor<2>) -> Tensor<2> {
+    layer_norm(x, params.vector(norm.scale), params.vector(norm.shift))
 }
 
-fn merge<P: Pass>(pass: &P, merger: &Merger, x: Tensor<2>) -> Tensor<2> {
-    pass.linear(&merger.fc2, gelu(pass.linear(&merger.fc1, x)))
+fn merge<P: ParamSource>(params: &P, merger: &Merger, x: Tensor<2>) -> Tensor<2> {
+    params.linear(&merger.fc2, gelu(params.linear(&merger.fc1, x)))
 }
 
-fn block_forward<P: Pass>(
-    pass: &P,
+fn block_forward<P: ParamSource>(
+    params: &P,
     block: &Block,
     config: &VisionConfig,
     x: Tensor<2>,
@@ -86,18 +86,18 @@ fn block_forward<P: Pass>(
 ) -> Tensor<2> {
     let (count, width, heads) = (x.dims()[0], config.width, config.heads);
     let (pairs, head) = (count / per_pair, width / heads);
-    let qkv = pass.linear(&block.qkv, norm(pass, &block.norm1, x.clone()));
+    let qkv = params.linear(&block.qkv, norm(params, &block.norm1, x.clone()));
     let qkv = qkv.reshape([pairs, per_pair, 3, heads, head]);
     let part = |i| qkv.clone().narrow(2, i, 1).reshape([pairs, per_pair, heads, head]);
-    let mixed = attend(rope.turn(part(0)), rope.turn(part(1)), part(2), &Attend::All);
-    let x = x + pass.linear(&block.proj, mixed.reshape([count, width]));
-    let inner = tanh_gelu(pass.linear(&block.fc1, norm(pass, &block.norm2, x.clone())));
-    x + pass.linear(&block.fc2, inner)
+    let mixed = attend(rope.apply(part(0)), rope.apply(part(1)), part(2), &AttentionMask::All);
+    let x = x + params.linear(&block.proj, mixed.reshape([count, width]));
+    let inner = tanh_gelu(params.linear(&block.fc1, norm(params, &block.norm2, x.clone())));
+    x + params.linear(&block.fc2, inner)
 }
 
-/// The learned positions of a picture's patches, between those of the learned square: `[rows * columns, width]`.
-fn learned_places<P: Pass>(
-    pass: &P,
+/// The learned positions of an image's patches, between those of the learned square: `[rows * columns, width]`.
+fn learned_positions<P: ParamSource>(
+    params: &P,
     vision: &Vision,
     config: &VisionConfig,
     [rows, columns]: [usize; 2],
@@ -106,16 +106,16 @@ fn learned_places<P: Pass>(
     let count = rows * columns;
     let (corners, shares) = corners(config, [rows, columns]);
     let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
-    let learned = pass.rows(vision.positions, config.width, indices(corners, device));
+    let learned = params.rows(vision.positions, config.width, indices(corners, device));
     let weighted = learned.cast(FloatDType::F32) * shares;
     weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
 }
 
-/// The four learned positions around each patch of a picture, patch by patch, and their shares.
+/// The four learned positions around each patch of an image, patch by patch, and their shares.
 pub(super) fn corners(config: &VisionConfig, [rows, columns]: [usize; 2]) -> (Vec<usize>, Vec<f32>) {
     let (count, side) = (rows * columns, config.positions);
     let (mut corners, mut shares) = (Vec::with_capacity(4 * count), Vec::with_capacity(4 * count));
-    for [row, column] in places(rows, columns, config.merge) {
+    for [row, column] in patch_coordinates(rows, columns, config.merge) {
         let (rows, columns) = (between(row, rows, side), between(column, columns, side));
         for (row, share_of_row) in rows {
             for (column, share_of_column) in columns {
@@ -146,7 +146,7 @@ pub(super) fn angles(config: &VisionConfig, [rows, columns]: [usize; 2]) -> Vec<
     let quarter = config.width / config.heads / 4;
     let frequency = |k: usize| 1.0 / (config.theta as f32).powf(2.0 * k as f32 / (2 * quarter) as f32);
     let frequencies: Vec<f32> = (0..quarter).map(frequency).collect();
-    places(rows, columns, config.merge)
+    patch_coordinates(rows, columns, config.merge)
         .flatten()
         .flat_map(|place| frequencies.iter().map(move |frequency| place as f32 * frequency))
         .collect()

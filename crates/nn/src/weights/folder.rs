@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::WeightsError;
 
 /// Where a run puts its weights, relative to the folder that people name.
-const PLACES: [&str; 6] = [
+const CANDIDATES: [&str; 6] = [
     "model.safetensors",
     "actor/model.safetensors",
     "full_weights.pt",
@@ -27,16 +27,16 @@ pub(super) fn checkpoint_in(folder: &Path) -> Result<PathBuf, WeightsError> {
         direct(&inner).or_else(|| direct(&latest_step(&inner)?))
     });
     nested.or_else(|| only_file(folder)).ok_or_else(|| {
-        let looked_for = PLACES.iter().chain(&["checkpoints/best_model/…", "global_step_N/…"]);
+        let looked_for = CANDIDATES.iter().chain(&["checkpoints/best_model/…", "global_step_N/…"]);
         WeightsError::EmptyFolder {
             folder: folder.to_owned(),
-            looked_for: looked_for.map(|place| (*place).to_owned()).collect(),
+            looked_for: looked_for.map(|candidate| (*candidate).to_owned()).collect(),
         }
     })
 }
 
 fn direct(folder: &Path) -> Option<PathBuf> {
-    PLACES.iter().map(|place| folder.join(place)).find(|file| file.is_file())
+    CANDIDATES.iter().map(|candidate| folder.join(candidate)).find(|file| file.is_file())
 }
 
 /// The `global_step_N` with the greatest `N`.

@@ -13,9 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
-use plaudit_data::python::{ReadError, WriteError};
+use plaudit_pyfiles::{ReadError, WriteError};
 
-pub use plaudit_data::python::{Array, DType, Element, ShapeError};
+pub use plaudit_pyfiles::{Array, DType, Element, ShapeError};
 
 /// Tensors by name, in the order of the file, each in the type it was stored in.
 ///

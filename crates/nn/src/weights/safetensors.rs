@@ -5,8 +5,9 @@ use std::io::Write;
 use std::path::Path;
 
 use indexmap::IndexMap;
-use plaudit_data::python::{Access, Array, AtomicFile, Buffer, DType, WriteError};
 use serde_json::{Map, Value, json};
+
+use plaudit_pyfiles::{Access, Array, AtomicFile, Buffer, DType, WriteError};
 
 use super::{Weights, WeightsError};
 
@@ -121,11 +122,12 @@ fn header(
     for (name, tensor) in tensors {
         let from = end;
         end += tensor.bytes().len();
-        let dtype = DTYPES.iter().find(|row| row.0 == tensor.dtype()).ok_or_else(|| WriteError::NoForm {
-            what: format!("a tensor of {}", tensor.dtype()),
-            place: "into safetensors",
-            hint: "convert it to a float or integer type first",
-        })?;
+        let dtype =
+            DTYPES.iter().find(|row| row.0 == tensor.dtype()).ok_or_else(|| WriteError::Unsupported {
+                what: format!("a tensor of {}", tensor.dtype()),
+                place: "into safetensors",
+                hint: "convert it to a float or integer type first",
+            })?;
         let entry = json!({"dtype": dtype.1, "shape": tensor.shape(), "data_offsets": [from, end]});
         entries.insert(name.clone(), entry);
     }

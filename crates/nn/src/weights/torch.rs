@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use plaudit_data::python::{self, Array, PyDict, PyValue, Storages, WriteError};
+
+use plaudit_pyfiles::{self as pyfiles, Array, PyDict, PyValue, Storages, WriteError};
 
 use super::{Weights, WeightsError};
 
@@ -12,7 +13,7 @@ use super::{Weights, WeightsError};
 const WRAPPERS: [&str; 3] = ["model_state_dict", "state_dict", "model"];
 
 pub(super) fn read(file: &Path) -> Result<Weights, WeightsError> {
-    let value = python::read(file)?;
+    let value = pyfiles::read(file)?;
     let Some(dict) = state_dict(&value) else {
         return Err(WeightsError::NoTensors { file: file.to_owned(), found: describe(&value) });
     };
@@ -42,5 +43,5 @@ pub(super) fn write(path: &Path, tensors: &IndexMap<String, Array>) -> Result<()
         .iter()
         .map(|(name, tensor)| (PyValue::from(name.as_str()), PyValue::Tensor(Arc::new(tensor.clone()))));
     let dict = PyDict::new(entries.collect()).into_ordered(None);
-    python::write_pt(path, &PyValue::Dict(Arc::new(dict)), Storages::Own)
+    pyfiles::write_pt(path, &PyValue::Dict(Arc::new(dict)), Storages::Own)
 }

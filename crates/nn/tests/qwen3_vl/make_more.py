@@ -20,16 +20,16 @@ QUESTION = (
 )
 
 
-def picture(seed: int, height: int, width: int) -> np.ndarray:
-    """A gradient with noise."""
+def image(seed: int, height: int, width: int) -> np.ndarray:
+    """A horizontal ramp with noise."""
     i = np.arange(height * width * 3, dtype=np.uint64)
     noise = ((i * 2654435761 + seed * 40503 + 12345) % 2**32) >> 24
-    slope = (i // 3 % width) * 128 // width
-    return (noise // 2 + slope).astype(np.uint8).reshape(height, width, 3)
+    ramp = (i // 3 % width) * 128 // width
+    return (noise // 2 + ramp).astype(np.uint8).reshape(height, width, 3)
 
 
 def video(seed: int, frames: int, height: int, width: int) -> torch.Tensor:
-    stack = np.stack([picture(seed + t, height, width) for t in range(frames)])
+    stack = np.stack([image(seed + t, height, width) for t in range(frames)])
     return torch.from_numpy(stack).permute(0, 3, 1, 2)
 
 
@@ -83,7 +83,7 @@ def main() -> None:
         save(f"batch3_{side}", model, inputs, 5 if side == "left" else 0)
 
     sizes = [(64, 64), (32, 96), (64, 64), (50, 70), (33, 128), (64, 64), (128, 32), (80, 48), (64, 64), (96, 96)]
-    images = [picture(1000 + i, h, w) for i, (h, w) in enumerate(sizes)]
+    images = [image(1000 + i, h, w) for i, (h, w) in enumerate(sizes)]
     text = "<|im_start|>user\n" + "<|vision_start|><|image_pad|><|vision_end|>" * 10 + "Which one?<|im_end|>\n"
     save("ten_images", model, processor(text=[text + "<|im_start|>assistant\n"], images=images, return_tensors="pt",
                                         size={"shortest_edge": 1024, "longest_edge": 8192}))
@@ -92,7 +92,7 @@ def main() -> None:
     text = ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n<|vision_start|><|video_pad|><|vision_end|>"
             "<|vision_start|><|image_pad|><|vision_end|>Then: <|vision_start|><|video_pad|><|vision_end|>"
             "What’s new, naïve café № 7?\n\n  Tell\tme 123!<|im_end|>\n<|im_start|>assistant\n")
-    save("mixed", model, processor(text=[text], images=[picture(2200, 40, 60)], videos=clips,
+    save("mixed", model, processor(text=[text], images=[image(2200, 40, 60)], videos=clips,
                                    video_metadata=metadata(clips, 4.0), do_sample_frames=True, return_tensors="pt"))
 
     few = [video(3000, 3, 64, 64), video(3100, 3, 64, 64)]

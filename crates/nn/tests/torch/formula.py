@@ -1,4 +1,4 @@
-"""Numbers that Python and Rust make alike, so that fixtures need not store weights and pictures.
+"""Numbers that Python and Rust make alike, so that fixtures need not store weights and images.
 
 The i-th number of a tensor is the SplitMix64 finaliser of (FNV-1a of its name + i * 0x9e3779b97f4a7c15): its upper 24
 bits, as a fraction in [-1, 1). `weight` turns that into a plausible parameter by the tensor's name and shape.

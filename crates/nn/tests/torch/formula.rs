@@ -1,4 +1,4 @@
-//! `formula.py` in Rust: weights and pictures that fixtures need not store.
+//! `formula.py` in Rust: weights and images that fixtures need not store.
 
 #![allow(dead_code)] // each test uses what it needs
 

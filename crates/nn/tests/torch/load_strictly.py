@@ -1,4 +1,4 @@
-"""Loads files that plaudit wrote into PyTorch's models, strictly, and prints their logits on the made pictures.
+"""Loads files that plaudit wrote into PyTorch's models, strictly, and prints their logits on the made images.
 
     load_strictly.py SETTINGS_JSON FILE...
 
@@ -24,7 +24,7 @@ def read(path):
 
 if __name__ == "__main__":
     settings, files = json.loads(sys.argv[1]), sys.argv[2:]
-    views = [models.preprocess(x, settings) for x in make_fixtures.pictures(settings, 0).values()]
+    views = [models.preprocess(x, settings) for x in make_fixtures.images(settings, 0).values()]
     logits = []
     for file in files:
         model = models.build(settings)

@@ -20,8 +20,8 @@ def gradient(case, autocast):
     model = models.build(settings)
     state = model.state_dict()
     model.load_state_dict({name: torch.from_numpy(formula.weight(name, tuple(t.shape))) for name, t in state.items()})
-    pictures = make_fixtures.pictures(settings, make_fixtures.PICTURES[case])
-    views = [models.preprocess(x, settings) for x in pictures.values()]
+    images = make_fixtures.images(settings, make_fixtures.IMAGES[case])
+    views = [models.preprocess(x, settings) for x in images.values()]
     model.train()
     models.freeze(model, settings)
     labels = torch.tensor([i % 2 for i in range(make_fixtures.BATCH)]).float()

@@ -1,4 +1,4 @@
-"""Makes networks.json, pictures.json and losses.json. Needs torch and torchvision (CPU); run it in this folder.
+"""Makes networks.json, images.json and losses.json. Needs torch and torchvision (CPU); run it in this folder.
 
 The oracle computes in double precision, on weights that `formula.py` gives, so that what differs is our rounding. Of
 every tensor only its norm, its product with a fixed random vector, and four entries are kept.
@@ -41,9 +41,9 @@ CASES = {
     },
 }
 # A unit of ReLU or max pooling that sits on its kink goes one way in double precision and the other in single, and one
-# such unit can move a gradient by a hundredth, in PyTorch as here. Of forty sets of pictures these keep all units furthest
+# such unit can move a gradient by a hundredth, in PyTorch as here. Of forty sets of images these keep all units furthest
 # from it (3e-6 of the layer's size and more); for resnet50, both precisions of PyTorch agree on it.
-PICTURES = {
+IMAGES = {
     "resnet18": 24, "resnet18 plain head": 29, "resnet18 two cameras, one trunk": 2,
     "resnet18 two cameras, two trunks": 23, "resnet34": 38, "resnet50": 7, "resnet10": 26, "resnet10 spatial": 12,
     "resnet10 spatial, two cameras": 30,
@@ -59,7 +59,7 @@ def digest(name, tensor):
     return [float(f"{v:.7g}") for v in [np.sqrt((x * x).sum()), (x * probe).sum(), *x[places]]]
 
 
-def pictures(settings, number):
+def images(settings, number):
     _, height, width = settings["image_size"]
     shape = (BATCH, height, width, 3)
     count = int(np.prod(shape))
@@ -72,10 +72,10 @@ def network(case, overrides):
     state = {name: torch.from_numpy(formula.weight(name, tuple(t.shape))) for name, t in model.state_dict().items()}
     model.load_state_dict(state)
     model.double()
-    views = [models.preprocess(x, settings).double() for x in pictures(settings, PICTURES.get(case, 0)).values()]
+    views = [models.preprocess(x, settings).double() for x in images(settings, IMAGES.get(case, 0)).values()]
     model.eval()
     with torch.no_grad():
-        result = {"settings": settings, "pictures": PICTURES.get(case, 0), "eval_logits": model(views).tolist()}
+        result = {"settings": settings, "images": IMAGES.get(case, 0), "eval_logits": model(views).tolist()}
     if "eval_only" in overrides:
         return result
     model.train()
@@ -102,7 +102,7 @@ def network(case, overrides):
     return {**result, "steps": steps, "moved": after}
 
 
-def picture_cases():
+def image_cases():
     cases = []
     for name, shape, size, kind, normalize in [
         ("bytes, same size", (2, 6, 5, 3), (6, 5), "u8", True),
@@ -138,7 +138,7 @@ def loss_cases():
                 loss = torchvision.ops.sigmoid_focal_loss(x, y, alpha=-1, gamma=gamma, reduction="none")
             loss.sum().backward()
             cases.append({
-                "gamma": gamma, "label": label, "logits": logits, "loss": loss.tolist(), "slope": x.grad.tolist(),
+                "gamma": gamma, "label": label, "logits": logits, "loss": loss.tolist(), "gradient": x.grad.tolist(),
             })
     return cases
 
@@ -147,7 +147,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     networks = {name: network(name, overrides) for name, overrides in CASES.items()}
     for file, content in [
-        ("networks.json", networks), ("pictures.json", picture_cases()), ("losses.json", loss_cases())
+        ("networks.json", networks), ("images.json", image_cases()), ("losses.json", loss_cases())
     ]:
         with open(file, "w") as out:
             json.dump(content, out, separators=(",", ":"))

@@ -159,7 +159,7 @@ def optimisers():
 
 
 class SpatialEncoder(nn.Module):
-    """Weighted sums over the picture, for each channel; then linear, layer norm, tanh. No dropout here."""
+    """Weighted sums over the image, for each channel; then linear, layer norm, tanh. No dropout here."""
 
     def __init__(self, channels, height, width, features, outputs):
         super().__init__()
@@ -180,7 +180,7 @@ class SpatialEncoder(nn.Module):
 class ConvEncoder(nn.Module):
     """Convolutions with ReLU, then linear, layer norm, tanh.
 
-    With keypoints, what follows the last convolution is where each channel looks.
+    With keypoints, a spatial softmax follows the last convolution.
     """
 
     def __init__(self, channels, size, layers, outputs, keypoints=False):
@@ -194,8 +194,8 @@ class ConvEncoder(nn.Module):
         self.linear = nn.Linear(channels * (2 if keypoints else size * size), outputs)
         self.norm = nn.LayerNorm(outputs)
 
-    def forward(self, pictures):
-        x = pictures.permute(0, 3, 1, 2).float() / 255 - 0.5
+    def forward(self, images):
+        x = images.permute(0, 3, 1, 2).float() / 255 - 0.5
         for layer in self.layers[:-1]:
             x = torch.relu(layer(x))
         x = self.layers[-1](x)
@@ -244,11 +244,11 @@ def encoders():
     spatial = encoder(SpatialEncoder(**sizes), torch.randn(7, 19, 2, 3), kind="spatial", batch=7, **sizes)
     layers, size, outputs = [[32, 3, 2], [8, 3, 1], [20, 3, 1]], 14, 17
     net = ConvEncoder(3, size, layers, outputs)
-    pictures = torch.randint(0, 256, (5, size, size, 3), dtype=torch.uint8)
+    images = torch.randint(0, 256, (5, size, size, 3), dtype=torch.uint8)
     shape = dict(batch=5, size=size, layers=layers, outputs=outputs)
-    conv = encoder(net, pictures, kind="conv", **shape)
+    conv = encoder(net, images, kind="conv", **shape)
     net = ConvEncoder(3, size, layers, outputs, keypoints=True)
-    return [spatial, conv, encoder(net, pictures, kind="keypoints", **shape)]
+    return [spatial, conv, encoder(net, images, kind="keypoints", **shape)]
 
 
 for name, cases in dict(networks=networks(), optimisers=optimisers(), encoders=encoders()).items():

@@ -3,24 +3,23 @@
 use std::path::Path;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::Seed;
+use plaudit_core::{LrDecay, Schedule, Seed};
 use plaudit_data::convert::Source;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::train::{
-    ClassWeight, EarlyStop, Length, Monitor, Pace, Schedule, Settings, Shape, steps_per_epoch,
+    ClassWeight, EarlyStop, Length, LoopSettings, Monitor, Settings, steps_per_epoch,
 };
 
-use super::network::Described;
-use crate::config::Loaded;
+use super::network::NetworkConfig;
+use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
-use crate::config::blocks::data::Recorder;
-use crate::config::blocks::reward::Arch;
+use crate::config::blocks::data::EpisodeSource;
 use crate::config::blocks::runner;
 
 /// The network of a config, with the weights that it names, or fresh ones.
-pub fn classifier(loaded: &Loaded) -> Result<Trainer, ComposeError> {
+pub fn classifier(loaded: &LoadedConfig) -> Result<Trainer, ComposeError> {
     let actor = &loaded.config.actor;
     let (model, optim) = (&actor.model, &actor.optim);
     let adamw = AdamW {
@@ -55,7 +54,7 @@ pub fn classifier(loaded: &Loaded) -> Result<Trainer, ComposeError> {
 }
 
 fn load(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     key: &str,
     path: &str,
     into: impl FnOnce(&Weights) -> Result<(), ClassifierError>,
@@ -65,30 +64,31 @@ fn load(
         loaded.problem(key, error.to_string(), hint)
     })?;
     into(&weights).map_err(|error| {
-        let hint = "set actor.model as it was when the weights were trained";
+        let hint = "set what the message names under actor.model, such as actor.model.hidden_dim=256";
         loaded.problem(key, format!("{path}: {error}"), hint)
     })
 }
 
-fn settings(loaded: &Loaded) -> ClassifierSettings {
+fn settings(loaded: &LoadedConfig) -> ClassifierSettings {
     let model = &loaded.config.actor.model;
-    ClassifierSettings { freeze_encoder: is_frozen(loaded, model), ..Described::from(model).settings() }
+    ClassifierSettings { freeze_encoder: is_frozen(loaded, model), ..NetworkConfig::from(model).settings() }
 }
 
 /// Only the small trunk is ever frozen, and only one that has learned something, unless the config insists.
-fn is_frozen(loaded: &Loaded, model: &ModelSettings) -> bool {
-    let small = matches!(model.arch, Arch::Resnet10 | Arch::Resnet10Spatial);
+fn is_frozen(loaded: &LoadedConfig, model: &ModelSettings) -> bool {
     let learned = model.pretrained_encoder_path.is_some() || model.model_path.is_some();
-    small && model.freeze_encoder && (learned || loaded.is_written("actor.model.freeze_encoder"))
+    model.arch.has_small_trunk()
+        && model.freeze_encoder
+        && (learned || loaded.is_written("actor.model.freeze_encoder"))
 }
 
 /// How a classifier is trained on so many frames.
-pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
+pub fn classifier_training(loaded: &LoadedConfig, frames: usize) -> Settings {
     let actor = &loaded.config.actor;
     Settings {
-        pace: Pace {
+        loop_settings: LoopSettings {
             eval_batch: actor.eval_batch_size.unwrap_or(256) as usize,
-            ..pace(loaded, frames, "reward training")
+            ..loop_settings(loaded, frames, "reward training")
         },
         monitor: match loaded.config.runner.early_stop.monitor {
             runner::Monitor::ValLoss => Monitor::Loss,
@@ -109,15 +109,15 @@ pub fn classifier_training(loaded: &Loaded, frames: usize) -> Settings {
     }
 }
 
-/// How fast and how long a config trains on so many examples; `purpose` keeps its chances apart from others.
-pub(super) fn pace(loaded: &Loaded, examples: usize, purpose: &str) -> Pace {
+/// How fast and how long a config trains on so many examples; `purpose` keeps its random numbers apart from others.
+pub(super) fn loop_settings(loaded: &LoadedConfig, examples: usize, purpose: &str) -> LoopSettings {
     let (actor, runner) = (&loaded.config.actor, &loaded.config.runner);
     let micro_batch = actor.micro_batch_size.min(actor.global_batch_size) as usize;
     let global_batch = actor.global_batch_size as usize;
     let length = length(runner);
     let steps = length.steps(steps_per_epoch(examples, micro_batch, global_batch));
     let stop = &runner.early_stop;
-    Pace {
+    LoopSettings {
         micro_batch,
         global_batch,
         eval_batch: actor.eval_batch_size.map_or(micro_batch, |size| size as usize),
@@ -146,23 +146,19 @@ fn interval(steps: i64) -> Option<u64> {
 }
 
 fn schedule(optim: &actor::Optim, steps: u64) -> Schedule {
-    let total_steps = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(steps);
-    let by_share = (optim.lr_warmup_steps_ratio * total_steps as f64) as u64;
-    Schedule {
-        lr: optim.lr,
-        min_lr: optim.min_lr,
-        warmup_steps: u64::try_from(optim.lr_warmup_steps).unwrap_or(by_share),
-        total_steps,
-        shape: match optim.lr_scheduler {
-            LrSchedule::Constant => Shape::Constant,
-            LrSchedule::Cosine => Shape::Cosine,
-            LrSchedule::Linear => Shape::Linear,
-        },
-    }
+    let total = optim.total_training_steps.and_then(|steps| u64::try_from(steps).ok()).unwrap_or(steps);
+    let by_share = (optim.lr_warmup_steps_ratio * total as f64) as u64;
+    let min_lr = optim.min_lr;
+    let decay = match optim.lr_scheduler {
+        LrSchedule::Constant => LrDecay::Constant,
+        LrSchedule::Cosine => LrDecay::Cosine { total, min_lr },
+        LrSchedule::Linear => LrDecay::Linear { total, min_lr },
+    };
+    Schedule { lr: optim.lr, warmup: u64::try_from(optim.lr_warmup_steps).unwrap_or(by_share), decay }
 }
 
-/// What happens to training pictures.
-pub fn augment(loaded: &Loaded) -> Augment {
+/// The augmentation of training images.
+pub fn augment(loaded: &LoadedConfig) -> Augment {
     let settings = &loaded.config.data.augment;
     Augment {
         shift: settings.shift,
@@ -176,14 +172,14 @@ pub fn augment(loaded: &Loaded) -> Augment {
     }
 }
 
-/// Who recorded the episodes, if the config says so.
-pub fn recorder(loaded: &Loaded) -> Option<Source> {
+/// The source of the episodes, if the config says so.
+pub fn episode_source(loaded: &LoadedConfig) -> Option<Source> {
     loaded.config.data.source.map(|source| match source {
-        Recorder::Collected => Source::Collected,
-        Recorder::PreMerge => Source::PreMerge,
-        Recorder::Frames => Source::Frames,
-        Recorder::Trajectories => Source::Trajectories,
-        Recorder::Transitions => Source::Transitions,
-        Recorder::Keyboard => Source::Keyboard,
+        EpisodeSource::Collected => Source::Collected,
+        EpisodeSource::PreMerge => Source::PreMerge,
+        EpisodeSource::Frames => Source::Frames,
+        EpisodeSource::Trajectories => Source::Trajectories,
+        EpisodeSource::Transitions => Source::Transitions,
+        EpisodeSource::Keyboard => Source::Keyboard,
     })
 }

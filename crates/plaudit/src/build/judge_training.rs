@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
-use plaudit_data::windows::{WindowReading, WindowViews, Windows};
+use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
 use plaudit_nn::classifier::{self as nn, AdamW, Device};
 use plaudit_nn::qwen3_vl::{
-    Config, Frames, Fresh, Learn, Lora, Processor, PromptLayout, TextConfig, Tuner, VisionConfig, VlmError,
+    Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, PromptLayout, TextConfig,
+    VisionConfig, VlmError, VlmTrainer,
 };
-use plaudit_reward::sft::{JudgeSettings, Learned, SaveModel, Showing, TrendMonitor, answers};
+use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TargetTokens, TrendMonitor, answers};
 use plaudit_reward::trend::JudgeCard;
 
-use super::classifier::pace;
-use crate::config::Loaded;
+use super::classifier::loop_settings;
+use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::{ModelSettings, WeightInit};
 use crate::config::blocks::data::{LearnedTokens, WindowDataset, WindowLayout};
@@ -22,7 +23,7 @@ use crate::config::blocks::runner::Monitor;
 /// A judge that learns, and how it is written.
 pub struct Judge {
     /// The model.
-    pub tuner: Tuner,
+    pub trainer: VlmTrainer,
     /// Writes it: adapters as peft has them, or a Hugging Face folder.
     pub save: SaveModel<'static>,
 }
@@ -36,7 +37,7 @@ pub struct JudgeData {
 }
 
 /// The windows that a config names.
-pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
+pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
     let data = &loaded.config.data;
     let views = match data.dataset_name {
         None | Some(WindowDataset::Trend) => WindowViews::All,
@@ -46,7 +47,7 @@ pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
             return Err(loaded.problem("data.dataset_name", message, "use vlm_trend_reward_sft"));
         }
     };
-    let reading = WindowReading {
+    let reading = WindowReadOptions {
         prompt_key: data.prompt_key.clone(),
         answer_key: data.answer_key.clone(),
         answers: answers().map(String::from).into(),
@@ -69,24 +70,24 @@ pub fn judge_data(loaded: &Loaded) -> Result<JudgeData, ComposeError> {
 }
 
 /// The model of a config. A fresh one gets a tokenizer made of these questions.
-pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError> {
+pub fn judge(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, ComposeError> {
     let model = &loaded.config.actor.model;
     let hint = "name the folder of a Qwen3-VL model: config.json, tokenizer.json, *.safetensors";
     let mut judge = match (&model.model_path, model.init) {
         (Some(path), WeightInit::Pretrained) => {
             let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
-            tuned(loaded, Path::new(path)).map_err(wrong)
+            from_pretrained(loaded, Path::new(path)).map_err(wrong)
         }
         (Some(path), WeightInit::Random) => {
             let wrong = |error: VlmError| loaded.problem("actor.model.model_path", error.to_string(), hint);
             refuse_adapters(loaded)?;
-            of_the_shape_of(loaded, Path::new(path)).map_err(wrong)
+            random_like(loaded, Path::new(path)).map_err(wrong)
         }
         (None, WeightInit::Random) => {
             let hint = "change actor.model.text_config or vision_config";
             let wrong = |error: VlmError| loaded.problem("actor.model", error.to_string(), hint);
             refuse_adapters(loaded)?;
-            fresh(loaded, questions).map_err(wrong)
+            from_scratch(loaded, questions).map_err(wrong)
         }
         (None, WeightInit::Pretrained) => {
             let message = "there are no weights to start from, and nothing is downloaded";
@@ -94,15 +95,15 @@ pub fn judge(loaded: &Loaded, questions: &[&str]) -> Result<Judge, ComposeError>
             Err(loaded.problem("actor.model.model_path", message, hint))
         }
     }?;
-    judge.tuner.set_checkpointing(model.gradient_checkpointing);
-    Ok(Judge { save: with_card(judge.save, card(loaded, questions)), tuner: judge.tuner })
+    judge.trainer.set_checkpointing(model.gradient_checkpointing);
+    Ok(Judge { save: with_card(judge.save, card(loaded, questions)), trainer: judge.trainer })
 }
 
 /// More questions than this are not listed: they are of many tasks, and a new one is nothing strange.
 const FEW_QUESTIONS: usize = 16;
 
 /// What a judge that this config tunes says about itself.
-fn card(loaded: &Loaded, questions: &[&str]) -> JudgeCard {
+fn card(loaded: &LoadedConfig, questions: &[&str]) -> JudgeCard {
     let data = &loaded.config.data;
     let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let all = |named: &Option<OneOrMore<String>>| {
@@ -121,8 +122,8 @@ fn card(loaded: &Loaded, questions: &[&str]) -> JudgeCard {
 }
 
 fn with_card(save: SaveModel<'static>, card: JudgeCard) -> SaveModel<'static> {
-    Box::new(move |tuner, folder| {
-        save(tuner, folder)?;
+    Box::new(move |trainer, folder| {
+        save(trainer, folder)?;
         let written = card.write(folder);
         written.map(drop).map_err(|error| VlmError::Config { file: error.file, problem: error.problem })
     })
@@ -142,60 +143,61 @@ fn layout(layout: WindowLayout) -> PromptLayout {
     }
 }
 
-/// Adapters on chance weights would leave nearly all of them to chance.
-fn refuse_adapters(loaded: &Loaded) -> Result<(), ComposeError> {
+/// Adapters on random weights would leave nearly all of them random.
+fn refuse_adapters(loaded: &LoadedConfig) -> Result<(), ComposeError> {
     if !loaded.config.actor.model.is_lora {
         return Ok(());
     }
-    let message = "adapters are for weights that know something, and these are random";
+    let message = "adapters need pretrained weights, and these are random";
     Err(loaded.problem("actor.model.is_lora", message, "set it to false, or actor.model.init to pretrained"))
 }
 
-fn tuned(loaded: &Loaded, folder: &Path) -> Result<Judge, VlmError> {
+fn from_pretrained(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmError> {
     let actor = &loaded.config.actor;
-    let learn = if actor.model.is_lora { Learn::Adapters(lora(&actor.model)) } else { Learn::Everything };
+    let fine_tuning =
+        if actor.model.is_lora { FineTuning::Lora(lora(&actor.model)) } else { FineTuning::Full };
     let precision = match actor.model.precision {
         Precision::Fp32 => nn::Precision::Fp32,
         Precision::Bf16 => nn::Precision::Bf16,
         Precision::Fp16 => nn::Precision::Fp16,
     };
-    let tuner = Tuner::open(folder, &learn, adamw(loaded), Device::Cpu, precision, actor.seed)?;
+    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), Device::Cpu, precision, actor.seed)?;
     let base = folder.to_path_buf();
-    let save: SaveModel<'static> = Box::new(move |tuner, folder| match tuner.adapter() {
+    let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter() {
         Some(adapter) => adapter.save(folder, base.to_str()),
-        None => tuner.save_model(folder, Some(&base)),
+        None => trainer.save_model(folder, Some(&base)),
     });
-    Ok(Judge { tuner, save })
+    Ok(Judge { trainer, save })
 }
 
-fn of_the_shape_of(loaded: &Loaded, folder: &Path) -> Result<Judge, VlmError> {
+fn random_like(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmError> {
     let config = Config::read(&folder.join("config.json"))?;
     let processor = Processor::open(folder, &config)?;
-    let tuner = drawn(loaded, config, processor)?;
+    let trainer = random_init(loaded, config, processor)?;
     let base = folder.to_path_buf();
-    Ok(Judge { tuner, save: Box::new(move |tuner, folder| tuner.save_model(folder, Some(&base))) })
+    Ok(Judge { trainer, save: Box::new(move |trainer, folder| trainer.save_model(folder, Some(&base))) })
 }
 
-fn fresh(loaded: &Loaded, questions: &[&str]) -> Result<Judge, VlmError> {
+fn from_scratch(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, VlmError> {
     let texts: Vec<&str> = questions.iter().copied().chain(answers()).collect();
-    let fresh = Fresh::new(sizes(&loaded.config.actor.model), &texts)?;
-    let tuner = drawn(loaded, fresh.config().clone(), fresh.processor()?)?;
-    let save: SaveModel<'static> = Box::new(move |tuner, folder| {
-        tuner.save_model(folder, None)?;
+    let fresh = NewModelFiles::new(sizes(&loaded.config.actor.model), &texts)?;
+    let trainer = random_init(loaded, fresh.config().clone(), fresh.processor()?)?;
+    let save: SaveModel<'static> = Box::new(move |trainer, folder| {
+        trainer.save_model(folder, None)?;
         fresh.write(folder)
     });
-    Ok(Judge { tuner, save })
+    Ok(Judge { trainer, save })
 }
 
-fn drawn(loaded: &Loaded, config: Config, processor: Processor) -> Result<Tuner, VlmError> {
+fn random_init(loaded: &LoadedConfig, config: Config, processor: Processor) -> Result<VlmTrainer, VlmError> {
     let actor = &loaded.config.actor;
     let spread = actor.model.initializer_range;
-    Tuner::fresh(config, processor, spread, adamw(loaded), Device::Cpu, actor.seed)
+    VlmTrainer::from_scratch(config, processor, spread, adamw(loaded), Device::Cpu, actor.seed)
 }
 
-fn lora(model: &ModelSettings) -> Lora {
-    let default = Lora::default();
-    Lora {
+fn lora(model: &ModelSettings) -> LoraConfig {
+    let default = LoraConfig::default();
+    LoraConfig {
         rank: model.lora_rank as usize,
         alpha: model.lora_alpha.unwrap_or(model.lora_rank as f64),
         targets: if model.lora_targets.is_empty() { default.targets } else { model.lora_targets.clone() },
@@ -203,7 +205,7 @@ fn lora(model: &ModelSettings) -> Lora {
     }
 }
 
-fn adamw(loaded: &Loaded) -> AdamW {
+fn adamw(loaded: &LoadedConfig) -> AdamW {
     let optim = &loaded.config.actor.optim;
     AdamW {
         betas: (optim.adam_beta1, optim.adam_beta2),
@@ -248,7 +250,7 @@ fn sizes(model: &ModelSettings) -> Config {
 }
 
 /// How a judge is trained on so many windows.
-pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, ComposeError> {
+pub fn judge_training(loaded: &LoadedConfig, windows: usize) -> Result<JudgeSettings, ComposeError> {
     let data = &loaded.config.data;
     let monitor = match loaded.config.runner.early_stop.monitor {
         Monitor::ValLoss => TrendMonitor::Loss,
@@ -260,17 +262,17 @@ pub fn judge_training(loaded: &Loaded, windows: usize) -> Result<JudgeSettings, 
         }
     };
     Ok(JudgeSettings {
-        pace: pace(loaded, windows, "judge training"),
+        loop_settings: loop_settings(loaded, windows, "judge training"),
         monitor,
-        learned: match data.loss {
-            LearnedTokens::Answer => Learned::Answer,
-            LearnedTokens::FirstToken => Learned::FirstToken,
-            LearnedTokens::Rlinf => Learned::Rlinf,
+        target_tokens: match data.loss {
+            LearnedTokens::Answer => TargetTokens::Answer,
+            LearnedTokens::FirstToken => TargetTokens::FirstToken,
+            LearnedTokens::Rlinf => TargetTokens::Rlinf,
         },
-        showing: Showing {
+        input_format: InputFormat {
             layout: layout(data.prompt_layout),
-            frames: Frames::Sampled,
-            ..Showing::default()
+            frames: FrameSampling::Sampled,
+            ..InputFormat::default()
         },
     })
 }

@@ -1,12 +1,14 @@
-//! The network of an image reward model, as configs describe it: the one that is trained and the one that judges alike.
+//! The network of an image reward model, as configs describe it: for training and for scoring alike.
 
 use plaudit_nn::classifier::{self, ClassifierSettings};
+use plaudit_reward::open::{GivenNetwork, SettingDifference};
 
+use crate::config::LoadedConfig;
 use crate::config::blocks::actor::ModelSettings;
 use crate::config::blocks::reward::{Arch, Precision, RewardModelSettings};
 
 /// What a config says about the network, wherever it stands.
-pub(crate) struct Described<'a> {
+pub(crate) struct NetworkConfig<'a> {
     arch: Arch,
     hidden_dim: u64,
     dropout: f64,
@@ -20,7 +22,7 @@ pub(crate) struct Described<'a> {
     freeze_encoder: bool,
 }
 
-impl<'a> From<&'a RewardModelSettings> for Described<'a> {
+impl<'a> From<&'a RewardModelSettings> for NetworkConfig<'a> {
     fn from(model: &'a RewardModelSettings) -> Self {
         Self {
             arch: model.arch,
@@ -38,7 +40,7 @@ impl<'a> From<&'a RewardModelSettings> for Described<'a> {
     }
 }
 
-impl<'a> From<&'a ModelSettings> for Described<'a> {
+impl<'a> From<&'a ModelSettings> for NetworkConfig<'a> {
     fn from(model: &'a ModelSettings) -> Self {
         Self {
             arch: model.arch,
@@ -56,7 +58,7 @@ impl<'a> From<&'a ModelSettings> for Described<'a> {
     }
 }
 
-impl Described<'_> {
+impl NetworkConfig<'_> {
     /// The same for the crate that builds it.
     pub(crate) fn settings(&self) -> ClassifierSettings {
         let image_keys = match self.image_keys {
@@ -99,25 +101,23 @@ pub(super) fn precision(precision: Precision) -> classifier::Precision {
     }
 }
 
-/// A setting that a checkpoint was made with, and that a config says otherwise.
-pub(crate) struct Difference {
-    /// Its key in the model's block.
-    pub(crate) key: &'static str,
-    /// What the checkpoint was made with, as one would write it.
-    pub(crate) is: String,
+/// What a config (its block `block`) says about the network of a checkpoint: the keys that are written.
+pub(crate) fn given_network(loaded: &LoadedConfig, block: &str, model: &RewardModelSettings) -> GivenNetwork {
+    let is_written = |key: &str| loaded.is_written(&format!("{block}.{key}"));
+    let written = NetworkConfig::from(model).settings();
+    GivenNetwork {
+        arch: is_written("arch").then_some(written.arch),
+        hidden_dim: is_written("hidden_dim").then_some(written.hidden_dim),
+        image_size: is_written("image_size").then_some(written.image_size),
+        normalize: is_written("normalize").then_some(written.normalize),
+        image_keys: is_written("image_keys").then_some(written.image_keys),
+        precision: is_written("precision").then_some(written.precision),
+    }
 }
 
-/// Where the network that a checkpoint was made with is another than the one that is written.
-pub(crate) fn differences(own: &ClassifierSettings, written: &ClassifierSettings) -> Vec<Difference> {
-    [
-        ("arch", own.arch != written.arch, own.arch.name().to_string()),
-        ("hidden_dim", own.hidden_dim != written.hidden_dim, own.hidden_dim.unwrap_or(0).to_string()),
-        ("image_size", own.image_size != written.image_size, format!("{:?}", own.image_size)),
-        ("normalize", own.normalize != written.normalize, own.normalize.to_string()),
-        ("image_keys", own.image_keys != written.image_keys, format!("[{}]", own.image_keys.join(", "))),
-    ]
-    .into_iter()
-    .filter(|(_, differs, _)| *differs)
-    .map(|(key, _, is)| Difference { key, is })
-    .collect()
+/// The overrides that make a config say what a checkpoint was made with.
+pub(crate) fn overrides(block: &str, differences: &[SettingDifference]) -> String {
+    let word = |one: &SettingDifference| format!("{block}.{}={}", one.key, one.is.replace(", ", ","));
+    let all: Vec<String> = differences.iter().map(word).collect();
+    format!("set it as the checkpoint has it: {}", all.join(" "))
 }

@@ -1,160 +1,236 @@
-//! The reward a config describes: terms, each with a judge and rules.
+//! The reward a config describes: terms, each with a model and rules.
 
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{EnvReward, EnvSpec, Reward, Watch};
-use plaudit_nn::Weights;
-use plaudit_nn::classifier::{ClassifierSettings, Device, Scorer};
-use plaudit_reward::card::ModelCard;
+use plaudit_core::{EnvReward, EnvSpec, FramesNeeded, Reward};
+use plaudit_nn::classifier::Device;
 use plaudit_reward::dataset::{DatasetError, ViewKey};
-use plaudit_reward::watch::Adjustable;
+use plaudit_reward::endpoint::ServerModel;
+use plaudit_reward::hacking_monitor::AdjustableReward;
+use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
 use plaudit_reward::{
-    Classifier, Entry, FrameJudge, FrameReward, Gallery, Guard, History, JudgeError, JudgeFile, Latch, Pay,
-    Rule, ScoredClips, Seat, Sight, StateAlone, Sum, When, WindowReward, camera_for,
+    CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, MeanScoreModel,
+    ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateOnlyModel,
+    SuccessThreshold, TermSettings, WeightedSum, WindowReward, camera_for,
 };
 
-use super::Which;
-use super::network::{Described, Difference, differences};
-use crate::config::Loaded;
+use super::EnvBlock;
+use super::network;
 use crate::config::blocks::reward::{
-    CombineMode, CompareWith, HistoryBuffer, RewardMode, RewardModelType, RewardTerm, RewardType, TermSource,
+    CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardTerm,
+    RewardThreshold, RewardType, TermSource, WorkerType,
 };
+use crate::config::{LoadedConfig, Notice};
 
-/// What training in environments like these is paid. Whatever is wrong with the model shows here, before the first step.
-pub fn reward(loaded: &Loaded, spec: &EnvSpec) -> Result<Paid, ComposeError> {
+/// The reward of training in environments like these. Whatever is wrong with the model shows here, before the first step.
+pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, ComposeError> {
     let settings = &loaded.config.reward;
     if !settings.use_reward_model {
-        return Ok(Paid { reward: Box::new(EnvReward), watched: None });
+        return Ok(BuiltReward { reward: Box::new(EnvReward), monitored: None, notices: Vec::new() });
     }
     let env_weight = match settings.combine_mode {
         CombineMode::Replace => 0.0,
         CombineMode::Add => 1.0,
         CombineMode::Weighted => settings.env_reward_weight,
     };
-    let term =
-        |name: &str, key: String, term: &RewardTerm| TermBuilder { loaded, spec, name, key, term }.build();
+    let notices = RefCell::default();
+    let term = |place: TermPlace<'_>, term: &RewardTerm| {
+        TermBuilder { loaded, spec, place, term, notices: &notices }.build()
+    };
     let main = settings.main_term();
-    let watched = match settings.watch.is_on() {
-        true => Some(watched(loaded, spec, &main)?),
+    let monitored = match settings.hacking_monitor.is_on() {
+        true => Some(monitored(loaded, spec, &main, &notices)?),
         false => None,
     };
-    let learned: Box<dyn Reward> = match &watched {
-        Some(watched) => Box::new(watched.term.clone()),
-        None => term("model", "reward".into(), &main)?,
+    let learned: Box<dyn Reward> = match &monitored {
+        Some(monitored) => Box::new(monitored.term.clone()),
+        None => term(TermPlace::Main, &main)?,
     };
     let mut sum =
-        Sum::default().plus(main.weight as f32, learned).plus(env_weight as f32, Box::new(EnvReward));
+        WeightedSum::default().plus(main.weight as f32, learned).plus(env_weight as f32, Box::new(EnvReward));
     for (name, further) in &settings.terms {
-        sum = sum.plus(further.weight as f32, term(name, format!("reward.terms.{name}"), further)?);
+        sum = sum.plus(further.weight as f32, term(TermPlace::Further(name), further)?);
     }
-    Ok(Paid { reward: Box::new(sum), watched })
+    let mut notices = notices.into_inner();
+    notices.dedup();
+    Ok(BuiltReward { reward: Box::new(sum), monitored, notices })
 }
 
-/// A reward, and the part of it that can be made stricter while it is watched.
-pub struct Paid {
-    /// What pays.
+/// A reward, and the part of it that can be made stricter while it is monitored.
+pub struct BuiltReward {
+    /// The reward itself.
     pub reward: Box<dyn Reward>,
-    /// What is watched, if anything is.
-    pub watched: Option<Watched>,
+    /// What is monitored, if anything is.
+    pub monitored: Option<MonitoredReward>,
+    /// What the user should know about the models.
+    pub notices: Vec<Notice>,
 }
 
-/// What somebody who watches needs.
-pub struct Watched {
+/// What the hacking monitor needs.
+pub struct MonitoredReward {
     /// The learned term.
-    pub term: Arc<Adjustable>,
-    /// Who knows better, if that is a model.
-    pub second: Option<Arc<Seat>>,
+    pub term: Arc<AdjustableReward>,
+    /// The second model to compare with, if there is one.
+    pub second: Option<Arc<ReloadableModel>>,
 }
 
-fn watched(loaded: &Loaded, spec: &EnvSpec, main: &RewardTerm) -> Result<Watched, ComposeError> {
-    let builder = TermBuilder { loaded, spec, name: "model", key: "reward".into(), term: main };
-    let term = Arc::new(Adjustable::new(builder.frames()?));
-    let watch = &loaded.config.reward.watch;
+fn monitored(
+    loaded: &LoadedConfig,
+    spec: &EnvSpec,
+    main: &RewardTerm,
+    notices: &RefCell<Vec<Notice>>,
+) -> Result<MonitoredReward, ComposeError> {
+    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: main, notices };
+    let term = Arc::new(AdjustableReward::new(builder.frames()?));
+    let watch = &loaded.config.reward.hacking_monitor;
     if watch.compare_with != CompareWith::Model {
-        return Ok(Watched { term, second: None });
+        return Ok(MonitoredReward { term, second: None });
     }
-    let main = RewardTerm { model: watch.model.clone(), reward_threshold: None, ..main.clone() };
-    let builder = TermBuilder { loaded, spec, name: "second", key: "reward.watch".into(), term: &main };
-    let second = builder.seat()?;
-    if second.current().judge.reach() > 0 {
-        let message = "a model that looks back cannot be asked about single frames";
+    let main = RewardTerm {
+        model: watch.model.clone(),
+        reward_threshold: RewardThreshold::Checkpoint,
+        ..main.clone()
+    };
+    let builder = TermBuilder { loaded, spec, place: TermPlace::Second, term: &main, notices };
+    let second = builder.frame_model()?;
+    if second.current().model.history_len() > 0 {
+        let message = "a model with a frame history cannot score single frames";
         return Err(builder.problem("model.model_path", message, "give one whose image_keys have no @"));
     }
-    Ok(Watched { term, second: Some(second) })
+    Ok(MonitoredReward { term, second: Some(second) })
 }
 
-/// Which frames training needs: for the reward, for a policy that sees (`policy_sees`), and for what is kept.
-pub fn frames_needed(loaded: &Loaded, which: Which, reward: &dyn Reward, policy_sees: bool) -> Watch {
+/// The model that scores the frames of filmed evaluations: the one that rewards training, if it scores single frames. Judges of
+/// windows are too slow for every frame.
+pub fn film_scorer(
+    loaded: &LoadedConfig,
+    spec: &EnvSpec,
+) -> Result<Option<Arc<ReloadableModel>>, ComposeError> {
+    let settings = &loaded.config.reward;
+    let mut main = settings.main_term();
+    let of_frames = main.model.model_type.is_image_classifier();
+    if !settings.use_reward_model || !loaded.config.env.eval.video_cfg.save_video || !of_frames {
+        return Ok(None);
+    }
+    main.model.debug_save_dir = None; // that is for what is rewarded
+    let notices = RefCell::default(); // which were reported when the reward was built
+    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices };
+    builder.frame_model().map(Some)
+}
+
+/// Which frames training needs: for the reward, for a policy on images (`policy_uses_images`), and for what is kept.
+pub fn frames_needed(
+    loaded: &LoadedConfig,
+    which: EnvBlock,
+    reward: &dyn Reward,
+    policy_uses_images: bool,
+) -> FramesNeeded {
     let settings = which.settings(loaded);
     let kept = settings.video_cfg.save_video || settings.data_collection.enabled;
-    if kept || policy_sees { Watch::Everything } else { reward.watch() }
+    if kept || policy_uses_images { FramesNeeded::Everything } else { reward.frames_needed() }
+}
+
+/// Where a learned term stands in the config.
+#[derive(Clone, Copy)]
+pub(super) enum TermPlace<'a> {
+    /// The reward model.
+    Main,
+    /// A further term, by its name.
+    Further(&'a str),
+    /// The second model of the hacking monitor.
+    Second,
+}
+
+impl TermPlace<'_> {
+    fn key(self) -> String {
+        match self {
+            Self::Main => "reward".into(),
+            Self::Further(name) => format!("reward.terms.{name}"),
+            Self::Second => "reward.hacking_monitor".into(),
+        }
+    }
+
+    /// What it is called in the log.
+    fn term_name(&self) -> &str {
+        match self {
+            Self::Main => "model",
+            Self::Further(name) => name,
+            Self::Second => "second",
+        }
+    }
 }
 
 /// Builds one learned term; problems point at the key they are about.
 pub(super) struct TermBuilder<'a> {
-    pub(super) loaded: &'a Loaded,
+    pub(super) loaded: &'a LoadedConfig,
     pub(super) spec: &'a EnvSpec,
-    name: &'a str,
-    /// Where the term stands in the config.
-    key: String,
+    place: TermPlace<'a>,
     pub(super) term: &'a RewardTerm,
+    /// What is said once everything is built.
+    notices: &'a RefCell<Vec<Notice>>,
 }
 
 impl TermBuilder<'_> {
     pub(super) fn problem(&self, key: &str, message: impl ToString, hint: impl Into<String>) -> ComposeError {
-        self.loaded.problem(&format!("{}.{key}", self.key), message.to_string(), hint)
+        self.loaded.problem(&format!("{}.{key}", self.place.key()), message.to_string(), hint)
     }
 
     /// Whether the config itself says something about a key of this term.
     pub(super) fn is_written(&self, key: &str) -> bool {
-        self.loaded.is_written(&format!("{}.{key}", self.key))
+        self.loaded.is_written(&format!("{}.{key}", self.place.key()))
     }
 
     fn build(&self) -> Result<Box<dyn Reward>, ComposeError> {
         match (self.term.judges_windows(), self.term.reward_mode) {
             (true, RewardMode::Potential) => {
-                Ok(Box::new(self.trend_potential(self.entry(), self.history()?)?))
+                Ok(Box::new(self.trend_potential(self.term_settings(), self.history()?)?))
             }
-            (true, _) => Ok(Box::new(self.trend_windows(self.entry(), self.history()?)?)),
-            (false, RewardMode::HistoryBuffer) => Ok(Box::new(self.windows(self.entry())?)),
+            (true, _) => Ok(Box::new(self.trend_windows(self.term_settings(), self.history()?)?)),
+            (false, RewardMode::HistoryBuffer) => Ok(Box::new(self.windows(self.term_settings())?)),
             (false, _) => Ok(Box::new(self.frames()?)),
         }
     }
 
-    fn entry(&self) -> Entry {
-        Entry {
-            name: self.name.into(),
+    fn term_settings(&self) -> TermSettings {
+        TermSettings {
+            name: self.place.term_name().into(),
             true_success_bonus: self.term.model.gt_success_bonus as f32,
             log_scores: self.term.use_reward_prob,
         }
     }
 
-    /// A term that goes by single moments.
+    /// A term computed from single frames.
     fn frames(&self) -> Result<FrameReward, ComposeError> {
         let gamma = self.loaded.config.algorithm.gamma as f32;
-        let when = match self.term.reward_mode {
-            RewardMode::PerStep | RewardMode::HistoryBuffer => When::EveryStep,
-            RewardMode::Terminal => When::AtEnds,
-            RewardMode::Potential => When::AsPotential { gamma },
+        let timing = match self.term.reward_mode {
+            RewardMode::PerStep | RewardMode::HistoryBuffer => RewardTiming::PerStep,
+            RewardMode::Terminal => RewardTiming::Terminal,
+            RewardMode::Potential => RewardTiming::Potential { gamma },
         };
-        let (entry, seat) = (self.entry(), self.seat()?);
-        Ok(FrameReward { entry, seat, when, rule: self.rule()?, pay: self.pay() })
+        let (term, model) = (self.term_settings(), self.frame_model()?);
+        Ok(FrameReward { term, model, timing, rule: self.rule()?, kind: self.reward_kind() })
     }
 
-    fn pay(&self) -> Pay {
+    fn reward_kind(&self) -> RewardKind {
         match self.term.reward_type {
-            RewardType::Continuous => Pay::Score,
-            RewardType::Binary => {
-                Pay::Verdict { success: self.term.success_reward as f32, fail: self.term.fail_reward as f32 }
-            }
+            RewardType::Continuous => RewardKind::Continuous,
+            RewardType::Binary => RewardKind::Binary {
+                success: self.term.success_reward as f32,
+                fail: self.term.fail_reward as f32,
+            },
         }
     }
 
-    fn threshold(&self) -> Option<f32> {
-        self.term.reward_threshold.map(|threshold| threshold as f32)
+    fn threshold(&self) -> SuccessThreshold {
+        match self.term.reward_threshold {
+            RewardThreshold::Checkpoint => SuccessThreshold::Checkpoint,
+            RewardThreshold::NoFilter => SuccessThreshold::NoFilter,
+            RewardThreshold::At(threshold) => SuccessThreshold::At(threshold as f32),
+        }
     }
 
     fn rule(&self) -> Result<Rule, ComposeError> {
@@ -164,7 +240,7 @@ impl TermBuilder<'_> {
                 Latch::Hysteresis { enter: levels.enter as f32, leave: levels.leave as f32, longest_episode }
             }
             (Some(_), None) => {
-                let message = "hysteresis remembers whole episodes, and nobody says how long they are";
+                let message = "hysteresis spans whole episodes, and their length is not set";
                 return Err(self.problem("hysteresis", message, "set env.train.max_episode_steps"));
             }
         };
@@ -177,7 +253,7 @@ impl TermBuilder<'_> {
         Ok(Rule { latch, guards, hold: at_least_one(self.term.hold_steps) })
     }
 
-    /// The windows that are judged.
+    /// The windows that are scored.
     fn history(&self) -> Result<History, ComposeError> {
         let model = &self.term.model;
         for (name, buffer) in &model.history_buffers {
@@ -195,113 +271,161 @@ impl TermBuilder<'_> {
         Ok(History::new(buffers))
     }
 
-    fn windows(&self, entry: Entry) -> Result<WindowReward, ComposeError> {
+    fn windows(&self, term: TermSettings) -> Result<WindowReward, ComposeError> {
         let history = self.history()?;
-        let judge = ScoredClips { seat: self.seat()?, threshold: self.threshold(), pay: self.pay() };
+        let model = MeanScoreModel {
+            model: self.frame_model()?,
+            threshold: self.threshold(),
+            kind: self.reward_kind(),
+        };
         Ok(WindowReward {
-            entry,
-            judge: Box::new(judge),
+            term,
+            model: Box::new(model),
             history,
-            between: self.term.model.interval_reward as f32,
+            interval_reward: self.term.model.interval_reward as f32,
             to_every_step: self.term.history_reward_assign,
         })
     }
 
-    /// Who judges.
-    fn seat(&self) -> Result<Arc<Seat>, ComposeError> {
+    /// The model that scores frames.
+    fn frame_model(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
         if self.term.source == TermSource::State {
-            return Ok(Arc::new(Seat::of(Box::new(StateAlone))));
+            return Ok(Arc::new(ReloadableModel::fixed(Box::new(StateOnlyModel))));
         }
         match self.term.model.model_type {
-            RewardModelType::Resnet => self.classifier(),
-            RewardModelType::Vlm => self.vlm_moments(),
+            RewardModelType::Resnet => self.image_classifier(),
+            RewardModelType::Vlm => self.vlm_frame_judge(),
             RewardModelType::BufferedVlm => {
-                let message = "this judge looks at windows of frames, and single frames are to be judged";
+                let message = "this model scores windows of frames, and single frames are to be scored";
                 Err(self.problem("model.model_type", message, "set it to vlm or resnet"))
             }
         }
     }
 
-    fn classifier(&self) -> Result<Arc<Seat>, ComposeError> {
-        let model = &self.term.model;
-        let Some(path) = &model.model_path else {
-            let message = "a learned reward without weights: an untrained network would pay at random";
+    /// An image classifier, in this process or on a server.
+    fn image_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        if self.term.model.gpu.is_some() {
+            let message = "image classifiers run on the CPU";
+            return Err(self.problem("model.gpu", message, "leave it out; it is for vision-language judges"));
+        }
+        match (self.place, self.loaded.config.reward.worker_type) {
+            (TermPlace::Main, WorkerType::Api) => self.remote_classifier(),
+            (TermPlace::Main, WorkerType::Local) | (TermPlace::Further(_) | TermPlace::Second, _) => {
+                self.local_classifier()
+            }
+        }
+    }
+
+    fn local_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        let Some(path) = &self.term.model.model_path else {
+            let message = "a learned reward without weights: an untrained network would give random rewards";
             let hint = "give the best_model folder of a reward model, from `plaudit reward train`";
             return Err(self.problem("model.model_path", message, hint));
         };
-        let settings = self.settings_for(Path::new(path))?;
-        let sights = self.sights(&settings)?;
-        let (keep_in, threshold) = (model.debug_save_dir.clone(), self.threshold());
+        let given = self.agreed_network(Path::new(path))?;
+        let views = self.views(&given.image_keys.clone().unwrap_or_default())?;
+        let finish = self.frame_dump();
         let load = move |path: &Path| {
-            let classifier = read_classifier(path, &settings, &sights)?;
-            let Some(folder) = &keep_in else { return Ok(classifier) };
-            let threshold = threshold.or(classifier.threshold()).unwrap_or(0.5);
-            Ok(Box::new(Gallery::new(classifier, threshold, Path::new(folder))?) as Box<dyn FrameJudge>)
+            let model = ClassifierCheckpoint::read(path)?.open(&given, Device::Cpu)?;
+            finish(Box::new(model.reward_model(views.clone())))
         };
         let (first, source) =
-            JudgeFile::open(path, Box::new(load)).map_err(|error| self.unreadable(error))?;
+            RewardModelFile::open(path, Box::new(load)).map_err(|error| self.unreadable(error))?;
         let follows = self.loaded.config.reward.reload_model;
-        Ok(Arc::new(Seat::following(first, follows.then(|| Box::new(source) as _))))
+        Ok(Arc::new(ReloadableModel::with_source(first, follows.then(|| Box::new(source) as _))))
+    }
+
+    /// The same behind `plaudit serve`. Its network is the server's business; which cameras it looks through, it says.
+    fn remote_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        let reward = &self.loaded.config.reward;
+        if reward.reload_model {
+            let message = "a model on a server is not reloaded: a run goes by the one that it began with";
+            return Err(self.loaded.problem("reward.reload_model", message, "set it to false"));
+        }
+        if reward.api.on_failure == OnFailure::Skip {
+            let message = "a frame without a score has no reward, so it cannot be skipped";
+            return Err(self.loaded.problem("reward.api.on_failure", message, "set it to stop"));
+        }
+        match self.server(reward.api.model.clone())? {
+            ServerModel::Frames(server) => {
+                let views = self.views(&server.image_keys)?;
+                let model = self.frame_dump()(Box::new(server.reward_model(views)));
+                let model = model.map_err(|error| self.unreadable(error))?;
+                Ok(Arc::new(ReloadableModel::fixed(model)))
+            }
+            ServerModel::Chat(server) => {
+                let message = format!("the model at {} does not score frames", server.address());
+                let hint = "serve an image classifier with `plaudit serve`, or set reward.model.model_type";
+                Err(self.loaded.problem("reward.api.api_base", message, hint))
+            }
+        }
+    }
+
+    /// Keeps what a model is shown, if the config says so.
+    fn frame_dump(&self) -> impl Fn(BoxedModel) -> Result<BoxedModel, RewardModelError> + use<> {
+        let (folder, threshold) = (self.term.model.debug_save_dir.clone(), self.threshold());
+        move |model| {
+            let Some(folder) = &folder else { return Ok(model) };
+            let threshold = threshold.level(model.threshold());
+            Ok(Box::new(FrameDump::new(model, threshold, Path::new(folder))?))
+        }
     }
 
     fn unreadable(&self, error: impl ToString) -> ComposeError {
         self.problem("model.model_path", error, "give the folder or the file of a trained reward model")
     }
 
-    /// The network, as its checkpoint says, or else as the config does. What is written in both must be the same.
-    fn settings_for(&self, path: &Path) -> Result<ClassifierSettings, ComposeError> {
-        if self.term.model.gpu.is_some() {
-            let message = "image classifiers judge on the processor";
-            return Err(self.problem("model.gpu", message, "leave it out; it is for vision-language judges"));
-        }
-        let written = Described::from(&self.term.model).settings();
-        let weights = Weights::read(path).map_err(|error| self.unreadable(error))?;
-        let card = ModelCard::from_header(weights.metadata()).map_err(|error| self.unreadable(error))?;
-        let Some(ModelCard { settings: own, .. }) = card else { return Ok(written) };
-        for Difference { key, is } in differences(&own, &written) {
-            if self.is_written(&format!("model.{key}")) {
-                let message = format!("the model in {} was made with {key}: {is}", path.display());
-                return Err(self.problem(
-                    &format!("model.{key}"),
-                    message,
-                    "write the same, or leave the key out",
-                ));
+    /// The network, as its checkpoint says; what the config says must be the same. Of a checkpoint that says nothing, what
+    /// its weights do not show is the config's, or else assumed, with a notice.
+    fn agreed_network(&self, path: &Path) -> Result<GivenNetwork, ComposeError> {
+        let checkpoint = match ModelLocation::find(path, None).map_err(|error| self.unreadable(error))? {
+            ModelLocation::Classifier(path) => ClassifierCheckpoint::read(&path),
+            ModelLocation::VisionLanguage(_) => {
+                let message =
+                    format!("{} is a vision-language model, not an image classifier", path.display());
+                let hint = "set it to buffered_vlm (windows) or vlm (single frames)";
+                return Err(self.problem("model.model_type", message, hint));
             }
+            ModelLocation::Server(address) => {
+                let message = format!("{address} is an address, and a path is meant here");
+                let hint = format!("set reward.worker_type=api reward.api.api_base={address}");
+                return Err(self.problem("model.model_path", message, hint));
+            }
+        };
+        let checkpoint = checkpoint.map_err(|error| self.unreadable(error))?;
+        let block = format!("{}.model", self.place.key());
+        let given = network::given_network(self.loaded, &block, &self.term.model);
+        let CheckpointNetwork { settings, differences, assumed } = checkpoint.network(&given);
+        if let Some(first) = differences.first() {
+            let message =
+                format!("the model in {} was made with {}: {}", path.display(), first.key, first.is);
+            let hint = network::overrides(&block, &differences);
+            return Err(self.problem(&format!("model.{}", first.key), message, hint));
         }
-        Ok(ClassifierSettings { precision: written.precision, ..own })
+        if let Some(assumed) = assumed {
+            let [size, normalize] = ["image_size", "normalize"].map(|key| format!("{block}.{key}"));
+            let size = format!("{size} (channels, height, width)");
+            self.notices.borrow_mut().push(Notice { text: assumed.notice(path, &size, &normalize) });
+        }
+        // A file that is overwritten while the run goes on must stay a model of these views.
+        Ok(GivenNetwork { image_keys: Some(settings.image_keys), ..given })
     }
 
-    /// What the model's views are in this environment. Pictures of another size are resized, as RLinf does it.
-    fn sights(&self, settings: &ClassifierSettings) -> Result<Vec<Sight>, ComposeError> {
+    /// A model's views in this environment. Images of another size are resized, as RLinf does it.
+    fn views(&self, image_keys: &[String]) -> Result<Vec<CameraView>, ComposeError> {
         let hint = "name cameras of the environment, or leave it out for the main view";
         let wrong = |error: &dyn std::fmt::Display| self.problem("model.image_keys", error, hint);
-        let sight = |key: &String| {
+        let view = |key: &String| {
             let ViewKey { camera, back } = key.parse().map_err(|error: DatasetError| wrong(&error))?;
             let (camera, _) = camera_for(&camera, &self.spec.cameras).map_err(|error| wrong(&error))?;
-            Ok(Sight { camera: camera.clone(), back })
+            Ok(CameraView { camera: camera.clone(), back })
         };
-        settings.image_keys.iter().map(sight).collect()
+        image_keys.iter().map(view).collect()
     }
 }
 
-/// The classifier in a checkpoint, with the threshold that the checkpoint gives it.
-fn read_classifier(
-    path: &Path,
-    settings: &ClassifierSettings,
-    sights: &[Sight],
-) -> Result<Box<dyn FrameJudge>, JudgeError> {
-    let weights = Weights::read(path).map_err(|error| JudgeError::Backend(error.into()))?;
-    let card =
-        ModelCard::from_header(weights.metadata()).map_err(|error| JudgeError::Backend(error.into()))?;
-    let temperature = card.as_ref().map_or(1.0, ModelCard::temperature);
-    let known = card.as_ref().and_then(|card| card.known_successes.clone());
-    let threshold = card.and_then(|card| card.threshold).map(|threshold| threshold as f32);
-    let scorer = Scorer::new(settings, &weights, Device::Cpu);
-    let scorer = scorer.map_err(|error| JudgeError::Backend(error.into()))?;
-    Ok(Box::new(
-        Classifier::new(scorer, sights.to_vec(), threshold).at_temperature(temperature).knowing(known),
-    ))
-}
+/// A model that scores frames.
+type BoxedModel = Box<dyn FrameRewardModel>;
 
 fn at_least_one(number: u64) -> NonZeroUsize {
     NonZeroUsize::new(number as usize).unwrap_or(NonZeroUsize::MIN)

@@ -1,4 +1,4 @@
-//! The vision-language judge a config describes: who answers, what it is asked, and how its answers are paid.
+//! The vision-language judge a config describes: the model, its prompt, and the rewards for its answers.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -7,13 +7,20 @@ use std::time::Duration;
 
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
-use plaudit_nn::qwen3_vl::{Frames, PromptLayout, VlmError};
-use plaudit_reward::endpoint::{self, Attendant, Endpoint, EndpointError, EndpointSettings};
-use plaudit_reward::trend::{
-    Amounts, Ask, Familiar, Generation, InputBuilder, JudgeCard, JudgeFolder, LocalVlm, LocalVlmSettings,
-    MomentReading, Prompt, Reading, Remembered, TrendJudge, TrendModel, TrendPay, VlmMoments,
+use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
+use plaudit_reward::endpoint::{
+    self, ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
-use plaudit_reward::{AtTermination, Entry, FrameJudge, History, Seat, VoteReward, WindowReward, camera_for};
+use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
+use plaudit_reward::trend::{
+    AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
+    LabelRewards, LocalVlm, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
+    VlmFrameJudge,
+};
+use plaudit_reward::{
+    AtTermination, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
+    camera_for,
+};
 
 use super::network;
 use super::reward::TermBuilder;
@@ -21,46 +28,46 @@ use crate::config::blocks::reward::{self as blocks, OnFailure, PotentialEnd, Rea
 use crate::run;
 
 /// RLinf's builders of questions.
-const INPUT_BUILDERS: &[(&str, Builder)] = &[
-    ("vlm_trend_reward_input_builder", Builder::Trend),
-    ("video_vlm_input_builder", Builder::Video),
-    ("buffered_vlm_input_builder", Builder::Trend),
-    ("base_vlm_input_builder", Builder::Moment),
-    ("base_input_builder", Builder::Moment),
+const INPUT_BUILDERS: &[(&str, InputBuilderKind)] = &[
+    ("vlm_trend_reward_input_builder", InputBuilderKind::Trend),
+    ("video_vlm_input_builder", InputBuilderKind::Video),
+    ("buffered_vlm_input_builder", InputBuilderKind::Trend),
+    ("base_vlm_input_builder", InputBuilderKind::Moment),
+    ("base_input_builder", InputBuilderKind::Moment),
 ];
 
-/// RLinf's parsers of answers; `base_reward_parser` is what it has where nobody names one.
-const PARSERS: &[(&str, Parser)] = &[
-    ("vlm_trend_reward_parser", Parser::Trend),
-    ("score_parser", Parser::Score),
-    ("base_reward_parser", Parser::Unsaid),
+/// RLinf's parsers of answers; `base_reward_parser` is what it has where none is named.
+const PARSERS: &[(&str, ParserKind)] = &[
+    ("vlm_trend_reward_parser", ParserKind::Trend),
+    ("score_parser", ParserKind::Score),
+    ("base_reward_parser", ParserKind::Unspecified),
 ];
 
 /// How questions are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Builder {
+enum InputBuilderKind {
     /// Two cameras, a video each.
     Trend,
     /// One camera.
     Video,
-    /// One picture of a moment for each camera.
+    /// A single frame of each camera.
     Moment,
 }
 
 /// How answers are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parser {
+enum ParserKind {
     Trend,
     Score,
     /// What fits the kind of model.
-    Unsaid,
+    Unspecified,
 }
 
-/// How many answers a potential remembers beyond those of one rollout.
-const REMEMBERED_ROLLOUTS: usize = 4;
+/// Rollouts whose answers a potential keeps cached.
+const CACHED_ROLLOUTS: usize = 4;
 
-/// Who answers, and what is known of it.
-struct Answering {
+/// The model that answers, and its card.
+struct AnsweringModel {
     model: Arc<dyn TrendModel>,
     card: JudgeCard,
 }
@@ -81,37 +88,44 @@ fn written_layout(layout: blocks::PromptLayout) -> PromptLayout {
 }
 
 impl TermBuilder<'_> {
-    /// A term paid by windows that a vision-language model judges.
-    pub(super) fn trend_windows(&self, entry: Entry, history: History) -> Result<WindowReward, ComposeError> {
-        let judge = self.trend_judge(self.amounts_paid(), |model| model)?;
+    /// A term of windows that a vision-language model judges.
+    pub(super) fn trend_windows(
+        &self,
+        term: TermSettings,
+        history: History,
+    ) -> Result<WindowReward, ComposeError> {
+        let judge = self.trend_judge(self.label_rewards(), |model| model)?;
         Ok(WindowReward {
-            entry,
-            judge: Box::new(judge),
+            term,
+            model: Box::new(judge),
             history,
-            between: self.term.model.interval_reward as f32,
+            interval_reward: self.term.model.interval_reward as f32,
             to_every_step: self.term.history_reward_assign,
         })
     }
 
-    /// A term paid by what the votes of a vision-language model add up to.
-    pub(super) fn trend_potential(&self, entry: Entry, history: History) -> Result<VoteReward, ComposeError> {
+    /// A term of the potential that the votes of a vision-language model add up to.
+    pub(super) fn trend_potential(
+        &self,
+        term: TermSettings,
+        history: History,
+    ) -> Result<VoteReward, ComposeError> {
         let Some(longest_episode) = self.spec.max_episode_steps else {
-            let message =
-                "a potential adds up the votes of whole episodes, and nobody says how long they are";
+            let message = "a potential adds up the votes of whole episodes, and their length is not set";
             return Err(self.problem("reward_mode", message, "set env.train.max_episode_steps"));
         };
         let model = &self.term.model;
         let rollout = longest_episode.saturating_mul(self.spec.num_envs);
-        let remembering = |model| -> Arc<dyn TrendModel> {
-            Arc::new(Remembered::new(model, rollout.saturating_mul(REMEMBERED_ROLLOUTS)))
+        let cached = |model| -> Arc<dyn TrendModel> {
+            Arc::new(CachedModel::new(model, rollout.saturating_mul(CACHED_ROLLOUTS)))
         };
-        let judge = self.trend_judge(TrendPay::Votes { soft: model.soft_reward }, remembering)?;
+        let judge = self.trend_judge(TrendReward::Votes { soft: model.soft_reward }, cached)?;
         Ok(VoteReward {
-            entry,
-            judge: Box::new(judge),
+            term,
+            model: Box::new(judge),
             history,
             gamma: self.loaded.config.algorithm.gamma as f32,
-            votes: model.potential_votes as f32,
+            potential_votes: model.potential_votes as f32,
             at_termination: match model.potential_end {
                 PotentialEnd::Keep => AtTermination::Keep,
                 PotentialEnd::Zero => AtTermination::Zero,
@@ -120,81 +134,81 @@ impl TermBuilder<'_> {
         })
     }
 
-    /// A vision-language model that judges single moments.
-    pub(super) fn vlm_moments(&self) -> Result<Arc<Seat>, ComposeError> {
-        if self.builder(Builder::Moment)? != Builder::Moment {
-            let message = "this builder shows windows, and single moments are to be judged";
+    /// A vision-language model that judges single frames.
+    pub(super) fn vlm_frame_judge(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        if self.builder(InputBuilderKind::Moment)? != InputBuilderKind::Moment {
+            let message = "this builder shows windows, and single frames are to be judged";
             let hint = "set base_vlm_input_builder, or reward.model.model_type: buffered_vlm";
             return Err(self.problem("model.input_builder_name", message, hint));
         }
         let parser = self.parser()?;
-        let input = self.input(Builder::Moment)?;
-        let Answering { model, card } = self.model()?;
-        let reading = match parser {
-            Parser::Trend => MomentReading::Trend(self.reading(&card)),
-            Parser::Score | Parser::Unsaid => MomentReading::Number,
+        let input = self.input(InputBuilderKind::Moment)?;
+        let AnsweringModel { model, card } = self.model()?;
+        let readout = match parser {
+            ParserKind::Trend => FrameReadout::Trend(self.readout(&card)),
+            ParserKind::Score | ParserKind::Unspecified => FrameReadout::Number,
         };
-        let judge = VlmMoments {
+        let judge = VlmFrameJudge {
             model,
             input,
-            ask: self.ask(matches!(reading, MomentReading::Trend(_))),
-            reading,
+            ask: self.ask(matches!(readout, FrameReadout::Trend(_))),
+            readout,
             micro_batch: self.micro_batch(),
         };
-        Ok(Arc::new(Seat::of(Box::new(judge) as Box<dyn FrameJudge>)))
+        Ok(Arc::new(ReloadableModel::fixed(Box::new(judge) as Box<dyn FrameRewardModel>)))
     }
 
-    /// A judge of windows, by what `dressed` makes of the model.
+    /// A judge of windows; `wrap` may wrap its model.
     fn trend_judge(
         &self,
-        pay: TrendPay,
-        dressed: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
+        reward: TrendReward,
+        wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
     ) -> Result<TrendJudge, ComposeError> {
-        if self.parser()? == Parser::Score {
+        if self.parser()? == ParserKind::Score {
             let message = "windows are judged by their trend, not by a score";
             return Err(self.problem("model.reward_parser_name", message, "set vlm_trend_reward_parser"));
         }
-        let builder = self.builder(Builder::Trend)?;
-        if builder == Builder::Moment {
-            let message = "this builder shows single moments, and windows are to be judged";
+        let builder = self.builder(InputBuilderKind::Trend)?;
+        if builder == InputBuilderKind::Moment {
+            let message = "this builder shows single frames, and windows are to be judged";
             let hint = "set vlm_trend_reward_input_builder, or reward.model.model_type: vlm";
             return Err(self.problem("model.input_builder_name", message, hint));
         }
         let input = self.input(builder)?;
-        let Answering { model, card } = self.model()?;
+        let AnsweringModel { model, card } = self.model()?;
         Ok(TrendJudge {
-            model: dressed(model),
+            model: wrap(model),
             input: InputBuilder { layout: self.layout(&card)?, ..input },
             ask: self.ask(true),
-            reading: self.reading(&card),
-            pay,
+            readout: self.readout(&card),
+            reward,
             micro_batch: self.micro_batch(),
         })
     }
 
-    fn amounts_paid(&self) -> TrendPay {
+    fn label_rewards(&self) -> TrendReward {
         let (model, parser) = (&self.term.model, &self.term.model.reward_parser_params);
-        let amounts = Amounts {
+        let rewards = LabelRewards {
             positive: parser.positive_reward as f32,
             negative: parser.negative_reward as f32,
             unclear: parser.unclear_reward as f32,
             invalid: parser.invalid_reward as f32,
             missing: model.interval_reward as f32,
         };
-        if model.soft_reward { TrendPay::Soft(amounts) } else { TrendPay::Hard(amounts) }
+        if model.soft_reward { TrendReward::Soft(rewards) } else { TrendReward::Hard(rewards) }
     }
 
     fn micro_batch(&self) -> Option<NonZeroUsize> {
         NonZeroUsize::new(self.term.model.infer_micro_batch_size as usize)
     }
 
-    fn reading(&self, card: &JudgeCard) -> Reading {
+    fn readout(&self, card: &JudgeCard) -> ReadoutSettings {
         let model = &self.term.model;
         let temperature = model.label_temperature.unwrap_or_else(|| card.temperature());
-        Reading { temperature, abstain_band: model.abstain_band as f32 }
+        ReadoutSettings { temperature, abstain_band: model.abstain_band as f32 }
     }
 
-    /// Where the words stand: as the judge was tuned, which the config may say too.
+    /// Where the text stands: as the judge was tuned, which the config may say too.
     fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
         let written = written_layout(self.term.model.prompt_layout);
         match card.prompt_layout {
@@ -212,26 +226,26 @@ impl TermBuilder<'_> {
     }
 
     /// What is wanted of the model; `labels` says that labels would do.
-    fn ask(&self, labels: bool) -> Ask {
+    fn ask(&self, labels: bool) -> AnswerMode {
         let model = &self.term.model;
-        let generation = Generation {
+        let generation = GenerationConfig {
             max_new_tokens: model.max_new_tokens as usize,
             temperature: if model.do_sample { model.temperature } else { 0.0 },
         };
         match model.readout {
-            Readout::Logits if labels => Ask::Labels(generation),
-            Readout::Logits | Readout::Text => Ask::Text(generation),
+            Readout::Logits if labels => AnswerMode::Labels(generation),
+            Readout::Logits | Readout::Text => AnswerMode::Text(generation),
         }
     }
 
-    fn parser(&self) -> Result<Parser, ComposeError> {
+    fn parser(&self) -> Result<ParserKind, ComposeError> {
         let name = &self.term.model.reward_parser_name;
-        self.named("model.reward_parser_name", name.as_deref(), PARSERS, Parser::Unsaid)
+        self.named("model.reward_parser_name", name.as_deref(), PARSERS, ParserKind::Unspecified)
     }
 
-    fn builder(&self, unsaid: Builder) -> Result<Builder, ComposeError> {
+    fn builder(&self, unspecified: InputBuilderKind) -> Result<InputBuilderKind, ComposeError> {
         let name = &self.term.model.input_builder_name;
-        self.named("model.input_builder_name", name.as_deref(), INPUT_BUILDERS, unsaid)
+        self.named("model.input_builder_name", name.as_deref(), INPUT_BUILDERS, unspecified)
     }
 
     /// One of a table, by a name in any case.
@@ -240,9 +254,9 @@ impl TermBuilder<'_> {
         key: &str,
         name: Option<&str>,
         table: &[(&str, T)],
-        unsaid: T,
+        unspecified: T,
     ) -> Result<T, ComposeError> {
-        let Some(name) = name else { return Ok(unsaid) };
+        let Some(name) = name else { return Ok(unspecified) };
         let found = table.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| *value).ok_or_else(|| {
             let names: Vec<_> = table.iter().map(|(known, _)| *known).collect();
@@ -250,19 +264,19 @@ impl TermBuilder<'_> {
         })
     }
 
-    fn input(&self, builder: Builder) -> Result<InputBuilder, ComposeError> {
+    fn input(&self, builder: InputBuilderKind) -> Result<InputBuilder, ComposeError> {
         let params = &self.term.model.input_builder_params;
         let (key, keys) = match builder {
-            Builder::Moment => ("image_keys", params.image_keys.clone()),
-            Builder::Trend => ("video_keys", params.video_keys.clone()),
-            Builder::Video if self.is_written("model.input_builder_params.video_keys") => {
+            InputBuilderKind::Moment => ("image_keys", params.image_keys.clone()),
+            InputBuilderKind::Trend => ("video_keys", params.video_keys.clone()),
+            InputBuilderKind::Video if self.is_written("model.input_builder_params.video_keys") => {
                 ("video_keys", params.video_keys.clone())
             }
-            Builder::Video => ("video_keys", vec!["main_images".into()]),
+            InputBuilderKind::Video => ("video_keys", vec!["main_images".into()]),
         };
         let key = format!("model.input_builder_params.{key}");
         if keys.is_empty() {
-            return Err(self.problem(&key, "the judge would see nothing", "name cameras: [main_images]"));
+            return Err(self.problem(&key, "the judge would get no images", "name cameras: [main_images]"));
         }
         let camera = |name: &String| {
             let found = camera_for(name, &self.spec.cameras).map_err(|error| {
@@ -276,8 +290,8 @@ impl TermBuilder<'_> {
             cameras: keys.iter().map(camera).collect::<Result<_, _>>()?,
             prompt: match (&params.prompt, builder) {
                 (Some(text), _) => Prompt::Own(text.clone()),
-                (None, Builder::Moment) => Prompt::Score,
-                (None, Builder::Trend | Builder::Video) => Prompt::Trend,
+                (None, InputBuilderKind::Moment) => Prompt::Score,
+                (None, InputBuilderKind::Trend | InputBuilderKind::Video) => Prompt::Trend,
             },
             window: named.map_or(1, |(_, buffer)| buffer.history_size as usize),
             default_task: params.default_task_description.clone(),
@@ -286,11 +300,11 @@ impl TermBuilder<'_> {
         })
     }
 
-    /// Who answers.
-    fn model(&self) -> Result<Answering, ComposeError> {
+    /// The model that answers.
+    fn model(&self) -> Result<AnsweringModel, ComposeError> {
         match self.loaded.config.reward.worker_type {
             WorkerType::Api => {
-                Ok(Answering { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
+                Ok(AnsweringModel { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
             }
             WorkerType::Local => {
                 let model = self.local()?;
@@ -299,9 +313,9 @@ impl TermBuilder<'_> {
                 let questions = card.questions.clone();
                 let model = match questions.is_empty() {
                     true => model,
-                    false => Arc::new(Familiar::new(model, questions, Arc::new(run::tell_soon))),
+                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(run::notify_soon))),
                 };
-                Ok(Answering { model, card })
+                Ok(AnsweringModel { model, card })
             }
         }
     }
@@ -309,51 +323,63 @@ impl TermBuilder<'_> {
     fn local(&self) -> Result<LocalVlm, ComposeError> {
         let model = &self.term.model;
         let Some(folder) = &model.model_path else {
-            let message = "a vision-language model is to judge, and nobody says where it is";
+            let message = "a vision-language model is to judge, and its path is not set";
             let hint = "give its Hugging Face folder, or serve it elsewhere with reward.worker_type: api";
             return Err(self.problem("model.model_path", message, hint));
         };
-        let JudgeFolder { model: folder, lora } = self.judge_folder(Path::new(folder))?;
-        let opened = LocalVlm::open(LocalVlmSettings {
-            folder: &folder,
-            lora: lora.as_deref(),
+        let options = OpenOptions {
             device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
             precision: network::precision(model.precision),
             frames: self.frames_seen()?,
-        });
-        opened.map_err(|error| match error {
-            VlmError::Adapter { .. } => {
+            ..OpenOptions::default()
+        };
+        let opened = OpenVlm::open(self.judge_folder(Path::new(folder))?, &options);
+        let opened = opened.map_err(|error| match error {
+            OpenError::Vlm(error @ VlmError::Adapter { .. }) => {
                 let hint = "give a folder that peft saved, or RLinf's checkpoint of this model's fine-tuning";
                 self.problem("model.lora_path", error, hint)
             }
-            error if error.is_of_device() => {
-                let hint = "leave it out to compute on the processor";
+            OpenError::Vlm(error) if error.is_device_error() => {
+                let hint = "leave it out to compute on the CPU";
                 self.problem("model.gpu", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
-        })
+        });
+        Ok(opened?.model)
     }
 
     /// The folders that `model_path` and `lora_path` mean; the first may also be a run of `plaudit reward sft`.
     fn judge_folder(&self, path: &Path) -> Result<JudgeFolder, ComposeError> {
-        if let Some(lora) = &self.term.model.lora_path {
-            return Ok(JudgeFolder::with(path, Some(Path::new(lora))));
+        let lora = self.term.model.lora_path.as_ref().map(Path::new);
+        if let Some(lora) = lora.filter(|lora| !lora.exists()) {
+            let message = format!("{}: there is no such file or folder", lora.display());
+            let hint = "give a folder that peft saved, or leave the key empty for the model without adapters";
+            return Err(self.problem("model.lora_path", message, hint));
         }
-        let found = JudgeFolder::find(path).map_err(|error| {
+        let found = ModelLocation::find(path, lora).map_err(|error| {
             let hint = "set it to that model's folder, and model.lora_path to the adapters";
             self.problem("model.model_path", error, hint)
         })?;
-        Ok(found.unwrap_or_else(|| JudgeFolder::with(path, None)))
+        match found {
+            ModelLocation::VisionLanguage(folder) => Ok(folder),
+            // The folder's own error says what is missing in it.
+            ModelLocation::Classifier(path) => Ok(JudgeFolder::with(&path, None)),
+            ModelLocation::Server(address) => {
+                let message = format!("{address} is an address, and a path is meant here");
+                let hint = format!("set reward.worker_type=api reward.api.api_base={address}");
+                Err(self.problem("model.model_path", message, hint))
+            }
+        }
     }
 
     /// Which frames of a video the model sees; other settings of processors are the folder's own.
-    fn frames_seen(&self) -> Result<Frames, ComposeError> {
-        let mut frames = Frames::Sampled;
+    fn frames_seen(&self) -> Result<FrameSampling, ComposeError> {
+        let mut frames = FrameSampling::Sampled;
         for (processor, settings) in &self.term.model.subprocessor_kwargs {
             for (key, value) in &settings.0 {
                 frames = match (processor.as_str(), key.as_str(), value.as_bool()) {
-                    ("video_processor", "do_sample_frames", Some(true)) => Frames::Sampled,
-                    ("video_processor", "do_sample_frames", Some(false)) => Frames::All,
+                    ("video_processor", "do_sample_frames", Some(true)) => FrameSampling::Sampled,
+                    ("video_processor", "do_sample_frames", Some(false)) => FrameSampling::All,
                     _ => {
                         let message = format!("`{key}` of the {processor} cannot be changed here");
                         let hint =
@@ -366,23 +392,32 @@ impl TermBuilder<'_> {
         Ok(frames)
     }
 
-    fn endpoint(&self) -> Result<Endpoint, ComposeError> {
-        let api = &self.loaded.config.reward.api;
-        let problem = |key: &str, message: String, hint: &str| {
-            self.loaded.problem(&format!("reward.api.{key}"), message, hint)
-        };
-        let Some(api_base) = api.api_base.clone() else {
-            let message = "a server is to judge, and nobody says where it is".into();
-            return Err(problem("api_base", message, "set it to its address, such as http://127.0.0.1:8000"));
-        };
+    /// The vision-language model on a server.
+    fn endpoint(&self) -> Result<ChatEndpoint, ComposeError> {
         let last_part = |path: &String| Some(Path::new(path).file_name()?.to_string_lossy().into_owned());
-        let named = api.model.clone().or_else(|| self.term.model.model_path.as_ref().and_then(last_part));
+        let written = self.loaded.config.reward.api.model.clone();
+        let named = written.or_else(|| self.term.model.model_path.as_ref().and_then(last_part));
         let Some(model) = named else {
-            let message = "nobody says which of the server's models judges".into();
-            return Err(problem("model", message, "set it to a name that GET /v1/models lists"));
+            let message = "the name of the server's model is not set".to_string();
+            let hint = "set it to a name that GET /v1/models lists";
+            return Err(self.loaded.problem("reward.api.model", message, hint));
+        };
+        match self.server(Some(model))? {
+            ServerModel::Chat(server) => Ok(*server),
+            // It takes chats as well, and answers with words that are read like any other.
+            ServerModel::Frames(server) => Ok(server.in_words()),
+        }
+    }
+
+    /// The model of this name that the server has; the first, if none is named.
+    pub(super) fn server(&self, model: Option<String>) -> Result<ServerModel, ComposeError> {
+        let api = &self.loaded.config.reward.api;
+        let Some(api_base) = &api.api_base else {
+            let message = "a server is to judge, and its address is not set".to_string();
+            let hint = "set it to its address, such as http://127.0.0.1:8000";
+            return Err(self.loaded.problem("reward.api.api_base", message, hint));
         };
         let settings = EndpointSettings {
-            api_base,
             model,
             api_key: std::env::var(&api.api_key_env).ok().filter(|key| !key.is_empty()),
             sampling_params: api.sampling_params.0.clone().into_iter().collect(),
@@ -393,15 +428,18 @@ impl TermBuilder<'_> {
                 OnFailure::Stop => endpoint::OnFailure::Stop,
                 OnFailure::Skip => endpoint::OnFailure::Skip,
             },
+            ..EndpointSettings::at(api_base)
         };
-        let attendant = Attendant { tell: Arc::new(run::tell_soon), stop: Arc::new(run::interrupted) };
-        Endpoint::open(settings, attendant).map_err(|error| {
+        let callbacks =
+            EndpointCallbacks { notify: Arc::new(run::notify_soon), stop: Arc::new(run::interrupted) };
+        ServerModel::open(settings, callbacks).map_err(|error| {
             let key = match error {
                 EndpointError::Model { .. } => "model",
                 EndpointError::Access { .. } => "api_key_env",
                 _ => "api_base",
             };
-            problem(key, error.to_string(), "see docs/trend.md for servers and their settings")
+            let hint = "see docs/serve.md and docs/trend.md for servers and their settings";
+            self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
         })
     }
 }

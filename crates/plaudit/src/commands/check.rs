@@ -1,22 +1,24 @@
-//! `plaudit check`: reads a config as a sceptic would, and runs nothing.
+//! `plaudit check`: lints a config, and runs nothing.
 
 use clap::Args;
 
-use crate::cli::{ConfigArgs, Volume};
+use crate::cli::{ConfigArgs, Verbosity};
 use crate::config;
+use crate::console;
 use crate::failure::Failure;
 use crate::lint::{Finding, Severity, lint};
-use crate::load::Asked;
-use crate::say;
+use crate::load::RequestedConfig;
 
-/// Find what is unwise in a reward config, without running it
+/// Lint a reward config without running it
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit check maniskill_ppo_mlp_resnet_reward reward.model.model_path=logs/…/best_model
-  plaudit check RLinf/examples/embodiment/config/maniskill_ppo_mlp_vlm_trend_reward.yaml
-  plaudit check my.yaml --json --allow unread-key
+  plaudit check maniskill_ppo_mlp_resnet_reward \\
+      reward.model.model_path=logs/my_run/checkpoints/best_model
+  plaudit check RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml
+  plaudit check my.yaml --json --allow unused-key
 
-Exit codes: 0 nothing worse than a note, 1 a warning or an error was found, 2 the config cannot be read.
+Exit codes: 0 nothing worse than a note, 1 a warning or an error was found,
+2 the config cannot be read.
 docs/check.md explains every code.")]
 pub struct Command {
     /// Which config.
@@ -32,29 +34,29 @@ pub struct Command {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
-        let asked = Asked::from_args(&self.config)?;
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let asked = RequestedConfig::from_args(&self.config)?;
         let loaded = config::load(&asked.disk, &asked.request)?;
         let mut found = lint(&loaded);
         found.retain(|finding| !self.allow.iter().any(|code| code == finding.code));
         let worst = found.iter().map(|finding| finding.severity).max();
         if self.json {
-            let text = serde_json::to_string_pretty(&found).map_err(|error| Failure::work(error, None))?;
-            say::out(&format!("{text}\n"))?;
+            let text = serde_json::to_string_pretty(&found).map_err(|error| Failure::runtime(error, None))?;
+            console::print(&format!("{text}\n"))?;
         } else {
-            say::out(&page(&found, volume))?;
+            console::print(&page(&found, verbosity))?;
         }
         match worst {
-            Some(Severity::Warning | Severity::Error) => Err(Failure::Found),
+            Some(Severity::Warning | Severity::Error) => Err(Failure::FoundProblems),
             _ => Ok(()),
         }
     }
 }
 
 /// The findings, and how many of each kind. With `-q`, what is worse than a note.
-fn page(found: &[Finding], volume: Volume) -> String {
+fn page(found: &[Finding], verbosity: Verbosity) -> String {
     let mut page = String::new();
-    for finding in found.iter().filter(|finding| !volume.quiet || finding.severity > Severity::Note) {
+    for finding in found.iter().filter(|finding| !verbosity.quiet || finding.severity > Severity::Note) {
         page.push_str(&finding.text());
         page.push('\n');
     }

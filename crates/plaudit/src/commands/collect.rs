@@ -1,35 +1,42 @@
-//! `plaudit collect`: a policy plays, and its episodes are kept.
+//! `plaudit collect`: runs a policy and records its episodes.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Level, Policy, Seed, Watch};
-use plaudit_data::episode::Counts;
+use plaudit_core::{Emit, EndReason, Env, Event, FramesNeeded, Level, Policy, Seed};
+use plaudit_data::episode::{CollectionRun, Counts, Ending};
 use plaudit_rl::{Rollout, RolloutError};
+use serde::{Deserialize, Serialize};
 
-use crate::build::{self, Which};
-use crate::cli::{ConfigArgs, Volume};
+use crate::build::{self, EnvBlock};
+use crate::cli::{RunArgs, Verbosity};
+use crate::config::LoadedConfig;
 use crate::config::blocks::env::RewardRender;
-use crate::config::{self, Loaded};
+use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
-use crate::keeper::Keeper;
-use crate::load::Asked;
+use crate::load;
 use crate::run::{Run, interrupted};
-use crate::say;
 
-/// Let a policy play and keep its episodes
+/// Run a policy and record its episodes
 ///
 /// Episodes go to `data_collection.save_dir`, or to `data/` in the run directory, in `export_format`. Each is a file
-/// that is complete or absent; a folder that holds episodes already gets more.
+/// that is complete or absent. A folder that holds episodes already gets more, and none is ever overwritten: one
+/// collection at a time writes to it. A collection that was stopped goes on with `runner.resume_dir`, and leaves the
+/// files of one that never stopped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit collect pickcube_scripted --episodes 200 actor.model.noise=0.25
-  plaudit collect pickcube_scripted env.eval.data_collection.export_format=npy
-  plaudit collect pickcube_scripted env.eval.data_collection.target_success=100 env.eval.data_collection.target_failure=100")]
+  plaudit collect pickcube_scripted \\
+      env.eval.data_collection.export_format=npy
+  plaudit collect pickcube_scripted \\
+      env.eval.data_collection.target_success=100 \\
+      env.eval.data_collection.target_failure=100
+  plaudit collect pickcube_scripted --episodes 200 \\
+      runner.resume_dir=logs/20260801-12:00:00-pickcube_scripted")]
 pub struct Command {
     /// Which config.
     #[command(flatten)]
-    config: ConfigArgs,
+    config: RunArgs,
     /// Stop after this many episodes, equally many of each environment. Where `only_success` is set, this many
     /// successes. Not given: when `target_success` and `target_failure` are met, or else after one episode per
     /// environment and `rollout_epoch`
@@ -39,58 +46,138 @@ pub struct Command {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
-        let asked = Asked::from_args(&self.config)?;
-        let mut loaded = config::load(&asked.disk, &asked.request)?;
-        say::notices(&loaded.notices, volume);
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let mut loaded = load::to_run(&self.config, verbosity)?;
         let which = which(&loaded);
         if let Some(episodes) = self.episodes {
-            keep_so_many_successes(&mut loaded, which, episodes);
+            limit_successes(&mut loaded, which, episodes);
         }
         let mut env = build::env(&loaded, which)?;
         let mut policy = build::policy(&loaded, which, env.spec())?;
-        // Pictures are what reward models learn from: they are drawn unless the config says never.
+        // Reward models learn from images: they are rendered unless the config says never.
         if which.settings(&loaded).reward_render_mode != Some(RewardRender::Never) {
-            env.watch(Watch::Everything);
+            env.set_frames_needed(FramesNeeded::Everything);
         }
         let wanted = wanted(&self, &loaded, which);
-        let mut run = Run::start(&loaded, "collect", "episodes", wanted, volume)?;
-        let keeper = Keeper::start(&loaded, which, run.data_directory())?;
-        if let Some(text) = keeper.found() {
-            run.emit(Event::Notice { level: Level::Info, text });
-        }
-        let settings = which.settings(&loaded);
-        let seed = Seed::new(settings.seed).purpose("collect");
-        let plan = Plan { wanted, seed, restarts: settings.bridge.restarts };
-        let outcome = collect(&mut run, env.as_mut(), policy.as_mut(), keeper, plan);
-        run.finish(outcome, &self.config.command("collect")).map(drop)
+        let mut run = Run::start(&loaded, "collect", "episodes", wanted, verbosity)?;
+        let outcome = match resumed(&run, wanted)? {
+            Some(State { finished: true, .. }) => already_finished(&mut run, wanted),
+            state => {
+                let settings = which.settings(&loaded);
+                let seed = Seed::new(settings.seed).purpose("collect");
+                let mut plan = CollectPlan { wanted, seed, restarts: settings.bridge.restarts };
+                let (episode_recorder, state) = episode_recorder(&mut run, &loaded, which, state, wanted)?;
+                // A later collection into the same folder must not play the same episodes again.
+                plan.seed = plan.seed.index(state.found);
+                collect(&mut run, env.as_mut(), policy.as_mut(), episode_recorder, plan, state)
+            }
+        };
+        run.finish(outcome, &self.as_words()).map(drop)
+    }
+
+    /// The command that asks for the same.
+    fn as_words(&self) -> Vec<String> {
+        let mut words = self.config.command("collect");
+        words.extend(self.episodes.into_iter().flat_map(|n| ["--episodes".into(), n.to_string()]));
+        words
     }
 }
 
+/// What a collection that goes on must know of how it began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct State {
+    /// By what the folders of its episodes know it.
+    name: String,
+    /// Episodes it was to keep.
+    wanted: u64,
+    /// Episodes that were in the folder before it.
+    found: u64,
+    /// Steps after which the environments failed and were started again, each time.
+    failed_after: Vec<u64>,
+    /// Whether all is collected.
+    finished: bool,
+}
+
+/// The state of a collection that was stopped. Which episodes it keeps depends on how many it is to keep, so it goes on
+/// with that number alone.
+fn resumed(run: &Run, wanted: u64) -> Result<Option<State>, Failure> {
+    let state: Option<State> = run.restore()?;
+    match state {
+        Some(state) if state.wanted != wanted => {
+            let (path, before) = (run.path().display(), state.wanted);
+            let message = format!("{path} was to collect {before} episodes, and is now asked for {wanted}");
+            let help = format!(
+                "resume with --episodes {before}; for more, start a new run, which adds to the same save_dir"
+            );
+            Err(Failure::usage(message, help))
+        }
+        state => Ok(state),
+    }
+}
+
+fn already_finished(run: &mut Run, wanted: u64) -> Result<(Counts, EndReason), Failure> {
+    let text =
+        format!("this collection is finished; it was to collect {wanted} episodes. Start a new run for more");
+    run.emit(Event::Notice { level: Level::Info, text });
+    Ok((Counts::default(), EndReason::Done))
+}
+
+/// The recorder of episodes, of a collection that begins or that goes on.
+fn episode_recorder(
+    run: &mut Run,
+    loaded: &LoadedConfig,
+    which: EnvBlock,
+    state: Option<State>,
+    wanted: u64,
+) -> Result<(EpisodeRecorder, State), Failure> {
+    let name = state.as_ref().map_or_else(new_name, |state| state.name.clone());
+    let by = if state.is_some() { CollectionRun::Resumed(&name) } else { CollectionRun::New(&name) };
+    let episode_recorder = EpisodeRecorder::start(loaded, which, run.data_directory(), by)?;
+    if let Some(text) = episode_recorder.found() {
+        run.emit(Event::Notice { level: Level::Info, text });
+    }
+    let state = match state {
+        Some(state) => state,
+        None => {
+            let found = episode_recorder.already_there();
+            let state = State { name, wanted, found, failed_after: Vec::new(), finished: false };
+            run.save(0, &state)?;
+            state
+        }
+    };
+    Ok((episode_recorder, state))
+}
+
+/// A name that no other collection has.
+fn new_name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), now.as_nanos())
+}
+
 /// How much to collect, and how.
-struct Plan {
+struct CollectPlan {
     wanted: u64,
     seed: Seed,
     restarts: u64,
 }
 
 /// The environments that collect: those with `data_collection.enabled`, else those that are written.
-fn which(loaded: &Loaded) -> Which {
+fn which(loaded: &LoadedConfig) -> EnvBlock {
     let config = &loaded.config.env;
     match (config.train.data_collection.enabled, config.eval.data_collection.enabled) {
-        (true, _) => Which::Train,
-        (false, true) => Which::Eval,
-        (false, false) if loaded.is_written("env.train") => Which::Train,
-        (false, false) => Which::Eval,
+        (true, _) => EnvBlock::Train,
+        (false, true) => EnvBlock::Eval,
+        (false, false) if loaded.is_written("env.train") => EnvBlock::Train,
+        (false, false) => EnvBlock::Eval,
     }
 }
 
 /// Where successes alone are kept, the command line decides how many, not the recipe.
-fn keep_so_many_successes(loaded: &mut Loaded, which: Which, episodes: u64) {
+fn limit_successes(loaded: &mut LoadedConfig, which: EnvBlock, episodes: u64) {
     let env = &mut loaded.config.env;
     let collection = match which {
-        Which::Train => &mut env.train.data_collection,
-        Which::Eval => &mut env.eval.data_collection,
+        EnvBlock::Train => &mut env.train.data_collection,
+        EnvBlock::Eval => &mut env.eval.data_collection,
     };
     if collection.only_success && collection.target_success.is_some() {
         collection.target_success = Some(episodes);
@@ -98,7 +185,7 @@ fn keep_so_many_successes(loaded: &mut Loaded, which: Which, episodes: u64) {
 }
 
 /// How many episodes to keep at the most.
-fn wanted(command: &Command, loaded: &Loaded, which: Which) -> u64 {
+fn wanted(command: &Command, loaded: &LoadedConfig, which: EnvBlock) -> u64 {
     let settings = which.settings(loaded);
     let collection = &settings.data_collection;
     let failures = if collection.only_success { Some(0) } else { collection.target_failure };
@@ -108,34 +195,44 @@ fn wanted(command: &Command, loaded: &Loaded, which: Which) -> u64 {
 }
 
 /// What a collection knows while it goes on.
-struct Collecting<'a> {
+struct ActiveCollection<'a> {
     run: &'a mut Run,
-    keeper: Keeper,
+    episode_recorder: EpisodeRecorder,
     wanted: u64,
     began: Instant,
     steps: u64,
+    /// Steps of the batch since the environments were last started.
+    steps_of_attempt: u64,
     played: Counts,
 }
 
-impl Collecting<'_> {
-    fn goes_on(&self) -> bool {
-        self.keeper.kept().all() < self.wanted && !self.keeper.is_done() && !interrupted()
+impl ActiveCollection<'_> {
+    fn should_continue(&self) -> bool {
+        self.episode_recorder.kept().all() < self.wanted && !self.episode_recorder.is_done() && !interrupted()
     }
 
-    /// Plays from a reset until enough is kept, or the environments fail.
-    fn play(&mut self, env: &mut dyn Env, policy: &mut dyn Policy, seed: Seed) -> Result<(), PlayError> {
+    /// Plays from a reset until enough is kept, the environments fail, or `steps` are taken.
+    fn play(
+        &mut self,
+        env: &mut dyn Env,
+        policy: &mut dyn Policy,
+        seed: Seed,
+        steps: u64,
+    ) -> Result<(), PlayError> {
         let num_envs = env.spec().num_envs as u64;
+        self.steps_of_attempt = 0;
         let mut rollout = Rollout::start(env, seed, 0)?;
-        self.keeper.reset(rollout.obs());
-        while self.goes_on() {
+        self.episode_recorder.reset(rollout.obs());
+        while self.should_continue() && self.steps_of_attempt < steps {
             let taken = rollout.advance(policy)?;
-            self.keeper.step(&taken, self.wanted)?;
+            self.steps_of_attempt += 1;
+            self.episode_recorder.step(&taken, self.wanted)?;
             self.steps += num_envs;
             for episode in rollout.take_finished() {
                 let played = &mut self.played;
                 *(if episode.success_once { &mut played.successes } else { &mut played.failures }) += 1;
             }
-            self.run.emit(Event::Progress { step: self.keeper.kept().all() });
+            self.run.emit(Event::Progress { step: self.episode_recorder.kept().all() });
             if self.steps.is_multiple_of(50 * num_envs) {
                 self.report();
             }
@@ -145,7 +242,7 @@ impl Collecting<'_> {
 
     fn report(&mut self) {
         let rate = self.steps as f64 / self.began.elapsed().as_secs_f64();
-        self.run.emit(metrics(&self.keeper, self.played, rate));
+        self.run.emit(metrics(&self.episode_recorder, self.played, rate));
     }
 }
 
@@ -155,64 +252,74 @@ enum PlayError {
     #[error(transparent)]
     Rollout(#[from] RolloutError),
     #[error(transparent)]
-    Keeping(#[from] Failure),
+    Recording(#[from] Failure),
 }
 
 fn collect(
     run: &mut Run,
     env: &mut dyn Env,
     policy: &mut dyn Policy,
-    keeper: Keeper,
-    plan: Plan,
+    episode_recorder: EpisodeRecorder,
+    plan: CollectPlan,
+    mut state: State,
 ) -> Result<(Counts, EndReason), Failure> {
-    // A later collection into the same folder must not play the same episodes again.
-    let seed = plan.seed.index(keeper.already_there());
-    let (wanted, began) = (plan.wanted, Instant::now());
-    let mut collecting = Collecting { run, keeper, wanted, began, steps: 0, played: Counts::default() };
+    let CollectPlan { wanted, seed, restarts } = plan;
+    let (began, played) = (Instant::now(), Counts::default());
+    let mut collecting =
+        ActiveCollection { run, episode_recorder, wanted, began, steps: 0, steps_of_attempt: 0, played };
     for attempt in 0.. {
-        match collecting.play(env, policy, seed.index(attempt)) {
+        // Where the environments failed before the collection was stopped, they are started again this time too.
+        let failed_after = state.failed_after.get(attempt as usize).copied();
+        match collecting.play(env, policy, seed.index(attempt), failed_after.unwrap_or(u64::MAX)) {
+            Ok(()) if failed_after.is_some() && collecting.should_continue() => {}
             Ok(()) => break,
-            Err(PlayError::Rollout(error)) if attempt < plan.restarts => {
-                let text = format!("start {} of {}: {error}", attempt + 1, plan.restarts);
+            Err(PlayError::Rollout(error)) if attempt < restarts => {
+                let text = format!("start {} of {restarts}: {error}", attempt + 1);
                 collecting.run.emit(Event::Notice { level: Level::Warning, text });
+                state.failed_after.truncate(attempt as usize);
+                state.failed_after.push(collecting.steps_of_attempt);
+                collecting.run.save(collecting.episode_recorder.kept().all(), &state)?;
             }
-            Err(error) => return Err(kept_so_far(collecting.keeper, error)),
+            Err(error) => return Err(kept_so_far(collecting.episode_recorder, error)),
         }
     }
     collecting.report();
-    let stopped = collecting.keeper.kept().all() < wanted && !collecting.keeper.is_done();
-    let Collecting { run, keeper, .. } = collecting;
-    let text = format!("{} episodes in {}", keeper.kept().all(), keeper.directory().display());
-    let counts = keeper.finish()?;
+    state.finished =
+        collecting.episode_recorder.kept().all() >= wanted || collecting.episode_recorder.is_done();
+    let ActiveCollection { run, episode_recorder, .. } = collecting;
+    let text =
+        format!("{} episodes in {}", episode_recorder.kept().all(), episode_recorder.directory().display());
+    let counts = episode_recorder.finish(if state.finished { Ending::Complete } else { Ending::Paused })?;
+    run.save(counts.all(), &state)?;
     run.emit(Event::Notice { level: Level::Info, text });
-    Ok((counts, if stopped { EndReason::Interrupted } else { EndReason::Done }))
+    Ok((counts, if state.finished { EndReason::Done } else { EndReason::Interrupted }))
 }
 
 /// The failure, and what is safe in spite of it.
-fn kept_so_far(keeper: Keeper, error: PlayError) -> Failure {
-    let place = keeper.directory().display().to_string();
-    match (error, keeper.finish()) {
-        (PlayError::Keeping(failure), _) => failure,
+fn kept_so_far(episode_recorder: EpisodeRecorder, error: PlayError) -> Failure {
+    let place = episode_recorder.directory().display().to_string();
+    match (error, episode_recorder.finish(Ending::Paused)) {
+        (PlayError::Recording(failure), _) => failure,
         (PlayError::Rollout(error), Ok(counts)) => {
             let help = format!(
                 "the {} episodes before it are in {place}; bridge.restarts tries again",
                 counts.all()
             );
-            Failure::work(error, help)
+            Failure::runtime(error, help)
         }
-        (PlayError::Rollout(error), Err(_)) => Failure::work(error, None),
+        (PlayError::Rollout(error), Err(_)) => Failure::runtime(error, None),
     }
 }
 
-fn metrics(keeper: &Keeper, played: Counts, steps_per_second: f64) -> Event {
-    let kept = keeper.kept();
+fn metrics(episode_recorder: &EpisodeRecorder, played: Counts, steps_per_second: f64) -> Event {
+    let kept = episode_recorder.kept();
     let values = [
         ("env/success_once", played.successes as f64 / played.all().max(1) as f64),
         ("collect/episodes", kept.all() as f64),
         ("collect/successes", kept.successes as f64),
         ("collect/failures", kept.failures as f64),
         ("time/env_steps_per_second", steps_per_second),
-        ("time/waited_for_disk_secs", keeper.waited_secs()),
+        ("time/waited_for_disk_secs", episode_recorder.waited_secs()),
     ];
     let values = values.map(|(name, value)| (name.to_string(), value)).into();
     Event::Metrics { step: kept.all(), values }

@@ -6,13 +6,14 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::config::recipes;
+use crate::console;
 use crate::failure::Failure;
-use crate::say;
 
 /// Print completions for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit completions bash > ~/.local/share/bash-completion/completions/plaudit
+  plaudit completions bash > \\
+      ~/.local/share/bash-completion/completions/plaudit
   plaudit completions zsh > ~/.zfunc/_plaudit
   plaudit completions fish > ~/.config/fish/completions/plaudit.fish")]
 pub struct Command {
@@ -25,7 +26,7 @@ impl Command {
     pub fn run(self) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut offering_recipes(Cli::command()), "plaudit", &mut script);
-        say::out(&String::from_utf8_lossy(&script))
+        console::print(&String::from_utf8_lossy(&script))
     }
 }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::{ConfigArgs, Volume};
+use crate::cli::{ConfigArgs, Verbosity};
 use crate::config::{self, docs, recipes, yaml};
+use crate::console;
 use crate::failure::Failure;
-use crate::load::Asked;
-use crate::say;
+use crate::load::RequestedConfig;
+use crate::output;
 
 /// Show, list and document configurations
 #[derive(Debug, Subcommand)]
@@ -25,8 +26,10 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit config show maniskill_ppo_mlp
-  plaudit config show RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml runner.max_epochs=10 --origins
-  plaudit config show --config-path conf --config-name train optim.lr=1e-3 --composed --json")]
+  plaudit config show RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml \\
+      runner.max_epochs=10 --origins
+  plaudit config show --config-path conf --config-name train \\
+      optim.lr=1e-3 --composed --json")]
 pub struct Show {
     /// Which config.
     #[command(flatten)]
@@ -34,7 +37,7 @@ pub struct Show {
     /// Print JSON instead of YAML
     #[arg(long)]
     json: bool,
-    /// Say beside each value the file and line it comes from
+    /// Print beside each value the file and line it comes from
     #[arg(long, alias = "source", conflicts_with = "json")]
     origins: bool,
     /// Print the composed and interpolated tree before plaudit reads it; any YAML of any project will do
@@ -66,9 +69,9 @@ pub struct Docs {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self {
-            Self::Show(show) => show.run(volume),
+            Self::Show(show) => show.run(verbosity),
             Self::List(list) => list.run(),
             Self::Docs(docs) => docs.run(),
         }
@@ -76,16 +79,16 @@ impl Command {
 }
 
 impl Show {
-    fn run(self, volume: Volume) -> Result<(), Failure> {
-        let asked = Asked::from_args(&self.config)?;
+    fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let asked = RequestedConfig::from_args(&self.config)?;
         let tree = if self.composed {
             config::composed(&asked.disk, &asked.request)?.1
         } else {
             let loaded = config::load(&asked.disk, &asked.request)?;
-            say::notices(&loaded.notices, volume);
+            console::notices(&loaded.notices, verbosity);
             loaded.as_tree()
         };
-        say::out(&if self.json { yaml::to_json(&tree) } else { yaml::to_yaml(&tree, self.origins) })
+        console::print(&if self.json { yaml::to_json(&tree) } else { yaml::to_yaml(&tree, self.origins) })
     }
 }
 
@@ -95,13 +98,13 @@ impl List {
             let summaries = recipes::summaries();
             let width = summaries.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
             for (name, about) in summaries {
-                say::out(&format!("{name:width$}  {about}\n"))?;
+                console::print(&format!("{name:width$}  {about}\n"))?;
             }
             return Ok(());
         };
         let entries = std::fs::read_dir(&directory).map_err(|error| {
             let help = "give a directory that holds YAML files".to_string();
-            Failure::use_of(format!("cannot list {}: {error}", directory.display()), help)
+            Failure::usage(format!("cannot list {}: {error}", directory.display()), help)
         })?;
         let mut names: Vec<String> = entries
             .flatten()
@@ -109,7 +112,7 @@ impl List {
             .collect();
         names.sort();
         for name in names {
-            say::out(&format!("{name}\n"))?;
+            console::print(&format!("{name}\n"))?;
         }
         Ok(())
     }
@@ -119,14 +122,9 @@ impl Docs {
     fn run(self) -> Result<(), Failure> {
         let page = docs::page();
         if self.output.as_os_str() == "-" {
-            return say::out(&page);
+            return console::print(&page);
         }
-        if let Some(parent) = self.output.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            std::fs::create_dir_all(parent)
-                .map_err(|error| Failure::work(format!("cannot make {}: {error}", parent.display()), None))?;
-        }
-        plaudit_view::write_atomically(&self.output, page.as_bytes())
-            .map_err(|error| Failure::work(error, None))?;
-        say::out(&format!("{}\n", self.output.display()))
+        output::write("--output", &self.output, page.as_bytes())?;
+        console::print(&format!("{}\n", self.output.display()))
     }
 }

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plaudit_data::convert::{
-    BadFile, BadFiles, ConvertError, ImageFormat, ImageOptions, ImageReport, Layout, Leakage, Progress,
+    BadFile, BadFiles, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
     RecordedArguments, Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
 };
+use plaudit_data::recording::OpenError;
 
 use super::inspect::Inspect;
-use crate::cli::Volume;
+use super::verify::Verify;
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
-use crate::progress::{Doing, ProgressBar};
-use crate::say;
+use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Turn collected episodes into training data
 #[derive(Debug, Subcommand)]
@@ -24,6 +26,8 @@ pub enum Command {
     Windows(Windows),
     /// Say what is in a dataset and what is suspicious about it
     Inspect(Inspect),
+    /// Read every file of a dataset and say which are missing or damaged
+    Verify(Verify),
 }
 
 /// Labelled images for a classifier: train.pt and val.pt, or a store for each part
@@ -33,10 +37,14 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset images --raw-data-path logs/run/collected_data
-  plaudit dataset images --raw-data-path logs/run/collected_data --fail-success-ratio 3 --seed 7
-  plaudit dataset images --raw-data-path reward_data --num-samples-per-episode 5
-  plaudit dataset images --raw-data-path logs/run/collected_data --format store --output-dir dataset
-  plaudit dataset images --raw-data-path logs/run/data.pkl --skip-bad --memory 1G")]
+  plaudit dataset images --raw-data-path logs/run/collected_data \\
+      --fail-success-ratio 3 --seed 7
+  plaudit dataset images --raw-data-path reward_data \\
+      --num-samples-per-episode 5
+  plaudit dataset images --raw-data-path logs/run/collected_data \\
+      --format store --output-dir dataset
+  plaudit dataset images --raw-data-path logs/run/data.pkl \\
+      --skip-bad --memory 1G")]
 pub struct Images {
     /// Folder of collected episodes, or a data.pkl of transitions
     #[arg(long, value_name = "PATH")]
@@ -74,7 +82,7 @@ pub struct Images {
     /// Drop failures from the validation part too, as RLinf does
     #[arg(long)]
     balance_val: bool,
-    /// Who wrote the episodes, where it cannot be told: collected, pre-merge, frames, trajectories, transitions,
+    /// Source of the episodes, where it cannot be detected: collected, pre-merge, frames, trajectories, transitions,
     /// keyboard
     #[arg(long, value_name = "SOURCE")]
     source: Option<Source>,
@@ -99,8 +107,10 @@ pub struct Images {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset windows --raw-data-path logs/run/collected_data
-  plaudit dataset windows --raw-data-path logs/run/collected_data --window-size 8 --stride 2
-  plaudit dataset windows --raw-data-path logs/run/collected_data --extra-views none")]
+  plaudit dataset windows --raw-data-path logs/run/collected_data \\
+      --window-size 8 --stride 2
+  plaudit dataset windows --raw-data-path logs/run/collected_data \\
+      --extra-views none")]
 pub struct Windows {
     /// Folder of collected episodes
     #[arg(long, value_name = "DIR")]
@@ -157,8 +167,8 @@ pub struct Windows {
     #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
     seed: i64,
     /// Extra cameras used besides the main one, as places in extra_view_images: `0`, `0,1`, or `none`
-    #[arg(long, value_name = "LIST", default_value = "0", value_parser = Views::parse)]
-    extra_views: Views,
+    #[arg(long, value_name = "LIST", default_value = "0", value_parser = ExtraViews::parse)]
+    extra_views: ExtraViews,
     /// Images were recorded as [channels, height, width]
     #[arg(long)]
     chw: bool,
@@ -178,9 +188,9 @@ pub struct Windows {
 
 /// Extra cameras, as places in a list.
 #[derive(Debug, Clone)]
-struct Views(Vec<usize>);
+struct ExtraViews(Vec<usize>);
 
-impl Views {
+impl ExtraViews {
     fn parse(text: &str) -> Result<Self, String> {
         if text == "none" {
             return Ok(Self(Vec::new()));
@@ -193,21 +203,22 @@ impl Views {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self {
-            Self::Images(images) => images.run(volume),
-            Self::Windows(windows) => windows.run(volume),
-            Self::Inspect(inspect) => inspect.run(volume),
+            Self::Images(images) => images.run(verbosity),
+            Self::Windows(windows) => windows.run(verbosity),
+            Self::Inspect(inspect) => inspect.run(verbosity),
+            Self::Verify(verify) => verify.run(verbosity),
         }
     }
 }
 
 impl Images {
-    fn run(self, volume: Volume) -> Result<(), Failure> {
+    fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let [train, val] = [("train", &self.train_output_path), ("val", &self.val_output_path)]
             .map(|(name, given)| given.clone().unwrap_or_else(|| self.output_dir.join(self.part_name(name))));
-        let bar = ProgressBar::new("dataset images", volume);
-        let tick = |progress| bar.show(doing(progress, "images"));
+        let bar = ProgressBar::new("dataset images", verbosity);
+        let tick = |progress| bar.show(progress_update(progress, "images"));
         let report = convert_images(&self.raw_data_path, &train, &val, &self.options(), &tick);
         drop(bar);
         let report = report.map_err(failure)?;
@@ -218,9 +229,9 @@ impl Images {
             "Reward dataset preprocessing complete\n{lines}Metadata:\n{}\n",
             report.metadata_text()
         ))?;
-        if !volume.quiet {
+        if !verbosity.quiet {
             say_images(&report);
-            say_rest(&report.skipped, &report.notes, &report.leakage, volume);
+            say_rest(&report.skipped, &report.notes, &report.leakage, verbosity);
         }
         Ok(())
     }
@@ -243,7 +254,7 @@ impl Images {
             balance_val: self.balance_val,
             source: self.source,
             image_key: self.image_key.clone(),
-            layout: layout(self.chw),
+            channel_order: channel_order(self.chw),
             bad_files: bad_files(self.skip_bad),
             format: self.format,
             memory_bytes: self.memory,
@@ -252,9 +263,9 @@ impl Images {
 }
 
 impl Windows {
-    fn run(self, volume: Volume) -> Result<(), Failure> {
-        let bar = ProgressBar::new("dataset windows", volume);
-        let tick = |progress| bar.show(doing(progress, "windows"));
+    fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let bar = ProgressBar::new("dataset windows", verbosity);
+        let tick = |progress| bar.show(progress_update(progress, "windows"));
         let report = convert_windows(&self.raw_data_path, &self.output_dir, &self.options(), &tick);
         drop(bar);
         let report = report.map_err(failure)?;
@@ -263,9 +274,9 @@ impl Windows {
             + &part("Eval split:  ", &manifest("eval"), report.eval.values().sum());
         let title = "Dual-view trend reward dataset preprocessing complete";
         framed(&format!("{title}\n{lines}Metadata:\n{}\n", report.metadata_text()))?;
-        if !volume.quiet {
+        if !verbosity.quiet {
             say_windows(&report);
-            say_rest(&report.skipped, &report.notes, &report.leakage, volume);
+            say_rest(&report.skipped, &report.notes, &report.leakage, verbosity);
         }
         Ok(())
     }
@@ -286,7 +297,7 @@ impl Windows {
             task_description: self.task_description.clone(),
             seed: self.seed,
             extra_views: self.extra_views.0.clone(),
-            layout: layout(self.chw),
+            channel_order: channel_order(self.chw),
             bad_files: bad_files(self.skip_bad),
             recorded: RecordedArguments {
                 fps: self.fps,
@@ -297,29 +308,29 @@ impl Windows {
     }
 }
 
-fn layout(channels_first: bool) -> Layout {
-    if channels_first { Layout::ChannelsFirst } else { Layout::ChannelsLast }
+fn channel_order(channels_first: bool) -> ChannelOrder {
+    if channels_first { ChannelOrder::ChannelsFirst } else { ChannelOrder::ChannelsLast }
 }
 
 fn bad_files(skip: bool) -> BadFiles {
     if skip { BadFiles::Skip } else { BadFiles::Stop }
 }
 
-/// What is going on, for whoever watches. `samples` are what is written.
-fn doing(progress: Progress, samples: &'static str) -> Doing {
+/// The progress of a conversion. `samples` are what is written.
+fn progress_update(progress: Progress, samples: &'static str) -> ProgressUpdate {
     let Progress { stage, done, total } = progress;
     let (what, unit) = match stage {
         Stage::Reading => ("reading", "episodes"),
         Stage::WritingTrain => ("writing for training", samples),
         Stage::WritingVal => ("writing for validation", samples),
     };
-    Doing { what, unit, done, total }
+    ProgressUpdate { what, unit, done, total }
 }
 
 /// Between two rules of 80 signs, as RLinf's scripts print it.
 fn framed(text: &str) -> Result<(), Failure> {
     let rule = "=".repeat(80);
-    say::out(&format!("{rule}\n{text}{rule}\n"))
+    console::print(&format!("{rule}\n{text}{rule}\n"))
 }
 
 fn part(name: &str, path: &Path, samples: usize) -> String {
@@ -328,9 +339,9 @@ fn part(name: &str, path: &Path, samples: usize) -> String {
 
 fn say_images(report: &ImageReport) {
     let classes = |[successes, failures]: [usize; 2]| format!("{successes} successes, {failures} failures");
-    say::aside(&format!(
+    console::eprintln(&format!(
         "{} episodes: train {}; val {}",
-        report.source,
+        report.kind,
         classes(report.train),
         classes(report.val)
     ));
@@ -340,23 +351,23 @@ fn say_windows(report: &WindowReport) {
     let labels = |counts: &std::collections::BTreeMap<&str, usize>| {
         counts.iter().map(|(label, count)| format!("{count} {label}")).collect::<Vec<_>>().join(", ")
     };
-    say::aside(&format!("train {}; eval {}", labels(&report.train), labels(&report.eval)));
+    console::eprintln(&format!("train {}; eval {}", labels(&report.train), labels(&report.eval)));
 }
 
-fn say_rest(skipped: &[BadFile], notes: &[String], leakage: &Leakage, volume: Volume) {
-    say::aside(&format!(
+fn say_rest(skipped: &[BadFile], notes: &[String], leakage: &Leakage, verbosity: Verbosity) {
+    console::eprintln(&format!(
         "leakage: {} shared episodes, {} exact and {} near duplicates among {} validation images",
         leakage.shared_episodes, leakage.exact_duplicates, leakage.near_duplicates, leakage.val_images
     ));
     for note in notes {
-        say::aside(&format!("note: {note}"));
+        console::eprintln(&format!("note: {note}"));
     }
     if !skipped.is_empty() {
-        say::aside(&format!("note: {} file(s) were left out:", skipped.len()));
-        let shown = if volume.verbose { skipped.len() } else { 5 };
-        skipped.iter().take(shown).for_each(|bad| say::aside(&format!("  {bad}")));
+        console::eprintln(&format!("note: {} file(s) were left out:", skipped.len()));
+        let shown = if verbosity.verbose { skipped.len() } else { 5 };
+        skipped.iter().take(shown).for_each(|bad| console::eprintln(&format!("  {bad}")));
         if skipped.len() > shown {
-            say::aside(&format!("  … and {} more (-v shows all)", skipped.len() - shown));
+            console::eprintln(&format!("  … and {} more (-v shows all)", skipped.len() - shown));
         }
     }
 }
@@ -369,14 +380,18 @@ fn failure(error: ConvertError) -> Failure {
         None => (text, None),
     };
     match error {
-        ConvertError::Option { .. }
-        | ConvertError::NoEpisodes { .. }
-        | ConvertError::OtherForm { .. }
-        | ConvertError::Unsure { .. } => Failure::use_of(what, help),
-        ConvertError::Read { source, .. } if source.kind() == ErrorKind::NotFound => {
-            Failure::use_of(what, "check the path after --raw-data-path".to_string())
+        ConvertError::Open(OpenError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Failure::usage(what, "check the path after --raw-data-path".to_string())
         }
-        _ => Failure::work(what, help),
+        ConvertError::Option { .. } | ConvertError::Open(_) => Failure::usage(what, help),
+        ConvertError::Write { .. } | ConvertError::WritePython(_) => {
+            let place = "give --output-dir a place that can be written";
+            Failure::runtime(
+                what,
+                [Some(place), help.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; "),
+            )
+        }
+        _ => Failure::runtime(what, help),
     }
 }
 
@@ -410,8 +425,8 @@ mod tests {
 
     #[test]
     fn views_are_a_list_or_none() {
-        assert_eq!(Views::parse("0,2").unwrap().0, [0, 2]);
-        assert!(Views::parse("none").unwrap().0.is_empty());
-        assert!(Views::parse("main").is_err());
+        assert_eq!(ExtraViews::parse("0,2").unwrap().0, [0, 2]);
+        assert!(ExtraViews::parse("none").unwrap().0.is_empty());
+        assert!(ExtraViews::parse("main").is_err());
     }
 }

@@ -4,27 +4,31 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_data::inspect::{
-    InspectError, InspectOptions, Pick, Report, SheetOptions, contact_sheet, inspect,
+    InspectError, InspectOptions, Report, SheetOptions, SheetPick, contact_sheet, inspect,
 };
 
-use crate::cli::Volume;
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
-use crate::progress::{Doing, ProgressBar};
-use crate::say;
+use crate::output;
+use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Say what is in a dataset and what is suspicious about it
 ///
 /// Reads what RLinf's collectors of every generation wrote, train.pt and val.pt, windows with a segments.jsonl, and
-/// plaudit's own store and LeRobot datasets (of those with videos the metadata alone). Nothing in a file is run. Broken
-/// files are listed.
+/// plaudit's own store and LeRobot datasets (of those with videos the metadata alone, and whether their files are there).
+/// Nothing in a file is run. Broken files are listed. In JSON a number that is not finite is the text "NaN", "Infinity" or
+/// "-Infinity".
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit dataset inspect logs/run/collected_data
   plaudit dataset inspect logs/run/collected_data --sheet sheet.png
-  plaudit dataset inspect logs/processed_reward_data --json | jq '.findings[].what'
+  plaudit dataset inspect logs/processed_reward_data --json | \\
+      jq '.findings[].what'
   plaudit dataset inspect huge_dataset --limit 500
 
-Exit codes: 0 when something could be read, whatever was found; 1 when nothing could.")]
+Exit codes: 0 when something could be read, whatever was found; 1 when nothing
+could.")]
 pub struct Inspect {
     /// Folder or file
     #[arg(value_name = "PATH")]
@@ -42,19 +46,19 @@ pub struct Inspect {
 
 impl Inspect {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let options = InspectOptions { limit: self.limit.map(|limit| limit as usize) };
-        let bar = ProgressBar::new("dataset inspect", volume);
-        let tick = |done, total| bar.show(Doing { what: "looking", unit: "files", done, total });
+        let bar = ProgressBar::new("dataset inspect", verbosity);
+        let tick = |done, total| bar.show(ProgressUpdate { what: "looking", unit: "files", done, total });
         let looked = inspect(&self.path, &options, &tick);
         drop(bar);
         match looked {
             Ok(report) => {
-                say::out(&self.text(&report)?)?;
-                self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, volume))
+                console::print(&self.text(&report)?)?;
+                self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, verbosity))
             }
             Err(InspectError::NothingRead { report, path }) => {
-                say::out(&self.text(&report)?)?;
+                console::print(&self.text(&report)?)?;
                 Err(failure(&InspectError::NothingRead { report, path }))
             }
             Err(error) => Err(failure(&error)),
@@ -65,28 +69,29 @@ impl Inspect {
         if !self.json {
             return Ok(report.to_string());
         }
-        let json = serde_json::to_string_pretty(report).map_err(|error| Failure::work(error, None))?;
+        let json = serde_json::to_string_pretty(report).map_err(|error| Failure::runtime(error, None))?;
         Ok(json + "\n")
     }
 
-    fn draw(&self, file: &Path, report: &Report, volume: Volume) -> Result<(), Failure> {
+    fn draw(&self, file: &Path, report: &Report, verbosity: Verbosity) -> Result<(), Failure> {
         let sheet =
             contact_sheet(&self.path, report, &SheetOptions::default()).map_err(|error| failure(&error))?;
-        plaudit_view::write_atomically(file, &sheet).map_err(|error| Failure::work(error, None))?;
-        if !volume.quiet {
-            say::aside(&format!("\n{}, from top to bottom:\n{}", file.display(), rows(&report.picks)));
+        output::write("--sheet", file, &sheet)?;
+        if !verbosity.quiet {
+            console::eprintln(&format!("\n{}, from top to bottom:\n{}", file.display(), rows(&report.picks)));
         }
         Ok(())
     }
 }
 
 /// Which episode is in which row.
-fn rows(picks: &[Pick]) -> String {
-    let row = |pick: &Pick| format!("  {:<8} {}", pick.label, pick.file);
+fn rows(picks: &[SheetPick]) -> String {
+    let row = |pick: &SheetPick| format!("  {:<8} {}", pick.label, pick.file);
     picks.iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
-fn failure(error: &InspectError) -> Failure {
+/// What to do about a dataset that cannot be looked at.
+pub(super) fn failure(error: &InspectError) -> Failure {
     let help = match error {
         InspectError::Nothing { .. } => {
             "give a folder of *.pkl episodes, of success and failure, of positive and negative, of train.pt and \
@@ -95,7 +100,7 @@ fn failure(error: &InspectError) -> Failure {
         InspectError::NothingRead { .. } => {
             "is it another program's data? the message names what was expected"
         }
-        _ => return Failure::work(error, None),
+        _ => return Failure::runtime(error, None),
     };
-    Failure::work(error, help.to_string())
+    Failure::runtime(error, help.to_string())
 }

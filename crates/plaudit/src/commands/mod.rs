@@ -12,3 +12,4 @@ pub mod report;
 pub mod reward;
 pub mod serve;
 pub mod train;
+pub mod verify;

@@ -1,6 +1,6 @@
 //! One declaration per block of the configuration, from which three things follow: the type **as written**
 //! (every key optional, unknown keys refused), the type **as resolved** (defaults filled in), and the table
-//! in docs/config.md. So a key, its type, its default and its meaning can never drift apart.
+//! in docs/config.md. So a key, its type, its default, its range and its meaning can never drift apart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,6 +11,8 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
+use super::range::Range;
+
 /// A value of the configuration: how it is written and what it becomes.
 pub trait Setting: Sized + Serialize {
     /// The type as written.
@@ -18,6 +20,11 @@ pub trait Setting: Sized + Serialize {
 
     /// What the written value means.
     fn resolve(written: Self::Written) -> Self;
+
+    /// Whether the written value says that nothing is set where something need not be.
+    fn is_unset(_written: &Self::Written) -> bool {
+        false
+    }
 
     /// How documentation speaks of it.
     fn kind() -> Kind;
@@ -58,6 +65,8 @@ pub struct FieldDoc {
     pub about: String,
     /// Its type.
     pub kind: Kind,
+    /// The numbers it takes, where not all do.
+    pub range: Option<Range>,
 }
 
 macro_rules! plain {
@@ -78,14 +87,27 @@ plain! {
     usize: "whole number",
     f32: "number",
     f64: "number",
-    String: "text",
     serde_json::Value: "anything",
+}
+
+impl Setting for String {
+    type Written = Self;
+    fn resolve(written: Self) -> Self {
+        written
+    }
+    /// RLinf's files write `model_path: ""` for none.
+    fn is_unset(written: &Self) -> bool {
+        written.is_empty()
+    }
+    fn kind() -> Kind {
+        Kind::Plain("text".into())
+    }
 }
 
 impl<T: Setting> Setting for Option<T> {
     type Written = T::Written;
     fn resolve(written: Self::Written) -> Self {
-        Some(T::resolve(written))
+        (!T::is_unset(&written)).then(|| T::resolve(written))
     }
     fn kind() -> Kind {
         T::kind()
@@ -126,12 +148,13 @@ impl<T: Setting> Setting for IndexMap<String, T> {
     }
 }
 
-/// Declares a block: `Name as NameWritten { /// meaning \n key: Type = default, … }`.
+/// Declares a block: `Name as NameWritten { /// meaning \n #[range(SHARE)] key: Type = default, … }`. Keys whose numbers are
+/// not all possible have a range.
 macro_rules! block {
     (
         $(#[doc = $about:literal])*
         $name:ident as $written:ident {
-            $( $(#[doc = $doc:literal])+ $field:ident : $kind:ty = $default:expr ),* $(,)?
+            $( $(#[doc = $doc:literal])+ $(#[range($range:expr)])? $field:ident : $kind:ty = $default:expr ),* $(,)?
         }
     ) => {
         $(#[doc = $about])*
@@ -162,6 +185,7 @@ macro_rules! block {
                         name: stringify!($field),
                         about: paragraph(&[$($doc),+]),
                         kind: <$kind as $crate::config::block::Setting>::kind(),
+                        range: $crate::config::block::optional!($($range)?),
                     }, )* ],
                 })
             }
@@ -175,6 +199,17 @@ macro_rules! block {
     };
 }
 pub(crate) use block;
+
+/// What was written, if anything was.
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($given:expr) => {
+        Some($given)
+    };
+}
+pub(crate) use optional;
 
 /// Declares a choice: `Name { /// meaning \n Variant = "word" | "older word", … }`.
 macro_rules! choice {
@@ -339,6 +374,9 @@ impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq
     fn resolve(written: Self) -> Self {
         written
     }
+    fn is_unset(written: &Self) -> bool {
+        matches!(written, Self::One(one) if T::is_unset(one))
+    }
     fn kind() -> Kind {
         match T::kind() {
             Kind::Plain(name) => Kind::Plain(format!("{name}, or a list")),
@@ -350,9 +388,9 @@ impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq
 /// Free-form settings that are handed on as they are, such as keyword arguments of a Python simulator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Free(pub BTreeMap<String, serde_json::Value>);
+pub struct FreeForm(pub BTreeMap<String, serde_json::Value>);
 
-impl Setting for Free {
+impl Setting for FreeForm {
     type Written = Self;
     fn resolve(written: Self) -> Self {
         written
@@ -395,6 +433,12 @@ mod tests {
         let paint = Paint::resolve(written);
         assert_eq!(paint, Paint { colour: Colour::Red, litres: 2.0, by: None });
         assert_eq!(serde_json::to_string(&paint).unwrap(), r#"{"colour":"red","litres":2.0,"by":null}"#);
+    }
+
+    #[test]
+    fn an_empty_text_that_need_not_be_there_is_none() {
+        let written: PaintWritten = serde_json::from_str(r#"{"by": ""}"#).unwrap();
+        assert_eq!(Paint::resolve(written).by, None);
     }
 
     #[test]

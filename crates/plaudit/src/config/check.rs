@@ -1,4 +1,4 @@
-//! What no single key can know: values that are impossible, or that do not go together.
+//! What no single key can know: values that do not go together. The range of a single key stands in its declaration.
 
 use plaudit_compose::{ComposeError, ErrorKind, Node};
 
@@ -7,18 +7,17 @@ use super::blocks::actor::{ModelType, PolicySetup};
 use super::blocks::algorithm::LossType;
 use super::blocks::cluster::Placement;
 use super::blocks::env::{EnvSettings, EnvType};
-use super::blocks::reward::{
-    CompareWith, Hysteresis, RewardMode, RewardModelType, RewardSettings, RewardTerm, TermSource, WorkerType,
-};
+use super::blocks::reward::{CompareWith, Hysteresis, RewardMode, RewardSettings, RewardTerm, TermSource};
 use super::blocks::runner::{LoggerBackend, TaskType};
-use super::{Config, Notice, Purpose, edit};
+use super::{Config, Notice, Purpose, edit, range};
 
 /// Completes what follows from other keys, refuses what cannot be, and says what deserves a word.
 pub(crate) fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, ComposeError> {
     derive(config, tree);
     let checker = Checker { tree };
     checker.numbers()?;
-    checker.ranges(config)?;
+    range::check_written(tree)?;
+    checker.groups(config)?;
     checker.batches(config)?;
     checker.rewards(config)?;
     checker.placements(config)?;
@@ -51,18 +50,34 @@ fn derive(config: &mut Config, tree: &Node) {
             }
         }
     }
-    let control = match config.actor.model.policy_setup {
-        PolicySetup::PandaQpos => Some("pd_joint_delta_pos"),
-        PolicySetup::PandaEeDpos => Some("pd_ee_delta_pos"),
-        PolicySetup::PandaEeDpose => Some("pd_ee_delta_pose"),
-        PolicySetup::Other => None,
-    };
     for env in [&mut config.env.train, &mut config.env.eval] {
         env.total_num_envs = env.total_num_envs.or(env.init_params.num_envs);
         env.max_episode_steps = env.max_episode_steps.or(env.init_params.max_episode_steps);
-        if env.env_type == EnvType::Maniskill && env.init_params.control_mode.is_none() {
-            env.init_params.control_mode = control.map(String::from);
+    }
+    control_by_policy(config, tree);
+}
+
+/// RLinf's `policy_setup` decides what an action means, whatever `control_mode` says. One that nobody wrote decides
+/// only where nothing else does.
+fn control_by_policy(config: &mut Config, tree: &Node) {
+    let Some(mode) = control_of(config.actor.model.policy_setup) else { return };
+    let is_written = edit::is_set(tree, "actor.model.policy_setup");
+    for env in [&mut config.env.train, &mut config.env.eval] {
+        let control = &mut env.init_params.control_mode;
+        if env.env_type == EnvType::Maniskill && (is_written || control.is_none()) {
+            *control = Some(mode.into());
         }
+    }
+}
+
+/// ManiSkill's name for the actions of a policy.
+fn control_of(setup: PolicySetup) -> Option<&'static str> {
+    match setup {
+        PolicySetup::PandaQpos => Some("pd_joint_delta_pos"),
+        PolicySetup::PandaEeDpos => Some("pd_ee_delta_pos"),
+        PolicySetup::PandaEeDpose => Some("pd_ee_delta_pose"),
+        PolicySetup::PandaEeTargetDpose => Some("pd_ee_target_delta_pose"),
+        PolicySetup::Other => None,
     }
 }
 
@@ -88,82 +103,6 @@ impl Checker<'_> {
         problem(self.tree, key, message, hint)
     }
 
-    fn within(&self, key: &str, value: f64, low: f64, high: f64) -> Result<(), ComposeError> {
-        if (low..=high).contains(&value) {
-            return Ok(());
-        }
-        if high.is_infinite() {
-            return Err(self.problem(key, format!("{value} is too small"), &format!("choose {low} or more")));
-        }
-        let message = format!("{value} is outside {low} to {high}");
-        Err(self.problem(key, message, &format!("choose a number from {low} to {high}")))
-    }
-
-    fn at_least(&self, key: &str, value: u64, least: u64) -> Result<(), ComposeError> {
-        if value >= least {
-            return Ok(());
-        }
-        Err(self.problem(key, format!("{value} is too small"), &format!("choose {least} or more")))
-    }
-
-    fn ranges(&self, config: &Config) -> Result<(), ComposeError> {
-        let (algorithm, reward) = (&config.algorithm, &config.reward);
-        self.within("algorithm.gamma", algorithm.gamma, 0.0, 1.0)?;
-        self.within("algorithm.gae_lambda", algorithm.gae_lambda, 0.0, 1.0)?;
-        self.within("algorithm.tau", algorithm.tau, 0.0, 1.0)?;
-        for (path, term) in learned_terms(reward) {
-            self.term(&path, &term)?;
-        }
-        self.within("reward.model.dropout", reward.model.dropout, 0.0, 1.0)?;
-        let watch = &reward.watch;
-        for (key, share) in [
-            ("false_success", watch.false_success),
-            ("concentration", watch.concentration),
-            ("early_success", watch.early_success),
-            ("far_frames", watch.far_frames),
-            ("disagreement", watch.disagreement),
-        ] {
-            self.within(&format!("reward.watch.{key}"), share, 0.0, 1.0)?;
-        }
-        let api = &reward.api;
-        self.within("reward.api.timeout_secs", api.timeout_secs, 0.001, 86_400.0)?;
-        self.within("reward.api.give_up_secs", api.give_up_secs, 0.0, 1.0e9)?;
-        self.at_least("reward.api.concurrency", api.concurrency, 1)?;
-        self.within("reward.watch.dithering", watch.dithering, 0.0, f64::INFINITY)?;
-        self.at_least("reward.watch.frames", watch.frames, 1)?;
-        self.within("actor.model.dropout", config.actor.model.dropout, 0.0, 1.0)?;
-        for (key, value) in [
-            ("actor.optim.lr", config.actor.optim.lr),
-            ("actor.optim.weight_decay", config.actor.optim.weight_decay),
-            ("actor.optim.clip_grad", config.actor.optim.clip_grad),
-            ("actor.model.noise", config.actor.model.noise),
-            (
-                "env.train.data_collection.sample_rate_success",
-                config.env.train.data_collection.sample_rate_success,
-            ),
-            ("env.train.data_collection.sample_rate_fail", config.env.train.data_collection.sample_rate_fail),
-        ] {
-            self.within(key, value, 0.0, f64::INFINITY)?;
-        }
-        for (key, size) in [
-            ("actor.model.image_size", config.actor.model.image_size),
-            ("reward.model.image_size", reward.model.image_size),
-        ] {
-            if size.contains(&0) {
-                let message = format!("an image of {size:?} shows nothing");
-                return Err(self.problem(
-                    key,
-                    message,
-                    "write channels, height and width, such as [3, 128, 128]",
-                ));
-            }
-        }
-        self.within("runner.val_split", config.runner.val_split, 0.0, 1.0)?;
-        self.within("data.val_split", config.data.val_split, 0.0, 1.0)?;
-        self.env("env.train", &config.env.train)?;
-        self.env("env.eval", &config.env.eval)
-    }
-
     /// A number that is not one is always a mistake.
     fn numbers(&self) -> Result<(), ComposeError> {
         for (path, node) in self.tree.leaves() {
@@ -174,28 +113,23 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn env(&self, path: &str, env: &EnvSettings) -> Result<(), ComposeError> {
-        if let Some(number) = env.total_num_envs {
-            self.at_least(&format!("{path}.total_num_envs"), number as u64, 1)?;
-            if !(number as u64).is_multiple_of(env.group_size.max(1)) {
+    /// Environments that share a start state come in whole groups.
+    fn groups(&self, config: &Config) -> Result<(), ComposeError> {
+        for (path, env) in [("env.train", &config.env.train), ("env.eval", &config.env.eval)] {
+            if let Some(number) = env.total_num_envs
+                && !(number as u64).is_multiple_of(env.group_size)
+            {
                 let message =
                     format!("{number} environments do not divide into groups of {}", env.group_size);
                 let hint = "make total_num_envs a multiple of group_size";
                 return Err(self.problem(&format!("{path}.group_size"), message, hint));
             }
         }
-        self.at_least(&format!("{path}.rollout_epoch"), env.rollout_epoch, 1)?;
-        self.at_least(&format!("{path}.max_steps_per_rollout_epoch"), env.max_steps_per_rollout_epoch, 1)?;
-        if let Some(steps) = env.max_episode_steps {
-            self.at_least(&format!("{path}.max_episode_steps"), steps, 1)?;
-        }
-        self.at_least(&format!("{path}.group_size"), env.group_size, 1)
+        Ok(())
     }
 
     fn batches(&self, config: &Config) -> Result<(), ComposeError> {
         let (global, micro) = (config.actor.global_batch_size, config.actor.micro_batch_size);
-        self.at_least("actor.global_batch_size", global, 1)?;
-        self.at_least("actor.micro_batch_size", micro, 1)?;
         // A batch smaller than what fits at once goes through whole.
         if global > micro && !global.is_multiple_of(micro) {
             let message = format!("global_batch_size {global} is no multiple of micro_batch_size {micro}");
@@ -210,8 +144,11 @@ impl Checker<'_> {
     /// What a learned reward needs, where one is used.
     fn rewards(&self, config: &Config) -> Result<(), ComposeError> {
         let reward = &config.reward;
+        for (path, term) in learned_terms(reward) {
+            self.term(&path, &term)?;
+        }
         if let (false, Some(name)) = (reward.use_reward_model, reward.terms.keys().next()) {
-            let message = "a further term where nothing learned is paid".into();
+            let message = "a further reward term without a reward model".into();
             let hint = "set reward.use_reward_model to true, or remove the terms";
             return Err(self.problem(&format!("reward.terms.{name}"), message, hint));
         }
@@ -222,46 +159,40 @@ impl Checker<'_> {
             let message = format!("`{name}` is the name of a term that is always there");
             return Err(self.problem(&format!("reward.terms.{name}"), message, "choose another name"));
         }
-        let judge = reward.model.model_type != RewardModelType::Resnet;
         for (path, term) in learned_terms(reward) {
             self.windows_in_use(&path, &term)?;
         }
-        self.watch_in_use(reward)?;
-        if reward.worker_type == WorkerType::Api && !judge {
-            let message = format!(
-                "a server is asked in words, which `{}` does not know",
-                reward.model.model_type.word()
-            );
-            let hint = "set reward.model.model_type to buffered_vlm or vlm";
-            return Err(self.problem("reward.worker_type", message, hint));
-        }
-        Ok(())
+        self.hacking_monitor_in_use(reward)
     }
 
-    /// What watching needs, where somebody watches.
-    fn watch_in_use(&self, reward: &RewardSettings) -> Result<(), ComposeError> {
-        let watch = &reward.watch;
+    /// What monitoring needs, where it is on.
+    fn hacking_monitor_in_use(&self, reward: &RewardSettings) -> Result<(), ComposeError> {
+        let watch = &reward.hacking_monitor;
         if !watch.is_on() {
             return Ok(());
         }
         if reward.reward_mode == RewardMode::HistoryBuffer || reward.main_term().judges_windows() {
-            let message = "windows of frames cannot be watched".into();
-            return Err(self.problem("reward.watch.every", message, "set it to 0, or another reward_mode"));
+            let message = "windows of frames cannot be monitored".into();
+            return Err(self.problem(
+                "reward.hacking_monitor.every",
+                message,
+                "set it to 0, or another reward_mode",
+            ));
         }
-        let path = "reward.watch.model.model_path";
+        let path = "reward.hacking_monitor.model.model_path";
         match (watch.compare_with, &watch.model.model_path) {
             (CompareWith::Model, None) => {
                 let message = "a second model is to be asked, and none is named".into();
-                let hint = "give a model that was trained on other episodes, or set compare_with: nobody";
+                let hint = "give a model that was trained on other episodes, or set compare_with: none";
                 Err(self.problem(path, message, hint))
             }
             (CompareWith::Model, second) if *second == reward.model.model_path => {
-                let message = "this is the model that pays: it would agree with itself".into();
+                let message = "this is the reward model itself: it would agree with itself".into();
                 Err(self.problem(path, message, "give a model that was trained on other episodes"))
             }
-            (CompareWith::Environment | CompareWith::Person | CompareWith::Nobody, Some(_)) => {
-                let message = "a second model that nobody asks".into();
-                Err(self.problem(path, message, "set reward.watch.compare_with: model"))
+            (CompareWith::Environment | CompareWith::Person | CompareWith::None, Some(_)) => {
+                let message = "a second model that is never used".into();
+                Err(self.problem(path, message, "set reward.hacking_monitor.compare_with: model"))
             }
             _ => Ok(()),
         }
@@ -299,36 +230,15 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The numbers of one learned term.
+    /// What one learned term says twice, or not at all.
     fn term(&self, path: &str, term: &RewardTerm) -> Result<(), ComposeError> {
-        if let Some(threshold) = term.reward_threshold {
-            self.within(&format!("{path}.reward_threshold"), threshold, 0.0, 1.0)?;
-        }
-        self.at_least(&format!("{path}.hold_steps"), term.hold_steps, 1)?;
-        let model = &term.model;
-        let temperature = model.label_temperature.unwrap_or(1.0);
-        for (key, value) in [("label_temperature", temperature), ("potential_votes", model.potential_votes)] {
-            if value <= 0.0 {
-                let message = format!("{value} is too small");
-                return Err(self.problem(&format!("{path}.model.{key}"), message, "choose more than 0"));
-            }
-        }
-        self.within(&format!("{path}.model.abstain_band"), model.abstain_band, 0.0, 1.0)?;
-        self.within(&format!("{path}.model.temperature"), model.temperature, 0.0, f64::INFINITY)?;
-        self.at_least(&format!("{path}.model.max_new_tokens"), model.max_new_tokens, 1)?;
-        if let Some(Hysteresis { enter, leave }) = term.hysteresis {
-            self.within(&format!("{path}.hysteresis.enter"), enter, 0.0, 1.0)?;
-            self.within(&format!("{path}.hysteresis.leave"), leave, 0.0, 1.0)?;
-            if enter < leave {
-                let message = format!(
-                    "success would begin above {enter} and end below {leave}, both at once in between"
-                );
-                return Err(self.problem(
-                    &format!("{path}.hysteresis"),
-                    message,
-                    "make enter the larger of the two",
-                ));
-            }
+        if let Some(Hysteresis { enter, leave }) = term.hysteresis
+            && enter < leave
+        {
+            let message =
+                format!("success would begin above {enter} and end below {leave}, both at once in between");
+            let hint = "make enter the larger of the two";
+            return Err(self.problem(&format!("{path}.hysteresis"), message, hint));
         }
         if term.source == TermSource::State && term.guards.is_empty() {
             let message = "a term that goes by the state and has no guards".into();
@@ -343,7 +253,6 @@ impl Checker<'_> {
         let longest = buffers.values().map(|buffer| buffer.history_size).max().unwrap_or(0);
         for (name, buffer) in buffers {
             let path = format!("{path}.model.history_buffers.{name}");
-            self.at_least(&format!("{path}.history_size"), buffer.history_size, 1)?;
             if buffer.history_keys.is_empty() {
                 let message = "no history_keys: the window would hold nothing".into();
                 return Err(self.problem(&path, message, "name the cameras, such as [main_images]"));
@@ -378,6 +287,18 @@ fn learned_terms(reward: &RewardSettings) -> Vec<(String, RewardTerm)> {
     std::iter::once(("reward".to_string(), reward.main_term())).chain(further).collect()
 }
 
+/// The first component that is to run in more than one place.
+fn several_places(config: &Config) -> Option<(&String, &String)> {
+    config.cluster.component_placement.iter().find_map(|(component, placement)| match placement {
+        Placement::Ranges(text) => {
+            let one = |(first, last): (&str, &str)| first.trim() == last.trim();
+            let is_one = text.split_once('-').map_or(text.trim().parse::<u64>().is_ok(), one);
+            (!is_one).then_some((component, text))
+        }
+        _ => None,
+    })
+}
+
 fn is_placement(text: &str) -> bool {
     let is_range = |range: &str| match range.trim().split_once('-') {
         _ if matches!(range.trim(), "all" | "node") => true,
@@ -392,46 +313,72 @@ fn is_placement(text: &str) -> bool {
 
 fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let mut say = |text: String| notices.push(Notice { text });
+    let mut notify = |text: String| notices.push(Notice { text });
     for backend in &config.runner.logger.logger_backends {
         match backend {
             LoggerBackend::Tensorboard => {}
-            LoggerBackend::Wandb => say("plaudit does not talk to wandb itself: run `wandb sync <run directory>/tensorboard` to send what TensorBoard files hold".into()),
-            LoggerBackend::Swanlab => say("plaudit does not talk to swanlab itself: run `swanlab convert -t tensorboard --tb_logdir <run directory>/tensorboard` to send what TensorBoard files hold".into()),
+            LoggerBackend::Wandb => notify("plaudit does not talk to wandb itself: run `wandb sync <run directory>/tensorboard` to send what TensorBoard files hold".into()),
+            LoggerBackend::Swanlab => notify("plaudit does not talk to swanlab itself: run `swanlab convert -t tensorboard --tb_logdir <run directory>/tensorboard` to send what TensorBoard files hold".into()),
         }
     }
     let envs = [("env.train", &config.env.train), ("env.eval", &config.env.eval)];
     let on_gpu = |env: &EnvSettings| env.init_params.sim_backend.as_deref() == Some("gpu");
     if envs.iter().any(|(_, env)| env.env_type == EnvType::Maniskill && on_gpu(env)) {
-        say("sim_backend: gpu — the embedded simulator runs on the CPU".into());
+        notify("sim_backend: gpu — the embedded simulator runs on the CPU".into());
     }
     for (path, env) in envs {
         if edit::get(tree, path).is_some() {
-            env_notices(path, env, &mut say);
+            env_notices(path, env, &mut notify);
+            overruled_control(path, env, config, tree, &mut notify);
         }
     }
-    if config.reward.watch.is_on() && !config.reward.use_reward_model {
-        say("reward.watch: no learned reward is paid, so there is nothing to watch".into());
+    if let Some((component, places)) = several_places(config) {
+        notify(format!(
+            "cluster.component_placement.{component}: {places} — everything runs in one process on this machine"
+        ));
+    }
+    if config.reward.hacking_monitor.is_on() && !config.reward.use_reward_model {
+        notify("reward.hacking_monitor: no reward model is used, so there is nothing to monitor".into());
     }
     for (path, term) in learned_terms(&config.reward) {
         let bonus = term.model.gt_success_bonus;
         if config.reward.use_reward_model && bonus != 0.0 {
-            say(format!(
-                "{path}.model.gt_success_bonus pays {bonus} by the simulator's truth: the reward is then not learned alone"
+            notify(format!(
+                "{path}.model.gt_success_bonus adds {bonus} by simulator ground truth: the reward is then not learned alone"
             ));
         }
     }
     notices
 }
 
-fn env_notices(path: &str, env: &EnvSettings, say: &mut impl FnMut(String)) {
+/// What an action means, where the config says it twice and differently.
+fn overruled_control(
+    path: &str,
+    env: &EnvSettings,
+    config: &Config,
+    tree: &Node,
+    notify: &mut impl FnMut(String),
+) {
+    let key = format!("{path}.init_params.control_mode");
+    if let (Some(written), Some(mode)) = (edit::text(tree, &key), &env.init_params.control_mode)
+        && !written.is_empty()
+        && written != mode
+    {
+        let setup = config.actor.model.policy_setup.word();
+        notify(format!(
+            "{key} says {written}, and actor.model.policy_setup: {setup} means {mode}: the policy decides, as in RLinf"
+        ));
+    }
+}
+
+fn env_notices(path: &str, env: &EnvSettings, notify: &mut impl FnMut(String)) {
     if env.data_collection.enabled && env.data_collection.only_success && env.ignore_terminations {
-        say(format!(
+        notify(format!(
             "{path}: only_success with ignore_terminations keeps successful episodes that end by the clock (RLinf writes none of them)"
         ));
     }
     if let Fill::Blank(blank) = &env.override_cfg.target_ee_pose {
-        say(format!(
+        notify(format!(
             "{path}.override_cfg.target_ee_pose still says {blank}: fill it in before the robot moves"
         ));
     }

@@ -24,12 +24,12 @@ RLinf's guides of different ages say different things. These are the decisions h
 | question | what is done |
 |---|---|
 | reward weights 10.0 or 1.0 | `reward_weight` is 1.0 and `env_reward_weight` 0.0 unless written |
-| what `reward_threshold` does | with `success_reward` or `fail_reward`: a score above it pays the first, otherwise the second. Without: a score above it is paid as it is, any other pays 0 |
+| what `reward_threshold` does | with `success_reward` or `fail_reward`: a score above it is rewarded with the first, otherwise with the second. Without: a score above it is the reward, any other gives 0 |
 | where `reward_threshold` stands | `reward.reward_threshold` and `reward.model.reward_threshold` mean the same, and both take effect |
-| `combine_mode` | `weighted` unless written; `replace` pays `reward_weight` × learned reward, `add` pays the environment's on top |
+| `combine_mode` | `weighted` unless written; `replace` gives `reward_weight` × learned reward, `add` adds the environment's |
 | `reward_mode` | `per_step` unless written; `terminal` is the better protection against reward hacking |
 | image size 64, 128 or 224 | 128 unless written; a checkpoint of plaudit knows its own |
-| dropout 0.0 or 0.1 | 0.1 in training; it has no effect while judging |
+| dropout 0.0 or 0.1 | 0.1 in training; it has no effect at inference |
 | `data_collection` under `env` or `env.train` | both work; under `env` it means every batch of environments the config has |
 | `checkpoint_path` under `reward` or `reward.model` | both work, and mean `reward.model.model_path`; a `best_model` folder is accepted |
 | which info marks success | `success`, then `success_once` of the episode |
@@ -74,7 +74,8 @@ fn section(page: &mut String, path: &str, block: &BlockDoc, defaults: &serde_jso
     for field in &block.fields {
         let name = field.name.trim_start_matches("r#");
         let default = shown_default(&field.kind, &defaults[name]);
-        let (kind, about) = (kind_text(&field.kind), meaning(&field.about, &field.kind));
+        let range = field.range.map_or(String::new(), |range| format!(", {}", range.words()));
+        let (kind, about) = (kind_text(&field.kind) + &range, meaning(&field.about, &field.kind));
         let _ = writeln!(page, "| `{name}` | {kind} | {default} | {about} |");
     }
     for field in &block.fields {

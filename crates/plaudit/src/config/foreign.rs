@@ -8,7 +8,7 @@ use super::ConfigWritten;
 use super::block::{Kind, Setting};
 use super::blocks::actor::ModelSettings;
 use super::blocks::algorithm::Algorithm;
-use super::blocks::cluster::RobotPlace;
+use super::blocks::cluster::RobotConfig;
 use super::blocks::env::{CameraSize, EnvSettings, InitParams, SensorConfigs, SimConfig};
 use super::edit::{beside, get, get_mut, matching, put, take, text};
 
@@ -25,7 +25,7 @@ pub(crate) struct Foreign {
 
 /// What was found foreign, and the blocks that belong to it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct SetApart {
+pub(crate) struct ForeignParts {
     /// The foreign things.
     pub(crate) found: Vec<Foreign>,
     /// The blocks in which only what is understood counts.
@@ -53,22 +53,22 @@ const OUR_WORK: &[&str] = &["embodied", "embodied_eval", "sft"];
 
 /// Reads a config of which some parts are foreign, leaving out what cannot be read inside those parts. Each
 /// key left out is reported; a mistake anywhere else is a mistake.
-pub(crate) fn read_what_can_be(
+pub(crate) fn read_except_foreign(
     tree: &mut Node,
     mut error: ComposeError,
-    apart: &mut SetApart,
+    parts: &mut ForeignParts,
 ) -> Result<ConfigWritten, ComposeError> {
     loop {
         let Some(key) = error.key().map(|key| key.split('[').next().unwrap_or(key).to_string()) else {
             return Err(error);
         };
-        let Some(block) = apart.blocks.iter().find(|block| key.starts_with(block.as_str())).cloned() else {
+        let Some(block) = parts.blocks.iter().find(|block| key.starts_with(block.as_str())).cloned() else {
             return Err(error);
         };
         if take(tree, &key).is_none() {
             return Err(error);
         }
-        apart.found.push(Foreign { block, path: key, name: "left out".into() });
+        parts.found.push(Foreign { block, path: key, name: "left out".into() });
         match from_node(tree) {
             Ok(written) => return Ok(written),
             Err(next) => error = next,
@@ -77,13 +77,13 @@ pub(crate) fn read_what_can_be(
 }
 
 /// Names what is foreign as such, and hands free-form settings on.
-pub(crate) fn set_apart(tree: &mut Node) -> SetApart {
+pub(crate) fn find_foreign(tree: &mut Node) -> ForeignParts {
     let mut found = Vec::new();
     for path in matching(tree, "env.*") {
         foreign_robot(tree, &path, &mut found);
         let type_path = format!("{path}.env_type");
         found.extend(keep_by_name::<EnvSettings>(tree, &path, &type_path, SIMULATORS));
-        hand_on_simulator_settings(tree, &path);
+        pass_through_simulator_settings(tree, &path);
     }
     let mut belongs_to_model = Vec::new();
     found.extend(keep_by_name::<ModelSettings>(tree, "actor.model", "actor.model.model_type", MODELS));
@@ -92,13 +92,13 @@ pub(crate) fn set_apart(tree: &mut Node) -> SetApart {
         belongs_to_model.extend(["rollout.model", "actor.optim", "env.train", "env.eval", "data"]);
     }
     found.extend(keep_by_name::<Algorithm>(tree, "algorithm", "algorithm.loss_type", LEARNERS));
-    foreign_word(tree, "algorithm.adv_type", ADVANTAGES);
+    foreign_advantages(tree);
     foreign_word(tree, "data.dataset_name", DATASETS);
     foreign_hardware(tree);
     policy_setup(tree);
     let blocks = found.iter().map(|foreign| foreign.block.clone());
     let blocks = blocks.chain(belongs_to_model.into_iter().map(String::from)).collect();
-    SetApart { found, blocks }
+    ForeignParts { found, blocks }
 }
 
 const SIMULATORS: &[&str] = &["maniskill", "embedded", "gymnasium", "realworld"];
@@ -108,17 +108,21 @@ const ADVANTAGES: &[&str] = &["gae", "embodied_sac", "sac"];
 const DATASETS: &[&str] = &["vlm_trend_reward_sft", "simple_vlm_trend_reward_sft"];
 
 /// If the word at `type_path` is none of `ours`, renames it to `foreign`, keeps the name beside it, and drops the
-/// keys of the block that only that foreign thing understands. A word that is nearly one of ours is a slip of
-/// the pen, and is left to be refused.
+/// keys of the block that only that foreign thing understands. A word that is nearly one of ours is a typo,
+/// and is left to be refused.
 fn keep_by_name<B: Setting>(tree: &mut Node, block: &str, type_path: &str, ours: &[&str]) -> Option<Foreign> {
-    let is_slip = |name: &str| ours.iter().any(|word| strsim::normalized_levenshtein(name, word) > 0.75);
-    let is_foreign = |name: &&str| *name != "foreign" && !ours.contains(name) && !is_slip(name);
+    let is_foreign = |name: &&str| *name != "foreign" && !ours.contains(name) && !is_typo(name, ours);
     let name = text(tree, type_path).filter(is_foreign)?.to_string();
     let word = beside(get(tree, type_path)?, Value::Str(name.clone()));
     get_mut(tree, type_path)?.value = Value::Str("foreign".into());
     put(tree, &format!("{block}.foreign"), word);
     keep_known_keys::<B>(get_mut(tree, block)?);
     Some(Foreign { block: block.into(), path: type_path.into(), name })
+}
+
+/// Whether a word is nearly one of ours, and was probably meant to be.
+fn is_typo(word: &str, ours: &[&str]) -> bool {
+    ours.iter().any(|known| strsim::normalized_levenshtein(word, known) > 0.7)
 }
 
 /// A robot other than a Franka has settings of its own, and none of a Franka's defaults may stand in for them.
@@ -142,7 +146,7 @@ fn foreign_hardware(tree: &mut Node) {
         if text(tree, &format!("{path}.type")).is_some_and(|name| name != "Franka") {
             for robot in matching(tree, &format!("{path}.configs.*")) {
                 if let Some(node) = get_mut(tree, &robot) {
-                    keep_known_keys::<RobotPlace>(node);
+                    keep_known_keys::<RobotConfig>(node);
                 }
             }
         }
@@ -166,6 +170,20 @@ fn keys_of<B: Setting>() -> Vec<&'static str> {
     }
 }
 
+/// Advantages have a name and no settings of their own.
+fn foreign_advantages(tree: &mut Node) {
+    let path = "algorithm.adv_type";
+    let is_foreign =
+        |name: &&str| *name != "foreign" && !ADVANTAGES.contains(name) && !is_typo(name, ADVANTAGES);
+    if let Some(name) = text(tree, path).filter(is_foreign).map(String::from)
+        && let Some(node) = get_mut(tree, path)
+    {
+        let kept = beside(node, Value::Str(name));
+        node.value = Value::Str("foreign".into());
+        put(tree, "algorithm.foreign_adv_type", kept);
+    }
+}
+
 /// A word with no block of its own.
 fn foreign_word(tree: &mut Node, path: &str, known: &[&str]) {
     if text(tree, path).is_some_and(|word| !known.contains(&word))
@@ -175,10 +193,12 @@ fn foreign_word(tree: &mut Node, path: &str, known: &[&str]) {
     }
 }
 
-/// Policies for other robots name setups of their own.
+/// Policies for other robots name setups of their own; a Panda's that is not known is a mistake.
 fn policy_setup(tree: &mut Node) {
     let known = ["panda-qpos", "panda-ee-dpos", "panda-ee-dpose", "panda-ee-target-dpose", "other"];
-    if text(tree, "actor.model.policy_setup").is_some_and(|word| !known.contains(&word))
+    let is_other =
+        |word: &str| !known.contains(&word) && !word.starts_with("panda") && !is_typo(word, &known);
+    if text(tree, "actor.model.policy_setup").is_some_and(is_other)
         && let Some(node) = get_mut(tree, "actor.model.policy_setup")
     {
         node.value = Value::Str("other".into());
@@ -186,17 +206,17 @@ fn policy_setup(tree: &mut Node) {
 }
 
 /// Keyword arguments for a simulator go to it as they are; cameras by name go under `cameras`.
-fn hand_on_simulator_settings(tree: &mut Node, env: &str) {
+fn pass_through_simulator_settings(tree: &mut Node, env: &str) {
     let init = format!("{env}.init_params");
-    hand_on::<InitParams>(tree, &init, "other");
-    hand_on::<SimConfig>(tree, &format!("{init}.sim_config"), "other");
-    hand_on::<SensorConfigs>(tree, &format!("{init}.sensor_configs"), "cameras");
+    pass_through::<InitParams>(tree, &init, "other");
+    pass_through::<SimConfig>(tree, &format!("{init}.sim_config"), "other");
+    pass_through::<SensorConfigs>(tree, &format!("{init}.sensor_configs"), "cameras");
     for camera in matching(tree, &format!("{init}.sensor_configs.cameras.*")) {
-        hand_on::<CameraSize>(tree, &camera, "other");
+        pass_through::<CameraSize>(tree, &camera, "other");
     }
 }
 
-fn hand_on<B: Setting>(tree: &mut Node, block: &str, into: &str) {
+fn pass_through<B: Setting>(tree: &mut Node, block: &str, into: &str) {
     let known = keys_of::<B>();
     let Some(Value::Map(map)) = get(tree, block).map(|node| &node.value) else { return };
     let unknown: Vec<String> = map
@@ -214,10 +234,10 @@ fn hand_on<B: Setting>(tree: &mut Node, block: &str, into: &str) {
 }
 
 /// Undoes the handing on: what was put under `other` and `cameras` goes back to where it was written.
-pub(crate) fn take_back(arguments: &mut serde_json::Map<String, serde_json::Value>) {
+pub(crate) fn undo_pass_through(arguments: &mut serde_json::Map<String, serde_json::Value>) {
     for inner in arguments.values_mut() {
         if let serde_json::Value::Object(inner) = inner {
-            take_back(inner);
+            undo_pass_through(inner);
         }
     }
     for key in ["other", "cameras"] {

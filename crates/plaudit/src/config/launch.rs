@@ -7,9 +7,9 @@ use super::sources::Disk;
 
 /// Gives `${runner.logger.log_path}` and `${runner.logger.experiment_name}` a value where something refers to
 /// them and nothing sets them, and takes `DEBUG_IMAGE_SAVE_DIR` from the environment.
-pub(crate) fn set_what_launchers_set(tree: &mut Node, disk: &Disk, name: &str) {
+pub(crate) fn apply_launcher_defaults(tree: &mut Node, disk: &Disk, name: &str) {
     let name = name.trim_end_matches(".yaml").rsplit('/').next().unwrap_or(name);
-    let time = disk.now().format("%Y%m%d-%H:%M:%S").unwrap_or_default();
+    let time = disk.now().strftime("%Y%m%d-%H:%M:%S").to_string();
     let run = format!("logs/{time}-{name}");
     // RLinf's files say `../results` and its start scripts never let that stand.
     if matches!(text(tree, "runner.logger.log_path"), Some("../results" | "")) {

@@ -43,10 +43,15 @@ const RENAMED: &[(&str, &str)] = &[
     ("reward_training.micro_batch_size", "actor.micro_batch_size"),
     ("reward_training.global_batch_size", "actor.global_batch_size"),
     ("reward_training.lr", "actor.optim.lr"),
+    ("reward_training.weight_decay", "actor.optim.weight_decay"),
+    ("reward_training.clip_grad", "actor.optim.clip_grad"),
+    ("reward_training.save_interval", "runner.save_interval"),
     ("reward_training.save_dir", "runner.logger.log_path"),
     // Policies and learners.
     ("actor.model.model_name", "actor.model.model_type"),
     ("actor.model.extra_config.pretrained_ckpt_path", "actor.model.encoder_config.ckpt_path"),
+    ("actor.extra_config.pretrained_ckpt_path", "actor.model.encoder_config.ckpt_path"),
+    ("actor.model.q_head_type", "algorithm.q_head_type"),
     ("actor.enable_drq", "algorithm.enable_drq"),
     ("actor.optim.warmup_style", "actor.optim.lr_scheduler"),
     ("actor.optim.critic_lr", "actor.optim.value_lr"),
@@ -84,7 +89,9 @@ const REWORDED: &[(&str, &str, &str)] = &[
     ("data.dataset_name", "qwentrend_progress_sft", "vlm_trend_reward_sft"),
     ("actor.model.model_type", "resnet_reward", "resnet"),
     ("actor.model.model_type", "cnn", "cnn_policy"),
+    ("actor.model.model_type", "cnn-policy", "cnn_policy"),
     ("actor.model.model_type", "mlp", "mlp_policy"),
+    ("actor.model.model_type", "mlp-policy", "mlp_policy"),
 ];
 
 /// Environment variables that were renamed: looked up under the other name when unset.
@@ -93,15 +100,15 @@ pub(crate) const RENAMED_VARIABLES: &[(&str, &str)] =
 
 /// One older spelling that was found: what was written and what it is read as.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Older {
+pub(crate) struct OlderSpelling {
     /// As written.
     pub(crate) written: String,
     /// As read, or why it is not.
     pub(crate) read_as: String,
 }
 
-/// Brings a tree up to date and tells what was old in it.
-pub(crate) fn modernise(tree: &mut Node) -> Vec<Older> {
+/// Brings a tree up to date and returns what was old in it.
+pub(crate) fn modernise(tree: &mut Node) -> Vec<OlderSpelling> {
     let mut found = Vec::new();
     before_renaming(tree, &mut found);
     for &(old, new) in RENAMED {
@@ -125,7 +132,7 @@ pub(crate) fn is_older_key(key: &str) -> bool {
     })
 }
 
-fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<Older>) {
+fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<OlderSpelling>) {
     for path in matching(tree, old) {
         if !is_set(tree, &path) && !new.contains("data_collection") {
             take(tree, &path); // `total_num_envs: null` and the like say nothing
@@ -138,19 +145,19 @@ fn rename(tree: &mut Node, old: &str, new: &str, found: &mut Vec<Older>) {
         put(tree, &target, node);
         let lost = before.is_some_and(|before| get(tree, &target).is_some_and(|now| now.same_value(&before)));
         let read_as = if lost { format!("nothing, since {target} is written too") } else { target };
-        found.push(Older { written: path, read_as });
+        found.push(OlderSpelling { written: path, read_as });
     }
 }
 
-fn reword(tree: &mut Node, path: &str, old: &str, new: &str, found: &mut Vec<Older>) {
+fn reword(tree: &mut Node, path: &str, old: &str, new: &str, found: &mut Vec<OlderSpelling>) {
     if let Some(node) = get_mut(tree, path) {
         node.value = Value::Str(new.into());
-        found.push(Older { written: format!("{path}: {old}"), read_as: format!("{path}: {new}") });
+        found.push(OlderSpelling { written: format!("{path}: {old}"), read_as: format!("{path}: {new}") });
     }
 }
 
 /// What must be known before blocks change their names: which generation of a block this is.
-fn before_renaming(tree: &mut Node, found: &mut Vec<Older>) {
+fn before_renaming(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     for (block, arch) in [("reward.reward_model", "resnet10_spatial"), ("reward.resnet", "resnet10")] {
         imply(tree, block, &format!("{block}.arch"), Value::Str(arch.into()));
     }
@@ -192,18 +199,18 @@ fn imply(tree: &mut Node, because: &str, path: &str, value: Value) {
 }
 
 /// `use_soft_reward` chose between probabilities and zeros and ones.
-fn soft_reward(tree: &mut Node, found: &mut Vec<Older>) {
+fn soft_reward(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     for block in ["reward.resnet", "reward.model", "reward"] {
         let path = format!("{block}.use_soft_reward");
         let Some(node) = take(tree, &path) else { continue };
         let word = if matches!(node.value, Value::Bool(true)) { "continuous" } else { "binary" };
         put(tree, "reward.reward_type", beside(&node, Value::Str(word.into())));
-        found.push(Older { written: path, read_as: format!("reward.reward_type: {word}") });
+        found.push(OlderSpelling { written: path, read_as: format!("reward.reward_type: {word}") });
     }
 }
 
 /// `reward_training` made a reinforcement learning config into one that trains a reward model.
-fn reward_training(tree: &mut Node, found: &mut Vec<Older>) {
+fn reward_training(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     let enabled = take(tree, "reward_training.enabled");
     take(tree, "reward_training.only");
     if let Some(Node { value: Value::Bool(false), .. }) = enabled {
@@ -213,7 +220,10 @@ fn reward_training(tree: &mut Node, found: &mut Vec<Older>) {
         put(tree, "actor.model.model_type", beside(&block, Value::Str("resnet".into())));
         put(tree, "actor.model.arch", beside(&block, Value::Str("resnet10".into())));
         put(tree, "data.num_samples_per_episode", beside(&block, Value::Int(0)));
-        found.push(Older { written: "reward_training".into(), read_as: "runner.task_type: sft".into() });
+        found.push(OlderSpelling {
+            written: "reward_training".into(),
+            read_as: "runner.task_type: sft".into(),
+        });
     }
 }
 
@@ -237,18 +247,18 @@ fn acting_model(tree: &mut Node) {
 }
 
 /// Environments used to be counted in groups.
-fn groups_of_envs(tree: &mut Node, env: &str, found: &mut Vec<Older>) {
+fn groups_of_envs(tree: &mut Node, env: &str, found: &mut Vec<OlderSpelling>) {
     let number = |path: &str| get(tree, &format!("{env}.{path}")).and_then(Node::as_int);
     let (Some(groups), size) = (number("num_group"), number("group_size").unwrap_or(1)) else { return };
     let (old, new) = (format!("{env}.num_group"), format!("{env}.total_num_envs"));
     if let Some(node) = take(tree, &old) {
         put(tree, &new, beside(&node, Value::Int(groups.saturating_mul(size))));
-        found.push(Older { written: old, read_as: new });
+        found.push(OlderSpelling { written: old, read_as: new });
     }
 }
 
 /// What can only be said once everything stands where it belongs.
-fn after_renaming(tree: &mut Node, found: &mut Vec<Older>) {
+fn after_renaming(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     if get(tree, "reward_training").and_then(Node::as_map).is_some_and(Map::is_empty) {
         take(tree, "reward_training");
     }
@@ -266,7 +276,7 @@ fn after_renaming(tree: &mut Node, found: &mut Vec<Older>) {
 }
 
 /// `env.data_collection` means every batch of environments the config has.
-fn spread_collection(tree: &mut Node, found: &mut Vec<Older>) {
+fn spread_collection(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     let Some(block) = take(tree, "env.data_collection") else { return };
     let mut targets: Vec<_> =
         ["env.train", "env.eval"].into_iter().filter(|path| get(tree, path).is_some()).collect();
@@ -276,18 +286,18 @@ fn spread_collection(tree: &mut Node, found: &mut Vec<Older>) {
     for target in targets {
         let path = format!("{target}.data_collection");
         put(tree, &path, block.clone());
-        found.push(Older { written: "env.data_collection".into(), read_as: path });
+        found.push(OlderSpelling { written: "env.data_collection".into(), read_as: path });
     }
 }
 
 /// `auto_entropy_tuning: False` is a temperature that does not change.
-fn fixed_alpha(tree: &mut Node, found: &mut Vec<Older>) {
+fn fixed_alpha(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     let Some(node) = take(tree, "algorithm.auto_entropy_tuning") else { return };
     if matches!(node.value, Value::Bool(false)) {
         let path = "algorithm.entropy_tuning.alpha_type";
         take(tree, path);
         put(tree, path, beside(&node, Value::Str("fixed_alpha".into())));
         let written = "algorithm.auto_entropy_tuning: false".into();
-        found.push(Older { written, read_as: format!("{path}: fixed_alpha") });
+        found.push(OlderSpelling { written, read_as: format!("{path}: fixed_alpha") });
     }
 }

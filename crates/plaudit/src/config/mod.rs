@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The first arrow is Hydra's work and lives in `plaudit-compose`; values keep the place they were written.
-//! The second brings older spellings up to date and takes out what has no meaning here, telling the user
+//! The second brings older spellings up to date and takes out what has no meaning here, notifying the user
 //! once. The third refuses unknown keys and wrong types; the last fills in defaults and refuses values that
 //! cannot go together. Nothing is opened or started on the way: a config that resolves can still name a
 //! checkpoint that does not exist, which the command that needs it will say.
@@ -20,8 +20,8 @@ mod foreign;
 mod launch;
 mod legacy;
 mod overrides;
+pub mod range;
 pub mod recipes;
-mod reindent;
 mod show;
 pub mod sources;
 mod unused;
@@ -38,10 +38,10 @@ use self::blocks::env::Envs;
 use self::blocks::reward::RewardSettings;
 use self::blocks::runner::Runner;
 use self::sources::Disk;
-pub use self::unused::Unused;
+pub use self::unused::UnusedKey;
 
 block! {
-    /// Everything a run is told.
+    /// The whole configuration of a run.
     Config as ConfigWritten {
         /// How long, how often, where to.
         runner: Runner = Runner::default(),
@@ -49,7 +49,7 @@ block! {
         cluster: Cluster = Cluster::default(),
         /// The environments.
         env: Envs = Envs::default(),
-        /// What a policy is paid, and the model that judges.
+        /// The reward of a policy, and the reward model.
         reward: RewardSettings = RewardSettings::default(),
         /// How a policy learns.
         algorithm: Algorithm = Algorithm::default(),
@@ -73,26 +73,26 @@ pub enum Purpose {
     JudgeTuning,
 }
 
-/// Something to tell the user once.
+/// A notice to the user, printed once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// What to tell.
+    /// The text of the notice.
     pub text: String,
 }
 
 /// A configuration, ready to be used or shown.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// As resolved.
     pub config: Config,
     /// What it is for.
     pub purpose: Purpose,
     /// The name it goes by: the recipe's or the file's.
     pub name: String,
-    /// What to tell the user, in order.
+    /// Notices to the user, in order.
     pub notices: Vec<Notice>,
     /// Keys that were written and mean nothing here.
-    pub unused: Vec<Unused>,
+    pub unused: Vec<UnusedKey>,
     /// As written, in today's words, with places.
     written: Node,
     /// The files it was written in, for showing lines.
@@ -106,47 +106,44 @@ pub fn composed(disk: &Disk, request: &Request) -> Result<(Composition, Node), C
     Ok((composition, tree))
 }
 
-/// Composes, reads and checks a config. One that cannot be read because it lost its indentation is read with
-/// the indentation restored.
-pub fn load(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
-    load_as_written(disk, request).or_else(|error| match disk.restore_indentation(request) {
-        true => load_as_written(disk, request),
-        false => Err(error),
-    })
-}
-
-fn load_as_written(disk: &Disk, request: &Request) -> Result<Loaded, ComposeError> {
+/// Composes, reads and checks a config.
+pub fn load(disk: &Disk, request: &Request) -> Result<LoadedConfig, ComposeError> {
     let request = Request { open_keys: Some(overrides::is_known), ..request.clone() };
     let mut composition = compose(disk, &request).map_err(overrides::advise)?;
-    disk.tell_about(&composition, &request);
-    launch::set_what_launchers_set(&mut composition.tree, disk, &request.config_name);
+    disk.note_composition(&composition, &request);
+    launch::apply_launcher_defaults(&mut composition.tree, disk, &request.config_name);
     let tree = composition.resolve(disk)?;
     let loaded = read(tree, &request.config_name).map_err(|error| error.with_texts(&composition.texts))?;
-    Ok(Loaded { texts: composition.texts, ..loaded }.preceded_by(disk.notices()))
+    Ok(LoadedConfig { texts: composition.texts, ..loaded }.preceded_by(disk.notices()))
 }
 
 /// Reads and checks a tree that is composed already.
-pub fn read(mut tree: Node, name: &str) -> Result<Loaded, ComposeError> {
+pub fn read(mut tree: Node, name: &str) -> Result<LoadedConfig, ComposeError> {
     foreign::refuse_other_work(&tree)?;
     let older = legacy::modernise(&mut tree);
-    let mut foreign = foreign::set_apart(&mut tree);
+    let mut foreign = foreign::find_foreign(&mut tree);
     let unused = unused::prune(&mut tree);
     let written: ConfigWritten = match from_node(&tree) {
         Ok(written) => written,
-        Err(error) => foreign::read_what_can_be(&mut tree, error, &mut foreign)?,
+        Err(error) => foreign::read_except_foreign(&mut tree, error, &mut foreign)?,
     };
     let mut config = Config::resolve(written);
     let purpose = check::purpose(&config, &tree)?;
     let mut notices = introduction(&older, &foreign.found, &unused);
     notices.extend(check::check(&mut config, &tree)?);
     let name = name.trim_end_matches(".yaml").to_string();
-    Ok(Loaded { config, purpose, name, notices, unused, written: tree, texts: Texts::new() })
+    Ok(LoadedConfig { config, purpose, name, notices, unused, written: tree, texts: Texts::new() })
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Whether a key was written, in a file or on the command line.
     pub fn is_written(&self, key: &str) -> bool {
         edit::is_set(&self.written, key)
+    }
+
+    /// The text that was written at a key, whatever became of it.
+    pub fn written_text(&self, key: &str) -> Option<&str> {
+        edit::text(&self.written, key)
     }
 
     /// Where a key, or the nearest block around it, was written.
@@ -165,7 +162,7 @@ impl Loaded {
     pub fn keyword_arguments(&self, key: &str) -> serde_json::Map<String, serde_json::Value> {
         let written = edit::get(&self.written, key).and_then(|node| serde_json::to_value(node).ok());
         let mut written = written.and_then(|value| value.as_object().cloned()).unwrap_or_default();
-        foreign::take_back(&mut written);
+        foreign::undo_pass_through(&mut written);
         written
     }
 
@@ -188,9 +185,9 @@ impl Loaded {
 
 /// At most one notice for each way a config can differ from today's words.
 fn introduction(
-    older: &[legacy::Older],
+    older: &[legacy::OlderSpelling],
     foreign: &[foreign::Foreign],
-    unused: &[unused::Unused],
+    unused: &[unused::UnusedKey],
 ) -> Vec<Notice> {
     let mut notices = Vec::new();
     if !older.is_empty() {
@@ -203,7 +200,7 @@ fn introduction(
         notices.push(Notice { text });
     }
     if !unused.is_empty() {
-        notices.push(Notice { text: unused::tell(unused) });
+        notices.push(Notice { text: unused::notice_text(unused) });
     }
     notices
 }

@@ -22,13 +22,19 @@ pub(crate) fn advise(error: ComposeError) -> ComposeError {
     else {
         return error;
     };
-    let (block, name) = key.rsplit_once('.').unwrap_or(("", key));
+    let (block, name) = first_unknown(key);
     let known = keys_of(block);
+    let at = if block.is_empty() { name.to_string() } else { format!("{block}.{name}") };
     let unknown = ComposeError::at(ErrorKind::UnknownKey { key: name.into(), known: known.clone() }, origin)
-        .or_key(key);
-    let hint = match nearest(name, &known) {
-        Some(near) if block.is_empty() => format!("did you mean `{near}`?"),
-        Some(near) => format!("did you mean `{block}.{near}`?"),
+        .or_key(&at);
+    let rest = &key[at.len()..];
+    let meant = match nearest(name, &known) {
+        Some(near) if block.is_empty() => Some(format!("{near}{rest}")),
+        Some(near) => Some(format!("{block}.{near}{rest}")),
+        None => below_other_blocks(key),
+    };
+    let hint = match meant {
+        Some(meant) => format!("did you mean `{meant}`?"),
         None => "docs/config.md and `plaudit config show` list the keys there are".into(),
     };
     let unknown = unknown.or_hint(hint);
@@ -37,6 +43,41 @@ pub(crate) fn advise(error: ComposeError) -> ComposeError {
         None => unknown,
     }
 }
+
+/// The block that is declared, and the first name in it that is not.
+fn first_unknown(key: &str) -> (&str, &str) {
+    let mut begins = 0;
+    for name in key.split('.') {
+        let block = key[..begins].trim_end_matches('.');
+        let known = keys_of(block);
+        if !known.is_empty() && !known.iter().any(|known| known == name) {
+            return (block, name);
+        }
+        begins += name.len() + 1;
+    }
+    key.rsplit_once('.').unwrap_or(("", key))
+}
+
+/// The one declared key that ends in these words, where they were written without the blocks around them.
+fn below_other_blocks(key: &str) -> Option<String> {
+    let mut found = Vec::new();
+    let mut blocks = vec![String::new()];
+    while let Some(block) = blocks.pop() {
+        for name in keys_of(&block) {
+            let path = if block.is_empty() { name } else { format!("{block}.{name}") };
+            if path.ends_with(&format!(".{key}")) {
+                found.push(path.clone());
+            }
+            if path.split('.').count() < MAX_DEPTH {
+                blocks.push(path);
+            }
+        }
+    }
+    if found.len() == 1 { found.pop() } else { None }
+}
+
+/// No block of a config lies deeper.
+const MAX_DEPTH: usize = 8;
 
 /// The keys declared in the block at a dotted path.
 fn keys_of(path: &str) -> Vec<String> {
@@ -94,5 +135,15 @@ mod tests {
         assert!(is_known("reward.model.history_buffers.w.history_size"));
         assert!(is_known("actor.fsdp_config"), "known by name, and without effect");
         assert!(!is_known("runner.no_such_key") && !is_known("foo"));
+    }
+
+    #[test]
+    fn the_name_that_is_wrong_is_the_one_that_is_named() {
+        assert_eq!(first_unknown("algoritm.gamma"), ("", "algoritm"));
+        assert_eq!(first_unknown("runner.loger.log_path"), ("runner", "loger"));
+        assert_eq!(first_unknown("runner.logger.log_pth"), ("runner.logger", "log_pth"));
+        let meant = below_other_blocks("encoder_config.ckpt_path");
+        assert_eq!(meant.as_deref(), Some("actor.model.encoder_config.ckpt_path"));
+        assert_eq!(below_other_blocks("init_params.id"), None, "there are two");
     }
 }

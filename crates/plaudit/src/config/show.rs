@@ -6,7 +6,6 @@ use super::block::{BlockDoc, Kind, Setting};
 use super::blocks::actor::ModelType;
 use super::blocks::algorithm::LossType;
 use super::blocks::env::{EnvSettings, EnvType};
-use super::blocks::reward::{Arch, RewardModelType};
 use super::blocks::runner::TaskType;
 use super::{Config, edit};
 
@@ -129,7 +128,7 @@ impl Show<'_> {
     fn matters(&self, about: &str) -> bool {
         let model = self.config.actor.model.model_type;
         let learner = self.config.algorithm.loss_type;
-        let judge = self.config.reward.model.model_type != RewardModelType::Resnet;
+        let judge = !self.config.reward.model.model_type.is_image_classifier();
         let Some((tag, _)) = about.split_once(": ") else { return true };
         match tag {
             "PPO" => learner == LossType::Ppo,
@@ -146,9 +145,7 @@ impl Show<'_> {
             "Vision-language judge" => model == ModelType::Qwen3Vl,
             "Judge" => judge,
             "Image classifier" => !judge,
-            "Older classifier" => {
-                !judge && matches!(self.config.reward.model.arch, Arch::Resnet10 | Arch::Resnet10Spatial)
-            }
+            "Older classifier" => !judge && self.config.reward.model.arch.has_small_trunk(),
             "Windows" => model == ModelType::Qwen3Vl && self.config.runner.task_type == TaskType::Sft,
             _ => true,
         }

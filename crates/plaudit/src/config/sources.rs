@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use plaudit_compose::{CivilTime, Composition, Request, Sources};
+use jiff::civil::DateTime;
+use plaudit_compose::{Composition, Request, Sources};
 
 use super::legacy::RENAMED_VARIABLES;
-use super::{Notice, recipes, reindent};
+use super::{Notice, recipes};
 
 /// No honest config is larger; a file that is, is not read into memory to find out.
 const LARGEST_FILE: u64 = 16 << 20;
@@ -18,8 +18,8 @@ const LARGEST_FILE: u64 = 16 << 20;
 pub struct Disk {
     config_dir: PathBuf,
     notices: RefCell<Vec<Notice>>,
-    /// A file that is read as another text than it holds.
-    restored: RefCell<Option<(PathBuf, String)>>,
+    /// A file that is not on disk.
+    streamed: Option<(PathBuf, String)>,
 }
 
 impl Disk {
@@ -31,8 +31,7 @@ impl Disk {
     /// A file that is not on disk.
     #[must_use]
     pub fn with_text(self, path: &str, text: String) -> Self {
-        self.restored.replace(Some((path.into(), text)));
-        self
+        Self { streamed: Some((path.into(), text)), ..self }
     }
 
     /// What the user should know about where values came from.
@@ -40,10 +39,10 @@ impl Disk {
         self.notices.borrow().clone()
     }
 
-    /// Says what composition did that the user may not expect.
-    pub fn tell_about(&self, composition: &Composition, request: &Request) {
+    /// Adds notices about what composition did that the user may not expect.
+    pub fn note_composition(&self, composition: &Composition, request: &Request) {
         for warning in composition.warnings.iter().filter(|warning| warning.starts_with("the search path")) {
-            self.say_once(warning.clone());
+            self.add_notice(warning.clone());
         }
         if !recipes::is_inside(&request.config_dir) {
             let names = composition.files.iter().filter_map(|file| file.strip_prefix(recipes::DIRECTORY));
@@ -51,30 +50,14 @@ impl Disk {
                 names.map(|name| name.trim_start_matches('/').trim_end_matches(".yaml")).collect();
             if !names.is_empty() {
                 let list = names.join(", ");
-                self.say_once(format!(
+                self.add_notice(format!(
                     "not found beside the config, so taken from plaudit's own recipes: {list}"
                 ));
             }
         }
     }
 
-    /// If the config lost its indentation, has it read with the indentation restored from now on.
-    pub fn restore_indentation(&self, request: &Request) -> bool {
-        let name = request.config_name.trim_end_matches(".yaml");
-        let path = Path::new(&request.config_dir).join(format!("{name}.yaml"));
-        let Some(text) = self.read(&path.to_string_lossy()).ok().and_then(|text| reindent::restore(&text))
-        else {
-            return false;
-        };
-        self.say_once(format!(
-            "{} has lost its indentation, as copied text does; each line was put where its key belongs",
-            path.display()
-        ));
-        self.restored.replace(Some((path, text)));
-        true
-    }
-
-    fn say_once(&self, text: String) {
+    fn add_notice(&self, text: String) {
         let notice = Notice { text };
         let mut notices = self.notices.borrow_mut();
         if !notices.contains(&notice) {
@@ -111,8 +94,8 @@ impl Sources for Disk {
         if let Some(text) = recipes::text(path) {
             return Ok(text.into());
         }
-        if let Some((restored, text)) = &*self.restored.borrow()
-            && restored == Path::new(path)
+        if let Some((streamed, text)) = &self.streamed
+            && streamed == Path::new(path)
         {
             return Ok(text.clone());
         }
@@ -127,8 +110,8 @@ impl Sources for Disk {
     }
 
     fn is_file(&self, path: &str) -> bool {
-        let given = self.restored.borrow().as_ref().is_some_and(|(given, _)| given == Path::new(path));
-        given || recipes::text(path).is_some() || Path::new(path).is_file()
+        let is_streamed = self.streamed.as_ref().is_some_and(|(streamed, _)| streamed == Path::new(path));
+        is_streamed || recipes::text(path).is_some() || Path::new(path).is_file()
     }
 
     fn is_dir(&self, path: &str) -> bool {
@@ -155,18 +138,17 @@ impl Sources for Disk {
             if (name == old || name == new)
                 && let Ok(value) = std::env::var(other)
             {
-                self.say_once(format!("{name} is not set; its other name {other} is, and is used"));
+                self.add_notice(format!("{name} is not set; its other name {other} is, and is used"));
                 return Some(value);
             }
         }
         let guess = self.set_by_launchers(name)?.to_string_lossy().into_owned();
-        self.say_once(format!("{name} is not set; {guess} is used, as RLinf's start scripts would"));
+        self.add_notice(format!("{name} is not set; {guess} is used, as RLinf's start scripts would"));
         Some(guess)
     }
 
-    fn now(&self) -> CivilTime {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        CivilTime::from_unix(since.as_secs() as i64 + local_offset_secs(), since.subsec_micros())
+    fn now(&self) -> DateTime {
+        jiff::Zoned::now().datetime()
     }
 
     fn cwd(&self) -> String {
@@ -192,8 +174,4 @@ pub fn streamed(name: &str) -> Option<Result<String, String>> {
         return None;
     }
     Some(std::fs::File::open(name).map_err(|error| error.to_string()).and_then(|mut file| read(&mut file)))
-}
-
-fn local_offset_secs() -> i64 {
-    i64::from(jiff::Zoned::now().offset().seconds())
 }

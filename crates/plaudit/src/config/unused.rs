@@ -9,7 +9,7 @@ const RLINF_KEYS: &str = include_str!("rlinf_keys.txt");
 
 /// A key that was taken out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unused {
+pub struct UnusedKey {
     /// Its dotted path.
     pub path: String,
     /// Why it has no effect.
@@ -18,8 +18,8 @@ pub struct Unused {
     pub origin: Origin,
 }
 
-/// Takes the keys out and tells which were there.
-pub(crate) fn prune(tree: &mut Node) -> Vec<Unused> {
+/// Takes the keys out and returns those that were there.
+pub(crate) fn prune(tree: &mut Node) -> Vec<UnusedKey> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
         let blocks = match paragraph.block {
@@ -30,7 +30,7 @@ pub(crate) fn prune(tree: &mut Node) -> Vec<Unused> {
             for key in &paragraph.keys {
                 let path = if block.is_empty() { (*key).to_string() } else { format!("{block}.{key}") };
                 if let Some(Node { origin, .. }) = edit::take(tree, &path) {
-                    found.push(Unused { path, reason: paragraph.reason, origin });
+                    found.push(UnusedKey { path, reason: paragraph.reason, origin });
                 }
             }
         }
@@ -74,7 +74,7 @@ fn paragraphs() -> Vec<Paragraph> {
 
 /// A block of which nothing is left says nothing.
 fn drop_emptied(tree: &mut Node) {
-    for path in ["actor.model.extra_config", "reward_training"] {
+    for path in ["actor.model.extra_config", "actor.extra_config", "reward_training"] {
         if edit::get(tree, path).and_then(Node::as_map).is_some_and(|map| map.is_empty()) {
             edit::take(tree, path);
         }
@@ -85,7 +85,7 @@ fn drop_emptied(tree: &mut Node) {
 }
 
 /// All of them in one notice, those with the same reason on one line.
-pub(crate) fn tell(found: &[Unused]) -> String {
+pub(crate) fn notice_text(found: &[UnusedKey]) -> String {
     let mut lines: Vec<(&str, Vec<&str>)> = Vec::new();
     for key in found {
         match lines.iter_mut().find(|(reason, _)| *reason == key.reason) {

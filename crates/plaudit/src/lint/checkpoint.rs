@@ -2,100 +2,96 @@
 
 use std::path::Path;
 
-use plaudit_nn::Weights;
-use plaudit_nn::classifier::{ClassifierSettings, Device, Scorer};
-use plaudit_reward::card::ModelCard;
+use plaudit_nn::classifier::Device;
+use plaudit_reward::open::{ClassifierCheckpoint, OpenError, SettingDifference};
 
 use super::{Findings, Remark, Severity};
-use crate::build::network::{Described, Difference, differences};
-use crate::config::blocks::reward::{RewardModelSettings, RewardModelType, RewardTerm, TermSource};
+use crate::build::network::{NetworkConfig, given_network, overrides};
+use crate::config::LoadedConfig;
+use crate::config::blocks::reward::{RewardModelSettings, RewardTerm, TermSource, WorkerType};
 
 /// What each checkpoint says about itself against what the config says about it.
 pub(super) fn agreement(findings: &mut Findings<'_>) {
-    if !findings.is_paid_by_model() {
+    if !findings.uses_reward_model() {
         return;
     }
     let reward = &findings.loaded.config.reward;
     let main = reward.main_term();
     let further = reward.terms.iter().map(|(name, term)| (format!("reward.terms.{name}.model"), term));
-    for (block, term) in std::iter::once(("reward.model".to_string(), &main)).chain(further) {
-        let judges = term.source == TermSource::Model && term.model.model_type == RewardModelType::Resnet;
-        if let (true, Some(path)) = (judges, &term.model.model_path) {
+    let local_main = (reward.worker_type == WorkerType::Local).then(|| ("reward.model".to_string(), &main));
+    for (block, term) in local_main.into_iter().chain(further) {
+        let is_classifier = term.source == TermSource::Model && term.model.model_type.is_image_classifier();
+        if let (true, Some(path)) = (is_classifier, &term.model.model_path) {
             compare(findings, &block, term, Path::new(path));
         }
     }
 }
 
 fn compare(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &Path) {
-    let written = Described::from(&term.model).settings();
-    match read(path) {
-        Err(why) => findings.add(
-            "checkpoint-unreadable",
-            Severity::Error,
-            &format!("{block}.model_path"),
-            Remark {
+    let checkpoint = match ClassifierCheckpoint::read(path) {
+        Ok(checkpoint) => checkpoint,
+        Err(error) => {
+            let remark = Remark {
                 what: "the weights cannot be read".into(),
-                why,
+                why: error.to_string(),
                 fix: "give the best_model folder of `plaudit reward train`, or a file of weights".into(),
-            },
-        ),
-        Ok((_, Some(own))) => {
-            for Difference { key, is } in differences(&own, &written) {
-                disagreement(findings, &format!("{block}.{key}"), path, key, &is);
-            }
+            };
+            let key = format!("{block}.model_path");
+            return findings.add("checkpoint-unreadable", Severity::Error, &key, remark);
         }
-        Ok((weights, None)) => unfit(findings, block, path, &written, &weights),
+    };
+    let given = given_network(findings.loaded, block, &term.model);
+    let differences = checkpoint.network(&given).differences;
+    for difference in &differences {
+        disagreement(findings, block, path, difference);
+    }
+    // Weights that say nothing about themselves are tried on.
+    if checkpoint.card.is_none()
+        && differences.is_empty()
+        && let Err(error) = checkpoint.open(&given, Device::Cpu)
+    {
+        unfit(findings, block, path, error);
     }
 }
 
-/// The weights, and the network they say they are of.
-fn read(path: &Path) -> Result<(Weights, Option<ClassifierSettings>), String> {
-    let weights = Weights::read(path).map_err(|error| error.to_string())?;
-    let card =
-        ModelCard::from_header(weights.metadata()).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok((weights, card.map(|card| card.settings)))
-}
-
-/// Channels, height and width that a model looks at: as its checkpoint says, or else as the config does.
-pub(super) fn looks_at(model: &RewardModelSettings) -> [usize; 3] {
-    let own = model.model_path.as_ref().and_then(|path| read(Path::new(path)).ok()?.1);
-    own.unwrap_or_else(|| Described::from(model).settings()).image_size
-}
-
-/// A value that a run would refuse if it is written, and replace by the checkpoint's own if it is a default.
-fn disagreement(findings: &mut Findings<'_>, key: &str, path: &Path, name: &str, is: &str) {
-    if !findings.loaded.is_written(key) {
-        return;
+/// Channels, height and width of a model's input: as its checkpoint says, or else as a run takes it to be.
+pub(super) fn input_size(loaded: &LoadedConfig, block: &str, model: &RewardModelSettings) -> [usize; 3] {
+    let found = model.model_path.as_ref().and_then(|path| ClassifierCheckpoint::read(Path::new(path)).ok());
+    match found {
+        Some(checkpoint) => checkpoint.network(&given_network(loaded, block, model)).settings.image_size,
+        None => NetworkConfig::from(model).settings().image_size,
     }
+}
+
+/// A value that a run would refuse.
+fn disagreement(findings: &mut Findings<'_>, block: &str, path: &Path, difference: &SettingDifference) {
+    let SettingDifference { key, is } = difference;
     findings.add(
         "checkpoint-differs",
         Severity::Error,
-        key,
+        &format!("{block}.{key}"),
         Remark {
-            what: format!("{} was made with {name}: {is}", path.display()),
-            why: "it would be shown other pictures than it learned from, or does not fit; plaudit refuses to start"
+            what: format!("{} was made with {key}: {is}", path.display()),
+            why: "its input would differ from its training images, or it does not fit; plaudit refuses to start"
                 .into(),
-            fix: format!("write {name}: {is}, or leave the key out: the checkpoint knows"),
+            fix: overrides(block, std::slice::from_ref(difference)),
         },
     );
 }
 
-/// Weights that say nothing about themselves are tried on.
-fn unfit(
-    findings: &mut Findings<'_>,
-    block: &str,
-    path: &Path,
-    written: &ClassifierSettings,
-    weights: &Weights,
-) {
-    let Err(error) = Scorer::new(written, weights, Device::Cpu) else { return };
+/// Weights of another network.
+fn unfit(findings: &mut Findings<'_>, block: &str, path: &Path, error: OpenError) {
+    let why = match error {
+        OpenError::Unfit { error, .. } => error.to_string(),
+        other => other.to_string(),
+    };
     findings.add(
         "checkpoint-differs",
         Severity::Error,
         &format!("{block}.model_path"),
         Remark {
             what: format!("{} does not fit the network that the config describes", path.display()),
-            why: error.to_string(),
+            why,
             fix: "set the keys of the model as they were when it was trained".into(),
         },
     );

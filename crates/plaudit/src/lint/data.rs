@@ -6,9 +6,9 @@ use super::{Finding, Findings, Remark, Severity};
 use crate::config::Purpose;
 use crate::config::blocks::algorithm::LossType;
 
-/// Keys that are written and read by nobody, one finding for each reason.
-pub(super) fn unread_keys(findings: &mut Findings<'_>) {
-    let mut by_reason: BTreeMap<&str, Vec<&crate::config::Unused>> = BTreeMap::new();
+/// Keys that are written and never read, one finding for each reason.
+pub(super) fn unused_keys(findings: &mut Findings<'_>) {
+    let mut by_reason: BTreeMap<&str, Vec<&crate::config::UnusedKey>> = BTreeMap::new();
     for unused in &findings.loaded.unused {
         by_reason.entry(unused.reason).or_default().push(unused);
     }
@@ -16,7 +16,7 @@ pub(super) fn unread_keys(findings: &mut Findings<'_>) {
         let others = keys[1..].iter().map(|key| key.path.as_str()).collect::<Vec<_>>().join(", ");
         let others = if others.is_empty() { others } else { format!(" (likewise {others})") };
         findings.found.push(Finding {
-            code: "unread-key",
+            code: "unused-key",
             severity: Severity::Note,
             key: keys[0].path.clone(),
             place: Some(super::finding::place(&keys[0].origin)),
@@ -57,9 +57,9 @@ pub(super) fn kept_episodes(findings: &mut Findings<'_>) {
     }
 }
 
-/// An image model that is to see a goal which is not drawn.
+/// An image model for a goal that is not rendered.
 pub(super) fn hidden_goal(findings: &mut Findings<'_>) {
-    if !findings.is_paid_by_model() {
+    if !findings.uses_reward_model() {
         return;
     }
     let env = &findings.loaded.config.env.train;
@@ -67,7 +67,7 @@ pub(super) fn hidden_goal(findings: &mut Findings<'_>) {
     if has_goal && !env.show_goal {
         findings.add("goal-not-visible", Severity::Error, "env.train.show_goal", Remark {
             what: "false: no camera shows where the cube must go".into(),
-            why: "the same picture is success in one episode and failure in the next; no image model can tell".into(),
+            why: "the same image is success in one episode and failure in the next; no image model can tell".into(),
             fix: "set show_goal: true (and collect the training data that way too)".into(),
         });
     }

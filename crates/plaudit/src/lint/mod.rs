@@ -1,43 +1,48 @@
-//! Reads a config as a sceptic would: what pays for the wrong thing, what nobody applies, what cannot work.
+//! A linter for configs: what rewards the wrong thing, what is never applied, what cannot work.
 //!
 //! Nothing runs. A rule is a function from a resolved config to findings; a finding has a code, a severity, a
 //! place, a reason and a cure. Values that are impossible on their own are refused when a config is read
 //! (`config/check.rs`); here are the ones that are possible and unwise.
 
+mod cannot_run;
 mod checkpoint;
 mod data;
 mod finding;
 mod horizon;
-mod pay;
-mod use_of_model;
+mod incentives;
+mod model_usage;
 
 pub use finding::{Finding, Severity};
 
-use crate::config::{Loaded, Purpose};
+use crate::config::{LoadedConfig, Purpose};
 
 /// A rule: looks at a config and says what it finds.
 type Rule = fn(&mut Findings<'_>);
 
 const RULES: &[Rule] = &[
-    data::unread_keys,
+    cannot_run::environments,
+    cannot_run::control_modes,
+    cannot_run::learner,
+    cannot_run::machines,
+    data::unused_keys,
     data::kept_episodes,
     data::hidden_goal,
     data::batches,
-    use_of_model::missing,
-    use_of_model::threshold,
-    use_of_model::equality,
-    use_of_model::image_size,
-    use_of_model::windows,
-    pay::dithering,
-    pay::truth_in_reward,
-    pay::almost,
+    model_usage::missing,
+    model_usage::threshold,
+    model_usage::equality,
+    model_usage::image_size,
+    model_usage::windows,
+    incentives::dithering,
+    incentives::ground_truth_in_reward,
+    incentives::hovering_near_success,
     horizon::terminal_reward,
     horizon::endless_episodes,
     checkpoint::agreement,
 ];
 
 /// Everything the rules find, worst first and otherwise in the order of the rules.
-pub fn lint(loaded: &Loaded) -> Vec<Finding> {
+pub fn lint(loaded: &LoadedConfig) -> Vec<Finding> {
     let mut findings = Findings { loaded, found: Vec::new() };
     for rule in RULES {
         rule(&mut findings);
@@ -49,7 +54,7 @@ pub fn lint(loaded: &Loaded) -> Vec<Finding> {
 
 /// A config under examination, and what was found so far.
 struct Findings<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a LoadedConfig,
     found: Vec<Finding>,
 }
 
@@ -67,8 +72,8 @@ impl Findings<'_> {
         self.found.push(Finding { code, severity, key: key.into(), place, what, why, fix });
     }
 
-    /// Whether a policy is paid by a model.
-    fn is_paid_by_model(&self) -> bool {
+    /// Whether a reward model rewards the policy.
+    fn uses_reward_model(&self) -> bool {
         self.loaded.purpose == Purpose::Rl && self.loaded.config.reward.use_reward_model
     }
 

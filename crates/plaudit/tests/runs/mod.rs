@@ -35,7 +35,7 @@ pub(crate) fn refused(directory: &Path, words: &[&str], code: i32) -> String {
     said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every number of a run by step and name, but for times and memory. A step that was lived twice must have told the same.
+/// Every number of a run by step and name, but for times and memory. A step that was run twice must have logged the same.
 pub(crate) fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
     let mut curve = BTreeMap::new();
     for line in std::fs::read_to_string(run.join("events.jsonl")).unwrap().lines() {
@@ -50,7 +50,7 @@ pub(crate) fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
                 let before = curve.insert((step, name.to_string()), value);
                 assert!(
                     before.is_none_or(|before| before == value),
-                    "{name} at step {step} is told differently"
+                    "{name} at step {step} is logged differently"
                 );
             }
         }
@@ -68,4 +68,19 @@ pub(crate) fn wait_for(path: &Path) {
 
 pub(crate) fn weights(run: &Path, step: u64) -> Weights {
     Weights::read(run.join(format!("checkpoints/global_step_{step}/actor/model.safetensors"))).unwrap()
+}
+
+/// How many files a folder shows: not the hidden one that says who collects there.
+pub(crate) fn files_in(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.filter(|entry| !entry.as_ref().unwrap().file_name().to_string_lossy().starts_with('.')).count()
+}
+
+/// What Ctrl-C sends. A shell starts its background jobs deaf to it, and what they start inherits that: then, and only
+/// then, it is the signal that asks for the same.
+pub(crate) fn ctrl_c() -> &'static str {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if mask & 0b10 == 0 { "-INT" } else { "-TERM" }
 }

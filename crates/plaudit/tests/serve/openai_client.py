@@ -16,7 +16,7 @@ def png(side, level):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-def picture(level):
+def image(level):
     url = "data:image/png;base64," + base64.b64encode(png(32, level)).decode()
     return {"type": "image_url", "image_url": {"url": url}}
 
@@ -25,7 +25,7 @@ client = openai.OpenAI(base_url=f"http://{address}/v1", api_key=token, max_retri
 assert [model.id for model in client.models.list()] == ["judge"]
 
 trend = {"type": "text", "text": "Answer with exactly one word: positive, negative, or unclear."}
-messages = [{"role": "user", "content": [picture(level) for level in (0, 60, 120, 180, 240)] + [trend]}]
+messages = [{"role": "user", "content": [image(level) for level in (0, 60, 120, 180, 240)] + [trend]}]
 reply = client.chat.completions.create(model="judge", messages=messages, max_tokens=16, temperature=0.0)
 assert reply.choices[0].message.content in ("positive", "negative", "unclear"), reply
 assert reply.choices[0].finish_reason == "stop" and reply.usage.total_tokens >= 0
@@ -37,13 +37,13 @@ stream = client.chat.completions.create(model="judge", messages=messages, stream
 assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == reply.choices[0].message.content
 
 score = client.chat.completions.create(
-    model="judge", messages=[{"role": "user", "content": [picture(9), {"type": "text", "text": "How good?"}]}]
+    model="judge", messages=[{"role": "user", "content": [image(9), {"type": "text", "text": "How good?"}]}]
 )
 assert 0.0 <= float(score.choices[0].message.content) <= 1.0
 
 for wrong, expected in [
     (dict(model="gpt-4o", messages=messages), openai.NotFoundError),
-    (dict(model="judge", messages=[{"role": "user", "content": "no picture"}]), openai.BadRequestError),
+    (dict(model="judge", messages=[{"role": "user", "content": "no image"}]), openai.BadRequestError),
     (dict(model="judge", messages=messages, n=3), openai.BadRequestError),
 ]:
     try:

@@ -1,9 +1,9 @@
-//! How sure a number is: the same number over episodes drawn again and again.
+//! Bootstrap intervals: the same number over resampled episodes.
 
 use plaudit_core::Seed;
 use rayon::prelude::*;
 
-use super::JudgedEpisode;
+use super::ScoredEpisode;
 
 /// A number and where it would lie with other episodes.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -16,35 +16,36 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// A number over all frames of some episodes, with its interval over `resamples` draws of whole episodes. Draws in
+/// A number about the ranking of all frames of some episodes (it is given logits, which rank like scores and do not
+/// saturate), with its interval over `resamples` resamples of whole episodes. Resamples in
 /// which the number does not exist (one class only) are left out; `None` where it does not exist at all.
-pub fn over_episodes(
-    episodes: &[JudgedEpisode],
+pub(super) fn bootstrap_over_episodes(
+    episodes: &[ScoredEpisode],
     resamples: u64,
     seed: Seed,
     number: impl Fn(&[f64], &[bool]) -> Option<f64> + Sync,
 ) -> Option<Interval> {
-    let pooled = |chosen: &mut dyn Iterator<Item = &JudgedEpisode>| {
-        let (mut scores, mut truth) = (Vec::new(), Vec::new());
+    let pooled = |chosen: &mut dyn Iterator<Item = &ScoredEpisode>| {
+        let (mut logits, mut truth) = (Vec::new(), Vec::new());
         for episode in chosen {
-            scores.extend(episode.scores());
+            logits.extend_from_slice(&episode.logits);
             truth.extend_from_slice(&episode.truth);
         }
-        number(&scores, &truth)
+        number(&logits, &truth)
     };
     let of = |chosen: &[usize]| pooled(&mut chosen.iter().map(|&index| &episodes[index]));
-    resampled(episodes.len(), resamples, seed, of)
+    bootstrap_interval(episodes.len(), resamples, seed, of)
 }
 
-/// The same of anything that comes in episodes: `number` is given the indices of those that were drawn.
-pub fn resampled(
+/// The same of anything that comes in episodes: `number` is given the indices of those that were sampled.
+pub(super) fn bootstrap_interval(
     episodes: usize,
     resamples: u64,
     seed: Seed,
     number: impl Fn(&[usize]) -> Option<f64> + Sync,
 ) -> Option<Interval> {
     let value = number(&(0..episodes).collect::<Vec<_>>())?;
-    let mut drawn: Vec<f64> = (0..resamples)
+    let mut sampled: Vec<f64> = (0..resamples)
         .into_par_iter()
         .filter_map(|resample| {
             let mut rng = seed.purpose("bootstrap").index(resample).rng();
@@ -52,11 +53,11 @@ pub fn resampled(
             number(&chosen)
         })
         .collect();
-    if drawn.is_empty() {
+    if sampled.is_empty() {
         return Some(Interval { value, low: value, high: value });
     }
-    drawn.sort_by(f64::total_cmp);
-    let at = |share: f64| drawn[((drawn.len() - 1) as f64 * share).round() as usize];
+    sampled.sort_by(f64::total_cmp);
+    let at = |share: f64| sampled[((sampled.len() - 1) as f64 * share).round() as usize];
     Some(Interval { value, low: at(0.025), high: at(0.975) })
 }
 
@@ -67,8 +68,8 @@ mod tests {
     /// Episodes whose frames are all alike: the interval must be that of the episodes' number, not of the frames'.
     #[test]
     fn frames_of_an_episode_count_together() {
-        let episodes: Vec<JudgedEpisode> = (0..30)
-            .map(|i| JudgedEpisode {
+        let episodes: Vec<ScoredEpisode> = (0..30)
+            .map(|i| ScoredEpisode {
                 name: i.to_string(),
                 logits: vec![0.0; 100],
                 truth: vec![i % 3 == 0; 100],
@@ -77,11 +78,15 @@ mod tests {
         let share = |_: &[f64], truth: &[bool]| {
             Some(truth.iter().filter(|truth| **truth).count() as f64 / truth.len() as f64)
         };
-        let found = over_episodes(&episodes, 1000, Seed::new(1), share).unwrap();
+        let found = bootstrap_over_episodes(&episodes, 1000, Seed::new(1), share).unwrap();
         assert!((found.value - 1.0 / 3.0).abs() < 1e-12);
-        // 30 draws with chance 1/3: two standard deviations are 0.17 on each side.
+        // 30 samples with probability 1/3: two standard deviations are 0.17 on each side.
         assert!((0.12..0.24).contains(&(found.value - found.low)), "{found:?}");
         assert!((0.12..0.24).contains(&(found.high - found.value)), "{found:?}");
-        assert_eq!(found, over_episodes(&episodes, 1000, Seed::new(1), share).unwrap(), "the same seed");
+        assert_eq!(
+            found,
+            bootstrap_over_episodes(&episodes, 1000, Seed::new(1), share).unwrap(),
+            "the same seed"
+        );
     }
 }

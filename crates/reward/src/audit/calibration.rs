@@ -3,17 +3,17 @@
 use plaudit_core::Seed;
 use serde::Serialize;
 
-use super::{JudgedEpisode, fit_temperature};
+use super::{ScoredEpisode, fit_temperature, with_temperature};
 use crate::metrics::{Bin, CALIBRATION_BINS, brier, calibration_error, log_loss, reliability};
 
-/// How honest scores are.
+/// How well calibrated scores are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Honesty {
+pub struct CalibrationMetrics {
     /// Mean distance between what scores promise and what happens.
     pub ece: f64,
     /// Mean squared distance of scores from the truth.
     pub brier: f64,
-    /// Mean of minus the logarithm of the chance that the truth was given.
+    /// Mean of minus the logarithm of the probability of the true label.
     pub log_loss: f64,
     /// What happened among frames of like scores.
     pub bins: Vec<Bin>,
@@ -29,16 +29,22 @@ pub struct Calibration {
     /// Episodes that the numbers below are from.
     pub measured_on: usize,
     /// As the network says it.
-    pub before: Honesty,
+    pub before: CalibrationMetrics,
     /// At the temperature.
-    pub after: Honesty,
+    pub after: CalibrationMetrics,
 }
 
-impl Honesty {
-    fn of(episodes: &[&JudgedEpisode], temperature: f64) -> Self {
+impl CalibrationMetrics {
+    fn of(episodes: &[&ScoredEpisode], temperature: f64) -> Self {
         let (mut scores, mut truth) = (Vec::new(), Vec::new());
         for episode in episodes {
-            scores.extend(episode.at_temperature(temperature).scores());
+            // In 64 bits: the price of a sure mistake would saturate otherwise.
+            scores.extend(
+                episode
+                    .logits
+                    .iter()
+                    .map(|logit| 1.0 / (1.0 + (-with_temperature(*logit, temperature)).exp())),
+            );
             truth.extend_from_slice(&episode.truth);
         }
         Self {
@@ -50,10 +56,10 @@ impl Honesty {
     }
 }
 
-/// Fits a temperature on one half of the episodes, chosen by chance, and measures on the other. `logits` are the
+/// Fits a temperature on one half of the episodes, chosen at random, and measures on the other. `logits` are the
 /// network's own.
 #[must_use]
-pub fn calibrate(episodes: &[JudgedEpisode], seed: Seed) -> Calibration {
+pub(super) fn calibrate(episodes: &[ScoredEpisode], seed: Seed) -> Calibration {
     let [fit, rest] = halves(episodes.len(), seed);
     let of = |numbers: &[usize]| numbers.iter().map(|at| &episodes[*at]).collect::<Vec<_>>();
     let (fit, rest) = (of(&fit), of(&rest));
@@ -64,12 +70,12 @@ pub fn calibrate(episodes: &[JudgedEpisode], seed: Seed) -> Calibration {
         temperature,
         fitted_on: fit.len(),
         measured_on: rest.len(),
-        before: Honesty::of(&rest, 1.0),
-        after: Honesty::of(&rest, temperature.unwrap_or(1.0)),
+        before: CalibrationMetrics::of(&rest, 1.0),
+        after: CalibrationMetrics::of(&rest, temperature.unwrap_or(1.0)),
     }
 }
 
-/// Two halves of so many episodes, chosen by chance.
+/// Two halves of so many episodes, chosen at random.
 pub(super) fn halves(episodes: usize, seed: Seed) -> [Vec<usize>; 2] {
     let mut order: Vec<usize> = (0..episodes).collect();
     seed.purpose("halves").rng().shuffle(&mut order);
@@ -81,17 +87,17 @@ pub(super) fn halves(episodes: usize, seed: Seed) -> [Vec<usize>; 2] {
 mod tests {
     use super::*;
 
-    /// Truth drawn from known chances, logits four times too sure: half of the episodes find it out, and the others
+    /// Labels sampled from known probabilities, logits four times too sure: half of the episodes find it out, and the others
     /// are better for it.
     #[test]
     fn a_temperature_from_one_half_helps_the_other() {
         let mut rng = Seed::new(2).rng();
-        let episodes: Vec<JudgedEpisode> = (0..200)
+        let episodes: Vec<ScoredEpisode> = (0..200)
             .map(|_| {
                 let logits: Vec<f64> = (0..30).map(|_| 1.5 * rng.normal()).collect();
                 let truth = logits.iter().map(|logit| rng.unit() < 1.0 / (1.0 + (-logit).exp())).collect();
                 let sure = logits.iter().map(|logit| 4.0 * logit).collect();
-                JudgedEpisode { name: String::new(), logits: sure, truth }
+                ScoredEpisode { name: String::new(), logits: sure, truth }
             })
             .collect();
         let found = calibrate(&episodes, Seed::new(1));

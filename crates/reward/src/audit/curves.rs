@@ -1,10 +1,10 @@
 //! Curves over thresholds, each with where it would lie with other episodes.
 
-use plaudit_core::Seed;
+use plaudit_core::{JsonNumber, Seed};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::JudgedEpisode;
+use super::ScoredEpisode;
 use crate::metrics::{precision_recall_curve, roc_curve};
 
 /// One place of a curve.
@@ -13,10 +13,13 @@ pub struct CurvePoint {
     /// Along the bottom.
     pub at: f64,
     /// Over the episodes at hand.
+    #[serde(serialize_with = "JsonNumber::serialize_f64")]
     pub value: f64,
     /// Lower end of 95 %.
+    #[serde(serialize_with = "JsonNumber::serialize_f64")]
     pub low: f64,
     /// Upper end of 95 %.
+    #[serde(serialize_with = "JsonNumber::serialize_f64")]
     pub high: f64,
 }
 
@@ -28,7 +31,7 @@ fn places() -> Vec<f64> {
 
 /// The share of successes found over the share of failures that raise an alarm, frame by frame.
 #[must_use]
-pub fn roc_over_episodes(episodes: &[JudgedEpisode], resamples: u64, seed: Seed) -> Vec<CurvePoint> {
+pub(super) fn roc_over_episodes(episodes: &[ScoredEpisode], resamples: u64, seed: Seed) -> Vec<CurvePoint> {
     banded(episodes, resamples, seed.purpose("roc"), |scores, truth| {
         let curve = roc_curve(scores, truth);
         // The best that is had without more false alarms than this.
@@ -42,7 +45,11 @@ pub fn roc_over_episodes(episodes: &[JudgedEpisode], resamples: u64, seed: Seed)
 
 /// The share of successes among what is called one, over the share of successes found.
 #[must_use]
-pub fn precision_over_episodes(episodes: &[JudgedEpisode], resamples: u64, seed: Seed) -> Vec<CurvePoint> {
+pub(super) fn precision_over_episodes(
+    episodes: &[ScoredEpisode],
+    resamples: u64,
+    seed: Seed,
+) -> Vec<CurvePoint> {
     banded(episodes, resamples, seed.purpose("precision"), |scores, truth| {
         let curve = precision_recall_curve(scores, truth);
         // At the highest threshold that finds as many.
@@ -54,25 +61,26 @@ pub fn precision_over_episodes(episodes: &[JudgedEpisode], resamples: u64, seed:
     })
 }
 
-/// A curve over all frames, with the spread of the same curve over episodes drawn again and again.
+/// A curve over all frames, with its bootstrap band over resampled episodes.
 fn banded(
-    episodes: &[JudgedEpisode],
+    episodes: &[ScoredEpisode],
     resamples: u64,
     seed: Seed,
     curve: impl Fn(&[f64], &[bool]) -> Option<Vec<f64>> + Sync,
 ) -> Vec<CurvePoint> {
-    let parts: Vec<(Vec<f64>, &[bool])> =
-        episodes.iter().map(|episode| (episode.scores(), &episode.truth[..])).collect();
+    // Logits rank like scores, and do not saturate.
+    let parts: Vec<(&[f64], &[bool])> =
+        episodes.iter().map(|episode| (&episode.logits[..], &episode.truth[..])).collect();
     let over = |chosen: &mut dyn Iterator<Item = usize>| {
         let (mut scores, mut truth) = (Vec::new(), Vec::new());
         for index in chosen {
-            scores.extend_from_slice(&parts[index].0);
+            scores.extend_from_slice(parts[index].0);
             truth.extend_from_slice(parts[index].1);
         }
         curve(&scores, &truth)
     };
     let Some(values) = over(&mut (0..parts.len())) else { return Vec::new() };
-    let drawn: Vec<Vec<f64>> = (0..resamples)
+    let sampled: Vec<Vec<f64>> = (0..resamples)
         .into_par_iter()
         .filter_map(|resample| {
             let mut rng = seed.index(resample).rng();
@@ -81,7 +89,7 @@ fn banded(
         })
         .collect();
     let point = |(index, (at, value)): (usize, (f64, f64))| {
-        let mut column: Vec<f64> = drawn.iter().map(|curve| curve[index]).collect();
+        let mut column: Vec<f64> = sampled.iter().map(|curve| curve[index]).collect();
         column.retain(|value| !value.is_nan());
         column.sort_by(f64::total_cmp);
         let quantile = |share: f64| match column.len() {
@@ -97,14 +105,14 @@ fn banded(
 mod tests {
     use super::*;
 
-    fn episode(logits: &[f64], truth: &[bool]) -> JudgedEpisode {
-        JudgedEpisode { name: String::new(), logits: logits.to_vec(), truth: truth.to_vec() }
+    fn episode(logits: &[f64], truth: &[bool]) -> ScoredEpisode {
+        ScoredEpisode { name: String::new(), logits: logits.to_vec(), truth: truth.to_vec() }
     }
 
     #[test]
     fn curves_begin_and_end_where_they_must_and_hold_their_bands() {
         let mut rng = Seed::new(5).rng();
-        let episodes: Vec<JudgedEpisode> = (0..40)
+        let episodes: Vec<ScoredEpisode> = (0..40)
             .map(|_| {
                 let truth: Vec<bool> = (0..20).map(|at| at >= 12).collect();
                 let logits: Vec<f64> = truth.iter().map(|t| rng.normal() + 2.0 * f64::from(*t)).collect();

@@ -1,8 +1,10 @@
-//! Judged episodes: scores beside the truth, and when success was noticed.
+//! Scored episodes: scores beside the truth, and when success was noticed.
+
+use plaudit_core::Score;
 
 /// One episode as the model and the truth saw it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JudgedEpisode {
+pub struct ScoredEpisode {
     /// Which episode: a file, or a number in a dataset.
     pub name: String,
     /// Logits, frame by frame.
@@ -11,24 +13,31 @@ pub struct JudgedEpisode {
     pub truth: Vec<bool>,
 }
 
-impl JudgedEpisode {
-    /// The same with logits divided by a temperature.
+impl ScoredEpisode {
+    /// The same with logits divided by a temperature, in 32 bits, as whoever scores frames does it.
     #[must_use]
     pub fn at_temperature(&self, temperature: f64) -> Self {
-        let logits = self.logits.iter().map(|logit| super::tempered(*logit, temperature)).collect();
-        Self { logits, ..self.clone() }
+        let divided = |logit: &f64| f64::from(*logit as f32 / temperature as f32);
+        Self { logits: self.logits.iter().map(divided).collect(), ..self.clone() }
     }
 
-    /// Probabilities, frame by frame.
+    /// Probabilities, frame by frame, as whoever applies a threshold computes them: in 32 bits. A threshold is one of
+    /// these numbers, so that other rounding would count other decisions than are made.
     #[must_use]
     pub fn scores(&self) -> Vec<f64> {
-        self.logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
+        self.logits.iter().map(|logit| score_of(*logit as f32, 1.0)).collect()
     }
+}
+
+/// The score of a logit at a temperature, as whoever applies a threshold computes it; of no number, no number.
+#[must_use]
+pub fn score_of(logit: f32, temperature: f64) -> f64 {
+    Score::at_temperature(logit, temperature).map_or(f64::NAN, |score| f64::from(score.get()))
 }
 
 /// How success was noticed in one episode that succeeded.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Detection {
+pub(super) struct Detection {
     /// The first frame of success.
     pub success_at: usize,
     /// The first frame at or after it that the model takes for success, if any.
@@ -39,17 +48,9 @@ pub struct Detection {
     pub flips: usize,
 }
 
-impl Detection {
-    /// Frames between success and its detection.
-    #[must_use]
-    pub fn delay(&self) -> Option<usize> {
-        self.detected_at.map(|at| at - self.success_at)
-    }
-}
-
 /// How success was noticed; `None` for an episode without success.
 #[must_use]
-pub fn detection(episode: &JudgedEpisode, threshold: f64) -> Option<Detection> {
+pub(super) fn detection(episode: &ScoredEpisode, threshold: f64) -> Option<Detection> {
     let success_at = episode.truth.iter().position(|truth| *truth)?;
     let seen: Vec<bool> = episode.scores().iter().map(|score| *score > threshold).collect();
     let detected_at = (success_at..seen.len()).find(|&frame| seen[frame]);
@@ -69,10 +70,10 @@ mod tests {
         let truth = vec![false, false, true, true, true, true];
         let logits = vec![-2.0, 1.0, -1.0, 2.0, -0.5, 3.0];
         let found =
-            detection(&JudgedEpisode { name: "a".into(), logits: logits.clone(), truth }, 0.5).unwrap();
-        assert_eq!((found.success_at, found.detected_at, found.delay()), (2, Some(3), Some(1)));
+            detection(&ScoredEpisode { name: "a".into(), logits: logits.clone(), truth }, 0.5).unwrap();
+        assert_eq!((found.success_at, found.detected_at), (2, Some(3)));
         assert_eq!((found.held, found.flips), (0.5, 3));
-        let failed = JudgedEpisode { name: "b".into(), logits, truth: vec![false; 6] };
+        let failed = ScoredEpisode { name: "b".into(), logits, truth: vec![false; 6] };
         assert_eq!(detection(&failed, 0.5), None);
     }
 }

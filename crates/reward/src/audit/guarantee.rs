@@ -2,7 +2,7 @@
 //!
 //! An episode raises a false alarm when any of its frames without success scores above the threshold (or, for a reward
 //! that looks at the last frame only, when that frame does). What matters for each episode is therefore one number:
-//! the highest score it reached without success. If these numbers are exchangeable draws of one distribution, then
+//! the highest score it reached without success. If these numbers are exchangeable samples of one distribution, then
 //! the j-th highest of n of them, used as the threshold, is exceeded by a new episode with a probability that is
 //! Beta(j, n + 1 - j) distributed, whatever the distribution of scores is. Hence
 //!
@@ -18,12 +18,12 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::JudgedEpisode;
+use super::ScoredEpisode;
 
 /// Which frames can raise an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Alarm {
+pub enum AlarmFrames {
     /// Any frame: the reward is asked at every step.
     AnyFrame,
     /// The last frame: the reward is asked at the end of an episode.
@@ -76,13 +76,13 @@ pub enum GuaranteeError {
 
 /// The highest score without success of each episode that has such frames.
 #[must_use]
-pub fn alarms(episodes: &[JudgedEpisode], alarm: Alarm) -> Vec<f64> {
-    let highest = |episode: &JudgedEpisode| {
+pub(super) fn alarms(episodes: &[ScoredEpisode], alarm: AlarmFrames) -> Vec<f64> {
+    let highest = |episode: &ScoredEpisode| {
         let scores = episode.scores();
         let frames: Vec<(f64, bool)> = scores.into_iter().zip(episode.truth.iter().copied()).collect();
         let considered = match alarm {
-            Alarm::AnyFrame => &frames[..],
-            Alarm::LastFrame => &frames[frames.len().saturating_sub(1)..],
+            AlarmFrames::AnyFrame => &frames[..],
+            AlarmFrames::LastFrame => &frames[frames.len().saturating_sub(1)..],
         };
         considered.iter().filter(|(_, truth)| !truth).map(|(score, _)| *score).reduce(f64::max)
     };
@@ -91,7 +91,7 @@ pub fn alarms(episodes: &[JudgedEpisode], alarm: Alarm) -> Vec<f64> {
 
 /// The lowest threshold of which it can be promised that at most `max_rate` of new episodes exceed it, given the
 /// highest score that each of some episodes reached without success.
-pub fn guaranteed_threshold(
+pub(super) fn guaranteed_threshold(
     highest: &[f64],
     max_rate: f64,
     confidence: f64,
@@ -127,12 +127,12 @@ pub fn guaranteed_threshold(
 /// The Clopper-Pearson upper bound of a rate of which `alarms` of `episodes` were seen, at a threshold that was fixed
 /// beforehand.
 #[must_use]
-pub fn false_alarm_bound(alarms: usize, episodes: usize, confidence: f64) -> f64 {
+pub(crate) fn false_alarm_bound(alarms: usize, episodes: usize, confidence: f64) -> f64 {
     if alarms >= episodes {
         return 1.0;
     }
     let at_most = |rate: f64| (0..=alarms).map(|k| binomial(episodes, k, rate)).sum::<f64>();
-    // The chance to see so few falls as the rate grows: halve the interval until it is narrow.
+    // The probability to see so few falls as the rate grows: halve the interval until it is narrow.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {
         let middle = 0.5 * (low + high);
@@ -141,7 +141,7 @@ pub fn false_alarm_bound(alarms: usize, episodes: usize, confidence: f64) -> f64
     high
 }
 
-/// The chance of `k` among `n`.
+/// The probability of `k` among `n`.
 fn binomial(n: usize, k: usize, rate: f64) -> f64 {
     if rate <= 0.0 || rate >= 1.0 {
         let certain = if rate <= 0.0 { 0 } else { n };
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn only_frames_without_success_raise_an_alarm() {
-        let episode = |logits: &[f64], truth: &[bool]| JudgedEpisode {
+        let episode = |logits: &[f64], truth: &[bool]| ScoredEpisode {
             name: String::new(),
             logits: logits.to_vec(),
             truth: truth.to_vec(),
@@ -238,8 +238,8 @@ mod tests {
             episode(&[3.0, -1.0], &[false, false]),
             episode(&[4.0], &[true]),
         ];
-        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-        assert_eq!(alarms(&episodes, Alarm::AnyFrame), [sigmoid(0.0), sigmoid(3.0)]);
-        assert_eq!(alarms(&episodes, Alarm::LastFrame), [sigmoid(-1.0)]);
+        let sigmoid = |x: f32| f64::from(1.0 / (1.0 + (-x).exp())); // as scores are compared
+        assert_eq!(alarms(&episodes, AlarmFrames::AnyFrame), [sigmoid(0.0), sigmoid(3.0)]);
+        assert_eq!(alarms(&episodes, AlarmFrames::LastFrame), [sigmoid(-1.0)]);
     }
 }

@@ -1,12 +1,12 @@
 //! Labels that look wrong.
 //!
-//! The rule is confident learning's: a frame is suspected when the model gives the other label a chance that is higher
+//! The rule is confident learning's: a frame is suspected when the model gives the other label a probability that is higher
 //! than what frames of that other label get on average. Frames beside a change of the label are left out, since when
 //! exactly success begins is a matter of a frame or two. It is only as good as the model: a list to look at.
 
 use serde::Serialize;
 
-use super::JudgedEpisode;
+use super::ScoredEpisode;
 
 /// Frames on end whose label looks wrong.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,7 +31,7 @@ const BORDER: usize = 2;
 
 /// Runs of suspected frames, the surest first.
 #[must_use]
-pub fn suspected_labels(episodes: &[JudgedEpisode]) -> Vec<SuspectedLabel> {
+pub(super) fn suspected_labels(episodes: &[ScoredEpisode]) -> Vec<SuspectedLabel> {
     let (Some(of_success), Some(of_failure)) = (mean_score(episodes, true), mean_score(episodes, false))
     else {
         return Vec::new();
@@ -67,7 +67,7 @@ pub fn suspected_labels(episodes: &[JudgedEpisode]) -> Vec<SuspectedLabel> {
     found
 }
 
-fn mean_score(episodes: &[JudgedEpisode], label: bool) -> Option<f64> {
+fn mean_score(episodes: &[ScoredEpisode], label: bool) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0usize);
     for episode in episodes {
         for (score, _) in episode.scores().iter().zip(&episode.truth).filter(|(_, truth)| **truth == label) {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_label_that_was_turned_round_is_found_and_a_late_one_is_not() {
-        let clean = |name: &str| JudgedEpisode {
+        let clean = |name: &str| ScoredEpisode {
             name: name.into(),
             logits: (0..20).map(|at| if at >= 10 { 4.0 } else { -4.0 }).collect(),
             truth: (0..20).map(|at| at >= 10).collect(),

@@ -26,11 +26,11 @@ pub struct Latency {
     pub frames_per_second: f64,
 }
 
-/// Asks about the same frames over and over, pictures as bytes to logits, for about so long.
+/// Asks about the same frames over and over, images as bytes to logits, for about so long.
 ///
 /// # Errors
-/// When pictures do not fit the model.
-pub fn latency(
+/// When images do not fit the model.
+pub(super) fn latency(
     scorer: &Scorer,
     frames: &Frames,
     batch: usize,

@@ -2,37 +2,37 @@
 
 use plaudit_nn::classifier::{ClassifierError, Scorer};
 
-use super::JudgedEpisode;
+use super::ScoredEpisode;
 use crate::dataset::{Batch, Frames};
 
-/// Hears how many of how many frames are scored.
+/// Callback with how many of how many frames are scored.
 pub type OnScored<'a> = dyn Fn(usize, usize) + 'a;
 
 /// The logits of all frames, so many at a time.
 ///
 /// # Errors
-/// When pictures do not fit the model.
+/// When images do not fit the model.
 pub fn logits(
     scorer: &Scorer,
     frames: &Frames,
     batch: usize,
-    heard: &OnScored<'_>,
+    on_progress: &OnScored<'_>,
 ) -> Result<Vec<f64>, ClassifierError> {
     let numbers: Vec<usize> = (0..frames.len()).collect();
     let mut logits = Vec::with_capacity(frames.len());
     for some in numbers.chunks(batch.max(1)) {
-        heard(logits.len(), frames.len());
+        on_progress(logits.len(), frames.len());
         let found = scorer.logits(&Batch::of(frames, some).images()?)?;
         logits.extend(found.into_iter().map(f64::from));
     }
-    heard(frames.len(), frames.len());
+    on_progress(frames.len(), frames.len());
     Ok(logits)
 }
 
 /// Logits beside the truth, episode by episode, in the order of [`Frames::by_episode`].
 #[must_use]
-pub fn judged(frames: &Frames, logits: &[f64]) -> Vec<JudgedEpisode> {
-    let episode = |numbers: Vec<usize>| JudgedEpisode {
+pub fn scored_episodes(frames: &Frames, logits: &[f64]) -> Vec<ScoredEpisode> {
+    let episode = |numbers: Vec<usize>| ScoredEpisode {
         name: numbers.first().map_or(String::new(), |first| frames.origin(*first).episode.into()),
         logits: numbers.iter().map(|number| logits[*number]).collect(),
         truth: numbers.iter().map(|number| frames.success(*number)).collect(),

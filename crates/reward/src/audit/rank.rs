@@ -2,7 +2,7 @@
 
 /// Spearman's rank correlation, ties given their mean rank. `None` where either side is constant or too short.
 #[must_use]
-pub fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(super) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
     }

@@ -1,13 +1,13 @@
-//! Where a model looks: how much its answer changes when a square of the picture is covered.
+//! Where a model looks: how much its answer changes when a square of the image is covered.
 
 use plaudit_core::FrameShape;
 use plaudit_nn::classifier::{ClassifierError, Scorer};
 use serde::Serialize;
 
-use super::Backdrop;
+use super::BackgroundImage;
 use super::stress::cover;
 use crate::dataset::{Batch, Frames};
-use crate::pictures::Png;
+use crate::images::Png;
 
 /// Squares across and down.
 const GRID: usize = 8;
@@ -32,19 +32,19 @@ pub struct Saliency {
 /// Covers each square of a view in some frames.
 ///
 /// # Errors
-/// When pictures do not fit the model.
-pub fn saliency(
+/// When images do not fit the model.
+pub(super) fn saliency(
     scorer: &Scorer,
     frames: &Frames,
     sample: &[usize],
-    (view, backdrop): (usize, &Backdrop),
-    heard: &dyn Fn(usize, usize),
+    (view, background_image): (usize, &BackgroundImage),
+    on_progress: &dyn Fn(usize, usize),
 ) -> Result<Saliency, ClassifierError> {
     let plain = scorer.logits(&Batch::of(frames, sample).images()?)?;
     let mut change = Vec::with_capacity(GRID * GRID);
     for square in 0..GRID * GRID {
-        heard(square, GRID * GRID);
-        let batch = Batch::made(frames, sample, &|_, at, shape, pixels| {
+        on_progress(square, GRID * GRID);
+        let batch = Batch::edited(frames, sample, &|_, at, shape, pixels| {
             if at == view {
                 for_each_pixel(square, shape, |pixel| {
                     cover(&mut pixels[pixel * shape.channels..][..shape.channels]);
@@ -55,7 +55,7 @@ pub fn saliency(
         let sum: f64 = plain.iter().zip(&logits).map(|(a, b)| f64::from((a - b).abs())).sum();
         change.push(sum / sample.len().max(1) as f64);
     }
-    let motion = motion(frames, sample, view, backdrop);
+    let motion = motion(frames, sample, view, background_image);
     let busiest = motion.iter().copied().fold(0.0, f64::max);
     let still: Vec<bool> = motion.iter().map(|motion| *motion < STILL * busiest).collect();
     let total: f64 = change.iter().sum();
@@ -71,11 +71,11 @@ pub fn saliency(
 }
 
 /// For each square, the mean share of its pixels that show something that is not always there.
-fn motion(frames: &Frames, sample: &[usize], view: usize, backdrop: &Backdrop) -> Vec<f64> {
+fn motion(frames: &Frames, sample: &[usize], view: usize, background_image: &BackgroundImage) -> Vec<f64> {
     let shape = frames.shapes()[view];
     let mut motion = vec![0.0; GRID * GRID];
     for number in sample {
-        let differs = backdrop.differs(view, &frames.image(*number, view).pixels(), shape.channels);
+        let differs = background_image.differs(view, &frames.image(*number, view).pixels(), shape.channels);
         for (square, sum) in motion.iter_mut().enumerate() {
             let (mut moving, mut all) = (0usize, 0usize);
             for_each_pixel(square, shape, |pixel| {
@@ -101,7 +101,7 @@ fn for_each_pixel(square: usize, shape: FrameShape, mut each: impl FnMut(usize))
 impl Saliency {
     /// A frame under the squares that matter: grey where nothing does, through orange to yellow where most does.
     #[must_use]
-    pub fn picture(&self, shape: FrameShape, pixels: &[u8]) -> Png {
+    pub fn image(&self, shape: FrameShape, pixels: &[u8]) -> Png {
         let most = self.change.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         let mut out = vec![0; shape.height * shape.width * 3];
         for (square, change) in self.change.iter().enumerate() {

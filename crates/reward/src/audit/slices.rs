@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{JudgedEpisode, detection};
+use super::{ScoredEpisode, detection};
 use crate::metrics::{Metrics, roc_auc};
 
 /// How a model does on some of the episodes.
@@ -14,7 +14,7 @@ pub struct Slice {
     pub episodes: usize,
     /// How many frames.
     pub frames: usize,
-    /// Chance that a success scores higher than a failure.
+    /// Probability that a success scores higher than a failure.
     pub auc: Option<f64>,
     /// Share of the frames of success that are called so.
     pub recall: Option<f64>,
@@ -29,13 +29,14 @@ pub struct Slice {
 impl Slice {
     /// Measures some episodes at a threshold.
     #[must_use]
-    pub fn of(name: impl Into<String>, episodes: &[&JudgedEpisode], threshold: f64) -> Self {
+    pub fn of(name: impl Into<String>, episodes: &[&ScoredEpisode], threshold: f64) -> Self {
         let scores: Vec<f64> = episodes.iter().flat_map(|episode| episode.scores()).collect();
+        let logits: Vec<f64> = episodes.iter().flat_map(|episode| episode.logits.iter().copied()).collect();
         let truth: Vec<bool> = episodes.iter().flat_map(|episode| episode.truth.iter().copied()).collect();
         let metrics = Metrics::of(&scores, &truth, threshold);
         let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
         let found: Vec<_> = episodes.iter().filter_map(|episode| detection(episode, threshold)).collect();
-        let alarmed = |episode: &&&JudgedEpisode| {
+        let alarmed = |episode: &&&ScoredEpisode| {
             let scores = episode.scores();
             scores.iter().zip(&episode.truth).any(|(score, truth)| *score > threshold && !truth)
         };
@@ -43,7 +44,7 @@ impl Slice {
             name: name.into(),
             episodes: episodes.len(),
             frames: truth.len(),
-            auc: roc_auc(&scores, &truth),
+            auc: roc_auc(&logits, &truth),
             recall: metrics.recall,
             precision: metrics.precision,
             detected: share(found.iter().filter(|found| found.detected_at.is_some()).count(), found.len()),
@@ -54,11 +55,11 @@ impl Slice {
 
 /// Short, middling and long episodes: thirds by length, where lengths differ at all.
 #[must_use]
-pub fn by_length(episodes: &[JudgedEpisode], threshold: f64) -> Vec<Slice> {
-    let mut sorted: Vec<&JudgedEpisode> = episodes.iter().collect();
+pub(super) fn by_length(episodes: &[ScoredEpisode], threshold: f64) -> Vec<Slice> {
+    let mut sorted: Vec<&ScoredEpisode> = episodes.iter().collect();
     sorted.sort_by_key(|episode| episode.truth.len());
-    let lengths = |part: &[&JudgedEpisode]| {
-        let of = |one: Option<&&JudgedEpisode>| one.map_or(0, |episode| episode.truth.len());
+    let lengths = |part: &[&ScoredEpisode]| {
+        let of = |one: Option<&&ScoredEpisode>| one.map_or(0, |episode| episode.truth.len());
         (of(part.first()), of(part.last()))
     };
     let (shortest, longest) = lengths(&sorted);
@@ -66,7 +67,7 @@ pub fn by_length(episodes: &[JudgedEpisode], threshold: f64) -> Vec<Slice> {
         return vec![Slice::of(format!("{shortest} frames"), &sorted, threshold)];
     }
     // Episodes of one length stay together: a third ends where the length changes.
-    let mut parts: Vec<Vec<&JudgedEpisode>> = Vec::new();
+    let mut parts: Vec<Vec<&ScoredEpisode>> = Vec::new();
     let third = sorted.len().div_ceil(3);
     for same in sorted.chunk_by(|a, b| a.truth.len() == b.truth.len()) {
         match parts.last_mut() {
@@ -74,7 +75,7 @@ pub fn by_length(episodes: &[JudgedEpisode], threshold: f64) -> Vec<Slice> {
             _ => parts.push(same.to_vec()),
         }
     }
-    let slice = |part: Vec<&JudgedEpisode>| {
+    let slice = |part: Vec<&ScoredEpisode>| {
         let (from, to) = lengths(&part);
         let name = if from == to { format!("{from} frames") } else { format!("{from} to {to} frames") };
         Slice::of(name, &part, threshold)
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn lengths_are_cut_into_thirds_that_keep_equals_together() {
-        let episode = |frames: usize| JudgedEpisode {
+        let episode = |frames: usize| ScoredEpisode {
             name: String::new(),
             logits: vec![1.0; frames],
             truth: vec![true; frames],

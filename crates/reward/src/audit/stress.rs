@@ -1,10 +1,10 @@
-//! What a model says when the picture is disturbed in ways that do not change the truth, and when parts are covered.
+//! What a model says when the image is disturbed in ways that do not change the truth, and when parts are covered.
 
 use plaudit_core::{FrameShape, Seed};
 use plaudit_nn::classifier::{ClassifierError, Scorer};
 use serde::Serialize;
 
-use super::Backdrop;
+use super::{BackgroundImage, score_of};
 use crate::augment::colour::Jitter;
 use crate::augment::space::{self, GREY, Window};
 use crate::dataset::{Batch, Frames};
@@ -23,15 +23,15 @@ pub enum Region {
     /// Hand and fingers.
     Gripper,
     /// What is to be moved.
-    Thing,
+    Object,
     /// What marks the goal.
     Goal,
 }
 
-/// What each pixel of a picture shows, by number of its frame and view; `None` where that is not known.
+/// What each pixel of an image shows, by number of its frame and view; `None` where that is not known.
 pub type RegionsOf<'a> = dyn Fn(usize, usize) -> Option<Vec<Region>> + Sync + 'a;
 
-/// Something done to pictures.
+/// Something done to images.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Disturbance {
     /// Moved by this share of the sides, across and down.
@@ -47,25 +47,25 @@ enum Disturbance {
     /// Normal noise of so many levels.
     Noise(f64),
     /// Parts under a flat grey.
-    Cover(Part),
+    Cover(CoverTarget),
     /// Everything but the background replaced by what is behind it.
     BackgroundAlone,
 }
 
-/// A part of a picture.
+/// What is covered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Thing,
+enum CoverTarget {
+    Object,
     Gripper,
     Goal,
     Background,
     Foreground,
 }
 
-impl Part {
+impl CoverTarget {
     fn has(self, region: Region) -> bool {
         match self {
-            Self::Thing => region == Region::Thing,
+            Self::Object => region == Region::Object,
             Self::Gripper => region == Region::Gripper,
             Self::Goal => region == Region::Goal,
             Self::Background => region == Region::Background,
@@ -90,23 +90,23 @@ const PLAIN: [(&str, Disturbance); 10] = [
 
 /// Where it is known what each pixel shows.
 const BY_REGION: [(&str, Disturbance); 5] = [
-    ("cube covered", Disturbance::Cover(Part::Thing)),
-    ("gripper covered", Disturbance::Cover(Part::Gripper)),
-    ("goal covered", Disturbance::Cover(Part::Goal)),
-    ("background covered", Disturbance::Cover(Part::Background)),
+    ("cube covered", Disturbance::Cover(CoverTarget::Object)),
+    ("gripper covered", Disturbance::Cover(CoverTarget::Gripper)),
+    ("goal covered", Disturbance::Cover(CoverTarget::Goal)),
+    ("background covered", Disturbance::Cover(CoverTarget::Background)),
     ("background alone", Disturbance::BackgroundAlone),
 ];
 
 /// Where it is only known what stands still.
 const BY_MOTION: [(&str, Disturbance); 3] = [
-    ("what moves covered", Disturbance::Cover(Part::Foreground)),
-    ("what stands still covered", Disturbance::Cover(Part::Background)),
+    ("what moves covered", Disturbance::Cover(CoverTarget::Foreground)),
+    ("what stands still covered", Disturbance::Cover(CoverTarget::Background)),
     ("what stands still alone", Disturbance::BackgroundAlone),
 ];
 
 /// What a disturbance does to calls and scores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Stressed {
+pub struct StressResult {
     /// What was done.
     pub name: String,
     /// Frames it was tried on.
@@ -117,7 +117,7 @@ pub struct Stressed {
     pub drop_on_successes: Option<f64>,
     /// Mean gain of score on failures.
     pub rise_on_failures: Option<f64>,
-    /// Chance that a success still scores higher than a failure.
+    /// Probability that a success still scores higher than a failure.
     pub auc: Option<f64>,
 }
 
@@ -125,15 +125,15 @@ pub struct Stressed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegionSource {
-    /// The scene was drawn again from the recorded state.
+    /// The scene was rendered again from the recorded state.
     Simulator,
     /// What differs from the middle of many frames moves; the rest stands still.
-    StillPicture,
+    MedianImage,
 }
 
 /// The frames, and what of them, a stress test looks at.
-pub struct StressTest<'a> {
-    /// Who is asked.
+pub(super) struct StressTest<'a> {
+    /// The model.
     pub scorer: &'a Scorer,
     /// What logits are divided by.
     pub temperature: f64,
@@ -144,7 +144,7 @@ pub struct StressTest<'a> {
     /// Which of its frames: some successes, some failures.
     pub sample: Vec<usize>,
     /// What stands still.
-    pub backdrop: &'a Backdrop,
+    pub background_image: &'a BackgroundImage,
     /// What pixels show, where that is known.
     pub regions: Option<&'a RegionsOf<'a>>,
 }
@@ -163,66 +163,72 @@ pub fn sample(frames: &Frames, of_each: usize) -> Vec<usize> {
 }
 
 impl StressTest<'_> {
-    /// Tries everything. `heard` is told how many of how many disturbances are done.
+    /// Tries everything. `on_progress` is called with how many of how many disturbances are done.
     ///
     /// # Errors
-    /// When pictures do not fit the model.
-    pub fn run(
+    /// When images do not fit the model.
+    pub(super) fn run(
         &self,
-        heard: &dyn Fn(usize, usize),
-    ) -> Result<(Vec<Stressed>, RegionSource), ClassifierError> {
+        on_progress: &dyn Fn(usize, usize),
+    ) -> Result<(Vec<StressResult>, RegionSource), ClassifierError> {
         let known = self.regions.is_some();
         let parts: &[(&str, Disturbance)] = if known { &BY_REGION } else { &BY_MOTION };
-        let source = if known { RegionSource::Simulator } else { RegionSource::StillPicture };
+        let source = if known { RegionSource::Simulator } else { RegionSource::MedianImage };
         let all: Vec<_> = PLAIN.iter().chain(parts).collect();
-        let plain = self.scores(None)?;
+        let plain = self.logits(None)?;
         let mut found = Vec::new();
         for (done, (name, disturbance)) in all.iter().enumerate() {
-            heard(done, all.len());
-            let scores = self.scores(Some(*disturbance))?;
-            found.push(self.compared(name, &plain, &scores));
+            on_progress(done, all.len());
+            let disturbed = self.logits(Some(*disturbance))?;
+            found.push(self.compared(name, &plain, &disturbed));
         }
-        heard(all.len(), all.len());
+        on_progress(all.len(), all.len());
         let mut undisturbed = self.compared("undisturbed", &plain, &plain);
         undisturbed.name = "undisturbed".into();
         found.insert(0, undisturbed);
         Ok((found, source))
     }
 
-    /// The scores when all pictures of one view are a flat grey: how much a camera is needed.
+    /// The scores when all images of one view are a flat grey: how much a camera is needed.
     ///
     /// # Errors
-    /// When pictures do not fit the model.
-    pub fn without_view(&self, hidden: usize) -> Result<Stressed, ClassifierError> {
-        let plain = self.scores(None)?;
-        let scores = self.asked(&|_, view, shape, pixels| {
+    /// When images do not fit the model.
+    pub(super) fn without_view(&self, hidden: usize) -> Result<StressResult, ClassifierError> {
+        let plain = self.logits(None)?;
+        let covered = self.asked(&|_, view, shape, pixels| {
             if view == hidden {
                 pixels.chunks_exact_mut(shape.channels).for_each(cover);
             }
         })?;
-        Ok(self.compared(&format!("without {}", self.frames.views()[hidden]), &plain, &scores))
+        Ok(self.compared(&format!("without {}", self.frames.views()[hidden]), &plain, &covered))
     }
 
-    fn compared(&self, name: &str, plain: &[f64], scores: &[f64]) -> Stressed {
+    fn compared(&self, name: &str, plain: &[f32], disturbed: &[f32]) -> StressResult {
+        let [plain, scores] = [plain, disturbed].map(|logits| self.scores(logits));
+        let logits: Vec<f64> = disturbed.iter().copied().map(f64::from).collect();
         let truth: Vec<bool> = self.sample.iter().map(|number| self.frames.success(*number)).collect();
         let flips =
-            plain.iter().zip(scores).filter(|(a, b)| (**a > self.threshold) != (**b > self.threshold));
+            plain.iter().zip(&scores).filter(|(a, b)| (**a > self.threshold) != (**b > self.threshold));
         let change = |label: bool| {
-            let of_label = truth.iter().zip(plain.iter().zip(scores)).filter(|(truth, _)| **truth == label);
+            let of_label = truth.iter().zip(plain.iter().zip(&scores)).filter(|(truth, _)| **truth == label);
             let changes: Vec<f64> = of_label.map(|(_, (before, after))| after - before).collect();
             (!changes.is_empty()).then(|| changes.iter().sum::<f64>() / changes.len() as f64)
         };
-        Stressed {
+        StressResult {
             name: name.into(),
             frames: scores.len(),
             flips: flips.count() as f64 / scores.len().max(1) as f64,
             drop_on_successes: change(true).map(|change| -change),
             rise_on_failures: change(false),
-            auc: roc_auc(scores, &truth),
+            auc: roc_auc(&logits, &truth),
         }
     }
 
-    fn scores(&self, disturbance: Option<Disturbance>) -> Result<Vec<f64>, ClassifierError> {
+    fn scores(&self, logits: &[f32]) -> Vec<f64> {
+        logits.iter().map(|logit| score_of(*logit, self.temperature)).collect()
+    }
+
+    fn logits(&self, disturbance: Option<Disturbance>) -> Result<Vec<f32>, ClassifierError> {
         self.asked(&|number, view, shape, pixels| {
             if let Some(disturbance) = disturbance {
                 self.disturb(disturbance, number, view, shape, pixels);
@@ -230,10 +236,8 @@ impl StressTest<'_> {
         })
     }
 
-    fn asked(&self, change: &crate::dataset::Change<'_>) -> Result<Vec<f64>, ClassifierError> {
-        let logits = self.scorer.logits(&Batch::made(self.frames, &self.sample, change).images()?)?;
-        let score = |logit: f32| 1.0 / (1.0 + (-f64::from(logit) / self.temperature).exp());
-        Ok(logits.into_iter().map(score).collect())
+    fn asked(&self, change: &crate::dataset::PixelEdit<'_>) -> Result<Vec<f32>, ClassifierError> {
+        self.scorer.logits(&Batch::edited(self.frames, &self.sample, change).images()?)
     }
 
     fn disturb(&self, what: Disturbance, number: usize, view: usize, shape: FrameShape, pixels: &mut [u8]) {
@@ -245,7 +249,7 @@ impl StressTest<'_> {
             }
             Disturbance::BackgroundAlone => {
                 let shown = self.shown(number, view, shape, pixels);
-                let behind = self.backdrop.picture(view).chunks_exact(shape.channels);
+                let behind = self.background_image.image(view).chunks_exact(shape.channels);
                 for ((pixel, behind), region) in
                     pixels.chunks_exact_mut(shape.channels).zip(behind).zip(shown)
                 {
@@ -262,8 +266,8 @@ impl StressTest<'_> {
         if let Some(regions) = self.regions.and_then(|regions| regions(number, view)) {
             return regions;
         }
-        let moves = self.backdrop.differs(view, pixels, shape.channels);
-        moves.into_iter().map(|moves| if moves { Region::Thing } else { Region::Background }).collect()
+        let moves = self.background_image.differs(view, pixels, shape.channels);
+        moves.into_iter().map(|moves| if moves { Region::Object } else { Region::Background }).collect()
     }
 }
 

@@ -1,8 +1,8 @@
-//! Temperature scaling: one number that makes probabilities honest without changing their order.
+//! Temperature scaling: one number that calibrates probabilities without changing their order.
 
 /// A logit at a temperature.
 #[must_use]
-pub fn tempered(logit: f64, temperature: f64) -> f64 {
+pub(super) fn with_temperature(logit: f64, temperature: f64) -> f64 {
     logit / temperature
 }
 
@@ -11,11 +11,11 @@ use crate::metrics::LABELS;
 /// The temperature under which the logits explain the truth best (least log loss), between 1/100 and 100. `None` where
 /// one class is missing: any confidence would then be the best.
 #[must_use]
-pub fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
+pub(super) fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
     if truth.iter().all(|truth| *truth) || !truth.iter().any(|truth| *truth) {
         return None;
     }
-    let slope = |sharpness: f64| -> f64 {
+    let gradient = |sharpness: f64| -> f64 {
         logits
             .iter()
             .zip(truth)
@@ -25,7 +25,7 @@ pub fn fit_temperature(logits: &[f64], truth: &[bool]) -> Option<f64> {
             })
             .sum()
     };
-    Some(temperature_where_flat(slope))
+    Some(temperature_of_zero_gradient(gradient))
 }
 
 /// The same of the logits of three labels. `None` unless at least two of them are right somewhere.
@@ -35,7 +35,7 @@ pub fn fit_label_temperature(logits: &[[f64; LABELS]], truth: &[usize]) -> Optio
     if truth.iter().all(|right| right == first) {
         return None;
     }
-    let slope = |sharpness: f64| -> f64 {
+    let gradient = |sharpness: f64| -> f64 {
         logits
             .iter()
             .zip(truth)
@@ -46,23 +46,23 @@ pub fn fit_label_temperature(logits: &[[f64; LABELS]], truth: &[usize]) -> Optio
             })
             .sum()
     };
-    Some(temperature_where_flat(slope))
+    Some(temperature_of_zero_gradient(gradient))
 }
 
 /// How likely each label is, at a temperature.
 pub(super) fn softmax(logits: &[f64; LABELS], temperature: f64) -> [f64; LABELS] {
     let largest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let powers = logits.map(|logit| tempered(logit - largest, temperature).exp());
+    let powers = logits.map(|logit| with_temperature(logit - largest, temperature).exp());
     let sum: f64 = powers.iter().sum();
     powers.map(|power| power / sum)
 }
 
-/// The loss is convex in 1/temperature, so narrowing an interval around where its slope is 0 finds its lowest point.
-fn temperature_where_flat(slope: impl Fn(f64) -> f64) -> f64 {
+/// The loss is convex in 1/temperature, so narrowing an interval around where its gradient is 0 finds its lowest point.
+fn temperature_of_zero_gradient(gradient: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.01, 100.0);
     for _ in 0..80 {
         let middle = f64::sqrt(low * high);
-        if slope(middle) > 0.0 { high = middle } else { low = middle }
+        if gradient(middle) > 0.0 { high = middle } else { low = middle }
     }
     1.0 / (low * high).sqrt()
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use plaudit_core::Seed;
 
-    /// Draws truth from known probabilities and hands out logits that are three times too sure.
+    /// Samples labels from known probabilities and gives logits that are three times too sure.
     #[test]
     fn overconfidence_is_found_and_measured() {
         let mut rng = Seed::new(3).rng();
@@ -86,7 +86,7 @@ mod tests {
         assert!((temperature - 3.0).abs() < 0.1, "{temperature}");
     }
 
-    /// The same with three labels, drawn from known probabilities.
+    /// The same with three labels, sampled from known probabilities.
     #[test]
     fn overconfidence_about_three_labels_is_found() {
         let mut rng = Seed::new(4).rng();
@@ -94,10 +94,10 @@ mod tests {
         for _ in 0..20_000 {
             let honest: [f64; 3] = std::array::from_fn(|_| 2.0 * rng.normal());
             let [positive, negative, _] = softmax(&honest, 1.0);
-            let drawn = rng.unit();
-            truth.push(if drawn < positive {
+            let sampled = rng.unit();
+            truth.push(if sampled < positive {
                 0
-            } else if drawn < positive + negative {
+            } else if sampled < positive + negative {
                 1
             } else {
                 2

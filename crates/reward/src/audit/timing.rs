@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{JudgedEpisode, detection, spearman};
+use super::{ScoredEpisode, detection, spearman};
 
 /// How one episode went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,7 +50,7 @@ pub struct Timing {
 
 /// Looks at every episode at a threshold.
 #[must_use]
-pub fn timing(episodes: &[JudgedEpisode], threshold: f64) -> Timing {
+pub(super) fn timing(episodes: &[ScoredEpisode], threshold: f64) -> Timing {
     let all: Vec<EpisodeTiming> = episodes.iter().map(|episode| of_episode(episode, threshold)).collect();
     let successes = all.iter().filter(|episode| episode.success_at.is_some()).count();
     let delays = sorted(all.iter().filter_map(|one| Some((one.detected_at? - one.success_at?) as f64)));
@@ -69,7 +69,7 @@ pub fn timing(episodes: &[JudgedEpisode], threshold: f64) -> Timing {
     }
 }
 
-fn of_episode(episode: &JudgedEpisode, threshold: f64) -> EpisodeTiming {
+fn of_episode(episode: &ScoredEpisode, threshold: f64) -> EpisodeTiming {
     let found = detection(episode, threshold);
     let scores = episode.scores();
     let alarm = scores.iter().zip(&episode.truth).position(|(score, truth)| *score > threshold && !truth);
@@ -89,9 +89,9 @@ fn of_episode(episode: &JudgedEpisode, threshold: f64) -> EpisodeTiming {
     }
 }
 
-/// Scores of many episodes at one moment.
+/// Scores of many episodes at one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ScoresAt {
+pub struct ScoresAtFrame {
     /// Frames since the beginning of the episode.
     pub frame: usize,
     /// Mean score.
@@ -106,18 +106,18 @@ pub struct ScoresAt {
 
 /// Scores over time of the episodes with (or without) success.
 #[must_use]
-pub fn scores_over_time(episodes: &[JudgedEpisode], with_success: bool) -> Vec<ScoresAt> {
+pub(super) fn scores_over_time(episodes: &[ScoredEpisode], with_success: bool) -> Vec<ScoresAtFrame> {
     let chosen: Vec<Vec<f64>> = episodes
         .iter()
         .filter(|episode| episode.truth.contains(&true) == with_success)
-        .map(JudgedEpisode::scores)
+        .map(ScoredEpisode::scores)
         .collect();
     let longest = chosen.iter().map(Vec::len).max().unwrap_or(0);
     let at = |frame: usize| {
         let scores = sorted(chosen.iter().filter_map(|scores| scores.get(frame).copied()));
         let share = |share: f64| quantile(&scores, share).unwrap_or(0.0);
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-        ScoresAt { frame, mean, low: share(0.1), high: share(0.9), episodes: scores.len() }
+        ScoresAtFrame { frame, mean, low: share(0.1), high: share(0.9), episodes: scores.len() }
     };
     (0..longest).map(at).collect()
 }
@@ -137,9 +137,9 @@ fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn episode(logits: &[f64], truth: &[u8]) -> JudgedEpisode {
+    fn episode(logits: &[f64], truth: &[u8]) -> ScoredEpisode {
         let truth = truth.iter().map(|truth| *truth == 1).collect();
-        JudgedEpisode { name: "e".into(), logits: logits.to_vec(), truth }
+        ScoredEpisode { name: "e".into(), logits: logits.to_vec(), truth }
     }
 
     #[test]

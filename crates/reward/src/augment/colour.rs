@@ -1,4 +1,4 @@
-//! Light and colour: all four changes as one matrix, so that a picture is gone through once.
+//! Light and colour: all four changes as one matrix, so that an image is gone through once.
 
 use plaudit_core::{Rng, Seed};
 
@@ -7,7 +7,7 @@ use super::Augment;
 /// How much red, green and blue make up brightness (ITU-R BT.601).
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
-/// Changes of one picture, as factors around 1 and an angle in turns.
+/// Changes of one image, as factors around 1 and an angle in turns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Jitter {
     pub(crate) brightness: f32,
@@ -18,7 +18,7 @@ pub(crate) struct Jitter {
 
 impl Jitter {
     /// Nothing where nothing is asked for.
-    pub(super) fn draw(augment: &Augment, seed: Seed) -> Option<Self> {
+    pub(super) fn sample(augment: &Augment, seed: Seed) -> Option<Self> {
         let Augment { brightness, contrast, saturation, hue, .. } = *augment;
         if [brightness, contrast, saturation, hue].iter().all(|amount| *amount <= 0.0) {
             return None;

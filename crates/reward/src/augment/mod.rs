@@ -1,7 +1,7 @@
-//! Chance changes to training pictures, so that a model learns what matters and not where the camera stood.
+//! Random augmentation of training images, so that a model learns what matters and not where the camera stood.
 //!
-//! Each kind of change draws from its own stream of random numbers, named by the seed that the caller gives for a picture:
-//! the same seed gives the same picture, and turning one kind off leaves the others as they were.
+//! Each kind of change samples from its own stream of random numbers, named by the seed that the caller gives for an image:
+//! the same seed gives the same image, and turning one kind off leaves the others as they were.
 
 pub(crate) mod colour;
 pub(crate) mod space;
@@ -9,7 +9,7 @@ pub(crate) mod space;
 use plaudit_core::{FrameShape, Seed};
 use serde::{Deserialize, Serialize};
 
-/// How much pictures are changed. The default is not at all.
+/// How much images are changed. The default is not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augment {
@@ -38,16 +38,16 @@ impl Augment {
         *self == Self::default()
     }
 
-    /// Changes a picture of height, width and channels. Colours are left alone unless there are three.
+    /// Changes an image of height, width and channels. Colours are left alone unless there are three.
     ///
     /// # Panics
     /// If there are not as many bytes as the shape says.
     pub fn apply(&self, pixels: &mut [u8], shape: FrameShape, seed: Seed) {
-        assert_eq!(pixels.len(), shape.bytes(), "a picture of its shape");
+        assert_eq!(pixels.len(), shape.bytes(), "an image of its shape");
         if self.shift > 0.0 || self.crop > 0.0 {
             space::move_and_crop(pixels, shape, self.shift, self.crop, seed);
         }
-        let jitter = colour::Jitter::draw(self, seed.purpose("colour"));
+        let jitter = colour::Jitter::sample(self, seed.purpose("colour"));
         if shape.channels == 3
             && let Some(jitter) = jitter
         {
@@ -68,12 +68,12 @@ mod tests {
 
     const SHAPE: FrameShape = FrameShape { height: 12, width: 16, channels: 3 };
 
-    fn picture() -> Vec<u8> {
+    fn image() -> Vec<u8> {
         (0..SHAPE.bytes()).map(|at| (at * 7 % 251) as u8).collect()
     }
 
     fn changed(augment: Augment, seed: u64) -> Vec<u8> {
-        let mut pixels = picture();
+        let mut pixels = image();
         augment.apply(&mut pixels, SHAPE, Seed::new(seed));
         pixels
     }
@@ -104,15 +104,15 @@ mod tests {
     #[test]
     fn nothing_changes_unless_asked_for() {
         assert!(Augment::default().is_off());
-        assert_eq!(changed(Augment::default(), 1), picture());
+        assert_eq!(changed(Augment::default(), 1), image());
     }
 
     #[test]
-    fn every_kind_changes_pictures_by_its_seed_alone() {
+    fn every_kind_changes_images_by_its_seed_alone() {
         for augment in ALL {
             assert!(!augment.is_off());
             assert_eq!(changed(augment, 3), changed(augment, 3), "{augment:?}");
-            let different = (0..20).filter(|seed| changed(augment, *seed) != picture()).count();
+            let different = (0..20).filter(|seed| changed(augment, *seed) != image()).count();
             assert!(different >= 15, "{augment:?} changed {different} of 20");
             assert_ne!(changed(augment, 4), changed(augment, 5), "{augment:?}");
         }

@@ -1,11 +1,11 @@
-//! Where things are in a picture, and how sharp.
+//! Where things are in an image, and how sharp.
 
 use plaudit_core::{FrameShape, Seed};
 
 /// What covers a part that is cut out: ImageNet's mean, which a normalised network sees as zero.
 pub(crate) const GREY: [u8; 3] = [124, 116, 104];
 
-/// Moves a picture by up to `shift` of its sides and cuts it down by up to `crop` of them, as one resampling.
+/// Moves an image by up to `shift` of its sides and cuts it down by up to `crop` of them, as one resampling.
 pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, crop: f64, seed: Seed) {
     let mut moves = seed.purpose("shift").rng();
     let mut cuts = seed.purpose("crop").rng();
@@ -21,7 +21,7 @@ pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, cr
     resample(pixels, shape, &rows, &columns);
 }
 
-/// What is seen through two windows, stretched over the whole picture; the border is repeated.
+/// What is seen through two windows, stretched over the whole image; the border is repeated.
 pub(crate) fn resample(pixels: &mut [u8], shape: FrameShape, rows: &Window, columns: &Window) {
     let rows: Vec<Between> = (0..shape.height).map(|at| rows.source(at, shape.height)).collect();
     let columns: Vec<Between> = (0..shape.width).map(|at| columns.source(at, shape.width)).collect();

@@ -1,68 +1,68 @@
 //! Frames put side by side, as a network takes them.
 
 use plaudit_core::{FrameShape, Seed};
-use plaudit_nn::images::{ImageBatch, ImageError, Layout, Pixels, View};
+use plaudit_nn::images::{ImageBatch, ImageError, ImageLayout, Pixels, ViewPixels};
 use rayon::prelude::*;
 
 use super::frames::Frames;
 use crate::augment::Augment;
 
-/// Some frames: for every view their pictures one after another, and the labels.
+/// Some frames: for every view their images one after another, and the labels.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    views: Vec<Stack>,
+    views: Vec<ViewBatch>,
     /// 1 for success, 0 for failure.
     pub labels: Vec<f32>,
 }
 
 #[derive(Clone, Debug)]
-struct Stack {
+struct ViewBatch {
     key: String,
     shape: FrameShape,
     pixels: Vec<u8>,
 }
 
-impl Stack {
-    fn view(&self, count: usize) -> View<'_> {
+impl ViewBatch {
+    fn view(&self, count: usize) -> ViewPixels<'_> {
         let FrameShape { height, width, channels } = self.shape;
         let pixels = Pixels::U8(&self.pixels);
-        View { key: &self.key, pixels, layout: Layout::Hwc, count, height, width, channels }
+        ViewPixels { key: &self.key, pixels, layout: ImageLayout::Hwc, count, height, width, channels }
     }
 }
 
-/// What happens to a picture: number of its frame, view, size, pixels.
-pub(crate) type Change<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
+/// What happens to an image: number of its frame, view, size, pixels.
+pub(crate) type PixelEdit<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
 
 impl Batch {
     /// The frames of these numbers, as they are.
     #[must_use]
     pub fn of(frames: &Frames, numbers: &[usize]) -> Self {
-        Self::made(frames, numbers, &|_, _, _, _| {})
+        Self::edited(frames, numbers, &|_, _, _, _| {})
     }
 
-    /// The frames of these numbers, changed by chance. What happens to a frame is decided by the seed of the epoch and
+    /// The frames of these numbers, augmented at random. What happens to a frame is decided by the seed of the epoch and
     /// by its number, so it does not depend on the batch it is in; all views of a camera change alike.
     #[must_use]
     pub fn augmented(frames: &Frames, numbers: &[usize], augment: &Augment, epoch: Seed) -> Self {
         let cameras = frames.cameras();
-        Self::made(frames, numbers, &|number, view, shape, pixels| {
+        Self::edited(frames, numbers, &|number, view, shape, pixels| {
             let seed = epoch.index(number as u64).index(cameras[view] as u64);
             augment.apply(pixels, shape, seed);
         })
     }
 
-    /// The frames of these numbers, each picture changed.
-    pub(crate) fn made(frames: &Frames, numbers: &[usize], change: &Change<'_>) -> Self {
-        let stack = |view: usize| {
+    /// The frames of these numbers, each image changed.
+    pub(crate) fn edited(frames: &Frames, numbers: &[usize], change: &PixelEdit<'_>) -> Self {
+        let view_batch = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];
             pixels.par_chunks_exact_mut(shape.bytes()).zip(numbers).for_each(|(out, number)| {
                 out.copy_from_slice(&frames.image(*number, view).pixels());
                 change(*number, view, shape, out);
             });
-            Stack { key: frames.views()[view].to_string(), shape, pixels }
+            ViewBatch { key: frames.views()[view].to_string(), shape, pixels }
         };
-        let views = (0..frames.views().len()).map(stack).collect();
+        let views = (0..frames.views().len()).map(view_batch).collect();
         let label = |number: &usize| f32::from(u8::from(frames.success(*number)));
         Self { views, labels: numbers.iter().map(label).collect() }
     }
@@ -70,15 +70,15 @@ impl Batch {
     /// As a network takes them.
     ///
     /// # Errors
-    /// When pictures have no pixels.
+    /// When images have no pixels.
     pub fn images(&self) -> Result<ImageBatch<'_>, ImageError> {
-        ImageBatch::new(self.views.iter().map(|stack| stack.view(self.labels.len())).collect())
+        ImageBatch::new(self.views.iter().map(|view_batch| view_batch.view(self.labels.len())).collect())
     }
 
-    /// The pixels of one picture of a view.
+    /// The pixels of one image of a view.
     #[must_use]
-    pub fn picture(&self, at: usize, view: usize) -> (FrameShape, &[u8]) {
-        let Stack { shape, pixels, .. } = &self.views[view];
+    pub fn image(&self, at: usize, view: usize) -> (FrameShape, &[u8]) {
+        let ViewBatch { shape, pixels, .. } = &self.views[view];
         (*shape, &pixels[at * shape.bytes()..(at + 1) * shape.bytes()])
     }
 }

@@ -11,7 +11,7 @@ pub enum DatasetError {
     #[error(transparent)]
     Read(#[from] LabelledError),
     /// No frames.
-    #[error("the {part} part has no frames; collect episodes, or give another dataset")]
+    #[error("the {part} split has no frames; collect episodes, or give another dataset")]
     Empty {
         /// Which part.
         part: &'static str,
@@ -29,9 +29,9 @@ pub enum DatasetError {
         /// The label that none has.
         missing: &'static str,
     },
-    /// Recordings whose pictures differ in size.
+    /// Recordings whose images differ in size.
     #[error(
-        "`{view}` is {}x{}x{} in {second} and {}x{}x{} in {first}; all pictures of a camera have one size in a dataset: \
+        "`{view}` is {}x{}x{} in {second} and {}x{}x{} in {first}; all images of a camera have one size in a dataset: \
          train on one of them, or collect the other again",
         found.height, found.width, found.channels, expected.height, expected.width, expected.channels
     )]
@@ -48,17 +48,17 @@ pub enum DatasetError {
         found: FrameShape,
     },
     /// A name of a view that cannot be read.
-    #[error("`{text}` names no view; write a camera, or a camera some moments ago, such as main_images@-4")]
+    #[error("`{text}` names no view; write a camera, or a camera some steps ago, such as main_images@-4")]
     View {
         /// What was written.
         text: String,
     },
-    /// Views of the past in data that has none.
+    /// A frame stack over data without past frames.
     #[error(
-        "`{view}` looks back in time, but {path} does not have every frame of its episodes; train from the episodes \
+        "`{view}` stacks past frames, but {path} does not have every frame of its episodes; train from the episodes \
          themselves"
     )]
-    NoPast {
+    NoHistory {
         /// The view.
         view: String,
         /// The data.

@@ -1,9 +1,11 @@
 //! One part of a dataset.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_core::FrameShape;
-use plaudit_data::labelled::{FrameImage, LabelledData, LabelledFrame, Pick};
+use plaudit_data::convert::{BadFiles, OnProgress, Source};
+use plaudit_data::labelled::{FrameImage, FramePick, LabelledData, LabelledFrame, ReadOptions};
 use serde::{Deserialize, Serialize};
 
 use super::error::DatasetError;
@@ -23,7 +25,7 @@ pub struct Frames {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     recording: u32,
-    pick: Pick,
+    pick: FramePick,
 }
 
 /// How many frames there are of each label.
@@ -47,11 +49,35 @@ pub struct Origin<'a> {
 }
 
 impl Frames {
+    /// Every frame of some datasets: episodes of any collector, a `.pt` of images, a store, or a folder of images that
+    /// were sorted into `success` and `failure`. `source` says who recorded them, where that cannot be detected.
+    ///
+    /// # Errors
+    /// When one cannot be read, or images of a camera differ in size.
+    pub fn read(
+        views: &[ViewKey],
+        paths: &[impl AsRef<Path>],
+        source: Option<Source>,
+        on_progress: &OnProgress<'_>,
+    ) -> Result<Self, DatasetError> {
+        let options = ReadOptions { cameras: ViewKey::cameras(views), source, bad_files: BadFiles::Stop };
+        let read = |path: &Path| -> Result<_, DatasetError> {
+            let data = LabelledData::read(path, &options, on_progress)?;
+            let all = data.all();
+            Ok((Arc::new(data), all))
+        };
+        let picked = paths.iter().map(|path| read(path.as_ref())).collect::<Result<_, _>>()?;
+        Self::new(views, picked)
+    }
+
     /// Frames picked from recordings that were read with the [cameras](ViewKey::cameras) of these views.
     ///
     /// # Errors
-    /// When pictures of a camera differ in size, or a view looks back where frames have no order.
-    pub fn new(views: &[ViewKey], picked: Vec<(Arc<LabelledData>, Vec<Pick>)>) -> Result<Self, DatasetError> {
+    /// When images of a camera differ in size, or a view stacks past frames where frames have no order.
+    pub fn new(
+        views: &[ViewKey],
+        picked: Vec<(Arc<LabelledData>, Vec<FramePick>)>,
+    ) -> Result<Self, DatasetError> {
         let names = ViewKey::cameras(views);
         let place = |view: &ViewKey| names.iter().position(|name| *name == view.camera).unwrap_or(0);
         let cameras: Vec<usize> = views.iter().map(place).collect();
@@ -72,8 +98,8 @@ impl Frames {
     /// The same with frames of one more recording, which was read with the same cameras.
     ///
     /// # Errors
-    /// When its pictures are of another size, or frames have no order and a view looks back.
-    pub fn plus(mut self, recording: Arc<LabelledData>, picks: Vec<Pick>) -> Result<Self, DatasetError> {
+    /// When its images are of another size, or frames have no order and a view stacks past frames.
+    pub fn plus(mut self, recording: Arc<LabelledData>, picks: Vec<FramePick>) -> Result<Self, DatasetError> {
         self.refuse(&recording)?;
         let number = self.recordings.len() as u32;
         self.recordings.push(recording);
@@ -83,7 +109,7 @@ impl Frames {
 
     /// At most `most` of them, evenly spread.
     #[must_use]
-    pub fn thinned(mut self, most: usize) -> Self {
+    pub fn subsampled(mut self, most: usize) -> Self {
         let step = self.samples.len().div_ceil(most.max(1)).max(1);
         self.samples = self.samples.into_iter().step_by(step).collect();
         self
@@ -103,8 +129,8 @@ impl Frames {
                     found,
                 });
             }
-            if view.back > 0 && !recording.has_past {
-                return Err(DatasetError::NoPast { view: view.to_string(), path: path() });
+            if view.back > 0 && !recording.has_history {
+                return Err(DatasetError::NoHistory { view: view.to_string(), path: path() });
             }
         }
         Ok(())
@@ -128,7 +154,7 @@ impl Frames {
         &self.views
     }
 
-    /// The size of each view's pictures.
+    /// The size of each view's images.
     #[must_use]
     pub fn shapes(&self) -> &[FrameShape] {
         &self.shapes
@@ -185,7 +211,7 @@ impl Frames {
         order.chunk_by(|a, b| episode(a) == episode(b)).map(<[usize]>::to_vec).collect()
     }
 
-    /// The picture of a view.
+    /// The image of a view.
     #[must_use]
     pub fn image(&self, at: usize, view: usize) -> &FrameImage {
         let Sample { recording, pick } = self.samples[at];
@@ -193,7 +219,7 @@ impl Frames {
         &frame.images[self.cameras[view]]
     }
 
-    /// The environment's state when the picture of a view was taken, if it was recorded.
+    /// The environment's state when the image of a view was taken, if it was recorded.
     #[must_use]
     pub fn state(&self, at: usize, view: usize) -> Option<&[f32]> {
         let Sample { recording, pick } = self.samples[at];

@@ -10,21 +10,21 @@ use super::frames::{ClassBalance, Frames};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// What it learned from.
-    pub train: PartManifest,
+    pub train: SplitManifest,
     /// What it was measured on, if anything.
-    pub val: Option<PartManifest>,
+    pub val: Option<SplitManifest>,
 }
 
 /// One part of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartManifest {
+pub struct SplitManifest {
     /// Where it was read from.
     pub paths: Vec<String>,
     /// How many frames of each label.
     pub balance: ClassBalance,
     /// How many episodes they are from; 0 where that is not known.
     pub episodes: usize,
-    /// The views, with the height, width and channels of their pictures.
+    /// The views, with the height, width and channels of their images.
     pub views: Vec<(String, [usize; 3])>,
     /// SHA-256 over all frames in order: of the hashes of each frame's pixels, view by view, and its label.
     pub sha256: String,
@@ -34,11 +34,11 @@ impl Manifest {
     /// Looks at every pixel of both parts.
     #[must_use]
     pub fn of(train: &Frames, val: Option<&Frames>) -> Self {
-        Self { train: PartManifest::of(train), val: val.map(PartManifest::of) }
+        Self { train: SplitManifest::of(train), val: val.map(SplitManifest::of) }
     }
 }
 
-impl PartManifest {
+impl SplitManifest {
     /// Looks at every pixel.
     #[must_use]
     pub fn of(frames: &Frames) -> Self {

@@ -1,6 +1,6 @@
 //! What a classifier learns from: labelled frames in place, put into batches.
 //!
-//! [`Frames`] is one part (training or validation): frames of one or more recordings, each with a picture for every
+//! [`Frames`] is one split (training or validation): frames of one or more recordings, each with an image for every
 //! [`ViewKey`] and a label. Pixels stay bytes in mapped files until a [`Batch`] is made of them. [`check`] refuses what
 //! nothing can be learned from, and [`Manifest`] records what was learned from, so that a model can say it later.
 
@@ -11,10 +11,10 @@ mod manifest;
 mod view;
 
 pub use batch::Batch;
-pub(crate) use batch::Change;
+pub(crate) use batch::PixelEdit;
 pub use error::DatasetError;
 pub use frames::{ClassBalance, Frames, Origin};
-pub use manifest::{Manifest, PartManifest};
+pub use manifest::{Manifest, SplitManifest};
 pub use view::ViewKey;
 
 /// Refuses a training part that teaches nothing.

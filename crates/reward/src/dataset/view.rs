@@ -1,17 +1,17 @@
-//! What a model looks at: a camera now, or some moments ago.
+//! The inputs of a model: the image of a camera now, or some steps ago (a frame stack).
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::error::DatasetError;
 
-/// One picture of each frame that a model sees: `main_images`, or `main_images@-4` for what that camera saw four
-/// moments before. Before an episode's first frame, it is the first.
+/// One image of each frame that a model sees: `main_images`, or `main_images@-4` for the image of that camera four
+/// steps before. Before an episode's first frame, it is the first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ViewKey {
     /// The camera.
     pub camera: String,
-    /// How many moments ago.
+    /// How many steps ago.
     pub back: usize,
 }
 

@@ -1,15 +1,17 @@
-//! What can go wrong with a server: what is worth another try, and what is told to the user.
+//! What can go wrong with a server: what is worth a retry, and what the user reads.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// A server that cannot judge.
+use crate::models::RewardModelError;
+
+/// A server that cannot answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EndpointError {
     /// An address that is none.
-    #[error("`{address}` is no address to ask: {why}")]
+    #[error("`{address}` is not a server address: {why}")]
     Address {
         /// As written.
         address: String,
@@ -18,7 +20,7 @@ pub enum EndpointError {
     },
     /// Nobody is there.
     #[error("no reward server answers at {base}: {why}; start it, or correct reward.api.api_base")]
-    Away {
+    Unreachable {
         /// Where.
         base: String,
         /// What happened instead.
@@ -34,6 +36,29 @@ pub enum EndpointError {
         /// What there is.
         names: String,
     },
+    /// It does not say which models it has.
+    #[error("the server at {base} does not list its models; name one")]
+    NoModels {
+        /// Where.
+        base: String,
+    },
+    /// It has another model than when it was opened.
+    #[error(
+        "the server at {base} was started again with another model than `{model}` was; serve the model that the run began \
+         with, and resume the run"
+    )]
+    Changed {
+        /// Where.
+        base: String,
+        /// What was there.
+        model: String,
+    },
+    /// An image classifier that looks at nothing.
+    #[error("the server at {base} does not say which cameras its model looks through")]
+    NoViews {
+        /// Where.
+        base: String,
+    },
     /// It wants a key.
     #[error(
         "the server at {base} wants a key, or another one; put it into the variable that reward.api.api_key_env names"
@@ -45,7 +70,7 @@ pub enum EndpointError {
     /// It did not answer in the end.
     #[error(
         "the reward server at {base} gave no answer in {tries} tries over {secs} s ({why}); start it again and resume \
-         the run, or set reward.api.on_failure: skip"
+         the run; a vision-language model may also be set to reward.api.on_failure: skip"
     )]
     Unanswered {
         /// Where.
@@ -62,7 +87,7 @@ pub enum EndpointError {
         "the reward server at {base} gave {count} answers, all of them empty; is max_new_tokens too small for a model \
          that thinks first?"
     )]
-    Silence {
+    EmptyAnswers {
         /// Where.
         base: String,
         /// How many.
@@ -78,47 +103,53 @@ pub enum EndpointError {
     },
 }
 
+impl From<EndpointError> for RewardModelError {
+    fn from(error: EndpointError) -> Self {
+        Self::Backend(Box::new(error))
+    }
+}
+
 /// What went wrong with one request.
 #[derive(Debug, Error)]
-pub(super) enum Trouble {
-    #[error("{}", in_words(.0))]
+pub(super) enum RequestError {
+    #[error("{}", describe(.0))]
     Transport(#[from] ureq::Error),
     #[error("status {status}{}{message}", if message.is_empty() { "" } else { ": " })]
     Status { status: u16, message: String, pause: Option<Duration> },
     #[error("{0}")]
-    Garbled(String),
+    Malformed(String),
 }
 
-impl Trouble {
+impl RequestError {
     /// Whether asking the same again would be refused again.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
             Self::Status { status, .. } => {
                 (400..500).contains(status) && !matches!(status, 408 | 409 | 425 | 429)
             }
-            Self::Transport(_) | Self::Garbled(_) => false,
+            Self::Transport(_) | Self::Malformed(_) => false,
         }
     }
 
     /// Whether the server answered, only not with sense.
-    pub(super) fn is_garbled(&self) -> bool {
-        matches!(self, Self::Garbled(_) | Self::Transport(ureq::Error::BodyExceedsLimit(_)))
+    pub(super) fn is_malformed(&self) -> bool {
+        matches!(self, Self::Malformed(_) | Self::Transport(ureq::Error::BodyExceedsLimit(_)))
     }
 
     /// How long the server asks to be left alone.
     pub(super) fn pause(&self) -> Option<Duration> {
         match self {
             Self::Status { pause, .. } => *pause,
-            Self::Transport(_) | Self::Garbled(_) => None,
+            Self::Transport(_) | Self::Malformed(_) => None,
         }
     }
 }
 
-fn in_words(error: &ureq::Error) -> String {
+fn describe(error: &ureq::Error) -> String {
     match error {
         ureq::Error::Io(error) => error.to_string(),
         ureq::Error::Timeout(_) => "no answer in time".into(),
-        ureq::Error::ConnectionFailed => "nobody listens there".into(),
+        ureq::Error::ConnectionFailed => "connection refused".into(),
         other => other.to_string(),
     }
 }

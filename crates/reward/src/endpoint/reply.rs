@@ -1,15 +1,15 @@
 //! What a server answered.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::trend::{Answer, LabelLogits, Trend};
 
 /// The shortest beginning of a label that counts as a token of it.
 const SHORTEST_TOKEN: usize = 2;
-/// How much of an error message is told.
+/// How much of an error message is shown.
 const MESSAGE: usize = 300;
 
-/// The answer in a reply: how likely each label is if that was wanted and is told, else the words.
+/// The answer in a reply: how likely each label is if that was wanted and is given, else the words.
 pub(super) fn answer(body: &[u8], labels: bool) -> Result<Answer, String> {
     let reply: Value =
         serde_json::from_slice(body).map_err(|error| format!("the reply is no JSON: {error}"))?;
@@ -48,11 +48,23 @@ fn label_of(token: &Value) -> Option<usize> {
     Trend::LABELS.iter().position(begins)
 }
 
-/// The names of a server's models; none if it does not say.
-pub(super) fn model_names(body: &[u8]) -> Vec<String> {
+/// A model of a server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct ServedModel {
+    pub(super) name: String,
+    /// Everything the server says about it.
+    pub(super) details: Map<String, Value>,
+}
+
+/// The models of a server; none if it does not say.
+pub(super) fn models(body: &[u8]) -> Vec<ServedModel> {
     let reply: Value = serde_json::from_slice(body).unwrap_or_default();
     let models = reply["data"].as_array().into_iter().flatten();
-    models.filter_map(|model| model["id"].as_str().map(String::from)).collect()
+    let model = |model: &Value| {
+        let details = model.as_object()?.clone();
+        Some(ServedModel { name: model["id"].as_str()?.into(), details })
+    };
+    models.filter_map(model).collect()
 }
 
 /// What a server says about an error, shortened.
@@ -142,7 +154,9 @@ mod tests {
         }
         assert_eq!(error_message(br#"{"error": {"message": "too\n long"}}"#), "too long");
         assert_eq!(error_message(b"plain words"), "plain words");
-        assert_eq!(model_names(br#"{"data": [{"id": "a"}, {"id": 3}, {"id": "b"}]}"#), ["a", "b"]);
-        assert!(model_names(b"nonsense").is_empty());
+        let listed = models(br#"{"data": [{"id": "a"}, {"id": 3}, {"id": "b", "kind": "c"}]}"#);
+        assert_eq!(listed.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(listed[1].details["kind"], "c");
+        assert!(models(b"nonsense").is_empty());
     }
 }

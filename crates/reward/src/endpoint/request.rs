@@ -4,19 +4,19 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::EndpointSettings;
-use crate::pictures::Png;
-use crate::trend::{Conversation, Generation, Part, Picture};
+use crate::images::Png;
+use crate::trend::{ContentPart, Conversation, GenerationConfig, RgbImage};
 
 /// How many tokens' probabilities are asked for at each place: as many as the protocol allows.
 const TOP_LOGPROBS: u32 = 20;
 
-/// The body of a request. Videos become pictures, as the protocol knows no others: all frames of the first camera, oldest
+/// The body of a request. Videos become images, as the protocol has no videos: all frames of the first camera, oldest
 /// first, then all of the next.
 pub(super) fn body(
     conversation: &Conversation<'_>,
-    settings: &EndpointSettings,
-    generation: Generation,
+    model: &str,
+    sampling_params: &Map<String, Value>,
+    generation: GenerationConfig,
     labels: bool,
 ) -> Vec<u8> {
     let mut messages = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn body(
     let content: Vec<Value> = conversation.parts.iter().flat_map(content).collect();
     messages.push(json!({"role": "user", "content": content}));
     let mut body = Map::new();
-    body.insert("model".into(), settings.model.clone().into());
+    body.insert("model".into(), model.into());
     body.insert("messages".into(), messages.into());
     body.insert("max_tokens".into(), generation.max_new_tokens.into());
     body.insert("temperature".into(), generation.temperature.into());
@@ -34,22 +34,22 @@ pub(super) fn body(
         body.insert("logprobs".into(), true.into());
         body.insert("top_logprobs".into(), TOP_LOGPROBS.into());
     }
-    for (key, value) in &settings.sampling_params {
+    for (key, value) in sampling_params {
         body.insert(key.clone(), value.clone());
     }
     Value::Object(body).to_string().into_bytes()
 }
 
-fn content(part: &Part<'_>) -> Vec<Value> {
+fn content(part: &ContentPart<'_>) -> Vec<Value> {
     match part {
-        Part::Text(text) => vec![json!({"type": "text", "text": text})],
-        Part::Image(picture) => vec![image(picture)],
-        Part::Video(video) => video.frames.iter().map(image).collect(),
+        ContentPart::Text(text) => vec![json!({"type": "text", "text": text})],
+        ContentPart::Image(rgb_image) => vec![image(rgb_image)],
+        ContentPart::Video(video) => video.frames.iter().map(image).collect(),
     }
 }
 
-fn image(picture: &Picture<'_>) -> Value {
-    let png = Png::of(picture.shape(), &picture.pixels);
+fn image(rgb_image: &RgbImage<'_>) -> Value {
+    let png = Png::of(rgb_image.shape(), &rgb_image.pixels);
     let url = format!("data:image/png;base64,{}", STANDARD.encode(&png.bytes));
     json!({"type": "image_url", "image_url": {"url": url}})
 }

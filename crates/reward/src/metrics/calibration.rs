@@ -63,7 +63,7 @@ pub fn brier(scores: &[f64], truth: &[bool]) -> f64 {
     mean(scores.iter().zip(truth).map(|(score, success)| (score - f64::from(u8::from(*success))).powi(2)))
 }
 
-/// The mean of minus the logarithm of the chance that was given to the truth; chances of 0 count as the smallest step
+/// The mean of minus the logarithm of the probability of the true label; probabilities of 0 count as the smallest step
 /// above it, so that one wrong certainty is bad and not infinite.
 #[must_use]
 pub fn log_loss(scores: &[f64], truth: &[bool]) -> f64 {

@@ -15,9 +15,9 @@ pub struct LabelConfusion(pub [[usize; LABELS]; LABELS]);
 impl LabelConfusion {
     /// Of what was said and what is right.
     #[must_use]
-    pub fn of(said: &[usize], truth: &[usize]) -> Self {
+    pub fn of(predicted: &[usize], truth: &[usize]) -> Self {
         let mut table = [[0; LABELS]; LABELS];
-        said.iter().zip(truth).for_each(|(said, right)| table[*right][*said] += 1);
+        predicted.iter().zip(truth).for_each(|(predicted, right)| table[*right][*predicted] += 1);
         Self(table)
     }
 
@@ -33,9 +33,9 @@ impl LabelConfusion {
         self.0[label].iter().sum()
     }
 
-    /// Windows of which a label was said.
+    /// Windows for which a label was predicted.
     #[must_use]
-    pub fn said(&self, label: usize) -> usize {
+    pub fn predicted(&self, label: usize) -> usize {
         self.0.iter().map(|row| row[label]).sum()
     }
 
@@ -62,13 +62,13 @@ impl LabelConfusion {
     /// Share of what was called so that is.
     #[must_use]
     pub fn precision(&self, label: usize) -> Option<f64> {
-        share(self.0[label][label], self.said(label))
+        share(self.0[label][label], self.predicted(label))
     }
 
     /// Harmonic mean of precision and recall.
     #[must_use]
     pub fn f1(&self, label: usize) -> Option<f64> {
-        share(2 * self.0[label][label], self.right(label) + self.said(label))
+        share(2 * self.0[label][label], self.right(label) + self.predicted(label))
     }
 }
 
@@ -96,7 +96,7 @@ pub struct LabelScore {
 pub struct LabelMetrics {
     /// How many windows were judged.
     pub windows: usize,
-    /// By the right label, then by what was said.
+    /// By the true label, then by the predicted one.
     pub confusion: LabelConfusion,
     /// Share of windows judged rightly.
     pub accuracy: f64,
@@ -113,16 +113,19 @@ pub struct LabelMetrics {
 }
 
 impl LabelMetrics {
-    /// Measures probabilities that sum to 1, by what was said of each window (mostly the likeliest label).
+    /// Measures probabilities that sum to 1, by the label predicted for each window (mostly the likeliest label).
     ///
     /// # Panics
     /// If there are not as many answers as truths.
     #[must_use]
-    pub fn of(likely: &[[f64; LABELS]], said: &[usize], truth: &[usize]) -> Self {
-        assert!(likely.len() == truth.len() && said.len() == truth.len(), "an answer for every truth");
-        let confusion = LabelConfusion::of(said, truth);
+    pub fn of(probabilities: &[[f64; LABELS]], predicted: &[usize], truth: &[usize]) -> Self {
+        assert!(
+            probabilities.len() == truth.len() && predicted.len() == truth.len(),
+            "an answer for every truth"
+        );
+        let confusion = LabelConfusion::of(predicted, truth);
         let label = |label: usize| {
-            let scores: Vec<f64> = likely.iter().map(|window| window[label]).collect();
+            let scores: Vec<f64> = probabilities.iter().map(|window| window[label]).collect();
             let is: Vec<bool> = truth.iter().map(|right| *right == label).collect();
             LabelScore {
                 windows: confusion.right(label),
@@ -132,7 +135,7 @@ impl LabelMetrics {
                 ece: calibration_error(&scores, &is, CALIBRATION_BINS),
             }
         };
-        let (sure, right) = certainty(likely, truth);
+        let (sure, right) = certainty(probabilities, truth);
         Self {
             windows: truth.len(),
             confusion,
@@ -140,8 +143,8 @@ impl LabelMetrics {
             balanced_accuracy: confusion.balanced_accuracy(),
             labels: std::array::from_fn(label),
             ece: calibration_error(&sure, &right, CALIBRATION_BINS),
-            brier: label_brier(likely, truth),
-            log_loss: label_log_loss(likely, truth),
+            brier: label_brier(probabilities, truth),
+            log_loss: label_log_loss(probabilities, truth),
         }
     }
 }
@@ -152,32 +155,32 @@ fn likeliest(numbers: &[f64; LABELS]) -> usize {
 }
 
 /// How likely the likeliest label of each window is, and whether it is right.
-fn certainty(likely: &[[f64; LABELS]], truth: &[usize]) -> (Vec<f64>, Vec<bool>) {
+fn certainty(probabilities: &[[f64; LABELS]], truth: &[usize]) -> (Vec<f64>, Vec<bool>) {
     let one = |(window, right): (&[f64; LABELS], &usize)| {
-        let said = likeliest(window);
-        (window[said], said == *right)
+        let predicted = likeliest(window);
+        (window[predicted], predicted == *right)
     };
-    likely.iter().zip(truth).map(one).unzip()
+    probabilities.iter().zip(truth).map(one).unzip()
 }
 
 /// Certainty against how often the judge is right, in [`CALIBRATION_BINS`] parts.
 #[must_use]
-pub fn label_reliability(likely: &[[f64; LABELS]], truth: &[usize]) -> Vec<Bin> {
-    let (sure, right) = certainty(likely, truth);
+pub fn label_reliability(probabilities: &[[f64; LABELS]], truth: &[usize]) -> Vec<Bin> {
+    let (sure, right) = certainty(probabilities, truth);
     reliability(&sure, &right, CALIBRATION_BINS)
 }
 
-fn label_brier(likely: &[[f64; LABELS]], truth: &[usize]) -> f64 {
+fn label_brier(probabilities: &[[f64; LABELS]], truth: &[usize]) -> f64 {
     let apart = |(window, right): (&[f64; LABELS], &usize)| {
         let is = |label: usize| f64::from(u8::from(label == *right));
         (0..LABELS).map(|label| (window[label] - is(label)).powi(2)).sum::<f64>()
     };
-    mean(likely.iter().zip(truth).map(apart))
+    mean(probabilities.iter().zip(truth).map(apart))
 }
 
-fn label_log_loss(likely: &[[f64; LABELS]], truth: &[usize]) -> f64 {
+fn label_log_loss(probabilities: &[[f64; LABELS]], truth: &[usize]) -> f64 {
     let loss = |(window, right): (&[f64; LABELS], &usize)| -window[*right].max(f64::EPSILON).ln();
-    mean(likely.iter().zip(truth).map(loss))
+    mean(probabilities.iter().zip(truth).map(loss))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub struct Metrics {
     pub recall: Option<f64>,
     /// Harmonic mean of the two.
     pub f1: Option<f64>,
-    /// Chance that a success scores higher than a failure.
+    /// Probability that a success scores higher than a failure.
     pub auc: Option<f64>,
     /// Area under the curve of precision over recall.
     pub average_precision: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Metrics {
     pub ece: f64,
     /// Mean squared distance of scores from the truth.
     pub brier: f64,
-    /// Mean of minus the logarithm of the chance that the truth was given.
+    /// Mean of minus the logarithm of the probability of the true label.
     pub log_loss: f64,
 }
 
@@ -87,6 +87,19 @@ impl Metrics {
             ece: calibration_error(scores, truth, CALIBRATION_BINS),
             brier: brier(scores, truth),
             log_loss: log_loss(scores, truth),
+        }
+    }
+
+    /// The same with other calls, such as those of whoever applies the threshold in 32 bits.
+    #[must_use]
+    pub fn with_calls(self, confusion: Confusion) -> Self {
+        Self {
+            confusion,
+            accuracy: confusion.accuracy(),
+            precision: confusion.precision(),
+            recall: confusion.recall(),
+            f1: confusion.f1(),
+            ..self
         }
     }
 }

@@ -19,7 +19,7 @@ fn levels(scores: &[f64], truth: &[bool]) -> Vec<Level> {
         .collect()
 }
 
-/// The area under the receiver operating characteristic: the chance that a success scores higher than a failure, equal
+/// The area under the receiver operating characteristic: the probability that a success scores higher than a failure, equal
 /// scores counting half. `None` unless both are there.
 #[must_use]
 pub fn roc_auc(scores: &[f64], truth: &[bool]) -> Option<f64> {

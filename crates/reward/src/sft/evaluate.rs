@@ -1,11 +1,11 @@
 //! Measuring a judge on labelled windows.
 
 use plaudit_data::windows::Windows;
-use plaudit_nn::qwen3_vl::{Inputs, Tuner, VlmError};
+use plaudit_nn::qwen3_vl::{Inputs, VlmError, VlmTrainer};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Showing, answers};
+use super::{InputFormat, answers};
 use crate::audit::OnScored;
 use crate::metrics::LabelConfusion;
 use crate::train::TrainError;
@@ -41,15 +41,15 @@ impl TrendMetrics {
     #[must_use]
     pub fn of(logits: &[[f32; 3]], truth: &[usize]) -> Self {
         let mut loss = 0.0;
-        let mut said = Vec::with_capacity(truth.len());
+        let mut predicted = Vec::with_capacity(truth.len());
         for (logits, right) in logits.iter().zip(truth) {
             let logits = logits.map(f64::from);
             let largest = logits.into_iter().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = logits.iter().map(|logit| (logit - largest).exp()).sum();
             loss += largest + sum.ln() - logits[*right];
-            said.push(logits.iter().position(|logit| *logit == largest).unwrap_or(2));
+            predicted.push(logits.iter().position(|logit| *logit == largest).unwrap_or(2));
         }
-        let confusion = LabelConfusion::of(&said, truth);
+        let confusion = LabelConfusion::of(&predicted, truth);
         Self {
             windows: truth.len(),
             loss: loss / truth.len().max(1) as f64,
@@ -88,15 +88,15 @@ impl TrendMetrics {
 /// # Errors
 /// When a window cannot be read or shown.
 pub fn evaluate_windows(
-    tuner: &Tuner,
+    trainer: &VlmTrainer,
     windows: &Windows,
-    showing: &Showing,
+    input_format: &InputFormat,
     batch: usize,
 ) -> Result<TrendMetrics, TrainError> {
-    let labels = tuner.processor().tokenizer().first_tokens(&answers())?;
+    let labels = trainer.processor().tokenizer().first_tokens(&answers())?;
     let numbers: Vec<usize> = (0..windows.len()).collect();
-    let ask = |inputs: &[Inputs]| tuner.label_logits(inputs, &labels);
-    let show = |number: usize| showing.inputs(tuner.processor(), windows, number);
+    let ask = |inputs: &[Inputs]| trainer.label_logits(inputs, &labels);
+    let show = |number: usize| input_format.inputs(trainer.processor(), windows, number);
     let logits = logits_of(&numbers, batch, &show, &ask, &|_, _| {})?;
     let truth: Vec<usize> = windows.rows().map(|row| row.answer).collect();
     Ok(TrendMetrics::of(&logits, &truth))
@@ -110,14 +110,14 @@ pub fn window_logits(
     judge: &LocalVlm,
     numbers: &[usize],
     batch: usize,
-    show: &ShowWindow<'_>,
-    heard: &OnScored<'_>,
+    show: &EncodeWindow<'_>,
+    on_progress: &OnScored<'_>,
 ) -> Result<Vec<LabelLogits>, TrainError> {
     let ask = |inputs: &[Inputs]| {
         let logits = judge.label_logits(inputs)?;
         Ok(logits.into_iter().map(|logits| logits.0.to_vec()).collect())
     };
-    let logits = logits_of(numbers, batch, show, &ask, heard)?;
+    let logits = logits_of(numbers, batch, show, &ask, on_progress)?;
     Ok(logits.into_iter().map(LabelLogits).collect())
 }
 
@@ -125,24 +125,24 @@ pub fn window_logits(
 type AskLabels<'a> = dyn Fn(&[Inputs]) -> Result<Vec<Vec<f32>>, VlmError> + 'a;
 
 /// What a judge sees of the window of a number.
-pub type ShowWindow<'a> = dyn Fn(usize) -> Result<Inputs, TrainError> + Sync + 'a;
+pub type EncodeWindow<'a> = dyn Fn(usize) -> Result<Inputs, TrainError> + Sync + 'a;
 
 fn logits_of(
     numbers: &[usize],
     batch: usize,
-    show: &ShowWindow<'_>,
+    show: &EncodeWindow<'_>,
     ask: &AskLabels<'_>,
-    heard: &OnScored<'_>,
+    on_progress: &OnScored<'_>,
 ) -> Result<Vec<[f32; 3]>, TrainError> {
     let mut logits = Vec::with_capacity(numbers.len());
     for some in numbers.chunks(batch.max(1)) {
-        heard(logits.len(), numbers.len());
+        on_progress(logits.len(), numbers.len());
         let inputs: Vec<Inputs> = some.par_iter().map(|number| show(*number)).collect::<Result<_, _>>()?;
         for row in ask(&inputs)? {
             logits.push([row[0], row[1], row[2]]);
         }
     }
-    heard(numbers.len(), numbers.len());
+    on_progress(numbers.len(), numbers.len());
     Ok(logits)
 }
 

@@ -1,14 +1,16 @@
 //! From a window to what the model sees, and what it is to say.
 
 use plaudit_data::windows::{WindowFrame, Windows};
-use plaudit_nn::qwen3_vl::{Example, Frames, Inputs, Picture, Processor, PromptLayout, VlmError, positions};
+use plaudit_nn::qwen3_vl::{
+    Example, FrameSampling, Inputs, Processor, PromptLayout, RgbImage, VlmError, positions,
+};
 
 use super::answers;
 use crate::train::TrainError;
 
-/// Which tokens are learned.
+/// Which tokens the loss covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Learned {
+pub enum TargetTokens {
     /// The answer and the end of the turn.
     #[default]
     Answer,
@@ -18,7 +20,7 @@ pub enum Learned {
     Rlinf,
 }
 
-impl Learned {
+impl TargetTokens {
     /// What follows the prompt.
     fn words(self, answer: &str) -> String {
         match self {
@@ -28,25 +30,25 @@ impl Learned {
     }
 }
 
-/// How windows are shown.
+/// How windows become model inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Showing {
+pub struct InputFormat {
     /// Where the words stand.
     pub layout: PromptLayout,
     /// Which frames are seen.
-    pub frames: Frames,
-    /// Frames a second, as far as the model is told.
+    pub frames: FrameSampling,
+    /// Frames per second in the prompt.
     pub fps: f64,
 }
 
-impl Default for Showing {
+impl Default for InputFormat {
     /// As RLinf shows them.
     fn default() -> Self {
-        Self { layout: PromptLayout::VideosFirst, frames: Frames::Sampled, fps: 24.0 }
+        Self { layout: PromptLayout::VideosFirst, frames: FrameSampling::Sampled, fps: 24.0 }
     }
 }
 
-impl Showing {
+impl InputFormat {
     /// A window and its question, up to where the answer begins.
     ///
     /// # Errors
@@ -73,9 +75,9 @@ impl Showing {
         views: &[Vec<WindowFrame>],
         question: &str,
     ) -> Result<Inputs, VlmError> {
-        let pictures: Vec<Vec<Picture<'_>>> =
-            views.iter().map(|view| view.iter().map(picture).collect()).collect();
-        processor.window(&pictures, self.fps, self.frames, question, self.layout)
+        let images: Vec<Vec<RgbImage<'_>>> =
+            views.iter().map(|view| view.iter().map(image).collect()).collect();
+        processor.window(&images, self.fps, self.frames, question, self.layout)
     }
 
     /// A window, its question, and the answer to learn.
@@ -87,13 +89,13 @@ impl Showing {
         processor: &Processor,
         windows: &Windows,
         number: usize,
-        learned: Learned,
+        target_tokens: TargetTokens,
         config: &plaudit_nn::qwen3_vl::Config,
     ) -> Result<Example, TrainError> {
         let mut inputs = self.inputs(processor, windows, number)?;
-        let words = learned.words(answers()[windows.row(number).answer]);
+        let words = target_tokens.words(answers()[windows.row(number).answer]);
         let mut answer = processor.tokenizer().encode(&words)?;
-        if learned == Learned::FirstToken {
+        if target_tokens == TargetTokens::FirstToken {
             answer.truncate(1);
         }
         let last = inputs.len() - 1;
@@ -105,6 +107,6 @@ impl Showing {
     }
 }
 
-fn picture(frame: &WindowFrame) -> Picture<'_> {
-    Picture { rgb: &frame.rgb, height: frame.height, width: frame.width }
+fn image(frame: &WindowFrame) -> RgbImage<'_> {
+    RgbImage { rgb: &frame.rgb, height: frame.height, width: frame.width }
 }

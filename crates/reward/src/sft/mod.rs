@@ -1,8 +1,8 @@
 //! Tuning a vision-language model to judge windows: which way do things go?
 //!
-//! A [`JudgeTraining`] is a model that learns ([`Tuner`](plaudit_nn::qwen3_vl::Tuner)), windows it learns from and windows
+//! A [`JudgeTraining`] is a model that learns ([`VlmTrainer`](plaudit_nn::qwen3_vl::VlmTrainer)), windows it learns from and windows
 //! it is measured on. [`JudgeTraining::run`] goes from where its progress stands to the end, as the training of a
-//! classifier does ([`crate::train`]): the same schedule, batches, early stop and checkpoints, and the same bits after a
+//! classifier does ([`crate::train`]): the same schedule, batches, early stop and checkpoints, and bit-exact resuming after a
 //! pause.
 //!
 //! It is measured without the answer in the prompt: of the first tokens of the three labels, the likeliest is what the
@@ -14,8 +14,8 @@ mod training;
 
 use crate::trend::Trend;
 
-pub use evaluate::{ShowWindow, TrendMetrics, TrendMonitor, evaluate_windows, window_logits};
-pub use example::{Learned, Showing};
+pub use evaluate::{EncodeWindow, TrendMetrics, TrendMonitor, evaluate_windows, window_logits};
+pub use example::{InputFormat, TargetTokens};
 pub use training::{JudgeSettings, JudgeTraining, SaveModel};
 
 /// What can be said about a window, in the order of every triple of numbers about it.

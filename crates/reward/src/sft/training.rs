@@ -5,33 +5,34 @@ use std::path::Path;
 use plaudit_data::windows::Windows;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::StepOutcome;
-use plaudit_nn::qwen3_vl::{Example, Tuner, VlmError};
+use plaudit_nn::qwen3_vl::{Example, VlmError, VlmTrainer};
 use rayon::prelude::*;
 
-use super::{Learned, Showing, TrendMetrics, TrendMonitor, answers, evaluate_windows};
+use super::{InputFormat, TargetTokens, TrendMetrics, TrendMonitor, answers, evaluate_windows};
 use crate::train::{
-    Better, Checkpoints, Host, Lessons, Measured, Micro, Outcome, Pace, Progress, Pupil, Resumed, TrainError,
+    Better, Checkpoints, LoopSettings, MicroBatch, Progress, ResumePoint, TrainCallbacks, TrainError,
+    TrainLoop, TrainOutcome, Trainable, ValidationResult,
 };
 
 /// How a judge is trained.
 #[derive(Clone, Debug)]
 pub struct JudgeSettings {
     /// How fast and how long.
-    pub pace: Pace,
+    pub loop_settings: LoopSettings,
     /// What makes a model the best.
     pub monitor: TrendMonitor,
-    /// Which tokens are learned.
-    pub learned: Learned,
-    /// How windows are shown.
-    pub showing: Showing,
+    /// Which tokens the loss covers.
+    pub target_tokens: TargetTokens,
+    /// How windows become model inputs.
+    pub input_format: InputFormat,
 }
 
 /// Writes a model as it is now into a folder: adapters, or all of it.
-pub type SaveModel<'a> = Box<dyn Fn(&Tuner, &Path) -> Result<(), VlmError> + 'a>;
+pub type SaveModel<'a> = Box<dyn Fn(&VlmTrainer, &Path) -> Result<(), VlmError> + 'a>;
 
 /// A judge, what it learns from, and how.
 pub struct JudgeTraining<'a> {
-    lessons: Lessons<JudgePupil<'a>>,
+    train_loop: TrainLoop<TrainableJudge<'a>>,
 }
 
 impl<'a> JudgeTraining<'a> {
@@ -40,7 +41,7 @@ impl<'a> JudgeTraining<'a> {
     /// # Errors
     /// When nothing can be learned from these windows, or the model cannot see them.
     pub fn new(
-        tuner: Tuner,
+        trainer: VlmTrainer,
         save_model: SaveModel<'a>,
         train: &'a Windows,
         val: Option<&'a Windows>,
@@ -48,38 +49,38 @@ impl<'a> JudgeTraining<'a> {
     ) -> Result<Self, TrainError> {
         refuse_one_answer(train)?;
         for part in std::iter::once(train).chain(val) {
-            settings.showing.inputs(tuner.processor(), part, 0)?;
+            settings.input_format.inputs(trainer.processor(), part, 0)?;
         }
-        tuner.processor().tokenizer().first_tokens(&answers())?;
-        let pace = settings.pace.clone();
-        let pupil = JudgePupil { tuner, save_model, train, val, settings };
-        Ok(Self { lessons: Lessons::new(pupil, pace, train.len()) })
+        trainer.processor().tokenizer().first_tokens(&answers())?;
+        let loop_settings = settings.loop_settings.clone();
+        let model = TrainableJudge { trainer, save_model, train, val, settings };
+        Ok(Self { train_loop: TrainLoop::new(model, loop_settings, train.len()) })
     }
 
     /// Goes on from a checkpoint.
     ///
     /// # Errors
     /// When it is of another model.
-    pub fn resume(&mut self, progress: Progress<TrendMetrics>, from: &Resumed) -> Result<(), TrainError> {
-        self.lessons.resume(progress, from)
+    pub fn resume(&mut self, progress: Progress<TrendMetrics>, from: &ResumePoint) -> Result<(), TrainError> {
+        self.train_loop.resume(progress, from)
     }
 
     /// How many steps there are in all.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.lessons.steps()
+        self.train_loop.steps()
     }
 
     /// How many times all steps together go through the training windows.
     #[must_use]
     pub fn epochs(&self) -> f64 {
-        self.lessons.epochs()
+        self.train_loop.epochs()
     }
 
     /// The model that learns.
     #[must_use]
-    pub fn tuner(&self) -> &Tuner {
-        &self.lessons.pupil.tuner
+    pub fn trainer(&self) -> &VlmTrainer {
+        &self.train_loop.model.trainer
     }
 
     /// Trains to the end, or until there is a reason to stop.
@@ -89,50 +90,51 @@ impl<'a> JudgeTraining<'a> {
     pub fn run(
         self,
         checkpoints: &Checkpoints,
-        host: &mut dyn Host<TrendMetrics>,
-    ) -> Result<Outcome<TrendMetrics>, TrainError> {
-        self.lessons.run(checkpoints, host)
+        callbacks: &mut dyn TrainCallbacks<TrendMetrics>,
+    ) -> Result<TrainOutcome<TrendMetrics>, TrainError> {
+        self.train_loop.run(checkpoints, callbacks)
     }
 }
 
-struct JudgePupil<'a> {
-    tuner: Tuner,
+struct TrainableJudge<'a> {
+    trainer: VlmTrainer,
     save_model: SaveModel<'a>,
     train: &'a Windows,
     val: Option<&'a Windows>,
     settings: JudgeSettings,
 }
 
-impl JudgePupil<'_> {
+impl TrainableJudge<'_> {
     fn examples(&self, numbers: &[usize]) -> Result<Vec<Example>, TrainError> {
-        let JudgeSettings { showing, learned, .. } = self.settings;
-        let (processor, config) = (self.tuner.processor(), self.tuner.config());
-        let example = |number: &usize| showing.example(processor, self.train, *number, learned, config);
+        let JudgeSettings { input_format, target_tokens, .. } = self.settings;
+        let (processor, config) = (self.trainer.processor(), self.trainer.config());
+        let example =
+            |number: &usize| input_format.example(processor, self.train, *number, target_tokens, config);
         numbers.par_iter().map(example).collect()
     }
 }
 
-impl Pupil for JudgePupil<'_> {
+impl Trainable for TrainableJudge<'_> {
     type Metrics = TrendMetrics;
 
-    fn accumulate(&mut self, _: Micro, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
-        Ok(self.tuner.accumulate(&self.examples(examples)?, scale)?)
+    fn accumulate(&mut self, _: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
+        Ok(self.trainer.accumulate(&self.examples(examples)?, scale)?)
     }
 
     fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
-        self.tuner.step(lr, clip)
+        self.trainer.step(lr, clip)
     }
 
-    fn measure(&mut self) -> Result<Option<Measured<TrendMetrics>>, TrainError> {
+    fn measure(&mut self) -> Result<Option<ValidationResult<TrendMetrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
-        let JudgeSettings { showing, monitor, pace, .. } = &self.settings;
-        let metrics = evaluate_windows(&self.tuner, val, showing, pace.eval_batch)?;
+        let JudgeSettings { input_format, monitor, loop_settings, .. } = &self.settings;
+        let metrics = evaluate_windows(&self.trainer, val, input_format, loop_settings.eval_batch)?;
         let better = match monitor {
             TrendMonitor::Loss => Better::Lower,
             TrendMonitor::Accuracy => Better::Higher,
         };
         let (value, values) = (metrics.value(*monitor), metrics.values());
-        Ok(Some(Measured { value, better, metrics, values }))
+        Ok(Some(ValidationResult { value, better, metrics, values }))
     }
 
     fn write(
@@ -141,15 +143,15 @@ impl Pupil for JudgePupil<'_> {
         _: &Progress<TrendMetrics>,
         _: Option<&TrendMetrics>,
     ) -> Result<(), TrainError> {
-        Ok((self.save_model)(&self.tuner, folder)?)
+        Ok((self.save_model)(&self.trainer, folder)?)
     }
 
     fn state(&self) -> Weights {
-        self.tuner.state()
+        self.trainer.state()
     }
 
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError> {
-        Ok(self.tuner.restore(state)?)
+        Ok(self.trainer.restore(state)?)
     }
 
     fn name(&self, example: usize) -> String {

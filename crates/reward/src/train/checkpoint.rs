@@ -30,7 +30,7 @@ pub struct Checkpoints {
 
 /// What a training goes on from.
 #[derive(Clone, Debug)]
-pub struct Resumed {
+pub struct ResumePoint {
     /// Weights and moments.
     pub state: Weights,
     /// Steps done.
@@ -68,13 +68,13 @@ impl Checkpoints {
     ///
     /// # Errors
     /// When the checkpoint of that step has none, or it cannot be read.
-    pub fn resume(&self, step: u64) -> Result<Resumed, TrainError> {
+    pub fn resume(&self, step: u64) -> Result<ResumePoint, TrainError> {
         let place = self.step(step);
         let file = place.join(STATE);
         if !file.is_file() {
             return Err(TrainError::NoState { path: place });
         }
-        Ok(Resumed { state: Weights::read(file)?, step })
+        Ok(ResumePoint { state: Weights::read(file)?, step })
     }
 
     /// What is safe of a training that broke off after `step`, in words.

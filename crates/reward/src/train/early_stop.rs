@@ -13,7 +13,7 @@ pub enum Monitor {
     Loss,
     /// Share of validation frames called rightly at one half; higher is better.
     Accuracy,
-    /// Chance that a success scores higher than a failure; higher is better.
+    /// Probability that a success scores higher than a failure; higher is better.
     Auc,
     /// Area under precision over recall; higher is better.
     AveragePrecision,
@@ -87,8 +87,8 @@ pub struct Progress<M = Metrics> {
     pub stale: u64,
     /// The last step that was validated.
     pub validated: Option<u64>,
-    /// Steps on end that a gradient without end made void.
-    pub void_steps: u64,
+    /// Steps on end that were skipped because of a non-finite gradient.
+    pub skipped_steps: u64,
 }
 
 /// The best model.
@@ -104,7 +104,7 @@ pub struct Best<M = Metrics> {
 
 impl<M> Default for Progress<M> {
     fn default() -> Self {
-        Self { step: 0, best: None, mark: None, stale: 0, validated: None, void_steps: 0 }
+        Self { step: 0, best: None, mark: None, stale: 0, validated: None, skipped_steps: 0 }
     }
 }
 

@@ -16,7 +16,7 @@ pub enum TrainError {
     /// Nothing can be learned from the data.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// The network and the pictures do not fit.
+    /// The network and the images do not fit.
     #[error(transparent)]
     Classifier(#[from] ClassifierError),
     /// The model cannot be read, trained or written.
@@ -95,9 +95,9 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
     },
-    /// Whoever runs the training could not remember its progress.
+    /// A callback could not store the progress.
     #[error("{0}")]
-    Host(String),
+    Callback(String),
 }
 
 impl From<VlmError> for TrainError {

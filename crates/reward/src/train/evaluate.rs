@@ -21,7 +21,7 @@ pub struct Evaluation {
 /// Scores frames, so many at a time.
 ///
 /// # Errors
-/// When pictures do not fit the model.
+/// When images do not fit the model.
 pub fn evaluate(scorer: &Scorer, frames: &Frames, batch: usize) -> Result<Evaluation, ClassifierError> {
     let numbers: Vec<usize> = (0..frames.len()).collect();
     let mut logits = Vec::with_capacity(frames.len());

@@ -1,9 +1,11 @@
 //! How a classifier is trained.
 
+use plaudit_core::{LrDecay, Schedule, Seed};
 use plaudit_nn::classifier::Loss;
 
 use super::early_stop::Monitor;
-use super::pace::Pace;
+use super::length::Length;
+use super::loop_settings::LoopSettings;
 use crate::augment::Augment;
 use crate::dataset::ClassBalance;
 
@@ -11,15 +13,44 @@ use crate::dataset::ClassBalance;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How fast and how long.
-    pub pace: Pace,
+    pub loop_settings: LoopSettings,
     /// What makes a model the best.
     pub monitor: Monitor,
     /// What a wrong score costs.
     pub loss: Loss,
     /// How much frames of each label count.
     pub class_weight: ClassWeight,
-    /// What happens to pictures on their way.
+    /// What happens to images on their way.
     pub augment: Augment,
+}
+
+impl Settings {
+    /// So many steps of 32 frames with a learning rate that falls from 1e-3, validated and saved at the end.
+    #[must_use]
+    pub fn for_steps(steps: u64) -> Self {
+        let decay = LrDecay::Cosine { total: steps, min_lr: 0.0 };
+        let schedule = Schedule { lr: 1e-3, warmup: steps / 10, decay };
+        let loop_settings = LoopSettings {
+            micro_batch: 32,
+            global_batch: 32,
+            eval_batch: 256,
+            length: Length { max_epochs: None, max_steps: Some(steps) },
+            val_interval: None,
+            save_interval: None,
+            early_stop: None,
+            schedule,
+            clip: Some(1.0),
+            shuffle: true,
+            seed: Seed::new(42),
+        };
+        Self {
+            loop_settings,
+            monitor: Monitor::Loss,
+            loss: Loss::Bce,
+            class_weight: ClassWeight::Balanced,
+            augment: Augment::default(),
+        }
+    }
 }
 
 /// How much frames of each label count.

@@ -6,19 +6,19 @@ use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{Accumulated, ClassifierError, StepOutcome, Trainer};
 
-use super::checkpoint::{Checkpoints, Resumed};
+use super::checkpoint::{Checkpoints, ResumePoint};
 use super::early_stop::Progress;
 use super::error::TrainError;
 use super::evaluate::evaluate;
-use super::lessons::{Host, Lessons, Measured, Micro, Outcome, Pupil};
 use super::settings::Settings;
+use super::train_loop::{MicroBatch, TrainCallbacks, TrainLoop, TrainOutcome, Trainable, ValidationResult};
 use crate::card::ModelCard;
 use crate::dataset::{self, Batch, Frames, Manifest};
 use crate::metrics::Metrics;
 
 /// A classifier, what it learns from, and how.
 pub struct Training<'a> {
-    lessons: Lessons<ClassifierPupil<'a>>,
+    train_loop: TrainLoop<TrainableClassifier<'a>>,
 }
 
 impl<'a> Training<'a> {
@@ -40,39 +40,39 @@ impl<'a> Training<'a> {
             ..ModelCard::of(trainer.settings().clone())
         };
         let weights = settings.class_weight.weights(train.balance());
-        let pace = settings.pace.clone();
-        let seen = Seen::default();
-        let pupil = ClassifierPupil { trainer, train, val, settings, weights, card, seen };
-        Ok(Self { lessons: Lessons::new(pupil, pace, train.len()) })
+        let loop_settings = settings.loop_settings.clone();
+        let batch_stats = BatchStats::default();
+        let model = TrainableClassifier { trainer, train, val, settings, weights, card, batch_stats };
+        Ok(Self { train_loop: TrainLoop::new(model, loop_settings, train.len()) })
     }
 
     /// Goes on from a checkpoint.
     ///
     /// # Errors
     /// When it is of another network.
-    pub fn resume(&mut self, progress: Progress, from: &Resumed) -> Result<(), TrainError> {
-        self.lessons.resume(progress, from)
+    pub fn resume(&mut self, progress: Progress, from: &ResumePoint) -> Result<(), TrainError> {
+        self.train_loop.resume(progress, from)
     }
 
     /// How many steps there are in all.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.lessons.steps()
+        self.train_loop.steps()
     }
 
     /// How many times all steps together go through the training frames.
     #[must_use]
     pub fn epochs(&self) -> f64 {
-        self.lessons.epochs()
+        self.train_loop.epochs()
     }
 
     /// What the model will say about itself.
     #[must_use]
     pub fn card(&self) -> &ModelCard {
-        &self.lessons.pupil.card
+        &self.train_loop.model.card
     }
 
-    /// The seed of an epoch's changes to pictures.
+    /// The seed of an epoch's changes to images.
     #[must_use]
     pub fn epoch_seed(seed: Seed, epoch: u64) -> Seed {
         seed.purpose("augment").index(epoch)
@@ -82,30 +82,34 @@ impl<'a> Training<'a> {
     ///
     /// # Errors
     /// When the loss leaves the numbers, or a checkpoint cannot be written. What was saved before stays.
-    pub fn run(self, checkpoints: &Checkpoints, host: &mut dyn Host) -> Result<Outcome, TrainError> {
-        self.lessons.run(checkpoints, host)
+    pub fn run(
+        self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks,
+    ) -> Result<TrainOutcome, TrainError> {
+        self.train_loop.run(checkpoints, callbacks)
     }
 }
 
-struct ClassifierPupil<'a> {
+struct TrainableClassifier<'a> {
     trainer: Trainer,
     train: &'a Frames,
     val: Option<&'a Frames>,
     settings: Settings,
     weights: Option<[f32; 2]>,
     card: ModelCard,
-    seen: Seen,
+    batch_stats: BatchStats,
 }
 
 /// What the micro batches of a step gave, beside their loss.
 #[derive(Default)]
-struct Seen {
+struct BatchStats {
     frames: usize,
     right: usize,
     sum_of_probabilities: f64,
 }
 
-impl Seen {
+impl BatchStats {
     fn add(&mut self, found: &Accumulated, labels: &[f32]) {
         self.frames += labels.len();
         for (logit, label) in found.logits.iter().zip(labels) {
@@ -115,24 +119,29 @@ impl Seen {
     }
 }
 
-impl Pupil for ClassifierPupil<'_> {
+impl Trainable for TrainableClassifier<'_> {
     type Metrics = Metrics;
 
-    fn accumulate(&mut self, at: Micro, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
-        let Settings { augment, loss, pace, .. } = &self.settings;
+    fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
+        let Settings { augment, loss, loop_settings, .. } = &self.settings;
         let batch = if augment.is_off() {
             Batch::of(self.train, examples)
         } else {
-            Batch::augmented(self.train, examples, augment, Training::epoch_seed(pace.seed, at.epoch))
+            Batch::augmented(
+                self.train,
+                examples,
+                augment,
+                Training::epoch_seed(loop_settings.seed, at.epoch),
+            )
         };
         let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
             batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
         });
         let images = batch.images().map_err(ClassifierError::from)?;
-        let drop = pace.seed.purpose("dropout").index(at.number);
+        let drop = loop_settings.seed.purpose("dropout").index(at.number);
         let found =
             self.trainer.accumulate(&images, &batch.labels, weights.as_deref(), *loss, scale, drop)?;
-        self.seen.add(&found, &batch.labels);
+        self.batch_stats.add(&found, &batch.labels);
         Ok(found.loss)
     }
 
@@ -140,8 +149,8 @@ impl Pupil for ClassifierPupil<'_> {
         self.trainer.step(lr, clip)
     }
 
-    fn seen(&mut self) -> Vec<(String, f64)> {
-        let Seen { frames, right, sum_of_probabilities } = std::mem::take(&mut self.seen);
+    fn train_metrics(&mut self) -> Vec<(String, f64)> {
+        let BatchStats { frames, right, sum_of_probabilities } = std::mem::take(&mut self.batch_stats);
         let mean = |sum: f64| sum / frames as f64;
         vec![
             ("train/accuracy".into(), mean(right as f64)),
@@ -149,12 +158,12 @@ impl Pupil for ClassifierPupil<'_> {
         ]
     }
 
-    fn measure(&mut self) -> Result<Option<Measured<Metrics>>, TrainError> {
+    fn measure(&mut self) -> Result<Option<ValidationResult<Metrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
-        let found = evaluate(&self.trainer.scorer(), val, self.settings.pace.eval_batch)?;
+        let found = evaluate(&self.trainer.scorer(), val, self.settings.loop_settings.eval_batch)?;
         let monitor = self.settings.monitor;
         let (value, better) = (monitor.value(&found), monitor.better());
-        Ok(Some(Measured { value, better, metrics: found.metrics, values: found.values() }))
+        Ok(Some(ValidationResult { value, better, metrics: found.metrics, values: found.values() }))
     }
 
     fn write(&self, folder: &Path, progress: &Progress, found: Option<&Metrics>) -> Result<(), TrainError> {

@@ -7,8 +7,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use plaudit_data::python::AtomicFile;
 use plaudit_nn::qwen3_vl::PromptLayout;
+use plaudit_pyfiles::AtomicFile;
 use serde::{Deserialize, Serialize};
 
 /// The file's name.

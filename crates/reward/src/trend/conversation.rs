@@ -4,29 +4,29 @@ use std::borrow::Cow;
 
 use plaudit_core::FrameShape;
 
-/// A question with its pictures.
+/// A question with its images.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversation<'a> {
     /// Words before the question.
     pub system: Option<Cow<'a, str>>,
-    /// Pictures, videos and words, in the order they are shown.
-    pub parts: Vec<Part<'a>>,
+    /// Images, videos and words, in the order they are shown.
+    pub parts: Vec<ContentPart<'a>>,
 }
 
 /// A part of a question.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part<'a> {
+pub enum ContentPart<'a> {
     /// Words.
     Text(String),
-    /// One picture.
-    Image(Picture<'a>),
-    /// Pictures one after the other.
+    /// One image.
+    Image(RgbImage<'a>),
+    /// Images one after the other.
     Video(Video<'a>),
 }
 
-/// An RGB picture, HWC.
+/// An RGB image, HWC.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Picture<'a> {
+pub struct RgbImage<'a> {
     /// Rows.
     pub height: usize,
     /// Columns.
@@ -35,16 +35,16 @@ pub struct Picture<'a> {
     pub pixels: Cow<'a, [u8]>,
 }
 
-/// Pictures of one size, oldest first.
+/// Images of one size, oldest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Video<'a> {
-    /// The pictures; never none.
-    pub frames: Vec<Picture<'a>>,
+    /// The images; never none.
+    pub frames: Vec<RgbImage<'a>>,
     /// How many of them make a second.
     pub fps: f64,
 }
 
-impl<'a> Picture<'a> {
+impl<'a> RgbImage<'a> {
     /// Of pixels of this shape: grey is made colour, and opacity is left out. `None` for other numbers of channels.
     #[must_use]
     pub fn rgb(shape: FrameShape, pixels: &'a [u8]) -> Option<Self> {
@@ -66,22 +66,22 @@ impl<'a> Picture<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    /// Its words, without the pictures.
+    /// Its words, without the images.
     #[must_use]
     pub fn text(&self) -> String {
         let words = self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_str()),
-            Part::Image(_) | Part::Video(_) => None,
+            ContentPart::Text(text) => Some(text.as_str()),
+            ContentPart::Image(_) | ContentPart::Video(_) => None,
         });
         words.collect::<Vec<_>>().join("\n")
     }
 
-    /// Every picture, in order, also those of videos.
-    pub fn pictures(&self) -> impl Iterator<Item = &Picture<'a>> {
+    /// Every image, in order, also those of videos.
+    pub fn images(&self) -> impl Iterator<Item = &RgbImage<'a>> {
         self.parts.iter().flat_map(|part| match part {
-            Part::Text(_) => [].as_slice(),
-            Part::Image(picture) => std::slice::from_ref(picture),
-            Part::Video(video) => &video.frames,
+            ContentPart::Text(_) => [].as_slice(),
+            ContentPart::Image(image) => std::slice::from_ref(image),
+            ContentPart::Video(video) => &video.frames,
         })
     }
 }

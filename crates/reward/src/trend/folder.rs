@@ -34,7 +34,7 @@ impl JudgeFolder {
     ///
     /// # Errors
     /// When there are adapters, and the model that they name is not there.
-    pub fn find(path: &Path) -> Result<Option<Self>, NoBaseModel> {
+    pub(crate) fn find(path: &Path) -> Result<Option<Self>, NoBaseModel> {
         let inner = RUNS.iter().map(|inner| path.join(inner));
         for folder in std::iter::once(path.to_path_buf()).chain(inner) {
             for folder in std::iter::once(folder.clone()).chain(latest_step(&folder)) {

@@ -1,6 +1,6 @@
 //! From what a window shows to a question: the spec of RLinf's input builders.
 //!
-//! A window becomes one video for each camera, oldest frame first, and then the prompt; a single moment becomes one image for
+//! A window becomes one video for each camera, oldest frame first, and then the prompt; a single frame becomes one image for
 //! each camera, and then the prompt.
 
 use std::borrow::Cow;
@@ -10,19 +10,19 @@ use plaudit_core::ObsRow;
 use plaudit_data::convert::window_prompt;
 use plaudit_nn::qwen3_vl::PromptLayout;
 
-use super::conversation::{Conversation, Part, Picture, Video};
-use crate::judge::JudgeError;
-use crate::pay::{Clip, ClipBuffer};
+use super::conversation::{ContentPart, Conversation, RgbImage, Video};
+use crate::models::RewardModelError;
+use crate::shaping::{Clip, ClipBuffer};
 
 /// The buffer that RLinf's builders look at.
 const BUFFER: &str = "history_window";
-/// What RLinf tells the processor of every video.
+/// The frame rate that RLinf gives the processor for every video.
 const FPS: f64 = 24.0;
 
-/// How a window or a moment becomes a question.
+/// How a window or a frame becomes a question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputBuilder {
-    /// The cameras, as the environment names them; each is a video, or an image of a single moment.
+    /// The cameras, as the environment names them; each is a video, or an image of a single frame.
     pub cameras: Vec<Arc<str>>,
     /// What is asked.
     pub prompt: Prompt,
@@ -32,7 +32,7 @@ pub struct InputBuilder {
     pub default_task: Option<String>,
     /// Words before the question.
     pub system: Option<String>,
-    /// Whether pictures or words come first.
+    /// Whether images or words come first.
     pub layout: PromptLayout,
 }
 
@@ -61,37 +61,37 @@ impl Prompt {
 
 impl InputBuilder {
     /// The question about a window.
-    pub(crate) fn of_clip<'a>(&'a self, clip: &'a Clip<'_>) -> Result<Conversation<'a>, JudgeError> {
+    pub(crate) fn of_clip<'a>(&'a self, clip: &'a Clip<'_>) -> Result<Conversation<'a>, RewardModelError> {
         let named = |buffer: &&ClipBuffer<'_>| buffer.name == BUFFER;
         let buffer = clip.buffers.iter().find(named).or(clip.buffers.last());
         let frames = buffer.map_or(&[][..], |buffer| &buffer.frames);
         let video = |camera: &Arc<str>| {
-            let frames = frames.iter().map(|frame| picture(&frame.seen, camera));
+            let frames = frames.iter().map(|frame| rgb_image(&frame.obs, camera));
             let frames = frames.collect::<Result<Vec<_>, _>>()?;
             if frames.windows(2).any(|pair| pair[0].shape() != pair[1].shape()) {
-                return Err(JudgeError::Shapes { camera: camera.clone() });
+                return Err(RewardModelError::Shapes { camera: camera.clone() });
             }
-            Ok(Part::Video(Video { frames, fps: FPS }))
+            Ok(ContentPart::Video(Video { frames, fps: FPS }))
         };
         let parts = self.cameras.iter().map(video).collect::<Result<Vec<_>, _>>()?;
-        self.asked(parts, frames.last().and_then(|frame| frame.seen.task()))
+        self.asked(parts, frames.last().and_then(|frame| frame.obs.task()))
     }
 
-    /// The question about a moment.
-    pub(crate) fn of_moment<'a>(&'a self, seen: &ObsRow<'a>) -> Result<Conversation<'a>, JudgeError> {
-        let image = |camera: &Arc<str>| Ok(Part::Image(picture(seen, camera)?));
-        let parts = self.cameras.iter().map(image).collect::<Result<Vec<_>, JudgeError>>()?;
-        self.asked(parts, seen.task())
+    /// The question about a frame.
+    pub(crate) fn of_frame<'a>(&'a self, obs: &ObsRow<'a>) -> Result<Conversation<'a>, RewardModelError> {
+        let image = |camera: &Arc<str>| Ok(ContentPart::Image(rgb_image(obs, camera)?));
+        let parts = self.cameras.iter().map(image).collect::<Result<Vec<_>, RewardModelError>>()?;
+        self.asked(parts, obs.task())
     }
 
     fn asked<'a>(
         &'a self,
-        mut parts: Vec<Part<'a>>,
+        mut parts: Vec<ContentPart<'a>>,
         task: Option<&str>,
-    ) -> Result<Conversation<'a>, JudgeError> {
+    ) -> Result<Conversation<'a>, RewardModelError> {
         let task = task.map(str::trim).filter(|task| !task.is_empty()).or(self.default_task.as_deref());
-        let task = task.ok_or(JudgeError::Task)?.trim();
-        let words = Part::Text(self.prompt.text(task, self.window, self.cameras.len()));
+        let task = task.ok_or(RewardModelError::Task)?.trim();
+        let words = ContentPart::Text(self.prompt.text(task, self.window, self.cameras.len()));
         match self.layout {
             PromptLayout::VideosFirst => parts.push(words),
             PromptLayout::SharedPrefix => parts.insert(0, words),
@@ -100,8 +100,9 @@ impl InputBuilder {
     }
 }
 
-fn picture<'a>(seen: &ObsRow<'a>, camera: &Arc<str>) -> Result<Picture<'a>, JudgeError> {
-    let (shape, pixels) = seen.image(camera).ok_or_else(|| JudgeError::Camera { camera: camera.clone() })?;
-    Picture::rgb(shape, pixels)
-        .ok_or_else(|| JudgeError::Channels { camera: camera.clone(), channels: shape.channels })
+fn rgb_image<'a>(obs: &ObsRow<'a>, camera: &Arc<str>) -> Result<RgbImage<'a>, RewardModelError> {
+    let (shape, pixels) =
+        obs.image(camera).ok_or_else(|| RewardModelError::Camera { camera: camera.clone() })?;
+    RgbImage::rgb(shape, pixels)
+        .ok_or_else(|| RewardModelError::Channels { camera: camera.clone(), channels: shape.channels })
 }

@@ -7,11 +7,11 @@ use plaudit_core::Score;
 
 use super::conversation::Conversation;
 use super::input::InputBuilder;
-use super::model::{Answer, Ask, TrendModel};
-use super::pay::TrendPay;
-use super::readout::{Leaning, Read, Reading};
-use crate::judge::{ClipJudge, JudgeError, Judged, Verdict};
-use crate::pay::Clip;
+use super::model::{Answer, AnswerMode, TrendModel};
+use super::readout::{LabelProbabilities, ParsedAnswer, ReadoutSettings};
+use super::reward::TrendReward;
+use crate::models::{ClipReward, ClipRewardModel, ClipRewards, RewardModelError};
+use crate::shaping::Clip;
 
 /// What is written in the log where nobody answered.
 const UNANSWERED: &str = "unanswered";
@@ -23,25 +23,25 @@ pub struct TrendJudge {
     /// How a window becomes a question.
     pub input: InputBuilder,
     /// What is wanted of the model.
-    pub ask: Ask,
+    pub ask: AnswerMode,
     /// How its answers are read.
-    pub reading: Reading,
+    pub readout: ReadoutSettings,
     /// What they are worth.
-    pub pay: TrendPay,
+    pub reward: TrendReward,
     /// Windows that it is shown at once; not set: all.
     pub micro_batch: Option<NonZeroUsize>,
 }
 
-impl ClipJudge for TrendJudge {
-    fn judge(&self, clips: &[Clip<'_>]) -> Result<Judged, JudgeError> {
+impl ClipRewardModel for TrendJudge {
+    fn score(&self, clips: &[Clip<'_>]) -> Result<ClipRewards, RewardModelError> {
         let version = self.model.version();
-        let mut verdicts = Vec::with_capacity(clips.len());
-        for chunk in clips.chunks(at_once(self.micro_batch, clips.len())) {
+        let mut rewards = Vec::with_capacity(clips.len());
+        for chunk in clips.chunks(batch_size(self.micro_batch, clips.len())) {
             let asked = chunk.iter().map(|clip| self.input.of_clip(clip)).collect::<Result<Vec<_>, _>>()?;
             let answers = answers(&*self.model, &asked, &self.ask)?;
-            verdicts.extend(answers.iter().map(|answer| self.verdict(self.reading.read(answer))));
+            rewards.extend(answers.iter().map(|answer| self.clip_reward(self.readout.read(answer))));
         }
-        Ok(Judged { verdicts, version })
+        Ok(ClipRewards { rewards, version })
     }
 
     fn sees_success(&self) -> bool {
@@ -58,14 +58,14 @@ impl ClipJudge for TrendJudge {
 }
 
 impl TrendJudge {
-    fn verdict(&self, read: Read) -> Verdict {
-        let score = |leaning: Leaning| Score::new(leaning.positive.clamp(0.0, 1.0));
+    fn clip_reward(&self, read: ParsedAnswer) -> ClipReward {
+        let score = |probabilities: LabelProbabilities| Score::new(probabilities.positive.clamp(0.0, 1.0));
         let (word, score) = match read {
-            Read::Label(label, leaning) => (label.word(), score(leaning)),
-            Read::Invalid => ("invalid", None),
-            Read::Missing => (UNANSWERED, None),
+            ParsedAnswer::Label(label, probabilities) => (label.word(), score(probabilities)),
+            ParsedAnswer::Invalid => ("invalid", None),
+            ParsedAnswer::Missing => (UNANSWERED, None),
         };
-        Verdict { pay: self.pay.of(read), success: false, score, word: Some(word) }
+        ClipReward { reward: self.reward.of(read), success: false, score, word: Some(word) }
     }
 }
 
@@ -73,16 +73,16 @@ impl TrendJudge {
 pub(super) fn answers(
     model: &dyn TrendModel,
     asked: &[Conversation<'_>],
-    ask: &Ask,
-) -> Result<Vec<Answer>, JudgeError> {
+    ask: &AnswerMode,
+) -> Result<Vec<Answer>, RewardModelError> {
     let answers = model.answer(asked, ask)?;
     if answers.len() != asked.len() {
-        return Err(JudgeError::Answers { asked: asked.len(), answers: answers.len() });
+        return Err(RewardModelError::Answers { asked: asked.len(), answers: answers.len() });
     }
     Ok(answers)
 }
 
 /// How many of `all` are shown at once.
-pub(super) fn at_once(micro_batch: Option<NonZeroUsize>, all: usize) -> usize {
+pub(super) fn batch_size(micro_batch: Option<NonZeroUsize>, all: usize) -> usize {
     micro_batch.map_or(all, NonZeroUsize::get).max(1)
 }

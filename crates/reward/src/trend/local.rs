@@ -5,36 +5,36 @@ use std::sync::{Mutex, PoisonError};
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    self as qwen, Adapter, Choice, Frames, Generate, Inputs, Message, Processor, QwenVl, Role, ScoreCache,
-    Visual, VlmError,
+    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor, QwenVl,
+    Role, ScoreCache, Visual, VlmError,
 };
 
+use super::cached_model;
 use super::card::{JudgeCard, JudgeCardError};
-use super::conversation::{Conversation, Part, Picture, Video};
+use super::conversation::{ContentPart, Conversation, RgbImage, Video};
 use super::folder::JudgeFolder;
-use super::model::{Answer, Ask, Generation, TrendModel};
+use super::model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 use super::readout::LabelLogits;
-use super::remembered;
 use super::vocabulary::Trend;
-use crate::judge::JudgeError;
+use crate::models::RewardModelError;
 
-/// Questions that go through the network at once. More are no quicker, and their pictures need memory.
-const AT_ONCE: usize = 32;
+/// Questions that go through the network at once. More are no quicker, and their images need memory.
+const BATCH_SIZE: usize = 32;
 /// The same on a GPU.
-const AT_ONCE_ON_GPU: usize = 128;
+const GPU_BATCH_SIZE: usize = 128;
 /// What pairs of frames may take in memory that windows to come may share.
 const CACHED_BYTES: usize = 256 << 20;
 /// The same on a GPU, where a call has more of them.
-const CACHED_BYTES_ON_GPU: usize = 1 << 30;
+const GPU_CACHED_BYTES: usize = 1 << 30;
 /// Frames that a video has at least.
-const SHORTEST: usize = 2;
+const MIN_VIDEO_FRAMES: usize = 2;
 
 /// A vision-language model that answers here.
 pub struct LocalVlm {
     model: QwenVl,
     /// The first tokens of the labels, in the order of [`Trend::LABELS`].
     labels: Vec<u32>,
-    frames: Frames,
+    frames: FrameSampling,
     /// Pairs of frames that windows share, and the words they begin with.
     cache: Mutex<ScoreCache>,
     card: Option<JudgeCard>,
@@ -43,7 +43,7 @@ pub struct LocalVlm {
 
 /// Where a model is, and how it sees.
 #[derive(Debug, Clone, Copy)]
-pub struct LocalVlmSettings<'a> {
+pub(crate) struct LocalVlmSettings<'a> {
     /// Its Hugging Face folder.
     pub folder: &'a Path,
     /// Low-rank adapters, as the peft package or RLinf saves them; merged into the weights.
@@ -53,12 +53,12 @@ pub struct LocalVlmSettings<'a> {
     /// What it computes with.
     pub precision: Precision,
     /// Which frames of a video it sees.
-    pub frames: Frames,
+    pub frames: FrameSampling,
 }
 
-/// What a model said, and what that took.
+/// A generated answer, and its token counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Utterance {
+pub struct Completion {
     /// The words.
     pub text: String,
     /// Tokens of the question.
@@ -66,24 +66,21 @@ pub struct Utterance {
     /// Tokens of the answer.
     pub completion_tokens: usize,
     /// Whether it was cut off at the longest answer.
-    pub is_cut: bool,
+    pub is_truncated: bool,
     /// The likeliest first tokens with the logarithms of their probabilities, as many as were asked for.
-    pub first: Vec<(String, f32)>,
+    pub top_logprobs: Vec<(String, f32)>,
 }
 
 impl LocalVlm {
     /// Opens a model.
-    ///
-    /// # Errors
-    /// When the folder or the adapters are of something else, or broken.
-    pub fn open(settings: LocalVlmSettings<'_>) -> Result<Self, VlmError> {
+    pub(crate) fn open(settings: LocalVlmSettings<'_>) -> Result<Self, VlmError> {
         let LocalVlmSettings { folder, lora, device, precision, frames } = settings;
         let adapter = lora.map(Adapter::open).transpose()?;
         let model = QwenVl::open_with(folder, adapter.as_ref(), device, precision)?;
         let labels = model.processor().tokenizer().first_tokens(&Trend::LABELS.map(Trend::word))?;
         let cached_bytes = match device {
             Device::Cpu => CACHED_BYTES,
-            Device::Cuda(_) => CACHED_BYTES_ON_GPU,
+            Device::Cuda(_) => GPU_CACHED_BYTES,
         };
         let card = JudgeFolder::with(folder, lora).card();
         let card = card.map_err(|JudgeCardError { file, problem }| VlmError::Config { file, problem })?;
@@ -97,7 +94,7 @@ impl LocalVlm {
         })
     }
 
-    /// What makes prompts and pictures ready for the model.
+    /// The preprocessing of prompts and images.
     #[must_use]
     pub fn processor(&self) -> &Processor {
         self.model.processor()
@@ -117,17 +114,17 @@ impl LocalVlm {
 
     /// How many questions go through the network at once.
     #[must_use]
-    pub fn at_once(&self) -> usize {
+    pub fn batch_size(&self) -> usize {
         match self.device {
-            Device::Cpu => AT_ONCE,
-            Device::Cuda(_) => AT_ONCE_ON_GPU,
+            Device::Cpu => BATCH_SIZE,
+            Device::Cuda(_) => GPU_BATCH_SIZE,
         }
     }
 
     /// How many pairs of frames were seen before, of how many that were shown.
     #[must_use]
     pub fn pairs_found(&self) -> [usize; 2] {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner).found()
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).hits_and_lookups()
     }
 
     /// What it makes of a question.
@@ -139,17 +136,17 @@ impl LocalVlm {
         self.model.processor().encode(&prompt(conversation), visuals.collect::<Result<_, _>>()?)
     }
 
-    fn visual(&self, part: &Part<'_>) -> Result<Option<Visual>, VlmError> {
+    fn visual(&self, part: &ContentPart<'_>) -> Result<Option<Visual>, VlmError> {
         let processor = self.model.processor();
         match part {
-            Part::Text(_) => Ok(None),
-            Part::Image(picture) => processor.image(shown(picture)).map(Some),
-            Part::Video(Video { frames, fps }) => {
-                let mut pictures: Vec<_> = frames.iter().map(shown).collect();
-                while let (Some(last), true) = (pictures.last().copied(), pictures.len() < SHORTEST) {
-                    pictures.push(last);
+            ContentPart::Text(_) => Ok(None),
+            ContentPart::Image(image) => processor.image(shown(image)).map(Some),
+            ContentPart::Video(Video { frames, fps }) => {
+                let mut images: Vec<_> = frames.iter().map(shown).collect();
+                while let (Some(last), true) = (images.last().copied(), images.len() < MIN_VIDEO_FRAMES) {
+                    images.push(last);
                 }
-                processor.video(&pictures, *fps, self.frames).map(Some)
+                processor.video(&images, *fps, self.frames).map(Some)
             }
         }
     }
@@ -169,31 +166,31 @@ impl LocalVlm {
     ///
     /// # Errors
     /// When the network does not take a question.
-    pub fn say(
+    pub fn generate(
         &self,
         conversations: &[Conversation<'_>],
-        generation: Generation,
+        generation: GenerationConfig,
         first_tokens: usize,
-    ) -> Result<Vec<Utterance>, VlmError> {
+    ) -> Result<Vec<Completion>, VlmError> {
         let mut said = Vec::with_capacity(conversations.len());
-        // Drawn answers go one by one: what is drawn must not depend on what is asked beside it.
-        let at_once = if generation.temperature > 0.0 { 1 } else { AT_ONCE };
-        for chunk in conversations.chunks(at_once) {
+        // Sampled answers go one by one: a sample must not depend on the rest of the batch.
+        let batch_size = if generation.temperature > 0.0 { 1 } else { BATCH_SIZE };
+        for chunk in conversations.chunks(batch_size) {
             let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>()?;
-            let choice = match generation.temperature {
-                temperature if temperature > 0.0 => Choice::Sampled { temperature, seed: seed(&chunk[0]) },
-                _ => Choice::Greedy,
+            let decoding = match generation.temperature {
+                temperature if temperature > 0.0 => Decoding::Sampled { temperature, seed: seed(&chunk[0]) },
+                _ => Decoding::Greedy,
             };
-            let options = Generate { max_new_tokens: generation.max_new_tokens, choice };
+            let options = GenerateOptions { max_new_tokens: generation.max_new_tokens, decoding };
             let answers = self.model.generate(&inputs, &options)?;
-            let firsts = self.first_tokens(&inputs, first_tokens)?;
-            for ((inputs, tokens), first) in inputs.iter().zip(&answers).zip(firsts) {
-                said.push(Utterance {
+            let top_logprobs_of_all = self.first_tokens(&inputs, first_tokens)?;
+            for ((inputs, tokens), top_logprobs) in inputs.iter().zip(&answers).zip(top_logprobs_of_all) {
+                said.push(Completion {
                     text: self.model.processor().tokenizer().decode(tokens)?,
                     prompt_tokens: inputs.len(),
                     completion_tokens: tokens.len(),
-                    is_cut: tokens.len() >= generation.max_new_tokens,
-                    first,
+                    is_truncated: tokens.len() >= generation.max_new_tokens,
+                    top_logprobs,
                 });
             }
         }
@@ -220,33 +217,37 @@ impl LocalVlm {
 }
 
 impl TrendModel for LocalVlm {
-    fn answer(&self, conversations: &[Conversation<'_>], ask: &Ask) -> Result<Vec<Answer>, JudgeError> {
-        let failed = |error: VlmError| JudgeError::Backend(Box::new(error));
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        ask: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError> {
+        let failed = |error: VlmError| RewardModelError::Backend(Box::new(error));
         match ask {
-            Ask::Labels(_) => {
+            AnswerMode::Labels(_) => {
                 let mut answers = Vec::with_capacity(conversations.len());
-                for chunk in conversations.chunks(self.at_once()) {
+                for chunk in conversations.chunks(self.batch_size()) {
                     let inputs = chunk.iter().map(|asked| self.inputs(asked)).collect::<Result<Vec<_>, _>>();
                     let logits = inputs.and_then(|inputs| self.label_logits(&inputs)).map_err(failed)?;
                     answers.extend(logits.into_iter().map(Answer::Logits));
                 }
                 Ok(answers)
             }
-            Ask::Text(generation) => {
-                let said = self.say(conversations, *generation, 0).map_err(failed)?;
+            AnswerMode::Text(generation) => {
+                let said = self.generate(conversations, *generation, 0).map_err(failed)?;
                 Ok(said.into_iter().map(|said| Answer::Text(said.text)).collect())
             }
         }
     }
 }
 
-fn shown<'a>(picture: &'a Picture<'_>) -> qwen::Picture<'a> {
-    qwen::Picture { rgb: &picture.pixels, height: picture.height, width: picture.width }
+fn shown<'a>(image: &'a RgbImage<'_>) -> qwen::RgbImage<'a> {
+    qwen::RgbImage { rgb: &image.pixels, height: image.height, width: image.width }
 }
 
-/// What decides draws: the question itself, so that the same question gets the same answer.
+/// The seed of sampling: the question itself, so that the same question gets the same answer.
 fn seed(conversation: &Conversation<'_>) -> u64 {
-    let key = remembered::fingerprint(conversation);
+    let key = cached_model::fingerprint(conversation);
     u64::from_le_bytes(std::array::from_fn(|at| key[at]))
 }
 
@@ -255,28 +256,30 @@ fn seed(conversation: &Conversation<'_>) -> u64 {
 fn prompt(conversation: &Conversation<'_>) -> String {
     let mut content = Vec::new();
     let mut text = String::new();
-    let mut before: Option<&Part<'_>> = None;
+    let mut before: Option<&ContentPart<'_>> = None;
     for part in &conversation.parts {
         match (before, part) {
-            (Some(Part::Video(_)), Part::Video(_)) => text += "\n",
-            (Some(Part::Video(_)), Part::Text(_)) | (Some(Part::Text(_)), Part::Video(_)) => text += "\n\n",
+            (Some(ContentPart::Video(_)), ContentPart::Video(_)) => text += "\n",
+            (Some(ContentPart::Video(_)), ContentPart::Text(_))
+            | (Some(ContentPart::Text(_)), ContentPart::Video(_)) => text += "\n\n",
             _ => {}
         }
         match part {
-            Part::Text(words) => text += words,
-            Part::Video(_) => text += "<|video_pad|>",
-            Part::Image(_) => {
-                content.extend((!text.is_empty()).then(|| qwen::Part::Text(std::mem::take(&mut text))));
-                content.push(qwen::Part::Image);
+            ContentPart::Text(words) => text += words,
+            ContentPart::Video(_) => text += "<|video_pad|>",
+            ContentPart::Image(_) => {
+                content
+                    .extend((!text.is_empty()).then(|| qwen::ContentPart::Text(std::mem::take(&mut text))));
+                content.push(qwen::ContentPart::Image);
             }
         }
         before = Some(part);
     }
-    content.extend((!text.is_empty()).then_some(qwen::Part::Text(text)));
+    content.extend((!text.is_empty()).then_some(qwen::ContentPart::Text(text)));
     let system = conversation
         .system
         .as_deref()
-        .map(|words| Message { role: Role::System, content: vec![qwen::Part::Text(words.into())] });
+        .map(|words| Message { role: Role::System, content: vec![qwen::ContentPart::Text(words.into())] });
     let asked = Message { role: Role::User, content };
     qwen::chat(&system.into_iter().chain([asked]).collect::<Vec<_>>(), true)
 }
@@ -289,15 +292,15 @@ mod tests {
 
     use super::*;
 
-    fn picture() -> Picture<'static> {
-        Picture { height: 1, width: 1, pixels: Cow::Borrowed(&[0, 0, 0]) }
+    fn image() -> RgbImage<'static> {
+        RgbImage { height: 1, width: 1, pixels: Cow::Borrowed(&[0, 0, 0]) }
     }
 
     #[test]
     fn a_window_is_written_as_rlinf_does() {
-        let video = || Part::Video(Video { frames: vec![picture()], fps: 24.0 });
+        let video = || ContentPart::Video(Video { frames: vec![image()], fps: 24.0 });
         let question = trend_question("Lift it.");
-        let words = || Part::Text(question.clone());
+        let words = || ContentPart::Text(question.clone());
         let videos_first = Conversation { system: None, parts: vec![video(), video(), words()] };
         assert_eq!(prompt(&videos_first), window(2, &question, PromptLayout::VideosFirst));
         let words_first = Conversation { system: None, parts: vec![words(), video(), video()] };
@@ -308,7 +311,11 @@ mod tests {
     fn images_stand_before_words_as_the_chat_template_has_them() {
         let asked = Conversation {
             system: Some("Be fair.".into()),
-            parts: vec![Part::Image(picture()), Part::Image(picture()), Part::Text("Good?".into())],
+            parts: vec![
+                ContentPart::Image(image()),
+                ContentPart::Image(image()),
+                ContentPart::Text("Good?".into()),
+            ],
         };
         assert_eq!(
             prompt(&asked),

@@ -1,39 +1,40 @@
-//! Whether things get better or worse: a vision-language model watches windows of frames, and its votes are paid.
+//! Whether things get better or worse: a vision-language model judges windows of frames, and its votes become rewards.
 //!
 //! ```text
-//! clip ─input─► conversation ─TrendModel─► answer ─readout─► leaning ─pay─► verdict
+//! clip ─input─► conversation ─TrendModel─► answer ─readout─► probabilities ─► reward
 //! ```
 //!
-//! [`InputBuilder`] turns what a window shows into a [`Conversation`]: words and pictures. A [`TrendModel`] answers it, in
-//! this process or on a server. [`Reading`] makes of the answer how likely each [`Trend`] is: from the logits of the labels'
-//! first tokens, or from words. [`TrendPay`] says what that is worth.
+//! [`InputBuilder`] turns what a window shows into a [`Conversation`]: words and images. A [`TrendModel`] answers it, in
+//! this process or on a server. [`ReadoutSettings`] makes of the answer how likely each [`Trend`] is: from the logits of the labels'
+//! first tokens, or from words. [`TrendReward`] says what that is worth.
 
+mod cached_model;
 mod card;
 mod conversation;
-mod familiar;
 mod folder;
+mod frame_judge;
 mod input;
 mod judge;
 mod local;
 mod model;
-mod moments;
 mod parse;
-mod pay;
+mod prompt_check;
 mod readout;
-mod remembered;
+mod reward;
 mod vocabulary;
 
+pub use cached_model::CachedModel;
 pub use card::{JudgeCard, JudgeCardError};
-pub use conversation::{Conversation, Part, Picture, Video};
-pub use familiar::Familiar;
+pub use conversation::{ContentPart, Conversation, RgbImage, Video};
 pub use folder::{JudgeFolder, NoBaseModel};
+pub use frame_judge::{FrameReadout, VlmFrameJudge};
 pub use input::{InputBuilder, Prompt};
 pub use judge::TrendJudge;
-pub use local::{LocalVlm, LocalVlmSettings, Utterance};
-pub use model::{Answer, Ask, Generation, TrendModel};
-pub use moments::{MomentReading, VlmMoments};
+pub(crate) use local::LocalVlmSettings;
+pub use local::{Completion, LocalVlm};
+pub use model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 pub use parse::{parse_score, parse_trend};
-pub use pay::{Amounts, TrendPay};
-pub use readout::{LabelLogits, Leaning, Reading};
-pub use remembered::Remembered;
+pub use prompt_check::PromptCheck;
+pub use readout::{LabelLogits, LabelProbabilities, ReadoutSettings};
+pub use reward::{LabelRewards, TrendReward};
 pub use vocabulary::Trend;

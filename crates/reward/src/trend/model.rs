@@ -2,12 +2,16 @@
 
 use super::conversation::Conversation;
 use super::readout::LabelLogits;
-use crate::judge::JudgeError;
+use crate::models::RewardModelError;
 
-/// Answers questions about windows. An answer does not depend on what is asked beside it.
+/// Answers questions about windows. An answer does not depend on the rest of the batch.
 pub trait TrendModel: Send + Sync {
     /// One answer per conversation, in order.
-    fn answer(&self, conversations: &[Conversation<'_>], ask: &Ask) -> Result<Vec<Answer>, JudgeError>;
+    fn answer(
+        &self,
+        conversations: &[Conversation<'_>],
+        ask: &AnswerMode,
+    ) -> Result<Vec<Answer>, RewardModelError>;
 
     /// Grows when the model changes its mind.
     fn version(&self) -> u64 {
@@ -17,17 +21,17 @@ pub trait TrendModel: Send + Sync {
 
 /// What is wanted of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Ask {
+pub enum AnswerMode {
     /// How likely each label is. A model that cannot tell answers in words.
-    Labels(Generation),
+    Labels(GenerationConfig),
     /// Words.
-    Text(Generation),
+    Text(GenerationConfig),
 }
 
-impl Ask {
+impl AnswerMode {
     /// How words are found, where words are given.
     #[must_use]
-    pub fn generation(&self) -> Generation {
+    pub fn generation(&self) -> GenerationConfig {
         match self {
             Self::Labels(generation) | Self::Text(generation) => *generation,
         }
@@ -36,10 +40,10 @@ impl Ask {
 
 /// How words are found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Generation {
+pub struct GenerationConfig {
     /// The longest answer, in tokens.
     pub max_new_tokens: usize,
-    /// How freely tokens are drawn; 0 takes the likeliest.
+    /// Sampling temperature; 0 takes the likeliest token.
     pub temperature: f64,
 }
 

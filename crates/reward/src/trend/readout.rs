@@ -10,16 +10,16 @@ pub struct LabelLogits(pub [f32; 3]);
 
 /// How likely each label is; the three sum to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Leaning {
+pub struct LabelProbabilities {
     /// That things get better.
     pub positive: f32,
     /// That they get worse.
     pub negative: f32,
-    /// That it cannot be told.
+    /// That the trend is unclear.
     pub unclear: f32,
 }
 
-impl Leaning {
+impl LabelProbabilities {
     /// The softmax of logits divided by a temperature. `None` of logits that are no numbers.
     #[must_use]
     pub fn of(logits: LabelLogits, temperature: f64) -> Option<Self> {
@@ -60,61 +60,61 @@ impl Leaning {
     }
 }
 
-/// How answers are read.
+/// How answers are parsed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reading {
+pub struct ReadoutSettings {
     /// What logits are divided by, as calibration found it honest.
     pub temperature: f64,
     /// Where positive and negative are less than this apart, the answer counts as unclear.
     pub abstain_band: f32,
 }
 
-impl Default for Reading {
+impl Default for ReadoutSettings {
     fn default() -> Self {
         Self { temperature: 1.0, abstain_band: 0.0 }
     }
 }
 
-/// An answer as read.
+/// A parsed answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Read {
+pub(crate) enum ParsedAnswer {
     /// A label, and how likely each was.
-    Label(Trend, Leaning),
+    Label(Trend, LabelProbabilities),
     /// Words that are no label, or logits that are no numbers.
     Invalid,
     /// Nobody answered.
     Missing,
 }
 
-impl Reading {
+impl ReadoutSettings {
     /// The label of an answer.
     #[must_use]
     pub fn label(&self, answer: &Answer) -> Trend {
         match self.read(answer) {
-            Read::Label(label, _) => label,
-            Read::Invalid | Read::Missing => Trend::Invalid,
+            ParsedAnswer::Label(label, _) => label,
+            ParsedAnswer::Invalid | ParsedAnswer::Missing => Trend::Invalid,
         }
     }
 
-    pub(crate) fn read(&self, answer: &Answer) -> Read {
-        let (leaning, label) = match answer {
-            Answer::Missing => return Read::Missing,
+    pub(crate) fn read(&self, answer: &Answer) -> ParsedAnswer {
+        let (probabilities, label) = match answer {
+            Answer::Missing => return ParsedAnswer::Missing,
             Answer::Logits(logits) => {
-                let leaning = Leaning::of(*logits, self.temperature);
-                (leaning, leaning.map(|leaning| leaning.likeliest()))
+                let probabilities = LabelProbabilities::of(*logits, self.temperature);
+                (probabilities, probabilities.map(|probabilities| probabilities.likeliest()))
             }
             Answer::Text(text) => {
                 let trend = parse_trend(text);
-                (Leaning::certain(trend), Some(trend))
+                (LabelProbabilities::certain(trend), Some(trend))
             }
         };
-        match (leaning, label) {
-            (Some(leaning), _) if leaning.vote().abs() < self.abstain_band => {
-                let unsure = Leaning { positive: 0.0, negative: 0.0, unclear: 1.0 };
-                Read::Label(Trend::Unclear, unsure)
+        match (probabilities, label) {
+            (Some(probabilities), _) if probabilities.vote().abs() < self.abstain_band => {
+                let unsure = LabelProbabilities { positive: 0.0, negative: 0.0, unclear: 1.0 };
+                ParsedAnswer::Label(Trend::Unclear, unsure)
             }
-            (Some(leaning), Some(label)) => Read::Label(label, leaning),
-            _ => Read::Invalid,
+            (Some(probabilities), Some(label)) => ParsedAnswer::Label(label, probabilities),
+            _ => ParsedAnswer::Invalid,
         }
     }
 }
@@ -123,51 +123,55 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn read(reading: Reading, logits: [f32; 3]) -> Read {
-        reading.read(&Answer::Logits(LabelLogits(logits)))
+    fn read(readout: ReadoutSettings, logits: [f32; 3]) -> ParsedAnswer {
+        readout.read(&Answer::Logits(LabelLogits(logits)))
     }
 
     #[test]
     fn logits_become_probabilities() {
-        let leaning = Leaning::of(LabelLogits([2.0, 0.0, 1.0]), 1.0).unwrap();
+        let probabilities = LabelProbabilities::of(LabelLogits([2.0, 0.0, 1.0]), 1.0).unwrap();
         // e^2, e^0 and e^1 over their sum, by hand.
         let sum = 7.389_056_f32 + 1.0 + 2.718_281_7;
-        for (found, expected) in [leaning.positive, leaning.negative, leaning.unclear].into_iter().zip([
-            7.389_056 / sum,
-            1.0 / sum,
-            2.718_281_7 / sum,
-        ]) {
+        for (found, expected) in [probabilities.positive, probabilities.negative, probabilities.unclear]
+            .into_iter()
+            .zip([7.389_056 / sum, 1.0 / sum, 2.718_281_7 / sum])
+        {
             assert!((found - expected).abs() < 1e-6, "{found} {expected}");
         }
-        assert!((leaning.vote() - (7.389_056 - 1.0) / sum).abs() < 1e-6);
-        let colder = Leaning::of(LabelLogits([2.0, 0.0, 1.0]), 0.5).unwrap();
-        assert_eq!(Leaning::of(LabelLogits([4.0, 0.0, 2.0]), 1.0), Some(colder));
-        let shifted = Leaning::of(LabelLogits([1002.0, 1000.0, 1001.0]), 1.0).unwrap();
-        assert!((shifted.positive - leaning.positive).abs() < 1e-6);
+        assert!((probabilities.vote() - (7.389_056 - 1.0) / sum).abs() < 1e-6);
+        let colder = LabelProbabilities::of(LabelLogits([2.0, 0.0, 1.0]), 0.5).unwrap();
+        assert_eq!(LabelProbabilities::of(LabelLogits([4.0, 0.0, 2.0]), 1.0), Some(colder));
+        let shifted = LabelProbabilities::of(LabelLogits([1002.0, 1000.0, 1001.0]), 1.0).unwrap();
+        assert!((shifted.positive - probabilities.positive).abs() < 1e-6);
     }
 
     #[test]
     fn what_is_no_number_is_invalid_and_what_cannot_be_is_not_likely() {
-        let reading = Reading::default();
-        assert_eq!(read(reading, [f32::NAN, 0.0, 0.0]), Read::Invalid);
-        assert_eq!(read(reading, [f32::NEG_INFINITY; 3]), Read::Invalid);
-        assert_eq!(read(reading, [f32::INFINITY, 0.0, 0.0]), Read::Invalid);
-        let certain = Leaning { positive: 0.0, negative: 1.0, unclear: 0.0 };
+        let readout = ReadoutSettings::default();
+        assert_eq!(read(readout, [f32::NAN, 0.0, 0.0]), ParsedAnswer::Invalid);
+        assert_eq!(read(readout, [f32::NEG_INFINITY; 3]), ParsedAnswer::Invalid);
+        assert_eq!(read(readout, [f32::INFINITY, 0.0, 0.0]), ParsedAnswer::Invalid);
+        let certain = LabelProbabilities { positive: 0.0, negative: 1.0, unclear: 0.0 };
         let logits = [f32::NEG_INFINITY, -3.0, f32::NEG_INFINITY];
-        assert_eq!(read(reading, logits), Read::Label(Trend::Negative, certain));
+        assert_eq!(read(readout, logits), ParsedAnswer::Label(Trend::Negative, certain));
     }
 
     #[test]
     fn a_close_call_is_unclear() {
-        let reading = Reading { abstain_band: 0.2, ..Reading::default() };
+        let readout = ReadoutSettings { abstain_band: 0.2, ..ReadoutSettings::default() };
         assert!(
-            matches!(read(reading, [1.0, 0.9, 0.0]), Read::Label(Trend::Unclear, leaning) if leaning.vote() == 0.0)
+            matches!(read(readout, [1.0, 0.9, 0.0]), ParsedAnswer::Label(Trend::Unclear, probabilities) if probabilities.vote() == 0.0)
         );
-        assert!(matches!(read(reading, [1.0, 0.0, 0.0]), Read::Label(Trend::Positive, _)));
-        assert!(matches!(read(Reading::default(), [1.0, 1.0, 0.0]), Read::Label(Trend::Unclear, _)));
-        let words = reading.read(&Answer::Text("negative".into()));
-        assert!(matches!(words, Read::Label(Trend::Negative, leaning) if leaning.vote() == -1.0));
-        assert_eq!(reading.read(&Answer::Text("I cannot say".into())), Read::Invalid);
-        assert_eq!(reading.read(&Answer::Missing), Read::Missing);
+        assert!(matches!(read(readout, [1.0, 0.0, 0.0]), ParsedAnswer::Label(Trend::Positive, _)));
+        assert!(matches!(
+            read(ReadoutSettings::default(), [1.0, 1.0, 0.0]),
+            ParsedAnswer::Label(Trend::Unclear, _)
+        ));
+        let words = readout.read(&Answer::Text("negative".into()));
+        assert!(
+            matches!(words, ParsedAnswer::Label(Trend::Negative, probabilities) if probabilities.vote() == -1.0)
+        );
+        assert_eq!(readout.read(&Answer::Text("I cannot say".into())), ParsedAnswer::Invalid);
+        assert_eq!(readout.read(&Answer::Missing), ParsedAnswer::Missing);
     }
 }

@@ -9,7 +9,7 @@ pub enum Trend {
     Positive,
     /// They get worse.
     Negative,
-    /// It cannot be told.
+    /// No trend can be seen.
     Unclear,
     /// The answer was none of these.
     Invalid,

@@ -1,4 +1,4 @@
-//! A server as tests need one: it answers what it is told to, and remembers what it was asked.
+//! A server as tests need one: it answers by a script, and records the requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

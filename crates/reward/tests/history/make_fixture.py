@@ -1,4 +1,4 @@
-"""What RLinf's HistoryManager would show a judge, step by step, simulated from its documented rules.
+"""What RLinf's HistoryManager would show a reward model, step by step, simulated from its documented rules.
 
 Writes windows.json beside this file. Needs Python 3 alone.
 
@@ -59,12 +59,12 @@ class HistoryManager:
 
 
 def valid(windows, env):
-    """A judge is asked about an environment if every buffer that appears has frames of it."""
+    """The model is asked about an environment if every buffer that appears has frames of it."""
     return bool(windows) and all(slices[env] for slices in windows.values())
 
 
 def play(case):
-    """Clips per step and environment, and rewards with each window's output paid to all of its steps."""
+    """Clips per step and environment, and rewards with each window's output given to all of its steps."""
     num_envs, steps, buffers = case["num_envs"], case["steps"], case["buffers"]
     managers = [HistoryManager(buffers, 1) for _ in range(num_envs)]
     together = HistoryManager(buffers, num_envs)

@@ -1,4 +1,4 @@
-//! What PPO minimises, one number at a time, with the slope that goes back into the networks.
+//! The losses of PPO, one number at a time, with their gradients.
 
 /// The bounds of the losses.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +17,20 @@ pub struct LossSettings {
     pub kl: KlEstimate,
 }
 
-/// How the distance between two policies is estimated from draws of the older one.
+impl Default for LossSettings {
+    fn default() -> Self {
+        Self {
+            clip: [0.2, 0.2],
+            dual_clip: Some(3.0),
+            value_clip: None,
+            huber_delta: 100.0,
+            kl_beta: 0.0,
+            kl: KlEstimate::Plain,
+        }
+    }
+}
+
+/// How the distance between two policies is estimated from samples of the older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KlEstimate {
     /// log π − log π_old.
@@ -30,11 +43,11 @@ pub enum KlEstimate {
     LowVariance,
 }
 
-/// The loss of one action, and how it moves with log π.
+/// The loss of one action, and its gradient by log π.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct PolicyLoss {
     pub(super) loss: f32,
-    pub(super) slope: f32,
+    pub(super) grad: f32,
     /// π / π_old.
     pub(super) ratio: f32,
     /// The same after clipping.
@@ -45,11 +58,11 @@ pub(super) struct PolicyLoss {
     pub(super) is_dual_clipped: bool,
 }
 
-/// The loss of one value, and how it moves with it.
+/// The loss of one value, and its gradient by that value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ValueLoss {
     pub(super) loss: f32,
-    pub(super) slope: f32,
+    pub(super) grad: f32,
     /// Whether the clip decides the loss.
     pub(super) is_clipped: bool,
 }
@@ -62,31 +75,31 @@ impl LossSettings {
         let clipped_ratio = ratio.clamp(1.0 - self.clip[0], 1.0 + self.clip[1]);
         let (free, clipped) = (-advantage * ratio, -advantage * clipped_ratio);
         let is_clipped = clipped > free;
-        let (mut loss, mut slope) = if is_clipped { (clipped, 0.0) } else { (free, free) };
+        let (mut loss, mut grad) = if is_clipped { (clipped, 0.0) } else { (free, free) };
         let bound = self.dual_clip.map_or(f32::INFINITY, |c| c * advantage.abs());
         let is_dual_clipped = bound < loss;
         if is_dual_clipped {
-            (loss, slope) = (bound, 0.0);
+            (loss, grad) = (bound, 0.0);
         }
         if self.kl_beta != 0.0 {
             let (distance, along) = self.kl.of(log_ratio, ratio);
             loss += self.kl_beta * distance;
-            slope += self.kl_beta * along;
+            grad += self.kl_beta * along;
         }
-        PolicyLoss { loss, slope, ratio, clipped_ratio, is_clipped, is_dual_clipped }
+        PolicyLoss { loss, grad, ratio, clipped_ratio, is_clipped, is_dual_clipped }
     }
 
     /// The larger of Huber(V − R) and Huber(V_old + clip(V − V_old) − R).
     pub(super) fn value(&self, value: f32, old: f32, target: f32) -> ValueLoss {
-        let (free, slope) = self.huber(value - target);
+        let (free, grad) = self.huber(value - target);
         let Some(reach) = self.value_clip else {
-            return ValueLoss { loss: free, slope, is_clipped: false };
+            return ValueLoss { loss: free, grad, is_clipped: false };
         };
         let near = old + (value - old).clamp(-reach, reach);
         let (clipped, _) = self.huber(near - target);
         match clipped > free {
-            true => ValueLoss { loss: clipped, slope: 0.0, is_clipped: true },
-            false => ValueLoss { loss: free, slope, is_clipped: false },
+            true => ValueLoss { loss: clipped, grad: 0.0, is_clipped: true },
+            false => ValueLoss { loss: free, grad, is_clipped: false },
         }
     }
 
@@ -100,7 +113,7 @@ impl LossSettings {
 }
 
 impl KlEstimate {
-    /// The distance, and how it moves with log π.
+    /// The distance, and its gradient by log π.
     fn of(self, log_ratio: f32, ratio: f32) -> (f32, f32) {
         match self {
             Self::Plain => (log_ratio, 1.0),
@@ -128,10 +141,10 @@ mod tests {
 
     #[test]
     fn clips_bind_where_the_paper_says() {
-        let check = |ratio: f32, advantage: f32, loss: f32, slope: f32| {
+        let check = |ratio: f32, advantage: f32, loss: f32, grad: f32| {
             let made = settings().policy(ratio.ln(), 0.0, advantage);
             assert!(
-                (made.loss - loss).abs() < 1e-5 && (made.slope - slope).abs() < 1e-5,
+                (made.loss - loss).abs() < 1e-5 && (made.grad - grad).abs() < 1e-5,
                 "{ratio} {advantage}: {made:?}"
             );
         };
@@ -145,12 +158,9 @@ mod tests {
 
     #[test]
     fn values_may_move_so_far() {
-        let check = |value: f32, old: f32, target: f32, loss: f32, slope: f32| {
+        let check = |value: f32, old: f32, target: f32, loss: f32, grad: f32| {
             let made = settings().value(value, old, target);
-            assert!(
-                (made.loss - loss).abs() < 1e-6 && (made.slope - slope).abs() < 1e-6,
-                "{value}: {made:?}"
-            );
+            assert!((made.loss - loss).abs() < 1e-6 && (made.grad - grad).abs() < 1e-6, "{value}: {made:?}");
         };
         check(1.2, 1.0, 1.0, 0.02, 0.2); // within reach
         check(2.0, 1.0, 2.0, 0.125, 0.0); // perfect, but it moved too far: the clipped error counts
@@ -158,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn distances_have_the_slopes_of_their_formulas() {
+    fn gradients_of_distances_match_finite_differences() {
         for kl in [KlEstimate::Plain, KlEstimate::Absolute, KlEstimate::Square, KlEstimate::LowVariance] {
             for log_ratio in [-0.7f32, 0.4] {
                 let at = |x: f32| f64::from(kl.of(x, x.exp()).0);
-                let slope = (at(log_ratio + 1e-2) - at(log_ratio - 1e-2)) / 2e-2;
-                assert!((slope as f32 - kl.of(log_ratio, log_ratio.exp()).1).abs() < 1e-3, "{kl:?}");
+                let grad = (at(log_ratio + 1e-2) - at(log_ratio - 1e-2)) / 2e-2;
+                assert!((grad as f32 - kl.of(log_ratio, log_ratio.exp()).1).abs() < 1e-3, "{kl:?}");
             }
             assert_eq!(kl.of(0.0, 1.0).0, 0.0);
         }

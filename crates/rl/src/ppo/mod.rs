@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 1  act for T steps in B environments, keep log π_old(a)                    Rollout
-//! 2  pay every step                                                          Reward
+//! 2  label every step with a reward                                          Reward
 //! 3  V_old ← critic(s)      A, R ← GAE(r, V_old)      A ← (A − mean) / std    samples.rs, gae.rs
 //! 4  `update_epochs` times, over the samples in a new order, for each batch:
 //!      r = π(a) / π_old(a)
@@ -19,31 +19,30 @@
 //! (and values) belong to each action or to the chunk ([`Level`]), and so do ratios and entropies.
 
 mod cloning;
-mod kept;
 mod loss;
 mod samples;
+mod stored_rollout;
 #[cfg(test)]
 mod torch_parity;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_core::{Policy, Seed};
+use plaudit_core::{Policy, Schedule, Seed};
 use plaudit_nn::Weights;
-use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, together};
+use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, with_spinning_threads};
 
-use self::kept::Kept;
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
-use crate::actor_critic::{ActorCritic, ActorCriticSettings, Manner, Parameters, Thoughts};
+use self::stored_rollout::StoredRollout;
+use crate::actor_critic::{ActionMode, ActorCritic, ActorCriticSettings, ForwardPass, ParamStatus};
 use crate::checkpoint::Checkpoint;
-use crate::cloning::{ClonedSoFar, Cloning};
-use crate::gae::GaeSettings;
+use crate::cloning::{Cloning, CloningCallback};
+use crate::gae::{Bootstrap, GaeSettings};
 use crate::learner::{Experience, LearnError, Learner, Metrics};
-use crate::naming::Misfit;
-use crate::replay::Views;
-use crate::schedule::Schedule;
-use crate::sight::Look;
+use crate::naming::WeightsMismatch;
+use crate::replay::ObsBuffer;
+use crate::vision_encoder::ObsBatch;
 
 /// What a number belongs to when several actions are decided at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +68,7 @@ pub struct PpoSettings {
     pub entropy_level: Level,
     /// The bounds of the losses.
     pub loss: LossSettings,
-    /// Reward for keeping options open.
+    /// Weight of the entropy bonus.
     pub entropy_bonus: f32,
     /// How far the policy may move before the passes over a rollout stop.
     pub target_kl: Option<f64>,
@@ -92,6 +91,30 @@ pub struct PpoSettings {
     pub critic_warmup: u64,
 }
 
+impl Default for PpoSettings {
+    /// For small tasks with states: few samples, and several passes over each rollout.
+    fn default() -> Self {
+        Self {
+            gae: GaeSettings { gamma: 0.98, lambda: 0.9, bootstrap: Bootstrap::Standard },
+            normalize_advantages: true,
+            reward_level: Level::Action,
+            log_prob_level: Level::Action,
+            entropy_level: Level::Action,
+            loss: LossSettings::default(),
+            entropy_bonus: 0.0,
+            target_kl: None,
+            update_epochs: 6,
+            batch: 128,
+            micro_batch: 128,
+            adam: AdamSettings::default(),
+            lr: Schedule::constant(2e-3),
+            value_lr: Schedule::constant(2e-3),
+            clip_grad: 0.5,
+            critic_warmup: 0,
+        }
+    }
+}
+
 /// A policy and a critic that learn by PPO.
 pub struct Ppo {
     settings: PpoSettings,
@@ -101,16 +124,16 @@ pub struct Ppo {
     seed: Seed,
     /// Steps of learning so far.
     steps: u64,
-    rollouts: Vec<Kept>,
-    desk: Desk,
+    rollouts: Vec<StoredRollout>,
+    buffers: UpdateBuffers,
 }
 
-/// Memory of one update, kept between updates.
+/// Buffers of an update, kept between updates.
 #[derive(Default)]
-struct Desk {
-    views: Views,
+struct UpdateBuffers {
+    obs_buffer: ObsBuffer,
     actions: Vec<f32>,
-    thoughts: Thoughts,
+    forward_pass: ForwardPass,
     grad_outputs: Vec<f32>,
     grad_values: Vec<f32>,
     grads: Vec<f32>,
@@ -135,21 +158,21 @@ impl Ppo {
         let networks = Arc::new(ActorCritic::new(networks));
         let params = networks.init(seed.purpose("weights"));
         let adam = Adam::new(params.len(), settings.adam);
-        let (rollouts, desk) = (Vec::new(), Desk::default());
-        Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, desk })
+        let (rollouts, buffers) = (Vec::new(), UpdateBuffers::default());
+        Ok(Self { settings, networks, params, adam, seed, steps: 0, rollouts, buffers })
     }
 }
 
 impl Learner for Ppo {
     fn explorer(&self) -> Box<dyn Policy> {
-        Box::new(self.networks.policy(&self.params, Manner::Explore))
+        Box::new(self.networks.policy(&self.params, ActionMode::Explore))
     }
 
     fn greedy(&self) -> Box<dyn Policy> {
-        Box::new(self.networks.policy(&self.params, Manner::Greedy))
+        Box::new(self.networks.policy(&self.params, ActionMode::Greedy))
     }
 
-    fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
+    fn add_experience(&mut self, experience: Experience) -> Result<(), LearnError> {
         let states = experience.segment.obs[0].state_width();
         if states != self.networks.states() {
             return Err(LearnError::Width { what: "states", expected: self.networks.states(), got: states });
@@ -159,7 +182,7 @@ impl Learner for Ppo {
         if got != expected {
             return Err(LearnError::Width { what: "log-probabilities", expected, got });
         }
-        self.rollouts.push(Kept::new(experience, &self.networks)?);
+        self.rollouts.push(StoredRollout::new(experience, &self.networks)?);
         Ok(())
     }
 
@@ -170,34 +193,34 @@ impl Learner for Ppo {
         }
         let mut samples = Samples::of(&rollouts, &self.networks, &self.params, &self.settings);
         let mut metrics = Metrics::default();
-        tell_of_rollouts(&rollouts, &samples, &mut metrics);
+        push_rollout_metrics(&rollouts, &samples, &mut metrics);
         if self.settings.normalize_advantages {
             samples.normalize();
         }
-        let tally = match self.networks.sight() {
+        let update_stats = match self.networks.vision_encoder() {
             // An update is many small products: threads that slept between them would take longer to wake than to work.
-            None => together(|| self.update_often(&rollouts, &samples))?,
+            None => with_spinning_threads(|| self.update_often(&rollouts, &samples))?,
             // Convolutions need the threads themselves.
             Some(_) => self.update_often(&rollouts, &samples)?,
         };
-        tally.tell(&samples, self, &mut metrics);
+        update_stats.push_to(&samples, self, &mut metrics);
         self.steps += 1;
         Ok(metrics)
     }
 
-    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
-        self.clone_demos(cloning, told)
+    fn imitate(&mut self, cloning: &Cloning, callback: CloningCallback<'_>) -> Result<(), LearnError> {
+        self.clone_demos(cloning, callback)
     }
 
     fn weights(&self) -> Weights {
         let mut weights = self.networks.export(&self.params);
-        if let Some(sight) = self.networks.sight() {
-            sight.export_trunk(&mut weights);
+        if let Some(vision_encoder) = self.networks.vision_encoder() {
+            vision_encoder.export_trunk(&mut weights);
         }
         weights
     }
 
-    fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
+    fn load(&mut self, weights: &Weights) -> Result<(), WeightsMismatch> {
         let mut params = self.params.clone();
         self.networks.import(&mut params, weights)?;
         self.params = params;
@@ -211,17 +234,17 @@ impl Learner for Ppo {
         checkpoint.tensors("adam.v", self.networks.export(&self.adam.v));
         checkpoint.count("adam.step", self.adam.step);
         checkpoint.count("steps", self.steps);
-        checkpoint.trunk(self.networks.sight());
+        checkpoint.trunk(self.networks.vision_encoder());
         checkpoint.write(folder)
     }
 
     fn restore(&mut self, folder: &Path) -> Result<(), LearnError> {
         let checkpoint = Checkpoint::read(folder)?;
-        checkpoint.same_trunk(self.networks.sight())?;
+        checkpoint.same_trunk(self.networks.vision_encoder())?;
         let fill = |name: &str, into: &[f32]| {
             let mut into = into.to_vec();
             let fitted = self.networks.import(&mut into, &checkpoint.under(name));
-            fitted.map(|()| into).map_err(|misfit| checkpoint.misfit(misfit))
+            fitted.map(|()| into).map_err(|mismatch| checkpoint.mismatch(mismatch))
         };
         let (params, m, v) =
             (fill("policy", &self.params)?, fill("adam.m", &self.adam.m)?, fill("adam.v", &self.adam.v)?);
@@ -235,90 +258,103 @@ impl Learner for Ppo {
 
 impl Ppo {
     /// All passes over the samples of a step of learning.
-    fn update_often(&mut self, rollouts: &[Kept], samples: &Samples) -> Result<Tally, LearnError> {
-        let mut tally = Tally::default();
+    fn update_often(
+        &mut self,
+        rollouts: &[StoredRollout],
+        samples: &Samples,
+    ) -> Result<UpdateStats, LearnError> {
+        let mut update_stats = UpdateStats::default();
         for pass in 0..self.settings.update_epochs {
             let mut order: Vec<u32> = (0..samples.decisions.len() as u32).collect();
             let seed = self.seed.purpose("order").index(self.steps).index(pass as u64);
             seed.rng().shuffle(&mut order);
             for batch in order.chunks(self.settings.batch) {
-                let found = self.slopes(rollouts, samples, batch);
-                tally.add(&found);
-                if self.settings.target_kl.is_some_and(|limit| found.approx_kl() > limit) {
-                    return Ok(tally);
+                let batch_stats = self.gradients(rollouts, samples, batch);
+                update_stats.add(&batch_stats);
+                if self.settings.target_kl.is_some_and(|limit| batch_stats.approx_kl() > limit) {
+                    return Ok(update_stats);
                 }
-                tally.grad_norm += self.descend()?;
-                tally.updates += 1;
+                update_stats.grad_norm += self.descend()?;
+                update_stats.updates += 1;
             }
         }
-        Ok(tally)
+        Ok(update_stats)
     }
 
-    /// The loss of a batch and its gradient, which is left on the desk.
-    fn slopes(&mut self, rollouts: &[Kept], samples: &Samples, batch: &[u32]) -> Found {
+    /// The loss of a batch. Its gradient is left in the buffers.
+    fn gradients(&mut self, rollouts: &[StoredRollout], samples: &Samples, batch: &[u32]) -> BatchStats {
         let sizes = Sizes::of(samples, batch, &self.settings);
-        self.desk.grads.clear();
-        self.desk.grads.resize(self.params.len(), 0.0);
-        let mut since = Parameters::Changed;
-        let mut found = Found::default();
-        let at_once = self.networks.rows_at_once().unwrap_or(usize::MAX);
+        self.buffers.grads.clear();
+        self.buffers.grads.resize(self.params.len(), 0.0);
+        let mut param_status = ParamStatus::Changed;
+        let mut batch_stats = BatchStats::default();
+        let at_once = self.networks.micro_batch_rows().unwrap_or(usize::MAX);
         let pieces = batch.chunks(self.settings.micro_batch).flat_map(|micro| micro.chunks(at_once));
         for micro in pieces {
             self.gather(rollouts, samples, micro);
-            let Desk { views, thoughts, .. } = &mut self.desk;
-            self.networks.forward(&self.params, &Look::from(&*views), micro.len(), thoughts);
-            self.judge_losses(samples, micro, sizes, &mut found);
-            let Desk { views, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
-            let look = Look::from(&*views);
-            self.networks.backward(&self.params, since, &look, thoughts, grad_outputs, grad_values, grads);
-            since = Parameters::Same;
+            let UpdateBuffers { obs_buffer, forward_pass, .. } = &mut self.buffers;
+            self.networks.forward(&self.params, &ObsBatch::from(&*obs_buffer), micro.len(), forward_pass);
+            self.ppo_loss(samples, micro, sizes, &mut batch_stats);
+            let UpdateBuffers { obs_buffer, forward_pass, grad_outputs, grad_values, grads, .. } =
+                &mut self.buffers;
+            let obs_batch = ObsBatch::from(&*obs_buffer);
+            self.networks.backward(
+                &self.params,
+                param_status,
+                &obs_batch,
+                forward_pass,
+                grad_outputs,
+                grad_values,
+                grads,
+            );
+            param_status = ParamStatus::Unchanged;
         }
-        found.scale(sizes, self.settings.entropy_bonus);
-        found
+        batch_stats.scale(sizes, self.settings.entropy_bonus);
+        batch_stats
     }
 
-    /// What was seen, and actions `[n, C, width]`, of some samples.
-    fn gather(&mut self, rollouts: &[Kept], samples: &Samples, chosen: &[u32]) {
+    /// Observations, and actions `[n, C, width]`, of some samples.
+    fn gather(&mut self, rollouts: &[StoredRollout], samples: &Samples, chosen: &[u32]) {
         let head = self.networks.head();
         let width = head.action_width();
-        let Desk { views, actions, .. } = &mut self.desk;
-        views.clear();
+        let UpdateBuffers { obs_buffer, actions, .. } = &mut self.buffers;
+        obs_buffer.clear();
         actions.clear();
         for &index in chosen {
             let Sample { rollout, step, row, length, .. } = samples.decisions[index as usize];
-            let (kept, step, row) = (&rollouts[rollout as usize], step as usize, row as usize);
-            kept.see(step, row, &self.networks, views);
-            let segment = &kept.experience.segment;
+            let (stored_rollout, step, row) = (&rollouts[rollout as usize], step as usize, row as usize);
+            stored_rollout.push_obs(step, row, &self.networks, obs_buffer);
+            let segment = &stored_rollout.experience.segment;
             for later in 0..length as usize {
                 actions.extend_from_slice(&segment.actions[step + later][row * width..(row + 1) * width]);
             }
-            // What was decided and not done has no say: its place is filled with what is never read.
+            // Actions that were decided and not done do not count: their place is filled with what is never read.
             actions.resize(actions.len() + (head.chunk - length as usize) * width, 0.0);
         }
     }
 
-    /// The losses of samples that went through the networks, and their slopes along outputs and values.
-    fn judge_losses(&mut self, samples: &Samples, chosen: &[u32], sizes: Sizes, found: &mut Found) {
+    /// The losses of samples that went through the networks, and their gradients by outputs and values.
+    fn ppo_loss(&mut self, samples: &Samples, chosen: &[u32], sizes: Sizes, batch_stats: &mut BatchStats) {
         let (settings, head) = (&self.settings, self.networks.head());
         let log_std_range = self.networks.log_std_range();
         let log_std = &self.params[log_std_range.clone()];
-        let Desk { actions, thoughts, grad_outputs, grad_values, grads, .. } = &mut self.desk;
+        let UpdateBuffers { actions, forward_pass, grad_outputs, grad_values, grads, .. } = &mut self.buffers;
         let grad_log_std = &mut grads[log_std_range];
         grad_outputs.clear();
-        grad_outputs.resize(thoughts.outputs.len(), 0.0);
+        grad_outputs.resize(forward_pass.outputs.len(), 0.0);
         grad_values.clear();
-        grad_values.resize(thoughts.values.len(), 0.0);
+        grad_values.resize(forward_pass.values.len(), 0.0);
         let (outputs, values, wide) =
-            (head.outputs(), self.networks.values(), head.chunk * head.action_width());
+            (head.outputs(), self.networks.value_outputs(), head.chunk * head.action_width());
         for (at, &index) in chosen.iter().enumerate() {
             let sample = &samples.decisions[index as usize];
-            let out = &thoughts.outputs[at * outputs..(at + 1) * outputs];
+            let out = &forward_pass.outputs[at * outputs..(at + 1) * outputs];
             let acted = &actions[at * wide..(at + 1) * wide];
             let grad_out = &mut grad_outputs[at * outputs..(at + 1) * outputs];
             let units = samples.units(sample, settings.reward_level);
 
             // − bonus · H, with H per action or per chunk.
-            let by_entropy = -settings.entropy_bonus / sizes.entropies;
+            let grad_entropy = -settings.entropy_bonus / sizes.entropies;
             let (actions_at, length) = (sample.actions_at as usize, sample.length as usize);
             let old = &samples.log_prob[actions_at..actions_at + length];
             match settings.log_prob_level {
@@ -327,16 +363,16 @@ impl Ppo {
                         let (log_prob, entropy) = head.measure(out, log_std, acted, action);
                         let unit = if units.len() == length { units.start + action } else { units.start };
                         let made = settings.loss.policy(log_prob, old, samples.advantage[unit]);
-                        found.policy(&made, log_prob - old);
-                        found.entropy += f64::from(entropy);
-                        let by_log_prob = made.slope / sizes.ratios;
+                        batch_stats.policy(&made, log_prob - old);
+                        batch_stats.entropy += f64::from(entropy);
+                        let grad_log_prob = made.grad / sizes.ratios;
                         head.backward(
                             out,
                             log_std,
                             acted,
                             action,
-                            by_log_prob,
-                            by_entropy,
+                            grad_log_prob,
+                            grad_entropy,
                             grad_out,
                             grad_log_std,
                         );
@@ -348,17 +384,17 @@ impl Ppo {
                         measured.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
                     let old: f32 = old.iter().sum();
                     let made = settings.loss.policy(log_prob, old, samples.advantage[units.start]);
-                    found.policy(&made, log_prob - old);
-                    found.entropy += f64::from(entropy);
-                    let by_log_prob = made.slope / sizes.ratios;
+                    batch_stats.policy(&made, log_prob - old);
+                    batch_stats.entropy += f64::from(entropy);
+                    let grad_log_prob = made.grad / sizes.ratios;
                     for action in 0..length {
                         head.backward(
                             out,
                             log_std,
                             acted,
                             action,
-                            by_log_prob,
-                            by_entropy,
+                            grad_log_prob,
+                            grad_entropy,
                             grad_out,
                             grad_log_std,
                         );
@@ -366,18 +402,18 @@ impl Ppo {
                 }
             }
             for (place, unit) in units.enumerate() {
-                let value = thoughts.values[at * values + place];
+                let value = forward_pass.values[at * values + place];
                 let made = settings.loss.value(value, samples.value[unit], samples.target[unit]);
-                found.value_loss += f64::from(made.loss);
-                found.value_clipped += f64::from(u8::from(made.is_clipped));
-                grad_values[at * values + place] = made.slope / sizes.values;
+                batch_stats.value_loss += f64::from(made.loss);
+                batch_stats.value_clipped += f64::from(u8::from(made.is_clipped));
+                grad_values[at * values + place] = made.grad / sizes.values;
             }
         }
     }
 
-    /// One step of the optimiser along the gradient on the desk. Returns its length before clipping.
+    /// One step of the optimiser along the gradient in the buffers. Returns its norm before clipping.
     fn descend(&mut self) -> Result<f64, LearnError> {
-        let norm = clip_grad_norm(&mut self.desk.grads, self.settings.clip_grad);
+        let norm = clip_grad_norm(&mut self.buffers.grads, self.settings.clip_grad);
         if !norm.is_finite() {
             let updates = self.adam.step;
             return Err(LearnError::Diverged { what: "the gradient", value: norm.into(), updates });
@@ -385,7 +421,7 @@ impl Ppo {
         let (lr, value_lr) = self.learning_rates();
         let groups =
             [(self.networks.actor_range(), lr as f32), (self.networks.critic_range(), value_lr as f32)];
-        self.adam.step_groups(&mut self.params, &self.desk.grads, &groups);
+        self.adam.step_groups(&mut self.params, &self.buffers.grads, &groups);
         Ok(norm.into())
     }
 
@@ -417,9 +453,9 @@ impl Sizes {
     }
 }
 
-/// What was found in one batch: sums at first, means after [`Found::scale`].
+/// Statistics of one batch: sums at first, means after [`BatchStats::scale`].
 #[derive(Debug, Clone, Copy, Default)]
-struct Found {
+struct BatchStats {
     policy_loss: f64,
     policy_loss_abs: f64,
     ratio: f64,
@@ -434,7 +470,7 @@ struct Found {
     total_loss: f64,
 }
 
-impl Found {
+impl BatchStats {
     fn policy(&mut self, made: &loss::PolicyLoss, log_ratio: f32) {
         let share = |is: bool| f64::from(u8::from(is));
         self.policy_loss += f64::from(made.loss);
@@ -475,20 +511,21 @@ impl Found {
 
 /// Sums over the batches of a step of learning.
 #[derive(Debug, Default)]
-struct Tally {
+struct UpdateStats {
     batches: f64,
     updates: u64,
     grad_norm: f64,
-    sum: Found,
+    sum: BatchStats,
     last_kl: f64,
 }
 
-impl Tally {
-    fn add(&mut self, found: &Found) {
+impl UpdateStats {
+    fn add(&mut self, batch_stats: &BatchStats) {
         self.batches += 1.0;
-        self.last_kl = found.kl;
-        let Found { policy_loss, policy_loss_abs, ratio, ratio_abs, clipped_ratio, .. } = *found;
-        let Found { dual_clipped, clipped, kl, entropy, value_loss, value_clipped, total_loss, .. } = *found;
+        self.last_kl = batch_stats.kl;
+        let BatchStats { policy_loss, policy_loss_abs, ratio, ratio_abs, clipped_ratio, .. } = *batch_stats;
+        let BatchStats { dual_clipped, clipped, kl, entropy, value_loss, value_clipped, total_loss, .. } =
+            *batch_stats;
         let sum = &mut self.sum;
         for (sum, value) in [
             (&mut sum.policy_loss, policy_loss),
@@ -509,7 +546,7 @@ impl Tally {
     }
 
     /// Means over the batches, under RLinf's names.
-    fn tell(&self, samples: &Samples, ppo: &Ppo, metrics: &mut Metrics) {
+    fn push_to(&self, samples: &Samples, ppo: &Ppo, metrics: &mut Metrics) {
         let (lr, value_lr) = ppo.learning_rates();
         let mean = |sum: f64| sum / self.batches.max(1.0);
         for (name, value) in [
@@ -551,9 +588,10 @@ fn explained_variance(value: &[f32], target: &[f32]) -> f64 {
 }
 
 /// Rewards, advantages and returns of the rollouts, under RLinf's names.
-fn tell_of_rollouts(rollouts: &[Kept], samples: &Samples, metrics: &mut Metrics) {
-    let rewards = rollouts.iter().flat_map(|kept| &kept.experience.reward.total);
-    let count = rollouts.iter().map(|kept| kept.experience.reward.total.len()).sum::<usize>();
+fn push_rollout_metrics(rollouts: &[StoredRollout], samples: &Samples, metrics: &mut Metrics) {
+    let rewards = rollouts.iter().flat_map(|stored_rollout| &stored_rollout.experience.reward.total);
+    let count =
+        rollouts.iter().map(|stored_rollout| stored_rollout.experience.reward.total.len()).sum::<usize>();
     let mean = |sum: f64, n: usize| sum / n.max(1) as f64;
     metrics.push("rollout/rewards", mean(rewards.map(|&reward| f64::from(reward)).sum(), count));
     for (name, column) in [("advantages", &samples.advantage), ("returns", &samples.target)] {

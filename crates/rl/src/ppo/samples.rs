@@ -1,15 +1,15 @@
 //! From rollouts to samples: one for each decision, with its advantages and what its values should learn.
 
-use super::kept::Kept;
+use super::stored_rollout::StoredRollout;
 use super::{Level, PpoSettings};
-use crate::actor_critic::{ActorCritic, Musing};
-use crate::gae::{self, Course};
+use crate::actor_critic::{ActorCritic, InferenceBuffers};
+use crate::gae::{self, GaeInputs};
 use crate::learner::Experience;
-use crate::replay::Views;
-use crate::sight::Look;
+use crate::replay::ObsBuffer;
+use crate::vision_encoder::ObsBatch;
 
-/// Observations that are judged at once: as many as fit in a cache where they are images.
-const JUDGED_AT_ONCE: usize = 512;
+/// Observations that the critic values at once: as many as fit in a cache where they are images.
+const VALUE_BATCH: usize = 512;
 
 /// A decision: a state, and the actions that followed until the next one.
 #[derive(Debug, Clone, Copy)]
@@ -43,20 +43,20 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Judges what was seen, and works out advantages.
+    /// Computes values and advantages.
     pub(super) fn of(
-        rollouts: &[Kept],
+        rollouts: &[StoredRollout],
         networks: &ActorCritic,
         params: &[f32],
         settings: &PpoSettings,
     ) -> Self {
         let mut samples = Self::default();
-        let mut musing = Musing::default();
-        for (rollout, kept) in rollouts.iter().enumerate() {
-            let experience = &kept.experience;
-            let lengths = lengths(&experience.decisions.fresh, experience.segment.batch());
-            let judged = Judged::of(kept, &lengths, networks, params, &mut musing);
-            samples.add(rollout, experience, &lengths, &judged, networks, settings);
+        let mut buffers = InferenceBuffers::default();
+        for (rollout, stored_rollout) in rollouts.iter().enumerate() {
+            let experience = &stored_rollout.experience;
+            let lengths = lengths(&experience.decisions.starts_chunk, experience.segment.batch());
+            let estimates = ValueEstimates::of(stored_rollout, &lengths, networks, params, &mut buffers);
+            samples.add(rollout, experience, &lengths, &estimates, networks, settings);
         }
         samples
     }
@@ -66,7 +66,7 @@ impl Samples {
         rollout: usize,
         experience: &Experience,
         lengths: &[u32],
-        judged: &Judged,
+        estimates: &ValueEstimates,
         networks: &ActorCritic,
         settings: &PpoSettings,
     ) {
@@ -74,14 +74,14 @@ impl Samples {
         let every_step = vec![true; lengths.len()];
         let starts = match settings.reward_level {
             Level::Action => &every_step,
-            Level::Chunk => &experience.decisions.fresh,
+            Level::Chunk => &experience.decisions.starts_chunk,
         };
-        let made = settings.gae.advantages(Course {
+        let made = settings.gae.advantages(GaeInputs {
             batch,
             reward: &experience.reward.total,
             end: &segment.end,
-            value: &judged.value,
-            after: &judged.after,
+            value: &estimates.value,
+            after: &estimates.after,
             starts,
         });
         let width = networks.head().action_width();
@@ -100,7 +100,7 @@ impl Samples {
                 if starts[place] {
                     self.advantage.push(made.advantage[place]);
                     self.target.push(made.target[place]);
-                    self.value.push(judged.value[place]);
+                    self.value.push(estimates.value[place]);
                 }
             }
         }
@@ -122,12 +122,12 @@ impl Samples {
 }
 
 /// How many actions each decision led to, `[T, B]`; 0 where nothing was decided.
-fn lengths(fresh: &[bool], batch: usize) -> Vec<u32> {
-    let mut lengths = vec![0; fresh.len()];
+fn lengths(starts_chunk: &[bool], batch: usize) -> Vec<u32> {
+    let mut lengths = vec![0; starts_chunk.len()];
     let mut since = vec![0; batch];
-    for at in (0..fresh.len()).rev() {
+    for at in (0..starts_chunk.len()).rev() {
         since[at % batch] += 1;
-        if fresh[at] {
+        if starts_chunk[at] {
             lengths[at] = std::mem::take(&mut since[at % batch]);
         }
     }
@@ -135,51 +135,65 @@ fn lengths(fresh: &[bool], batch: usize) -> Vec<u32> {
 }
 
 /// Where an observation is kept.
-enum Place {
+enum ObsIndex {
     /// Step and row.
     Step(usize, usize),
     /// Which of the last real ones.
     Last(usize),
 }
 
-/// What the critic thinks of a rollout, `[T, B]`.
-struct Judged {
+/// The values of a rollout by the critic, `[T, B]`.
+struct ValueEstimates {
     /// Of each step.
     value: Vec<f32>,
     /// Of what each step led to.
     after: Vec<f32>,
 }
 
-impl Judged {
+impl ValueEstimates {
     /// The critic over all decisions, over what came after the last step, and over the last real observation of
     /// every episode that ended.
-    fn of(kept: &Kept, lengths: &[u32], networks: &ActorCritic, params: &[f32], musing: &mut Musing) -> Self {
-        let segment = &kept.experience.segment;
+    fn of(
+        stored_rollout: &StoredRollout,
+        lengths: &[u32],
+        networks: &ActorCritic,
+        params: &[f32],
+        buffers: &mut InferenceBuffers,
+    ) -> Self {
+        let segment = &stored_rollout.experience.segment;
         let batch = segment.batch();
         let decided: Vec<usize> = (0..lengths.len()).filter(|&at| lengths[at] > 0).collect();
-        let steps = decided.iter().map(|&at| Place::Step(at / batch, at % batch));
-        let after = (0..batch).map(|row| Place::Step(segment.steps(), row));
-        let places: Vec<Place> = steps.chain(after).chain((0..segment.last.len()).map(Place::Last)).collect();
-        let (mut views, mut judged) = (Views::default(), Vec::new());
-        for places in places.chunks(JUDGED_AT_ONCE) {
-            views.clear();
+        let steps = decided.iter().map(|&at| ObsIndex::Step(at / batch, at % batch));
+        let after = (0..batch).map(|row| ObsIndex::Step(segment.steps(), row));
+        let places: Vec<ObsIndex> =
+            steps.chain(after).chain((0..segment.last.len()).map(ObsIndex::Last)).collect();
+        let (mut obs_buffer, mut estimates) = (ObsBuffer::default(), Vec::new());
+        for places in places.chunks(VALUE_BATCH) {
+            obs_buffer.clear();
             for place in places {
                 match *place {
-                    Place::Step(step, row) => kept.see(step, row, networks, &mut views),
-                    Place::Last(at) => kept.see_last(at, networks, &mut views),
+                    ObsIndex::Step(step, row) => {
+                        stored_rollout.push_obs(step, row, networks, &mut obs_buffer)
+                    }
+                    ObsIndex::Last(at) => stored_rollout.push_last_obs(at, networks, &mut obs_buffer),
                 }
             }
-            judged.extend_from_slice(networks.judge(params, &Look::from(&views), places.len(), musing));
+            estimates.extend_from_slice(networks.values(
+                params,
+                &ObsBatch::from(&obs_buffer),
+                places.len(),
+                buffers,
+            ));
         }
-        let values = networks.values();
+        let values = networks.value_outputs();
 
         let mut value = vec![0.0; lengths.len()];
-        for (&at, judged) in decided.iter().zip(judged.chunks_exact(values)) {
+        for (&at, estimates) in decided.iter().zip(estimates.chunks_exact(values)) {
             for later in 0..lengths[at] as usize {
-                value[at + later * batch] = judged[later.min(values - 1)];
+                value[at + later * batch] = estimates[later.min(values - 1)];
             }
         }
-        let mut beyond = judged.chunks_exact(values).skip(decided.len()).map(|judged| judged[0]);
+        let mut beyond = estimates.chunks_exact(values).skip(decided.len()).map(|estimates| estimates[0]);
         let mut after = value[batch.min(value.len())..].to_vec();
         after.extend(beyond.by_ref().take(batch));
         for ((step, row, _), value) in segment.last.iter().zip(beyond) {

@@ -5,12 +5,12 @@
 use plaudit_core::{
     ActionSpace, End, FrameShape, Frames, Obs, PolicyError, RewardColumn, Segment, StepRow, Term,
 };
-use plaudit_nn::dense::encoder::{ConvLayer, Reading};
+use plaudit_nn::dense::encoder::{ConvLayer, ConvReadout};
 use serde_json::Value;
 
 use super::*;
-use crate::sight::{Eye, SightSettings, Trunk};
-use crate::{Bootstrap, Decisions, Deviation, Inputs};
+use crate::vision_encoder::{EncoderKind, Trunk, VisionEncoderSettings};
+use crate::{Bootstrap, Decisions, Inputs, StdKind};
 
 const CASES: [&str; 8] = [
     "independent",
@@ -23,7 +23,7 @@ const CASES: [&str; 8] = [
     "images_frozen",
 ];
 
-/// Numbers in a state, and the size of pictures where there are some.
+/// Numbers in a state, and the size of images where there are some.
 const STATES: usize = 5;
 const FRAME: FrameShape = FrameShape { height: 7, width: 7, channels: 3 };
 const CAMERAS: [&str; 2] = ["main", "wrist"];
@@ -39,11 +39,11 @@ impl Trunk for Averages {
 
     fn features(&self, frames: &Frames) -> Result<Vec<f32>, PolicyError> {
         let mut features = Vec::new();
-        for picture in frames.pixels.chunks_exact(FRAME.bytes()) {
+        for image in frames.pixels.chunks_exact(FRAME.bytes()) {
             for at in 0..27 {
                 let (channel, y, x) = (at / 9, at / 3 % 3, at % 3);
                 let pixel = |down: usize, right: usize| {
-                    f32::from(picture[((2 * y + down) * 7 + 2 * x + right) * 3 + channel]) / 255.0
+                    f32::from(image[((2 * y + down) * 7 + 2 * x + right) * 3 + channel]) / 255.0
                 };
                 features.push((pixel(0, 0) + pixel(0, 1) + pixel(1, 0) + pixel(1, 1)) / 4.0);
             }
@@ -60,16 +60,16 @@ struct Case {
     name: &'static str,
     tensors: Weights,
     settings: Value,
-    told: Value,
+    torch_metrics: Value,
 }
 
 impl Case {
     fn read(name: &'static str) -> Self {
         let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch_ppo").join(name);
-        let words = std::fs::read_to_string(place.with_extension("json")).unwrap();
-        let mut words: Value = serde_json::from_str(&words).unwrap();
-        let (settings, told) = (words["settings"].take(), words["told"].take());
-        Self { name, tensors: Weights::read(place.with_extension("pt")).unwrap(), settings, told }
+        let fixture = std::fs::read_to_string(place.with_extension("json")).unwrap();
+        let mut fixture: Value = serde_json::from_str(&fixture).unwrap();
+        let (settings, torch_metrics) = (fixture["settings"].take(), fixture["metrics"].take());
+        Self { name, tensors: Weights::read(place.with_extension("pt")).unwrap(), settings, torch_metrics }
     }
 
     fn number(&self, key: &str) -> f64 {
@@ -98,28 +98,28 @@ impl Case {
             },
             chunk,
             hidden: vec![8, 8, 8],
-            deviation: if self.is("by_state") { Deviation::ByState } else { Deviation::Independent },
+            std_kind: if self.is("by_state") { StdKind::StateDependent } else { StdKind::Independent },
             values: if self.level("reward_level") == Level::Action { chunk } else { 1 },
         }
     }
 
     fn inputs(&self) -> Inputs {
-        let eye = match self.settings["eye"].as_str() {
+        let encoder_kind = match self.settings["encoder"].as_str() {
             None => return Inputs::States(STATES),
             Some("learned") => {
                 let layer = |channels, stride| ConvLayer { channels, kernel: 3, stride };
-                Eye::Learned {
+                EncoderKind::Learned {
                     frame: FRAME,
                     layers: vec![layer(4, 2), layer(5, 1)],
-                    reading: Reading::Everything,
+                    readout: ConvReadout::Flatten,
                 }
             }
-            Some(_) => Eye::Frozen { trunk: Arc::new(Averages), embeddings: 2, dropout: 0.1 },
+            Some(_) => EncoderKind::Frozen { trunk: Arc::new(Averages), embeddings: 2, dropout: 0.1 },
         };
         let cameras = CAMERAS.map(Arc::from).to_vec();
-        Inputs::Images(SightSettings {
+        Inputs::Images(VisionEncoderSettings {
             cameras,
-            eye,
+            encoder_kind,
             outputs: 6,
             states: STATES,
             state_outputs: 4,
@@ -200,8 +200,9 @@ impl Case {
                 StepRow { actions, env_reward: vec![0.0; batch], end: ends, success: vec![false; batch] };
             segment.push(row, obs(t + 1), last).unwrap();
         }
-        let fresh = of("fresh").iter().map(|&fresh| fresh == 1.0).collect();
-        let decisions = Decisions { log_probs: of("old_log_prob"), values: vec![], fresh, by_person: vec![] };
+        let starts_chunk = of("fresh").iter().map(|&starts_chunk| starts_chunk == 1.0).collect();
+        let decisions =
+            Decisions { log_probs: of("old_log_prob"), values: vec![], starts_chunk, intervened: vec![] };
         let term = Term { name: "env".into(), weight: 1.0, values: of("rewards") };
         Experience { segment, decisions, reward: RewardColumn::of_terms(vec![term], 0).unwrap() }
     }
@@ -219,8 +220,8 @@ impl Case {
         }
     }
 
-    fn told(&self, key: &str) -> Vec<f64> {
-        self.told[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+    fn torch_metrics(&self, key: &str) -> Vec<f64> {
+        self.torch_metrics[key].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
     }
 }
 
@@ -229,8 +230,8 @@ fn advantages_are_pytorchs() {
     for name in CASES {
         let case = Case::read(name);
         let ppo = case.learner(1);
-        let kept = Kept::new(case.experience(), &ppo.networks).unwrap();
-        let samples = Samples::of(&[kept], &ppo.networks, &ppo.params, &ppo.settings);
+        let stored_rollout = StoredRollout::new(case.experience(), &ppo.networks).unwrap();
+        let samples = Samples::of(&[stored_rollout], &ppo.networks, &ppo.params, &ppo.settings);
         let mut made = Weights::new();
         made.insert_f32("advantage", &[samples.advantage.len()], &samples.advantage);
         made.insert_f32("target", &[samples.target.len()], &samples.target);
@@ -249,53 +250,53 @@ fn gradients_are_pytorchs() {
     for name in CASES {
         let case = Case::read(name);
         let mut ppo = case.learner(1);
-        let rollouts = [Kept::new(case.experience(), &ppo.networks).unwrap()];
+        let rollouts = [StoredRollout::new(case.experience(), &ppo.networks).unwrap()];
         let mut samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
         if ppo.settings.normalize_advantages {
             samples.normalize();
         }
         let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
-        ppo.slopes(&rollouts, &samples, &all);
+        ppo.gradients(&rollouts, &samples, &all);
         // Layer norms over four to eight numbers divide by their deviation, and so magnify what both sides round.
-        let absolute = if case.settings["eye"].is_null() { 3e-7 } else { 1e-6 };
-        case.compare(&ppo.networks.export(&ppo.desk.grads), "grad/", 1e-5, absolute);
+        let absolute = if case.settings["encoder"].is_null() { 3e-7 } else { 1e-6 };
+        case.compare(&ppo.networks.export(&ppo.buffers.grads), "grad/", 1e-5, absolute);
     }
 }
 
-/// What is declared to learn does; a frozen trunk is no parameter, and its pictures are not even kept.
+/// What is declared to learn does; a frozen trunk is no parameter, and its images are not even kept.
 #[test]
 fn every_tensor_that_learns_has_a_gradient() {
     for name in ["images_learned", "images_frozen"] {
         let case = Case::read(name);
         let mut ppo = case.learner(1);
-        let kept = Kept::new(case.experience(), &ppo.networks).unwrap();
+        let stored_rollout = StoredRollout::new(case.experience(), &ppo.networks).unwrap();
         let is_frozen = name == "images_frozen";
-        assert_eq!(kept.experience.segment.obs.iter().all(|obs| obs.cameras.is_empty()), is_frozen);
-        let rollouts = [kept];
+        assert_eq!(stored_rollout.experience.segment.obs.iter().all(|obs| obs.cameras.is_empty()), is_frozen);
+        let rollouts = [stored_rollout];
         let samples = Samples::of(&rollouts, &ppo.networks, &ppo.params, &ppo.settings);
         let all: Vec<u32> = (0..samples.decisions.len() as u32).collect();
-        ppo.slopes(&rollouts, &samples, &all);
-        let grads = ppo.networks.export(&ppo.desk.grads);
+        ppo.gradients(&rollouts, &samples, &all);
+        let grads = ppo.networks.export(&ppo.buffers.grads);
         for (name, tensor) in grads.iter() {
             assert!(tensor.to_f32().unwrap().iter().any(|grad| *grad != 0.0), "{name} learns nothing");
-            assert!(!name.contains(crate::sight::TRUNK), "{name} should not learn");
+            assert!(!name.contains(crate::vision_encoder::TRUNK), "{name} should not learn");
         }
         assert_eq!(grads.names().any(|name| name.contains(".conv.")), !is_frozen);
     }
 }
 
 #[test]
-fn pictures_that_do_not_fit_are_refused() {
+fn images_that_do_not_fit_are_refused() {
     let case = Case::read("images_learned");
     let mut ppo = case.learner(1);
     let mut experience = case.experience();
     experience.segment.obs[3].cameras.truncate(1);
-    let error = ppo.remember(experience).unwrap_err().to_string();
-    assert_eq!(error, "the policy expects pictures of `wrist`, the environment gives main");
+    let error = ppo.add_experience(experience).unwrap_err().to_string();
+    assert_eq!(error, "the policy expects images of `wrist`, the environment gives main");
     let mut experience = case.experience();
     let small = Frames::new(FrameShape::rgb(2, 2), vec![0; 48]).unwrap();
     experience.segment.obs[0].cameras[0].1 = small;
-    let error = ppo.remember(experience).unwrap_err().to_string();
+    let error = ppo.add_experience(experience).unwrap_err().to_string();
     assert!(error.contains("7x7x3") && error.contains("2x2x3"), "{error}");
 }
 
@@ -305,7 +306,7 @@ fn a_whole_step_of_learning_is_pytorchs() {
         let case = Case::read(name);
         for (epochs, prefix) in [(1, "after_one/"), (3, "after/")] {
             let mut ppo = case.learner(epochs);
-            ppo.remember(case.experience()).unwrap();
+            ppo.add_experience(case.experience()).unwrap();
             let metrics = ppo.improve().unwrap();
             // Adam divides by the size of a gradient, so that rounding in a small one shows in its step.
             case.compare(&ppo.weights(), prefix, 1e-6, 1e-6 * epochs as f32);
@@ -317,8 +318,8 @@ fn a_whole_step_of_learning_is_pytorchs() {
                 ("total_loss", "train/actor/total_loss"),
                 ("grad_norm", "train/actor/grad_norm"),
             ] {
-                let told = case.told(key);
-                let expected = told[..epochs].iter().sum::<f64>() / epochs as f64;
+                let torch_metrics = case.torch_metrics(key);
+                let expected = torch_metrics[..epochs].iter().sum::<f64>() / epochs as f64;
                 let made = metrics.get(metric).unwrap();
                 assert!(
                     (made - expected).abs() < 2e-6 * expected.abs().max(1.0),

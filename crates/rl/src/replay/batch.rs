@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape, ObsRow};
 
-/// N transitions: what was seen, what was done, what it paid, and what came of it.
+/// N transitions: observations, actions, rewards, ends and next observations.
 #[derive(Debug, Clone, Default)]
 pub struct Transitions {
-    /// What the policy saw.
-    pub seen: Views,
-    /// What was done, `[N, A]`; all actions of a chunk one after the other.
+    /// The observations that the policy saw.
+    pub obs: ObsBuffer,
+    /// Actions, `[N, A]`; all actions of a chunk one after the other.
     pub actions: Vec<f32>,
-    /// What it paid, `[N]`; a chunk's rewards are summed up to its end.
+    /// Rewards, `[N]`; a chunk's rewards are summed up to its end.
     pub rewards: Vec<f32>,
     /// How each transition ended, `[N]`.
     pub ends: Vec<End>,
-    /// What came of it: the last real observation where an episode ended.
-    pub outcome: Views,
+    /// The next observations: the last real one where an episode ended.
+    pub next_obs: ObsBuffer,
 }
 
 impl Transitions {
@@ -32,8 +32,8 @@ impl Transitions {
 
     /// Forgets the transitions and keeps the memory.
     pub fn clear(&mut self) {
-        self.seen.clear();
-        self.outcome.clear();
+        self.obs.clear();
+        self.next_obs.clear();
         self.actions.clear();
         self.rewards.clear();
         self.ends.clear();
@@ -42,16 +42,16 @@ impl Transitions {
 
 /// N observations as a network takes them.
 #[derive(Debug, Clone, Default)]
-pub struct Views {
+pub struct ObsBuffer {
     /// States, `[N, S]`.
     pub states: Vec<f32>,
     /// What a frozen trunk made of the images, `[N, F]`; empty where there is no such trunk.
     pub features: Vec<f32>,
-    /// Images by camera, `[N, H, W, C]`; empty where the network looks at features or states alone.
+    /// Images by camera, `[N, H, W, C]`; empty where the network takes features or states alone.
     pub images: Vec<(Arc<str>, FrameShape, Vec<u8>)>,
 }
 
-impl Views {
+impl ObsBuffer {
     /// Forgets the observations and keeps the memory.
     pub fn clear(&mut self) {
         self.states.clear();
@@ -61,7 +61,7 @@ impl Views {
         }
     }
 
-    /// Adds one observation. Cameras that it does not show are left out, which is the caller's to notice.
+    /// Adds one observation. Cameras that it lacks are left out; the caller must check.
     pub(crate) fn push(&mut self, row: ObsRow<'_>, features: &[f32], cameras: &[Arc<str>]) {
         self.states.extend_from_slice(row.state);
         self.features.extend_from_slice(features);

@@ -1,11 +1,11 @@
 //! Whether a replay will fit in memory, asked before the first step.
 
-use plaudit_core::{EnvSpec, Watch};
+use plaudit_core::{EnvSpec, FramesNeeded};
 use thiserror::Error;
 
 use super::{Amount, ReplaySettings};
 
-/// What to believe of a machine that does not say how much memory it has free.
+/// What to assume of a machine that does not say how much memory it has free.
 const UNKNOWN_MACHINE_BYTES: u64 = 64 << 30;
 
 /// A replay larger than memory.
@@ -25,7 +25,7 @@ pub struct MemoryError {
 
 /// What a replay will be filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Filling {
+pub struct ReplayFill {
     /// Steps of each rollout.
     pub steps_per_rollout: usize,
     /// Rollouts that will ever be added, where that is known.
@@ -36,17 +36,17 @@ pub struct Filling {
 
 impl ReplaySettings {
     /// Bytes of the replay when it is full.
-    pub fn full_bytes(&self, spec: &EnvSpec, filling: Filling) -> u64 {
+    pub fn full_bytes(&self, spec: &EnvSpec, filling: ReplayFill) -> u64 {
         let transitions = self.full_transitions(spec, filling);
         let for_reward =
-            transitions.saturating_mul(self.reward_frame_bytes(spec)).min(self.repay.frame_bytes);
+            transitions.saturating_mul(self.reward_frame_bytes(spec)).min(self.relabel.frame_bytes);
         transitions
             .saturating_mul(self.transition_bytes(spec, filling.feature_width))
             .saturating_add(for_reward)
     }
 
     /// Refuses a replay that would not fit.
-    pub fn check_memory(&self, spec: &EnvSpec, filling: Filling) -> Result<(), MemoryError> {
+    pub fn check_memory(&self, spec: &EnvSpec, filling: ReplayFill) -> Result<(), MemoryError> {
         let free = free_bytes().unwrap_or(UNKNOWN_MACHINE_BYTES);
         let bytes = self.full_bytes(spec, filling);
         if bytes <= free {
@@ -55,7 +55,7 @@ impl ReplaySettings {
         Err(MemoryError { transitions: self.full_transitions(spec, filling), bytes, free })
     }
 
-    fn full_transitions(&self, spec: &EnvSpec, filling: Filling) -> u64 {
+    fn full_transitions(&self, spec: &EnvSpec, filling: ReplayFill) -> u64 {
         let each = filling.steps_per_rollout as u64 * spec.num_envs as u64;
         let ever = filling.rollouts.map_or(u64::MAX, |rollouts| rollouts.saturating_mul(each));
         match self.keep {
@@ -80,10 +80,10 @@ impl ReplaySettings {
     fn reward_frame_bytes(&self, spec: &EnvSpec) -> u64 {
         let cameras = spec.cameras.iter().filter(|(name, _)| !self.cameras.contains(name));
         let images: usize = cameras.map(|(_, shape)| shape.bytes()).sum();
-        match self.repay.watch {
-            Watch::Nothing => 0,
-            Watch::Ends => images as u64 / spec.max_episode_steps.unwrap_or(1).max(1) as u64,
-            Watch::Everything => images as u64,
+        match self.relabel.frames_needed {
+            FramesNeeded::Nothing => 0,
+            FramesNeeded::Ends => images as u64 / spec.max_episode_steps.unwrap_or(1).max(1) as u64,
+            FramesNeeded::Everything => images as u64,
         }
     }
 }

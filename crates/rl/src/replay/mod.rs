@@ -1,8 +1,8 @@
-//! Experience kept for learning.
+//! The replay buffer: experience kept for learning.
 //!
-//! A replay holds whole rollouts, oldest first, and draws single transitions from the newest of them. Each
+//! A replay holds whole rollouts, oldest first, and samples single transitions from the newest of them. Each
 //! observation is kept once: what a step led to is what the next step saw. Every rollout knows the version of the
-//! reward that paid it, and keeps what a reward would need to pay it again, within a budget of memory.
+//! reward that labelled it, and keeps what a reward would need to relabel it, within a budget of memory.
 
 mod batch;
 mod memory;
@@ -12,15 +12,15 @@ mod saved;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use plaudit_core::{Obs, Reward, RewardError, Rng, Segment, Watch};
+use plaudit_core::{FramesNeeded, Obs, Reward, RewardError, Rng, Segment};
 
-pub use batch::{Transitions, Views};
-pub use memory::{Filling, MemoryError};
-use rollout::{Seen, Starts, Stored};
+pub use batch::{ObsBuffer, Transitions};
+pub use memory::{MemoryError, ReplayFill};
+use rollout::{Starts, StoredObs, StoredRollout};
 pub use saved::SavedError;
 
 use crate::LearnError;
-use crate::sight::Sight;
+use crate::vision_encoder::VisionEncoder;
 
 /// An amount of experience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,58 +31,58 @@ pub enum Amount {
     Transitions(usize),
 }
 
-/// What a replay keeps and draws from.
+/// What a replay keeps and samples from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplaySettings {
     /// The most that is kept. Rollouts are kept or dropped as a whole.
     pub keep: Amount,
-    /// The newest experience that is drawn from.
+    /// The newest experience that is sampled from.
     pub window: Amount,
     /// Actions per transition.
     pub chunk: usize,
-    /// The cameras that the policy looks at.
+    /// The cameras of the policy.
     pub cameras: Vec<Arc<str>>,
-    /// What a reward needs to pay again.
-    pub repay: Repay,
+    /// What a reward needs to relabel.
+    pub relabel: RelabelSettings,
 }
 
-/// What is kept so that a changed reward can pay stored experience again.
+/// What is kept so that a changed reward can relabel stored experience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Repay {
-    /// The frames that the reward looks at.
-    pub watch: Watch,
+pub struct RelabelSettings {
+    /// The frames that the reward needs.
+    pub frames_needed: FramesNeeded,
     /// Observations before a segment that it asks for.
     pub context: usize,
-    /// Bytes of frames kept for this alone; beyond it the oldest rollouts keep the pay they have.
+    /// Bytes of frames kept for this alone; beyond it the oldest rollouts keep the rewards they have.
     pub frame_bytes: u64,
 }
 
-/// Rollouts to draw transitions from.
+/// Rollouts to sample transitions from.
 #[derive(Debug, Clone)]
 pub struct Replay {
     settings: ReplaySettings,
-    rollouts: VecDeque<Stored>,
+    rollouts: VecDeque<StoredRollout>,
     /// Transitions that were ever added.
     added: u64,
     /// Bytes of frames that are kept for a reward alone.
     frame_bytes: u64,
 }
 
-/// A finished and paid rollout on its way into a replay.
+/// A finished and labelled rollout on its way into a replay.
 #[derive(Debug, Clone)]
 pub struct NewRollout {
     /// What happened.
     pub segment: Segment,
-    /// Which steps decided anew, `[T, B]`; empty where all did.
-    pub fresh: Vec<bool>,
-    /// What was paid, `[T, B]`.
+    /// Which steps start an action chunk, `[T, B]`; empty where all do.
+    pub starts_chunk: Vec<bool>,
+    /// The rewards, `[T, B]`.
     pub reward: Vec<f32>,
-    /// The version of the reward that paid.
+    /// The version of the reward that labelled it.
     pub version: u64,
 }
 
 /// Turns observations into what a frozen trunk makes of them, `[B, F]`.
-pub type Trunk<'a> = &'a mut dyn FnMut(&Obs) -> Result<Vec<f32>, LearnError>;
+pub type TrunkFn<'a> = &'a mut dyn FnMut(&Obs) -> Result<Vec<f32>, LearnError>;
 
 impl Replay {
     /// An empty one.
@@ -114,22 +114,22 @@ impl Replay {
         }
     }
 
-    /// How many transitions were paid by another version of the reward than this.
-    pub fn paid_by_others(&self, version: u64) -> usize {
+    /// How many transitions were labelled by another version of the reward than this.
+    pub fn labelled_by_others(&self, version: u64) -> usize {
         let others = self.rollouts.iter().filter(|rollout| rollout.version != version);
         others.map(|rollout| rollout.starts.len()).sum()
     }
 
-    /// The version of the reward that paid each kept transition, oldest first.
+    /// The version of the reward that labelled each kept transition, oldest first.
     pub fn versions(&self) -> impl Iterator<Item = u64> {
         self.rollouts.iter().flat_map(|rollout| std::iter::repeat_n(rollout.version, rollout.starts.len()))
     }
 
     /// Adds a rollout and drops what is too old. `trunk` is for policies with a frozen one.
-    pub fn add(&mut self, new: NewRollout, trunk: Option<Trunk<'_>>) -> Result<(), LearnError> {
+    pub fn add(&mut self, new: NewRollout, trunk: Option<TrunkFn<'_>>) -> Result<(), LearnError> {
         let mut stored = self.store(new, trunk)?;
         let continues = self.rollouts.back().and_then(|newest| newest.after.as_ref());
-        if continues.is_some_and(|after| after.obs == stored.seen[0].obs) {
+        if continues.is_some_and(|after| after.obs == stored.stored_obs[0].obs) {
             stored.context.clear();
             let after = self.rollouts.back_mut().and_then(|newest| newest.after.take());
             self.frame_bytes -= after.map_or(0, |after| self.frames_of(&after));
@@ -142,16 +142,20 @@ impl Replay {
         Ok(())
     }
 
-    /// Adds a rollout as these eyes see it.
-    pub(crate) fn add_seen(&mut self, new: NewRollout, sight: Option<&Sight>) -> Result<(), LearnError> {
-        match sight.filter(|sight| sight.trunk().is_some()) {
-            Some(sight) => self.add(new, Some(&mut |obs| Ok(sight.look_through_trunk(obs)?))),
+    /// Adds a rollout, with the features of the frozen trunk if the encoder has one.
+    pub(crate) fn add_encoded(
+        &mut self,
+        new: NewRollout,
+        vision_encoder: Option<&VisionEncoder>,
+    ) -> Result<(), LearnError> {
+        match vision_encoder.filter(|vision_encoder| vision_encoder.trunk().is_some()) {
+            Some(vision_encoder) => self.add(new, Some(&mut |obs| Ok(vision_encoder.trunk_features(obs)?))),
             None => self.add(new, None),
         }
     }
 
-    /// Draws up to `count` transitions, each as likely as any other, and adds them to `to`. Where fewer are there,
-    /// that many are drawn; the same one may come twice.
+    /// Samples up to `count` transitions uniformly, and adds them to `to`. Where fewer are there,
+    /// that many are sampled; the same one may come twice.
     pub fn sample(&self, count: usize, rng: &mut Rng, to: &mut Transitions) {
         let available = self.window();
         for _ in 0..count.min(available) {
@@ -159,9 +163,9 @@ impl Replay {
         }
     }
 
-    /// How many transitions are drawn from.
+    /// How many transitions are sampled from.
     pub fn window(&self) -> usize {
-        let first_of = |rollout: Option<&Stored>| rollout.map_or(self.added, |stored| stored.first);
+        let first_of = |rollout: Option<&StoredRollout>| rollout.map_or(self.added, |stored| stored.first);
         let oldest = first_of(self.rollouts.front());
         let from = match self.settings.window {
             Amount::Rollouts(rollouts) => {
@@ -181,60 +185,60 @@ impl Replay {
         all
     }
 
-    /// Pays again whatever another version of the reward has paid and can still be paid. Returns how many steps.
-    pub fn repay(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
+    /// Relabels whatever another version of the reward has labelled and can still be relabelled. Returns how many steps.
+    pub fn relabel(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
         let version = reward.version();
-        let mut paid = 0;
+        let mut relabelled = 0;
         for at in 0..self.rollouts.len() {
             let stored = &self.rollouts[at];
-            if stored.version == version || !stored.payable {
+            if stored.version == version || !stored.can_relabel {
                 continue;
             }
-            let next = self.rollouts.get(at + 1).and_then(|next| next.seen.first());
+            let next = self.rollouts.get(at + 1).and_then(|next| next.stored_obs.first());
             let column = match reward.label(&stored.segment(next, self.context_of(at))) {
                 Ok(column) => column,
-                // Lived under a reward that looked at less: it keeps the pay it has.
+                // Recorded under a reward that needed less: it keeps the rewards it has.
                 Err(RewardError::Camera { .. } | RewardError::Context { .. }) => {
-                    self.rollouts[at].payable = false;
+                    self.rollouts[at].can_relabel = false;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            paid += column.total.len();
+            relabelled += column.total.len();
             let stored = &mut self.rollouts[at];
             stored.reward = column.total;
             stored.version = column.version;
         }
-        Ok(paid)
+        Ok(relabelled)
     }
 
     /// Adds transition `number`, counted since the replay began.
     fn gather(&self, number: u64, to: &mut Transitions) {
         let at = self.rollouts.partition_point(|rollout| rollout.first <= number) - 1;
         let stored = &self.rollouts[at];
-        let next = self.rollouts.get(at + 1).and_then(|next| next.seen.first());
+        let next = self.rollouts.get(at + 1).and_then(|next| next.stored_obs.first());
         let ReplaySettings { chunk, cameras, .. } = &self.settings;
         stored.gather((number - stored.first) as usize, next, *chunk, cameras, to);
     }
 
-    fn store(&self, new: NewRollout, trunk: Option<Trunk<'_>>) -> Result<Stored, LearnError> {
-        let NewRollout { segment, fresh, reward, version } = new;
+    fn store(&self, new: NewRollout, trunk: Option<TrunkFn<'_>>) -> Result<StoredRollout, LearnError> {
+        let NewRollout { segment, starts_chunk, reward, version } = new;
         let batch = segment.batch();
-        let starts = Starts::of(&segment.end, &fresh, batch, self.settings.chunk);
-        let mut keep = self.keeper(trunk);
-        let mut seen = Vec::with_capacity(segment.obs.len());
+        let starts = Starts::of(&segment.end, &starts_chunk, batch, self.settings.chunk);
+        let mut keep = self.obs_filter(trunk);
+        let mut stored_obs = Vec::with_capacity(segment.obs.len());
         for obs in segment.obs {
-            seen.push(keep.observation(obs, Watch::Everything)?);
+            stored_obs.push(keep.observation(obs, FramesNeeded::Everything)?);
         }
         let mut last = Vec::with_capacity(segment.last.len());
         for (t, row, obs) in segment.last {
-            last.push((t, row, keep.observation(obs, Watch::Ends)?));
+            last.push((t, row, keep.observation(obs, FramesNeeded::Ends)?));
         }
-        let after = seen.pop();
-        Ok(Stored {
+        let after = stored_obs.pop();
+        Ok(StoredRollout {
             first: self.added,
             starts,
-            seen,
+            stored_obs,
             after,
             last,
             actions: segment.actions,
@@ -243,28 +247,30 @@ impl Replay {
             success: segment.success,
             reward,
             version,
-            payable: self.settings.repay.watch == Watch::Nothing || self.settings.repay.frame_bytes > 0,
-            context: if self.settings.repay.context > 0 { segment.context } else { Vec::new() },
+            can_relabel: self.settings.relabel.frames_needed == FramesNeeded::Nothing
+                || self.settings.relabel.frame_bytes > 0,
+            context: if self.settings.relabel.context > 0 { segment.context } else { Vec::new() },
             elapsed: segment.elapsed,
         })
     }
 
-    fn keeper<'a, 't>(&'a self, trunk: Option<Trunk<'t>>) -> Keeper<'a, 't> {
-        let Repay { watch, frame_bytes, .. } = self.settings.repay;
-        let watch = if frame_bytes == 0 { Watch::Nothing } else { watch };
-        Keeper { cameras: &self.settings.cameras, watch, trunk }
+    fn obs_filter<'a, 't>(&'a self, trunk: Option<TrunkFn<'t>>) -> ObsFilter<'a, 't> {
+        let RelabelSettings { frames_needed, frame_bytes, .. } = self.settings.relabel;
+        let frames_needed = if frame_bytes == 0 { FramesNeeded::Nothing } else { frames_needed };
+        ObsFilter { cameras: &self.settings.cameras, frames_needed, trunk }
     }
 
     /// What a rollout's context was, from the rollouts before it.
     fn context_of(&self, at: usize) -> Vec<Arc<Obs>> {
         let mut newest_first: Vec<Arc<Obs>> = Vec::new();
-        let wanted = self.settings.repay.context;
+        let wanted = self.settings.relabel.context;
         let mut at = at;
         loop {
             newest_first.extend(self.rollouts[at].context.iter().rev().cloned());
             let before = at.checked_sub(1).map(|before| &self.rollouts[before]);
             match before.filter(|before| before.after.is_none() && newest_first.len() < wanted) {
-                Some(before) => newest_first.extend(before.seen.iter().rev().map(|seen| seen.obs.clone())),
+                Some(before) => newest_first
+                    .extend(before.stored_obs.iter().rev().map(|stored_obs| stored_obs.obs.clone())),
                 None => break,
             }
             at -= 1;
@@ -286,7 +292,7 @@ impl Replay {
             let context = self.context_of(1);
             let Some(oldest) = self.rollouts.pop_front() else { return };
             self.frame_bytes -= self.frames_for_reward(&oldest);
-            if let Some(next) = self.rollouts.front_mut().filter(|next| next.payable) {
+            if let Some(next) = self.rollouts.front_mut().filter(|next| next.can_relabel) {
                 next.context = context;
             }
         }
@@ -294,7 +300,7 @@ impl Replay {
 
     fn drop_frames(&mut self) {
         let mut at = 0;
-        while self.frame_bytes > self.settings.repay.frame_bytes && at < self.rollouts.len() {
+        while self.frame_bytes > self.settings.relabel.frame_bytes && at < self.rollouts.len() {
             let bytes = self.frames_for_reward(&self.rollouts[at]);
             if bytes > 0 {
                 self.frame_bytes -= bytes;
@@ -304,35 +310,38 @@ impl Replay {
         }
     }
 
-    /// Bytes of a rollout's frames that no policy looks at.
-    fn frames_for_reward(&self, stored: &Stored) -> u64 {
-        let seen = stored.seen.iter().chain(&stored.after);
-        seen.chain(stored.last.iter().map(|(_, _, seen)| seen)).map(|seen| self.frames_of(seen)).sum()
+    /// Bytes of a rollout's frames that only the reward needs.
+    fn frames_for_reward(&self, stored: &StoredRollout) -> u64 {
+        let stored_obs = stored.stored_obs.iter().chain(&stored.after);
+        stored_obs
+            .chain(stored.last.iter().map(|(_, _, stored_obs)| stored_obs))
+            .map(|stored_obs| self.frames_of(stored_obs))
+            .sum()
     }
 
-    fn frames_of(&self, seen: &Seen) -> u64 {
-        let others = seen.obs.cameras.iter().filter(|(name, _)| !self.settings.cameras.contains(name));
+    fn frames_of(&self, stored_obs: &StoredObs) -> u64 {
+        let others = stored_obs.obs.cameras.iter().filter(|(name, _)| !self.settings.cameras.contains(name));
         others.map(|(_, frames)| frames.pixels.len() as u64).sum()
     }
 }
 
 /// Decides what of an observation is kept.
-struct Keeper<'a, 't> {
+struct ObsFilter<'a, 't> {
     cameras: &'a [Arc<str>],
-    watch: Watch,
-    trunk: Option<Trunk<'t>>,
+    frames_needed: FramesNeeded,
+    trunk: Option<TrunkFn<'t>>,
 }
 
-impl Keeper<'_, '_> {
-    /// `needs` is the least a reward must watch to look at this observation.
-    fn observation(&mut self, mut obs: Obs, needs: Watch) -> Result<Seen, LearnError> {
+impl ObsFilter<'_, '_> {
+    /// `needs` is the least a reward must ask for to get the frames of this observation.
+    fn observation(&mut self, mut obs: Obs, needs: FramesNeeded) -> Result<StoredObs, LearnError> {
         let features = match &mut self.trunk {
             Some(trunk) => trunk(&obs)?,
             None => Vec::new(),
         };
-        if self.watch < needs {
+        if self.frames_needed < needs {
             obs.cameras.retain(|(name, _)| self.cameras.contains(name));
         }
-        Ok(Seen { obs: Arc::new(obs), features })
+        Ok(StoredObs { obs: Arc::new(obs), features })
     }
 }

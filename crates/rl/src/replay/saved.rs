@@ -1,6 +1,6 @@
 //! A replay on disk: one `.pt` file, written as it is and read back the same.
 //!
-//! Observations of a rollout lie one after the other: those seen, the one after the last step if it is kept, the last
+//! Observations of a rollout lie one after the other: those before each step, the one after the last step if it is kept, the last
 //! ones of episodes, and the context.
 
 use std::path::Path;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytemuck::cast_slice;
 use plaudit_core::{End, FrameShape, Frames, Obs};
-use plaudit_data::python::{self, DType, PtWriter, PyValue, ReadError, StorageWriter, WriteError};
+use plaudit_pyfiles::{self as pyfiles, DType, PtWriter, PyValue, ReadError, StorageWriter, WriteError};
 use thiserror::Error;
 
 use super::Replay;
-use super::rollout::{Seen, Starts, Stored};
+use super::rollout::{Starts, StoredObs, StoredRollout};
 
 const FORMAT: i64 = 1;
 
@@ -53,8 +53,8 @@ impl Replay {
 
     /// Becomes what was saved; a file that cannot be read changes nothing.
     pub fn restore(&mut self, path: &Path) -> Result<(), SavedError> {
-        let value = python::read(path)?;
-        let saved = Part(&value);
+        let value = pyfiles::read(path)?;
+        let saved = SavedDict(&value);
         if saved.int("format")? != FORMAT {
             return Err(SavedError::Damaged("format"));
         }
@@ -63,8 +63,9 @@ impl Replay {
             return Err(SavedError::Damaged("frames"));
         }
         let pairs = numbers.iter().zip(frames);
-        let rollouts =
-            pairs.map(|(numbers, frames)| stored(Part(numbers), Part(frames))).collect::<Result<_, _>>()?;
+        let rollouts = pairs
+            .map(|(numbers, frames)| stored(SavedDict(numbers), SavedDict(frames)))
+            .collect::<Result<_, _>>()?;
         self.added = saved.int("added")? as u64;
         self.rollouts = rollouts;
         self.frame_bytes = self.rollouts.iter().map(|stored| self.frames_for_reward(stored)).sum();
@@ -73,13 +74,17 @@ impl Replay {
 }
 
 /// Every observation of a rollout, in the order of the file.
-fn observations(stored: &Stored) -> impl Iterator<Item = (&Obs, &[f32])> {
-    let seen = stored.seen.iter().chain(&stored.after).chain(stored.last.iter().map(|(_, _, seen)| seen));
+fn observations(stored: &StoredRollout) -> impl Iterator<Item = (&Obs, &[f32])> {
+    let stored_obs = stored
+        .stored_obs
+        .iter()
+        .chain(&stored.after)
+        .chain(stored.last.iter().map(|(_, _, stored_obs)| stored_obs));
     let context = stored.context.iter().map(|obs| (&**obs, &[][..]));
-    seen.map(|seen| (&*seen.obs, &seen.features[..])).chain(context)
+    stored_obs.map(|stored_obs| (&*stored_obs.obs, &stored_obs.features[..])).chain(context)
 }
 
-fn numbers(stored: &Stored, to: &mut StorageWriter<'_>) -> Result<PyValue, WriteError> {
+fn numbers(stored: &StoredRollout, to: &mut StorageWriter<'_>) -> Result<PyValue, WriteError> {
     let mut column = |values: &[f32]| to.push(&[values.len()], cast_slice(values));
     let mut states = Vec::new();
     for (obs, features) in observations(stored) {
@@ -101,7 +106,7 @@ fn numbers(stored: &Stored, to: &mut StorageWriter<'_>) -> Result<PyValue, Write
         ("steps", PyValue::Int(stored.steps() as i64)),
         ("is_followed", PyValue::Bool(stored.after.is_none())),
         ("version", PyValue::Int(stored.version as i64)),
-        ("payable", PyValue::Bool(stored.payable)),
+        ("can_relabel", PyValue::Bool(stored.can_relabel)),
         ("starts", starts),
         ("elapsed", ints(stored.elapsed.iter().map(|steps| *steps as i64))),
         ("last", ints(last)),
@@ -116,7 +121,7 @@ fn numbers(stored: &Stored, to: &mut StorageWriter<'_>) -> Result<PyValue, Write
     ]))
 }
 
-fn frames(stored: &Stored, to: &mut StorageWriter<'_>) -> Result<PyValue, WriteError> {
+fn frames(stored: &StoredRollout, to: &mut StorageWriter<'_>) -> Result<PyValue, WriteError> {
     let mut cameras = Vec::new();
     for (obs, _) in observations(stored) {
         let mut of_one = Vec::new();
@@ -140,20 +145,20 @@ fn ints(values: impl Iterator<Item = i64>) -> PyValue {
     PyValue::list(values.map(PyValue::Int))
 }
 
-fn stored(numbers: Part<'_>, frames: Part<'_>) -> Result<Stored, SavedError> {
+fn stored(numbers: SavedDict<'_>, frames: SavedDict<'_>) -> Result<StoredRollout, SavedError> {
     let steps = numbers.size("steps")?;
     let elapsed: Vec<usize> = numbers.sizes("elapsed")?;
     let mut all = all_observations(numbers, frames)?.into_iter();
-    let mut take = |count: usize| -> Result<Vec<Seen>, SavedError> {
-        let taken: Vec<Seen> = all.by_ref().take(count).collect();
+    let mut take = |count: usize| -> Result<Vec<StoredObs>, SavedError> {
+        let taken: Vec<StoredObs> = all.by_ref().take(count).collect();
         if taken.len() == count { Ok(taken) } else { Err(SavedError::Damaged("states")) }
     };
-    let seen = take(steps)?;
-    let after = if numbers.truth("is_followed")? { None } else { take(1)?.pop() };
+    let stored_obs = take(steps)?;
+    let after = if numbers.boolean("is_followed")? { None } else { take(1)?.pop() };
     let places = numbers.sizes("last")?;
     let last = take(places.len() / 2)?.into_iter().zip(places.chunks_exact(2));
-    let last = last.map(|(seen, place)| (place[0], place[1], seen)).collect();
-    let context = take(numbers.size("context")?)?.into_iter().map(|seen| seen.obs).collect();
+    let last = last.map(|(stored_obs, place)| (place[0], place[1], stored_obs)).collect();
+    let context = take(numbers.size("context")?)?.into_iter().map(|stored_obs| stored_obs.obs).collect();
     let end = frames.bytes("end")?.iter().map(|code| match code {
         0 => Ok(End::No),
         1 => Ok(End::Terminated),
@@ -166,10 +171,10 @@ fn stored(numbers: Part<'_>, frames: Part<'_>) -> Result<Stored, SavedError> {
         _ => Starts::Some(numbers.sizes("starts")?.into_iter().map(|place| place as u32).collect()),
     };
     let actions = numbers.items("actions")?.iter().map(|row| floats(row, "actions"));
-    Ok(Stored {
+    Ok(StoredRollout {
         first: numbers.int("first")? as u64,
         starts,
-        seen,
+        stored_obs,
         after,
         last,
         actions: actions.collect::<Result<_, _>>()?,
@@ -178,18 +183,18 @@ fn stored(numbers: Part<'_>, frames: Part<'_>) -> Result<Stored, SavedError> {
         end,
         reward: floats(numbers.get("reward")?, "reward")?,
         version: numbers.int("version")? as u64,
-        payable: numbers.truth("payable")?,
+        can_relabel: numbers.boolean("can_relabel")?,
         context,
         elapsed,
     })
 }
 
-fn all_observations(numbers: Part<'_>, frames: Part<'_>) -> Result<Vec<Seen>, SavedError> {
+fn all_observations(numbers: SavedDict<'_>, frames: SavedDict<'_>) -> Result<Vec<StoredObs>, SavedError> {
     let pairs = numbers.items("states")?.iter().zip(frames.items("cameras")?);
     pairs.map(|(states, cameras)| observation(states, cameras)).collect()
 }
 
-fn observation(states: &PyValue, cameras: &PyValue) -> Result<Seen, SavedError> {
+fn observation(states: &PyValue, cameras: &PyValue) -> Result<StoredObs, SavedError> {
     let damaged = || SavedError::Damaged("states");
     let [batch, state, features, tasks] = states.as_items().ok_or_else(damaged)? else {
         return Err(damaged());
@@ -203,7 +208,7 @@ fn observation(states: &PyValue, cameras: &PyValue) -> Result<Seen, SavedError> 
     let tasks = tasks.as_items().ok_or_else(damaged)?.iter();
     obs.tasks =
         tasks.map(|task| task.as_str().map(Arc::from).ok_or_else(damaged)).collect::<Result<_, _>>()?;
-    Ok(Seen { obs: Arc::new(obs), features: floats(features, "states")? })
+    Ok(StoredObs { obs: Arc::new(obs), features: floats(features, "states")? })
 }
 
 fn camera_frames(camera: &PyValue) -> Option<(Arc<str>, Frames)> {
@@ -220,9 +225,9 @@ fn floats(value: &PyValue, what: &'static str) -> Result<Vec<f32>, SavedError> {
 
 /// A dict of the file.
 #[derive(Clone, Copy)]
-struct Part<'a>(&'a PyValue);
+struct SavedDict<'a>(&'a PyValue);
 
-impl<'a> Part<'a> {
+impl<'a> SavedDict<'a> {
     fn get(self, key: &'static str) -> Result<&'a PyValue, SavedError> {
         self.0.get(key).ok_or(SavedError::Damaged(key))
     }
@@ -235,7 +240,7 @@ impl<'a> Part<'a> {
         usize::try_from(self.int(key)?).map_err(|_| SavedError::Damaged(key))
     }
 
-    fn truth(self, key: &'static str) -> Result<bool, SavedError> {
+    fn boolean(self, key: &'static str) -> Result<bool, SavedError> {
         self.get(key)?.to_bool().ok_or(SavedError::Damaged(key))
     }
 

@@ -48,7 +48,7 @@ pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
     checkpoint.count("policy_steps", sac.policy_adam.step);
     checkpoint.count("critic_steps", sac.critic_adam.step);
     checkpoint.count("temperature_steps", sac.temperature.adam.step);
-    checkpoint.trunk(sac.networks.sight.as_ref());
+    checkpoint.trunk(sac.networks.vision_encoder.as_ref());
     checkpoint.write(folder)?;
     save_replay(&sac.replay, folder.join("replay.pt"))?;
     sac.demos.as_ref().map_or(Ok(()), |demos| save_replay(demos, folder.join("demos.pt")))
@@ -61,16 +61,16 @@ fn save_replay(replay: &Replay, path: PathBuf) -> Result<(), LearnError> {
 /// Becomes what was saved; an error changes nothing.
 pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     let checkpoint = Checkpoint::read(folder)?;
-    checkpoint.same_trunk(sac.networks.sight.as_ref())?;
+    checkpoint.same_trunk(sac.networks.vision_encoder.as_ref())?;
     let policy_of = |name: &str| {
         let mut params = vec![0.0; sac.policy.len()];
         let taken = sac.networks.import_policy(&mut params, &checkpoint.under(name));
-        taken.map(|()| params).map_err(|misfit| checkpoint.misfit(misfit))
+        taken.map(|()| params).map_err(|mismatch| checkpoint.mismatch(mismatch))
     };
     let critics_of = |name: &str| {
         let mut params = vec![0.0; sac.critics.len()];
         let taken = sac.networks.import_critics(&mut params, &checkpoint.under(name));
-        taken.map(|()| params).map_err(|misfit| checkpoint.misfit(misfit))
+        taken.map(|()| params).map_err(|mismatch| checkpoint.mismatch(mismatch))
     };
     let policy_adam = Adam {
         settings: sac.policy_adam.settings,
@@ -87,7 +87,7 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     let (policy, critics) = (policy_of("networks")?, critics_of("networks")?);
     let target = if sac.networks.has_target() { critics_of("target")? } else { Vec::new() };
     let temperature = take(&checkpoint.under(TEMPERATURE), "x_m_v", &[3]);
-    let temperature = temperature.map_err(|misfit| checkpoint.misfit(misfit))?;
+    let temperature = temperature.map_err(|mismatch| checkpoint.mismatch(mismatch))?;
     let temperature_steps = checkpoint.counted("temperature_steps")?;
     let scale = scale(sac, &checkpoint)?;
     let updates = checkpoint.counted("updates")?;
@@ -110,7 +110,7 @@ fn scale(sac: &Sac, checkpoint: &Checkpoint) -> Result<Option<StateScale>, Learn
         return Ok(None);
     }
     let (kept, width) = (checkpoint.under(SCALE), sac.networks.states());
-    let numbers = |name: &str| take(&kept, name, &[width]).map_err(|misfit| checkpoint.misfit(misfit));
+    let numbers = |name: &str| take(&kept, name, &[width]).map_err(|mismatch| checkpoint.mismatch(mismatch));
     Ok(Some(StateScale { mean: numbers("mean")?, deviation: numbers("deviation")? }))
 }
 

@@ -1,4 +1,4 @@
-//! The policy of soft actor-critic as demonstrations would have it.
+//! Behaviour cloning of the policy of soft actor-critic.
 
 use std::sync::Arc;
 
@@ -7,74 +7,90 @@ use plaudit_nn::dense::{Adam, clip_grad_norm};
 
 use super::{Sac, SoftNetworks};
 use crate::LearnError;
-use crate::cloning::{ClonedSoFar, Cloning, Shown};
+use crate::cloning::{Cloning, CloningCallback, DemoBatches};
 use crate::replay::Transitions;
-use crate::rows::zero;
-use crate::sight::Look;
+use crate::row_ops::zero;
+use crate::vision_encoder::ObsBatch;
 
 impl Sac {
-    /// Takes the policy towards what was shown, and what sees along with it. The critics, and the optimisers of what
+    /// Fits the policy to the demonstrations, and the encoder along with it. The critics, and the optimisers of what
     /// follows, stay as they are.
-    pub(super) fn clone_demos(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
-        let (chunk, eyes) = (self.settings.networks.chunk, self.networks.eyes());
+    pub(super) fn clone_demos(
+        &mut self,
+        cloning: &Cloning,
+        callback: CloningCallback<'_>,
+    ) -> Result<(), LearnError> {
+        let (chunk, encoder_params) = (self.settings.networks.chunk, self.networks.encoder_len());
         let seed = self.seed.purpose("cloning");
         let scale = self.networks.scale.clone();
-        let mut shown = Shown::new(cloning, chunk, self.networks.sight.as_ref(), scale, seed)?;
-        self.networks.set_deviations(Arc::make_mut(&mut self.policy).as_mut_slice(), &cloning.std);
+        let mut demo_batches =
+            DemoBatches::new(cloning, chunk, self.networks.vision_encoder.as_ref(), scale, seed)?;
+        self.networks.set_std(Arc::make_mut(&mut self.policy).as_mut_slice(), &cloning.std);
         let optim = &self.settings.policy_optim;
         let (clip, mut adam) = (optim.clip_grad, Adam::new(self.policy.len(), optim.adam));
-        let mut eye_adam = Adam::new(eyes, optim.adam);
+        let mut encoder_adam = Adam::new(encoder_params, optim.adam);
         for step in 0..cloning.steps {
-            let lr = shown.lr(step);
-            let loss = self.cloning_slopes(shown.lesson(step), step);
-            let norm = clip_grad_norm(&mut self.work.policy_grads, clip);
-            clip_grad_norm(&mut self.work.critic_grads, clip);
+            let lr = demo_batches.lr(step);
+            let loss = self.cloning_gradients(demo_batches.batch_at(step), step);
+            let norm = clip_grad_norm(&mut self.buffers.policy_grads, clip);
+            clip_grad_norm(&mut self.buffers.critic_grads, clip);
             if !(loss.is_finite() && norm.is_finite()) {
                 return Err(LearnError::Diverged { what: "the loss of cloning", value: loss, updates: step });
             }
-            adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.work.policy_grads, lr);
-            eye_adam.step(&mut self.critics[..eyes], &self.work.critic_grads, lr);
-            if told(step + 1, loss).is_break() {
+            adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
+            encoder_adam.step(&mut self.critics[..encoder_params], &self.buffers.critic_grads, lr);
+            if callback(step + 1, loss).is_break() {
                 break;
             }
         }
         if self.networks.has_target() {
-            self.target[..eyes].copy_from_slice(&self.critics[..eyes]);
+            self.target[..encoder_params].copy_from_slice(&self.critics[..encoder_params]);
         }
         Ok(())
     }
 
-    /// The distance to what was done; its gradients are left where those of policy and eyes belong.
-    fn cloning_slopes(&mut self, batch: &Transitions, step: u64) -> f64 {
+    /// The distance to the demonstrated actions. Its gradients are left where those of policy and encoder belong.
+    fn cloning_gradients(&mut self, batch: &Transitions, step: u64) -> f64 {
         let networks = self.networks.clone();
-        let SoftNetworks { sight, policy, gaussian, .. } = &*networks;
-        let (n, look) = (batch.len(), Look::from(&batch.seen));
-        let eyes = &self.critics[..networks.eyes()];
-        let work = &mut self.work;
-        let seen = match sight {
-            None => look.states,
-            Some(sight) => {
+        let SoftNetworks { vision_encoder, policy, gaussian, .. } = &*networks;
+        let (n, obs_batch) = (batch.len(), ObsBatch::from(&batch.obs));
+        let encoder_params = &self.critics[..networks.encoder_len()];
+        let buffers = &mut self.buffers;
+        let encoded = match vision_encoder {
+            None => obs_batch.states,
+            Some(vision_encoder) => {
                 let dropout = Dropout::On(self.seed.purpose("cloning dropout").index(step));
-                sight.forward(eyes, &look, n, dropout, &mut work.eyes)
+                vision_encoder.forward(encoder_params, &obs_batch, n, dropout, &mut buffers.encoder_tape)
             }
         };
-        work.policy_outputs.clear();
-        work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
-        work.by_output.resize(work.policy_outputs.len(), 0.0);
-        let loss = gaussian.imitate(&work.policy_outputs, &batch.actions, &mut work.by_output);
-        zero(&mut work.policy_grads, self.policy.len());
-        zero(&mut work.critic_grads, eyes.len());
-        work.by_seen.resize(seen.len(), 0.0);
-        let by_seen = sight.is_some().then_some(&mut work.by_seen[..]);
+        buffers.policy_outputs.clear();
+        buffers.policy_outputs.extend_from_slice(policy.forward(
+            &self.policy,
+            encoded,
+            n,
+            &mut buffers.policy_tape,
+        ));
+        buffers.grad_output.resize(buffers.policy_outputs.len(), 0.0);
+        let loss = gaussian.imitate(&buffers.policy_outputs, &batch.actions, &mut buffers.grad_output);
+        zero(&mut buffers.policy_grads, self.policy.len());
+        zero(&mut buffers.critic_grads, encoder_params.len());
+        buffers.grad_encoded.resize(encoded.len(), 0.0);
+        let grad_encoded = vision_encoder.is_some().then_some(&mut buffers.grad_encoded[..]);
         policy.backward(
             &self.policy,
-            &mut work.policy_tape,
-            &work.by_output,
-            &mut work.policy_grads,
-            by_seen,
+            &mut buffers.policy_tape,
+            &buffers.grad_output,
+            &mut buffers.policy_grads,
+            grad_encoded,
         );
-        if let Some(sight) = sight {
-            sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, &mut work.critic_grads);
+        if let Some(vision_encoder) = vision_encoder {
+            vision_encoder.backward(
+                encoder_params,
+                &obs_batch,
+                &mut buffers.encoder_tape,
+                &buffers.grad_encoded,
+                &mut buffers.critic_grads,
+            );
         }
         loss
     }

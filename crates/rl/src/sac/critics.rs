@@ -1,4 +1,4 @@
-//! Several critics: how their values become one, and which of them are asked.
+//! Several critics: how their values are aggregated, and which of them are sampled.
 
 use plaudit_core::Rng;
 
@@ -30,25 +30,25 @@ impl Agg {
         }
     }
 
-    /// Gradients by the values `[H, N]` of a loss that moves by `by_value` with each row's one value.
-    pub fn backward(self, by_head: &[f32], rows: usize, by_value: f32, into: &mut [f32]) {
+    /// Gradients of the values `[H, N]`, given the gradient of each row's aggregated value.
+    pub fn backward(self, by_head: &[f32], rows: usize, grad_value: f32, into: &mut [f32]) {
         let heads = by_head.len() / rows;
         match self {
-            Self::Mean => into.fill(by_value / heads as f32),
+            Self::Mean => into.fill(grad_value / heads as f32),
             Self::Min => {
                 into.fill(0.0);
                 for row in 0..rows {
                     let smallest = (1..heads).fold(0, |least, head| {
                         if by_head[head * rows + row] < by_head[least * rows + row] { head } else { least }
                     });
-                    into[smallest * rows + row] = by_value;
+                    into[smallest * rows + row] = grad_value;
                 }
             }
         }
     }
 }
 
-/// Draws `count` of `heads` critics, with replacement; all of them in order where no number is given.
+/// Samples `count` of `heads` critics, with replacement; all of them in order where no number is given.
 pub(super) fn choose(heads: usize, count: Option<usize>, rng: &mut Rng, chosen: &mut Vec<usize>) {
     chosen.clear();
     match count {

@@ -1,5 +1,5 @@
 //! Soft actor-critic (Haarnoja et al., 2018), with what made it learn from little data since: many critics of which
-//! few are asked (REDQ, Chen et al., 2021), demonstrations in every batch (RLPD, Ball et al., 2023), and critics
+//! few are sampled (REDQ, Chen et al., 2021), demonstrations in every batch (RLPD, Ball et al., 2023), and critics
 //! without a target network (CrossQ, Bhatt et al., 2024).
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! `m` is 0 where an episode terminated, unless every end is bootstrapped; what a truncated episode led to always has
 //! a value. Rewards of a chunk of actions are summed, and the chunk is discounted once.
 //!
-//! On images, `s` is what an encoder makes of them. The critics' loss teaches it, and so does the distance to what
-//! demonstrations did, where that counts; what else the policy would like to see it takes no notice of.
+//! On images, `s` is the output of an encoder. The critics' loss trains it, and so does the behaviour-cloning
+//! loss, where there is one (`bc_regularizer`); the rest of the policy's loss does not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,34 +23,35 @@ use plaudit_core::{End, Policy, Reward, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::encoder::Dropout;
 use plaudit_nn::dense::{
-    Adam, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak, together,
+    Adam, EnsembleScratch, EnsembleTape, HeadInputs, Scratch, Tape, clip_grad_norm, polyak,
+    with_spinning_threads,
 };
 
+mod bc_regularizer;
 mod checkpoint;
 mod cloning;
 mod critics;
-mod near_demos;
 mod networks;
 mod noise;
 mod settings;
 mod tanh_gaussian;
 mod temperature;
 
+pub use bc_regularizer::BcRegularizer;
 pub use critics::Agg;
-pub use near_demos::NearDemos;
 pub use networks::{CriticKind, SoftNetworkSettings, SoftNetworks, SoftPolicy};
 pub use settings::{DemoSettings, Optim, SacSettings};
-pub use tanh_gaussian::{Drawn, Spread, TanhGaussian};
+pub use tanh_gaussian::{SampledActions, StdBounds, TanhGaussian};
 pub use temperature::{Temperature, TemperatureKind, TemperatureSettings, TemperatureStep};
 
-use crate::cloning::{ClonedSoFar, Cloning};
+use crate::cloning::{Cloning, CloningCallback};
 use crate::interventions::interventions;
-use crate::naming::Misfit;
-use crate::replay::{Amount, NewRollout, Replay, Transitions, Views};
-use crate::rows::{join, join_more, take_actions, take_seen, zero};
-use crate::sight::{Look, Sight, SightTape, shift};
+use crate::naming::WeightsMismatch;
+use crate::replay::{Amount, NewRollout, ObsBuffer, Replay, Transitions};
+use crate::row_ops::{join, join_more, take_actions, take_encoded, zero};
 use crate::successes::successes;
-use crate::{Bootstrap, Experience, LearnError, Learner, Manner, Metrics, StateScale};
+use crate::vision_encoder::{ObsBatch, VisionEncoder, VisionEncoderTape, shift};
+use crate::{ActionMode, Bootstrap, Experience, LearnError, Learner, Metrics, StateScale};
 use critics::choose;
 
 /// Soft actor-critic.
@@ -65,15 +66,15 @@ pub struct Sac {
     temperature: Temperature,
     replay: Replay,
     demos: Option<Replay>,
-    /// Steps of the critics since the start. With the seed, all that chance depends on.
+    /// Steps of the critics since the start. With the seed, all that randomness depends on.
     updates: u64,
     seed: Seed,
-    work: Work,
+    buffers: UpdateBuffers,
 }
 
-/// What an update leaves to chance.
+/// The random numbers of an update.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Chance {
+pub struct UpdateNoise {
     /// Standard normal noise of the actions after the transitions, `[N, A]`.
     pub next_noise: Vec<f32>,
     /// Standard normal noise of the actions the policy is improved by, `[N, A]`.
@@ -82,49 +83,49 @@ pub struct Chance {
     pub heads: Vec<usize>,
 }
 
-/// Memory of an update, kept for the next.
+/// Buffers of an update, kept between updates.
 #[derive(Default)]
-struct Work {
+struct UpdateBuffers {
     batch: Transitions,
     /// Where the batch's demonstrations begin.
     first_demo: usize,
-    chance: Chance,
-    /// What is seen, with a way back.
-    eyes: SightTape,
-    /// What is seen, without one.
-    glance: SightTape,
-    /// Gradients of what is seen.
-    by_seen: Vec<f32>,
-    drawn: Drawn,
+    update_noise: UpdateNoise,
+    /// The encoder, with a backward pass.
+    encoder_tape: VisionEncoderTape,
+    /// The encoder, without one.
+    inference_tape: VisionEncoderTape,
+    /// Gradients of encoded observations.
+    grad_encoded: Vec<f32>,
+    sampled: SampledActions,
     policy_scratch: Scratch,
     policy_tape: Tape,
     policy_outputs: Vec<f32>,
     policy_grads: Vec<f32>,
-    by_output: Vec<f32>,
-    /// `[N, inputs + A]`: what critics take.
+    grad_output: Vec<f32>,
+    /// `[N, inputs + A]`: the inputs of critics.
     critic_inputs: Vec<f32>,
     critic_scratch: EnsembleScratch,
     critic_tape: EnsembleTape,
     critic_grads: Vec<f32>,
     /// `[H, N]`.
-    by_value: Vec<f32>,
-    by_critic_inputs: Vec<f32>,
-    by_action: Vec<f32>,
+    grad_value: Vec<f32>,
+    grad_critic_inputs: Vec<f32>,
+    grad_action: Vec<f32>,
     /// Q(s, a), `[H, N]`.
     q: Vec<f32>,
     /// Aggregated values, `[N]`.
     values: Vec<f32>,
     /// y, `[N]`.
     targets: Vec<f32>,
-    /// Gradients of the distance to what demonstrations did.
-    by_shown: Vec<f32>,
-    /// What is seen of demonstrations; then gradients of it.
-    seen_of_demos: Vec<f32>,
+    /// Gradients of the behaviour-cloning loss.
+    bc_grads: Vec<f32>,
+    /// Encoded observations of demonstrations; then their gradients.
+    encoded_demos: Vec<f32>,
 }
 
-/// What updates measured, summed up.
+/// Statistics of updates, summed up.
 #[derive(Debug, Clone, Copy, Default)]
-struct Measured {
+struct UpdateStats {
     critic_loss: f64,
     critic_grad: f64,
     q_data: f64,
@@ -132,7 +133,7 @@ struct Measured {
     actor_loss: f64,
     actor_grad: f64,
     entropy: f64,
-    demo_distance: f64,
+    bc_loss: f64,
     q_pi: f64,
     alpha_loss: f64,
     alpha_grad: f64,
@@ -140,7 +141,7 @@ struct Measured {
 }
 
 impl Sac {
-    /// A learner that has learned nothing. `demos` are paid already.
+    /// A learner that has learned nothing. `demos` are labelled already.
     pub fn new(settings: SacSettings, demos: Vec<NewRollout>, seed: Seed) -> Result<Self, LearnError> {
         settings.check()?;
         let Some(mut networks) = SoftNetworks::new(&settings.networks) else {
@@ -148,11 +149,13 @@ impl Sac {
                 "soft actor-critic needs continuous actions, and these are one of several choices; use PPO";
             return Err(LearnError::Setting(problem.into()));
         };
-        if networks.sight.is_some() && !networks.has_target() {
+        if networks.vision_encoder.is_some() && !networks.has_target() {
             let problem = "CrossQ's critics are for policies on states; set algorithm.q_head_type to default";
             return Err(LearnError::Setting(problem.into()));
         }
-        if settings.shift.is_some() && networks.sight.as_ref().is_none_or(|sight| sight.trunk().is_some()) {
+        if settings.shift.is_some()
+            && networks.vision_encoder.as_ref().is_none_or(|vision_encoder| vision_encoder.trunk().is_some())
+        {
             let problem = "algorithm.enable_drq moves images, and this policy keeps none of them: it is for \
                            actor.model.backbone conv";
             return Err(LearnError::Setting(problem.into()));
@@ -179,7 +182,7 @@ impl Sac {
             target,
             updates: 0,
             seed: seed.purpose("sac"),
-            work: Work::default(),
+            buffers: UpdateBuffers::default(),
             settings,
         };
         sac.add_demos(demos)?;
@@ -191,7 +194,7 @@ impl Sac {
         for demo in new {
             self.check_widths(&demo)?;
             if let Some(demos) = &mut self.demos {
-                demos.add_seen(demo, self.networks.sight.as_ref())?;
+                demos.add_encoded(demo, self.networks.vision_encoder.as_ref())?;
             }
         }
         let (Some(demos), Some(settings)) = (&self.demos, &self.settings.demos) else { return Ok(()) };
@@ -225,21 +228,25 @@ impl Sac {
         &self.replay
     }
 
-    /// One update on a batch, with chance as given.
-    pub fn update_on(&mut self, batch: Transitions, chance: Chance) -> Result<Metrics, LearnError> {
-        let mut measured = Measured::default();
-        self.work.first_demo = batch.len();
-        (self.work.batch, self.work.chance) = (batch, chance);
-        self.update(&mut measured)?;
-        Ok(self.metrics(&measured))
+    /// One update on a batch, with the given random numbers.
+    pub fn update_on(
+        &mut self,
+        batch: Transitions,
+        update_noise: UpdateNoise,
+    ) -> Result<Metrics, LearnError> {
+        let mut stats = UpdateStats::default();
+        self.buffers.first_demo = batch.len();
+        (self.buffers.batch, self.buffers.update_noise) = (batch, update_noise);
+        self.update(&mut stats)?;
+        Ok(self.metrics(&stats))
     }
 
     /// All updates of a step of learning.
-    fn update_often(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+    fn update_often(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
         for _ in 0..self.settings.updates {
-            self.draw_batch();
-            self.draw_chance();
-            self.update(measured)?;
+            self.sample_batch();
+            self.sample_noise();
+            self.update(stats)?;
         }
         Ok(())
     }
@@ -249,9 +256,9 @@ impl Sac {
         self.replay.holds(self.settings.min_replay) && self.replay.transitions() > 0
     }
 
-    /// Draws the batch of this update: half of it demonstrations, where there are any.
-    fn draw_batch(&mut self) {
-        let batch = &mut self.work.batch;
+    /// Samples the batch of this update: half of it demonstrations, where there are any.
+    fn sample_batch(&mut self) {
+        let batch = &mut self.buffers.batch;
         batch.clear();
         let mut rng = self.seed.purpose("batch").index(self.updates).rng();
         let half = self.settings.batch_size / 2;
@@ -259,40 +266,40 @@ impl Sac {
             None => self.replay.sample(self.settings.batch_size, &mut rng, batch),
             Some(demos) => {
                 self.replay.sample(self.settings.batch_size - half, &mut rng, batch);
-                self.work.first_demo = batch.len();
+                self.buffers.first_demo = batch.len();
                 demos.sample(half, &mut rng, batch);
             }
         }
         if let Some(scale) = &self.networks.scale {
-            scale.apply(&mut batch.seen.states);
-            scale.apply(&mut batch.outcome.states);
+            scale.apply(&mut batch.obs.states);
+            scale.apply(&mut batch.next_obs.states);
         }
         if let Some(reach) = self.settings.shift {
             let seed = self.seed.purpose("shift").index(self.updates);
-            for (moment, views) in [&mut batch.seen, &mut batch.outcome].into_iter().enumerate() {
-                for (camera, (_, shape, pixels)) in views.images.iter_mut().enumerate() {
+            for (moment, obs_buffer) in [&mut batch.obs, &mut batch.next_obs].into_iter().enumerate() {
+                for (camera, (_, shape, pixels)) in obs_buffer.images.iter_mut().enumerate() {
                     shift(pixels, *shape, reach, seed.index(moment as u64).index(camera as u64));
                 }
             }
         }
     }
 
-    /// Draws all that this update leaves to chance.
-    fn draw_chance(&mut self) {
-        let work = &mut self.work;
-        let width = work.batch.len() * self.networks.gaussian.width();
+    /// Samples the random numbers of this update.
+    fn sample_noise(&mut self) {
+        let buffers = &mut self.buffers;
+        let width = buffers.batch.len() * self.networks.gaussian.width();
         let rng = |purpose: &str| self.seed.purpose(purpose).index(self.updates).rng();
-        noise::fill(&mut rng("next action"), width, &mut work.chance.next_noise);
-        noise::fill(&mut rng("action"), width, &mut work.chance.noise);
+        noise::fill(&mut rng("next action"), width, &mut buffers.update_noise.next_noise);
+        noise::fill(&mut rng("action"), width, &mut buffers.update_noise.noise);
         let (heads, count) = (self.networks.critics.heads(), self.settings.critic_subsample);
-        choose(heads, count, &mut rng("heads"), &mut work.chance.heads);
+        choose(heads, count, &mut rng("heads"), &mut buffers.update_noise.heads);
     }
 
-    fn update(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
-        self.improve_critics(measured)?;
+    fn update(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
+        self.improve_critics(stats)?;
         let is_policys_turn = self.updates.is_multiple_of(self.settings.critic_actor_ratio);
         if is_policys_turn && self.updates >= self.settings.train_actor_steps {
-            self.improve_policy(measured)?;
+            self.improve_policy(stats)?;
         }
         self.updates += 1;
         if self.networks.has_target() && self.updates.is_multiple_of(self.settings.target_update_freq) {
@@ -302,187 +309,233 @@ impl Sac {
     }
 
     /// One step of all critics towards y.
-    fn improve_critics(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+    fn improve_critics(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
         let networks = self.networks.clone();
-        self.draw_next_actions();
+        self.sample_next_actions();
         match networks.has_target() {
-            true => self.judge_by_target(),
-            false => self.judge_at_once(),
+            true => self.q_with_target(),
+            false => self.q_without_target(),
         }
         let (loss, mean) = self.critic_errors();
         self.check(loss, "the loss of the critics")?;
-        let work = &mut self.work;
-        work.critic_grads.resize(self.critics.len(), 0.0);
-        let grads = &mut work.critic_grads[networks.eyes()..];
-        let (eyes, critics) = self.critics.split_at_mut(networks.eyes());
-        let tape = &mut work.critic_tape;
-        match &networks.sight {
-            None => networks.critics.backward_anew(critics, tape, &work.by_value, grads, None),
-            Some(sight) => {
-                work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
-                let by_inputs = &mut work.by_critic_inputs;
-                networks.critics.backward_anew(critics, tape, &work.by_value, grads, Some(by_inputs));
-                let n = work.batch.len();
-                take_seen(by_inputs, networks.gaussian.width(), n, &mut work.by_seen);
-                if let Some(near) = &self.settings.near_demos {
-                    work.add_demo_slopes_of_sight(&networks, &self.policy, near);
+        let buffers = &mut self.buffers;
+        buffers.critic_grads.resize(self.critics.len(), 0.0);
+        let grads = &mut buffers.critic_grads[networks.encoder_len()..];
+        let (encoder_params, critics) = self.critics.split_at_mut(networks.encoder_len());
+        let tape = &mut buffers.critic_tape;
+        match &networks.vision_encoder {
+            None => networks.critics.backward_overwrite(critics, tape, &buffers.grad_value, grads, None),
+            Some(vision_encoder) => {
+                buffers.grad_critic_inputs.resize(buffers.critic_inputs.len(), 0.0);
+                let grad_inputs = &mut buffers.grad_critic_inputs;
+                networks.critics.backward_overwrite(
+                    critics,
+                    tape,
+                    &buffers.grad_value,
+                    grads,
+                    Some(grad_inputs),
+                );
+                let n = buffers.batch.len();
+                take_encoded(grad_inputs, networks.gaussian.width(), n, &mut buffers.grad_encoded);
+                if let Some(regularizer) = &self.settings.bc_regularizer {
+                    buffers.add_bc_encoder_gradients(&networks, &self.policy, regularizer);
                 }
-                let look = Look::from(&work.batch.seen);
-                let eye_grads = &mut work.critic_grads[..networks.eyes()];
-                eye_grads.fill(0.0);
-                sight.backward(eyes, &look, &mut work.eyes, &work.by_seen, eye_grads);
+                let obs_batch = ObsBatch::from(&buffers.batch.obs);
+                let encoder_grads = &mut buffers.critic_grads[..networks.encoder_len()];
+                encoder_grads.fill(0.0);
+                vision_encoder.backward(
+                    encoder_params,
+                    &obs_batch,
+                    &mut buffers.encoder_tape,
+                    &buffers.grad_encoded,
+                    encoder_grads,
+                );
             }
         }
         if !networks.has_target() {
-            networks.critics.update_statistics(critics, &work.critic_tape);
+            networks.critics.update_statistics(critics, &buffers.critic_tape);
         }
-        let grads = &mut work.critic_grads;
+        let grads = &mut buffers.critic_grads;
         let optim = &self.settings.critic_optim;
         let norm = clip_grad_norm(grads, optim.clip_grad);
         let lr = optim.schedule.at(self.updates) as f32;
         self.check(f64::from(norm), "the gradient of the critics")?;
-        self.critic_adam.step(&mut self.critics, &self.work.critic_grads, lr);
-        measured.critic_loss += loss;
-        measured.critic_grad += f64::from(norm);
-        measured.q_data += mean;
-        measured.updates += 1.0;
+        self.critic_adam.step(&mut self.critics, &self.buffers.critic_grads, lr);
+        stats.critic_loss += loss;
+        stats.critic_grad += f64::from(norm);
+        stats.q_data += mean;
+        stats.updates += 1.0;
         Ok(())
     }
 
     /// a' ~ π(·|s'), with log π.
-    fn draw_next_actions(&mut self) {
-        let SoftNetworks { sight, policy, gaussian, .. } = &*self.networks;
-        let work = &mut self.work;
-        let n = work.batch.len();
-        let eyes = &self.critics[..self.networks.eyes()];
-        let seen = see(sight.as_ref(), eyes, &work.batch.outcome, n, &mut work.glance);
-        let outputs = policy.infer(&self.policy, seen, n, &mut work.policy_scratch);
-        gaussian.draw(outputs, &work.chance.next_noise, &mut work.drawn);
+    fn sample_next_actions(&mut self) {
+        let SoftNetworks { vision_encoder, policy, gaussian, .. } = &*self.networks;
+        let buffers = &mut self.buffers;
+        let n = buffers.batch.len();
+        let encoder_params = &self.critics[..self.networks.encoder_len()];
+        let encoded = encode_obs(
+            vision_encoder.as_ref(),
+            encoder_params,
+            &buffers.batch.next_obs,
+            n,
+            &mut buffers.inference_tape,
+        );
+        let outputs = policy.infer(&self.policy, encoded, n, &mut buffers.policy_scratch);
+        gaussian.sample(outputs, &buffers.update_noise.next_noise, &mut buffers.sampled);
     }
 
     /// Q(s, a) by the critics, and Q'(s', a') by their target.
-    fn judge_by_target(&mut self) {
-        let SoftNetworks { sight, critics, .. } = &*self.networks;
-        let work = &mut self.work;
-        let n = work.batch.len();
-        let (eyes, target) = self.target.split_at(self.networks.eyes());
-        let seen = see(sight.as_ref(), eyes, &work.batch.outcome, n, &mut work.glance);
-        join(seen, &work.drawn.actions, n, &mut work.critic_inputs);
-        let scratch = &mut work.critic_scratch;
-        let next = critics.infer(target, &work.chance.heads, &work.critic_inputs, n, scratch);
-        work.values.resize(n, 0.0);
-        self.settings.agg_q.values(next, &mut work.values);
-        let (eyes, online) = self.critics.split_at(self.networks.eyes());
-        let seen = match sight {
-            None => &work.batch.seen.states[..],
-            Some(sight) => {
+    fn q_with_target(&mut self) {
+        let SoftNetworks { vision_encoder, critics, .. } = &*self.networks;
+        let buffers = &mut self.buffers;
+        let n = buffers.batch.len();
+        let (encoder_params, target) = self.target.split_at(self.networks.encoder_len());
+        let encoded = encode_obs(
+            vision_encoder.as_ref(),
+            encoder_params,
+            &buffers.batch.next_obs,
+            n,
+            &mut buffers.inference_tape,
+        );
+        join(encoded, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
+        let scratch = &mut buffers.critic_scratch;
+        let next = critics.infer(target, &buffers.update_noise.heads, &buffers.critic_inputs, n, scratch);
+        buffers.values.resize(n, 0.0);
+        self.settings.agg_q.values(next, &mut buffers.values);
+        let (encoder_params, online) = self.critics.split_at(self.networks.encoder_len());
+        let encoded = match vision_encoder {
+            None => &buffers.batch.obs.states[..],
+            Some(vision_encoder) => {
                 let dropout = Dropout::On(self.seed.purpose("dropout").index(self.updates));
-                sight.forward(eyes, &Look::from(&work.batch.seen), n, dropout, &mut work.eyes)
+                vision_encoder.forward(
+                    encoder_params,
+                    &ObsBatch::from(&buffers.batch.obs),
+                    n,
+                    dropout,
+                    &mut buffers.encoder_tape,
+                )
             }
         };
-        join(seen, &work.batch.actions, n, &mut work.critic_inputs);
-        let inputs = HeadInputs::Shared(&work.critic_inputs);
-        let now = critics.forward(online, inputs, n, &mut work.critic_tape);
-        work.q.clear();
-        work.q.extend_from_slice(now);
+        join(encoded, &buffers.batch.actions, n, &mut buffers.critic_inputs);
+        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
+        let now = critics.forward(online, inputs, n, &mut buffers.critic_tape);
+        buffers.q.clear();
+        buffers.q.extend_from_slice(now);
     }
 
     /// CrossQ: both halves of the transitions in one batch, whose statistics then fit both. `Q'` is `Q`.
-    fn judge_at_once(&mut self) {
+    fn q_without_target(&mut self) {
         let critics = &self.networks.critics;
-        let work = &mut self.work;
-        let n = work.batch.len();
-        join(&work.batch.seen.states, &work.batch.actions, n, &mut work.critic_inputs);
-        join_more(&work.batch.outcome.states, &work.drawn.actions, n, &mut work.critic_inputs);
-        let inputs = HeadInputs::Shared(&work.critic_inputs);
-        let both = critics.forward(&self.critics, inputs, 2 * n, &mut work.critic_tape);
-        work.q.clear();
-        work.by_value.clear();
+        let buffers = &mut self.buffers;
+        let n = buffers.batch.len();
+        join(&buffers.batch.obs.states, &buffers.batch.actions, n, &mut buffers.critic_inputs);
+        join_more(&buffers.batch.next_obs.states, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
+        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
+        let both = critics.forward(&self.critics, inputs, 2 * n, &mut buffers.critic_tape);
+        buffers.q.clear();
+        buffers.grad_value.clear();
         for head in both.chunks_exact(2 * n) {
-            work.q.extend_from_slice(&head[..n]);
+            buffers.q.extend_from_slice(&head[..n]);
         }
-        for head in &work.chance.heads {
-            work.by_value.extend_from_slice(&both[(2 * head + 1) * n..(2 * head + 2) * n]);
+        for head in &buffers.update_noise.heads {
+            buffers.grad_value.extend_from_slice(&both[(2 * head + 1) * n..(2 * head + 2) * n]);
         }
-        work.values.resize(n, 0.0);
-        self.settings.agg_q.values(&work.by_value, &mut work.values);
+        buffers.values.resize(n, 0.0);
+        self.settings.agg_q.values(&buffers.grad_value, &mut buffers.values);
     }
 
-    /// L(Q) and the mean of Q; leaves behind what L moves by with each output of the critics.
+    /// L(Q) and the mean of Q; leaves the gradient of each output of the critics in the buffers.
     fn critic_errors(&mut self) -> (f64, f64) {
         let SacSettings { gamma, bootstrap, target_range: range, backup_entropy, .. } = self.settings;
         let alpha = if backup_entropy { self.temperature.alpha() } else { 0.0 };
-        let work = &mut self.work;
-        let rule = TargetRule { gamma, bootstrap, range, alpha };
-        rule.targets(&work.batch, &work.drawn.log_probs, &work.values, &mut work.targets);
-        let n = work.batch.len();
-        let (heads, scale) = (work.q.len() / n, 1.0 / work.q.len() as f32);
+        let buffers = &mut self.buffers;
+        let rule = TdTarget { gamma, bootstrap, range, alpha };
+        rule.targets(&buffers.batch, &buffers.sampled.log_probs, &buffers.values, &mut buffers.targets);
+        let n = buffers.batch.len();
+        let (heads, scale) = (buffers.q.len() / n, 1.0 / buffers.q.len() as f32);
         // Of CrossQ's joint batch, the second half is not in the loss.
         let rows = if self.networks.has_target() { n } else { 2 * n };
-        zero(&mut work.by_value, heads * rows);
+        zero(&mut buffers.grad_value, heads * rows);
         let (mut loss, mut sum) = (0.0, 0.0);
-        for (values, by_value) in work.q.chunks_exact(n).zip(work.by_value.chunks_exact_mut(rows)) {
-            for ((value, target), by_value) in values.iter().zip(&work.targets).zip(by_value) {
+        for (values, grad_value) in buffers.q.chunks_exact(n).zip(buffers.grad_value.chunks_exact_mut(rows)) {
+            for ((value, target), grad_value) in values.iter().zip(&buffers.targets).zip(grad_value) {
                 let error = value - target;
                 loss += f64::from(error * error);
                 sum += f64::from(*value);
-                *by_value = 2.0 * error * scale;
+                *grad_value = 2.0 * error * scale;
             }
         }
         (loss * f64::from(scale), sum * f64::from(scale))
     }
 
     /// One step of the policy, and of α after it.
-    fn improve_policy(&mut self, measured: &mut Measured) -> Result<(), LearnError> {
+    fn improve_policy(&mut self, stats: &mut UpdateStats) -> Result<(), LearnError> {
         let networks = self.networks.clone();
-        let SoftNetworks { sight, policy, critics, gaussian, .. } = &*networks;
-        let work = &mut self.work;
-        let (n, alpha) = (work.batch.len(), self.temperature.alpha());
-        let (eyes, online) = self.critics.split_at(networks.eyes());
-        let seen = see(sight.as_ref(), eyes, &work.batch.seen, n, &mut work.glance);
+        let SoftNetworks { vision_encoder, policy, critics, gaussian, .. } = &*networks;
+        let buffers = &mut self.buffers;
+        let (n, alpha) = (buffers.batch.len(), self.temperature.alpha());
+        let (encoder_params, online) = self.critics.split_at(networks.encoder_len());
+        let encoded = encode_obs(
+            vision_encoder.as_ref(),
+            encoder_params,
+            &buffers.batch.obs,
+            n,
+            &mut buffers.inference_tape,
+        );
         // a ~ π(·|s)
-        work.policy_outputs.clear();
-        work.policy_outputs.extend_from_slice(policy.forward(&self.policy, seen, n, &mut work.policy_tape));
-        gaussian.draw(&work.policy_outputs, &work.chance.noise, &mut work.drawn);
-        // Q(s, a) and its slope along the action
-        join(seen, &work.drawn.actions, n, &mut work.critic_inputs);
-        let inputs = HeadInputs::Shared(&work.critic_inputs);
-        let outputs = critics.forward_frozen(online, inputs, n, &mut work.critic_tape);
-        work.values.resize(n, 0.0);
-        self.settings.actor_agg_q.values(outputs, &mut work.values);
-        work.by_value.resize(outputs.len(), 0.0);
+        buffers.policy_outputs.clear();
+        buffers.policy_outputs.extend_from_slice(policy.forward(
+            &self.policy,
+            encoded,
+            n,
+            &mut buffers.policy_tape,
+        ));
+        gaussian.sample(&buffers.policy_outputs, &buffers.update_noise.noise, &mut buffers.sampled);
+        // Q(s, a) and its gradient by the action
+        join(encoded, &buffers.sampled.actions, n, &mut buffers.critic_inputs);
+        let inputs = HeadInputs::Shared(&buffers.critic_inputs);
+        let outputs = critics.forward_eval(online, inputs, n, &mut buffers.critic_tape);
+        buffers.values.resize(n, 0.0);
+        self.settings.actor_agg_q.values(outputs, &mut buffers.values);
+        buffers.grad_value.resize(outputs.len(), 0.0);
         let each = 1.0 / n as f32;
-        self.settings.actor_agg_q.backward(outputs, n, -each, &mut work.by_value);
-        work.by_critic_inputs.resize(work.critic_inputs.len(), 0.0);
-        critics.backward_inputs(online, &mut work.critic_tape, &work.by_value, &mut work.by_critic_inputs);
-        take_actions(&work.by_critic_inputs, gaussian.width(), n, &mut work.by_action);
-        // and back through the draw to the policy
-        work.by_output.resize(work.policy_outputs.len(), 0.0);
-        let (drawn, by_action) = (&work.drawn, &work.by_action);
-        gaussian.backward(drawn, by_action, alpha * each, &mut work.by_output);
-        if let Some(near) = &self.settings.near_demos {
-            measured.demo_distance += work.add_demo_slopes(gaussian, near);
+        self.settings.actor_agg_q.backward(outputs, n, -each, &mut buffers.grad_value);
+        buffers.grad_critic_inputs.resize(buffers.critic_inputs.len(), 0.0);
+        critics.backward_inputs(
+            online,
+            &mut buffers.critic_tape,
+            &buffers.grad_value,
+            &mut buffers.grad_critic_inputs,
+        );
+        take_actions(&buffers.grad_critic_inputs, gaussian.width(), n, &mut buffers.grad_action);
+        // and back through the sampled action to the policy
+        buffers.grad_output.resize(buffers.policy_outputs.len(), 0.0);
+        let (sampled, grad_action) = (&buffers.sampled, &buffers.grad_action);
+        gaussian.backward(sampled, grad_action, alpha * each, &mut buffers.grad_output);
+        if let Some(regularizer) = &self.settings.bc_regularizer {
+            stats.bc_loss += buffers.add_bc_gradients(gaussian, regularizer);
         }
-        work.policy_grads.resize(self.policy.len(), 0.0);
-        let grads = &mut work.policy_grads;
-        policy.backward_anew(&self.policy, &mut work.policy_tape, &work.by_output, grads, None);
+        buffers.policy_grads.resize(self.policy.len(), 0.0);
+        let grads = &mut buffers.policy_grads;
+        policy.backward_overwrite(&self.policy, &mut buffers.policy_tape, &buffers.grad_output, grads, None);
         let mean = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() / n as f64;
-        let (log_prob, value) = (mean(&work.drawn.log_probs), mean(&work.values));
+        let (log_prob, value) = (mean(&buffers.sampled.log_probs), mean(&buffers.values));
         let loss = f64::from(alpha) * log_prob - value;
         let optim = &self.settings.policy_optim;
-        let norm = clip_grad_norm(&mut work.policy_grads, optim.clip_grad);
+        let norm = clip_grad_norm(&mut buffers.policy_grads, optim.clip_grad);
         let lr = optim.schedule.at(self.updates) as f32;
         self.check(loss, "the loss of the policy")?;
         self.check(f64::from(norm), "the gradient of the policy")?;
-        self.policy_adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.work.policy_grads, lr);
+        self.policy_adam.step(Arc::make_mut(&mut self.policy).as_mut_slice(), &self.buffers.policy_grads, lr);
         let tuned = self.temperature.step(log_prob);
-        measured.actor_loss += loss;
-        measured.actor_grad += f64::from(norm);
-        measured.entropy -= log_prob;
-        measured.q_pi += value;
-        measured.alpha_loss += tuned.loss;
-        measured.alpha_grad += tuned.gradient.abs();
-        measured.policy_updates += 1.0;
+        stats.actor_loss += loss;
+        stats.actor_grad += f64::from(norm);
+        stats.entropy -= log_prob;
+        stats.q_pi += value;
+        stats.alpha_loss += tuned.loss;
+        stats.alpha_grad += tuned.gradient.abs();
+        stats.policy_updates += 1.0;
         Ok(())
     }
 
@@ -501,10 +554,10 @@ impl Sac {
         if got != expected {
             return Err(LearnError::Width { what: "states", expected, got });
         }
-        if let Some(sight) = &networks.sight {
+        if let Some(vision_encoder) = &networks.vision_encoder {
             let last = rollout.segment.last.iter().map(|(_, _, obs)| obs);
             for obs in rollout.segment.obs.iter().chain(last) {
-                sight.look(obs, &[])?;
+                vision_encoder.obs_batch(obs, &[])?;
             }
         }
         let expected = networks.gaussian.width() / self.settings.networks.chunk;
@@ -515,31 +568,31 @@ impl Sac {
         Ok(())
     }
 
-    fn acting(&self, manner: Manner) -> Box<dyn Policy> {
-        let eyes = &self.critics[..self.networks.eyes()];
-        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), eyes, manner))
+    fn acting(&self, action_mode: ActionMode) -> Box<dyn Policy> {
+        let encoder_params = &self.critics[..self.networks.encoder_len()];
+        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), encoder_params, action_mode))
     }
 
-    fn metrics(&self, measured: &Measured) -> Metrics {
+    fn metrics(&self, stats: &UpdateStats) -> Metrics {
         let mut metrics = Metrics::default();
         let last = self.updates.saturating_sub(1);
-        let per_update = |sum: f64| sum / measured.updates;
-        metrics.push("train/sac/critic_loss", per_update(measured.critic_loss));
-        metrics.push("train/critic/q_data", per_update(measured.q_data));
-        metrics.push("train/critic/grad_norm", per_update(measured.critic_grad));
+        let per_update = |sum: f64| sum / stats.updates;
+        metrics.push("train/sac/critic_loss", per_update(stats.critic_loss));
+        metrics.push("train/critic/q_data", per_update(stats.q_data));
+        metrics.push("train/critic/grad_norm", per_update(stats.critic_grad));
         metrics.push("train/critic/lr", self.settings.critic_optim.schedule.at(last));
-        if measured.policy_updates > 0.0 {
-            let per_update = |sum: f64| sum / measured.policy_updates;
-            metrics.push("train/sac/actor_loss", per_update(measured.actor_loss));
-            metrics.push("train/sac/alpha_loss", per_update(measured.alpha_loss));
-            metrics.push("train/actor/entropy", per_update(measured.entropy));
-            if self.settings.near_demos.is_some() {
-                metrics.push("train/actor/demo_distance", per_update(measured.demo_distance));
+        if stats.policy_updates > 0.0 {
+            let per_update = |sum: f64| sum / stats.policy_updates;
+            metrics.push("train/sac/actor_loss", per_update(stats.actor_loss));
+            metrics.push("train/sac/alpha_loss", per_update(stats.alpha_loss));
+            metrics.push("train/actor/entropy", per_update(stats.entropy));
+            if self.settings.bc_regularizer.is_some() {
+                metrics.push("train/actor/bc_loss", per_update(stats.bc_loss));
             }
-            metrics.push("train/actor/q_pi", per_update(measured.q_pi));
-            metrics.push("train/actor/grad_norm", per_update(measured.actor_grad));
+            metrics.push("train/actor/q_pi", per_update(stats.q_pi));
+            metrics.push("train/actor/grad_norm", per_update(stats.actor_grad));
             metrics.push("train/actor/lr", self.settings.policy_optim.schedule.at(last));
-            metrics.push("train/alpha/grad_norm", per_update(measured.alpha_grad));
+            metrics.push("train/alpha/grad_norm", per_update(stats.alpha_grad));
         }
         metrics.push("train/sac/alpha", f64::from(self.temperature.alpha()));
         metrics.push("train/replay_buffer/num_trajectories", self.replay.rollouts() as f64);
@@ -554,25 +607,29 @@ impl Sac {
 
 impl Learner for Sac {
     fn explorer(&self) -> Box<dyn Policy> {
-        self.acting(Manner::Explore)
+        self.acting(ActionMode::Explore)
     }
 
     fn greedy(&self) -> Box<dyn Policy> {
-        self.acting(Manner::Greedy)
+        self.acting(ActionMode::Greedy)
     }
 
-    fn remember(&mut self, experience: Experience) -> Result<(), LearnError> {
-        let mut shown = interventions(&experience);
-        let worth = self.settings.demos.as_ref().and_then(|demos| demos.keep_paid);
-        shown.extend(worth.into_iter().flat_map(|worth| successes(&experience, worth)));
+    fn add_experience(&mut self, experience: Experience) -> Result<(), LearnError> {
+        let mut new_demos = interventions(&experience);
+        let min_reward = self.settings.demos.as_ref().and_then(|demos| demos.self_imitation_min_reward);
+        new_demos.extend(min_reward.into_iter().flat_map(|min_reward| successes(&experience, min_reward)));
         let Experience { segment, decisions, reward } = experience;
-        let new =
-            NewRollout { segment, fresh: decisions.fresh, reward: reward.total, version: reward.version };
+        let new = NewRollout {
+            segment,
+            starts_chunk: decisions.starts_chunk,
+            reward: reward.total,
+            version: reward.version,
+        };
         self.check_widths(&new)?;
-        let sight = self.networks.sight.as_ref();
-        self.replay.add_seen(new, sight)?;
+        let vision_encoder = self.networks.vision_encoder.as_ref();
+        self.replay.add_encoded(new, vision_encoder)?;
         if let Some(demos) = &mut self.demos {
-            shown.into_iter().try_for_each(|demo| demos.add_seen(demo, sight))?;
+            new_demos.into_iter().try_for_each(|demo| demos.add_encoded(demo, vision_encoder))?;
         }
         Ok(())
     }
@@ -581,44 +638,44 @@ impl Learner for Sac {
         if !self.is_ready() {
             return Ok(Metrics::default());
         }
-        let mut measured = Measured::default();
-        match self.networks.sight {
+        let mut stats = UpdateStats::default();
+        match self.networks.vision_encoder {
             // An update is many small products: threads that slept between them would take longer to wake than to work.
-            None => together(|| self.update_often(&mut measured))?,
+            None => with_spinning_threads(|| self.update_often(&mut stats))?,
             // Convolutions need the threads themselves.
-            Some(_) => self.update_often(&mut measured)?,
+            Some(_) => self.update_often(&mut stats)?,
         }
-        Ok(self.metrics(&measured))
+        Ok(self.metrics(&stats))
     }
 
-    fn repay(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
-        let paid = self.replay.repay(reward)?;
-        let demos = self.demos.as_mut().map_or(Ok(0), |demos| demos.repay(reward))?;
-        Ok(paid + demos)
+    fn relabel(&mut self, reward: &dyn Reward) -> Result<usize, LearnError> {
+        let replayed = self.replay.relabel(reward)?;
+        let demos = self.demos.as_mut().map_or(Ok(0), |demos| demos.relabel(reward))?;
+        Ok(replayed + demos)
     }
 
-    fn imitate(&mut self, cloning: &Cloning, told: ClonedSoFar<'_>) -> Result<(), LearnError> {
-        self.clone_demos(cloning, told)
+    fn imitate(&mut self, cloning: &Cloning, callback: CloningCallback<'_>) -> Result<(), LearnError> {
+        self.clone_demos(cloning, callback)
     }
 
     fn weights(&self) -> Weights {
         let mut weights = Weights::new();
         self.networks.export_policy(&self.networks.plain_policy(&self.policy), &mut weights);
         self.networks.export_critics(&self.networks.plain_critics(&self.critics), &mut weights);
-        if let Some(sight) = &self.networks.sight {
-            sight.export_trunk(&mut weights);
+        if let Some(vision_encoder) = &self.networks.vision_encoder {
+            vision_encoder.export_trunk(&mut weights);
         }
         weights
     }
 
     /// Critics are taken where they are there.
-    fn load(&mut self, weights: &Weights) -> Result<(), Misfit> {
+    fn load(&mut self, weights: &Weights) -> Result<(), WeightsMismatch> {
         let (mut policy, mut critics) = (self.policy.to_vec(), self.critics.clone());
         self.networks.import_policy(&mut policy, weights)?;
         if weights.names().any(|name| name.starts_with("q_head.")) {
             self.networks.import_critics(&mut critics, weights)?;
         } else {
-            self.networks.import_eyes(&mut critics[..self.networks.eyes()], weights)?;
+            self.networks.import_encoder(&mut critics[..self.networks.encoder_len()], weights)?;
         }
         self.networks.scaled_policy(&mut policy);
         self.networks.scaled_critics(&mut critics);
@@ -640,16 +697,16 @@ impl Learner for Sac {
     }
 }
 
-/// How y is made of what was paid and of what followed.
-struct TargetRule {
+/// How y is made of the reward and the next value.
+struct TdTarget {
     gamma: f32,
     bootstrap: Bootstrap,
     range: Option<[f32; 2]>,
     alpha: f32,
 }
 
-impl TargetRule {
-    /// y, `[N]`, from the values of what followed.
+impl TdTarget {
+    /// y, `[N]`, from the next values.
     fn targets(&self, batch: &Transitions, log_probs: &[f32], values: &[f32], into: &mut Vec<f32>) {
         into.clear();
         let rows = batch.rewards.iter().zip(&batch.ends).zip(values.iter().zip(log_probs));
@@ -668,17 +725,17 @@ fn scale_of(demos: &[NewRollout]) -> Option<StateScale> {
     StateScale::of(states.flat_map(|obs| obs.state.chunks_exact(obs.state_width().max(1))))
 }
 
-/// What policy and critics take of some observations, without a way back: states, or what is made of images.
-fn see<'a>(
-    sight: Option<&Sight>,
-    eyes: &[f32],
-    views: &'a Views,
+/// The features that policy and critics take, without a backward pass: states, or encoded images.
+fn encode_obs<'a>(
+    vision_encoder: Option<&VisionEncoder>,
+    encoder_params: &[f32],
+    obs_buffer: &'a ObsBuffer,
     n: usize,
-    tape: &'a mut SightTape,
+    tape: &'a mut VisionEncoderTape,
 ) -> &'a [f32] {
-    match sight {
-        None => &views.states,
-        Some(sight) => sight.infer(eyes, &Look::from(views), n, tape),
+    match vision_encoder {
+        None => &obs_buffer.states,
+        Some(vision_encoder) => vision_encoder.infer(encoder_params, &ObsBatch::from(obs_buffer), n, tape),
     }
 }
 
@@ -700,7 +757,7 @@ mod tests {
             (Bootstrap::Standard, Some([0.0, 1.0]), [0.72, 1.0, 1.0, 0.0]),
         ] {
             let mut y = Vec::new();
-            let rule = TargetRule { gamma: 0.9, bootstrap, range, alpha: 0.4 };
+            let rule = TdTarget { gamma: 0.9, bootstrap, range, alpha: 0.4 };
             rule.targets(&batch, &log_probs, &values, &mut y);
             let close = y.iter().zip(expected).all(|(y, expected): (&f32, f32)| (y - expected).abs() < 1e-6);
             assert!(close, "{bootstrap:?} {range:?}: {y:?}");

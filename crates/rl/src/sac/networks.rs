@@ -7,13 +7,13 @@
 //! q_head.qs.i   [state, action] → Linear → layer norm → tanh, thrice, Linear → 1
 //! ```
 //!
-//! On images, both stand on what is seen (see `sight`), which the critics teach to see, and demonstrations where the policy is held
-//! near them (see `near_demos`):
+//! On images, both share an encoder (see `vision_encoder`). The critics' loss trains it, and so do demonstrations where the policy is held
+//! near them (see `bc_regularizer`):
 //!
 //! ```text
 //! mix_proj      Linear → layer norm → tanh, twice      in place of the backbone
 //! actor_mean    as above                               actor_logstd   orthogonal, gain √2
-//! q_head.qs.i   [what is seen, action] → as above
+//! q_head.qs.i   [encoded, action] → as above
 //! ```
 //!
 //! Both heads of the policy are one layer here, `[μ | x]`, and two in RLinf's files.
@@ -26,10 +26,10 @@ use plaudit_nn::dense::{
     Activation, BatchNorm, Bias, Ensemble, Init, LayerSpec, Mlp, MlpSpec, Norm, Scratch, Tensor, TensorKind,
 };
 
-use super::tanh_gaussian::{Drawn, Spread, TanhGaussian};
-use crate::naming::{self, Misfit};
-use crate::sight::{self, Look, Sight, SightSettings, SightTape};
-use crate::{Inputs, Manner, StateScale};
+use super::tanh_gaussian::{SampledActions, StdBounds, TanhGaussian};
+use crate::naming::{self, WeightsMismatch};
+use crate::vision_encoder::{self, ObsBatch, VisionEncoder, VisionEncoderSettings, VisionEncoderTape};
+use crate::{ActionMode, Inputs, StateScale};
 
 const SQRT_2: f32 = std::f32::consts::SQRT_2;
 /// PyTorch's gain for tanh.
@@ -55,7 +55,7 @@ pub struct SoftNetworkSettings {
     /// What the critics are made of.
     pub critic_kind: CriticKind,
     /// How the policy's deviations are bounded.
-    pub spread: Spread,
+    pub std_bounds: StdBounds,
 }
 
 /// What the critics are made of.
@@ -81,17 +81,22 @@ impl SoftNetworkSettings {
             activation: Activation::Tanh,
             critics,
             critic_kind: CriticKind::LayerNorm,
-            spread: Spread::STATES,
+            std_bounds: StdBounds::STATES,
         }
     }
 
     /// RLinf's `cnn_policy` with critics.
-    pub fn cnn(sight: SightSettings, actions: ActionSpace, chunk: usize, critics: usize) -> Self {
+    pub fn cnn(
+        vision_encoder: VisionEncoderSettings,
+        actions: ActionSpace,
+        chunk: usize,
+        critics: usize,
+    ) -> Self {
         Self {
-            policy_hidden: sight.mix.clone(),
+            policy_hidden: vision_encoder.mix.clone(),
             critic_hidden: vec![256; 2],
-            spread: Spread::IMAGES,
-            inputs: Inputs::Images(sight),
+            std_bounds: StdBounds::IMAGES,
+            inputs: Inputs::Images(vision_encoder),
             ..Self::mlp(0, actions, chunk, critics)
         }
     }
@@ -100,11 +105,11 @@ impl SoftNetworkSettings {
 /// The shapes of policy and critics. Holds no parameters.
 #[derive(Debug, Clone)]
 pub struct SoftNetworks {
-    /// What sees, if they look at images. Its parameters lie before those of the critics.
-    pub sight: Option<Sight>,
-    /// From what is seen to `[μ | x]`.
+    /// The vision encoder, for policies on images. Its parameters lie before those of the critics.
+    pub vision_encoder: Option<VisionEncoder>,
+    /// From states or encoded images to `[μ | x]`.
     pub policy: Mlp,
-    /// From what is seen and done to a value.
+    /// From states or encoded images, and actions, to a value.
     pub critics: Ensemble,
     /// From `[μ | x]` to actions.
     pub gaussian: TanhGaussian,
@@ -116,28 +121,28 @@ pub struct SoftNetworks {
 impl SoftNetworks {
     /// Networks of these shapes; nothing for actions that are one of several choices.
     pub fn new(settings: &SoftNetworkSettings) -> Option<Self> {
-        let gaussian = TanhGaussian::new(&settings.actions, settings.chunk, settings.spread)?;
-        let (sight, inputs) = match &settings.inputs {
+        let gaussian = TanhGaussian::new(&settings.actions, settings.chunk, settings.std_bounds)?;
+        let (vision_encoder, inputs) = match &settings.inputs {
             Inputs::States(states) => (None, *states),
             Inputs::Images(settings) => {
-                let sight = Sight::new(settings);
-                let outputs = sight.outputs();
-                (Some(sight), outputs)
+                let vision_encoder = VisionEncoder::new(settings);
+                let outputs = vision_encoder.outputs();
+                (Some(vision_encoder), outputs)
             }
         };
         let policy = policy(settings, inputs, gaussian.width());
         let critics = Ensemble::new(critic(settings, inputs + gaussian.width()), settings.critics);
-        Some(Self { sight, policy, critics, gaussian, scale: None, kind: settings.critic_kind })
+        Some(Self { vision_encoder, policy, critics, gaussian, scale: None, kind: settings.critic_kind })
     }
 
     /// Numbers in a state.
     pub fn states(&self) -> usize {
-        self.sight.as_ref().map_or(self.policy.inputs(), Sight::states)
+        self.vision_encoder.as_ref().map_or(self.policy.inputs(), VisionEncoder::states)
     }
 
-    /// How many of the critics' parameters are those of what sees: the first ones.
-    pub fn eyes(&self) -> usize {
-        self.sight.as_ref().map_or(0, Sight::len)
+    /// How many of the critics' parameters are those of the encoder: the first ones.
+    pub fn encoder_len(&self) -> usize {
+        self.vision_encoder.as_ref().map_or(0, VisionEncoder::len)
     }
 
     /// Whether the critics are trained towards a target network.
@@ -156,17 +161,18 @@ impl SoftNetworks {
         params
     }
 
-    /// Has the policy deviate by this much whatever it sees.
-    pub fn set_deviations(&self, params: &mut [f32], std: &[f32]) {
+    /// Sets the standard deviation of the policy, the same in every state.
+    pub fn set_std(&self, params: &mut [f32], std: &[f32]) {
         if !std.is_empty() {
-            self.policy.hold_outputs(params, self.gaussian.width(), &self.gaussian.outputs_for(std));
+            self.policy.set_constant_outputs(params, self.gaussian.width(), &self.gaussian.outputs_for(std));
         }
     }
 
     /// The critics' parameters to begin with.
     pub fn init_critics(&self, seed: Seed) -> Vec<f32> {
-        let sight = self.sight.as_ref();
-        let mut params = sight.map_or(Vec::new(), |sight| sight.init(seed.purpose("sight")));
+        let vision_encoder = self.vision_encoder.as_ref();
+        let mut params =
+            vision_encoder.map_or(Vec::new(), |vision_encoder| vision_encoder.init(seed.purpose("sight")));
         params.extend(self.critics.init(seed.purpose("critics")));
         params
     }
@@ -194,7 +200,7 @@ impl SoftNetworks {
     }
 
     /// Takes the policy's tensors from the weights.
-    pub fn import_policy(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
+    pub fn import_policy(&self, params: &mut [f32], from: &Weights) -> Result<(), WeightsMismatch> {
         let mut stacked = from.clone();
         for tensor in self.last_layer() {
             let leaf = naming::leaf(tensor.kind);
@@ -209,9 +215,9 @@ impl SoftNetworks {
 
     /// Puts the critics' tensors among the weights, under RLinf's names.
     pub fn export_critics(&self, params: &[f32], into: &mut Weights) {
-        let (eyes, params) = params.split_at(self.eyes());
-        if let Some(sight) = &self.sight {
-            sight.export(eyes, into);
+        let (encoder_params, params) = params.split_at(self.encoder_len());
+        if let Some(vision_encoder) = &self.vision_encoder {
+            vision_encoder.export(encoder_params, into);
         }
         for head in 0..self.critics.heads() {
             let params = &params[self.critics.range(head)];
@@ -220,9 +226,9 @@ impl SoftNetworks {
     }
 
     /// Takes the critics' tensors from the weights.
-    pub fn import_critics(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
-        let (eyes, params) = params.split_at_mut(self.eyes());
-        self.import_eyes(eyes, from)?;
+    pub fn import_critics(&self, params: &mut [f32], from: &Weights) -> Result<(), WeightsMismatch> {
+        let (encoder_params, params) = params.split_at_mut(self.encoder_len());
+        self.import_encoder(encoder_params, from)?;
         for head in 0..self.critics.heads() {
             let range = self.critics.range(head);
             let naming = critic_names(self.critics.head(), head);
@@ -231,15 +237,15 @@ impl SoftNetworks {
         Ok(())
     }
 
-    /// Takes the tensors of what sees from the weights.
-    pub fn import_eyes(&self, params: &mut [f32], from: &Weights) -> Result<(), Misfit> {
-        self.sight.as_ref().map_or(Ok(()), |sight| sight.import(params, from))
+    /// Takes the tensors of the encoder from the weights.
+    pub fn import_encoder(&self, params: &mut [f32], from: &Weights) -> Result<(), WeightsMismatch> {
+        self.vision_encoder.as_ref().map_or(Ok(()), |vision_encoder| vision_encoder.import(params, from))
     }
 
     /// The policy's parameters as of one that takes plain states.
     pub fn plain_policy(&self, params: &[f32]) -> Vec<f32> {
         let mut params = params.to_vec();
-        if let (Some(scale), None) = (&self.scale, &self.sight) {
+        if let (Some(scale), None) = (&self.scale, &self.vision_encoder) {
             scale.fold(&self.policy, &mut params);
         }
         params
@@ -254,7 +260,7 @@ impl SoftNetworks {
 
     /// From parameters of a policy that takes plain states to what is trained here.
     pub fn scaled_policy(&self, params: &mut [f32]) {
-        if let (Some(scale), None) = (&self.scale, &self.sight) {
+        if let (Some(scale), None) = (&self.scale, &self.vision_encoder) {
             scale.unfold(&self.policy, params);
         }
     }
@@ -264,11 +270,11 @@ impl SoftNetworks {
         self.change_scale(params, StateScale::unfold);
     }
 
-    /// On images the state goes through a layer of what sees; without, straight into every critic.
+    /// On images the state goes through a layer of the encoder; without, straight into every critic.
     fn change_scale(&self, params: &mut [f32], change: fn(&StateScale, &Mlp, &mut [f32])) {
         let Some(scale) = &self.scale else { return };
-        if let Some(sight) = &self.sight {
-            let (state_proj, place) = sight.state_layer();
+        if let Some(vision_encoder) = &self.vision_encoder {
+            let (state_proj, place) = vision_encoder.state_layer();
             return change(scale, state_proj, &mut params[place]);
         }
         for head in 0..self.critics.heads() {
@@ -282,11 +288,11 @@ impl SoftNetworks {
     }
 
     fn policy_names(&self) -> impl Fn(usize, TensorKind) -> String {
-        let (last, sees) = (self.policy.spec().layers.len() - 1, self.sight.is_some());
-        let mix = sight::squashed_names("mix_proj");
+        let (last, has_encoder) = (self.policy.spec().layers.len() - 1, self.vision_encoder.is_some());
+        let mix = vision_encoder::squashed_names("mix_proj");
         move |layer, kind| match layer == last {
             true => format!("{HEADS}.{}", naming::leaf(kind)),
-            false if sees => mix(layer, kind),
+            false if has_encoder => mix(layer, kind),
             false => format!("backbone.{}.{}", 2 * layer, naming::leaf(kind)),
         }
     }
@@ -325,7 +331,7 @@ fn critic_names(mlp: &Mlp, head: usize) -> impl Fn(usize, TensorKind) -> String 
 fn policy(settings: &SoftNetworkSettings, inputs: usize, width: usize) -> Mlp {
     let near_zero = Init::Orthogonal { gain: 0.01 * SQRT_2 };
     let (hidden, deviations): (&dyn Fn(usize) -> LayerSpec, Init) = match settings.inputs {
-        Inputs::Images(_) => (&sight::squashed, Init::Orthogonal { gain: SQRT_2 }),
+        Inputs::Images(_) => (&vision_encoder::squashed, Init::Orthogonal { gain: SQRT_2 }),
         Inputs::States(_) => (
             &|width| LayerSpec {
                 activation: settings.activation,
@@ -369,58 +375,64 @@ fn critic(settings: &SoftNetworkSettings, inputs: usize) -> Mlp {
 pub struct SoftPolicy {
     networks: Arc<SoftNetworks>,
     params: Arc<Vec<f32>>,
-    /// Of what sees; empty on states.
-    eyes: Vec<f32>,
-    manner: Manner,
+    /// Of the encoder; empty on states.
+    encoder_params: Vec<f32>,
+    action_mode: ActionMode,
     /// As the networks take them.
     states: Vec<f32>,
-    sight: SightTape,
+    vision_encoder: VisionEncoderTape,
     scratch: Scratch,
-    drawn: Drawn,
+    sampled: SampledActions,
     noise: Vec<f32>,
 }
 
 impl SoftPolicy {
-    /// A policy of these parameters; `eyes` are those of what sees, empty on states.
-    pub fn new(networks: Arc<SoftNetworks>, params: Arc<Vec<f32>>, eyes: &[f32], manner: Manner) -> Self {
+    /// A policy of these parameters; `encoder_params` are those of the encoder, empty on states.
+    pub fn new(
+        networks: Arc<SoftNetworks>,
+        params: Arc<Vec<f32>>,
+        encoder_params: &[f32],
+        action_mode: ActionMode,
+    ) -> Self {
         Self {
             networks,
             params,
-            eyes: eyes.to_vec(),
-            manner,
+            encoder_params: encoder_params.to_vec(),
+            action_mode,
             states: Vec::new(),
-            sight: SightTape::default(),
+            vision_encoder: VisionEncoderTape::default(),
             scratch: Scratch::default(),
-            drawn: Drawn::default(),
+            sampled: SampledActions::default(),
             noise: Vec::new(),
         }
     }
 }
 
 impl Policy for SoftPolicy {
-    /// Each row draws from its own stream of the seed.
+    /// Each row samples from its own stream of the seed.
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let SoftNetworks { sight, policy, gaussian, scale, .. } = &*self.networks;
+        let SoftNetworks { vision_encoder, policy, gaussian, scale, .. } = &*self.networks;
         let batch = obs.batch();
         self.states.clear();
         self.states.extend_from_slice(&obs.state);
         if let Some(scale) = scale.as_ref().filter(|scale| scale.mean.len() == obs.state_width()) {
             scale.apply(&mut self.states);
         }
-        let seen = match sight {
+        let encoded = match vision_encoder {
             None if obs.state_width() == policy.inputs() => &self.states[..],
             None => {
                 let expected = format!("states of {} numbers", policy.inputs());
                 return Err(PolicyError::Observation { expected, got: obs.state_width().to_string() });
             }
-            Some(sight) => {
-                let features = sight.look_through_trunk(obs)?;
-                let look = Look { states: &self.states, ..sight.look(obs, &features)? };
-                sight.infer(&self.eyes, &look, batch, &mut self.sight)
+            Some(vision_encoder) => {
+                let features = vision_encoder.trunk_features(obs)?;
+                let obs_batch =
+                    ObsBatch { states: &self.states, ..vision_encoder.obs_batch(obs, &features)? };
+                vision_encoder.infer(&self.encoder_params, &obs_batch, batch, &mut self.vision_encoder)
             }
         };
-        let outputs = policy.infer(&self.params, seen, batch, &mut self.scratch);
-        if self.manner == Manner::Greedy {
+        let outputs = policy.infer(&self.params, encoded, batch, &mut self.scratch);
+        if self.action_mode == ActionMode::Greedy {
             let mut actions = Vec::new();
             gaussian.mode(outputs, &mut actions);
             return Ok(Decision { actions, ..Decision::default() });
@@ -430,8 +442,8 @@ impl Policy for SoftPolicy {
             let mut rng = seed.index(row as u64).rng();
             self.noise.extend((0..gaussian.width()).map(|_| rng.normal() as f32));
         }
-        gaussian.draw(outputs, &self.noise, &mut self.drawn);
-        let Drawn { actions, log_prob_parts, .. } = &self.drawn;
+        gaussian.sample(outputs, &self.noise, &mut self.sampled);
+        let SampledActions { actions, log_prob_parts, .. } = &self.sampled;
         Ok(Decision { actions: actions.clone(), log_probs: log_prob_parts.clone(), values: Vec::new() })
     }
 }
@@ -449,9 +461,9 @@ mod tests {
         let outputs =
             |params: &[f32]| networks.policy.infer(params, &states, 2, &mut Scratch::default()).to_vec();
         let before = outputs(&params);
-        networks.set_deviations(&mut params, &[]);
+        networks.set_std(&mut params, &[]);
         assert_eq!(outputs(&params), before, "nothing asked for");
-        networks.set_deviations(&mut params, &[0.1, 0.4]);
+        networks.set_std(&mut params, &[0.1, 0.4]);
         let asked = networks.gaussian.outputs_for(&[0.1, 0.4]);
         for (row, before) in outputs(&params).chunks_exact(8).zip(before.chunks_exact(8)) {
             assert_eq!(row[..4], before[..4], "means stay as they are");

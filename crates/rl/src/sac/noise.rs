@@ -3,7 +3,7 @@
 use plaudit_core::Rng;
 use plaudit_nn::dense::ln;
 
-/// Draws `count` standard normal numbers (Box-Muller in 32 bits, both values used: a batch of noise is drawn at
+/// Samples `count` standard normal numbers (Box-Muller in 32 bits, both values used: a batch of noise is sampled at
 /// every update, and [`Rng::normal`] would take longer over it than the networks take over some of their layers).
 pub(super) fn fill(rng: &mut Rng, count: usize, into: &mut Vec<f32>) {
     let pairs = count.div_ceil(2);
@@ -43,10 +43,10 @@ mod tests {
 
     #[test]
     fn moments_are_those_of_the_distribution() {
-        let mut draws = Vec::new();
-        fill(&mut Seed::new(7).rng(), 200_001, &mut draws);
-        let n = draws.len() as f64;
-        let moment = |power: i32| draws.iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / n;
+        let mut samples = Vec::new();
+        fill(&mut Seed::new(7).rng(), 200_001, &mut samples);
+        let n = samples.len() as f64;
+        let moment = |power: i32| samples.iter().map(|&x| f64::from(x).powi(power)).sum::<f64>() / n;
         // Four standard errors: 4 sqrt(var/n), with var 1, 2, 15 and 96 for the first four moments.
         assert!(moment(1).abs() < 0.009, "{}", moment(1));
         assert!((moment(2) - 1.0).abs() < 0.013, "{}", moment(2));

@@ -1,10 +1,11 @@
 //! How soft actor-critic learns, and what cannot be.
 
+use plaudit_core::Schedule;
 use plaudit_nn::dense::AdamSettings;
 
-use super::{Agg, NearDemos, SoftNetworkSettings, TemperatureSettings};
+use super::{Agg, BcRegularizer, SoftNetworkSettings, TemperatureSettings};
 use crate::replay::{Amount, ReplaySettings};
-use crate::{Bootstrap, LearnError, Schedule};
+use crate::{Bootstrap, LearnError};
 
 /// How soft actor-critic learns.
 #[derive(Debug, Clone)]
@@ -19,12 +20,12 @@ pub struct SacSettings {
     pub agg_q: Agg,
     /// How critics are combined for the policy.
     pub actor_agg_q: Agg,
-    /// Critics drawn for each target; all where no number is given.
+    /// Critics sampled for each target; all where no number is given.
     pub critic_subsample: Option<usize>,
     /// Whether entropy counts in the target.
     pub backup_entropy: bool,
-    /// Where the target is known to lie: sparse rewards bound what can be earned, and critics that hope for more
-    /// would only feed each other's hope.
+    /// Where the target is known to lie: sparse rewards bound the return, and critics that overestimate it
+    /// would only reinforce each other.
     pub target_range: Option<[f32; 2]>,
     /// How far the target follows, τ.
     pub tau: f32,
@@ -36,8 +37,8 @@ pub struct SacSettings {
     pub train_actor_steps: u64,
     /// Whether networks take states by the scale of the demonstrations.
     pub scale_states: bool,
-    /// What holds the policy near what demonstrations did, beside what critics think of it.
-    pub near_demos: Option<NearDemos>,
+    /// Behaviour-cloning term in the loss of the policy.
+    pub bc_regularizer: Option<BcRegularizer>,
     /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.
     pub shift: Option<usize>,
     /// The temperature, α.
@@ -65,8 +66,8 @@ pub struct DemoSettings {
     pub replay: ReplaySettings,
     /// How many there must be.
     pub min: Amount,
-    /// What the run pays for the end of an episode of its own that joins them.
-    pub keep_paid: Option<f32>,
+    /// The reward at the end of an episode of the run itself from which it joins them (self-imitation).
+    pub self_imitation_min_reward: Option<f32>,
 }
 
 /// How a network is optimised.

@@ -77,12 +77,12 @@ impl Temperature {
     pub fn step(&mut self, mean_log_prob: f64) -> TemperatureStep {
         let missing = mean_log_prob + self.settings.target_entropy;
         let loss = -f64::from(self.alpha()) * missing;
-        let slope = match self.settings.kind {
+        let derivative = match self.settings.kind {
             TemperatureKind::Softplus => 1.0 / (1.0 + (-f64::from(self.x)).exp()),
             TemperatureKind::Exp => f64::from(self.alpha()),
             TemperatureKind::Fixed => return TemperatureStep { loss: 0.0, gradient: 0.0 },
         };
-        let gradient = -slope * missing;
+        let gradient = -derivative * missing;
         let clip = self.settings.clip_grad;
         let clipped = gradient * (clip / (gradient.abs() + 1e-6)).min(1.0);
         self.adam.step(std::slice::from_mut(&mut self.x), &[clipped as f32], self.settings.lr as f32);

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 STATES, HIDDEN = 5, [8, 8, 8]
-CAMERAS, SIDE = 2, 7  # pictures of 7 x 7 x 3, as rows of numbers behind the state
+CAMERAS, SIDE = 2, 7  # images of 7 x 7 x 3, as rows of numbers behind the state
 PIXELS = SIDE * SIDE * 3
 T, B = 12, 4  # steps, environments
 
@@ -18,7 +18,7 @@ COMMON = dict(
     gamma=0.9, gae_lambda=0.8, always=False, normalize=True, clip_low=0.2, clip_high=0.3, clip_c=None,
     value_clip=None, huber_delta=10.0, entropy_bonus=0.0, kl_beta=0.0, chunk=1, reward_level="action",
     log_prob_level="action", entropy_level="action", lr=3e-3, value_lr=1e-3, weight_decay=0.01, clip_grad=0.5,
-    epochs=3, by_state=False, choices=0, width=3, eye=None,
+    epochs=3, by_state=False, choices=0, width=3, encoder=None,
 )
 CASES = {
     "independent": dict(clip_c=1.5, value_clip=0.05, huber_delta=0.4, entropy_bonus=0.01),
@@ -28,8 +28,8 @@ CASES = {
     "chunk_of_rewards": dict(chunk=3, reward_level="chunk", log_prob_level="action", always=True),
     "chunk_as_a_whole": dict(chunk=3, reward_level="chunk", log_prob_level="chunk", entropy_level="chunk",
                              entropy_bonus=0.01, clip_c=2.0),
-    "images_learned": dict(eye="learned", entropy_bonus=0.01, value_clip=0.05),
-    "images_frozen": dict(eye="frozen", by_state=True),
+    "images_learned": dict(encoder="learned", entropy_bonus=0.01, value_clip=0.05),
+    "images_frozen": dict(encoder="frozen", by_state=True),
 }
 
 
@@ -41,8 +41,8 @@ class Learned(nn.Module):
         self.conv = nn.Sequential(nn.Conv2d(3, 4, 3, 2), nn.ReLU(), nn.Conv2d(4, 5, 3, 1), nn.ReLU())
         self.mlp = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Tanh())
 
-    def forward(self, pictures):
-        return self.mlp(self.conv(pictures / 255 - 0.5).flatten(1))
+    def forward(self, images):
+        return self.mlp(self.conv(images / 255 - 0.5).flatten(1))
 
 
 class Frozen(nn.Module):
@@ -54,8 +54,8 @@ class Frozen(nn.Module):
         self.pooling_layer.kernel = nn.Parameter(torch.randn(3, 3, 3, 2))
         self.mlp = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Tanh())
 
-    def forward(self, pictures):
-        features = nn.functional.avg_pool2d(pictures / 255, 2).detach()
+    def forward(self, images):
+        features = nn.functional.avg_pool2d(images / 255, 2).detach()
         return self.mlp(torch.einsum("bchw,chwf->bcf", features, self.pooling_layer.kernel).flatten(1))
 
 
@@ -66,13 +66,13 @@ class Policy(nn.Module):
         out = case["chunk"] * (case["choices"] or case["width"])
         values = case["chunk"] if case["reward_level"] == "action" else 1
         activation = nn.Tanh
-        if case["eye"]:
-            self.encoders = nn.ModuleList((Learned if case["eye"] == "learned" else Frozen)() for _ in range(CAMERAS))
+        if case["encoder"]:
+            self.encoders = nn.ModuleList((Learned if case["encoder"] == "learned" else Frozen)() for _ in range(CAMERAS))
             self.state_proj = nn.Sequential(nn.Linear(STATES, 4), nn.LayerNorm(4), nn.Tanh())
             self.mix_proj = nn.Sequential(nn.Linear(6 * CAMERAS + 4, 8), nn.LayerNorm(8), nn.Tanh(),
                                           nn.Linear(8, 8), nn.LayerNorm(8), nn.Tanh())
             inputs, activation = 8, nn.ReLU
-            if case["eye"] == "frozen":
+            if case["encoder"] == "frozen":
                 self.register_buffer("img_mean", torch.tensor([0.485, 0.456, 0.406]).view(1, 1, 1, 3))
                 self.register_buffer("img_std", torch.tensor([0.229, 0.224, 0.225]).view(1, 1, 1, 3))
         else:
@@ -87,23 +87,23 @@ class Policy(nn.Module):
         self.value_head.mlp = nn.Sequential(*stack(inputs, activation), nn.Linear(HIDDEN[-1], values, bias=False))
 
     def mixed(self, rows):
-        """What actor and critic stand on, from the state and the pictures behind it."""
-        seen = []
+        """The features of actor and critic, from the state and the images behind it."""
+        encoded = []
         for camera, encoder in enumerate(self.encoders):
             start = STATES + camera * PIXELS
-            pictures = rows[:, start : start + PIXELS].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
-            seen.append(encoder(pictures))
-        return self.mix_proj(torch.cat([*seen, self.state_proj(rows[:, :STATES])], -1))
+            images = rows[:, start : start + PIXELS].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
+            encoded.append(encoder(images))
+        return self.mix_proj(torch.cat([*encoded, self.state_proj(rows[:, :STATES])], -1))
 
     def value(self, row):
         row = row[None] if row.dim() == 1 else row
-        values = self.value_head.mlp(self.mixed(row) if self.case["eye"] else row)
+        values = self.value_head.mlp(self.mixed(row) if self.case["encoder"] else row)
         return values[0] if len(values) == 1 else values
 
     def distribution(self, states):
         """Over [n, chunk, width] (or [n, chunk] choices)."""
         n, case = len(states), self.case
-        feature = self.mixed(states) if case["eye"] else self.backbone(states)
+        feature = self.mixed(states) if case["encoder"] else self.backbone(states)
         mean = self.actor_mean(feature)
         if case["choices"]:
             return torch.distributions.Categorical(logits=mean.view(n, case["chunk"], case["choices"]))
@@ -130,9 +130,9 @@ def log_prob(distribution, actions, case):
 def rollout(policy, case):
     """Random states and rewards; ends and, every `chunk` steps or after an end, decisions of an older policy."""
     states, last = torch.randn(T + 1, B, STATES), torch.randn(T, B, STATES)
-    if case["eye"]:
-        pictures = lambda steps: torch.randint(0, 256, (steps, B, CAMERAS * PIXELS)).float()
-        states, last = torch.cat([states, pictures(T + 1)], -1), torch.cat([last, pictures(T)], -1)
+    if case["encoder"]:
+        images = lambda steps: torch.randint(0, 256, (steps, B, CAMERAS * PIXELS)).float()
+        states, last = torch.cat([states, images(T + 1)], -1), torch.cat([last, images(T)], -1)
     rewards = torch.randn(T, B)
     end = torch.tensor([0, 0, 0, 0, 1, 2])[torch.randint(0, 6, (T, B))]  # 1 terminated, 2 truncated
     fresh = torch.zeros(T, B, dtype=torch.bool)
@@ -147,11 +147,11 @@ def rollout(policy, case):
             for t in range(T):
                 if fresh[t, b]:
                     start, distribution = t, older.distribution(states[t, b][None])
-                    drawn = distribution.sample()
-                    told = distribution.log_prob(drawn)
+                    sampled = distribution.sample()
+                    sampled_log_prob = distribution.log_prob(sampled)
                     if case["choices"]:
-                        drawn, told = drawn[..., None], told[..., None]
-                actions[t, b], old_log_prob[t, b] = drawn[0, t - start], told[0, t - start]
+                        sampled, sampled_log_prob = sampled[..., None], sampled_log_prob[..., None]
+                actions[t, b], old_log_prob[t, b] = sampled[0, t - start], sampled_log_prob[0, t - start]
     return dict(states=states, last=last, rewards=rewards, end=end.float(), fresh=fresh.float(), actions=actions,
                 old_log_prob=old_log_prob)
 
@@ -176,14 +176,14 @@ def advantages(policy, r, case):
     made = {}
     with torch.no_grad():
         for b in range(B):
-            units = []  # t, reward, value, value of what it led to, ended, worth it
+            units = []  # t, reward, value, value of what it led to, ended
             for t, row, length in decisions(r):
                 if row != b:
                     continue
                 v = value(r["states"][t, b])
                 for c in range(1 if chunk_level else length):
                     stop = t + length if chunk_level else t + c + 1
-                    paid = r["rewards"][t if chunk_level else t + c : stop, b].sum()
+                    reward = r["rewards"][t if chunk_level else t + c : stop, b].sum()
                     kind = int(r["end"][stop - 1, b])
                     if kind == 1 and not case["always"]:
                         after = torch.tensor(0.0)
@@ -193,12 +193,12 @@ def advantages(policy, r, case):
                         after = value(r["states"][stop, b])[0]
                     else:
                         after = v[c + 1]
-                    units.append((t, c, paid, v[c], after, kind != 0))
+                    units.append((t, c, reward, v[c], after, kind != 0))
             carried = 0.0
-            for t, c, paid, v, after, ended in reversed(units):
+            for t, c, reward, v, after, ended in reversed(units):
                 if ended:
                     carried = 0.0
-                carried = (paid + case["gamma"] * after - v) + case["gamma"] * case["gae_lambda"] * carried
+                carried = (reward + case["gamma"] * after - v) + case["gamma"] * case["gae_lambda"] * carried
                 made[t, b, c] = (carried, carried + v, v)
     return [[made[t, b, c] for c in range(1 if chunk_level else length)] for t, b, length in decisions(r)]
 
@@ -268,7 +268,7 @@ def make(name, case):
     optimizer = torch.optim.AdamW(
         [dict(params=rest, lr=case["lr"]), dict(params=heads, lr=case["value_lr"])],
         betas=(0.9, 0.999), eps=1e-8, weight_decay=case["weight_decay"])
-    told = {}
+    metrics = {}
     for epoch in range(case["epochs"]):
         optimizer.zero_grad()
         parts = losses(policy, r, units, advantage, case)
@@ -280,11 +280,11 @@ def make(name, case):
         if epoch == 0:
             tensors |= {f"after_one/{k}": v.clone() for k, v in policy.state_dict().items()}
         for key, value in (parts | dict(grad_norm=norm)).items():
-            told.setdefault(key, []).append(value.item())
+            metrics.setdefault(key, []).append(value.item())
     tensors |= {f"after/{k}": v.clone() for k, v in policy.state_dict().items()}
     torch.save(tensors, f"{name}.pt")
     with open(f"{name}.json", "w") as file:
-        json.dump(dict(settings=case, told=told), file, indent=1)
+        json.dump(dict(settings=case, metrics=metrics), file, indent=1)
 
 
 for seed, (name, changes) in enumerate(CASES.items()):

@@ -18,7 +18,7 @@ torch.manual_seed(7)
 torch.set_default_dtype(torch.float64)
 
 STATES, ROWS, HIDDEN = 5, 7, [8, 6]
-SIDE = 7  # pictures of 7 x 7 x 3, as numbers behind the state
+SIDE = 7  # images of 7 x 7 x 3, as numbers behind the state
 LOW, HIGH = torch.tensor([-1.0, -3.0]), torch.tensor([1.0, 1.0])
 
 
@@ -29,8 +29,8 @@ class Encoder(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(5, 6), nn.LayerNorm(6), nn.Tanh())
 
 
-class Sight(nn.Module):
-    """What policy and critics stand on: pictures and state, each through layers of its own."""
+class VisionEncoder(nn.Module):
+    """The encoder of policy and critics: images and state, each through layers of its own."""
 
     def __init__(self):
         super().__init__()
@@ -38,10 +38,10 @@ class Sight(nn.Module):
         self.state_proj = nn.Sequential(nn.Linear(STATES, 4), nn.LayerNorm(4), nn.Tanh())
 
     def forward(self, rows):
-        pictures = rows[:, STATES:].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
+        images = rows[:, STATES:].view(-1, SIDE, SIDE, 3).permute(0, 3, 1, 2)
         encoder = self.encoders[0]
-        seen = encoder.mlp(encoder.conv(pictures / 255 - 0.5).flatten(1))
-        return torch.cat([seen, self.state_proj(rows[:, :STATES])], -1)
+        encoded = encoder.mlp(encoder.conv(images / 255 - 0.5).flatten(1))
+        return torch.cat([encoded, self.state_proj(rows[:, :STATES])], -1)
 
 
 class Policy(nn.Module):
@@ -61,18 +61,18 @@ class Policy(nn.Module):
 
     def forward(self, state, noise):
         hidden = getattr(self, self.hidden)(state)
-        return self.draw(self.actor_mean(hidden), self.actor_logstd(hidden), noise)
+        return self.sample(self.actor_mean(hidden), self.actor_logstd(hidden), noise)
 
-    def draw(self, mean, x, noise):
+    def sample(self, mean, x, noise):
         if self.spread == "soft":
             std = (-5 + 3.5 * (torch.tanh(x) + 1)).exp()
         else:
             std = x.exp().clamp(1e-5, 5)
-        drawn = mean + std * noise
-        bent = torch.tanh(drawn)
-        log_prob = torch.distributions.Normal(mean, std).log_prob(drawn)
-        log_prob = log_prob - torch.log(self.action_scale * (1 - bent**2) + 1e-6)
-        return bent * self.action_scale + self.action_bias, log_prob.sum(-1)
+        sampled = mean + std * noise
+        squashed = torch.tanh(sampled)
+        log_prob = torch.distributions.Normal(mean, std).log_prob(sampled)
+        log_prob = log_prob - torch.log(self.action_scale * (1 - squashed**2) + 1e-6)
+        return squashed * self.action_scale + self.action_bias, log_prob.sum(-1)
 
 
 class BatchRenorm(nn.Module):
@@ -142,22 +142,22 @@ class Sac:
         images = case.get("images", False)
         self.policy = Policy(case["chunk"], "cut" if images else "soft", images)
         self.critics = Critics(case["chunk"], case["heads"], case["kind"], images)
-        self.sight, self.target_sight = (Sight(), Sight()) if images else (nn.Identity(), nn.Identity())
+        self.encoder, self.target_encoder = (VisionEncoder(), VisionEncoder()) if images else (nn.Identity(), nn.Identity())
         with torch.no_grad():  # unlike what a fresh network begins with, every number matters here
-            for parameter in [*self.policy.parameters(), *self.critics.parameters(), *self.sight.parameters()]:
+            for parameter in [*self.policy.parameters(), *self.critics.parameters(), *self.encoder.parameters()]:
                 parameter += 0.3 * torch.randn_like(parameter)
                 parameter.copy_(parameter.float())
         self.target = None
         if case["kind"] != "crossq":
             self.target = Critics(case["chunk"], case["heads"], case["kind"], images)
             self.target.load_state_dict(self.critics.state_dict())
-            self.target_sight.load_state_dict(self.sight.state_dict())
+            self.target_encoder.load_state_dict(self.encoder.state_dict())
         start = case["initial_alpha"]
         start = {"softplus": math.log(math.expm1(start)), "exp": math.log(start), "fixed": start}[case["alpha"]]
         self.x = nn.Parameter(torch.tensor(start))
         self.policy_adam = torch.optim.Adam(self.policy.parameters(), lr=case["lr"], eps=case["eps"])
-        self.judging = [*self.sight.parameters(), *self.critics.parameters()]  # the critics alone teach to see
-        self.critic_adam = torch.optim.Adam(self.judging, lr=case["critic_lr"], eps=case["eps"])
+        self.critic_parameters = [*self.encoder.parameters(), *self.critics.parameters()]  # only the critics' loss trains the encoder
+        self.critic_adam = torch.optim.Adam(self.critic_parameters, lr=case["critic_lr"], eps=case["eps"])
         self.alpha_adam = torch.optim.Adam([self.x], lr=case["alpha_lr"])
         self.updates = 0
 
@@ -168,7 +168,7 @@ class Sac:
         case, logged = self.case, {}
         alpha = self.alpha().detach()
         with torch.no_grad():
-            next_action, next_log_prob = self.policy(self.sight(batch["next_state"]), batch["next_noise"])
+            next_action, next_log_prob = self.policy(self.encoder(batch["next_state"]), batch["next_noise"])
         if self.target is None:
             self.critics.train()
             both = self.critics(
@@ -177,8 +177,8 @@ class Sac:
             q, next_q = both[:ROWS], both[ROWS:].detach()
         else:
             with torch.no_grad():
-                next_q = self.target(self.target_sight(batch["next_state"]), next_action)
-            q = self.critics(self.sight(batch["state"]), batch["action"])
+                next_q = self.target(self.target_encoder(batch["next_state"]), next_action)
+            q = self.critics(self.encoder(batch["state"]), batch["action"])
         next_q = aggregate(next_q[:, batch["heads"]], case["agg_q"])
         if case["backup_entropy"]:
             next_q = next_q - alpha * next_log_prob
@@ -191,15 +191,15 @@ class Sac:
             for module in self.critics.modules():
                 if isinstance(module, BatchRenorm):
                     module.update_statistics()
-        logged["train/critic/grad_norm"] = nn.utils.clip_grad_norm_(self.judging, case["clip_grad"])
+        logged["train/critic/grad_norm"] = nn.utils.clip_grad_norm_(self.critic_parameters, case["clip_grad"])
         self.critic_adam.step()
         logged["train/sac/critic_loss"], logged["train/critic/q_data"] = loss, q.mean()
 
         if self.updates % case["critic_actor_ratio"] == 0:
             self.critics.eval()
-            seen = self.sight(batch["state"]).detach()
-            action, log_prob = self.policy(seen, batch["noise"])
-            q_pi = aggregate(self.critics(seen, action), case["actor_agg_q"])
+            encoded = self.encoder(batch["state"]).detach()
+            action, log_prob = self.policy(encoded, batch["noise"])
+            q_pi = aggregate(self.critics(encoded, action), case["actor_agg_q"])
             loss = (alpha * log_prob - q_pi).mean()
             self.policy_adam.zero_grad()
             loss.backward()
@@ -218,20 +218,20 @@ class Sac:
         self.updates += 1
         if self.target is not None and self.updates % case["target_update_freq"] == 0:
             with torch.no_grad():
-                slow_ones = [*self.target_sight.parameters(), *self.target.parameters()]
-                for slow, fast in zip(slow_ones, self.judging):
+                slow_ones = [*self.target_encoder.parameters(), *self.target.parameters()]
+                for slow, fast in zip(slow_ones, self.critic_parameters):
                     slow += case["tau"] * (fast - slow)
         return {name: float(torch.as_tensor(value).detach()) for name, value in logged.items()}
 
     def networks(self):
-        named = dict(self.policy.state_dict()) | self.sight.state_dict()
+        named = dict(self.policy.state_dict()) | self.encoder.state_dict()
         return named | {f"q_head.{name}": tensor for name, tensor in self.critics.state_dict().items()}
 
     def moments(self, which):
         found = {}
         for prefix, module, adam in [
             ("", self.policy, self.policy_adam),
-            ("", self.sight, self.critic_adam),
+            ("", self.encoder, self.critic_adam),
             ("q_head.", self.critics, self.critic_adam),
         ]:
             for name, parameter in module.named_parameters():
@@ -243,7 +243,7 @@ class Sac:
         found = {"networks": self.networks(), "adam_m": self.moments("exp_avg"), "adam_v": self.moments("exp_avg_sq")}
         if self.target is not None:
             found["target"] = {f"q_head.{name}": tensor for name, tensor in self.target.state_dict().items()}
-            found["target"] |= self.target_sight.state_dict()
+            found["target"] |= self.target_encoder.state_dict()
         return {f"{part}/{name}": f32(tensor) for part, tensors in found.items() for name, tensor in tensors.items()}
 
 
@@ -266,7 +266,7 @@ def batch_of(case):
             return states
         return torch.cat([states, torch.randint(0, 256, (ROWS, SIDE * SIDE * 3)).double()], -1)
 
-    drawn = {
+    sampled = {
         "state": observed(),
         "next_state": observed(),
         "action": torch.tanh(torch.randn(ROWS, action_width)) * scale + bias,
@@ -278,7 +278,7 @@ def batch_of(case):
         if case["subsample"] is None
         else torch.randint(case["heads"], (case["subsample"],)),
     }
-    return {name: rounded(t) if t.is_floating_point() else t for name, t in drawn.items()}
+    return {name: rounded(t) if t.is_floating_point() else t for name, t in sampled.items()}
 
 
 COMMON = {
@@ -300,14 +300,14 @@ CASES = {
 
 
 def tanh_gaussian():
-    """Draws and gradients of both kinds of spread, far into the flat parts of tanh."""
+    """Samples and gradients of both bounds of σ, far into the flat parts of tanh."""
     found = {}
     for spread in ["soft", "cut"]:
         policy = Policy(1, spread)
         mean = torch.tensor([[0.1, -0.4], [2.0, -3.0], [-4.0, 4.5], [0.0, 0.0]], requires_grad=True)
         x = torch.tensor([[0.0, 1.0], [-2.0, 2.0], [0.5, -20.0], [3.0, -0.3]], requires_grad=True)
         noise, by_action = rounded(torch.randn(4, 2)), rounded(torch.randn(4, 2))
-        action, log_prob = policy.draw(mean, x, noise)
+        action, log_prob = policy.sample(mean, x, noise)
         ((by_action * action).sum() + 0.7 * log_prob.sum()).backward()
         found[spread] = {
             "outputs": f32(torch.cat([mean, x], -1)), "noise": f32(noise), "by_action": f32(by_action),
@@ -317,7 +317,7 @@ def tanh_gaussian():
     return found
 
 
-# Of two or more critics, and with the clip that counts what sees.
+# Of two or more critics, and with the clip over the encoder too.
 IMAGES = {"images": {"images": True, "heads": 3, "actor_agg_q": "mean", "critic_actor_ratio": 2, "clip_grad": 0.5}}
 
 

@@ -11,53 +11,53 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use plaudit_serve::{
-    About, Answer, Answered, Batching, Likely, Limits, Model, Question, Refusal, Said, Scores, Server,
-    ServerSettings,
+    Answer, AnswerResult, ApiError, Batching, ChatAnswer, Limits, Model, ModelInfo, Question, Scores, Server,
+    ServerSettings, TokenLogprob,
 };
 use serde_json::Value;
 
-/// Scores a picture by its first byte, and says what it saw. Waits a while over each batch.
+/// Scores an image by its first byte, and answers a chat with what it got. Waits a while over each batch.
 pub(crate) struct Toy {
-    about: About,
+    info: ModelInfo,
     pub(crate) pause: Duration,
     pub(crate) batches: Mutex<Vec<usize>>,
 }
 
 impl Toy {
     pub(crate) fn new(pause: Duration) -> Self {
-        let about = About { name: "toy".into(), details: serde_json::Map::new() };
-        Self { about, pause, batches: Mutex::default() }
+        let info = ModelInfo { name: "toy".into(), details: serde_json::Map::new() };
+        Self { info, pause, batches: Mutex::default() }
     }
 }
 
 impl Model for Toy {
-    fn about(&self) -> &About {
-        &self.about
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
-    fn check(&self, question: &Question) -> Result<(), Refusal> {
+    fn check(&self, question: &Question) -> Result<(), ApiError> {
         match question {
-            Question::Chat(chat) if chat.pictures().next().is_none() => Err(Refusal::invalid("no pictures")),
+            Question::Chat(chat) if chat.images().next().is_none() => Err(ApiError::invalid("no images")),
             _ => Ok(()),
         }
     }
 
-    fn answer(&self, questions: &[Question]) -> Vec<Answered> {
+    fn answer(&self, questions: &[Question]) -> Vec<AnswerResult> {
         self.batches.lock().unwrap().push(questions.len());
         std::thread::sleep(self.pause);
         let answer = |question: &Question| match question {
             Question::Chat(chat) => {
                 let seen: Vec<String> = chat
-                    .pictures()
-                    .map(|picture| format!("{}x{} {}", picture.height, picture.width, picture.pixels[0]))
+                    .images()
+                    .map(|image| format!("{}x{} {}", image.height, image.width, image.pixels[0]))
                     .collect();
-                let text = format!("{} | {}", chat.last_words(), seen.join(", "));
+                let text = format!("{} | {}", chat.last_text(), seen.join(", "));
                 let top = vec![("positive".into(), -0.1), ("negative".into(), f32::NEG_INFINITY)];
-                let likely = Likely { token: "positive".into(), logprob: -0.1, top };
-                let tokens = chat.top_logprobs.map(|_| vec![likely]);
+                let token_logprob = TokenLogprob { token: "positive".into(), logprob: -0.1, top };
+                let tokens = chat.top_logprobs.map(|_| vec![token_logprob]);
                 let (prompt_tokens, completion_tokens) = (7, 3);
-                let is_cut = chat.max_tokens == Some(1);
-                Ok(Answer::Said(Said { text, tokens, prompt_tokens, completion_tokens, is_cut }))
+                let is_truncated = chat.max_tokens == Some(1);
+                Ok(Answer::Chat(ChatAnswer { text, tokens, prompt_tokens, completion_tokens, is_truncated }))
             }
             Question::Score(block) => {
                 let bytes = block.height * block.width * 3;
@@ -90,7 +90,7 @@ impl Running {
             address: "127.0.0.1:0".parse().unwrap(),
             token: token.map(String::from),
             limits,
-            batching: Batching { pictures: 64, wait: Duration::from_millis(5) },
+            batching: Batching { images: 64, wait: Duration::from_millis(5) },
         };
         let server = Server::bind(settings, model.clone()).unwrap();
         let (address, stop) = (server.address(), Arc::new(AtomicBool::new(false)));

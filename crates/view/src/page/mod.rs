@@ -1,11 +1,15 @@
 //! Pages for people: one HTML file that needs nothing but itself.
 //!
-//! Style, charts and pictures are inside the file, so that it can be mailed, archived and opened without a network. It
-//! follows the reader's choice of light or dark, prints on paper, and uses no script. Charts tell curves apart by
-//! dashes as well as by colours that people with poor colour vision can distinguish.
+//! Style, charts, images and videos are inside the file, so that it can be mailed, archived and opened without a
+//! network. A page begins with its verdict in one sentence; what that rests on follows. It follows the reader's choice of
+//! light or dark, fits a phone, prints on paper, and is whole without its script, which shows values under the pointer
+//! and runs videos in step with their curves. Charts tell curves apart by dashes as well as by colours that people with
+//! poor colour vision can distinguish.
 
 mod chart;
 mod html;
+mod videos;
 
-pub use chart::{Chart, Mark, Scale, Series};
-pub use html::{Html, Page, Tone, escape, picture};
+pub use chart::{Chart, Ends, Mark, Scale, Series, Size, Unit};
+pub use html::{Finding, Html, Page, Tone, Verdict, data_url, escape};
+pub use videos::{EmbeddedVideo, PageVideo};

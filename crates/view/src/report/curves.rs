@@ -1,116 +1,270 @@
-//! The curves of runs: what matters first, then every metric.
+//! The curves of runs: what matters first and large, then every metric, in groups that fold.
 
-use std::collections::BTreeMap;
+use super::outcome::Measure;
+use super::series::{MetricSeries, metric_series, share_series};
+use super::verdict::truth_and_model;
+use super::{Experiment, all, meaning, times};
+use crate::format;
+use crate::page::{Chart, Html, Series, Size, Unit};
 
-use super::{Experiment, seeds};
-use crate::page::{Chart, Html, Series};
+/// Success rates of reward model and ground truth that differ by more than this disagree.
+const APART: f64 = 0.1;
 
-/// What people look for first, and what to call it.
-pub(super) const HEADLINES: &[(&str, &str)] = &[
-    ("eval/success_true", "success, by truth (eval)"),
-    ("eval/success_once", "success once (eval)"),
-    ("env/success_true", "success, by truth"),
-    ("env/success_once", "success once"),
-    ("env/success_by_model", "success, by the model"),
-    ("eval/return", "return (eval)"),
-    ("env/return", "return"),
-    ("eval/auc", "AUC"),
-    ("eval/val_accuracy", "accuracy"),
-];
-
-/// How strongly a smooth curve forgets.
-const FORGET: f64 = 0.15;
-/// Fewer points than this need no smoothing.
-const ENOUGH: usize = 30;
-
-pub(super) fn show(body: &mut Html, experiments: &[Experiment]) {
-    let truth = success(experiments);
-    if !truth.series.is_empty() {
-        body.heading("Success, by truth and by the model");
-        body.paragraph("The simulator's truth never enters the reward. Where the model's opinion rises above it, the policy has learned to please the model.");
-        body.charts([&truth]);
+/// What people look for first, and the reward terms.
+pub(super) fn headline(body: &mut Html, experiments: &[Experiment]) {
+    let success = success(experiments);
+    if success.series.iter().any(|series| series.points.iter().any(|point| point.1 > 0.0)) {
+        body.heading("Success").charts([&success]);
+        body.charts(&model_charts(experiments));
+    } else if let Some(measure) = Measure::of(experiments) {
+        body.heading(&capitalised(measure.noun)).charts([&of_measure(experiments, measure)]);
     }
-    let terms = terms(experiments);
-    if !terms.is_empty() {
-        body.heading("What was paid").charts(&terms);
-    }
-    for (group, charts) in grouped(experiments) {
-        body.heading(&format!("{group}/")).charts(&charts);
+    let rewards = rewards(experiments);
+    if !rewards.is_empty() {
+        body.heading("Reward terms").charts(&rewards);
     }
 }
 
-/// Truth beside the model's opinion, in one chart.
-fn success(experiments: &[Experiment]) -> Chart {
-    let names = [
-        ("eval/success_once", "truth (eval)"),
-        ("eval/success_true", "truth (eval)"),
-        ("env/success_true", "truth"),
-        ("env/success_once", "truth (training)"),
-        ("env/success_by_model", "by the model"),
-        ("eval/success_by_model", "by the model (eval)"),
-    ];
-    let mut series = Vec::new();
-    let mut look = 0;
-    for experiment in experiments {
-        for (metric, what) in names {
-            let name =
-                if experiments.len() > 1 { format!("{what}, {}", experiment.name) } else { what.into() };
-            let found = experiment_series(experiment, metric, &name, look);
-            look += usize::from(!found.is_empty());
-            series.extend(found);
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// A chart of these lines, each line style explained once.
+fn chart(lines: Vec<MetricSeries>, chart: Chart) -> Chart {
+    let mut key: Vec<String> = Vec::new();
+    let mut series: Vec<Series> = Vec::new();
+    for one in lines {
+        series.extend(one.series);
+        if let Some(words) = one.key.filter(|words| !key.contains(words)) {
+            key.push(words);
         }
     }
-    let x_label = unit(experiments);
-    Chart { title: "success".into(), x_label, y_range: Some((0.0, 1.0)), series, ..Chart::default() }
+    Chart { series, key, ..chart }
 }
 
-/// Each named term of the reward, one chart for each experiment.
-fn terms(experiments: &[Experiment]) -> Vec<Chart> {
-    let chart = |experiment: &Experiment| {
-        let names = metric_names(std::slice::from_ref(experiment));
-        let terms = names.iter().filter(|name| name.starts_with("reward/"));
-        let series: Vec<Series> = terms
+/// Ground truth, with the reward model's success rate beside it where there is one experiment.
+fn success(experiments: &[Experiment]) -> Chart {
+    let lines = match experiments {
+        [one] => truth_beside_model(one),
+        several => several.iter().enumerate().map(|(look, one)| truth(one, &one.label, look)).collect(),
+    };
+    let frame = Chart {
+        caption: success_caption(experiments),
+        x_label: unit(experiments),
+        x_unit: Unit::Whole,
+        y_range: Some((0.0, 1.0)),
+        y_unit: Unit::Percent,
+        size: Size::Large,
+        ..Chart::default()
+    };
+    let mut chart = chart(lines, frame);
+    chart.title = "Success rate".into();
+    chart
+}
+
+/// Success by ground truth: in evaluations, or in training where there are none.
+fn truth(experiment: &Experiment, name: &str, look: usize) -> MetricSeries {
+    let evaluated = share_series(experiment, "eval/success_once", name, look);
+    match evaluated.series.is_empty() {
+        true => metric_series(experiment, "env/success_once", name, look, 1.0),
+        false => evaluated,
+    }
+}
+
+fn truth_beside_model(experiment: &Experiment) -> Vec<MetricSeries> {
+    vec![
+        share_series(experiment, "eval/success_once", "evaluation (ground truth)", 0),
+        metric_series(experiment, "env/success_once", "training (ground truth)", 2, 1.0),
+        metric_series(experiment, "env/success_by_model", "training (reward model)", 1, 1.0),
+    ]
+}
+
+fn success_caption(experiments: &[Experiment]) -> String {
+    let [one] = experiments else {
+        return "Success rate (simulator ground truth), one line per config. Where bands overlap, the difference is not \
+                significant."
+            .into();
+    };
+    let learned = "The ground truth is not part of the reward.";
+    match truth_and_model(one).map(|(truth, model)| (truth, model, model - truth)) {
+        None => "Success is simulator ground truth. Evaluation takes the most likely action, training samples actions.".into(),
+        Some((truth, model, over)) if over > APART => format!(
+            "{learned} The reward model reports a higher training success rate ({}) than the ground truth ({}): the policy may be \
+             hacking the reward.",
+            format::percent(model),
+            format::percent(truth)
+        ),
+        Some((truth, model, over)) if over < -APART => format!(
+            "{learned} The reward model reports a lower training success rate ({}) than the ground truth ({}): it misses successes, \
+             but is not being hacked.",
+            format::percent(model),
+            format::percent(truth)
+        ),
+        Some(_) => format!("{learned} The reward model agrees with it: no sign of reward hacking."),
+    }
+}
+
+/// Ground truth beside the reward model, one small chart for each of several experiments.
+fn model_charts(experiments: &[Experiment]) -> Vec<Chart> {
+    if experiments.len() < 2 {
+        return Vec::new();
+    }
+    let scored = experiments.iter().filter(|one| truth_and_model(one).is_some());
+    let of_one = |one: &Experiment| {
+        let lines = vec![
+            metric_series(one, "env/success_true", "training (ground truth)", 2, 1.0),
+            metric_series(one, "env/success_by_model", "training (reward model)", 1, 1.0),
+        ];
+        let frame = Chart {
+            title: one.label.clone(),
+            caption: "Where the reward model rises above the ground truth, the policy is hacking the reward."
+                .into(),
+            x_label: unit(experiments),
+            x_unit: Unit::Whole,
+            y_range: Some((0.0, 1.0)),
+            y_unit: Unit::Percent,
+            ..Chart::default()
+        };
+        chart(lines, frame)
+    };
+    scored.map(of_one).collect()
+}
+
+fn of_measure(experiments: &[Experiment], measure: &Measure) -> Chart {
+    let name =
+        |one: &Experiment| if experiments.len() > 1 { one.label.clone() } else { measure.short.to_string() };
+    let lines = experiments
+        .iter()
+        .enumerate()
+        .map(|(look, one)| metric_series(one, measure.metric, &name(one), look, 1.0))
+        .collect();
+    let frame = Chart {
+        title: capitalised(measure.short),
+        caption: format!("{}: {}.", capitalised(measure.noun), measure.source),
+        x_label: unit(experiments),
+        x_unit: Unit::Whole,
+        y_unit: measure.unit,
+        size: Size::Large,
+        ..Chart::default()
+    };
+    chart(lines, frame)
+}
+
+/// The weighted terms of the reward, one chart for each experiment.
+fn rewards(experiments: &[Experiment]) -> Vec<Chart> {
+    let of_one = |one: &Experiment| {
+        let reward = &one.runs[0].reward;
+        let names: Vec<String> = metric_names(std::slice::from_ref(one));
+        let terms: Vec<&str> = names.iter().filter_map(|name| name.strip_prefix("reward/")).collect();
+        let weighted = terms.iter().filter_map(|term| Some((*term, reward.weight(term)?)));
+        let lines: Vec<MetricSeries> = weighted
             .enumerate()
-            .flat_map(|(look, name)| {
-                experiment_series(experiment, name, name.trim_start_matches("reward/"), look)
+            .map(|(look, (term, weight))| {
+                let name = format!("{term} × {}", format::number(weight));
+                metric_series(one, &format!("reward/{term}"), &name, look, weight)
             })
             .collect();
-        let title = format!("reward terms, {}", experiment.name);
-        Chart { title, x_label: experiment.runs[0].summary.unit.clone(), series, ..Chart::default() }
+        let zero: Vec<&str> = reward
+            .weights
+            .iter()
+            .filter(|(_, weight)| *weight == 0.0)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let left_out = match zero.is_empty() {
+            true => String::new(),
+            false => format!(" Not part of the reward (weight 0): {}.", zero.join(", ")),
+        };
+        let title = match experiments.len() {
+            1 => "Mean reward per step, by term".to_string(),
+            _ => format!("Mean reward per step, {}", one.label),
+        };
+        let frame = Chart {
+            title,
+            caption: format!("Each term times its weight: the reward that the policy received.{left_out}"),
+            x_label: unit(experiments),
+            x_unit: Unit::Whole,
+            size: if experiments.len() == 1 { Size::Wide } else { Size::Small },
+            ..Chart::default()
+        };
+        chart(lines, frame)
     };
-    experiments.iter().map(chart).filter(|chart| !chart.series.is_empty()).collect()
+    experiments.iter().map(of_one).filter(|chart| !chart.series.is_empty()).collect()
 }
 
 /// Every metric in a chart of its own, under the part of its name before the slash.
-fn grouped(experiments: &[Experiment]) -> Vec<(String, Vec<Chart>)> {
-    let mut groups: Vec<(String, Vec<Chart>)> = Vec::new();
+pub(super) fn folded(body: &mut Html, experiments: &[Experiment]) {
+    let mut groups: Vec<(&'static str, String, Vec<Chart>)> = Vec::new();
     for metric in metric_names(experiments) {
-        let (group, name) = metric.split_once('/').unwrap_or(("other", &metric));
-        let series: Vec<Series> = experiments
-            .iter()
-            .enumerate()
-            .flat_map(|(look, experiment)| {
-                let name = if experiments.len() > 1 { experiment.name.as_str() } else { "" };
-                experiment_series(experiment, &metric, name, look)
-            })
-            .collect();
-        let chart = Chart { title: name.into(), x_label: unit(experiments), series, ..Chart::default() };
-        match groups.iter_mut().find(|(known, _)| known == group) {
-            Some((_, charts)) => charts.push(chart),
-            None => groups.push((group.into(), vec![chart])),
+        let (prefix, name) = metric.split_once('/').unwrap_or(("", &metric));
+        let (title, order) = match prefix {
+            "time" if times::is_rate(name) => ("Speed", "rates"),
+            prefix => (meaning::group(prefix), prefix),
+        };
+        let chart = of_metric(experiments, &metric, name);
+        match groups.iter_mut().find(|(_, known, _)| known == order) {
+            Some((_, _, charts)) => charts.push(chart),
+            None => groups.push((title, order.into(), vec![chart])),
         }
     }
-    groups
+    if groups.is_empty() {
+        return;
+    }
+    groups.sort_by_key(|(_, prefix, _)| meaning::place(prefix));
+    body.heading("All metrics");
+    for (title, prefix, charts) in &groups {
+        let mut inside = Html::default();
+        inside.charts(charts);
+        let word = if charts.len() == 1 { "curve" } else { "curves" };
+        let title = if title.is_empty() { format!("{prefix}/") } else { (*title).to_string() };
+        body.folded(&title, &format!("{} {word}", charts.len()), &inside);
+    }
+}
+
+fn of_metric(experiments: &[Experiment], metric: &str, name: &str) -> Chart {
+    let label = |one: &Experiment| if experiments.len() > 1 { one.label.clone() } else { String::new() };
+    let lines: Vec<MetricSeries> = experiments
+        .iter()
+        .enumerate()
+        .map(|(look, one)| metric_series(one, metric, &label(one), look, 1.0))
+        .collect();
+    let caption = [meaning::of(metric).map(String::from), course(experiments, metric)].into_iter().flatten();
+    let frame = Chart {
+        title: name.into(),
+        caption: caption.collect::<Vec<_>>().join(" "),
+        x_label: unit(experiments),
+        x_unit: Unit::Whole,
+        ..Chart::default()
+    };
+    chart(lines, frame)
+}
+
+/// How a metric went, in words, where that is one line.
+fn course(experiments: &[Experiment], metric: &str) -> Option<String> {
+    let curves: Vec<_> = all(experiments).filter_map(|run| run.summary.curves.get(metric)).collect();
+    let [curve] = curves[..] else { return Some("One line per config; thin lines are single seeds.".into()) };
+    let finite = || curve.points.iter().filter(|point| point.value.is_finite());
+    let (first, last) = (finite().next()?, finite().next_back()?);
+    let missing = curve.points.len() - finite().count();
+    let gaps = if missing > 0 { format!(" {missing} values are not finite.") } else { String::new() };
+    let (from, to) = (format::number(first.value), format::number(last.value));
+    Some(match from == to {
+        true => format!("{from} at the start and at the end.{gaps}"),
+        false => format!("From {from} to {to}.{gaps}"),
+    })
 }
 
 fn unit(experiments: &[Experiment]) -> String {
-    experiments[0].runs[0].summary.unit.clone()
+    match experiments[0].runs[0].summary.unit.as_str() {
+        "" => "steps".into(),
+        unit => unit.into(),
+    }
 }
 
 /// All metrics, in order of first appearance.
 fn metric_names(experiments: &[Experiment]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for run in experiments.iter().flat_map(|experiment| &experiment.runs) {
+    for run in all(experiments) {
         for name in run.summary.curves.keys() {
             if !names.contains(name) {
                 names.push(name.clone());
@@ -118,83 +272,4 @@ fn metric_names(experiments: &[Experiment]) -> Vec<String> {
         }
     }
     names
-}
-
-/// One run: its values faint and a smooth curve over them. Several: each faint, and their middle with its interval.
-fn experiment_series(experiment: &Experiment, metric: &str, name: &str, look: usize) -> Vec<Series> {
-    let curves: Vec<Vec<(f64, f64)>> = experiment
-        .runs
-        .iter()
-        .filter_map(|run| run.summary.curves.get(metric))
-        .map(|curve| curve.points.iter().map(|point| (point.step as f64, point.value)).collect())
-        .collect();
-    match &curves[..] {
-        [] => Vec::new(),
-        [points] if points.len() < ENOUGH => {
-            vec![Series { name: name.into(), look, points: points.clone(), ..Series::default() }]
-        }
-        [points] => vec![
-            Series { look, faint: true, points: points.clone(), ..Series::default() },
-            Series { name: name.into(), look, points: smooth(points), ..Series::default() },
-        ],
-        _ => {
-            let mut series: Vec<Series> = curves
-                .iter()
-                .map(|points| Series { look, faint: true, points: points.clone(), ..Series::default() })
-                .collect();
-            series.push(middle(&curves, name, look));
-            series
-        }
-    }
-}
-
-/// The interquartile mean at each step that every seed reached.
-fn middle(curves: &[Vec<(f64, f64)>], name: &str, look: usize) -> Series {
-    let mut at: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-    for (step, value) in curves.iter().flatten() {
-        at.entry(*step as u64).or_default().push(*value);
-    }
-    let mut series = Series { name: name.into(), look, ..Series::default() };
-    for (step, values) in at.into_iter().filter(|(_, values)| values.len() == curves.len()) {
-        let found = seeds::interval(&values);
-        series.points.push((step as f64, found.middle));
-        series.band.push((step as f64, found.low, found.high));
-    }
-    series
-}
-
-/// An exponential mean that does not start at zero.
-fn smooth(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let mut held: Option<f64> = None;
-    points
-        .iter()
-        .map(|&(x, y)| {
-            let next = match held {
-                _ if !y.is_finite() => return (x, y),
-                None => y,
-                Some(held) => held + FORGET * (y - held),
-            };
-            held = Some(next);
-            (x, next)
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn smoothing_starts_at_the_first_value_and_steps_over_gaps() {
-        let smooth = smooth(&[(0.0, 10.0), (1.0, f64::NAN), (2.0, 20.0)]);
-        assert_eq!(smooth[0], (0.0, 10.0));
-        assert!(smooth[1].1.is_nan());
-        assert_eq!(smooth[2], (2.0, 11.5));
-    }
-
-    #[test]
-    fn the_middle_is_only_where_every_seed_has_been() {
-        let curves = [vec![(0.0, 1.0), (1.0, 2.0)], vec![(0.0, 3.0)]];
-        assert_eq!(middle(&curves, "x", 0).points, [(0.0, 2.0)]);
-    }
 }

@@ -1,24 +1,44 @@
-//! Videos and pictures of a run, inside the page while they are small enough.
+//! Videos and images of runs, inside the page while they are small enough.
 
 use std::path::{Path, PathBuf};
 
-use super::{ReportError, Run, folder};
-use crate::page::{Html, escape, picture};
+use super::{Experiment, ReportError, Run, all, folder};
+use crate::page::{Html, data_url, escape};
 
 /// Larger files are named instead of shown.
-const FILE_LIMIT: u64 = 4 << 20;
+const FILE_LIMIT: u64 = 1 << 20;
 /// So many of each kind, the newest.
-const SHOWN: usize = 6;
+const SHOWN: usize = 4;
 
-pub(super) fn show(body: &mut Html, run: &Run) -> Result<(), ReportError> {
-    let videos = newest(files(&run.dir.video(), &["gif", "png", "apng", "mp4"])?);
-    let pictures = newest(files(&run.dir.images(), &["png"])?);
-    if videos.is_empty() && pictures.is_empty() {
+/// Shows what was not `shown_already`.
+pub(super) fn show(
+    body: &mut Html,
+    experiments: &[Experiment],
+    shown_already: &[PathBuf],
+) -> Result<(), ReportError> {
+    let mut inside = Html::default();
+    let mut count = 0;
+    for run in all(experiments) {
+        let mut videos = files(&run.dir.video(), &["png", "apng", "mp4"])?;
+        videos.retain(|video| !shown_already.contains(video));
+        let images = files(&run.dir.images(), &["png"])?;
+        let files: Vec<PathBuf> = newest(videos).into_iter().chain(newest(images)).collect();
+        count += files.len();
+        of_run(&mut inside, run, &files)?;
+    }
+    if count > 0 {
+        body.heading("More videos and images");
+        body.folded("Show them", &format!("{count}, the newest of each run"), &inside);
+    }
+    Ok(())
+}
+
+fn of_run(body: &mut Html, run: &Run, files: &[PathBuf]) -> Result<(), ReportError> {
+    if files.is_empty() {
         return Ok(());
     }
-    body.heading(&format!("Videos and pictures: {}", folder(run)));
-    body.raw("<div class=\"grid\">");
-    for path in videos.iter().chain(&pictures) {
+    body.subheading(&folder(run)).raw("<div class=\"grid\">");
+    for path in files {
         let name = path.strip_prefix(run.dir.path()).unwrap_or(path).display().to_string();
         body.raw(&format!(
             "<figure>{}<figcaption>{}</figcaption></figure>",
@@ -41,16 +61,15 @@ fn shown(path: &Path, name: &str) -> Result<String, ReportError> {
         Some("mp4") => {
             format!(
                 "<video controls muted loop src=\"{}\" aria-label=\"{name}\"></video>",
-                picture("video/mp4", &bytes)
+                data_url("video/mp4", &bytes)
             )
         }
-        Some("gif") => format!("<img src=\"{}\" alt=\"{name}\">", picture("image/gif", &bytes)),
-        _ => format!("<img src=\"{}\" alt=\"{name}\">", picture("image/png", &bytes)),
+        _ => format!("<img src=\"{}\" alt=\"{name}\">", data_url("image/png", &bytes)),
     })
 }
 
 /// Files of these kinds in a folder and the folders in it, in order of name.
-fn files(folder: &Path, kinds: &[&str]) -> Result<Vec<PathBuf>, ReportError> {
+pub(super) fn files(folder: &Path, kinds: &[&str]) -> Result<Vec<PathBuf>, ReportError> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

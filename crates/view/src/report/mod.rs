@@ -1,45 +1,95 @@
 //! A page about one run, or about several beside each other.
 //!
-//! Everything on it comes from run directories. Runs of one name are taken for seeds of one experiment: their curves
-//! are drawn faintly, and over them the interquartile mean with a bootstrap interval.
+//! Everything on it comes from run directories. It begins with the verdict in one sentence, then videos of the policy
+//! before and after, then success by ground truth beside the reward model's; other metrics fold away.
+//! Runs of one config are seeds of one experiment: their curves are drawn faintly, and over them the interquartile mean
+//! with a bootstrap interval. Runs whose configs differ are never averaged.
 
 mod curves;
+mod groups;
+mod meaning;
 mod media;
+mod outcome;
 mod seeds;
+mod series;
+mod times;
+mod verdict;
+mod videos;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use plaudit_core::Level;
 
-use crate::page::{Html, Page, Tone};
+use crate::page::{Chart, Finding, Html, Page, Tone};
+use crate::video::TrackError;
 use crate::{LogError, RunDir, Status, Summary, format};
 
 pub use seeds::{Interval, interquartile_mean};
+
+/// A run to report on.
+#[derive(Debug, Clone)]
+pub struct ReportedRun {
+    /// Where it is.
+    pub dir: RunDir,
+    /// Its config, flat: `actor.optim.lr` and what it says. Empty if the run has none.
+    pub config: Vec<(String, String)>,
+    /// The reward it was trained on.
+    pub reward: RewardUsed,
+}
+
+/// The reward of a run, as its config says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RewardUsed {
+    /// Whether it comes from a learned model.
+    pub is_learned: bool,
+    /// Each term of the reward, by its name in the log, and its weight.
+    pub weights: Vec<(String, f64)>,
+}
+
+impl RewardUsed {
+    /// The weight of a term; `None` for one that is no part of the reward.
+    fn weight(&self, term: &str) -> Option<f64> {
+        // A model's bonus for true success goes by the model's weight.
+        let term = term.strip_suffix("/true_success").unwrap_or(term);
+        self.weights
+            .iter()
+            .find(|(name, _)| name == term)
+            .map(|(_, weight)| *weight)
+            .filter(|weight| *weight != 0.0)
+    }
+}
 
 /// A run that was read.
 struct Run {
     dir: RunDir,
     summary: Summary,
+    config: Vec<(String, String)>,
+    reward: RewardUsed,
 }
 
-/// Runs of one name.
+/// Runs of one config.
 struct Experiment {
-    name: String,
+    /// What it is called in legends.
+    label: String,
     runs: Vec<Run>,
 }
 
-/// What an audit said of a model that paid runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The audit of a reward model that runs used.
+#[derive(Debug, Clone)]
 pub struct AuditedModel {
     /// Where the model is.
     pub model: String,
     /// Whether the audit advises to use it.
     pub passed: bool,
+    /// What it guarantees, in a sentence.
+    pub guarantee: Option<String>,
     /// What it found, each with what to do about it.
-    pub findings: Vec<(String, String)>,
+    pub findings: Vec<Finding>,
     /// What it measured, by name.
     pub numbers: Vec<(String, String)>,
+    /// What it saw.
+    pub charts: Vec<Chart>,
 }
 
 /// Why there is no report.
@@ -53,6 +103,9 @@ pub enum ReportError {
     /// The log of a run cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The curves under a video cannot be read.
+    #[error(transparent)]
+    Track(#[from] TrackError),
     /// A file of a run cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
@@ -63,81 +116,74 @@ pub enum ReportError {
     },
 }
 
-/// The page, as HTML; `audits` are of the models that paid the runs.
+/// The page, as HTML; `audits` are of the reward models that the runs used.
 ///
 /// # Errors
 /// [`ReportError`] when a run cannot be read.
-pub fn report(dirs: &[RunDir], audits: &[AuditedModel]) -> Result<String, ReportError> {
-    let experiments = gather(dirs)?;
-    let (Some(first), false) = (experiments.first(), dirs.is_empty()) else {
+pub fn report(runs: &[ReportedRun], audits: &[AuditedModel]) -> Result<String, ReportError> {
+    if runs.is_empty() {
         return Err(ReportError::Nothing);
+    }
+    let read = |run: &ReportedRun| {
+        let ReportedRun { dir, config, reward } = run.clone();
+        Ok(Run { summary: Summary::read(&dir)?, dir, config, reward })
     };
-    let title = match &experiments[..] {
-        [one] => one.name.clone(),
-        several => several.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(" · "),
-    };
-    let mut page = Page::new(title, subtitle(first, &experiments));
+    let runs = runs.iter().map(read).collect::<Result<Vec<Run>, ReportError>>()?;
+    let experiments = groups::gather(runs);
+    let mut page =
+        Page::new("plaudit report", title(&experiments), subtitle(&experiments), verdict::of(&experiments));
     let body = &mut page.body;
-    body.tiles(&tiles(&experiments));
-    runs_table(body, &experiments);
-    curves::show(body, &experiments);
+    body.findings(&verdict::findings(&experiments));
+    let shown = videos::show(body, &experiments)?;
+    curves::headline(body, &experiments);
+    compared(body, &experiments);
+    curves::folded(body, &experiments);
     for audit in audits {
         audited(body, audit);
     }
-    times(body, &experiments);
-    for run in experiments.iter().flat_map(|experiment| &experiment.runs) {
-        media::show(body, run)?;
-    }
+    times::show(body, &experiments);
+    media::show(body, &experiments, &shown)?;
     details(body, &experiments)?;
     Ok(page.render())
 }
 
-fn gather(dirs: &[RunDir]) -> Result<Vec<Experiment>, ReportError> {
-    let mut experiments: Vec<Experiment> = Vec::new();
-    for dir in dirs {
-        let run = Run { dir: dir.clone(), summary: Summary::read(dir)? };
-        match experiments.iter_mut().find(|experiment| experiment.name == run.summary.name) {
-            Some(experiment) => experiment.runs.push(run),
-            None => experiments.push(Experiment { name: run.summary.name.clone(), runs: vec![run] }),
-        }
-    }
-    Ok(experiments)
+/// All runs.
+fn all(experiments: &[Experiment]) -> impl Iterator<Item = &Run> {
+    experiments.iter().flat_map(|experiment| &experiment.runs)
 }
 
-fn subtitle(first: &Experiment, experiments: &[Experiment]) -> String {
-    let runs: usize = experiments.iter().map(|experiment| experiment.runs.len()).sum();
-    match (&first.runs[..], runs) {
-        ([run], 1) => format!("{} · {}", run.summary.job, run.dir.path().display()),
-        _ => format!("{runs} runs of {} experiments", experiments.len()),
+fn title(experiments: &[Experiment]) -> String {
+    let mut names: Vec<&str> = all(experiments).map(|run| run.summary.name.as_str()).collect();
+    names.dedup();
+    match names.join(" · ") {
+        none if none.is_empty() => all(experiments).map(folder).collect::<Vec<_>>().join(" · "),
+        names => names,
     }
 }
 
-/// What a person asks first: how far, how long, and how well by the simulator's truth.
-fn tiles(experiments: &[Experiment]) -> Vec<(String, String)> {
-    let mut tiles = Vec::new();
-    if let [Experiment { runs, .. }] = experiments
-        && let [run] = &runs[..]
-    {
-        let summary = &run.summary;
-        let ran = format::duration(Duration::try_from_secs_f64(summary.ran_secs).unwrap_or_default());
-        tiles.push((status(&summary.status).to_string(), "status".into()));
-        tiles.push((format::count(summary.step), summary.unit.clone()));
-        tiles.push((ran, "running time".into()));
-    }
-    for (metric, what) in curves::HEADLINES {
-        for experiment in experiments {
-            let last = experiment.runs.iter().filter_map(|run| run.summary.curves.get(*metric)?.last());
-            let last: Vec<f64> = last.collect();
-            if last.is_empty() {
-                continue;
-            }
-            let value = format::number(seeds::interquartile_mean(&last));
-            let of =
-                if experiments.len() > 1 { format!("{what}, {}", experiment.name) } else { (*what).into() };
-            tiles.push((value, of));
-        }
-    }
-    tiles
+fn subtitle(experiments: &[Experiment]) -> String {
+    let runs: Vec<&Run> = all(experiments).collect();
+    let [run] = &runs[..] else {
+        let seeds: usize = runs.len();
+        return match experiments.len() {
+            1 => format!("{seeds} runs of one config with different seeds"),
+            configs => format!("{seeds} runs of {configs} configs, never averaged over configs"),
+        };
+    };
+    let summary = &run.summary;
+    let ran = format::duration(Duration::try_from_secs_f64(summary.ran_secs).unwrap_or_default());
+    let of = summary
+        .steps
+        .filter(|steps| *steps > summary.step)
+        .map_or(String::new(), |steps| format!(" of {}", format::count(steps)));
+    let unit = if summary.unit.is_empty() { "steps" } else { &summary.unit };
+    let job = if summary.job.is_empty() { "run" } else { &summary.job };
+    format!(
+        "{job} · {} · {}{of} {unit} in {ran} · {}",
+        status(&summary.status),
+        format::count(summary.step),
+        run.dir.path().display()
+    )
 }
 
 fn status(status: &Status) -> &'static str {
@@ -149,99 +195,104 @@ fn status(status: &Status) -> &'static str {
     }
 }
 
-fn runs_table(body: &mut Html, experiments: &[Experiment]) {
-    let runs: Vec<&Run> = experiments.iter().flat_map(|experiment| &experiment.runs).collect();
-    if runs.len() < 2 {
+/// Keys of configs beside each other; more are in the configs themselves.
+const KEYS_SHOWN: usize = 20;
+
+/// Runs beside each other: what they are, what came of each, and in which keys their configs differ.
+fn compared(body: &mut Html, experiments: &[Experiment]) {
+    if all(experiments).count() < 2 {
         return;
     }
-    let shown: Vec<_> = curves::HEADLINES
+    body.heading("All runs");
+    let shown: Vec<_> = outcome::MEASURES
         .iter()
-        .filter(|(metric, _)| runs.iter().any(|run| run.summary.curves.contains_key(*metric)))
+        .filter(|measure| all(experiments).any(|run| run.summary.curves.contains_key(measure.metric)))
         .collect();
-    let head: Vec<&str> =
-        ["run", "status", "steps", "time"].into_iter().chain(shown.iter().map(|(_, what)| *what)).collect();
-    let rows: Vec<Vec<String>> = runs
+    let head: Vec<&str> = ["run", "config", "status", "steps", "time"]
+        .into_iter()
+        .chain(shown.iter().map(|measure| measure.short))
+        .collect();
+    let rows: Vec<Vec<String>> = experiments
         .iter()
-        .map(|run| {
+        .flat_map(|experiment| experiment.runs.iter().map(move |run| (experiment, run)))
+        .map(|(experiment, run)| {
             let summary = &run.summary;
             let time = format::duration(Duration::try_from_secs_f64(summary.ran_secs).unwrap_or_default());
-            let last = |metric: &str| {
-                summary.curves.get(metric).and_then(|curve| curve.last()).map_or("–".into(), format::number)
+            let last = |measure: &outcome::Measure| {
+                let value = summary.curves.get(measure.metric).and_then(|curve| curve.last());
+                value.map_or("–".into(), |value| measure.words(value))
             };
-            [folder(run), status(&summary.status).into(), format::count(summary.step), time]
-                .into_iter()
-                .chain(shown.iter().map(|(metric, _)| last(metric)))
-                .collect()
+            [
+                folder(run),
+                experiment.label.clone(),
+                status(&summary.status).into(),
+                format::count(summary.step),
+                time,
+            ]
+            .into_iter()
+            .chain(shown.iter().map(|measure| last(measure)))
+            .collect()
         })
         .collect();
-    body.heading("Every run").table(&head, &rows);
+    body.table(&head, &rows);
+    let keys = groups::differences(experiments);
+    if keys.is_empty() {
+        return;
+    }
+    body.subheading("Config differences");
+    let head: Vec<&str> =
+        ["key"].into_iter().chain(experiments.iter().map(|one| one.label.as_str())).collect();
+    let row = |key: &String| -> Vec<String> {
+        let values = experiments.iter().map(|one| groups::value(one, key).to_string());
+        [key.clone()].into_iter().chain(values).collect()
+    };
+    body.table(&head, &keys.iter().take(KEYS_SHOWN).map(row).collect::<Vec<_>>());
+    if keys.len() > KEYS_SHOWN {
+        body.paragraph(&format!("{} more keys differ: see the configs below.", keys.len() - KEYS_SHOWN));
+    }
 }
 
 fn folder(run: &Run) -> String {
     run.dir.path().file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether the model that paid can be trusted.
+/// Whether the reward model can be trusted.
 fn audited(body: &mut Html, audit: &AuditedModel) {
-    let (tone, word) = if audit.passed { (Tone::Good, "passed") } else { (Tone::Bad, "did not pass") };
-    body.heading("The model that paid, as it was audited");
-    body.verdict(tone, &format!("{} {word} its audit", audit.model), &audit.findings);
+    body.heading("Audit of the reward model");
+    let (tone, word) = match audit.passed {
+        true => (Tone::Good, "The reward model passed its audit"),
+        false => (Tone::Bad, "The reward model did not pass its audit"),
+    };
+    body.callout(tone, word, audit.guarantee.as_deref().unwrap_or("The audit gives no guarantee."));
+    body.findings(&audit.findings);
+    body.charts(&audit.charts);
     let rows: Vec<Vec<&str>> = audit.numbers.iter().map(|(name, value)| vec![&**name, &**value]).collect();
     body.table(&["measured on held-out episodes", "value"], &rows);
-}
-
-/// Where the time went: the mean of each `time/…` metric, and its share of `time/step`.
-fn times(body: &mut Html, experiments: &[Experiment]) {
-    for experiment in experiments {
-        let means: Vec<(&str, f64)> = mean_times(experiment);
-        let Some(step) = means.iter().find(|(name, _)| *name == "step").map(|(_, secs)| *secs) else {
-            continue;
-        };
-        let rows: Vec<Vec<String>> = means
-            .iter()
-            .map(|(name, secs)| {
-                let share = if step > 0.0 { 100.0 * secs / step } else { 0.0 };
-                vec![(*name).into(), format!("{:.1} ms", 1e3 * secs), format!("{share:.0} %")]
-            })
-            .collect();
-        body.heading(&format!("Where the time goes: {}", experiment.name));
-        body.table(&["part", "mean", "share of a step"], &rows);
-    }
-}
-
-fn mean_times(experiment: &Experiment) -> Vec<(&str, f64)> {
-    let Some(first) = experiment.runs.first() else { return Vec::new() };
-    let times =
-        first.summary.curves.iter().filter_map(|(name, curve)| Some((name.strip_prefix("time/")?, curve)));
-    times
-        .filter(|(_, curve)| !curve.points.is_empty())
-        .map(|(name, curve)| {
-            let sum: f64 = curve.points.iter().map(|point| point.value).sum();
-            (name, sum / curve.points.len() as f64)
-        })
-        .collect()
+    body.paragraph(&format!("The model: {}", audit.model));
 }
 
 fn details(body: &mut Html, experiments: &[Experiment]) -> Result<(), ReportError> {
     body.heading("Details");
-    for run in experiments.iter().flat_map(|experiment| &experiment.runs) {
-        body.subheading(&folder(run));
+    for run in all(experiments) {
+        let mut inside = Html::default();
         if let Status::Failed { error } = &run.summary.status {
-            body.paragraph(&format!("It failed: {error}"));
+            inside.paragraph(&format!("Error: {error}"));
         }
         for (level, text) in &run.summary.notices {
-            body.paragraph(&format!("{}: {text}", if *level == Level::Warning { "warning" } else { "note" }));
+            inside
+                .paragraph(&format!("{}: {text}", if *level == Level::Warning { "warning" } else { "note" }));
         }
         if let Some((step, path)) = &run.summary.saved {
-            body.paragraph(&format!("Last saved at {} {step}: {path}", run.summary.unit));
+            inside.paragraph(&format!("Last saved at {} {step}: {path}", run.summary.unit));
         }
         match std::fs::read_to_string(run.dir.config()) {
             Ok(config) => {
-                body.fold("config.yaml", &config);
+                inside.fold("config.yaml", &config);
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(source) => return Err(ReportError::Read { path: run.dir.config(), source }),
         }
+        body.folded(&folder(run), "notices and config", &inside);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Several runs as one curve: the interquartile mean, and how sure it is.
+//! How sure a number is: over seeds, by the interquartile mean and a bootstrap; over the episodes of one run, by Wilson.
 
 use plaudit_core::Seed;
 
@@ -37,13 +37,25 @@ pub(super) fn interval(values: &[f64]) -> Interval {
     let mut means: Vec<f64> = (0..RESAMPLES)
         .map(|resample| {
             let mut rng = seed.index(resample).rng();
-            let drawn: Vec<f64> = values.iter().map(|_| values[rng.below(values.len())]).collect();
-            interquartile_mean(&drawn)
+            let sample: Vec<f64> = values.iter().map(|_| values[rng.below(values.len())]).collect();
+            interquartile_mean(&sample)
         })
         .collect();
     means.sort_by(f64::total_cmp);
     let at = |share: f64| means[((means.len() - 1) as f64 * share).round() as usize];
     Interval { middle, low: at(0.025), high: at(0.975) }
+}
+
+/// Where a share lies, 95 times of 100, that was found in `trials` trials: Wilson's interval.
+pub(super) fn share_interval(share: f64, trials: f64) -> Interval {
+    const Z: f64 = 1.959_964;
+    if trials < 1.0 || !share.is_finite() {
+        return Interval { middle: share, low: 0.0, high: 1.0 };
+    }
+    let shrink = 1.0 + Z * Z / trials;
+    let centre = (share + Z * Z / (2.0 * trials)) / shrink;
+    let half = Z / shrink * (share * (1.0 - share) / trials + Z * Z / (4.0 * trials * trials)).sqrt();
+    Interval { middle: share, low: (centre - half).max(0.0), high: (centre + half).min(1.0) }
 }
 
 #[cfg(test)]
@@ -67,5 +79,20 @@ mod tests {
         assert!(narrow.high - narrow.low < wide.high - wide.low);
         let one = interval(&[0.4]);
         assert_eq!((one.low, one.high), (0.4, 0.4));
+    }
+
+    /// Newcombe (1998), table I: the score method without continuity correction.
+    #[test]
+    fn shares_have_the_interval_of_wilson() {
+        for (found, trials, low, high) in [
+            (81.0, 263.0, 0.2553, 0.3662),
+            (15.0, 148.0, 0.0624, 0.1605),
+            (0.0, 20.0, 0.0, 0.1611),
+            (1.0, 29.0, 0.0061, 0.1718),
+        ] {
+            let found = share_interval(found / trials, trials);
+            assert!((found.low - low).abs() < 1e-4 && (found.high - high).abs() < 1e-4, "{found:?}");
+        }
+        assert_eq!(share_interval(0.5, 0.0).high, 1.0);
     }
 }

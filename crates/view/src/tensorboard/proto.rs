@@ -126,7 +126,7 @@ impl Value {
     }
 }
 
-/// Channels of a picture, by the colour type in the header of its PNG.
+/// Channels of an image, by the colour type in the header of its PNG.
 fn channels(png: &[u8]) -> u64 {
     match png.get(25) {
         Some(0) => 1,

@@ -1,16 +1,16 @@
 //! Animated PNG: exact, and after the first frame only the pixels that changed.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 
 use super::difference::Area;
 use super::encode::Encode;
-use super::picture::Picture;
+use plaudit_draw::Canvas;
+use plaudit_pyfiles::AtomicFile;
 
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
-/// Where the number of frames is told, after the signature and the header.
+/// Offset of the number of frames, after the signature and the header.
 const COUNT_AT: u64 = 8 + 25;
 /// A good trade of size for time.
 const LEVEL: u8 = 6;
@@ -19,8 +19,8 @@ const RGBA: usize = 4;
 
 /// Writes an animated PNG.
 pub(super) struct Apng {
-    file: BufWriter<File>,
-    before: Option<Picture>,
+    file: AtomicFile,
+    before: Option<Canvas>,
     frames: u32,
     /// Frame headers and frame data are numbered together.
     sequence: u32,
@@ -30,15 +30,15 @@ pub(super) struct Apng {
 }
 
 impl Apng {
-    pub(super) fn new(file: BufWriter<File>) -> Self {
+    pub(super) fn new(file: AtomicFile) -> Self {
         Self { file, before: None, frames: 0, sequence: 0, shown_secs: 0.0, shown_ms: 0 }
     }
 
-    fn head(&mut self, picture: &Picture) -> io::Result<()> {
+    fn head(&mut self, image: &Canvas) -> io::Result<()> {
         self.file.write_all(SIGNATURE)?;
         let mut header = Vec::with_capacity(13);
-        header.extend((picture.width() as u32).to_be_bytes());
-        header.extend((picture.height() as u32).to_be_bytes());
+        header.extend((image.width() as u32).to_be_bytes());
+        header.extend((image.height() as u32).to_be_bytes());
         header.extend([8, 6, 0, 0, 0]); // 8 bits of RGBA, not interlaced
         self.chunk(b"IHDR", &header)?;
         self.count()
@@ -88,39 +88,39 @@ impl Apng {
 }
 
 impl Encode for Apng {
-    fn picture(&mut self, picture: &Picture, secs: f64) -> io::Result<()> {
+    fn image(&mut self, image: &Canvas, secs: f64) -> io::Result<()> {
         let ms = self.milliseconds(secs);
-        let Some(before) = self.before.replace(picture.clone()) else {
-            self.head(picture)?;
-            let area = Area::whole(picture);
+        let Some(before) = self.before.replace(image.clone()) else {
+            self.head(image)?;
+            let area = Area::whole(image);
             self.frame_head(&area, ms)?;
             self.frames = 1;
-            let rows = (0..picture.height()).map(|y| opaque(picture, y)).collect();
+            let rows = (0..image.height()).map(|y| opaque(image, y)).collect();
             return self.chunk(b"IDAT", &compress_to_vec_zlib(&filtered(rows), LEVEL));
         };
-        let area = Area::changed(&before, picture);
+        let area = Area::changed(&before, image);
         self.frame_head(&area, ms)?;
         self.frames += 1;
         let mut data = self.number().to_vec();
-        data.extend(compress_to_vec_zlib(&changes(&before, picture, &area), LEVEL));
+        data.extend(compress_to_vec_zlib(&changes(&before, image, &area), LEVEL));
         self.chunk(b"fdAT", &data)
     }
 
-    fn finish(mut self: Box<Self>) -> io::Result<File> {
+    fn finish(mut self: Box<Self>) -> io::Result<AtomicFile> {
         self.chunk(b"IEND", &[])?;
         self.file.seek(SeekFrom::Start(COUNT_AT))?;
         self.count()?;
-        self.file.into_inner().map_err(io::IntoInnerError::into_error)
+        Ok(self.file)
     }
 }
 
 /// The pixels that changed, and nothing (all zero) where none did; rows as they are, since zeros pack best.
-fn changes(before: &Picture, picture: &Picture, area: &Area) -> Vec<u8> {
+fn changes(before: &Canvas, image: &Canvas, area: &Area) -> Vec<u8> {
     let mut data = Vec::with_capacity((area.width() * RGBA + 1) * area.height());
     for y in area.y.clone() {
         data.push(0);
         for x in area.x.clone() {
-            let new = picture.at(x, y);
+            let new = image.at(x, y);
             let [red, green, blue] = new;
             data.extend(if before.at(x, y) == new { [0; RGBA] } else { [red, green, blue, 255] });
         }
@@ -128,8 +128,8 @@ fn changes(before: &Picture, picture: &Picture, area: &Area) -> Vec<u8> {
     data
 }
 
-fn opaque(picture: &Picture, y: usize) -> Vec<u8> {
-    picture.row(y).as_chunks::<3>().0.iter().flat_map(|&[red, green, blue]| [red, green, blue, 255]).collect()
+fn opaque(image: &Canvas, y: usize) -> Vec<u8> {
+    image.row(y).as_chunks::<3>().0.iter().flat_map(|&[red, green, blue]| [red, green, blue, 255]).collect()
 }
 
 /// Rows as differences to the pixel on the left or above, whichever is smaller.

@@ -1,15 +1,17 @@
-//! One environment's part of the picture.
+//! One environment's part of the image.
 
 use plaudit_core::{End, ObsRow};
 
 use super::VideoError;
 use super::caption::{Field, PLAIN, caption};
-use super::picture::{Picture, Rgb};
-use super::recorder::{Seen, VideoSettings};
+use super::recorder::{StepView, VideoSettings};
+use plaudit_draw::{Canvas, Rgb};
 
 const GREEN: Rgb = [40, 200, 80];
 const AMBER: Rgb = [245, 170, 30];
 const RED: Rgb = [230, 60, 50];
+/// The widest word for the end of an episode.
+const WIDEST_END: &str = "terminated";
 
 /// What is remembered of one environment between frames.
 #[derive(Debug, Clone, Default)]
@@ -18,45 +20,40 @@ pub(super) struct Cell {
     steps: usize,
     /// Whether its episode succeeded at any step.
     succeeded: bool,
-    /// The frame around it, and for how many pictures.
-    frame: Option<(Rgb, usize)>,
 }
 
-/// What the last step brought one environment.
+/// The result of the last step of one environment.
 pub(super) struct Outcome<'a> {
     row: usize,
-    seen: &'a Seen<'a>,
+    step: &'a StepView<'a>,
 }
 
 impl<'a> Outcome<'a> {
-    pub(super) fn of(seen: &'a Seen<'a>, row: usize) -> Self {
-        Self { row, seen }
+    pub(super) fn of(step: &'a StepView<'a>, row: usize) -> Self {
+        Self { row, step }
     }
 
     fn fact(&self, name: &str) -> Option<f32> {
-        let (_, values) = self.seen.facts.iter().find(|(fact, _)| &**fact == name)?;
+        let (_, values) = self.step.facts.iter().find(|(fact, _)| &**fact == name)?;
         values.get(self.row).copied()
     }
 }
 
 impl Cell {
-    /// Counts a step; an end is framed for `linger` pictures.
-    pub(super) fn step(&mut self, success: bool, end: End, linger: usize) {
+    /// Counts a step.
+    pub(super) fn step(&mut self, success: bool) {
         self.steps += 1;
         self.succeeded |= success;
-        self.frame = match (end.is_end(), self.frame) {
-            (true, _) if success => Some((GREEN, linger)),
-            (true, _) if self.succeeded => Some((AMBER, linger)),
-            (true, _) => Some((RED, linger)),
-            (false, Some((colour, left))) if left > 1 => Some((colour, left - 1)),
-            (false, _) => None,
-        };
     }
 
-    /// Starts a new episode; the frame goes as well if the outcome was `held` long enough to be seen.
-    pub(super) fn reset(&mut self, held: bool) {
-        let frame = if held { None } else { self.frame };
-        *self = Self { frame, ..Self::default() };
+    /// The colour around the last image of an episode, and around no other.
+    fn border(&self, now: Option<&Outcome<'_>>) -> Option<Rgb> {
+        let now = now.filter(|now| now.step.end[now.row].is_end())?;
+        Some(match (now.step.success[now.row], self.succeeded) {
+            (true, _) => GREEN,
+            (false, true) => AMBER,
+            (false, false) => RED,
+        })
     }
 
     /// Draws what an environment shows.
@@ -66,33 +63,33 @@ impl Cell {
         known: Vec<&str>,
         settings: &VideoSettings,
         now: Option<Outcome<'_>>,
-    ) -> Result<Picture, VideoError> {
-        let mut picture = views(shown, &known, &settings.cameras)?;
-        let thick = (picture.width().min(picture.height()) / 40).max(2);
-        let inset = if picture.width().min(picture.height()) > 8 * thick { thick } else { 0 };
-        if let Some((colour, _)) = self.frame {
-            let size = picture.size();
-            picture.border((0, 0), size, thick, colour);
+    ) -> Result<Canvas, VideoError> {
+        let mut canvas = views(shown, &known, &settings.cameras)?;
+        let thick = (canvas.width().min(canvas.height()) / 40).max(2);
+        let inset = if canvas.width().min(canvas.height()) > 8 * thick { thick } else { 0 };
+        if let Some(colour) = self.border(now.as_ref()) {
+            let size = canvas.size();
+            canvas.border((0, 0), size, thick, colour);
         }
         if !settings.info {
-            return Ok(picture);
+            return Ok(canvas);
         }
-        Ok(caption(picture, inset, &self.fields(now, &settings.extra)))
+        Ok(caption(canvas, inset, &self.fields(now, &settings.extra)))
     }
 
     fn fields(&self, now: Option<Outcome<'_>>, extra: &[String]) -> Vec<Field> {
         let now = now.as_ref();
-        let end = match now.map_or(End::No, |now| now.seen.end[now.row]) {
-            End::No => Field::word("", 10, PLAIN),
-            End::Terminated => Field::word("terminated", 10, AMBER),
-            End::Truncated => Field::word("truncated", 10, AMBER),
+        let end = match now.map_or(End::No, |now| now.step.end[now.row]) {
+            End::No => Field::word("", WIDEST_END, PLAIN),
+            End::Terminated => Field::word("terminated", WIDEST_END, AMBER),
+            End::Truncated => Field::word("truncated", WIDEST_END, AMBER),
         };
-        let success = now.is_some_and(|now| now.seen.success[now.row]);
+        let success = now.is_some_and(|now| now.step.success[now.row]);
         let mut fields = vec![
-            Field { room: 5, ..Field::number("step", Some(self.steps as f32)) },
+            Field { widest: "99999", ..Field::number("step", Some(self.steps as f32)) },
             end,
-            Field::number("reward", now.map(|now| now.seen.reward[now.row])),
-            Field::word(if success { "success" } else { "" }, 7, GREEN),
+            Field::number("reward", now.map(|now| now.step.reward[now.row])),
+            Field::word(if success { "success" } else { "" }, "success", GREEN),
         ];
         fields.extend(extra.iter().map(|name| Field::number(name, now.and_then(|now| now.fact(name)))));
         fields
@@ -100,7 +97,7 @@ impl Cell {
 }
 
 /// The wanted cameras side by side, or the main one.
-fn views(shown: ObsRow<'_>, known: &[&str], wanted: &[String]) -> Result<Picture, VideoError> {
+fn views(shown: ObsRow<'_>, known: &[&str], wanted: &[String]) -> Result<Canvas, VideoError> {
     let missing = |camera: &str| VideoError::Camera {
         camera: camera.to_owned(),
         known: known.iter().map(|name| (*name).to_owned()).collect(),
@@ -115,11 +112,11 @@ fn views(shown: ObsRow<'_>, known: &[&str], wanted: &[String]) -> Result<Picture
     let images = images?;
     let width = images.iter().map(|(shape, _)| shape.width).sum();
     let height = images.iter().map(|(shape, _)| shape.height).max().unwrap_or(1);
-    let mut picture = Picture::filled(width, height, [0; 3]);
+    let mut canvas = Canvas::filled(width, height, [0; 3]);
     let mut left = 0;
     for (shape, image) in images {
-        picture.paste((left, 0), shape, image);
+        canvas.paste((left, 0), shape, image);
         left += shape.width;
     }
-    Ok(picture)
+    Ok(canvas)
 }

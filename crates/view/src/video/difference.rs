@@ -1,8 +1,8 @@
-//! Which part of a picture changed.
+//! Which part of an image changed.
 
 use std::ops::Range;
 
-use super::picture::Picture;
+use plaudit_draw::Canvas;
 
 /// A rectangle of pixels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,13 +12,13 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// All of a picture.
-    pub(super) fn whole(picture: &Picture) -> Self {
-        Self { x: 0..picture.width(), y: 0..picture.height() }
+    /// All of an image.
+    pub(super) fn whole(image: &Canvas) -> Self {
+        Self { x: 0..image.width(), y: 0..image.height() }
     }
 
     /// The smallest rectangle that holds all changes, or one pixel when there are none.
-    pub(super) fn changed(old: &Picture, new: &Picture) -> Self {
+    pub(super) fn changed(old: &Canvas, new: &Canvas) -> Self {
         let mut area = Self { x: new.width()..0, y: new.height()..0 };
         for y in 0..new.height() {
             let (old, new) = (old.row(y), new.row(y));
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_rectangle_holds_every_change_and_no_more() {
-        let old = Picture::filled(7, 5, [1; 3]);
+        let old = Canvas::filled(7, 5, [1; 3]);
         assert_eq!(Area::changed(&old, &old), Area { x: 0..1, y: 0..1 });
         let mut new = old.clone();
         new.fill((5, 1), (1, 1), [1, 1, 2]);

@@ -1,15 +1,15 @@
 //! What every format does.
 
-use std::fs::File;
 use std::io;
 
-use super::picture::Picture;
+use plaudit_draw::Canvas;
+use plaudit_pyfiles::AtomicFile;
 
-/// Turns pictures into the bytes of a file.
+/// Turns images into the bytes of a file.
 pub(super) trait Encode: Send {
-    /// Adds a picture that is shown for `secs` seconds. All have the same size.
-    fn picture(&mut self, picture: &Picture, secs: f64) -> io::Result<()>;
+    /// Adds an image that is shown for `secs` seconds. All have the same size.
+    fn image(&mut self, image: &Canvas, secs: f64) -> io::Result<()>;
 
     /// Completes the file.
-    fn finish(self: Box<Self>) -> io::Result<File>;
+    fn finish(self: Box<Self>) -> io::Result<AtomicFile>;
 }

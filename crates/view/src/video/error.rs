@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum VideoError {
     /// The file name says no format that can be written.
-    #[error("{} does not end in .gif, .png or .mp4; the ending chooses the format of a video", .path.display())]
+    #[error("{} does not end in .png or .mp4; the ending chooses the format of a video", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
     },
-    /// A speed that is no speed.
-    #[error("{fps} frames per second is no speed for {}; use a number above 0 and at most 1000", .path.display())]
+    /// An invalid frame rate.
+    #[error("{fps} frames per second is not a valid frame rate for {}; use a number above 0 and at most 1000", .path.display())]
     Fps {
         /// The file.
         path: PathBuf,
@@ -68,16 +68,6 @@ pub enum VideoError {
         /// The longest side the format takes.
         most: usize,
     },
-    /// Pixels that are no RGB picture of that size.
-    #[error("{bytes} bytes are no RGB picture of {width}x{height}, which needs {}", width * height * 3)]
-    Pixels {
-        /// Columns.
-        width: usize,
-        /// Rows.
-        height: usize,
-        /// Bytes given.
-        bytes: usize,
-    },
     /// Observations without the camera that should be shown.
     #[error("there is no camera `{camera}` to show; {}", cameras(.known))]
     Camera {
@@ -113,14 +103,14 @@ impl VideoError {
             | Self::Empty { path }
             | Self::Resized { path, .. }
             | Self::TooLarge { path, .. } => Some(path),
-            Self::Pixels { .. } | Self::Camera { .. } | Self::Rows { .. } | Self::Thread => None,
+            Self::Camera { .. } | Self::Rows { .. } | Self::Thread => None,
         }
     }
 }
 
 fn cameras(known: &[String]) -> String {
     if known.is_empty() {
-        "nothing was rendered: let the environment draw every observation".to_owned()
+        "nothing was rendered: let the environment render every observation".to_owned()
     } else {
         format!("there are {}", known.join(", "))
     }

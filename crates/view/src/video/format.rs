@@ -2,17 +2,14 @@
 
 use std::path::Path;
 
-/// The format of a video file, told by the end of its name.
+/// The format of a video file, by its extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VideoFormat {
-    /// Animated GIF: shown by every browser, chat and README. At most 255 colours, dithered; no finer than a
-    /// hundredth of a second, and at most 50 frames a second (faster videos leave frames out and keep their time).
-    #[default]
-    Gif,
     /// Animated PNG: every pixel exact; shown by every browser and README. The largest.
     Apng,
     /// H.264 in MP4: every colour, slightly blurred; played by every browser and player. The smallest. Sides are even
     /// there: an odd one repeats its last pixels.
+    #[default]
     Mp4,
 }
 
@@ -21,7 +18,6 @@ impl VideoFormat {
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "gif" => Some(Self::Gif),
             "png" | "apng" => Some(Self::Apng),
             "mp4" => Some(Self::Mp4),
             _ => None,
@@ -32,16 +28,14 @@ impl VideoFormat {
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
-            Self::Gif => "gif",
             Self::Apng => "png",
             Self::Mp4 => "mp4",
         }
     }
 
-    /// The longest side of a picture it takes.
+    /// The longest side of an image it takes.
     pub(super) fn longest_side(self) -> usize {
         match self {
-            Self::Gif => 65_535,
             Self::Apng => 1 << 20,
             Self::Mp4 => 4096,
         }

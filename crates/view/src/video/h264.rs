@@ -16,7 +16,7 @@ use bits::Bits;
 use macroblock::Coder;
 use yuv::Yuv;
 
-use super::picture::Picture;
+use plaudit_draw::Canvas;
 
 /// How coarsely numbers are rounded, 0 (not at all) to 51.
 const QUALITY: usize = 22;
@@ -55,7 +55,7 @@ impl H264 {
     }
 
     /// Encodes the next picture.
-    pub(super) fn encode(&mut self, picture: &Picture) -> Encoded {
+    pub(super) fn encode(&mut self, picture: &Canvas) -> Encoded {
         let key = self.number.is_multiple_of(KEY_EVERY);
         let source = Yuv::of(picture);
         let mut bits = self.slice_header(key);

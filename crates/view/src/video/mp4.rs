@@ -1,27 +1,27 @@
 //! MP4 files with one H.264 track (ISO/IEC 14496-12 and -15).
 
-use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 use super::encode::Encode;
 use super::h264::H264;
-use super::picture::Picture;
+use plaudit_draw::Canvas;
+use plaudit_pyfiles::AtomicFile;
 
-/// Parts of a second in which times are told.
+/// The time scale: ticks per second.
 const TICKS_PER_SEC: u32 = 90_000;
 /// No rotation, no scale.
 const UNTURNED: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
 
-/// Writes an MP4 file: pictures first, as they come, and the table of them last.
+/// Writes an MP4 file: images first, as they come, and the table of them last.
 pub(super) struct Mp4 {
-    file: BufWriter<File>,
+    file: AtomicFile,
     encoder: Option<H264>,
     samples: Vec<Sample>,
     /// Shown so far, in seconds.
     secs: f64,
 }
 
-/// One picture of the table.
+/// One image of the table.
 struct Sample {
     bytes: u32,
     ticks: u32,
@@ -29,24 +29,24 @@ struct Sample {
 }
 
 impl Mp4 {
-    pub(super) fn new(file: BufWriter<File>) -> Self {
+    pub(super) fn new(file: AtomicFile) -> Self {
         Self { file, encoder: None, samples: Vec::new(), secs: 0.0 }
     }
 
-    /// The head of the file, up to the pictures. Their size is told at the end.
+    /// The head of the file, up to the images. Their size is written at the end.
     fn head(&mut self) -> io::Result<()> {
         self.file.write_all(&file_type())?;
-        self.file.write_all(&pictures_head(0))
+        self.file.write_all(&images_head(0))
     }
 }
 
 impl Encode for Mp4 {
-    fn picture(&mut self, picture: &Picture, secs: f64) -> io::Result<()> {
+    fn image(&mut self, image: &Canvas, secs: f64) -> io::Result<()> {
         if self.encoder.is_none() {
             self.head()?;
         }
-        let encoder = self.encoder.get_or_insert_with(|| H264::new(picture.size()));
-        let encoded = encoder.encode(picture);
+        let encoder = self.encoder.get_or_insert_with(|| H264::new(image.size()));
+        let encoded = encoder.encode(image);
         let length = encoded.unit.len() as u32;
         self.file.write_all(&length.to_be_bytes())?;
         self.file.write_all(&encoded.unit)?;
@@ -57,13 +57,13 @@ impl Encode for Mp4 {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> io::Result<File> {
+    fn finish(mut self: Box<Self>) -> io::Result<AtomicFile> {
         let encoder = self.encoder.take().unwrap_or_else(|| H264::new((1, 1)));
         self.file.write_all(&movie(&encoder, &self.samples))?;
         let size = self.samples.iter().map(|sample| u64::from(sample.bytes)).sum();
         self.file.seek(SeekFrom::Start(file_type().len() as u64))?;
-        self.file.write_all(&pictures_head(size))?;
-        self.file.into_inner().map_err(io::IntoInnerError::into_error)
+        self.file.write_all(&images_head(size))?;
+        Ok(self.file)
     }
 }
 
@@ -85,15 +85,15 @@ fn file_type() -> Vec<u8> {
     boxed(b"ftyp", &[b"isom", &words([512]), b"isomiso2avc1mp41"])
 }
 
-/// The head of the box of pictures, with a length of 64 bits.
-fn pictures_head(size: u64) -> Vec<u8> {
+/// The head of the box of images, with a length of 64 bits.
+fn images_head(size: u64) -> Vec<u8> {
     let mut head = words([1]);
     head.extend(b"mdat");
     head.extend((size + 16).to_be_bytes());
     head
 }
 
-/// The box that tells all about the pictures.
+/// The box that describes all images.
 fn movie(encoder: &H264, samples: &[Sample]) -> Vec<u8> {
     let ticks: u64 = samples.iter().map(|sample| u64::from(sample.ticks)).sum();
     let ticks = ticks.min(u64::from(u32::MAX)) as u32;
@@ -119,13 +119,13 @@ fn track(encoder: &H264, samples: &[Sample], ticks: u32) -> Vec<u8> {
     boxed(b"trak", &[&boxed(b"tkhd", &[&head]), &media])
 }
 
-/// Where the pictures are, how long each is shown, and which stand alone.
+/// Where the images are, how long each is shown, and which stand alone.
 fn table(encoder: &H264, samples: &[Sample]) -> Vec<u8> {
     let count = samples.len() as u32;
     let times = samples.chunk_by(|a, b| a.ticks == b.ticks).map(|run| [run.len() as u32, run[0].ticks]);
     let times: Vec<u32> = times.flatten().collect();
     let keys: Vec<u32> = (1..).zip(samples).filter(|(_, sample)| sample.key).map(|(n, _)| n).collect();
-    let first = (file_type().len() + pictures_head(0).len()) as u32;
+    let first = (file_type().len() + images_head(0).len()) as u32;
     boxed(
         b"stbl",
         &[
@@ -139,19 +139,19 @@ fn table(encoder: &H264, samples: &[Sample]) -> Vec<u8> {
     )
 }
 
-/// What a decoder has to know before the first picture.
+/// What a decoder has to know before the first image.
 fn description(encoder: &H264) -> Vec<u8> {
     let (width, height) = encoder.shown();
-    let (sequence, picture) = (encoder.sequence_parameters(), encoder.picture_parameters());
+    let (sequence, image) = (encoder.sequence_parameters(), encoder.picture_parameters());
     let mut sets = vec![1, sequence[1], sequence[2], sequence[3], 0xff, 0xe1]; // lengths of 4 bytes, 1 set
     sets.extend((sequence.len() as u16).to_be_bytes());
     sets.extend(&sequence);
     sets.push(1);
-    sets.extend((picture.len() as u16).to_be_bytes());
-    sets.extend(&picture);
+    sets.extend((image.len() as u16).to_be_bytes());
+    sets.extend(&image);
     let mut head = words([0, 1, 0, 0, 0, 0]); // the first and only source of data
     head.extend(words([(width as u32) << 16 | height as u32, 0x48_0000, 0x48_0000, 0]));
-    head.extend([0, 1]); // one picture per sample
+    head.extend([0, 1]); // one image per sample
     head.extend([0; 32]); // no name
     head.extend([0, 24, 0xff, 0xff]); // colours, no palette
     boxed(b"avc1", &[&head, &boxed(b"avcC", &[&sets])])

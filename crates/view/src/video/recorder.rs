@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use plaudit_core::{End, Facts, Obs, Step};
 
 use super::cell::{Cell, Outcome};
+use super::row_queue::{Kind, RowQueue};
 use super::thread::{Stalls, VideoThread};
-use super::{Picture, Video, VideoError, VideoFile, VideoFormat, tile};
+use super::tile::tile_all;
+use super::{Canvas, Video, VideoError, VideoFile, VideoFormat};
 
 /// What to record, and where.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,13 +26,13 @@ pub struct VideoSettings {
     pub envs: usize,
     /// The cameras to show side by side; the main one if none is named.
     pub cameras: Vec<String>,
-    /// Whether to write step, reward, success and end into the picture.
+    /// Whether to write step, reward, success and end into the image.
     pub info: bool,
     /// Facts of the environment to write there as well, by name.
     pub extra: Vec<String>,
     /// How long the outcome of an episode is shown, in seconds.
     pub hold_secs: f64,
-    /// How many pictures may wait for a thread that writes them; without it, they are written right away.
+    /// How many images may wait for a thread that writes them; without it, they are written right away.
     pub queue: Option<usize>,
 }
 
@@ -54,9 +56,9 @@ impl VideoSettings {
 }
 
 /// What one step shows of all environments. Made from a [`Step`], any part can be put in its place:
-/// `Seen { reward: &learned, ..Seen::from(&step) }`.
+/// `StepView { reward: &learned, ..StepView::from(&step) }`.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct StepView<'a> {
     /// What is seen next; for an ended row, the first observation of its next episode.
     pub obs: &'a Obs,
     /// For each ended row, the last real observation of its old episode.
@@ -67,32 +69,36 @@ pub struct Seen<'a> {
     pub end: &'a [End],
     /// Whether the task is solved at this moment, `[B]`.
     pub success: &'a [bool],
-    /// Other truths by name.
+    /// Other facts by name.
     pub facts: &'a Facts,
 }
 
-impl<'a> From<&'a Step> for Seen<'a> {
+impl<'a> From<&'a Step> for StepView<'a> {
     fn from(step: &'a Step) -> Self {
-        let Step { obs, last, reward, end, success, facts } = step;
+        let Step { obs, last, reward, end, success, facts, interventions: _ } = step;
         Self { obs, last, reward, end, success, facts }
     }
 }
 
+/// Images that a row may be behind the others, beside those that an end stays for: then the others wait after all.
+const MOST_BEHIND: usize = 64;
+
 /// Records environments step by step, one file per [`flush`](VideoRecorder::flush).
 ///
-/// Rows reset themselves, so a row that ends shows the last real picture of its episode, and then the first of the next
-/// one. The outcome is framed: green when the episode ended in success, amber when it succeeded and lost it again, red
-/// when it never did. When all shown rows end together, the picture stands still for a moment; otherwise the frame stays
-/// around that row while the others go on.
+/// Rows reset themselves, so a row that ends shows the last real image of its episode, and then the first of the next
+/// one: each observation once and in order. The last image of an episode has a border and stays for a moment: green
+/// when the episode ended in success, amber when it succeeded and lost it again, red when it never did. The other rows
+/// go on meanwhile; the row that ended follows behind them.
 pub struct VideoRecorder {
     settings: VideoSettings,
     cells: Vec<Cell>,
-    /// The first pictures after a reset: shown if anything follows in this video, else in the next.
-    reset: Option<Picture>,
+    row_queues: Vec<RowQueue>,
     sink: Sink,
-    /// Number of the video at work, and whether it has pictures yet.
+    /// Number of the video at work, and whether it has images yet.
     number: u64,
     begun: bool,
+    /// Where in its video the newest image begins, and where it ends, in seconds.
+    newest_secs: (f64, f64),
     written: Vec<VideoFile>,
 }
 
@@ -107,55 +113,99 @@ impl VideoRecorder {
             None => Sink::Here(None),
         };
         let number = next_number(&folder(&settings));
-        let (cells, reset, begun, written) = (Vec::new(), None, false, Vec::new());
-        Ok(Self { settings, cells, reset, sink, number, begun, written })
+        let (cells, row_queues, begun) = (Vec::new(), Vec::new(), false);
+        let (newest_secs, written) = ((0.0, 0.0), Vec::new());
+        Ok(Self { settings, cells, row_queues, sink, number, begun, newest_secs, written })
     }
 
     /// Shows the observations that all environments start from.
     ///
     /// # Errors
-    /// [`VideoError::Camera`] when they hold no such picture, or why an earlier video was not written.
+    /// [`VideoError::Camera`] when they hold no such image, or why an earlier video was not written.
     pub fn start(&mut self, obs: &Obs) -> Result<(), VideoError> {
-        self.cells = vec![Cell::default(); self.settings.envs.min(obs.batch()).max(1)];
-        self.reset = Some(self.compose(obs, None)?);
+        self.show_rest()?;
+        let rows = self.rows(obs);
+        self.cells = vec![Cell::default(); rows];
+        self.row_queues = (0..rows).map(|_| RowQueue::default()).collect();
+        for (row, queue) in self.row_queues.iter_mut().enumerate() {
+            let image = self.cells[row].draw(obs.row(row), known_cameras(obs), &self.settings, None)?;
+            queue.push(Kind::First, image);
+        }
         Ok(())
     }
 
     /// Shows one step.
     ///
     /// # Errors
-    /// [`VideoError::Rows`] for columns of the wrong length, [`VideoError::Camera`] when there is no such picture, or
+    /// [`VideoError::Rows`] for columns of the wrong length, [`VideoError::Camera`] when there is no such image, or
     /// why a video could not be written.
-    pub fn step(&mut self, seen: Seen<'_>) -> Result<(), VideoError> {
-        check_rows(&seen)?;
+    pub fn step(&mut self, step: StepView<'_>) -> Result<(), VideoError> {
+        check_rows(&step)?;
         self.collect()?;
-        self.cells.resize(self.settings.envs.min(seen.obs.batch()).max(1), Cell::default());
-        if let Some(picture) = self.reset.take() {
-            self.push(picture, 0.0)?;
+        let rows = self.rows(step.obs);
+        self.cells.resize(rows, Cell::default());
+        self.row_queues.resize_with(rows, RowQueue::default);
+        for row in 0..rows {
+            self.step_row(&step, row)?;
         }
-        let linger = (self.settings.hold_secs * self.settings.fps).round() as usize;
-        for (row, cell) in self.cells.iter_mut().enumerate() {
-            cell.step(seen.success[row], seen.end[row], linger);
-        }
-        let picture = self.compose(seen.obs, Some(&seen))?;
-        let ended = seen.end[..self.cells.len()].iter().filter(|end| end.is_end()).count();
-        let hold = if ended == self.cells.len() { self.settings.hold_secs } else { 0.0 };
-        self.push(picture, hold)?;
-        if ended > 0 {
-            self.reset_ended(&seen, ended)?;
+        self.show_frame()?;
+        let most = self.linger().saturating_add(MOST_BEHIND);
+        while self.row_queues.iter().all(RowQueue::is_ready)
+            || self.row_queues.iter().any(|queue| queue.behind() > most)
+        {
+            self.show_frame()?;
         }
         Ok(())
     }
 
-    /// Prepares the picture of the new episodes.
-    fn reset_ended(&mut self, seen: &Seen<'_>, ended: usize) -> Result<(), VideoError> {
-        let all = ended == self.cells.len();
-        for (cell, end) in self.cells.iter_mut().zip(seen.end) {
-            if end.is_end() {
-                cell.reset(all);
-            }
+    /// Draws the result of a step of one row: one image, or the last of an episode and the first of the next.
+    fn step_row(&mut self, step: &StepView<'_>, row: usize) -> Result<(), VideoError> {
+        let (cell, queue) = (&mut self.cells[row], &mut self.row_queues[row]);
+        let known = || known_cameras(step.obs);
+        let now = Some(Outcome::of(step, row));
+        cell.step(step.success[row]);
+        let last = step.last.iter().find(|(ended, _)| *ended == row);
+        let shown = last.map_or(step.obs.row(row), |(_, last)| last.row(0));
+        let image = cell.draw(shown, known(), &self.settings, now)?;
+        if !step.end[row].is_end() {
+            queue.push(Kind::Within, image);
+            return Ok(());
         }
-        self.reset = Some(self.compose(seen.obs, None)?);
+        *cell = Cell::default();
+        let first = cell.draw(step.obs.row(row), known(), &self.settings, None)?;
+        queue.push(Kind::Last, image);
+        queue.push(Kind::First, first);
+        Ok(())
+    }
+
+    /// How many environments of a batch are shown.
+    fn rows(&self, obs: &Obs) -> usize {
+        self.settings.envs.min(obs.batch()).max(1)
+    }
+
+    /// Frames for which the end of an episode stays.
+    fn linger(&self) -> usize {
+        (self.settings.hold_secs.min(60.0) * self.settings.fps).round() as usize
+    }
+
+    /// One frame of the video, with the next image of each row. While nothing changes anywhere, it is one long frame.
+    fn show_frame(&mut self) -> Result<(), VideoError> {
+        let linger = self.linger();
+        self.row_queues.iter_mut().for_each(|queue| queue.advance(linger));
+        let still = self.row_queues.iter().map(RowQueue::hold).min().unwrap_or(0);
+        self.row_queues.iter_mut().for_each(|queue| queue.skip_hold(still));
+        let images: Vec<&Canvas> = self.row_queues.iter().filter_map(RowQueue::shown).collect();
+        let image = tile_all(&images);
+        self.push(image, (1 + still) as f64 / self.settings.fps)
+    }
+
+    /// Shows what the rows that are behind have not shown yet.
+    fn show_rest(&mut self) -> Result<(), VideoError> {
+        while self.row_queues.iter().any(RowQueue::is_due) {
+            self.show_frame()?;
+        }
+        // An end belongs to the video that showed it.
+        self.row_queues.iter_mut().for_each(|queue| queue.skip_hold(usize::MAX));
         Ok(())
     }
 
@@ -166,6 +216,7 @@ impl VideoRecorder {
     /// Why this or an earlier video could not be written.
     pub fn flush(&mut self) -> Result<Option<PathBuf>, VideoError> {
         self.collect()?;
+        self.show_rest()?;
         if !std::mem::take(&mut self.begun) {
             return Ok(None);
         }
@@ -176,6 +227,18 @@ impl VideoRecorder {
             Sink::Thread(thread) => thread.finish()?,
         }
         Ok(Some(path))
+    }
+
+    /// How many environments are shown.
+    #[must_use]
+    pub fn shown_envs(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Where in its video the newest image begins, and where it ends, in seconds.
+    #[must_use]
+    pub fn newest_secs(&self) -> (f64, f64) {
+        self.newest_secs
     }
 
     /// How much the environments had to wait for the videos.
@@ -207,7 +270,7 @@ impl VideoRecorder {
             match done {
                 Ok(video) => self.written.push(video),
                 Err(error) => {
-                    // The video at work was given up: the next picture starts it anew.
+                    // The video at work was given up: the next image starts it anew.
                     self.begun &= error.path() != Some(&self.path());
                     return Err(error);
                 }
@@ -216,7 +279,7 @@ impl VideoRecorder {
         Ok(())
     }
 
-    fn push(&mut self, picture: Picture, secs: f64) -> Result<(), VideoError> {
+    fn push(&mut self, image: Canvas, secs: f64) -> Result<(), VideoError> {
         let fps = self.settings.fps;
         let first = (!self.begun).then(|| self.path());
         match &mut self.sink {
@@ -224,41 +287,27 @@ impl VideoRecorder {
                 if let Some(path) = first {
                     *video = Some(Video::create(&path, fps)?);
                 }
-                video.as_mut().map_or(Ok(()), |video| video.push_for(&picture, secs))?;
+                video.as_mut().map_or(Ok(()), |video| video.push_for(&image, secs))?;
             }
             Sink::Thread(thread) => {
                 if let Some(path) = first {
                     thread.create(path, fps)?;
                 }
-                thread.push(picture, secs)?;
+                thread.push(image, secs)?;
             }
         }
+        let begins = if self.begun { self.newest_secs.1 } else { 0.0 };
         self.begun = true;
+        self.newest_secs = (begins, begins + secs.max(fps.recip()));
         Ok(())
     }
 
     fn path(&self) -> PathBuf {
         folder(&self.settings).join(format!("{}.{}", self.number, self.settings.format.extension()))
     }
-
-    /// One picture of all shown environments: after a step, or (without one) as they start.
-    fn compose(&self, obs: &Obs, seen: Option<&Seen<'_>>) -> Result<Picture, VideoError> {
-        let cells: Result<Vec<_>, _> = self
-            .cells
-            .iter()
-            .enumerate()
-            .map(|(row, cell)| {
-                let last = seen.and_then(|seen| seen.last.iter().find(|(ended, _)| *ended == row));
-                let shown = last.map_or(obs.row(row), |(_, last)| last.row(0));
-                let now = seen.map(|seen| Outcome::of(seen, row));
-                cell.draw(shown, known_cameras(obs), &self.settings, now)
-            })
-            .collect();
-        Ok(tile(&cells?))
-    }
 }
 
-/// Where finished pictures go.
+/// Where finished images go.
 enum Sink {
     Here(Option<Video>),
     Thread(VideoThread),
@@ -279,10 +328,10 @@ fn known_cameras(obs: &Obs) -> Vec<&str> {
     obs.cameras.iter().map(|(name, _)| &**name).collect()
 }
 
-fn check_rows(seen: &Seen<'_>) -> Result<(), VideoError> {
-    let batch = seen.obs.batch();
+fn check_rows(step: &StepView<'_>) -> Result<(), VideoError> {
+    let batch = step.obs.batch();
     let columns =
-        [("rewards", seen.reward.len()), ("ends", seen.end.len()), ("success flags", seen.success.len())];
+        [("rewards", step.reward.len()), ("ends", step.end.len()), ("success flags", step.success.len())];
     match columns.into_iter().find(|(_, rows)| *rows != batch) {
         Some((what, rows)) => Err(VideoError::Rows { what, rows, batch }),
         None => Ok(()),

@@ -1,13 +1,13 @@
-//! Videos written beside the work that makes their pictures.
+//! Videos written beside the work that makes their images.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::{Picture, Video, VideoError, VideoFile};
+use super::{Canvas, Video, VideoError, VideoFile};
 
-/// How often and how long the work had to wait because videos are written more slowly than pictures come.
+/// How often and how long the work had to wait because videos are written more slowly than images come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stalls {
     /// Times that the queue was full.
@@ -16,14 +16,14 @@ pub struct Stalls {
     pub waited: Duration,
 }
 
-/// What the thread is told.
+/// A command for the thread.
 enum Job {
     Create(PathBuf, f64),
-    Picture(Picture, f64),
+    Image(Canvas, f64),
     Finish,
 }
 
-/// A thread that writes videos from a queue of bounded length. A full queue makes the sender wait: no picture is lost.
+/// A thread that writes videos from a queue of bounded length. A full queue makes the sender wait: no image is lost.
 pub(super) struct VideoThread {
     jobs: Option<SyncSender<Job>>,
     done: Receiver<Result<VideoFile, VideoError>>,
@@ -32,7 +32,7 @@ pub(super) struct VideoThread {
 }
 
 impl VideoThread {
-    /// Starts the thread; `queue` pictures may wait for it.
+    /// Starts the thread; `queue` images may wait for it.
     pub(super) fn start(queue: usize) -> Result<Self, VideoError> {
         let (jobs, work) = sync_channel(queue.max(1));
         let (report, done) = channel();
@@ -45,8 +45,8 @@ impl VideoThread {
         self.send(Job::Create(path, fps))
     }
 
-    pub(super) fn push(&mut self, picture: Picture, secs: f64) -> Result<(), VideoError> {
-        self.send(Job::Picture(picture, secs))
+    pub(super) fn push(&mut self, image: Canvas, secs: f64) -> Result<(), VideoError> {
+        self.send(Job::Image(image, secs))
     }
 
     pub(super) fn finish(&mut self) -> Result<(), VideoError> {
@@ -102,8 +102,8 @@ fn run(work: &Receiver<Job>, report: &Sender<Result<VideoFile, VideoError>>) {
                 video = Some(new);
                 None
             }),
-            Job::Picture(picture, secs) => match &mut video {
-                Some(video) => video.push_for(&picture, secs).map(|()| None),
+            Job::Image(image, secs) => match &mut video {
+                Some(video) => video.push_for(&image, secs).map(|()| None),
                 None => Ok(None),
             },
             Job::Finish => video.take().map(Video::finish).transpose(),

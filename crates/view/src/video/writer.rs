@@ -1,29 +1,30 @@
 //! One video file.
 
 use std::fmt;
-use std::io::BufWriter;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use plaudit_pyfiles::AtomicFile;
 
 use super::apng::Apng;
 use super::encode::Encode;
 use super::error::cannot_write;
-use super::gif::Gif;
 use super::mp4::Mp4;
-use super::staged::Staged;
-use super::{Picture, VideoError, VideoFormat};
+use super::{Canvas, VideoError, VideoFormat};
 
-/// Writes one video, picture by picture, with bounded memory (a GIF keeps up to 16 MiB to choose its colours).
+/// Writes one video, image by image, with bounded memory.
 ///
 /// The file has its name once [`Video::finish`] succeeded, and is complete then. Until then it grows under a hidden
 /// temporary name beside it; a video that fails or is dropped unfinished leaves nothing.
 ///
 /// ```
-/// use plaudit_view::video::{Picture, Video};
+/// use plaudit_view::video::{Canvas, Video};
 /// # let dir = tempfile::tempdir()?;
 /// # let dir = dir.path();
-/// let mut video = Video::create(&dir.join("fade.gif"), 20.0)?;
+/// let mut video = Video::create(&dir.join("fade.mp4"), 20.0)?;
 /// for shade in 0..10 {
-///     video.push(&Picture::filled(32, 32, [25 * shade; 3]))?;
+///     video.push(&Canvas::filled(32, 32, [25 * shade; 3]))?;
 /// }
 /// let written = video.finish()?;
 /// assert_eq!(written.frames, 10);
@@ -31,7 +32,7 @@ use super::{Picture, VideoError, VideoFormat};
 /// ```
 pub struct Video {
     encoder: Box<dyn Encode>,
-    staged: Staged,
+    path: PathBuf,
     format: VideoFormat,
     frame_secs: f64,
     size: Option<(usize, usize)>,
@@ -43,50 +44,55 @@ impl Video {
     /// Starts a video; the end of the name chooses the format, and missing directories are made.
     ///
     /// # Errors
-    /// [`VideoError::Format`] for another ending, [`VideoError::Fps`] for a speed that is none, and
+    /// [`VideoError::Format`] for another ending, [`VideoError::Fps`] for an invalid frame rate, and
     /// [`VideoError::Create`] when the file cannot be made.
     pub fn create(path: &Path, fps: f64) -> Result<Self, VideoError> {
         let format = VideoFormat::of(path).ok_or_else(|| VideoError::Format { path: path.to_owned() })?;
         if !(fps > 0.0 && fps <= 1000.0) {
             return Err(VideoError::Fps { path: path.to_owned(), fps });
         }
-        let (staged, file) =
-            Staged::create(path).map_err(|source| VideoError::Create { path: path.to_owned(), source })?;
-        let file = BufWriter::new(file);
+        let file = begin(path).map_err(|source| VideoError::Create { path: path.to_owned(), source })?;
         let encoder: Box<dyn Encode> = match format {
-            VideoFormat::Gif => Box::new(Gif::new(file)),
             VideoFormat::Apng => Box::new(Apng::new(file)),
             VideoFormat::Mp4 => Box::new(Mp4::new(file)),
         };
-        Ok(Self { encoder, staged, format, frame_secs: fps.recip(), size: None, frames: 0, secs: 0.0 })
+        Ok(Self {
+            encoder,
+            path: path.to_owned(),
+            format,
+            frame_secs: fps.recip(),
+            size: None,
+            frames: 0,
+            secs: 0.0,
+        })
     }
 
-    /// Adds a picture for one frame's time.
+    /// Adds an image for one frame's time.
     ///
     /// # Errors
-    /// [`VideoError::Resized`] and [`VideoError::TooLarge`] for a picture that does not fit (the video can go on
+    /// [`VideoError::Resized`] and [`VideoError::TooLarge`] for an image that does not fit (the video can go on
     /// without it), [`VideoError::Write`] when the file cannot be written.
-    pub fn push(&mut self, picture: &Picture) -> Result<(), VideoError> {
-        self.push_for(picture, self.frame_secs)
+    pub fn push(&mut self, image: &Canvas) -> Result<(), VideoError> {
+        self.push_for(image, self.frame_secs)
     }
 
-    /// Adds a picture that stays for `secs` seconds, at least for one frame's time.
+    /// Adds an image that stays for `secs` seconds, at least for one frame's time.
     ///
     /// # Errors
     /// As [`Video::push`].
-    pub fn push_for(&mut self, picture: &Picture, secs: f64) -> Result<(), VideoError> {
-        self.check(picture)?;
-        // The longest time that all formats can tell.
+    pub fn push_for(&mut self, image: &Canvas, secs: f64) -> Result<(), VideoError> {
+        self.check(image)?;
+        // The longest time that all formats can store.
         let secs = secs.max(self.frame_secs).min(60.0);
-        self.encoder.picture(picture, secs).map_err(cannot_write(self.staged.path()))?;
-        self.size = Some(picture.size());
+        self.encoder.image(image, secs).map_err(cannot_write(&self.path))?;
+        self.size = Some(image.size());
         self.frames += 1;
         self.secs += secs;
         Ok(())
     }
 
-    fn check(&self, picture: &Picture) -> Result<(), VideoError> {
-        let (path, got) = (|| self.staged.path().to_owned(), picture.size());
+    fn check(&self, image: &Canvas) -> Result<(), VideoError> {
+        let (path, got) = (|| self.path.clone(), image.size());
         match self.size {
             Some(expected) if expected != got => Err(VideoError::Resized { path: path(), expected, got }),
             None if got.0.max(got.1) > self.format.longest_side() => {
@@ -102,21 +108,28 @@ impl Video {
     /// [`VideoError::Empty`] when nothing was pushed, [`VideoError::Write`] when the file cannot be completed. Nothing
     /// is left then.
     pub fn finish(self) -> Result<VideoFile, VideoError> {
-        let path = self.staged.path().to_owned();
+        let path = self.path;
         if self.frames == 0 {
             return Err(VideoError::Empty { path });
         }
-        let file = self.encoder.finish().map_err(cannot_write(&path))?;
-        let bytes = file.metadata().map_or(0, |data| data.len());
-        self.staged.complete(&file).map_err(cannot_write(&path))?;
+        self.encoder.finish().and_then(AtomicFile::commit).map_err(cannot_write(&path))?;
+        let bytes = fs::metadata(&path).map_or(0, |data| data.len());
         Ok(VideoFile { path, frames: self.frames, secs: self.secs, bytes })
     }
 }
 
+/// Starts the file, and the directories on its way.
+fn begin(path: &Path) -> io::Result<AtomicFile> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    AtomicFile::create(path)
+}
+
 impl fmt::Debug for Video {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.staged.path();
-        f.debug_struct("Video").field("path", &path).field("frames", &self.frames).finish_non_exhaustive()
+        f.debug_struct("Video")
+            .field("path", &self.path)
+            .field("frames", &self.frames)
+            .finish_non_exhaustive()
     }
 }
 
@@ -125,7 +138,7 @@ impl fmt::Debug for Video {
 pub struct VideoFile {
     /// Where it is.
     pub path: PathBuf,
-    /// Pictures it was given.
+    /// Images it was given.
     pub frames: usize,
     /// How long it runs.
     pub secs: f64,

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use plaudit_pyfiles::Buffer;
+
 use super::ImageOptions;
-use crate::convert::error::{BadFile, ConvertError, FileProblem};
-use crate::convert::frames::{Frame, Reading, Recording};
-use crate::convert::picture::Form;
+use crate::convert::error::ConvertError;
 use crate::convert::progress::OnProgress;
 use crate::convert::sampling::sample;
 use crate::convert::scan::{Scan, scan};
-use crate::convert::source::{InputFile, Source};
 use crate::convert::split::cut_lone_blocks;
-use crate::convert::stored::{KnownFile, Stored};
-use crate::python::{Array, Buffer, PyValue};
+use crate::convert::stored::{KnownFile, StoredImage};
+use crate::recording::{
+    BadFile, CameraKey, ChannelOrder, FileProblem, Frame, Item, LabelledEntry, MAIN, Recordings, Source,
+    Strictness,
+};
 
 /// An episode, or a block of a long one: what may not be on both sides.
 #[derive(Clone, Debug)]
@@ -33,7 +35,7 @@ impl Episode {
 /// An image and its label.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LabelledFrame {
-    pub(super) image: Stored,
+    pub(super) image: StoredImage,
     pub(super) success: bool,
     /// Which entry of its file it is.
     pub(super) at: u32,
@@ -65,61 +67,118 @@ impl Labelled {
     }
 }
 
+/// The image of each labelled frame: which camera, and what is known about its pixels.
+pub(super) struct FrameReader<'a> {
+    pub(super) recordings: &'a Recordings,
+    camera: CameraKey,
+    /// The order of channels, where somebody vouches for it.
+    channel_order: Option<ChannelOrder>,
+    strictness: Strictness,
+}
+
+impl<'a> FrameReader<'a> {
+    pub(super) fn new(recordings: &'a Recordings, options: &ImageOptions) -> Self {
+        let (channel_order, strictness) = match recordings.source {
+            // Channels of the oldest trajectories always come first.
+            Some(Source::Trajectories) => (Some(ChannelOrder::ChannelsFirst), Strictness::AllowByteFloats),
+            Some(_) => (Some(options.channel_order), Strictness::Refuse),
+            None => (None, Strictness::Refuse),
+        };
+        let camera = CameraKey::parse(options.image_key.as_deref().unwrap_or(MAIN));
+        Self { recordings, camera, channel_order, strictness }
+    }
+
+    fn location(&self, item: &Item, entry: usize) -> String {
+        item.location(entry, &self.camera.written)
+    }
+
+    /// The labelled frames of an item that have an image, by the pieces that a split keeps together.
+    fn units(&self, item: &Item) -> Result<(Option<Buffer>, Vec<Unit>), FileProblem> {
+        let (bytes, recordings) = item.open()?;
+        let mut units = Vec::new();
+        let mut has = None;
+        for mut recording in recordings {
+            for unit in recording.units(self.recordings.source)? {
+                let mut frames = Vec::with_capacity(unit.len());
+                for entry in unit {
+                    let observation = &recording.observations[entry.at];
+                    let frame = observation.image(&self.camera, || self.location(item, entry.entry))?;
+                    frames.extend(frame.map(|frame| (frame, entry)));
+                }
+                units.push(frames);
+            }
+            has = has.or_else(|| recording.observations.first().map(|first| first.names()));
+        }
+        units.retain(|frames| !frames.is_empty());
+        if units.is_empty() {
+            let (key, has) = (self.camera.written.clone(), has.unwrap_or_else(|| "nothing".into()));
+            return Err(FileProblem::NoImages { key, has });
+        }
+        Ok((bytes, units))
+    }
+
+    /// All images of an item, in the order in which [`StoredImage`] numbers them.
+    pub(super) fn images(&self, number: usize) -> Result<Vec<Frame>, FileProblem> {
+        let (_, units) = self.units(&self.recordings.items[number])?;
+        Ok(units.into_iter().flatten().map(|(frame, _)| frame).collect())
+    }
+}
+
+/// Labelled images that stay together.
+type Unit = Vec<(Frame, LabelledEntry)>;
+
 /// Reads, labels and samples all episodes.
 pub(super) fn label(
     raw: &Path,
-    reading: &Reading,
+    reader: &FrameReader<'_>,
     options: &ImageOptions,
     progress: &OnProgress<'_>,
 ) -> Result<Labelled, ConvertError> {
-    let input = reading.source.files(raw)?;
-    let look = |value: &PyValue, bytes: &Buffer, file: &InputFile, number: usize| {
-        let recordings = reading.recordings(value, file)?;
-        Found::in_file(reading, recordings, bytes, number, options)
-    };
-    let mut scan = scan(raw, &input, options.bad_files, progress, look)?;
-    refuse_other_sizes(&mut scan, reading);
+    let extract = |item: &Item, number: usize| ScannedFile::of(reader, item, number, options);
+    let items = &reader.recordings.items;
+    let mut scan = scan(raw, items, options.bad_files, progress, extract)?;
+    refuse_other_sizes(&mut scan, reader);
     scan.stop_if_bad(raw, options.bad_files)?;
     let mut episodes: Vec<Episode> = scan.found.into_iter().flat_map(|found| found.episodes).collect();
-    if reading.source == Source::Keyboard {
+    if reader.recordings.source == Some(Source::Keyboard) {
         episodes = cut(episodes, options.val_split);
     }
     Ok(Labelled { files: scan.files, episodes, bad: scan.bad })
 }
 
-/// What one file holds.
-struct Found {
+/// What one item holds.
+struct ScannedFile {
     episodes: Vec<Episode>,
     shape: [usize; 3],
     /// The entry that has another shape, if any.
     other: Option<(usize, [usize; 3])>,
 }
 
-impl Found {
-    fn in_file(
-        reading: &Reading,
-        recordings: Vec<Recording>,
-        bytes: &Buffer,
+impl ScannedFile {
+    fn of(
+        reader: &FrameReader<'_>,
+        item: &Item,
         file: usize,
         options: &ImageOptions,
     ) -> Result<Self, FileProblem> {
+        let (bytes, units) = reader.units(item)?;
         let mut found = Self { episodes: Vec::new(), shape: [0; 3], other: None };
         let mut seen = 0;
-        for (number, recording) in recordings.into_iter().enumerate() {
-            let kept =
-                sample(recording.frames.len(), options.num_samples_per_episode, options.keep_last_frame);
+        for (number, unit) in units.into_iter().enumerate() {
+            let kept = sample(unit.len(), options.num_samples_per_episode, options.keep_last_frame);
             let mut frames = Vec::with_capacity(kept.len());
             for at in kept {
-                let Frame { image, label, at: entry, .. } = &recording.frames[at];
-                let form = Form::of(image, reading.layout(), reading.strictness(), || reading.place(*entry))?;
-                found.note_shape(*entry, form.shape());
+                let (image, LabelledEntry { entry, success, .. }) = &unit[at];
+                let location = || reader.location(item, *entry);
+                let pixel_format = image.pixel_format(reader.channel_order, reader.strictness, location)?;
+                found.note_shape(*entry, pixel_format.shape());
                 frames.push(LabelledFrame {
-                    image: Stored::of(image, form, bytes, file, seen + at),
-                    success: *label,
+                    image: StoredImage::of(image, pixel_format, bytes.as_ref(), file, seen + at),
+                    success: *success,
                     at: *entry as u32,
                 });
             }
-            seen += recording.frames.len();
+            seen += unit.len();
             found.episodes.push(Episode { file: file as u32, number: number as u32, frames });
         }
         Ok(found)
@@ -134,34 +193,22 @@ impl Found {
     }
 }
 
-/// All images of a file, in the order in which [`Stored`] numbers them.
-pub(super) fn images(
-    reading: &Reading,
-    value: &PyValue,
-    path: &Path,
-    input: &[InputFile],
-) -> Result<Vec<Array>, FileProblem> {
-    let outcome = input.iter().find(|file| file.path == path).and_then(|file| file.outcome);
-    let recordings = reading.recordings(value, &InputFile { path: path.into(), outcome })?;
-    Ok(recordings.into_iter().flat_map(|recording| recording.frames).map(|frame| frame.image).collect())
-}
-
-/// The first file says how large images are. Files that differ, in part or in whole, are bad.
-fn refuse_other_sizes(scan: &mut Scan<Found>, reading: &Reading) {
+/// The first file says how large images are. Files that differ, even in one image, are bad.
+fn refuse_other_sizes(scan: &mut Scan<ScannedFile>, reader: &FrameReader<'_>) {
     let Some(first) = scan.found.first() else { return };
     let expected = first.shape;
-    let path_of = |found: &Found, files: &[KnownFile]| {
+    let item_of = |found: &ScannedFile| {
         let file = found.episodes.first().map_or(0, |episode| episode.file);
-        files[file as usize].path.clone()
+        &reader.recordings.items[file as usize]
     };
-    let other = path_of(first, &scan.files);
-    let (files, bad) = (&scan.files, &mut scan.bad);
+    let other = item_of(first).path.clone();
+    let bad = &mut scan.bad;
     scan.found.retain(|found| {
         let wrong = if found.shape == expected { found.other } else { Some((0, found.shape)) };
         let Some((entry, shape)) = wrong else { return true };
-        let place = reading.place(entry);
-        let problem = FileProblem::Size { place, found: shape, expected, other: other.clone() };
-        bad.push(problem.in_file(path_of(found, files)));
+        let location = reader.location(item_of(found), entry);
+        let problem = FileProblem::Size { location, found: shape, expected, other: other.clone() };
+        bad.push(problem.in_file(&item_of(found).path));
         false
     });
 }

@@ -1,17 +1,16 @@
 //! What the files say about themselves.
 
-use std::path::Path;
-
 use serde::Serialize;
 use serde_json::Value;
 
-use super::choose::Pick;
+use plaudit_pyfiles::PyValue;
+
+use super::choose::ImagePick;
 use super::episodes::Labelled;
-use super::{Chosen, ImageOptions, classes};
+use super::{ChosenImages, ImageOptions, classes};
 use crate::convert::leakage::Leakage;
 use crate::convert::origins::Origins;
-use crate::convert::source::Source;
-use crate::python::PyValue;
+use crate::recording::{Recordings, Source};
 
 /// RLinf's keys in RLinf's order, then ours. RLinf's reader takes any.
 #[derive(Serialize)]
@@ -46,15 +45,14 @@ struct Keyboard {
 
 /// The metadata of both files.
 pub(super) fn build(
-    raw: &Path,
     options: &ImageOptions,
-    source: Source,
+    recordings: &Recordings,
     labelled: &Labelled,
-    chosen: &Chosen,
+    chosen: &ChosenImages,
     leakage: Leakage,
 ) -> Value {
     let metadata = Metadata {
-        raw_data_path: raw.display().to_string(),
+        raw_data_path: recordings.path.display().to_string(),
         num_samples_per_episode: options.num_samples_per_episode,
         keep_last_frame: options.keep_last_frame,
         val_split: options.val_split,
@@ -62,7 +60,7 @@ pub(super) fn build(
         random_seed: options.seed,
         num_train_samples: chosen.train.len(),
         num_val_samples: chosen.val.len(),
-        source: source.name(),
+        source: recordings.name(),
         balance_val: options.balance_val,
         num_train_success: classes(&chosen.train)[0],
         num_val_success: classes(&chosen.val)[0],
@@ -70,7 +68,7 @@ pub(super) fn build(
         num_val_episodes: chosen.split.val.len(),
         skipped_files: labelled.bad.iter().map(|bad| bad.path.display().to_string()).collect(),
         leakage,
-        keyboard: (source == Source::Keyboard).then(|| keyboard(labelled)),
+        keyboard: (recordings.source == Some(Source::Keyboard)).then(|| keyboard(labelled)),
     };
     serde_json::to_value(metadata).unwrap_or_default()
 }
@@ -85,7 +83,7 @@ fn keyboard(labelled: &Labelled) -> Keyboard {
 /// What RLinf's `RewardDatasetPayload` reads.
 pub(super) fn payload(
     images: Vec<PyValue>,
-    picks: &[Pick],
+    picks: &[ImagePick],
     labelled: &Labelled,
     metadata: &Value,
 ) -> PyValue {
@@ -98,8 +96,8 @@ pub(super) fn payload(
     ])
 }
 
-/// Where each image is from, so that a judgement of it can be traced back.
-fn origins(picks: &[Pick], labelled: &Labelled) -> Origins {
+/// Where each image is from, so that a prediction for it can be traced back.
+fn origins(picks: &[ImagePick], labelled: &Labelled) -> Origins {
     let names = (0..labelled.episodes.len()).map(|episode| labelled.name(episode)).collect();
     let of = picks.iter().map(|pick| (pick.episode as usize, pick.at(&labelled.episodes))).collect();
     Origins { episodes: names, of }
@@ -108,7 +106,7 @@ fn origins(picks: &[Pick], labelled: &Labelled) -> Origins {
 fn to_python(value: &Value) -> PyValue {
     match value {
         Value::Null => PyValue::None,
-        Value::Bool(truth) => PyValue::Bool(*truth),
+        Value::Bool(boolean) => PyValue::Bool(*boolean),
         Value::Number(number) => match number.as_i64() {
             Some(whole) => PyValue::Int(whole),
             None => PyValue::Float(number.as_f64().unwrap_or(f64::NAN)),

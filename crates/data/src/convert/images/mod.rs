@@ -1,8 +1,8 @@
 //! Labelled images for a classifier: `train.pt` and `val.pt` as RLinf's `preprocess_reward_dataset.py` makes them, or a
-//! store for each part.
+//! store for each split.
 //!
 //! For the same episodes, options and seed, `train.pt` holds the same images and labels in the same order as
-//! RLinf's. So does `val.pt` with [`ImageOptions::balance_val`]. Without it the validation part holds every sampled
+//! RLinf's. So does `val.pt` with [`ImageOptions::balance_val`]. Without it the validation split holds every sampled
 //! frame of its episodes, in order: a validation set whose classes were evened out says little about how often the
 //! model will be right on a robot that mostly fails.
 //!
@@ -19,20 +19,17 @@ mod to_store;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::error::{BadFile, ConvertError};
-use super::frames::Reading;
-use super::leakage::{Leakage, Seen};
+use super::error::ConvertError;
+use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
-use super::picture::Layout;
 use super::progress::{BadFiles, OnProgress, Stage};
 use super::python_random::PythonRandom;
-use super::source::Source;
 use super::split::{self, Block, Split};
 use super::stored::Files;
-use crate::python::PyValue;
-use choose::Pick;
-use episodes::{Episode, Labelled};
-use output::{Material, Output, Part};
+use crate::recording::{BadFile, ChannelOrder, Recordings, Source};
+use choose::ImagePick;
+use episodes::{Episode, FrameReader, Labelled};
+use output::{Output, SplitInput, WrittenImages};
 
 pub use output::ImageFormat;
 
@@ -49,14 +46,14 @@ pub struct ImageOptions {
     pub fail_success_ratio: f64,
     /// The seed of Python's generator.
     pub seed: i64,
-    /// Whether failures are dropped from the validation part too, as RLinf does.
+    /// Whether failures are dropped from the validation split too, as RLinf does.
     pub balance_val: bool,
     /// Who wrote the recording; found out if not said.
     pub source: Option<Source>,
     /// The key of the images, where it is not the collector's own (`main_images`, `base_camera`).
     pub image_key: Option<String>,
     /// Whether images in pickles have their channels first.
-    pub layout: Layout,
+    pub channel_order: ChannelOrder,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
     /// What is written.
@@ -77,7 +74,7 @@ impl Default for ImageOptions {
             balance_val: false,
             source: None,
             image_key: None,
-            layout: Layout::default(),
+            channel_order: ChannelOrder::default(),
             bad_files: BadFiles::default(),
             format: ImageFormat::default(),
             memory_bytes: 64 << 20,
@@ -90,8 +87,10 @@ impl Default for ImageOptions {
 pub struct ImageReport {
     /// What is in the files under `metadata`, as JSON: RLinf's keys first, then ours.
     pub metadata: serde_json::Value,
-    /// Who wrote the recording.
-    pub source: Source,
+    /// Who wrote the recording, if a collector did.
+    pub source: Option<Source>,
+    /// What the recording is called: the collector's name, or the format's.
+    pub kind: &'static str,
     /// Training images: successes and failures.
     pub train: [usize; 2],
     /// Validation images: successes and failures.
@@ -116,7 +115,7 @@ impl ImageReport {
 /// names at the very end, when all images are written.
 ///
 /// # Errors
-/// When nothing usable is there, a file is bad and bad ones are not skipped, a part would be empty, or the system
+/// When nothing usable is there, a file is bad and bad ones are not skipped, a split would be empty, or the system
 /// refuses. What was there before stays.
 pub fn convert_images(
     raw: &Path,
@@ -126,41 +125,40 @@ pub fn convert_images(
     progress: &OnProgress<'_>,
 ) -> Result<ImageReport, ConvertError> {
     check(train, val, options)?;
-    let source = options.source.map_or_else(|| Source::detect(raw), Ok)?;
-    let reading = Reading { source, image_key: options.image_key.clone(), layout: options.layout };
-    let labelled = episodes::label(raw, &reading, options, progress)?;
-    let chosen = choose_images(raw, &labelled, source, options)?;
+    let recordings = Recordings::open_as(raw, options.source)?;
+    let reader = FrameReader::new(&recordings, options);
+    let labelled = episodes::label(raw, &reader, options, progress)?;
+    let chosen = choose_images(raw, &labelled, recordings.source, options)?;
     for path in [train, val] {
         make_parent(path)?;
     }
     let cleared = leftovers::clear(&[train.into(), val.into()]);
-    let input = source.files(raw)?;
-    let again = |value: &PyValue, path: &Path| episodes::images(&reading, value, path, &input);
+    let again = |number: usize| reader.images(number);
     let files = Files { known: &labelled.files, images: &again };
     let outputs = [Output::create(options.format, train)?, Output::create(options.format, val)?];
     let [train, val] =
         [(&chosen.train, Stage::WritingTrain), (&chosen.val, Stage::WritingVal)].map(|(picks, stage)| {
             let (files, labelled, memory_bytes) = (&files, &labelled, options.memory_bytes);
-            Material { files, labelled, picks, stage, memory_bytes, progress }
+            SplitInput { files, labelled, picks, stage, memory_bytes, progress }
         });
     let [train_output, val_output] = outputs;
-    let parts = [train_output.fill(train)?, val_output.fill(val)?];
-    let leakage = leakage(&labelled, &chosen, &parts);
-    let metadata = metadata::build(raw, options, source, &labelled, &chosen, leakage);
-    let [train, val] = parts;
+    let written = [train_output.fill(train)?, val_output.fill(val)?];
+    let leakage = leakage(&labelled, &chosen, &written);
+    let metadata = metadata::build(options, &recordings, &labelled, &chosen, leakage);
+    let [train, val] = written;
     // Both are flushed to disk at the same time.
     let (train, val) = rayon::join(|| train.finish(&metadata), || val.finish(&metadata));
     train?;
     val?;
-    let mut report = report(source, labelled, &chosen, leakage, metadata);
+    let mut report = report(&recordings, labelled, &chosen, leakage, metadata);
     report.notes.extend(cleared);
     Ok(report)
 }
 
 fn report(
-    source: Source,
+    recordings: &Recordings,
     labelled: Labelled,
-    chosen: &Chosen,
+    chosen: &ChosenImages,
     leakage: Leakage,
     metadata: serde_json::Value,
 ) -> ImageReport {
@@ -171,22 +169,23 @@ fn report(
             "no validation image is a success: validation cannot tell whether successes are found".into(),
         );
     }
-    ImageReport { metadata, source, train, val, leakage, skipped: labelled.bad, notes }
+    let (source, kind) = (recordings.source, recordings.name());
+    ImageReport { metadata, source, kind, train, val, leakage, skipped: labelled.bad, notes }
 }
 
-/// The images of both parts, in the order in which they are written.
-struct Chosen {
+/// The images of both splits, in the order in which they are written.
+struct ChosenImages {
     split: Split,
-    train: Vec<Pick>,
-    val: Vec<Pick>,
+    train: Vec<ImagePick>,
+    val: Vec<ImagePick>,
 }
 
 fn choose_images(
     raw: &Path,
     labelled: &Labelled,
-    source: Source,
+    source: Option<Source>,
     options: &ImageOptions,
-) -> Result<Chosen, ConvertError> {
+) -> Result<ChosenImages, ConvertError> {
     let episodes = &labelled.episodes;
     let frames: usize = episodes.iter().map(|episode| episode.frames.len()).sum();
     if !episodes.iter().any(Episode::has_success) {
@@ -194,7 +193,7 @@ fn choose_images(
     }
     let mut random = PythonRandom::new(options.seed);
     let split = match source {
-        Source::Keyboard => split::by_block(&blocks(episodes), options.val_split, &mut random),
+        Some(Source::Keyboard) => split::by_block(&blocks(episodes), options.val_split, &mut random),
         _ => split::by_episode(episodes.len(), options.val_split, &mut random),
     };
     if split.train.is_empty() || split.val.is_empty() {
@@ -202,20 +201,20 @@ fn choose_images(
         return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
     }
     // A ratio of zero means "no failures" in RLinf's script for episodes, and "all" in its keyboard script.
-    let all_failures = source == Source::Keyboard && options.fail_success_ratio <= 0.0;
+    let all_failures = source == Some(Source::Keyboard) && options.fail_success_ratio <= 0.0;
     let ratio = if all_failures { f64::INFINITY } else { options.fail_success_ratio };
     let train = choose::balanced(episodes, &split.train, ratio, &mut random);
     let val = match options.balance_val {
         true => choose::balanced(episodes, &split.val, ratio, &mut random),
         false => choose::all(episodes, &split.val),
     };
-    for (part, name, numbers) in [(&train, "train", &split.train), (&val, "val", &split.val)] {
-        if part.is_empty() {
+    for (picks, name, numbers) in [(&train, "train", &split.train), (&val, "val", &split.val)] {
+        if picks.is_empty() {
             let (path, episodes, seed) = (raw.into(), numbers.len(), options.seed);
             return Err(ConvertError::EmptySplit { split: name, path, episodes, seed });
         }
     }
-    Ok(Chosen { split, train, val })
+    Ok(ChosenImages { split, train, val })
 }
 
 fn blocks(episodes: &[Episode]) -> Vec<Block> {
@@ -225,13 +224,13 @@ fn blocks(episodes: &[Episode]) -> Vec<Block> {
         .collect()
 }
 
-fn leakage(labelled: &Labelled, chosen: &Chosen, parts: &[Part<'_>; 2]) -> Leakage {
-    let seen = |picks: &[Pick], part: &Part<'_>| -> Vec<Seen> {
-        let both = picks.iter().zip(&part.prints);
-        both.map(|(pick, print)| Seen {
+fn leakage(labelled: &Labelled, chosen: &ChosenImages, written: &[WrittenImages<'_>; 2]) -> Leakage {
+    let fingerprinted = |picks: &[ImagePick], written: &WrittenImages<'_>| -> Vec<FingerprintedImage> {
+        let both = picks.iter().zip(&written.fingerprints);
+        both.map(|(pick, fingerprint)| FingerprintedImage {
             episode: pick.episode as usize,
             label: pick.success.into(),
-            print: *print,
+            fingerprint: *fingerprint,
         })
         .collect()
     };
@@ -239,11 +238,15 @@ fn leakage(labelled: &Labelled, chosen: &Chosen, parts: &[Part<'_>; 2]) -> Leaka
     let trained: HashSet<(PathBuf, u32)> = chosen.split.train.iter().map(identity).collect();
     let same =
         chosen.split.val.iter().filter(|episode| trained.contains(&identity(episode))).copied().collect();
-    Leakage::between(&seen(&chosen.train, &parts[0]), &seen(&chosen.val, &parts[1]), &same)
+    Leakage::between(
+        &fingerprinted(&chosen.train, &written[0]),
+        &fingerprinted(&chosen.val, &written[1]),
+        &same,
+    )
 }
 
 /// Successes and failures.
-fn classes(picks: &[Pick]) -> [usize; 2] {
+fn classes(picks: &[ImagePick]) -> [usize; 2] {
     let successes = picks.iter().filter(|pick| pick.success).count();
     [successes, picks.len() - successes]
 }
@@ -264,7 +267,7 @@ fn check(train: &Path, val: &Path, options: &ImageOptions) -> Result<(), Convert
         return wrong(
             "--val-output-path",
             val.display().to_string(),
-            "the training part goes there; choose another file",
+            "the training split goes there; choose another file",
         );
     }
     Ok(())

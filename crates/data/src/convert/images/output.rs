@@ -1,4 +1,4 @@
-//! Where the chosen images of a part go: a `.pt`, or a store.
+//! Where the chosen images of a split go: a `.pt`, or a store.
 
 use std::fmt;
 use std::path::Path;
@@ -6,24 +6,25 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::choose::Pick;
+use plaudit_pyfiles::{PtWriter, PyValue};
+
+use super::choose::ImagePick;
 use super::episodes::Labelled;
 use super::{metadata, to_pt, to_store};
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
 use crate::convert::stored::Files;
-use crate::python::{PtWriter, PyValue};
 use crate::store::{Entry, StoreBuilder};
 
 /// What images are written as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImageFormat {
-    /// One file of torch's for each part, as RLinf reads them.
+    /// One torch file for each split, as RLinf reads them.
     #[default]
     Pt,
-    /// One store of plaudit's own for each part: an episode there has the chosen frames of one recorded episode in the
-    /// order of time, the labels in its column `success`, and the frames' places in the recording under the fact `frame`.
+    /// One plaudit store for each split: an episode there has the chosen frames of one recorded episode in the
+    /// order of time, the labels in its column `success`, and the frames' indices in the recording under the fact `frame`.
     Store,
 }
 
@@ -53,22 +54,22 @@ impl FromStr for ImageFormat {
     }
 }
 
-/// What a part is made of.
-pub(super) struct Material<'a> {
+/// The input of a split: its files, labels and chosen images.
+pub(super) struct SplitInput<'a> {
     pub(super) files: &'a Files<'a>,
     pub(super) labelled: &'a Labelled,
-    /// In the order of the part.
-    pub(super) picks: &'a [Pick],
+    /// In the order of the split.
+    pub(super) picks: &'a [ImagePick],
     pub(super) stage: Stage,
     pub(super) memory_bytes: usize,
     pub(super) progress: &'a OnProgress<'a>,
 }
 
-impl Material<'_> {
+impl SplitInput<'_> {
     /// Height, width and channels, which are the same for all.
     pub(super) fn shape(&self) -> [usize; 3] {
         let first = self.picks.first();
-        first.map_or([1; 3], |pick| pick.image(&self.labelled.episodes).form.shape())
+        first.map_or([1; 3], |pick| pick.image(&self.labelled.episodes).pixel_format.shape())
     }
 
     pub(super) fn report(&self, done: usize) {
@@ -76,17 +77,17 @@ impl Material<'_> {
     }
 }
 
-/// A part that nothing is in yet.
+/// An empty split.
 pub(super) enum Output {
     Pt(Box<PtWriter>),
     Store(StoreBuilder),
 }
 
-/// A part whose images are written.
-pub(super) struct Part<'a> {
-    material: Material<'a>,
-    /// In the order of the part.
-    pub(super) prints: Vec<Fingerprint>,
+/// A split whose images are written.
+pub(super) struct WrittenImages<'a> {
+    split_input: SplitInput<'a>,
+    /// In the order of the split.
+    pub(super) fingerprints: Vec<Fingerprint>,
     written: Written,
 }
 
@@ -104,25 +105,25 @@ impl Output {
     }
 
     /// Writes the images.
-    pub(super) fn fill(self, material: Material<'_>) -> Result<Part<'_>, ConvertError> {
-        let (written, prints) = match self {
+    pub(super) fn fill(self, split_input: SplitInput<'_>) -> Result<WrittenImages<'_>, ConvertError> {
+        let (written, fingerprints) = match self {
             Self::Pt(mut writer) => {
-                let (images, prints) = to_pt::write(&material, &mut writer)?;
-                (Written::Pt(writer, images), prints)
+                let (images, fingerprints) = to_pt::write(&split_input, &mut writer)?;
+                (Written::Pt(writer, images), fingerprints)
             }
             Self::Store(builder) => {
-                let (entries, prints) = to_store::write(&material, &builder)?;
-                (Written::Store(builder, entries), prints)
+                let (entries, fingerprints) = to_store::write(&split_input, &builder)?;
+                (Written::Store(builder, entries), fingerprints)
             }
         };
-        Ok(Part { material, prints, written })
+        Ok(WrittenImages { split_input, fingerprints, written })
     }
 }
 
-impl Part<'_> {
-    /// Writes what is left to write, and gives the part its name.
+impl WrittenImages<'_> {
+    /// Writes what is left to write, and gives the split its name.
     pub(super) fn finish(self, metadata: &Value) -> Result<(), ConvertError> {
-        let Material { labelled, picks, .. } = self.material;
+        let SplitInput { labelled, picks, .. } = self.split_input;
         match self.written {
             Written::Pt(writer, images) => {
                 Ok(writer.finish(&metadata::payload(images, picks, labelled, metadata))?)

@@ -1,28 +1,30 @@
-//! Images from their files into one storage of a `.pt`, in the order of the part.
+//! Images from their files into one storage of a `.pt`, in the order of the split.
 
-use super::output::Material;
+use plaudit_pyfiles::{DType, PtWriter, PyValue};
+
+use super::output::SplitInput;
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
-use crate::convert::stored::{Fetch, Files, Stored};
-use crate::python::{DType, PtWriter, PyValue};
+use crate::convert::stored::{Fetch, Files, StoredImage};
 
 /// Writes all images, some at a time: while some are written, the next are read. Gives them as the list of the file
 /// will have them, and their fingerprints.
 pub(super) fn write(
-    material: &Material<'_>,
+    split_input: &SplitInput<'_>,
     writer: &mut PtWriter,
 ) -> Result<(Vec<PyValue>, Vec<Fingerprint>), ConvertError> {
-    let stored: Vec<_> = material.picks.iter().map(|pick| pick.image(&material.labelled.episodes)).collect();
-    let shape = material.shape();
+    let stored: Vec<_> =
+        split_input.picks.iter().map(|pick| pick.image(&split_input.labelled.episodes)).collect();
+    let shape = split_input.shape();
     let bytes = shape.iter().product::<usize>();
     // Two batches are in memory at a time.
-    let batch = material.memory_bytes / 2 / bytes;
+    let batch = split_input.memory_bytes / 2 / bytes;
     let mut storage = writer.storage(DType::U8)?;
-    let (mut images, mut prints) = (Vec::with_capacity(stored.len()), Vec::with_capacity(stored.len()));
+    let (mut images, mut fingerprints) = (Vec::with_capacity(stored.len()), Vec::with_capacity(stored.len()));
     let (mut ready, mut next) = (Batch::default(), Batch::default());
     let mut batches = stored.chunks(batch.max(1));
-    next.fill(material.files, batches.next().unwrap_or_default(), bytes)?;
-    while !next.prints.is_empty() {
+    next.fill(split_input.files, batches.next().unwrap_or_default(), bytes)?;
+    while !next.fingerprints.is_empty() {
         std::mem::swap(&mut ready, &mut next);
         let coming = batches.next().unwrap_or_default();
         let write = || {
@@ -31,20 +33,20 @@ pub(super) fn write(
                 Ok::<(), ConvertError>(())
             })
         };
-        let (read, written) = rayon::join(|| next.fill(material.files, coming, bytes), write);
+        let (read, written) = rayon::join(|| next.fill(split_input.files, coming, bytes), write);
         read?;
         written?;
-        prints.append(&mut ready.prints);
-        material.report(images.len());
+        fingerprints.append(&mut ready.fingerprints);
+        split_input.report(images.len());
     }
-    Ok((images, prints))
+    Ok((images, fingerprints))
 }
 
 /// Some images in memory.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) pixels: Vec<u8>,
-    pub(super) prints: Vec<Fingerprint>,
+    pub(super) fingerprints: Vec<Fingerprint>,
 }
 
 impl Batch {
@@ -52,16 +54,16 @@ impl Batch {
     pub(super) fn fill(
         &mut self,
         files: &Files<'_>,
-        stored: &[Stored],
+        stored: &[StoredImage],
         bytes: usize,
     ) -> Result<(), ConvertError> {
         self.pixels.resize(stored.len() * bytes, 0);
         let to = self.pixels.chunks_exact_mut(bytes);
         let both = stored.iter().zip(to);
         let mut fetches: Vec<Fetch<'_>> =
-            both.map(|(from, to)| Fetch { from: *from, to, print: Fingerprint::default() }).collect();
+            both.map(|(from, to)| Fetch { from: *from, to, fingerprint: Fingerprint::default() }).collect();
         files.fetch_all(&mut fetches)?;
-        self.prints = fetches.iter().map(|fetch| fetch.print).collect();
+        self.fingerprints = fetches.iter().map(|fetch| fetch.fingerprint).collect();
         Ok(())
     }
 }

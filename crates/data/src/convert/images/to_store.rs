@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plaudit_core::{End, FrameShape};
 use rayon::prelude::*;
 
-use super::choose::Pick;
-use super::output::Material;
+use super::choose::ImagePick;
+use super::output::SplitInput;
 use super::to_pt::Batch;
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
-use crate::episode::{Episode, Moment};
+use crate::episode::{Episode, Timestep};
 use crate::store::{Entry, Origin, StoreBuilder};
 
 /// What the one camera is called: as collectors call it.
@@ -21,78 +21,78 @@ const CAMERA: &str = "main_images";
 const FRAME: &str = "frame";
 
 /// Writes all images, some at a time on every thread. Gives what the manifest will list, and the fingerprints in the
-/// order of the part.
+/// order of the split.
 pub(super) fn write(
-    material: &Material<'_>,
+    split_input: &SplitInput<'_>,
     builder: &StoreBuilder,
 ) -> Result<(Vec<Entry>, Vec<Fingerprint>), ConvertError> {
-    let episodes: Vec<(u32, Vec<usize>)> = by_episode(material.picks).into_iter().collect();
+    let episodes: Vec<(u32, Vec<usize>)> = by_episode(split_input.picks).into_iter().collect();
     let done = AtomicUsize::new(0);
     let threads = rayon::current_num_threads();
-    let write_one = |(episode, places): &(u32, Vec<usize>)| {
-        let written = write_episode(material, builder, *episode as usize, places, threads)?;
-        material.report(done.fetch_add(places.len(), Ordering::Relaxed) + places.len());
+    let write_one = |(episode, positions): &(u32, Vec<usize>)| {
+        let written = write_episode(split_input, builder, *episode as usize, positions, threads)?;
+        split_input.report(done.fetch_add(positions.len(), Ordering::Relaxed) + positions.len());
         Ok::<_, ConvertError>(written)
     };
     let written: Vec<(Entry, Vec<Fingerprint>)> =
         episodes.par_iter().map(write_one).collect::<Result<_, _>>()?;
-    let mut prints = vec![Fingerprint::default(); material.picks.len()];
+    let mut fingerprints = vec![Fingerprint::default(); split_input.picks.len()];
     let mut entries = Vec::with_capacity(written.len());
-    for ((_, places), (entry, found)) in episodes.iter().zip(written) {
-        places.iter().zip(found).for_each(|(place, print)| prints[*place] = print);
+    for ((_, positions), (entry, found)) in episodes.iter().zip(written) {
+        positions.iter().zip(found).for_each(|(position, fingerprint)| fingerprints[*position] = fingerprint);
         entries.push(entry);
     }
-    Ok((entries, prints))
+    Ok((entries, fingerprints))
 }
 
-/// For each episode where its images are in the part, in the order of time.
-fn by_episode(picks: &[Pick]) -> BTreeMap<u32, Vec<usize>> {
+/// For each episode the positions of its images in the split, in the order of time.
+fn by_episode(picks: &[ImagePick]) -> BTreeMap<u32, Vec<usize>> {
     let mut episodes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for (place, pick) in picks.iter().enumerate() {
-        episodes.entry(pick.episode).or_default().push(place);
+    for (position, pick) in picks.iter().enumerate() {
+        episodes.entry(pick.episode).or_default().push(position);
     }
-    episodes.values_mut().for_each(|places| places.sort_by_key(|place| picks[*place].frame));
+    episodes.values_mut().for_each(|positions| positions.sort_by_key(|position| picks[*position].frame));
     episodes
 }
 
 fn write_episode(
-    material: &Material<'_>,
+    split_input: &SplitInput<'_>,
     builder: &StoreBuilder,
     number: usize,
-    places: &[usize],
+    positions: &[usize],
     threads: usize,
 ) -> Result<(Entry, Vec<Fingerprint>), ConvertError> {
-    let episodes = &material.labelled.episodes;
-    let picks: Vec<Pick> = places.iter().map(|place| material.picks[*place]).collect();
-    let [height, width, channels] = material.shape();
+    let episodes = &split_input.labelled.episodes;
+    let picks: Vec<ImagePick> = positions.iter().map(|position| split_input.picks[*position]).collect();
+    let [height, width, channels] = split_input.shape();
     let shape = FrameShape { height, width, channels };
-    let episode = outline(number, &picks, material);
+    let episode = without_images(number, &picks, split_input);
     let mut open = builder.begin(&episode, CAMERA, shape)?;
-    let mut prints = Vec::with_capacity(picks.len());
+    let mut fingerprints = Vec::with_capacity(picks.len());
     let mut batch = Batch::default();
     let stored: Vec<_> = picks.iter().map(|pick| pick.image(episodes)).collect();
-    let at_a_time = material.memory_bytes / threads / shape.bytes();
+    let at_a_time = split_input.memory_bytes / threads / shape.bytes();
     for some in stored.chunks(at_a_time.max(1)) {
-        batch.fill(material.files, some, shape.bytes())?;
+        batch.fill(split_input.files, some, shape.bytes())?;
         open.push(&batch.pixels)?;
-        prints.append(&mut batch.prints);
+        fingerprints.append(&mut batch.fingerprints);
     }
-    let file = &material.labelled.files[episodes[number].file as usize].path;
-    let name = material.labelled.name(number);
+    let file = &split_input.labelled.files[episodes[number].file as usize].path;
+    let name = split_input.labelled.name(number);
     let alone = file.file_stem().is_some_and(|stem| stem.to_string_lossy() == name);
     let which = if alone { String::new() } else { format!(" ({name})") };
     let entry = open.close(&Origin::new(format!("{}{which}", file.display())))?;
-    Ok((entry, prints))
+    Ok((entry, fingerprints))
 }
 
-/// All of an episode but its images. Nothing was done in it as far as is known, and nothing paid.
-fn outline(number: usize, picks: &[Pick], material: &Material<'_>) -> Episode {
+/// An episode without its images. Its actions are unknown, and its rewards are 0.
+fn without_images(number: usize, picks: &[ImagePick], split_input: &SplitInput<'_>) -> Episode {
     let frame: Arc<str> = FRAME.into();
-    let moment = |pick: &Pick| Moment {
+    let timestep = |pick: &ImagePick| Timestep {
         reward: 0.0,
         end: End::No,
         success: Some(pick.success),
-        facts: vec![(frame.clone(), pick.at(&material.labelled.episodes) as f32)],
+        facts: vec![(frame.clone(), pick.at(&split_input.labelled.episodes) as f32)],
     };
     Episode {
         row: 0,
@@ -103,6 +103,6 @@ fn outline(number: usize, picks: &[Pick], material: &Material<'_>) -> Episode {
         cameras: Vec::new(),
         states: vec![Vec::new(); picks.len()],
         actions: vec![Vec::new(); picks.len().saturating_sub(1)],
-        moments: picks.iter().map(moment).collect(),
+        timesteps: picks.iter().map(timestep).collect(),
     }
 }

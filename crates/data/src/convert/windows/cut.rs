@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use plaudit_pyfiles::{Array, Buffer, PyValue};
+
 use super::WindowOptions;
-use crate::convert::error::FileProblem;
-use crate::convert::frames::image;
-use crate::convert::keys;
-use crate::convert::picture::{Form, Strictness};
 use crate::convert::sampling::sample;
 use crate::convert::scan::Scan;
-use crate::convert::stored::Stored;
-use crate::python::{Array, Buffer, PyValue};
+use crate::convert::stored::StoredImage;
+use crate::recording::{FileProblem, Frame, PixelFormat, Strictness, keys};
 
 /// What a window shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub(super) struct Episode {
     pub(super) success: Value,
     pub(super) score_source: &'static str,
     /// Where each frame is, by view: the main one first.
-    pub(super) views: Vec<Vec<Option<Stored>>>,
+    pub(super) views: Vec<Vec<Option<StoredImage>>>,
     pub(super) windows: Vec<Window>,
     /// Observations that have a score.
     pub(super) length: usize,
@@ -132,8 +130,8 @@ impl Episode {
 
     /// Where each view is first seen, and its size there.
     fn sizes(&self) -> Vec<Option<(usize, [usize; 3])>> {
-        let first = |view: &Vec<Option<Stored>>| {
-            view.iter().enumerate().find_map(|(at, stored)| Some((at, stored.as_ref()?.form.shape())))
+        let first = |view: &Vec<Option<StoredImage>>| {
+            view.iter().enumerate().find_map(|(at, stored)| Some((at, stored.as_ref()?.pixel_format.shape())))
         };
         self.views.iter().map(first).collect()
     }
@@ -209,7 +207,7 @@ impl Scores<'_> {
     }
 }
 
-/// The episode's own words, the user's, or those that each observation carries: what a judge is asked in use.
+/// The episode's own words, the user's, or those that each observation carries: the prompt of the reward model.
 fn task(episode: &PyValue, observations: &[PyValue], options: &WindowOptions) -> String {
     let words = |of: &PyValue, key: &str| of.get(key).and_then(PyValue::as_str).map(str::to_owned);
     let of_episode = |key: &str| words(episode, key).filter(|text| !text.is_empty());
@@ -222,7 +220,7 @@ fn task(episode: &PyValue, observations: &[PyValue], options: &WindowOptions) ->
 /// A fact about an episode that JSON can say.
 fn fact(episode: &PyValue, key: &str) -> Value {
     match episode.get(key) {
-        Some(PyValue::Bool(truth)) => (*truth).into(),
+        Some(PyValue::Bool(boolean)) => (*boolean).into(),
         Some(PyValue::Str(text)) => (**text).into(),
         Some(PyValue::Float(number)) => (*number).into(),
         Some(value) if key == "success" => value.to_bool().into(),
@@ -245,10 +243,10 @@ fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<View>,
     let mut views = vec![View::new(); 1 + options.extra_views.len()];
     for (at, seen) in observations.iter().enumerate() {
         if seen.as_dict().is_none() {
-            let (place, found) = (format!("observations[{at}]"), seen.kind());
-            return Err(FileProblem::Kind { place, expected: "dict", found });
+            let (location, found) = (format!("observations[{at}]"), seen.kind());
+            return Err(FileProblem::Kind { location, expected: "dict", found });
         }
-        views[0].push(image(seen, "main_images", || place("main_images", at))?);
+        views[0].push(image(seen, "main_images", || location("main_images", at))?);
         for (view, extra) in views[1..].iter_mut().zip(&options.extra_views) {
             view.push(extra_image(seen, at, *extra)?);
         }
@@ -259,14 +257,14 @@ fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<View>,
 /// An extra camera's image: `third_view_images` for the first, or one of `extra_view_images`.
 fn extra_image(seen: &PyValue, at: usize, extra: usize) -> Result<Option<Array>, FileProblem> {
     if extra == 0
-        && let Some(third) = image(seen, "third_view_images", || place("third_view_images", at))?
+        && let Some(third) = image(seen, "third_view_images", || location("third_view_images", at))?
     {
         return Ok(Some(third));
     }
     if let Some(items) = seen.get("extra_view_images").and_then(PyValue::as_items) {
         return Ok(items.get(extra).and_then(PyValue::as_array).cloned());
     }
-    let images = image(seen, "extra_view_images", || place("extra_view_images", at))?;
+    let images = image(seen, "extra_view_images", || location("extra_view_images", at))?;
     Ok(images.and_then(|images| match images.shape().len() {
         3 if extra == 0 => Some(images),
         4 => images.row(extra),
@@ -274,14 +272,30 @@ fn extra_image(seen: &PyValue, at: usize, extra: usize) -> Result<Option<Array>,
     }))
 }
 
-fn place(key: &str, at: usize) -> String {
+/// The image of an observation, if it has one.
+fn image(
+    observation: &PyValue,
+    key: &str,
+    location: impl Fn() -> String,
+) -> Result<Option<Array>, FileProblem> {
+    match observation.get(key) {
+        None | Some(PyValue::None) => Ok(None),
+        Some(PyValue::Array(array) | PyValue::Tensor(array)) => Ok(Some((**array).clone())),
+        Some(other) => {
+            Err(FileProblem::Kind { location: location(), expected: "torch tensor", found: other.kind() })
+        }
+    }
+}
+
+fn location(key: &str, at: usize) -> String {
     format!("observations[{at}][\"{key}\"]")
 }
 
-/// All images of a file, in the order in which [`Stored`] numbers them.
-pub(super) fn images(value: &PyValue, options: &WindowOptions) -> Result<Vec<Array>, FileProblem> {
+/// All images of a file, in the order in which [`StoredImage`] numbers them.
+pub(super) fn images(value: &PyValue, options: &WindowOptions) -> Result<Vec<Frame>, FileProblem> {
     let views = views(keys::need_list(value, "observations")?, options)?;
-    Ok(views.into_iter().flatten().flatten().collect())
+    let frame = |array| Frame::Array(array, options.channel_order);
+    Ok(views.into_iter().flatten().flatten().map(frame).collect())
 }
 
 /// Where all images are. Those of one view have one size.
@@ -291,27 +305,31 @@ fn store(
     path: &Path,
     file: usize,
     options: &WindowOptions,
-) -> Result<Vec<Vec<Option<Stored>>>, FileProblem> {
+) -> Result<Vec<Vec<Option<StoredImage>>>, FileProblem> {
     let mut number = 0;
     let mut stored = Vec::with_capacity(views.len());
     for (view, name) in views.iter().zip(view_names(options)) {
         let mut size = None;
-        let mut places = Vec::with_capacity(view.len());
+        let mut stored_images = Vec::with_capacity(view.len());
         for (at, array) in view.iter().enumerate() {
             let Some(array) = array else {
-                places.push(None);
+                stored_images.push(None);
                 continue;
             };
-            let form = Form::of(array, options.layout, Strictness::AllowBytes, || place(&name, at))?;
-            let expected = *size.get_or_insert(form.shape());
-            if form.shape() != expected {
-                let (place, found, other) = (place(&name, at), form.shape(), path.to_path_buf());
-                return Err(FileProblem::Size { place, found, expected, other });
+            let pixel_format = PixelFormat::of(array, options.channel_order, Strictness::AllowBytes, || {
+                location(&name, at)
+            })?;
+            let expected = *size.get_or_insert(pixel_format.shape());
+            if pixel_format.shape() != expected {
+                let (location, found, other) =
+                    (location(&name, at), pixel_format.shape(), path.to_path_buf());
+                return Err(FileProblem::Size { location, found, expected, other });
             }
-            places.push(Some(Stored::of(array, form, bytes, file, number)));
+            let frame = Frame::Array(array.clone(), options.channel_order);
+            stored_images.push(Some(StoredImage::of(&frame, pixel_format, Some(bytes), file, number)));
             number += 1;
         }
-        stored.push(places);
+        stored.push(stored_images);
     }
     Ok(stored)
 }
@@ -325,10 +343,10 @@ pub(super) fn refuse_other_sizes(scan: &mut Scan<Episode>, options: &WindowOptio
         let pairs = episode.sizes().into_iter().zip(&expected).zip(view_names(options));
         let differs = pairs.into_iter().find_map(|((found, expected), name)| {
             let ((at, found), (_, expected)) = (found?, (*expected)?);
-            (found != expected).then(|| (place(&name, at), found, expected))
+            (found != expected).then(|| (location(&name, at), found, expected))
         });
-        let Some((place, found, expected)) = differs else { return true };
-        let problem = FileProblem::Size { place, found, expected, other: other.clone() };
+        let Some((location, found, expected)) = differs else { return true };
+        let problem = FileProblem::Size { location, found, expected, other: other.clone() };
         bad.push(problem.in_file(&episode.path));
         false
     });

@@ -1,4 +1,4 @@
-//! Which windows a part has, and in which order.
+//! Which windows a split has, and in which order.
 
 use super::WindowOptions;
 use super::cut::{Episode, Label, Window};
@@ -66,8 +66,8 @@ fn group(episodes: &[Episode], numbers: &[usize], reverse: bool) -> [Vec<Sample>
     for number in numbers {
         for window in &episodes[*number].windows {
             let sample = Sample { episode: *number, window: *window, label: window.label, reversed: false };
-            let place = Label::ALL.iter().position(|label| *label == window.label).unwrap_or(0);
-            groups[place].push(sample);
+            let index = Label::ALL.iter().position(|label| *label == window.label).unwrap_or(0);
+            groups[index].push(sample);
             if reverse && window.label == Label::Positive {
                 groups[1].push(Sample { label: Label::Negative, reversed: true, ..sample });
             }

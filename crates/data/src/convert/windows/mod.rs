@@ -1,5 +1,5 @@
 //! Labelled windows of frames for a vision-language model, as RLinf's `preprocess_vlm_trend_reward_dataset.py`
-//! makes them with one loader: a pickle per window, `segments.jsonl` for each part, and `dataset_info.json`.
+//! makes them with one loader: a pickle per window, `segments.jsonl` for each split, and `dataset_info.json`.
 //!
 //! A window is positive, negative or unclear by how the score changes from its first frame to its last. For the same
 //! episodes, options and seed the manifests are equal to RLinf's, byte for byte; so are the frames. What differs: a
@@ -17,17 +17,15 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::error::{BadFile, ConvertError, FileProblem};
-use super::leakage::{Leakage, Seen};
+use super::error::ConvertError;
+use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
-use super::picture::Layout;
 use super::progress::{BadFiles, OnProgress};
 use super::python_random::PythonRandom;
 use super::scan::scan;
-use super::source::Source;
 use super::split::{self, Split};
 use super::stored::{Files, KnownFile};
-use crate::python::{Buffer, PyValue};
+use crate::recording::{BadFile, ChannelOrder, Item, Recordings, Source};
 use cut::Episode;
 use gather::Sample;
 pub use rows::window_prompt;
@@ -61,11 +59,11 @@ pub struct WindowOptions {
     pub task_description: Option<String>,
     /// The seed of Python's generator.
     pub seed: i64,
-    /// Which extra cameras are used besides the main one: places in `extra_view_images`. The first of them may also
+    /// Which extra cameras are used besides the main one: indices in `extra_view_images`. The first of them may also
     /// be `third_view_images`. RLinf uses `[0]`.
     pub extra_views: Vec<usize>,
     /// Whether images have their channels first.
-    pub layout: Layout,
+    pub channel_order: ChannelOrder,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
     /// Arguments of RLinf's script that change nothing, kept for `dataset_info.json`.
@@ -107,7 +105,7 @@ impl Default for WindowOptions {
             task_description: None,
             seed: 42,
             extra_views: vec![0],
-            layout: Layout::default(),
+            channel_order: ChannelOrder::default(),
             bad_files: BadFiles::default(),
             recorded: RecordedArguments::default(),
         }
@@ -139,8 +137,8 @@ impl WindowReport {
     }
 }
 
-/// All windows, before any are chosen.
-struct Found {
+/// All episodes and their windows, before any are chosen.
+struct ScannedEpisodes {
     files: Vec<KnownFile>,
     episodes: Vec<Episode>,
     bad: Vec<BadFile>,
@@ -150,8 +148,8 @@ struct Found {
     incomplete: usize,
 }
 
-/// Both parts, in the order in which they are written.
-struct Chosen {
+/// The windows of both splits, in the order in which they are written.
+struct ChosenWindows {
     split: Split,
     train: Vec<Sample>,
     eval: Vec<Sample>,
@@ -169,12 +167,13 @@ pub fn convert_windows(
     progress: &OnProgress<'_>,
 ) -> Result<WindowReport, ConvertError> {
     check(options)?;
-    let found = find(raw, options, progress)?;
+    let items = Recordings::open_as(raw, Some(Source::Collected))?.items;
+    let found = find(raw, &items, options, progress)?;
     let chosen = choose(raw, &found.episodes, options)?;
-    let again = |value: &PyValue, _: &Path| cut::images(value, options);
+    let again = |number: usize| cut::images(&items[number].open_value()?.1, options);
     let files = Files { known: &found.files, images: &again };
-    let cleared = leftovers::clear(&["train", "eval"].map(|part| out.join(part).join("pkl")));
-    let written = write::both_parts(&files, &found.episodes, &chosen, out, options, progress)?;
+    let cleared = leftovers::clear(&["train", "eval"].map(|split| out.join(split).join("pkl")));
+    let written = write::both_splits(&files, &found.episodes, &chosen, out, options, progress)?;
     let leakage = leakage(&found, &chosen, &written);
     let metadata = rows::dataset_info(raw, out, options, &found, &chosen, leakage);
     write::finish(written, &found.episodes, &chosen, out, options, &metadata)?;
@@ -183,7 +182,7 @@ pub fn convert_windows(
     Ok(report)
 }
 
-fn report(found: Found, chosen: &Chosen, leakage: Leakage, metadata: Value) -> WindowReport {
+fn report(found: ScannedEpisodes, chosen: &ChosenWindows, leakage: Leakage, metadata: Value) -> WindowReport {
     let mut notes: Vec<String> = leakage.warning().into_iter().collect();
     if found.short > 0 {
         notes.push(format!("{} episode(s) are too short for one window and were left out", found.short));
@@ -209,15 +208,17 @@ fn report(found: Found, chosen: &Chosen, leakage: Leakage, metadata: Value) -> W
 }
 
 /// Reads all episodes and cuts them.
-fn find(raw: &Path, options: &WindowOptions, progress: &OnProgress<'_>) -> Result<Found, ConvertError> {
-    let input = Source::Collected.files(raw)?;
-    let look =
-        |value: &PyValue,
-         bytes: &Buffer,
-         file: &super::source::InputFile,
-         number: usize|
-         -> Result<Episode, FileProblem> { Episode::cut(value, bytes, &file.path, number, options) };
-    let mut scan = scan(raw, &input, options.bad_files, progress, look)?;
+fn find(
+    raw: &Path,
+    items: &[Item],
+    options: &WindowOptions,
+    progress: &OnProgress<'_>,
+) -> Result<ScannedEpisodes, ConvertError> {
+    let extract = |item: &Item, number: usize| {
+        let (bytes, value) = item.open_value()?;
+        Episode::cut(&value, &bytes, &item.path, number, options)
+    };
+    let mut scan = scan(raw, items, options.bad_files, progress, extract)?;
     cut::refuse_other_sizes(&mut scan, options);
     scan.stop_if_bad(raw, options.bad_files)?;
     let longest = scan.found.iter().map(|episode| episode.length).max().unwrap_or(0);
@@ -229,10 +230,10 @@ fn find(raw: &Path, options: &WindowOptions, progress: &OnProgress<'_>) -> Resul
     if episodes.is_empty() {
         return Err(ConvertError::NoWindows { path: raw.into(), window_size: options.window_size, longest });
     }
-    Ok(Found { files: scan.files, episodes, bad: scan.bad, short, incomplete })
+    Ok(ScannedEpisodes { files: scan.files, episodes, bad: scan.bad, short, incomplete })
 }
 
-fn choose(raw: &Path, episodes: &[Episode], options: &WindowOptions) -> Result<Chosen, ConvertError> {
+fn choose(raw: &Path, episodes: &[Episode], options: &WindowOptions) -> Result<ChosenWindows, ConvertError> {
     let mut random = PythonRandom::new(options.seed);
     let split = split::by_episode(episodes.len(), options.val_split, &mut random);
     if split.train.is_empty() {
@@ -246,14 +247,19 @@ fn choose(raw: &Path, episodes: &[Episode], options: &WindowOptions) -> Result<C
     });
     let train = gather::gather(episodes, &split.train, cap, options, &mut random);
     let eval = gather::gather(episodes, &split.val, eval_cap, options, &mut random);
-    Ok(Chosen { split, train, eval })
+    Ok(ChosenWindows { split, train, eval })
 }
 
 /// Frames of the main view, each counted once however many windows it is in.
-fn leakage(found: &Found, chosen: &Chosen, written: &write::Written) -> Leakage {
-    let seen = |part: &write::Part| -> Vec<Seen> {
-        let each = part.prints.iter();
-        each.map(|((episode, _), print)| Seen { episode: *episode, label: 0, print: *print }).collect()
+fn leakage(found: &ScannedEpisodes, chosen: &ChosenWindows, written: &write::WrittenSplits) -> Leakage {
+    let fingerprinted = |split: &write::WrittenSplit| -> Vec<FingerprintedImage> {
+        let each = split.fingerprints.iter();
+        each.map(|((episode, _), fingerprint)| FingerprintedImage {
+            episode: *episode,
+            label: 0,
+            fingerprint: *fingerprint,
+        })
+        .collect()
     };
     let path = |episode: &usize| {
         let path = &found.episodes[*episode].path;
@@ -261,7 +267,7 @@ fn leakage(found: &Found, chosen: &Chosen, written: &write::Written) -> Leakage 
     };
     let trained: HashSet<_> = chosen.split.train.iter().map(path).collect();
     let same = chosen.split.val.iter().filter(|episode| trained.contains(&path(episode))).copied().collect();
-    Leakage::between(&seen(&written.train), &seen(&written.eval), &same)
+    Leakage::between(&fingerprinted(&written.train), &fingerprinted(&written.eval), &same)
 }
 
 fn check(options: &WindowOptions) -> Result<(), ConvertError> {

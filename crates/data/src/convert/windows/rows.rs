@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::cut::{Episode, view_names};
 use super::gather::Sample;
-use super::{Chosen, Found, WindowOptions};
+use super::{ChosenWindows, ScannedEpisodes, WindowOptions};
 use crate::convert::leakage::Leakage;
 
 /// One line of `segments.jsonl`.
@@ -160,11 +160,11 @@ pub(super) fn dataset_info(
     raw: &Path,
     out: &Path,
     options: &WindowOptions,
-    found: &Found,
-    chosen: &Chosen,
+    found: &ScannedEpisodes,
+    chosen: &ChosenWindows,
     leakage: Leakage,
 ) -> Value {
-    let manifest = |part: &str| out.join(part).join("segments.jsonl").display().to_string();
+    let manifest = |split: &str| out.join(split).join("segments.jsonl").display().to_string();
     let info = DatasetInfo {
         raw_data_path: raw.display().to_string(),
         output_dir: out.display().to_string(),

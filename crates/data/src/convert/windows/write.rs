@@ -1,4 +1,4 @@
-//! Pickles of windows, written aside and moved into place when all are there.
+//! Pickles of windows, written to a staging folder and moved into place when all are there.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,68 +8,73 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use serde_json::Value;
 
+use plaudit_pyfiles::atomic_file::AtomicFile;
+use plaudit_pyfiles::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
+
 use super::cut::Episode;
 use super::gather::Sample;
 use super::rows::Row;
-use super::{Chosen, WindowOptions};
-use crate::atomic_file::AtomicFile;
+use super::{ChosenWindows, WindowOptions};
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
 use crate::convert::python_json;
-use crate::convert::stored::{Fetch, Files, Stored};
-use crate::python::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
+use crate::convert::stored::{Fetch, Files, StoredImage};
 
-/// Pickles of one part that lie aside, and the names of the frames in them.
-pub(super) struct Part {
-    aside: Aside,
+/// Pickles of one split in a staging folder, and the fingerprints of the frames in them.
+pub(super) struct WrittenSplit {
+    staging: StagingFolder,
     /// By episode and frame; of the main view.
-    pub(super) prints: HashMap<(usize, usize), Fingerprint>,
+    pub(super) fingerprints: HashMap<(usize, usize), Fingerprint>,
 }
 
-/// Both parts.
-pub(super) struct Written {
-    pub(super) train: Part,
-    pub(super) eval: Part,
+/// Both splits.
+pub(super) struct WrittenSplits {
+    pub(super) train: WrittenSplit,
+    pub(super) eval: WrittenSplit,
 }
 
-/// Writes all pickles, aside.
-pub(super) fn both_parts(
+/// Writes all pickles to staging folders.
+pub(super) fn both_splits(
     files: &Files<'_>,
     episodes: &[Episode],
-    chosen: &Chosen,
+    chosen: &ChosenWindows,
     out: &Path,
     options: &WindowOptions,
     progress: &OnProgress<'_>,
-) -> Result<Written, ConvertError> {
-    let part = |name: &str, samples: &[Sample], stage| {
-        let aside = Aside::create(&out.join(name))?;
+) -> Result<WrittenSplits, ConvertError> {
+    let split = |name: &str, samples: &[Sample], stage| {
+        let staging = StagingFolder::create(&out.join(name))?;
         let done = AtomicUsize::new(0);
-        let prints = samples.par_iter().map(|sample| {
-            let prints = write_sample(files, sample, &episodes[sample.episode], &aside.folder, options)?;
+        let fingerprints = samples.par_iter().map(|sample| {
+            let fingerprints =
+                write_sample(files, sample, &episodes[sample.episode], &staging.folder, options)?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(Progress { stage, done, total: samples.len() });
-            Ok(prints)
+            Ok(fingerprints)
         });
-        let prints: Result<Vec<_>, ConvertError> = prints.collect();
-        Ok::<Part, ConvertError>(Part { aside, prints: prints?.into_iter().flatten().collect() })
+        let fingerprints: Result<Vec<_>, ConvertError> = fingerprints.collect();
+        Ok::<WrittenSplit, ConvertError>(WrittenSplit {
+            staging,
+            fingerprints: fingerprints?.into_iter().flatten().collect(),
+        })
     };
-    Ok(Written {
-        train: part("train", &chosen.train, Stage::WritingTrain)?,
-        eval: part("eval", &chosen.eval, Stage::WritingVal)?,
+    Ok(WrittenSplits {
+        train: split("train", &chosen.train, Stage::WritingTrain)?,
+        eval: split("eval", &chosen.eval, Stage::WritingVal)?,
     })
 }
 
 /// Moves the pickles into place, then writes the manifests, then `dataset_info.json`.
 pub(super) fn finish(
-    written: Written,
+    written: WrittenSplits,
     episodes: &[Episode],
-    chosen: &Chosen,
+    chosen: &ChosenWindows,
     out: &Path,
     options: &WindowOptions,
     info: &Value,
 ) -> Result<(), ConvertError> {
-    for (name, part, samples) in
+    for (name, split, samples) in
         [("train", written.train, &chosen.train), ("eval", written.eval, &chosen.eval)]
     {
         let folder = out.join(name);
@@ -78,7 +83,7 @@ pub(super) fn finish(
         for sample in samples {
             let episode = &episodes[sample.episode];
             let file = format!("{}.pkl", sample.name(episode));
-            part.aside.put(&file, &pickles)?;
+            split.staging.put(&file, &pickles)?;
             let line = python_json::line(&Row::of(sample, episode, &pickles.join(file), options));
             manifest.push_str(&line.unwrap_or_default());
             manifest.push('\n');
@@ -89,25 +94,25 @@ pub(super) fn finish(
     write_whole(&out.join("dataset_info.json"), text.as_bytes())
 }
 
-/// A frame of an episode, and its names.
-type Named = ((usize, usize), Fingerprint);
+/// A frame of an episode, and its fingerprint.
+type FrameFingerprint = ((usize, usize), Fingerprint);
 
-/// Writes one pickle; gives the names of the main view's frames.
+/// Writes one pickle; returns the fingerprints of the main view's frames.
 fn write_sample(
     files: &Files<'_>,
     sample: &Sample,
     episode: &Episode,
     folder: &Path,
     options: &WindowOptions,
-) -> Result<Vec<Named>, ConvertError> {
+) -> Result<Vec<FrameFingerprint>, ConvertError> {
     let frames = sample.frames();
     let mut entries = Vec::new();
-    let mut prints = Vec::new();
-    for (view, places) in episode.views.iter().enumerate() {
-        let stored: Vec<Stored> = frames.iter().filter_map(|frame| places[*frame]).collect();
+    let mut fingerprints = Vec::new();
+    for (view, stored_images) in episode.views.iter().enumerate() {
+        let stored: Vec<StoredImage> = frames.iter().filter_map(|frame| stored_images[*frame]).collect();
         let (images, names) = fetch(files, &stored)?;
         if view == 0 {
-            prints = frames.iter().map(|frame| (sample.episode, *frame)).zip(names).collect();
+            fingerprints = frames.iter().map(|frame| (sample.episode, *frame)).zip(names).collect();
         }
         entries.push((view_key(view, options), images));
     }
@@ -123,7 +128,7 @@ fn write_sample(
     let path = folder.join(format!("{}.pkl", sample.name(episode)));
     let bytes = pickle_bytes(&PyValue::dict(entries), style)?;
     fs::write(&path, bytes).map_err(|source| ConvertError::Write { path, source })?;
-    Ok(prints)
+    Ok(fingerprints)
 }
 
 /// RLinf's two keys, and numbered ones for further cameras.
@@ -136,31 +141,31 @@ fn view_key(view: usize, options: &WindowOptions) -> String {
 }
 
 /// Images as a list of numpy arrays.
-fn fetch(files: &Files<'_>, stored: &[Stored]) -> Result<(PyValue, Vec<Fingerprint>), ConvertError> {
+fn fetch(files: &Files<'_>, stored: &[StoredImage]) -> Result<(PyValue, Vec<Fingerprint>), ConvertError> {
     let mut images: Vec<Vec<u8>> =
-        stored.iter().map(|stored| vec![0; stored.form.shape().iter().product()]).collect();
+        stored.iter().map(|stored| vec![0; stored.pixel_format.shape().iter().product()]).collect();
     let both = stored.iter().zip(&mut images);
     let mut fetches: Vec<Fetch<'_>> =
-        both.map(|(from, to)| Fetch { from: *from, to, print: Fingerprint::default() }).collect();
+        both.map(|(from, to)| Fetch { from: *from, to, fingerprint: Fingerprint::default() }).collect();
     files.fetch_all(&mut fetches)?;
-    let prints = fetches.iter().map(|fetch| fetch.print).collect();
+    let fingerprints = fetches.iter().map(|fetch| fetch.fingerprint).collect();
     let arrays = stored.iter().zip(images).filter_map(|(stored, pixels)| {
-        Array::new(DType::U8, &stored.form.shape(), pixels).ok().map(PyValue::from)
+        Array::new(DType::U8, &stored.pixel_format.shape(), pixels).ok().map(PyValue::from)
     });
-    Ok((PyValue::list(arrays), prints))
+    Ok((PyValue::list(arrays), fingerprints))
 }
 
-/// A folder beside the final one. What is still in it when it is dropped is removed.
-struct Aside {
+/// A temporary folder beside the final one. What is still in it when it is dropped is removed.
+struct StagingFolder {
     folder: PathBuf,
-    /// Tells others that somebody is at work here.
+    /// The lock shows other processes that this folder is in use.
     _lock: Option<fs::File>,
 }
 
-impl Aside {
-    fn create(part: &Path) -> Result<Self, ConvertError> {
-        let folder = part.join(format!(".pkl.{}.partial", std::process::id()));
-        for folder in [&part.join("pkl"), &folder] {
+impl StagingFolder {
+    fn create(split: &Path) -> Result<Self, ConvertError> {
+        let folder = split.join(format!(".pkl.{}.partial", std::process::id()));
+        for folder in [&split.join("pkl"), &folder] {
             fs::create_dir_all(folder)
                 .map_err(|source| ConvertError::Write { path: folder.clone(), source })?;
         }
@@ -174,7 +179,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for StagingFolder {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.folder).ok();
     }

@@ -8,11 +8,11 @@ use rayon::prelude::*;
 
 use super::info::Info;
 use super::limits::Limits;
-use super::places::{Place, Tasks};
-use crate::episode::{CameraTrack, Episode, Moment};
+use super::locations::{EpisodeLocation, Tasks};
+use crate::episode::{CameraTrack, Episode, Timestep};
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
 use crate::lerobot::feature::Feature;
-use crate::lerobot::picture;
+use crate::lerobot::png_image;
 use crate::lerobot::table::Table;
 
 /// Names of the same thing in datasets of different origin; the first that is there counts.
@@ -27,15 +27,15 @@ const TRUNCATED: [&str; 2] = ["next.truncated", "truncated"];
 const FACTS: [&str; 2] = ["intervene_flag", "segment_id"];
 
 /// An episode of an open file.
-pub(super) struct Source<'a> {
+pub(super) struct EpisodeReader<'a> {
     pub(super) info: &'a Info,
     pub(super) limits: &'a Limits,
     pub(super) tasks: &'a Tasks,
     pub(super) table: &'a Table,
-    pub(super) place: &'a Place,
+    pub(super) location: &'a EpisodeLocation,
 }
 
-impl Source<'_> {
+impl EpisodeReader<'_> {
     /// Reads it all. The layout has no observation after the last action: that one is the last there is, again.
     pub(super) fn read(&self) -> Result<Episode> {
         self.check_size()?;
@@ -43,22 +43,22 @@ impl Source<'_> {
         let actions = self.vectors(&ACTION)?.ok_or_else(|| self.missing("actions"))?;
         let mut states = self.vectors(&STATE)?.unwrap_or_else(|| vec![Vec::new(); actions.len()]);
         states.extend(states.last().cloned());
-        let (moments, success) = self.moments()?;
+        let (timesteps, success) = self.timesteps()?;
         Ok(Episode {
             row: 0,
-            number: self.place.episode,
-            batch_step: self.place.first_row + self.place.frames,
+            number: self.location.episode,
+            batch_step: self.location.first_row + self.location.frames,
             success,
             task: self.task()?,
             cameras: self.cameras()?,
             states,
             actions,
-            moments,
+            timesteps,
         })
     }
 
     fn rows(&self) -> Range<u64> {
-        self.place.first_row..self.place.first_row + self.place.frames
+        self.location.first_row..self.location.first_row + self.location.frames
     }
 
     /// The first of these columns that the dataset has.
@@ -79,10 +79,23 @@ impl Source<'_> {
         self.find(names).map(|feature| self.table.floats(&feature.name, self.rows(), 1)).transpose()
     }
 
+    /// A label per frame, 0 or 1; nothing where the dataset has no such column.
+    fn labels(&self, names: &[&str]) -> Result<Option<Vec<f32>>> {
+        let Some(labels) = self.numbers(names)? else { return Ok(None) };
+        match labels.iter().position(|label| *label != 0.0 && *label != 1.0) {
+            None => Ok(Some(labels)),
+            Some(at) => {
+                let column = self.find(names).map_or("", |feature| &feature.name);
+                let found = format!("{} at frame {at} of episode {}", labels[at], self.location.episode);
+                Err(mismatch("labels of 0 or 1", found)).in_column(self.table.path(), column)
+            }
+        }
+    }
+
     /// What happened after each action, and whether the task was solved.
-    fn moments(&self) -> Result<(Vec<Moment>, bool)> {
+    fn timesteps(&self) -> Result<(Vec<Timestep>, bool)> {
         let rewards = self.numbers(&REWARD)?;
-        let (verdict, solved) = (self.numbers(&EPISODE_SUCCESS)?, self.numbers(&STEP_SUCCESS)?);
+        let (episode_success, solved) = (self.labels(&EPISODE_SUCCESS)?, self.labels(&STEP_SUCCESS)?);
         let (terminated, truncated) = (self.numbers(&TERMINATED)?, self.numbers(&TRUNCATED)?);
         let mut facts = Vec::new();
         for name in FACTS {
@@ -90,26 +103,26 @@ impl Source<'_> {
         }
         let any = |column: &Option<Vec<f32>>| column.iter().flatten().any(|value| *value != 0.0);
         let is = |column: &Option<Vec<f32>>, at: usize| column.as_ref().map(|values| values[at] != 0.0);
-        let success = any(&solved) || any(&verdict);
-        let frames = self.place.frames as usize;
-        let moment = |at: usize| {
+        let success = any(&solved) || any(&episode_success);
+        let frames = self.location.frames as usize;
+        let timestep = |at: usize| {
             let last = at + 1 == frames;
-            Moment {
+            Timestep {
                 reward: rewards.as_ref().map_or(0.0, |values| values[at]),
                 end: end(last, success, is(&terminated, at), is(&truncated, at)),
-                success: is(&solved, at).or_else(|| (last && verdict.is_some()).then_some(success)),
+                success: is(&solved, at).or_else(|| (last && episode_success.is_some()).then_some(success)),
                 facts: facts.iter().map(|(name, values)| (name.clone(), values[at])).collect(),
             }
         };
-        let reset = Moment { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
-        Ok((std::iter::once(reset).chain((0..frames).map(moment)).collect(), success))
+        let reset = Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
+        Ok((std::iter::once(reset).chain((0..frames).map(timestep)).collect(), success))
     }
 
     fn task(&self) -> Result<Option<Arc<str>>> {
         if !self.table.has("task_index") {
             return Ok(None);
         }
-        let first = self.place.first_row;
+        let first = self.location.first_row;
         let number = self.table.integers("task_index", first..first + 1)?[0];
         let found = self.tasks.get(&number).cloned();
         let unknown =
@@ -136,7 +149,7 @@ impl Source<'_> {
             pixels.resize(pixels.len() + encoded.len() * shape.bytes(), 0);
             let images = pixels[first * shape.bytes()..].par_chunks_exact_mut(shape.bytes());
             images.zip(encoded).enumerate().try_for_each(|(at, (pixels, encoded))| {
-                picture::decode(encoded.data(), shape, pixels)
+                png_image::decode(encoded.data(), shape, pixels)
                     .map_err(|why| Problem::Image { frame: first + at, why })
             })
         })?;
@@ -146,7 +159,7 @@ impl Source<'_> {
 
     /// What it will take in memory, by what the dataset declares.
     fn check_size(&self) -> Result<()> {
-        if self.place.frames == 0 {
+        if self.location.frames == 0 {
             return Err(mismatch("frames in the episode", "none")).in_file(self.table.path());
         }
         let (mut bytes, limit) = (64u64, self.limits.episode_bytes);
@@ -155,7 +168,7 @@ impl Source<'_> {
             let each = if feature.is_image() { width } else { width.saturating_mul(4) };
             bytes = bytes.saturating_add(each);
         }
-        let got = bytes.saturating_mul(self.place.frames.saturating_add(1));
+        let got = bytes.saturating_mul(self.location.frames.saturating_add(1));
         if got <= limit {
             return Ok(());
         }
@@ -166,8 +179,8 @@ impl Source<'_> {
 
     /// The rows are this episode's.
     fn check_rows(&self) -> Result<()> {
-        let (path, episode) = (self.table.path(), self.place.episode);
-        if self.place.first_row.saturating_add(self.place.frames) > self.table.rows() {
+        let (path, episode) = (self.table.path(), self.location.episode);
+        if self.location.first_row.saturating_add(self.location.frames) > self.table.rows() {
             let wanted = format!("rows {:?} of episode {episode}", self.rows());
             return Err(mismatch(wanted, format!("{} rows", self.table.rows()))).in_file(path);
         }

@@ -27,9 +27,14 @@ pub struct Info {
     pub robot_type: Option<String>,
     /// Frames per second, if they are named.
     pub fps: Option<f64>,
+    /// Episodes, as it counts them.
+    pub total_episodes: Option<u64>,
+    /// Frames of all episodes, as it counts them.
+    pub total_frames: Option<u64>,
     /// Its columns, in order.
     pub features: Vec<Feature>,
     pub(super) data_path: String,
+    pub(super) video_path: Option<String>,
     pub(super) chunks_size: u64,
 }
 
@@ -40,12 +45,16 @@ impl Info {
         let features = json.get("features").and_then(Value::as_object);
         let features = features.ok_or_else(|| missing(path, "the object `features`"))?;
         let data_path = json.get("data_path").and_then(Value::as_str);
+        let video_path = json.get("video_path").and_then(Value::as_str).map(str::to_owned);
         Ok(Self {
             version,
             robot_type: json.get("robot_type").and_then(Value::as_str).map(str::to_owned),
             fps: json.get("fps").and_then(Value::as_f64),
+            total_episodes: json.get("total_episodes").and_then(Value::as_u64),
+            total_frames: json.get("total_frames").and_then(Value::as_u64),
             features: read_features(path, features)?,
             data_path: data_path.ok_or_else(|| missing(path, "the text `data_path`"))?.to_owned(),
+            video_path,
             chunks_size: json.get("chunks_size").and_then(Value::as_u64).unwrap_or(1000).max(1),
         })
     }

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use plaudit_pyfiles::plain_file;
+
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 
 /// A whole file.
@@ -38,7 +40,7 @@ pub(super) fn read_lines(path: &Path, limit: u64, lines: u64) -> Result<Vec<Valu
 }
 
 fn open(path: &Path) -> Result<File> {
-    match File::open(path) {
+    match plain_file::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let hint = "every LeRobot dataset has it; is the folder right, and was the dataset copied whole?";
             Err(LeRobotError::new(path, Problem::Missing { what: "the file", hint }))

@@ -1,10 +1,11 @@
-//! Reading datasets, an episode at a time.
+//! Reading datasets, one episode at a time.
 
 mod episode;
 mod info;
 mod json;
 mod limits;
-mod places;
+mod locations;
+mod metadata;
 mod template;
 
 use std::path::{Path, PathBuf};
@@ -12,9 +13,10 @@ use std::sync::Arc;
 
 pub use self::info::{Info, Version};
 pub use self::limits::Limits;
+pub use self::metadata::DatasetMetadata;
 
-use self::episode::Source;
-use self::places::{Place, Tasks};
+use self::episode::EpisodeReader;
+use self::locations::{EpisodeLocation, Tasks};
 use super::error::{InFile, LeRobotError, Problem, Result};
 use super::table::Table;
 use crate::episode::Episode;
@@ -23,15 +25,15 @@ use crate::episode::Episode;
 ///
 /// Opening reads what is under `meta/`; frames are read when an episode is asked for. Cameras keep the names of
 /// their features, `image` first. The layout has no observation after the last action, so an episode's last
-/// observation is the one before it, again. RLinf's `is_success` is the verdict on an episode and is known at its
-/// last moment; `next.success` is known at each.
+/// observation is the one before it, again. RLinf's `is_success` is the success of an episode and is known at its
+/// last step; `next.success` is known at each.
 #[derive(Debug)]
 pub struct Dataset {
     root: PathBuf,
     limits: Limits,
     info: Info,
     tasks: Tasks,
-    places: Vec<Place>,
+    locations: Vec<EpisodeLocation>,
 }
 
 impl Dataset {
@@ -55,9 +57,9 @@ impl Dataset {
             let codec = video.codec.clone().unwrap_or_else(|| "a codec the dataset does not name".into());
             return Err(Problem::Video { codec }).in_column(&info_path, &video.name);
         }
-        let tasks = places::tasks(&root, &info, &limits)?;
-        let places = places::find(&root, &info, &limits)?;
-        Ok(Self { root, limits, info, tasks, places })
+        let tasks = locations::tasks(&root, &info, &limits)?;
+        let locations = locations::find(&root, &info, &limits)?;
+        Ok(Self { root, limits, info, tasks, locations })
     }
 
     /// Its folder.
@@ -72,17 +74,17 @@ impl Dataset {
 
     /// How many episodes it has.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.locations.len()
     }
 
     /// Whether there is no episode.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.locations.is_empty()
     }
 
     /// How many frames it has.
     pub fn frames(&self) -> u64 {
-        self.places.iter().fold(0, |sum, place| sum.saturating_add(place.frames))
+        self.locations.iter().fold(0, |sum, location| sum.saturating_add(location.frames))
     }
 
     /// Reads one episode, counted from 0.
@@ -91,15 +93,15 @@ impl Dataset {
     /// When there is no such episode, or its file or one of its columns is missing, damaged, or not what the dataset
     /// declares.
     pub fn read(&self, episode: usize) -> Result<Episode> {
-        let place = self.places.get(episode).ok_or_else(|| {
-            let (got, limit) = (episode as u64, self.places.len() as u64);
+        let location = self.locations.get(episode).ok_or_else(|| {
+            let (got, limit) = (episode as u64, self.locations.len() as u64);
             let hint = "episodes count from 0";
             LeRobotError::new(
                 &self.root,
                 Problem::Limit { what: "as number of an episode", got, limit, hint },
             )
         })?;
-        self.read_from(&Table::open(&place.file)?, place)
+        self.read_from(&Table::open(&location.file)?, location)
     }
 
     /// All episodes in order, each read when it is asked for.
@@ -107,8 +109,8 @@ impl Dataset {
         Episodes { dataset: self, next: 0, file: None }
     }
 
-    fn read_from(&self, table: &Table, place: &Place) -> Result<Episode> {
-        Source { info: &self.info, limits: &self.limits, tasks: &self.tasks, table, place }.read()
+    fn read_from(&self, table: &Table, location: &EpisodeLocation) -> Result<Episode> {
+        EpisodeReader { info: &self.info, limits: &self.limits, tasks: &self.tasks, table, location }.read()
     }
 }
 
@@ -121,13 +123,13 @@ pub struct Episodes<'a> {
 }
 
 impl Episodes<'_> {
-    fn read(&mut self, place: &Place) -> Result<Episode> {
-        let current = self.file.take().filter(|(path, _)| *path == place.file);
+    fn read(&mut self, location: &EpisodeLocation) -> Result<Episode> {
+        let current = self.file.take().filter(|(path, _)| *path == location.file);
         let (_, table) = match current {
             Some(current) => self.file.insert(current),
-            None => self.file.insert((place.file.clone(), Table::open(&place.file)?)),
+            None => self.file.insert((location.file.clone(), Table::open(&location.file)?)),
         };
-        self.dataset.read_from(table, place)
+        self.dataset.read_from(table, location)
     }
 }
 
@@ -135,13 +137,13 @@ impl Iterator for Episodes<'_> {
     type Item = Result<Episode>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let place = self.dataset.places.get(self.next)?;
+        let location = self.dataset.locations.get(self.next)?;
         self.next += 1;
-        Some(self.read(place))
+        Some(self.read(location))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.dataset.places.len() - self.next;
+        let left = self.dataset.locations.len() - self.next;
         (left, Some(left))
     }
 }
@@ -157,7 +159,9 @@ pub fn shards(save_dir: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut all = Vec::new();
     for rank in numbered(save_dir, "rank_")? {
-        all.extend(numbered(&rank, "id_")?.into_iter().filter(|path| path.join("meta/info.json").is_file()));
+        // One without its metadata is a damaged dataset, and found to be one when it is opened.
+        let is_dataset = |path: &PathBuf| path.join("meta").exists() || path.join("data").exists();
+        all.extend(numbered(&rank, "id_")?.into_iter().filter(is_dataset));
     }
     Ok(all)
 }

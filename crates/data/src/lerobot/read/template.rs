@@ -4,9 +4,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::lerobot::error::{InFile, Problem, Result, mismatch};
 
-/// The file of that name under `root`, with numbers in the braces. It stays under `root`.
-pub(super) fn fill(root: &Path, template: &str, values: &[(&str, u64)]) -> Result<PathBuf> {
-    let within = replace(template, values).in_column(&root.join("meta/info.json"), "data_path")?;
+/// The file of that name under `root`, with numbers in the braces. It stays under `root`. `key` is where the name stands.
+pub(super) fn fill(root: &Path, template: &str, values: &[(&str, u64)], key: &str) -> Result<PathBuf> {
+    let within = replace(template, values).in_column(&root.join("meta/info.json"), key)?;
     Ok(root.join(within))
 }
 

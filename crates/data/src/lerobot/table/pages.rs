@@ -35,7 +35,7 @@ pub(super) fn check(
             return Err(Problem::Unsupported { what: format!("compression {other}"), hint });
         }
     };
-    let (start, len) = place(column, file_len)?;
+    let (start, len) = byte_range(column, file_len)?;
     let mut file = BufReader::with_capacity(4096, file);
     file.seek(SeekFrom::Start(start))?;
     let (mut at, mut found, mut largest) = (0, 0u64, 0);
@@ -59,7 +59,7 @@ pub(super) fn check(
 }
 
 /// Where the column's bytes are, inside the file.
-fn place(column: &ColumnChunkMetaData, file_len: u64) -> Result<(u64, u64), Problem> {
+fn byte_range(column: &ColumnChunkMetaData, file_len: u64) -> Result<(u64, u64), Problem> {
     let start = column.dictionary_page_offset().unwrap_or_else(|| column.data_page_offset());
     let range = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
     range

@@ -11,6 +11,8 @@ use parquet::data_type::{ByteArray, DataType};
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 
+use plaudit_pyfiles::plain_file;
+
 use super::pages;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
 
@@ -57,7 +59,7 @@ type Sink<'a, V> = &'a mut dyn FnMut(&[V]) -> Result<(), Problem>;
 impl Table {
     /// Reads the footer, and nothing else.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).in_file(path)?;
+        let file = plain_file::open(path).in_file(path)?;
         let len = file.metadata().in_file(path)?.len();
         check_footer(&file, len).in_file(path)?;
         let again = file.try_clone().in_file(path)?;
@@ -104,7 +106,7 @@ impl Table {
         Ok(all)
     }
 
-    /// One whole number or truth per row.
+    /// One whole number or boolean per row.
     pub(crate) fn integers(&self, name: &str, rows: Range<u64>) -> Result<Vec<i64>> {
         let mut all = Vec::new();
         self.scan(self.leaf(name, None, 1)?, rows, &mut |batch| {

@@ -12,6 +12,8 @@ use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::TypePtr;
 
+use plaudit_pyfiles::plain_file;
+
 use super::write::Text;
 use crate::lerobot::error::{InFile, Problem, Result, mismatch};
 
@@ -75,7 +77,7 @@ impl Splice {
 }
 
 fn open(path: &Path) -> Result<(File, ParquetMetaData)> {
-    let file = File::open(path).in_file(path)?;
+    let file = plain_file::open(path).in_file(path)?;
     let reader = SerializedFileReader::new(file.try_clone().in_file(path)?).in_file(path)?;
     let metadata = reader.metadata().clone();
     Ok((file, metadata))

@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 
-use super::kind::{Column, Values};
+use super::column::{Column, Values};
 
 /// A text beside the table, by key.
 pub(crate) type Text = (&'static str, String);

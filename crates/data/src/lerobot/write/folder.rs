@@ -1,14 +1,13 @@
 //! The folder of a rank: `rank_R/id_N`, one dataset each, and what an unfinished run left beside them.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
+use crate::file_lock;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 
-/// Where a shard is while it grows, while it is completed, and then.
-pub(super) struct ShardPlace {
+/// The paths of a shard: while it grows, while it is completed, and when it is complete.
+pub(super) struct ShardPaths {
     pub(super) open: PathBuf,
     pub(super) partial: PathBuf,
     pub(super) done: PathBuf,
@@ -22,25 +21,15 @@ pub(super) struct RankFolder {
     _lock: File,
 }
 
-/// How long a lock may be held by nobody in particular.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 impl RankFolder {
     /// Makes the folder if need be, and keeps others out.
     pub(super) fn lock(save_dir: &Path, rank: u64) -> Result<Self> {
         let path = save_dir.join(format!("rank_{rank}"));
         fs::create_dir_all(&path).in_file(&path)?;
         let lock = path.join(".lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&lock).in_file(&lock)?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(Self { path, _lock: file }),
-                // A process that is just being started holds every lock of its parent until it runs its own program.
-                Err(TryLockError::WouldBlock) if began.elapsed() < PATIENCE => thread::sleep(PATIENCE / 50),
-                Err(TryLockError::WouldBlock) => return Err(LeRobotError::new(path, Problem::Busy)),
-                Err(TryLockError::Error(error)) => return Err(error).in_file(&lock),
-            }
+        match file_lock::acquire(&lock).in_file(&lock)? {
+            Some(file) => Ok(Self { path, _lock: file }),
+            None => Err(LeRobotError::new(path, Problem::Busy)),
         }
     }
 
@@ -50,8 +39,8 @@ impl RankFolder {
     }
 
     /// Where shard `id` is.
-    pub(super) fn shard(&self, id: u64) -> ShardPlace {
-        ShardPlace {
+    pub(super) fn shard(&self, id: u64) -> ShardPaths {
+        ShardPaths {
             open: self.path.join(format!(".id_{id}.open")),
             partial: self.path.join(format!(".id_{id}.partial")),
             done: self.path.join(format!("id_{id}")),

@@ -1,21 +1,21 @@
 //! An episode as LeRobot's frames, under RLinf's names.
 //!
 //! Frame i has what was seen before action i, that action, and what was known after it. The observation after the
-//! last action has no place in this layout.
+//! last action is not part of this layout.
 
 use parquet::data_type::ByteArray;
+use plaudit_draw::encode_png;
 use rayon::prelude::*;
 
 use super::stats::{self, Stats};
 use crate::episode::{CameraTrack, Episode};
 use crate::lerobot::error::Problem;
-use crate::lerobot::feature::{Feature, bookkeeping};
-use crate::lerobot::picture;
+use crate::lerobot::feature::{Feature, default_features};
 use crate::lerobot::table::{Column, Values};
 
-/// Where an episode stands in its dataset.
+/// The indices of an episode in its dataset.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct EpisodeIndices {
     pub(super) episode: u64,
     pub(super) first_frame: u64,
     pub(super) task: u64,
@@ -46,7 +46,7 @@ pub(super) fn features(episode: &Episode) -> Vec<Feature> {
     all.extend(
         names.into_iter().zip(&episode.cameras).map(|(name, track)| Feature::image(name, track.shape)),
     );
-    all.extend(bookkeeping());
+    all.extend(default_features());
     all
 }
 
@@ -66,7 +66,7 @@ fn camera_names(cameras: &[CameraTrack]) -> Vec<String> {
 }
 
 /// All frames of an episode in columns, images encoded.
-pub(super) fn frames(episode: &Episode, place: Place, fps: f64) -> Result<Frames, Problem> {
+pub(super) fn frames(episode: &Episode, indices: EpisodeIndices, fps: f64) -> Result<Frames, Problem> {
     check(episode)?;
     let features = features(episode);
     let mut tracks = episode.cameras.iter();
@@ -79,7 +79,7 @@ pub(super) fn frames(episode: &Episode, place: Place, fps: f64) -> Result<Frames
                 images(track, episode.len())?
             }
             _ => {
-                let values = numbers(episode, place, fps, &feature.name);
+                let values = numbers(episode, indices, fps, &feature.name);
                 stats.push(stats::of_numbers(&values, feature.shape[0]));
                 values
             }
@@ -91,11 +91,12 @@ pub(super) fn frames(episode: &Episode, place: Place, fps: f64) -> Result<Frames
 }
 
 /// The numbers of all frames under one of RLinf's names.
-fn numbers(episode: &Episode, place: Place, fps: f64, name: &str) -> Values {
+fn numbers(episode: &Episode, indices: EpisodeIndices, fps: f64, name: &str) -> Values {
     let frames = episode.len();
     let count = |first: u64| Values::I64((0..frames as u64).map(|frame| (first + frame) as i64).collect());
     let same = |value: u64| Values::I64(vec![value as i64; frames]);
-    let facts = |name: &'static str| episode.moments[1..].iter().map(move |moment| fact(&moment.facts, name));
+    let facts =
+        |name: &'static str| episode.timesteps[1..].iter().map(move |timestep| fact(&timestep.facts, name));
     match name {
         "state" => Values::F32(episode.states[..frames].concat()),
         "actions" => Values::F32(episode.actions.concat()),
@@ -105,9 +106,9 @@ fn numbers(episode: &Episode, place: Place, fps: f64, name: &str) -> Values {
         "segment_id" => Values::U8(facts("segment_id").map(|value| i32::from(value as u8)).collect()),
         "timestamp" => Values::F32((0..frames).map(|frame| (frame as f64 / fps) as f32).collect()),
         "frame_index" => count(0),
-        "episode_index" => same(place.episode),
-        "index" => count(place.first_frame),
-        _ => same(place.task),
+        "episode_index" => same(indices.episode),
+        "index" => count(indices.first_frame),
+        _ => same(indices.task),
     }
 }
 
@@ -118,10 +119,10 @@ fn fact(facts: &[(std::sync::Arc<str>, f32)], name: &str) -> f32 {
 fn images(track: &CameraTrack, frames: usize) -> Result<Values, Problem> {
     let encoded: Option<Vec<ByteArray>> = (0..frames)
         .into_par_iter()
-        .map(|frame| picture::encode(track.shape, track.image(frame)).map(ByteArray::from))
+        .map(|frame| encode_png(track.shape, track.image(frame)).map(ByteArray::from))
         .collect();
     let unfit =
-        || Problem::Episode(format!("camera `{}` of shape {:?} is no picture", track.name, track.shape));
+        || Problem::Episode(format!("camera `{}` of shape {:?} is not an image", track.name, track.shape));
     let names =
         (0..frames).map(|frame| ByteArray::from(format!("frame-{frame:06}.png").into_bytes())).collect();
     Ok(Values::Images(encoded.ok_or_else(unfit)?, names))
@@ -130,7 +131,7 @@ fn images(track: &CameraTrack, frames: usize) -> Result<Values, Problem> {
 /// Episodes are plain data that anyone may fill in: everything has its length.
 pub(super) fn check(episode: &Episode) -> Result<(), Problem> {
     let (frames, fail) = (episode.len(), |what: String| Err(Problem::Episode(what)));
-    for (what, got) in [("states", episode.states.len()), ("moments", episode.moments.len())] {
+    for (what, got) in [("states", episode.states.len()), ("timesteps", episode.timesteps.len())] {
         if got != frames + 1 {
             return fail(format!(
                 "{got} {what} for {frames} actions, where one more than actions are needed"

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use plaudit_pyfiles::atomic_file::AtomicFile;
+
 use super::Settings;
-use super::frames::{Frames, Place, frames};
+use super::frames::{EpisodeIndices, Frames, frames};
 use super::stats::Stats;
-use crate::atomic_file::AtomicFile;
 use crate::episode::Episode;
 use crate::lerobot::error::{InFile, LeRobotError, Problem, Result};
 use crate::lerobot::feature::Feature;
@@ -36,11 +37,11 @@ pub(super) fn write(
     folder: &Path,
     episode: &Episode,
     task: &str,
-    place: Place,
+    indices: EpisodeIndices,
     settings: &Settings,
 ) -> Result<()> {
-    let path = folder.join(format!("episode_{:06}.parquet", place.episode));
-    let Frames { features, columns, stats } = frames(episode, place, settings.fps).in_file(&path)?;
+    let path = folder.join(format!("episode_{:06}.parquet", indices.episode));
+    let Frames { features, columns, stats } = frames(episode, indices, settings.fps).in_file(&path)?;
     let Settings { robot_type, fps, .. } = settings.clone();
     let frames = episode.len() as u64;
     let record = Record { robot_type, fps, task: task.to_owned(), frames, features, stats };

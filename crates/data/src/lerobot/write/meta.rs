@@ -6,6 +6,8 @@ use std::path::Path;
 use parquet::data_type::ByteArray;
 use serde_json::{Map, Value, json};
 
+use plaudit_pyfiles::plain_file;
+
 use super::stats::Stats;
 use crate::lerobot::error::{InFile, Result};
 use crate::lerobot::feature::Feature;
@@ -120,7 +122,7 @@ pub(super) fn write_info(path: &Path, info: &Info<'_>) -> Result<()> {
 
 /// How many episodes the dataset in a folder says it has; none, if it says nothing.
 pub(super) fn total_episodes(root: &Path) -> u64 {
-    let text = fs::read(root.join("meta/info.json")).unwrap_or_default();
+    let text = plain_file::read(&root.join("meta/info.json"), 64 << 20).unwrap_or_default();
     let info: Value = serde_json::from_slice(&text).unwrap_or_default();
     info.get("total_episodes").and_then(Value::as_u64).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use self::folder::RankFolder;
-use self::frames::Place;
+use self::frames::EpisodeIndices;
 use super::error::{InFile, LeRobotError, Problem, Result};
 use super::feature::{Feature, describe};
 use crate::episode::Episode;
@@ -26,8 +26,10 @@ pub struct Settings {
     pub robot_type: String,
     /// Frames per second named in the dataset; timestamps follow it.
     pub fps: f64,
-    /// A shard is completed after so many episodes. 0: only at the end.
+    /// A shard is completed after so many episodes. 0: however many they are.
     pub finalize_interval: u64,
+    /// A shard is completed once it has so many frames, too. 0: however many they are.
+    pub finalize_frames: u64,
     /// What to do where there are episodes already.
     pub existing: Existing,
 }
@@ -38,14 +40,26 @@ pub enum Existing {
     /// Touch nothing and say so.
     #[default]
     Refuse,
-    /// Complete what a killed run left, and go on with the next shard.
+    /// Complete what a killed run left, and continue with the next shard.
     Continue,
+    /// Resume a collection that was stopped, as if it had not been: it is given the same episodes again from the
+    /// first, those that are there are passed over, and the shard that was open grows on.
+    Resume {
+        /// The first shard of that collection.
+        first_shard: u64,
+    },
 }
 
 impl Default for Settings {
-    /// As RLinf's collector has them.
+    /// As RLinf's collector has them, and shards that close early enough for a kill to hide little.
     fn default() -> Self {
-        Self { robot_type: "panda".into(), fps: 10.0, finalize_interval: 100, existing: Existing::Refuse }
+        Self {
+            robot_type: "panda".into(),
+            fps: 10.0,
+            finalize_interval: 100,
+            finalize_frames: 2000,
+            existing: Existing::Refuse,
+        }
     }
 }
 
@@ -60,9 +74,9 @@ pub struct Shard {
     pub frames: u64,
 }
 
-/// What was in the folder when writing began.
+/// The shards that were in the folder when writing began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ExistingShards {
     /// Complete shards.
     pub shards: u64,
     /// Episodes in those shards and in the recovered ones.
@@ -75,20 +89,23 @@ pub struct Found {
 ///
 /// Each episode is on disk when [`append`](Self::append) returns. Until its shard is complete it lies in a hidden
 /// folder beside the shards; a dataset under its own name is always whole. A process that is killed loses the
-/// episode in flight; the next writer that is told to [continue](Existing::Continue) completes the shard it finds.
+/// episode in flight; the next writer that is set to [continue](Existing::Continue) completes the shard it finds, and
+/// one that [resumes](Existing::Resume) appends to it.
 /// The same goes for a writer that is dropped without [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct Writer {
     folder: RankFolder,
     settings: Settings,
-    found: Found,
+    found: ExistingShards,
     next_id: u64,
-    open: Option<Open>,
+    open: Option<OpenShard>,
+    /// Episodes to come that are on disk already.
+    to_skip: u64,
 }
 
 /// The shard that grows.
 #[derive(Debug)]
-struct Open {
+struct OpenShard {
     id: u64,
     folder: PathBuf,
     features: Vec<Feature>,
@@ -112,19 +129,39 @@ impl Writer {
         if settings.existing == Existing::Refuse && complete.len() + begun.len() > 0 {
             return Err(LeRobotError::new(folder.path(), Problem::Exists));
         }
-        let mut recovered = Vec::new();
+        let first = match settings.existing {
+            Existing::Resume { first_shard } => first_shard,
+            _ => u64::MAX,
+        };
+        let (mut recovered, mut open) = (Vec::new(), None);
         for &id in &begun {
-            recovered.extend(recover(&folder, id, complete.contains(&id))?);
+            match id == begun.iter().copied().max().unwrap_or(0) && id >= first {
+                true => open = OpenShard::resume(&folder, id)?,
+                false => recovered.extend(recover(&folder, id, complete.contains(&id))?),
+            }
         }
-        let next_id = complete.iter().chain(&begun).max().map_or(0, |id| id + 1);
-        let before: u64 = complete.iter().map(|&id| meta::total_episodes(&folder.shard(id).done)).sum();
-        let episodes = before + recovered.iter().map(|shard| shard.episodes).sum::<u64>();
-        let found = Found { shards: complete.len() as u64, episodes, recovered };
-        Ok(Self { folder, settings, found, next_id, open: None })
+        let complete: Vec<u64> = folder.complete()?;
+        let total = |ids: &mut dyn Iterator<Item = &u64>| -> u64 {
+            ids.map(|&id| meta::total_episodes(&folder.shard(id).done)).sum()
+        };
+        let in_open = open.as_ref().map_or(0, |open| open.episodes);
+        let to_skip = in_open + total(&mut complete.iter().filter(|id| **id >= first));
+        let last = complete.iter().copied().chain(open.as_ref().map(|open| open.id)).max();
+        let next_id = last.map_or(0, |id| id + 1);
+        let shards = complete.len() as u64 - recovered.len() as u64;
+        let found = ExistingShards { shards, episodes: in_open + total(&mut complete.iter()), recovered };
+        let mut writer = Self { folder, settings, found, next_id, open, to_skip };
+        writer.complete_if_full()?;
+        Ok(writer)
+    }
+
+    /// The number of the shard that the next new one will be.
+    pub fn next_shard(&self) -> u64 {
+        self.next_id
     }
 
     /// What was there already.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &ExistingShards {
         &self.found
     }
 
@@ -138,19 +175,31 @@ impl Writer {
         if episode.is_empty() {
             return Ok(None);
         }
+        if self.to_skip > 0 {
+            self.to_skip -= 1;
+            return Ok(None);
+        }
         frames::check(episode).in_file(self.folder.path())?;
         let features = frames::features(episode);
         let open = match &mut self.open {
             Some(open) => open,
             None => {
-                let open = Open::new(&self.folder, self.next_id, features.clone())?;
+                let open = OpenShard::new(&self.folder, self.next_id, features.clone())?;
                 self.next_id += 1;
                 self.open.insert(open)
             }
         };
         open.write(episode, &features, &self.settings)?;
-        let full = self.settings.finalize_interval != 0 && open.episodes >= self.settings.finalize_interval;
-        if full { self.complete() } else { Ok(None) }
+        self.complete_if_full()
+    }
+
+    fn complete_if_full(&mut self) -> Result<Option<Shard>> {
+        let Settings { finalize_interval, finalize_frames, .. } = self.settings;
+        let reached = |limit: u64, count: u64| limit != 0 && count >= limit;
+        let full = |open: &OpenShard| {
+            reached(finalize_interval, open.episodes) || reached(finalize_frames, open.frames)
+        };
+        if self.open.as_ref().is_some_and(full) { self.complete() } else { Ok(None) }
     }
 
     /// Completes the open shard; the next episode begins another. Nothing, if there is none.
@@ -159,6 +208,13 @@ impl Writer {
         let shard = shard::complete(&self.folder.shard(open.id))?;
         self.open = None;
         Ok(shard)
+    }
+
+    /// Completes the open shard, and keeps what is needed to let it grow on when the collection is
+    /// [resumed](Existing::Resume).
+    pub fn pause(&mut self) -> Result<Option<Shard>> {
+        let Some(open) = self.open.take() else { return Ok(None) };
+        shard::assemble(&self.folder.shard(open.id))
     }
 
     /// Completes what is open and lets go of the folder.
@@ -170,19 +226,45 @@ impl Writer {
 /// Completes a shard that a killed run left. If that run was killed just after completing it, there is nothing left
 /// to do but to clean up.
 fn recover(folder: &RankFolder, id: u64, is_complete: bool) -> Result<Option<Shard>> {
-    let place = folder.shard(id);
+    let paths = folder.shard(id);
     if is_complete {
-        fs::remove_dir_all(&place.open).in_file(&place.open)?;
+        fs::remove_dir_all(&paths.open).in_file(&paths.open)?;
         return Ok(None);
     }
-    shard::complete(&place)
+    shard::complete(&paths)
 }
 
-impl Open {
+impl OpenShard {
     fn new(folder: &RankFolder, id: u64, features: Vec<Feature>) -> Result<Self> {
         let path = folder.shard(id).open;
         fs::create_dir(&path).in_file(&path)?;
         Ok(Self { id, folder: path, features, tasks: Vec::new(), episodes: 0, frames: 0 })
+    }
+
+    /// A shard that was begun, with the episodes that are in it. Nothing, if there are none.
+    fn resume(folder: &RankFolder, id: u64) -> Result<Option<Self>> {
+        let paths = folder.shard(id);
+        // A collection that was paused left a dataset of what there was. It never has its name in part.
+        if paths.done.exists() {
+            shard::remove_partial(&paths)?;
+            fs::rename(&paths.done, &paths.partial).in_file(&paths.done)?;
+        }
+        shard::remove_partial(&paths)?;
+        let path = paths.open;
+        let mut open =
+            Self { id, folder: path, features: Vec::new(), tasks: Vec::new(), episodes: 0, frames: 0 };
+        for file in journal::episodes(&open.folder)? {
+            let journal::Record { task, frames, features, .. } = journal::record(&file)?;
+            if !open.tasks.contains(&task) {
+                open.tasks.push(task);
+            }
+            (open.episodes, open.frames, open.features) = (open.episodes + 1, open.frames + frames, features);
+        }
+        if open.episodes == 0 {
+            fs::remove_dir_all(&open.folder).in_file(&open.folder)?;
+            return Ok(None);
+        }
+        Ok(Some(open))
     }
 
     fn write(&mut self, episode: &Episode, features: &[Feature], settings: &Settings) -> Result<()> {
@@ -193,8 +275,8 @@ impl Open {
         let task = episode.task.as_deref().unwrap_or(NO_TASK);
         let known = self.tasks.iter().position(|known| known == task);
         let number = known.unwrap_or(self.tasks.len()) as u64;
-        let place = Place { episode: self.episodes, first_frame: self.frames, task: number };
-        journal::write(&self.folder, episode, task, place, settings)?;
+        let indices = EpisodeIndices { episode: self.episodes, first_frame: self.frames, task: number };
+        journal::write(&self.folder, episode, task, indices, settings)?;
         if known.is_none() {
             self.tasks.push(task.to_owned());
         }

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use plaudit_pyfiles::atomic_file::sync_folder_of;
+
 use super::Shard;
-use super::folder::ShardPlace;
+use super::folder::ShardPaths;
 use super::journal::{self, Record};
 use super::meta::{self, EpisodeRow};
 use super::stats::Stats;
-use crate::atomic_file::sync_folder_of;
 use crate::lerobot::error::{InFile, Result};
 use crate::lerobot::feature::{Feature, hugging_face};
 use crate::lerobot::table::Splice;
@@ -20,22 +21,33 @@ const FILES: u64 = 1000;
 /// Episodes whose statistics are in memory at once.
 const EPISODES_AT_ONCE: usize = 500;
 
-/// Makes a dataset of the episodes in the shard's open folder. It has its name only once all of it is on disk.
-/// Nothing, if there are no episodes.
-pub(super) fn complete(place: &ShardPlace) -> Result<Option<Shard>> {
-    let files = journal::episodes(&place.open)?;
-    let mut shard = None;
-    if !files.is_empty() {
-        if place.partial.exists() {
-            fs::remove_dir_all(&place.partial).in_file(&place.partial)?;
-        }
-        let frames = Assembly::new(place.partial.clone()).run(&files)?;
-        fs::rename(&place.partial, &place.done).in_file(&place.done)?;
-        sync_folder_of(&place.done);
-        shard = Some(Shard { path: place.done.clone(), episodes: files.len() as u64, frames });
-    }
-    fs::remove_dir_all(&place.open).in_file(&place.open)?;
+/// Makes a dataset of the episodes in the shard's open folder, which is gone then. Nothing, if there are no episodes.
+pub(super) fn complete(paths: &ShardPaths) -> Result<Option<Shard>> {
+    let shard = assemble(paths)?;
+    fs::remove_dir_all(&paths.open).in_file(&paths.open)?;
     Ok(shard)
+}
+
+/// Makes a dataset of the episodes in the shard's open folder, which stays. It has its name only once all of it is on
+/// disk. Nothing, if there are no episodes.
+pub(super) fn assemble(paths: &ShardPaths) -> Result<Option<Shard>> {
+    let files = journal::episodes(&paths.open)?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    remove_partial(paths)?;
+    let frames = Assembly::new(paths.partial.clone()).run(&files)?;
+    fs::rename(&paths.partial, &paths.done).in_file(&paths.done)?;
+    sync_folder_of(&paths.done);
+    Ok(Some(Shard { path: paths.done.clone(), episodes: files.len() as u64, frames }))
+}
+
+/// Removes a dataset that was not completed.
+pub(super) fn remove_partial(paths: &ShardPaths) -> Result<()> {
+    match paths.partial.exists() {
+        true => fs::remove_dir_all(&paths.partial).in_file(&paths.partial),
+        false => Ok(()),
+    }
 }
 
 /// A dataset in the making.

@@ -171,9 +171,9 @@ impl Stats {
     }
 }
 
-/// The value below which a part of all lies, between the two nearest as numpy's `quantile` has it.
+/// The quantile of weighted values, interpolated between the two nearest as numpy's `quantile` has it.
 fn quantile(weighted: &[(f64, u64)], total: u64, part: f64) -> f64 {
-    let place = part * total.saturating_sub(1) as f64;
+    let position = part * total.saturating_sub(1) as f64;
     let at = |rank: u64| {
         let mut seen = 0;
         let holds = |(_, count): &&(f64, u64)| {
@@ -182,8 +182,8 @@ fn quantile(weighted: &[(f64, u64)], total: u64, part: f64) -> f64 {
         };
         weighted.iter().find(holds).map_or(0.0, |(value, _)| *value)
     };
-    let (low, high) = (at(place.floor() as u64), at(place.ceil() as u64));
-    low + (high - low) * place.fract()
+    let (low, high) = (at(position.floor() as u64), at(position.ceil() as u64));
+    low + (high - low) * position.fract()
 }
 
 #[cfg(test)]

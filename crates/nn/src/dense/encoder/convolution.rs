@@ -1,4 +1,4 @@
-//! A small convolutional network that learns to see by itself.
+//! A small convolutional encoder, trained from scratch with the policy.
 
 use std::ops::Range;
 
@@ -7,39 +7,39 @@ use rayon::prelude::*;
 
 use super::keypoints::Keypoints;
 use super::{EncoderPart, EncoderTensor, last_layer};
-use crate::dense::aligned::Aligned;
+use crate::dense::aligned::AlignedBuffer;
 use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::init;
 use crate::dense::{Init, Mlp, MlpSpec, Scratch, Tape, TensorKind};
 use crate::kernels::Precision;
 use crate::kernels::conv::{self, ConvSaved, ConvShape};
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// The shape of a [`ConvEncoder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConvEncoderSpec {
-    /// Rows of a picture.
+    /// Rows of an image.
     pub height: usize,
-    /// Columns of a picture.
+    /// Columns of an image.
     pub width: usize,
-    /// Channels of a picture: three, or three for each frame or camera seen at once.
+    /// Channels of an image: three, or three for each frame or camera seen at once.
     pub channels: usize,
-    /// From the picture up; a ReLU follows each, but for the last where keypoints are read.
+    /// From the image up; a ReLU follows each, but for the last where keypoints are read.
     pub layers: Vec<ConvLayer>,
-    /// What is taken of the last layer.
-    pub reading: Reading,
+    /// How the last feature map is read out.
+    pub readout: ConvReadout,
     /// Numbers that come out.
     pub outputs: usize,
     /// What the convolutions multiply in.
     pub precision: Precision,
 }
 
-/// What is taken of the last convolution.
+/// How the feature map of the last convolution is read out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
-    /// Every channel at every place.
-    Everything,
-    /// Where in the picture each channel looks: two numbers of each. No bias, which a softmax would not see.
+pub enum ConvReadout {
+    /// Flattened: every channel at every position.
+    Flatten,
+    /// Spatial softmax: the expected position of each channel, two numbers each. No bias, which a softmax would ignore.
     Keypoints,
 }
 
@@ -55,23 +55,23 @@ pub struct ConvLayer {
 }
 
 impl ConvEncoderSpec {
-    /// Four layers of 32 channels after DrQ (Kostrikov et al., 2020), with strides 2, 2, 1, 1 for small pictures.
+    /// Four layers of 32 channels after DrQ (Kostrikov et al., 2020), with strides 2, 2, 1, 1 for small images.
     pub fn drq(height: usize, width: usize, channels: usize, outputs: usize) -> Self {
         let layers = [2, 2, 1, 1].map(|stride| ConvLayer { channels: 32, kernel: 3, stride });
-        let (layers, reading) = (layers.to_vec(), Reading::Everything);
-        Self { height, width, channels, layers, reading, outputs, precision: Precision::F32 }
+        let (layers, readout) = (layers.to_vec(), ConvReadout::Flatten);
+        Self { height, width, channels, layers, readout, outputs, precision: Precision::F32 }
     }
 }
 
 /// Convolutions with ReLU; what is read of the last; linear, layer norm, tanh.
 ///
-/// Pictures are bytes `[batch, height, width, channels]`; they become numbers from -0.5 to 0.5.
+/// Images are bytes `[batch, height, width, channels]`; they become numbers from -0.5 to 0.5.
 #[derive(Debug, Clone)]
 pub struct ConvEncoder {
     spec: ConvEncoderSpec,
-    /// For one picture.
+    /// For one image.
     shapes: Vec<ConvShape>,
-    places: Vec<LayerPlace>,
+    places: Vec<ConvLayerLayout>,
     keypoints: Option<Keypoints>,
     head_start: usize,
     head: Mlp,
@@ -79,7 +79,7 @@ pub struct ConvEncoder {
 
 /// Where the parameters of a convolution lie.
 #[derive(Debug, Clone)]
-struct LayerPlace {
+struct ConvLayerLayout {
     /// `[row, column, in, out]`
     weights: Range<usize>,
     /// A ReLU follows where there is one.
@@ -90,22 +90,22 @@ struct LayerPlace {
 #[derive(Debug, Clone, Default)]
 pub struct ConvTape {
     batch: usize,
-    pictures: Aligned,
+    images: AlignedBuffer,
     layers: Vec<LayerTape>,
     /// `[batch, 2 * channels]`, where keypoints are read.
-    points: Aligned,
+    points: AlignedBuffer,
     head: Tape,
     scratch: Scratch,
     /// Gradients of a layer's output and of its input.
-    grads: [Aligned; 2],
+    grads: [AlignedBuffer; 2],
     grad_weights: Vec<f32>,
-    /// Sums for a bias, of each picture.
+    /// Sums for a bias, of each image.
     sums: Vec<f32>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct LayerTape {
-    output: Aligned,
+    output: AlignedBuffer,
     saved: Option<ConvSaved>,
 }
 
@@ -113,14 +113,14 @@ impl ConvEncoder {
     /// An encoder of this shape.
     ///
     /// # Panics
-    /// If a size is zero, or the layers leave nothing of the picture.
+    /// If a size is zero, or the layers leave nothing of the image.
     pub fn new(spec: ConvEncoderSpec) -> Self {
         assert!(!spec.layers.is_empty(), "an encoder needs a convolution");
         let mut size = (spec.height, spec.width, spec.channels);
         let mut shapes = Vec::with_capacity(spec.layers.len());
         let mut places = Vec::with_capacity(spec.layers.len());
         let mut end = 0;
-        let reads_points = spec.reading == Reading::Keypoints;
+        let reads_points = spec.readout == ConvReadout::Keypoints;
         for (at, layer) in spec.layers.iter().enumerate() {
             let shape = ConvShape {
                 batch: 1,
@@ -137,7 +137,7 @@ impl ConvEncoder {
             let has_bias = !(reads_points && at + 1 == spec.layers.len());
             let bias = has_bias.then(|| weights.end..weights.end + layer.channels);
             end = bias.as_ref().map_or(weights.end, |bias| bias.end);
-            places.push(LayerPlace { weights, bias });
+            places.push(ConvLayerLayout { weights, bias });
             shapes.push(shape);
         }
         let (height, width, channels) = size;
@@ -145,7 +145,7 @@ impl ConvEncoder {
         let inputs = keypoints.map_or(height * width * channels, Keypoints::outputs);
         assert!(
             height * width * channels > 0,
-            "pictures of {} by {} are too small for these layers",
+            "images of {} by {} are too small for these layers",
             spec.height,
             spec.width
         );
@@ -158,12 +158,12 @@ impl ConvEncoder {
         &self.spec
     }
 
-    /// Bytes of one picture.
+    /// Bytes of one image.
     pub fn inputs(&self) -> usize {
         self.shapes[0].input_len()
     }
 
-    /// Numbers that come out for one picture.
+    /// Numbers that come out for one image.
     pub fn outputs(&self) -> usize {
         self.spec.outputs
     }
@@ -247,36 +247,35 @@ impl ConvEncoder {
     pub fn forward<'t>(
         &self,
         params: &[f32],
-        pictures: &[u8],
+        images: &[u8],
         batch: usize,
         tape: &'t mut ConvTape,
     ) -> &'t [f32] {
-        self.convolve(params, pictures, batch, tape);
+        self.convolve(params, images, batch, tape);
         let ConvTape { layers, points, head, .. } = tape;
-        let seen = self.read(layers, points, batch);
-        self.head.forward(&params[self.head_start..], seen, batch, head)
+        let features = self.read(layers, points, batch);
+        self.head.forward(&params[self.head_start..], features, batch, head)
     }
 
     /// Outputs alone. The tape is memory only.
     pub fn infer<'t>(
         &self,
         params: &[f32],
-        pictures: &[u8],
+        images: &[u8],
         batch: usize,
         tape: &'t mut ConvTape,
     ) -> &'t [f32] {
-        self.convolve(params, pictures, batch, tape);
+        self.convolve(params, images, batch, tape);
         let ConvTape { layers, points, scratch, .. } = tape;
-        let seen = self.read(layers, points, batch);
-        self.head.infer(&params[self.head_start..], seen, batch, scratch)
+        let features = self.read(layers, points, batch);
+        self.head.infer(&params[self.head_start..], features, batch, scratch)
     }
 
     /// Adds the gradients of the parameters to `grads`, given those of the outputs of the last forward pass on this
     /// tape.
     pub fn backward(&self, params: &[f32], tape: &mut ConvTape, grad_out: &[f32], grads: &mut [f32]) {
-        let ConvTape {
-            batch, pictures, layers, points, head, grads: [grad, next], grad_weights, sums, ..
-        } = tape;
+        let ConvTape { batch, images, layers, points, head, grads: [grad, next], grad_weights, sums, .. } =
+            tape;
         let batch = *batch;
         let len = batch * self.head.inputs();
         grad.fit(len);
@@ -290,14 +289,14 @@ impl ConvEncoder {
         }
         for (layer, shape) in self.shapes.iter().enumerate().rev() {
             let shape = ConvShape { batch, ..*shape };
-            let LayerPlace { weights, bias } = self.places[layer].clone();
+            let ConvLayerLayout { weights, bias } = self.places[layer].clone();
             let grad_output = &mut grad[..shape.output_len()];
             let output = &layers[layer].output[..shape.output_len()];
             if let Some(bias) = bias {
                 relu_back_all(output, grad_output, batch, sums, &mut grads[bias]);
             }
             let input = match layer {
-                0 => &pictures[..shape.input_len()],
+                0 => &images[..shape.input_len()],
                 _ => &layers[layer - 1].output[..shape.input_len()],
             };
             next.fit(if layer > 0 { shape.input_len() } else { 0 });
@@ -311,26 +310,22 @@ impl ConvEncoder {
         }
     }
 
-    fn convolve(&self, params: &[f32], pictures: &[u8], batch: usize, tape: &mut ConvTape) {
+    fn convolve(&self, params: &[f32], images: &[u8], batch: usize, tape: &mut ConvTape) {
         assert_eq!(params.len(), self.len(), "parameters of another encoder");
-        assert_eq!(
-            pictures.len(),
-            batch * self.inputs(),
-            "pictures must be [batch, height, width, channels]"
-        );
+        assert_eq!(images.len(), batch * self.inputs(), "images must be [batch, height, width, channels]");
         tape.batch = batch;
         tape.layers.resize_with(self.shapes.len(), LayerTape::default);
-        tape.pictures.fit(pictures.len());
-        let numbers = tape.pictures[..pictures.len()].par_chunks_mut(self.inputs());
+        tape.images.fit(images.len());
+        let numbers = tape.images[..images.len()].par_chunks_mut(self.inputs());
         let isa = best_isa();
         numbers
-            .zip(pictures.par_chunks(self.inputs()))
+            .zip(images.par_chunks(self.inputs()))
             .for_each(|(numbers, bytes)| center(isa, bytes, numbers));
         for (layer, shape) in self.shapes.iter().enumerate() {
             let shape = ConvShape { batch, ..*shape };
-            let LayerPlace { weights, bias } = self.places[layer].clone();
+            let ConvLayerLayout { weights, bias } = self.places[layer].clone();
             let (before, after) = tape.layers.split_at_mut(layer);
-            let input = before.last().map_or(&*tape.pictures, |before| &*before.output);
+            let input = before.last().map_or(&*tape.images, |before| &*before.output);
             let LayerTape { output, saved } = &mut after[0];
             output.fit(shape.output_len());
             let output = &mut output[..shape.output_len()];
@@ -344,7 +339,12 @@ impl ConvEncoder {
     }
 
     /// What the head takes.
-    fn read<'t>(&self, layers: &'t mut [LayerTape], points: &'t mut Aligned, batch: usize) -> &'t [f32] {
+    fn read<'t>(
+        &self,
+        layers: &'t mut [LayerTape],
+        points: &'t mut AlignedBuffer,
+        batch: usize,
+    ) -> &'t [f32] {
         let len = batch * self.head.inputs();
         let output = &mut layers[self.shapes.len() - 1].output;
         let Some(keypoints) = self.keypoints else { return &output[..len] };
@@ -404,13 +404,13 @@ impl ConvEncoder {
     }
 }
 
-/// Back through ReLU, picture by picture; adds the sums for the bias in the order of the pictures.
+/// Backward pass of ReLU, image by image; adds the sums for the bias in the order of the images.
 fn relu_back_all(output: &[f32], grad: &mut [f32], batch: usize, sums: &mut Vec<f32>, grad_bias: &mut [f32]) {
-    let (isa, picture, channels) = (best_isa(), output.len() / batch.max(1), grad_bias.len());
+    let (isa, image, channels) = (best_isa(), output.len() / batch.max(1), grad_bias.len());
     sums.resize(batch * channels, 0.0);
-    let pictures = grad.par_chunks_mut(picture).zip(output.par_chunks(picture));
-    let pictures = pictures.zip(sums.par_chunks_mut(channels));
-    pictures.for_each(|((grad, output), sums)| relu_back(isa, output, grad, sums));
+    let images = grad.par_chunks_mut(image).zip(output.par_chunks(image));
+    let images = images.zip(sums.par_chunks_mut(channels));
+    images.for_each(|((grad, output), sums)| relu_back(isa, output, grad, sums));
     for sums in sums.chunks_exact(channels) {
         grad_bias.iter_mut().zip(sums).for_each(|(g, s)| *g += s);
     }
@@ -423,19 +423,19 @@ for_each_isa! {
     /// Adds a bias to each row, then ReLU.
     fn bias_relu = bias_relu_all(values: &mut [f32], bias: &[f32]);
 
-    /// Back through ReLU; writes the sums over the rows.
+    /// Backward pass of ReLU; writes the sums over the rows.
     fn relu_back = relu_back_one(output: &[f32], grad: &mut [f32], sums: &mut [f32]);
 }
 
 #[inline(always)]
-fn center_all<L: Lanes>(_: L, bytes: &[u8], numbers: &mut [f32]) {
+fn center_all<L: Simd>(_: L, bytes: &[u8], numbers: &mut [f32]) {
     for (number, byte) in numbers.iter_mut().zip(bytes) {
         *number = f32::from(*byte) / 255.0 - 0.5;
     }
 }
 
 #[inline(always)]
-fn bias_relu_all<L: Lanes>(_: L, values: &mut [f32], bias: &[f32]) {
+fn bias_relu_all<L: Simd>(_: L, values: &mut [f32], bias: &[f32]) {
     for row in values.chunks_exact_mut(bias.len()) {
         for (x, b) in row.iter_mut().zip(bias) {
             let sum = *x + b;
@@ -445,7 +445,7 @@ fn bias_relu_all<L: Lanes>(_: L, values: &mut [f32], bias: &[f32]) {
 }
 
 #[inline(always)]
-fn relu_back_one<L: Lanes>(_: L, output: &[f32], grad: &mut [f32], sums: &mut [f32]) {
+fn relu_back_one<L: Simd>(_: L, output: &[f32], grad: &mut [f32], sums: &mut [f32]) {
     sums.fill(0.0);
     let channels = sums.len();
     for (row, output) in grad.chunks_exact_mut(channels).zip(output.chunks_exact(channels)) {

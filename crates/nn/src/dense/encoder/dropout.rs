@@ -1,9 +1,9 @@
-//! Dropout whose mask is a function of a seed and a place: nothing to keep for the way back.
+//! Dropout whose mask is a function of a seed and a place: nothing to keep for the backward pass.
 
 use plaudit_core::Seed;
 
 use crate::dense::compiled::{best_isa, for_each_isa};
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// Whether some numbers are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Mask {
         (rate > 0.0).then(|| Self { keys: [rng.u32(), rng.u32()], threshold, scale: 1.0 / (1.0 - rate) })
     }
 
-    /// Leaves out what the mask leaves out; the first value has the place `start`. The way forward and back.
+    /// Leaves out what the mask leaves out; the first value has the place `start`. For the forward and the backward pass.
     pub(super) fn apply(self, values: &mut [f32], start: usize) {
         apply(best_isa(), values, start as u32, self);
     }
@@ -43,7 +43,7 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn apply_all<L: Lanes>(_: L, values: &mut [f32], start: u32, mask: Mask) {
+fn apply_all<L: Simd>(_: L, values: &mut [f32], start: u32, mask: Mask) {
     for (i, value) in values.iter_mut().enumerate() {
         let place = start.wrapping_add(i as u32);
         let hash = mix(mix(place ^ mask.keys[0]).wrapping_add(mask.keys[1]));
@@ -74,7 +74,7 @@ mod tests {
         for rate in [0.1, 0.5] {
             let values = mask(1, rate, 100_000);
             let dropped = values.iter().filter(|v| **v == 0.0).count() as f32 / 1e5;
-            // Four standard errors of 100,000 draws.
+            // Four standard errors of 100,000 samples.
             assert!((dropped - rate).abs() < 4.0 * (rate * (1.0 - rate) / 1e5).sqrt(), "{dropped} of {rate}");
             assert!(values.iter().all(|v| *v == 0.0 || (*v - 1.0 / (1.0 - rate)).abs() < 1e-6));
         }

@@ -1,16 +1,16 @@
-//! Where in a picture each channel looks: the mean place under a softmax over places (Levine et al., 2016).
+//! Spatial softmax keypoints: the expected position of each channel under a softmax over positions (Levine et al., 2016).
 //!
 //! ```text
-//! p = softmax over places of a channel      x̂ = Σ p x      ŷ = Σ p y      x and y from -1 to 1
+//! p = softmax over positions of a channel      x̂ = Σ p x      ŷ = Σ p y      x and y from -1 to 1
 //! ```
 //!
-//! A thing that moves by a pixel moves its point by as much, wherever it is: few pictures are enough to learn from.
+//! A thing that moves by a pixel moves its point by as much, wherever it is: few images are enough to learn from.
 
 use rayon::prelude::*;
 
 use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::functions::exp_all;
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// The size of what points are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub(super) struct Keypoints {
 }
 
 impl Keypoints {
-    /// Numbers that are looked at in one picture.
+    /// Numbers in the feature map of one image.
     pub(super) fn inputs(self) -> usize {
         self.height * self.width * self.channels
     }
 
-    /// Numbers that come out for one picture: `[x̂ of every channel | ŷ of every channel]`.
+    /// Numbers that come out for one image: `[x̂ of every channel | ŷ of every channel]`.
     pub(super) fn outputs(self) -> usize {
         2 * self.channels
     }
@@ -34,39 +34,45 @@ impl Keypoints {
     /// Points `[batch, outputs]` of values `[batch, row, column, channel]`, which become p.
     pub(super) fn forward(self, values: &mut [f32], points: &mut [f32]) {
         let isa = best_isa();
-        let pictures = values.par_chunks_mut(self.inputs()).zip(points.par_chunks_mut(self.outputs()));
-        pictures.for_each(|(values, points)| find(isa, values, points, self.height, self.width));
+        let images = values.par_chunks_mut(self.inputs()).zip(points.par_chunks_mut(self.outputs()));
+        images.for_each(|(values, points)| spatial_softmax(isa, values, points, self.height, self.width));
     }
 
-    /// Gradients of the values, from those of the points; `chances` is what the values have become.
+    /// Gradients of the values, from those of the points; `probabilities` is what the values have become.
     pub(super) fn backward(
         self,
-        chances: &[f32],
+        probabilities: &[f32],
         points: &[f32],
         grad_points: &[f32],
         grad_values: &mut [f32],
     ) {
         let isa = best_isa();
-        let pictures = grad_values.par_chunks_mut(self.inputs()).zip(chances.par_chunks(self.inputs()));
+        let images = grad_values.par_chunks_mut(self.inputs()).zip(probabilities.par_chunks(self.inputs()));
         let points = points.par_chunks(self.outputs()).zip(grad_points.par_chunks(self.outputs()));
-        pictures.zip(points).for_each(|((grad, chances), (points, grad_points))| {
-            spread(isa, chances, points, grad_points, grad, self.height, self.width);
+        images.zip(points).for_each(|((grad, probabilities), (points, grad_points))| {
+            spatial_softmax_backward(isa, probabilities, points, grad_points, grad, self.height, self.width);
         });
     }
 }
 
 for_each_isa! {
-    /// The points of one picture.
-    fn find = find_all(values: &mut [f32], points: &mut [f32], height: usize, width: usize);
+    /// The points of one image.
+    fn spatial_softmax = spatial_softmax_all(values: &mut [f32], points: &mut [f32], height: usize, width: usize);
 
-    /// `p ((x - x̂) ∂x̂ + (y - ŷ) ∂ŷ)` at every place of one picture.
-    fn spread = spread_all(
-        chances: &[f32], points: &[f32], grad_points: &[f32], grad: &mut [f32], height: usize, width: usize,
+    /// `p ((x - x̂) ∂x̂ + (y - ŷ) ∂ŷ)` at every position of one image.
+    fn spatial_softmax_backward = spatial_softmax_backward_all(
+        probabilities: &[f32], points: &[f32], grad_points: &[f32], grad: &mut [f32], height: usize, width: usize,
     );
 }
 
 #[inline(always)]
-fn find_all<L: Lanes>(lanes: L, values: &mut [f32], points: &mut [f32], height: usize, width: usize) {
+fn spatial_softmax_all<L: Simd>(
+    simd: L,
+    values: &mut [f32],
+    points: &mut [f32],
+    height: usize,
+    width: usize,
+) {
     let channels = points.len() / 2;
     let (x, y) = points.split_at_mut(channels);
     let largest = &mut *x;
@@ -80,7 +86,7 @@ fn find_all<L: Lanes>(lanes: L, values: &mut [f32], points: &mut [f32], height: 
     for row in values.chunks_exact_mut(channels) {
         row.iter_mut().zip(&*largest).for_each(|(value, most)| *value -= most);
     }
-    exp_all(lanes, values);
+    exp_all(simd, values);
     let sums = &mut *y;
     sums.fill(0.0);
     for row in values.chunks_exact(channels) {
@@ -91,19 +97,19 @@ fn find_all<L: Lanes>(lanes: L, values: &mut [f32], points: &mut [f32], height: 
     }
     x.fill(0.0);
     y.fill(0.0);
-    for (place, row) in values.chunks_exact(channels).enumerate() {
-        let [down, right] = coordinates(place, height, width);
+    for (position, row) in values.chunks_exact(channels).enumerate() {
+        let [down, right] = coordinates(position, height, width);
         for ((x, y), p) in x.iter_mut().zip(&mut *y).zip(row) {
-            *x = lanes.mul_add_one(*p, right, *x);
-            *y = lanes.mul_add_one(*p, down, *y);
+            *x = simd.mul_add_one(*p, right, *x);
+            *y = simd.mul_add_one(*p, down, *y);
         }
     }
 }
 
 #[inline(always)]
-fn spread_all<L: Lanes>(
-    lanes: L,
-    chances: &[f32],
+fn spatial_softmax_backward_all<L: Simd>(
+    simd: L,
+    probabilities: &[f32],
     points: &[f32],
     grad_points: &[f32],
     grad: &mut [f32],
@@ -112,22 +118,23 @@ fn spread_all<L: Lanes>(
 ) {
     let channels = points.len() / 2;
     let ((x, y), (grad_x, grad_y)) = (points.split_at(channels), grad_points.split_at(channels));
-    let rows = grad.chunks_exact_mut(channels).zip(chances.chunks_exact(channels));
-    for (place, (grad, chances)) in rows.enumerate() {
-        let [down, right] = coordinates(place, height, width);
-        let (points, slopes) = (x.iter().zip(y), grad_x.iter().zip(grad_y));
-        for (((g, p), (x, y)), (by_x, by_y)) in grad.iter_mut().zip(chances).zip(points).zip(slopes) {
-            *g = p * lanes.mul_add_one(right - x, *by_x, (down - y) * by_y);
+    let rows = grad.chunks_exact_mut(channels).zip(probabilities.chunks_exact(channels));
+    for (position, (grad, probabilities)) in rows.enumerate() {
+        let [down, right] = coordinates(position, height, width);
+        let (points, gradients) = (x.iter().zip(y), grad_x.iter().zip(grad_y));
+        for (((g, p), (x, y)), (by_x, by_y)) in grad.iter_mut().zip(probabilities).zip(points).zip(gradients)
+        {
+            *g = p * simd.mul_add_one(right - x, *by_x, (down - y) * by_y);
         }
     }
 }
 
-/// How far down and right a place is, each from -1 to 1.
+/// How far down and right a position is, each from -1 to 1.
 #[inline(always)]
-fn coordinates(place: usize, height: usize, width: usize) -> [f32; 2] {
+fn coordinates(position: usize, height: usize, width: usize) -> [f32; 2] {
     let along = |at: usize, size: usize| match size {
         1 => 0.0,
         _ => 2.0 * at as f32 / (size - 1) as f32 - 1.0,
     };
-    [along(place / width, height), along(place % width, width)]
+    [along(position / width, height), along(position % width, width)]
 }

@@ -1,7 +1,7 @@
-//! From pictures to rows of numbers that policies and critics take in.
+//! Image encoders: from images to the features that policies and critics take in.
 //!
 //! [`SpatialEncoder`] stands on a frozen trunk and learns what to read from its features. [`ConvEncoder`] has no
-//! trunk: it learns to see by itself, from small pictures. Both are shapes over flat parameters, as
+//! trunk: it is trained from scratch, on small images. Both are shapes over flat parameters, as
 //! [`Mlp`](super::Mlp) is, and end in linear, layer norm, tanh.
 
 mod convolution;
@@ -9,7 +9,7 @@ mod dropout;
 mod keypoints;
 mod spatial;
 
-pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvTape, Reading};
+pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
 pub use dropout::Dropout;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};
 

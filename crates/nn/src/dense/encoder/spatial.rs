@@ -5,10 +5,10 @@ use rayon::prelude::*;
 
 use super::dropout::{Dropout, Mask};
 use super::{EncoderPart, EncoderTensor, last_layer};
-use crate::dense::aligned::Aligned;
+use crate::dense::aligned::AlignedBuffer;
 use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::{Mlp, MlpSpec, Scratch, Tape};
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// The shape of a [`SpatialEncoder`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,7 +19,7 @@ pub struct SpatialEncoderSpec {
     pub height: usize,
     /// Their columns.
     pub width: usize,
-    /// Weighted sums over the picture that are taken of each channel.
+    /// Weighted sums over the image that are taken of each channel.
     pub features: usize,
     /// The share of those sums that training leaves out.
     pub dropout: f32,
@@ -34,10 +34,10 @@ impl SpatialEncoderSpec {
     }
 }
 
-/// Weighted sums over the picture, for each channel; dropout; linear, layer norm, tanh.
+/// Weighted sums over the image, for each channel; dropout; linear, layer norm, tanh.
 ///
 /// Its parameters are the kernel `[channels, height, width, features]`, then those of the last layer. No gradient goes
-/// to the features: the trunk below is frozen, so that a replay may keep features in place of pictures.
+/// to the features: the trunk below is frozen, so that a replay may keep features in place of images.
 #[derive(Debug, Clone)]
 pub struct SpatialEncoder {
     spec: SpatialEncoderSpec,
@@ -48,7 +48,7 @@ pub struct SpatialEncoder {
 #[derive(Debug, Clone, Default)]
 pub struct SpatialTape {
     /// `[batch, channels * features]`
-    pooled: Aligned,
+    pooled: AlignedBuffer,
     mask: Option<Mask>,
     head: Tape,
     scratch: Scratch,
@@ -70,12 +70,12 @@ impl SpatialEncoder {
         &self.spec
     }
 
-    /// Numbers in the features of one picture.
+    /// Numbers in the features of one image.
     pub fn inputs(&self) -> usize {
         self.spec.channels * self.places()
     }
 
-    /// Numbers that come out for one picture.
+    /// Numbers that come out for one image.
     pub fn outputs(&self) -> usize {
         self.spec.outputs
     }
@@ -206,14 +206,14 @@ impl SpatialEncoder {
         });
     }
 
-    /// Channels side by side; for each, the pictures of the batch in their order.
+    /// Channels side by side; for each, the images of the batch in their order.
     fn add_kernel_gradients(&self, features: &[f32], grad_pooled: &[f32], grads: &mut [f32]) {
         const CHANNELS: usize = 16;
         let (isa, each, sums) = (best_isa(), self.places() * self.spec.features, self.spec.features);
         grads.par_chunks_mut(CHANNELS * each).enumerate().for_each(|(chunk, grads)| {
             let (first, count) = (chunk * CHANNELS, grads.len() / each);
-            let pictures = features.chunks(self.inputs()).zip(grad_pooled.chunks(self.head.inputs()));
-            for (features, grad) in pictures {
+            let images = features.chunks(self.inputs()).zip(grad_pooled.chunks(self.head.inputs()));
+            for (features, grad) in images {
                 let features = &features[first * self.places()..][..count * self.places()];
                 add_outer(isa, features, &grad[first * sums..][..count * sums], grads, self.places(), sums);
             }
@@ -230,8 +230,8 @@ for_each_isa! {
 }
 
 #[inline(always)]
-fn weighted_sums_of<L: Lanes>(
-    lanes: L,
+fn weighted_sums_of<L: Simd>(
+    simd: L,
     features: &[f32],
     kernel: &[f32],
     sums: &mut [f32],
@@ -242,14 +242,14 @@ fn weighted_sums_of<L: Lanes>(
     let channels = features.chunks_exact(places).zip(kernel.chunks_exact(places * each));
     for ((features, kernel), sums) in channels.zip(sums.chunks_exact_mut(each)) {
         for (x, kernel) in features.iter().zip(kernel.chunks_exact(each)) {
-            sums.iter_mut().zip(kernel).for_each(|(s, k)| *s = lanes.mul_add_one(*x, *k, *s));
+            sums.iter_mut().zip(kernel).for_each(|(s, k)| *s = simd.mul_add_one(*x, *k, *s));
         }
     }
 }
 
 #[inline(always)]
-fn add_outer_of<L: Lanes>(
-    lanes: L,
+fn add_outer_of<L: Simd>(
+    simd: L,
     features: &[f32],
     grad: &[f32],
     grads: &mut [f32],
@@ -259,7 +259,7 @@ fn add_outer_of<L: Lanes>(
     let channels = features.chunks_exact(places).zip(grads.chunks_exact_mut(places * each));
     for ((features, grads), grad) in channels.zip(grad.chunks_exact(each)) {
         for (x, grads) in features.iter().zip(grads.chunks_exact_mut(each)) {
-            grads.iter_mut().zip(grad).for_each(|(k, g)| *k = lanes.mul_add_one(*x, *g, *k));
+            grads.iter_mut().zip(grad).for_each(|(k, g)| *k = simd.mul_add_one(*x, *g, *k));
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::gather::{Gather, Lattice, Tap};
 use super::operands::Operands;
-use super::pack::{Panels, turned};
-use super::rows;
+use super::pack::{Panels, transposed};
+use super::stem;
 use super::tile::{Anywhere, OuterProducts};
-use super::{ConvShape, Finish};
-use crate::kernels::lanes::Isa;
+use super::{ConvEpilogue, ConvShape};
 use crate::kernels::memory::unfilled;
 use crate::kernels::norm::GroupNorm;
+use crate::kernels::simd::Isa;
 use crate::kernels::threads::{Shared, for_each, part_start};
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(super) struct Taps {
     pub(super) count: usize,
     /// Numbers each of them sums up.
     pub(super) inner: usize,
-    pub(super) whole_rows: bool,
+    pub(super) full_rows: bool,
 }
 
 /// Fewer channels than this are too short a run for the register tile.
@@ -28,17 +28,17 @@ const FEW_CHANNELS: usize = 16;
 
 impl Taps {
     pub(super) fn of(kernel: usize, in_channels: usize) -> Self {
-        let whole_rows = in_channels < FEW_CHANNELS && kernel > 1;
-        let (count, inner) = match whole_rows {
+        let full_rows = in_channels < FEW_CHANNELS && kernel > 1;
+        let (count, inner) = match full_rows {
             true => (kernel, kernel * in_channels),
             false => (kernel * kernel, in_channels),
         };
-        Self { count, inner, whole_rows }
+        Self { count, inner, full_rows }
     }
 
     /// The input as these taps want it.
     fn operands<'a>(&self, isa: Isa, shape: &ConvShape, input: &'a [f32]) -> Operands<'a> {
-        match self.whole_rows {
+        match self.full_rows {
             true => Operands::padded(isa, shape, self.inner, input),
             false => Operands::of(isa, (shape.height, shape.width), shape.in_channels, input),
         }
@@ -47,7 +47,7 @@ impl Taps {
     /// Where the taps are in those operands, seen from the first pixel under the kernel.
     fn places(&self, shape: &ConvShape) -> Vec<Tap> {
         let padding = shape.padding as isize;
-        let place = |tap: usize| match self.whole_rows {
+        let place = |tap: usize| match self.full_rows {
             true => Tap { tap, row: tap as isize, column: 0 },
             false => {
                 let (row, column) = (tap / shape.kernel, tap % shape.kernel);
@@ -61,37 +61,37 @@ impl Taps {
 /// Weights for [`forward`].
 pub(super) fn pack(isa: Isa, shape: &ConvShape, weights: &[f32]) -> Panels {
     let Taps { count, inner, .. } = Taps::of(shape.kernel, shape.in_channels);
-    match isa.is_whole() {
-        true => Panels::pack_whole(isa, count, inner, shape.out_channels, weights),
+    match isa.is_int16() {
+        true => Panels::pack_int16(isa, count, inner, shape.out_channels, weights),
         false => Panels::pack(isa, count, inner, shape.out_channels, weights),
     }
 }
 
-/// Convolves with packed weights; in whole numbers only if the taps are [`Taps::whole_rows`].
+/// Convolves with packed weights; in integers only if the taps are [`Taps::full_rows`].
 pub(super) fn forward(
     isa: Isa,
     shape: &ConvShape,
     input: &[f32],
     weights: &Panels,
-    finish: Finish,
+    epilogue: ConvEpilogue,
     output: &mut [f32],
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
     let source = taps.operands(isa, shape, input);
-    if taps.whole_rows {
+    if taps.full_rows {
         // SAFETY: the source and the weights were made for rows of the kernel.
-        return unsafe { rows::forward(isa, shape, &source, weights, finish, output) };
+        return unsafe { stem::forward(isa, shape, &source, weights, epilogue, output) };
     }
     let size = (shape.out_height(), shape.out_width());
     let (batch, channels) = (shape.batch, shape.out_channels);
-    let gather = Gather { isa, source: &source, panels: weights, batch, size, channels, finish };
+    let gather = Gather { isa, source: &source, panels: weights, batch, size, channels, epilogue };
     let (taps, source_step) = (taps.places(shape), shape.stride);
     // SAFETY: the source has the operands of a tap at every pixel that one meets.
     unsafe { gather.run(&Lattice { first: (0, 0), step: 1, size, taps, source_step }, output) };
 }
 
 /// Convolves with packed weights, adds the bias, applies ReLU, and takes the largest of 3x3 at every other pixel. For
-/// convolutions whose taps are [`Taps::whole_rows`].
+/// convolutions whose taps are [`Taps::full_rows`].
 pub(super) fn forward_pooled(
     isa: Isa,
     shape: &ConvShape,
@@ -101,14 +101,14 @@ pub(super) fn forward_pooled(
     output: &mut [f32],
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
-    assert!(taps.whole_rows, "a convolution of few channels");
+    assert!(taps.full_rows, "a convolution of few channels");
     let source = taps.operands(isa, shape, input);
     // SAFETY: the source and the weights were made for rows of the kernel.
-    unsafe { rows::forward_pooled(isa, shape, &source, weights, bias, output) };
+    unsafe { stem::forward_pooled(isa, shape, &source, weights, bias, output) };
 }
 
 /// Convolves with packed weights, normalises with ReLU, and takes the largest of 3x3 at every other pixel. For
-/// convolutions whose taps are [`Taps::whole_rows`].
+/// convolutions whose taps are [`Taps::full_rows`].
 pub(super) fn forward_normed_pooled(
     isa: Isa,
     shape: &ConvShape,
@@ -118,10 +118,10 @@ pub(super) fn forward_normed_pooled(
     output: &mut [f32],
 ) {
     let taps = Taps::of(shape.kernel, shape.in_channels);
-    assert!(taps.whole_rows, "a convolution of few channels");
+    assert!(taps.full_rows, "a convolution of few channels");
     let source = taps.operands(isa, shape, input);
     // SAFETY: the source and the weights were made for rows of the kernel.
-    unsafe { rows::forward_normed_pooled(isa, shape, &source, weights, norm, output) };
+    unsafe { stem::forward_normed_pooled(isa, shape, &source, weights, norm, output) };
 }
 
 /// The gradient of the input.
@@ -133,7 +133,7 @@ pub(super) fn backward_input(
     grad_input: &mut [f32],
 ) {
     let (ins, outs, taps) = (shape.in_channels, shape.out_channels, shape.kernel * shape.kernel);
-    let panels = Panels::pack(isa, taps, outs, ins, &turned(isa, taps, ins, outs, weights));
+    let panels = Panels::pack(isa, taps, outs, ins, &transposed(isa, taps, ins, outs, weights));
     let gather = Gather {
         isa,
         source: &Operands::of(isa, (shape.out_height(), shape.out_width()), outs, grad_output),
@@ -141,7 +141,7 @@ pub(super) fn backward_input(
         batch: shape.batch,
         size: (shape.height, shape.width),
         channels: ins,
-        finish: Finish::default(),
+        epilogue: ConvEpilogue::default(),
     };
     for lattice in backward_lattices(shape) {
         // SAFETY: every pixel of `grad_output` has `outs` numbers.
@@ -253,13 +253,13 @@ fn pairs(
     let (height, width) = source.size;
     pairs.clear();
     pairs.extend(outputs.filter_map(|output| {
-        let (picture, place) = (output / (out_height * out_width), output % (out_height * out_width));
+        let (image, place) = (output / (out_height * out_width), output % (out_height * out_width));
         let row = (place / out_width * shape.stride).wrapping_add_signed(tap.row);
         let column = (place % out_width * shape.stride).wrapping_add_signed(tap.column);
         if row >= height || column >= width {
             return None;
         }
-        let pixel = (picture * height + row) * width + column;
+        let pixel = (image * height + row) * width + column;
         // SAFETY: the pixel is inside the source, and a tap has more than `first_row` operands.
         let left = unsafe { source.start.at(pixel * source.pixel_bytes).cast::<f32>().add(first_row) };
         Some((left.cast_const(), grad_output[output * shape.out_channels..].as_ptr()))

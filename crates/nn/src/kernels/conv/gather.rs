@@ -6,11 +6,11 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
-use super::Finish;
+use super::ConvEpilogue;
 use super::operands::Operands;
 use super::pack::Panels;
 use super::tile::{MOST_ROWS, add_products, even_pieces, with_rows};
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
+use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
 use std::ops::Range;
 
@@ -42,18 +42,18 @@ pub(super) struct Gather<'a> {
     pub(super) source: &'a Operands<'a>,
     pub(super) panels: &'a Panels,
     pub(super) batch: usize,
-    /// Rows and columns of a picture of the result.
+    /// Rows and columns of an image of the result.
     pub(super) size: (usize, usize),
     /// Channels of the result.
     pub(super) channels: usize,
-    pub(super) finish: Finish<'a>,
+    pub(super) epilogue: ConvEpilogue<'a>,
 }
 
 /// Groups that share a panel while it is in the cache.
 const BLOCK_GROUPS: usize = 8;
-/// Pictures of at most this many pixels have so many of them at the border that it pays to group equal pixels of different
-/// pictures, which leave out the same taps.
-const SMALL_PICTURE: usize = 64;
+/// Images of at most this many pixels have so many of them at the border that it pays to group equal pixels of different
+/// images, which leave out the same taps.
+const SMALL_IMAGE: usize = 64;
 
 impl Gather<'_> {
     /// Writes every pixel of the lattice.
@@ -85,7 +85,7 @@ impl Gather<'_> {
                 panel_stride: self.panels.stride(),
                 words: self.panels.tap_words(),
                 channels: self.channels,
-                finish: self.finish,
+                epilogue: self.epilogue,
                 output,
             });
         });
@@ -102,25 +102,25 @@ impl Gather<'_> {
 
     /// Groups of some pixels, counted along the lattice.
     fn fill(&self, table: &mut Table, lattice: &Lattice, pixels: Range<usize>, zeros: *const u32) {
-        let per_picture = lattice.size.0 * lattice.size.1;
+        let per_image = lattice.size.0 * lattice.size.1;
         let most = self.isa.tile().rows;
-        let place_by_place = per_picture <= SMALL_PICTURE && self.batch >= most / 2;
+        let place_by_place = per_image <= SMALL_IMAGE && self.batch >= most / 2;
         table.rows.reserve(pixels.len() * lattice.taps.len());
         table.outputs.reserve(pixels.len());
         let mut start = pixels.start;
         while start < pixels.end {
-            // Where pictures are small, a group does not go beyond its place in them.
+            // Where images are small, a group does not go beyond its place in them.
             let place_end = (start / self.batch + 1) * self.batch;
             let end = if place_by_place { pixels.end.min(place_end) } else { pixels.end };
             for (from, rows) in even_pieces(end - start, most) {
                 let mut group = [(0, 0, 0); MOST_ROWS];
                 for (i, pixel) in group[..rows].iter_mut().enumerate() {
                     let number = start + from + i;
-                    let (picture, place) = match place_by_place {
+                    let (image, place) = match place_by_place {
                         true => (number % self.batch, number / self.batch),
-                        false => (number / per_picture, number % per_picture),
+                        false => (number / per_image, number % per_image),
                     };
-                    *pixel = (picture, place / lattice.size.1, place % lattice.size.1);
+                    *pixel = (image, place / lattice.size.1, place % lattice.size.1);
                 }
                 self.add_group(table, lattice, &group[..rows], zeros);
             }
@@ -128,7 +128,7 @@ impl Gather<'_> {
         }
     }
 
-    /// Adds pixels `(picture, row, column)` of the lattice.
+    /// Adds pixels `(image, row, column)` of the lattice.
     fn add_group(
         &self,
         table: &mut Table,
@@ -139,9 +139,9 @@ impl Gather<'_> {
         let &Operands { start, size: (height, width), pixel_bytes, .. } = self.source;
         let (first_tap, first_row) = (table.taps.len(), table.rows.len());
         let mut under = [(0, 0, 0); MOST_ROWS];
-        for (under, &(picture, row, column)) in under.iter_mut().zip(pixels) {
+        for (under, &(image, row, column)) in under.iter_mut().zip(pixels) {
             let (row, column) = (row * lattice.source_step, column * lattice.source_step);
-            *under = (row, column, ((picture * height + row) * width + column) * pixel_bytes);
+            *under = (row, column, ((image * height + row) * width + column) * pixel_bytes);
         }
         for tap in &lattice.taps {
             let tap_bytes = (tap.row * width as isize + tap.column) * pixel_bytes as isize;
@@ -166,10 +166,10 @@ impl Gather<'_> {
             }
         }
         let first_output = table.outputs.len();
-        table.outputs.extend(pixels.iter().map(|&(picture, row, column)| {
+        table.outputs.extend(pixels.iter().map(|&(image, row, column)| {
             let (row, column) =
                 (lattice.first.0 + row * lattice.step, lattice.first.1 + column * lattice.step);
-            ((picture * self.size.0 + row) * self.size.1 + column) * self.channels
+            ((image * self.size.0 + row) * self.size.1 + column) * self.channels
         }));
         let taps = first_tap..table.taps.len();
         table.groups.push(Group { rows: pixels.len(), taps, first_row, first_output });
@@ -203,7 +203,7 @@ struct Groups<'a> {
     panel_stride: usize,
     words: usize,
     channels: usize,
-    finish: Finish<'a>,
+    epilogue: ConvEpilogue<'a>,
     output: *mut f32,
 }
 
@@ -211,11 +211,11 @@ impl Kernel for Groups<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Simd>(self, simd: L) {
         for panel in self.panels.clone() {
             for group in &self.table.groups {
                 // SAFETY: `Gather::run`'s caller promises the rows, and the table was made for these panels.
-                unsafe { with_rows!(L, group.rows, group_tile(lanes, &self, group, panel)) }
+                unsafe { with_rows!(L, group.rows, group_tile(simd, &self, group, panel)) }
             }
         }
     }
@@ -224,15 +224,15 @@ impl Kernel for Groups<'_> {
 /// # Safety
 /// The group has `R` rows, which can be read as far as the panels say.
 #[inline(always)]
-unsafe fn group_tile<L: Lanes, const R: usize>(lanes: L, work: &Groups, group: &Group, panel: usize) {
+unsafe fn group_tile<L: Simd, const R: usize>(simd: L, work: &Groups, group: &Group, panel: usize) {
     // SAFETY: the caller's promise; the table has `R` rows for each tap of the group.
     unsafe {
         let weights = work.weights.add(panel * work.panel_stride);
         let mut rows = work.table.rows.as_ptr().add(group.first_row);
-        let mut sums = [[lanes.splat(0.0); 2]; R];
+        let mut sums = [[simd.splat(0.0); 2]; R];
         for tap in group.taps.clone() {
             add_products(
-                lanes,
+                simd,
                 &mut sums,
                 &*rows.cast(),
                 work.words,
@@ -243,8 +243,8 @@ unsafe fn group_tile<L: Lanes, const R: usize>(lanes: L, work: &Groups, group: &
         for r in 0..R {
             let place = *work.table.outputs.get_unchecked(group.first_output + r);
             let column = panel * 2 * L::WIDTH;
-            work.finish.write(lanes, sums[r][0], place, column, work.channels, work.output);
-            work.finish.write(lanes, sums[r][1], place, column + L::WIDTH, work.channels, work.output);
+            work.epilogue.write(simd, sums[r][0], place, column, work.channels, work.output);
+            work.epilogue.write(simd, sums[r][1], place, column + L::WIDTH, work.channels, work.output);
         }
     }
 }

@@ -1,28 +1,28 @@
 //! Two-dimensional convolution, for training ([`forward`], [`backward`]) and for scoring ([`PackedConv`]).
 
 mod direct;
-mod finish;
+mod epilogue;
 mod gather;
 mod operands;
 mod pack;
 mod packed;
-mod rows;
+mod stem;
 pub(super) mod tile;
 mod winograd;
 
 use super::{Isa, Precision};
-use finish::Finish;
+use epilogue::ConvEpilogue;
 pub use packed::PackedConv;
 use winograd::RawWeights;
 
 /// The sizes of one convolution: a square kernel, the same stride and zero padding on every side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConvShape {
-    /// Pictures.
+    /// Images.
     pub batch: usize,
-    /// Rows of an input picture.
+    /// Rows of an input image.
     pub height: usize,
-    /// Columns of an input picture.
+    /// Columns of an input image.
     pub width: usize,
     /// Channels of the input.
     pub in_channels: usize,
@@ -37,13 +37,13 @@ pub struct ConvShape {
 }
 
 impl ConvShape {
-    /// Rows of an output picture.
+    /// Rows of an output image.
     #[must_use]
     pub fn out_height(&self) -> usize {
         outputs(self.height, self.kernel, self.stride, self.padding)
     }
 
-    /// Columns of an output picture.
+    /// Columns of an output image.
     #[must_use]
     pub fn out_width(&self) -> usize {
         outputs(self.width, self.kernel, self.stride, self.padding)
@@ -100,9 +100,16 @@ fn forward_on(isa: Isa, shape: &ConvShape, input: &[f32], weights: &[f32], outpu
     check("output", output.len(), shape.output_len());
     if winograd::suits(isa, shape) {
         let weights = RawWeights::of(isa.single(), shape, weights);
-        winograd::forward(isa.single(), shape, input, weights, Finish::default(), output);
+        winograd::forward(isa.single(), shape, input, weights, ConvEpilogue::default(), output);
     } else {
-        direct::forward(isa, shape, input, &direct::pack(isa, shape, weights), Finish::default(), output);
+        direct::forward(
+            isa,
+            shape,
+            input,
+            &direct::pack(isa, shape, weights),
+            ConvEpilogue::default(),
+            output,
+        );
     }
 }
 

@@ -1,7 +1,7 @@
 //! Weights as the register tile wants them.
 
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, unfilled};
+use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each};
 use std::ops::Range;
 
@@ -15,16 +15,16 @@ pub(crate) struct Panels {
     columns: usize,
     /// Panels.
     pub(super) count: usize,
-    /// For each column, what a sum of whole numbers is multiplied with; whole panels of it, or none if operands are the
+    /// For each column, what a sum of integers is multiplied with; whole panels of it, or none if operands are the
     /// numbers they stand for.
     pub(super) units: Vec<f32>,
 }
 
-/// The largest weight as a whole number.
-const LARGEST_WHOLE: f32 = 32_000.0;
-/// Weights of a column add up to no more than this as whole numbers before they are rounded, less half of their count,
+/// The largest weight as an integer.
+const LARGEST_INT16: f32 = 32_000.0;
+/// Weights of a column add up to no more than this as integers before they are rounded, less half of their count,
 /// which is what rounding may add. The sum of products then stays inside 32 bits: `8191 * 262_000 < 2^31`, see
-/// [`super::operands::LARGEST_WHOLE`].
+/// [`super::operands::LARGEST_INT16`].
 const LARGEST_SUM: f32 = 262_000.0;
 
 impl Panels {
@@ -50,8 +50,8 @@ impl Panels {
         Self { words, tap_words, taps, columns: tile.columns, count, units: Vec::new() }
     }
 
-    /// Packs weights `[tap, inner, column]` as whole numbers, each column in units of its own. A sum goes over all taps.
-    pub(super) fn pack_whole(isa: Isa, taps: usize, inner: usize, columns: usize, weights: &[f32]) -> Self {
+    /// Packs weights `[tap, inner, column]` as integers, each column in units of its own. A sum goes over all taps.
+    pub(super) fn pack_int16(isa: Isa, taps: usize, inner: usize, columns: usize, weights: &[f32]) -> Self {
         let (mut largest, mut sums) = (vec![0.0f32; columns], vec![0.0f32; columns]);
         for (i, weight) in weights.iter().enumerate() {
             largest[i % columns] = largest[i % columns].max(weight.abs());
@@ -61,13 +61,13 @@ impl Panels {
         // What is not a number makes all sums of its column not numbers.
         let scale = |(&largest, &sum): (&f32, &f32)| match sum.is_finite() {
             true if sum == 0.0 => 1.0,
-            true => (LARGEST_WHOLE / largest).min(most / sum),
+            true => (LARGEST_INT16 / largest).min(most / sum),
             false => f32::NAN,
         };
         let scales: Vec<f32> = largest.iter().zip(&sums).map(scale).collect();
         let scaled: Vec<f32> = weights.iter().enumerate().map(|(i, x)| x * scales[i % columns]).collect();
         let units: Vec<f32> = scales.iter().map(|scale| 1.0 / scale).collect();
-        let units = whole_tiles(isa, &units);
+        let units = padded_to_tiles(isa, &units);
         Self { units, ..Self::pack(isa, taps, inner, columns, &scaled) }
     }
 
@@ -106,47 +106,47 @@ impl Kernel for PackTap<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Simd>(self, simd: L) {
         let rows = self.rows.len() / self.stride;
         for word in 0..self.words {
             for lane in [0, L::WIDTH] {
                 let count = self.columns.len().saturating_sub(lane).min(L::WIDTH);
-                let mut vectors = [lanes.splat(0.0); 2];
+                let mut vectors = [simd.splat(0.0); 2];
                 for (i, vector) in vectors.iter_mut().enumerate().take(L::OPERANDS_PER_WORD) {
                     let row = word * L::OPERANDS_PER_WORD + i;
                     if row < rows && count > 0 {
                         let from = row * self.stride + self.columns.start + lane;
                         // SAFETY: `count` columns from there on are inside the row.
-                        *vector = unsafe { lanes.load_first(self.rows.as_ptr().add(from), count) };
+                        *vector = unsafe { simd.load_first(self.rows.as_ptr().add(from), count) };
                     }
                 }
                 // SAFETY: a tap has room for all its words.
-                unsafe { lanes.store_words(self.target.add(word * 2 * L::WIDTH + lane), vectors) };
+                unsafe { simd.store_words(self.target.add(word * 2 * L::WIDTH + lane), vectors) };
             }
         }
     }
 }
 
 /// Matrices `[count, rows, columns]` as `[count, columns, rows]`.
-pub(super) fn turned(isa: Isa, count: usize, rows: usize, columns: usize, matrices: &[f32]) -> Vec<f32> {
+pub(super) fn transposed(isa: Isa, count: usize, rows: usize, columns: usize, matrices: &[f32]) -> Vec<f32> {
     const RUN: usize = 64;
     assert_eq!(matrices.len(), count * rows * columns);
-    let mut turned = unfilled(matrices.len());
-    let target = Shared::of(&mut turned);
+    let mut transposed = unfilled(matrices.len());
+    let target = Shared::of(&mut transposed);
     let runs = columns.div_ceil(RUN);
     for_each(count * runs, |i| {
         let (matrix, run) = (i / runs, i % runs);
         let columns_here = run * RUN..columns.min((run + 1) * RUN);
         let from = matrices[matrix * rows * columns..].as_ptr();
-        // SAFETY: inside `turned`, and each `i` has its own columns, which are rows there.
+        // SAFETY: inside `transposed`, and each `i` has its own columns, which are rows there.
         let to = unsafe { target.at(matrix * rows * columns) };
-        isa.run(Turn { rows, columns, columns_here, from, to });
+        isa.run(Transpose { rows, columns, columns_here, from, to });
     });
-    turned
+    transposed
 }
 
 /// Turns some columns of a matrix into rows.
-struct Turn {
+struct Transpose {
     rows: usize,
     columns: usize,
     columns_here: Range<usize>,
@@ -154,18 +154,18 @@ struct Turn {
     to: *mut f32,
 }
 
-impl Kernel for Turn {
+impl Kernel for Transpose {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Simd>(self, simd: L) {
         let Self { rows, columns, columns_here, from, to } = self;
         for row in (0..rows).step_by(8) {
             for column in columns_here.clone().step_by(8) {
                 // SAFETY: who made `self` has both matrices; a block that would reach beyond is done one by one.
                 unsafe {
                     if row + 8 <= rows && column + 8 <= columns_here.end {
-                        lanes.transpose_8x8(
+                        simd.transpose_8x8(
                             from.add(row * columns + column),
                             columns,
                             to.add(column * rows + row),
@@ -185,7 +185,7 @@ impl Kernel for Turn {
 }
 
 /// `bias`, filled up with zeros to whole tiles.
-pub(super) fn whole_tiles(isa: Isa, values: &[f32]) -> Vec<f32> {
+pub(super) fn padded_to_tiles(isa: Isa, values: &[f32]) -> Vec<f32> {
     let mut values = values.to_vec();
     values.resize(values.len().next_multiple_of(isa.tile().columns), 0.0);
     values

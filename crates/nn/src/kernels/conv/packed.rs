@@ -1,23 +1,23 @@
 //! Convolution for scoring: weights arranged once for the kernels; bias, residual and ReLU in the same pass.
 
 use super::direct::Taps;
-use super::pack::{Panels, whole_tiles};
-use super::winograd::whole::{self, WholeWeights};
+use super::pack::{Panels, padded_to_tiles};
+use super::winograd::int16::{self, Int16Weights};
 use super::winograd::{self, Factors, RawWeights};
-use super::{ConvShape, Finish, check, direct};
+use super::{ConvEpilogue, ConvShape, check, direct};
 use crate::kernels::norm::{GroupNorm, group_norm_act_forward};
 use crate::kernels::pool::{PoolShape, max_pool_3x3_s2_p1};
 use crate::kernels::{Isa, Precision, unfilled};
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// The batch by which a kernel is chosen. Were it the batch at hand, a picture would score differently, in its last
+/// The batch by which a kernel is chosen. Were it the batch at hand, an image would score differently, in its last
 /// digits, alone and among others.
 pub(super) const USUAL_BATCH: usize = 8;
 
 /// A convolution with fixed weights and bias (batch norm folded into them by the caller). Threads share it.
 ///
-/// What a kernel wants of the weights is made when it first runs, since which kernel runs depends on the pictures.
+/// What a kernel wants of the weights is made when it first runs, since which kernel runs depends on the images.
 pub struct PackedConv {
     kernel: usize,
     stride: usize,
@@ -30,7 +30,7 @@ pub struct PackedConv {
     bias: Vec<f32>,
     panels: OnceLock<Panels>,
     factors: OnceLock<Factors>,
-    whole: OnceLock<WholeWeights>,
+    int16: OnceLock<Int16Weights>,
 }
 
 /// Weights, as they lie until a kernel wants them.
@@ -71,12 +71,12 @@ impl PackedConv {
         check("weights", weights.len(), kernel * kernel * in_channels * out_channels);
         check("bias", bias.len(), out_channels);
         let isa = Isa::best(precision);
-        let bias = whole_tiles(isa, bias);
+        let bias = padded_to_tiles(isa, bias);
         let weights = match winograd::may_suit(kernel, stride, padding, in_channels, out_channels) {
             true => Arranged::Panels(in_panels(isa, weights, in_channels, out_channels)),
             false => Arranged::Plain(weights.to_vec()),
         };
-        let (panels, factors, whole) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (panels, factors, int16) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Self {
             kernel,
             stride,
@@ -88,7 +88,7 @@ impl PackedConv {
             bias,
             panels,
             factors,
-            whole,
+            int16,
         }
     }
 
@@ -99,7 +99,7 @@ impl PackedConv {
         if let Arranged::Panels(weights) = &mut self.weights {
             *weights = in_panels(isa, &plain, self.in_channels, self.out_channels);
         }
-        self.bias = whole_tiles(isa, &self.bias[..self.out_channels]);
+        self.bias = padded_to_tiles(isa, &self.bias[..self.out_channels]);
         self.isa = isa;
         self
     }
@@ -122,10 +122,10 @@ impl PackedConv {
     }
 
     /// The weights for summing tap by tap, and the instructions for that. Where colours come in, 8 bits would cost more
-    /// than in all later layers together; whole numbers of 16 are as quick there.
+    /// than in all later layers together; integers of 16 are as quick there.
     fn panels(&self, shape: &ConvShape) -> (Isa, &Panels) {
-        let isa = match Taps::of(self.kernel, self.in_channels).whole_rows {
-            true => self.isa.whole_numbers().unwrap_or(self.isa),
+        let isa = match Taps::of(self.kernel, self.in_channels).full_rows {
+            true => self.isa.int16().unwrap_or(self.isa),
             false => self.isa,
         };
         (isa, self.panels.get_or_init(|| direct::pack(isa, shape, &self.plain_weights())))
@@ -139,7 +139,7 @@ impl PackedConv {
         }
     }
 
-    /// The sizes of this convolution on pictures of a size.
+    /// The sizes of this convolution on images of a size.
     #[must_use]
     pub fn shape(&self, batch: usize, height: usize, width: usize) -> ConvShape {
         let Self { kernel, stride, padding, in_channels, out_channels, .. } = *self;
@@ -150,7 +150,7 @@ impl PackedConv {
     ///
     /// # Panics
     /// When a slice has another length than the sizes say.
-    #[expect(clippy::too_many_arguments, reason = "a picture's sizes and what to add to it")]
+    #[expect(clippy::too_many_arguments, reason = "an image's sizes and what to add to it")]
     pub fn run(
         &self,
         input: &[f32],
@@ -165,24 +165,24 @@ impl PackedConv {
         check("input", input.len(), shape.input_len());
         check("output", output.len(), shape.output_len());
         check("residual", residual.map_or(output.len(), <[f32]>::len), output.len());
-        let finish = Finish { bias: Some(&self.bias), residual, relu };
+        let epilogue = ConvEpilogue { bias: Some(&self.bias), residual, relu };
         let usual = ConvShape { batch: USUAL_BATCH, ..shape };
         // Its products are as quick as others in either precision.
         if !winograd::suits(self.isa.single(), &usual) {
             let (isa, panels) = self.panels(&shape);
-            return direct::forward(isa, &shape, input, panels, finish, output);
+            return direct::forward(isa, &shape, input, panels, epilogue, output);
         }
         let isa = self.isa.single();
         let weights = self.raw(&shape);
-        if let Some(isa) = self.isa.whole_numbers() {
-            let known = self.whole.get_or_init(|| WholeWeights::of(isa, &shape, weights));
-            return whole::forward(isa, &shape, input, weights, known, finish, output);
+        if let Some(isa) = self.isa.int16() {
+            let known = self.int16.get_or_init(|| Int16Weights::of(isa, &shape, weights));
+            return int16::forward(isa, &shape, input, weights, known, epilogue, output);
         }
         if winograd::wants_factors(isa, &usual) {
             let factors = self.factors.get_or_init(|| Factors::of(isa, &shape, weights));
-            winograd::by_tiles(isa, &shape, input, factors, finish, output);
+            winograd::by_tiles(isa, &shape, input, factors, epilogue, output);
         } else {
-            winograd::by_panels(isa, &shape, input, weights, finish, output);
+            winograd::by_panels(isa, &shape, input, weights, epilogue, output);
         }
     }
 
@@ -196,13 +196,13 @@ impl PackedConv {
         let pooled = PoolShape { batch, height, width, channels: self.out_channels };
         check("input", input.len(), shape.input_len());
         check("output", output.len(), pooled.output_len());
-        if Taps::of(self.kernel, self.in_channels).whole_rows {
+        if Taps::of(self.kernel, self.in_channels).full_rows {
             let (isa, panels) = self.panels(&shape);
             return direct::forward_pooled(isa, &shape, input, panels, &self.bias, output);
         }
-        let mut whole = unfilled(shape.output_len());
-        self.run(input, batch, shape.height, shape.width, None, true, &mut whole);
-        max_pool_3x3_s2_p1(&pooled, &whole, output, None);
+        let mut conv_output = unfilled(shape.output_len());
+        self.run(input, batch, shape.height, shape.width, None, true, &mut conv_output);
+        max_pool_3x3_s2_p1(&pooled, &conv_output, output, None);
     }
 
     /// Writes the largest of 3x3 at every other pixel (padding 1) of the convolution, normalised and with ReLU, to the
@@ -227,16 +227,16 @@ impl PackedConv {
         check("scale", norm.gamma.len(), self.out_channels);
         check("shift", norm.beta.len(), self.out_channels);
         debug_assert!(self.bias.iter().all(|&bias| bias == 0.0), "no bias");
-        // However few pictures there are: the other way sums in another order, and a picture's score is its own.
-        if Taps::of(self.kernel, self.in_channels).whole_rows {
+        // However few images there are: the other way sums in another order, and an image's score is its own.
+        if Taps::of(self.kernel, self.in_channels).full_rows {
             let (isa, panels) = self.panels(&shape);
             return direct::forward_normed_pooled(isa, &shape, input, panels, norm, output);
         }
-        let mut whole = unfilled(shape.output_len());
-        self.run(input, batch, shape.height, shape.width, None, false, &mut whole);
-        let mut normed = unfilled(whole.len());
+        let mut conv_output = unfilled(shape.output_len());
+        self.run(input, batch, shape.height, shape.width, None, false, &mut conv_output);
+        let mut normed = unfilled(conv_output.len());
         let GroupNorm { groups, gamma, beta, eps } = *norm;
-        group_norm_act_forward(batch, groups, &whole, gamma, beta, None, true, eps, &mut normed);
+        group_norm_act_forward(batch, groups, &conv_output, gamma, beta, None, true, eps, &mut normed);
         max_pool_3x3_s2_p1(&pooled, &normed, output, None);
     }
 }

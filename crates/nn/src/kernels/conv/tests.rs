@@ -1,4 +1,4 @@
-//! Every path on every instruction set of this processor against sums in double precision.
+//! Every path on every instruction set of this CPU against sums in double precision.
 
 use super::*;
 use crate::kernels::norm::GroupNorm;
@@ -155,26 +155,26 @@ fn check_packed(case: &Case, isa: Isa, output: &[f64]) {
         let mut got = poisoned(output.len());
         conv.run(&case.input, batch, height, width, residual, relu, &mut got);
         check_close("packed output", isa, &case.shape, &got, &expected);
-        check_whole_numbers(isa, &case.shape, &got, &expected);
+        check_int16(isa, &case.shape, &got, &expected);
     }
 }
 
-/// Where products are of 16-bit whole numbers, there are more digits than in bfloat16.
+/// Where products are of 16-bit integers, there are more digits than in bfloat16.
 #[track_caller]
-fn check_whole_numbers(isa: Isa, shape: &ConvShape, got: &[f32], expected: &[f64]) {
+fn check_int16(isa: Isa, shape: &ConvShape, got: &[f32], expected: &[f64]) {
     let usual = ConvShape { batch: packed::USUAL_BATCH, ..*shape };
     let allowed = if winograd::suits(isa.single(), &usual) {
-        // `whole.rs` derives a thousandth of a typical output, and the worst of some thousand outputs is twice as far
+        // `int16.rs` derives a thousandth of a typical output, and the worst of some thousand outputs is twice as far
         // off. Inputs and weights in bfloat16 would cost more.
         2e-3
-    } else if direct::Taps::of(shape.kernel, shape.in_channels).whole_rows {
+    } else if direct::Taps::of(shape.kernel, shape.in_channels).full_rows {
         // Inputs are off by half of the largest / 8191, which is 1/3500 of a typical one; weights are finer.
         1e-3
     } else {
         return;
     };
     let distance = distance(got, expected);
-    assert!(distance < allowed, "whole numbers on {}: off by {distance:.1e} for {shape:?}", isa.name());
+    assert!(distance < allowed, "integers on {}: off by {distance:.1e} for {shape:?}", isa.name());
 }
 
 /// What a pool makes of `relu(convolution + bias)`, by definition.
@@ -187,12 +187,12 @@ fn check_pooled(shape: ConvShape, seed: u64) {
     let mut expected = vec![0.0; batch * out_rows * out_columns * out_channels];
     for (i, sum) in case.expected_output().into_iter().enumerate() {
         let (channel, pixel) = (i % out_channels, i / out_channels);
-        let (picture, y, x) = (pixel / columns / rows, pixel / columns % rows, pixel % columns);
+        let (image, y, x) = (pixel / columns / rows, pixel / columns % rows, pixel % columns);
         let windows = |at: usize, count: usize| [at / 2, at.div_ceil(2)].map(|window| window.min(count - 1));
         for (window_y, window_x) in
             windows(y, out_rows).into_iter().flat_map(|y| windows(x, out_columns).map(|x| (y, x)))
         {
-            let at = ((picture * out_rows + window_y) * out_columns + window_x) * out_channels + channel;
+            let at = ((image * out_rows + window_y) * out_columns + window_x) * out_channels + channel;
             expected[at] = f64::max(expected[at], sum + f64::from(bias[channel]));
         }
     }
@@ -211,7 +211,7 @@ fn check_pooled(shape: ConvShape, seed: u64) {
         let mut got = poisoned(expected.len());
         conv.run_pooled(&case.input, batch, height, width, &mut got);
         check_close("pooled output", isa, &shape, &got, &expected);
-        check_whole_numbers(isa, &shape, &got, &expected);
+        check_int16(isa, &shape, &got, &expected);
     }
 }
 
@@ -284,25 +284,24 @@ fn tiles_have_their_own_scale() {
     }
 }
 
-/// So have pictures where colours come in, each by itself.
+/// So have images where colours come in, each by itself.
 #[test]
-fn pictures_have_their_own_scale() {
+fn images_have_their_own_scale() {
     let weights = numbers(3 * 3 * 3 * 16, 1);
-    let picture = numbers(8 * 8 * 3, 2);
+    let image = numbers(8 * 8 * 3, 2);
     for isa in Isa::all() {
         let conv = PackedConv::new(3, 2, 1, 3, 16, &weights, &[0.0; 16], isa.precision()).on(isa);
         let run = |input: &[f32]| {
-            let batch = input.len() / picture.len();
+            let batch = input.len() / image.len();
             let mut output = poisoned(batch * 4 * 4 * 16);
             conv.run(input, batch, 8, 8, None, false, &mut output);
             output
         };
-        let alone = run(&picture);
-        let mut broken = picture.clone();
+        let alone = run(&image);
+        let mut broken = image.clone();
         broken[0] = f32::NAN;
-        for other in [vec![0.0; picture.len()], vec![1e30; picture.len()], vec![1e-40; picture.len()], broken]
-        {
-            let both = run(&[&other[..], &picture[..]].concat());
+        for other in [vec![0.0; image.len()], vec![1e30; image.len()], vec![1e-40; image.len()], broken] {
+            let both = run(&[&other[..], &image[..]].concat());
             assert_eq!(both[alone.len()..], alone, "{}", isa.name());
             assert_eq!(both[0].is_nan(), other[0].is_nan(), "{}", isa.name());
             if !other[0].is_nan() {
@@ -330,7 +329,7 @@ fn pooled_outputs() {
 }
 
 #[test]
-fn normalised_and_pooled_pictures_are_those_of_the_parts() {
+fn normalised_and_pooled_images_are_those_of_the_parts() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     for shape in [shape([5, 18, 14], [3, 48], [7, 2, 3]), shape([4, 9, 9], [20, 16], [3, 1, 1])] {
         let ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding } = shape;
@@ -353,7 +352,7 @@ fn normalised_and_pooled_pictures_are_those_of_the_parts() {
             let len = batch * shape.out_height().div_ceil(2) * shape.out_width().div_ceil(2) * out_channels;
             let mut all = poisoned(len);
             pool.install(|| conv.run_normed_pooled(&case.input, batch, height, width, &norm, &mut all));
-            // One picture at a time goes through the parts.
+            // One image at a time goes through the parts.
             let mut alone = poisoned(len);
             for (from, to) in case.input.chunks(case.input.len() / batch).zip(alone.chunks_mut(len / batch)) {
                 pool.install(|| conv.run_normed_pooled(from, 1, height, width, &norm, to));
@@ -368,9 +367,9 @@ fn normalised_and_pooled_pictures_are_those_of_the_parts() {
     }
 }
 
-/// Whatever kernel a number of pictures asks for, sums are in the same order.
+/// Whatever kernel a number of images asks for, sums are in the same order.
 #[test]
-fn pictures_are_the_same_alone_and_among_others() {
+fn images_are_the_same_alone_and_among_others() {
     for shape in [
         shape([9, 4, 4], [160, 70], [3, 1, 1]),
         shape([3, 8, 8], [144, 136], [3, 1, 1]),
@@ -406,7 +405,7 @@ fn pictures_are_the_same_alone_and_among_others() {
 }
 
 #[test]
-fn pictures_without_outputs_have_no_gradient() {
+fn images_without_outputs_have_no_gradient() {
     let shape = shape([2, 2, 2], [16, 16], [3, 1, 0]);
     assert_eq!(shape.output_len(), 0);
     check_case(&Case::new(shape, 1));

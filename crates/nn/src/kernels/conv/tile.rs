@@ -5,18 +5,18 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
-use crate::kernels::lanes::{Kernel, Lanes};
+use crate::kernels::simd::{Kernel, Simd};
 
 /// The sums of a tile.
-pub(super) type Sums<L, const R: usize> = [[<L as Lanes>::Vector; 2]; R];
+pub(super) type Sums<L, const R: usize> = [[<L as Simd>::Vector; 2]; R];
 
 /// Adds the products of `words` words of each row with a panel.
 ///
 /// # Safety
 /// Each of `rows` has `words` words, and `panel` as many rows of two vectors of words.
 #[inline(always)]
-pub(super) unsafe fn add_products<L: Lanes, const R: usize>(
-    lanes: L,
+pub(super) unsafe fn add_products<L: Simd, const R: usize>(
+    simd: L,
     sums: &mut Sums<L, R>,
     rows: &[*const u32; R],
     words: usize,
@@ -25,7 +25,7 @@ pub(super) unsafe fn add_products<L: Lanes, const R: usize>(
     // One loop without a second one for what is left: between two, sums would leave their registers.
     for word in 0..words {
         // SAFETY: every word is inside the rows and the panel, as the caller promises.
-        unsafe { add_product(lanes, sums, rows, word, panel) };
+        unsafe { add_product(simd, sums, rows, word, panel) };
     }
 }
 
@@ -34,8 +34,8 @@ pub(super) unsafe fn add_products<L: Lanes, const R: usize>(
 /// # Safety
 /// As [`add_products`], for this word.
 #[inline(always)]
-unsafe fn add_product<L: Lanes, const R: usize>(
-    lanes: L,
+unsafe fn add_product<L: Simd, const R: usize>(
+    simd: L,
     sums: &mut Sums<L, R>,
     rows: &[*const u32; R],
     word: usize,
@@ -44,31 +44,31 @@ unsafe fn add_product<L: Lanes, const R: usize>(
     // SAFETY: the caller's promise.
     unsafe {
         let right = panel.add(word * 2 * L::WIDTH);
-        let right = [lanes.load_words(right), lanes.load_words(right.add(L::WIDTH))];
+        let right = [simd.load_words(right), simd.load_words(right.add(L::WIDTH))];
         for r in 0..R {
-            let left = lanes.splat_word(rows[r].add(word));
-            sums[r][0] = lanes.dot(sums[r][0], left, right[0]);
-            sums[r][1] = lanes.dot(sums[r][1], left, right[1]);
+            let left = simd.splat_word(rows[r].add(word));
+            sums[r][0] = simd.dot(sums[r][0], left, right[0]);
+            sums[r][1] = simd.dot(sums[r][1], left, right[1]);
         }
     }
 }
 
 /// Calls a function with the number of rows as a constant, so that its sums are registers.
 macro_rules! with_rows {
-    ($lanes:ident, $rows:expr, $function:ident($($argument:expr),* $(,)?)) => {
+    ($simd:ident, $rows:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match $rows {
-            1 => $function::<$lanes, 1>($($argument),*),
-            2 => $function::<$lanes, 2>($($argument),*),
-            3 => $function::<$lanes, 3>($($argument),*),
-            4 => $function::<$lanes, 4>($($argument),*),
-            5 if $lanes::ROWS >= 5 => $function::<$lanes, 5>($($argument),*),
-            6 if $lanes::ROWS >= 6 => $function::<$lanes, 6>($($argument),*),
-            7 if $lanes::ROWS >= 7 => $function::<$lanes, 7>($($argument),*),
-            8 if $lanes::ROWS >= 8 => $function::<$lanes, 8>($($argument),*),
-            9 if $lanes::ROWS >= 9 => $function::<$lanes, 9>($($argument),*),
-            10 if $lanes::ROWS >= 10 => $function::<$lanes, 10>($($argument),*),
-            11 if $lanes::ROWS >= 11 => $function::<$lanes, 11>($($argument),*),
-            12 if $lanes::ROWS >= 12 => $function::<$lanes, 12>($($argument),*),
+            1 => $function::<$simd, 1>($($argument),*),
+            2 => $function::<$simd, 2>($($argument),*),
+            3 => $function::<$simd, 3>($($argument),*),
+            4 => $function::<$simd, 4>($($argument),*),
+            5 if $simd::ROWS >= 5 => $function::<$simd, 5>($($argument),*),
+            6 if $simd::ROWS >= 6 => $function::<$simd, 6>($($argument),*),
+            7 if $simd::ROWS >= 7 => $function::<$simd, 7>($($argument),*),
+            8 if $simd::ROWS >= 8 => $function::<$simd, 8>($($argument),*),
+            9 if $simd::ROWS >= 9 => $function::<$simd, 9>($($argument),*),
+            10 if $simd::ROWS >= 10 => $function::<$simd, 10>($($argument),*),
+            11 if $simd::ROWS >= 11 => $function::<$simd, 11>($($argument),*),
+            12 if $simd::ROWS >= 12 => $function::<$simd, 12>($($argument),*),
             rows => unreachable!("a tile of {rows} rows"),
         }
     };
@@ -108,7 +108,7 @@ pub(super) struct Multiply {
     pub(super) target_stride: usize,
     /// Add to what the target holds.
     pub(super) accumulate: bool,
-    /// What a sum of whole numbers is multiplied with.
+    /// What a sum of integers is multiplied with.
     pub(super) unit: f32,
 }
 
@@ -116,11 +116,11 @@ impl Multiply {
     /// # Safety
     /// Both sides can be read and the target can be written, and read if it accumulates.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, lanes: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, simd: L) {
         for panel in 0..self.panels {
             for (row, rows) in even_pieces(self.rows, L::ROWS) {
                 // SAFETY: the caller's promise; `even_pieces` stays below `self.rows`.
-                unsafe { with_rows!(L, rows, multiply_tile(lanes, self, row, panel)) }
+                unsafe { with_rows!(L, rows, multiply_tile(simd, self, row, panel)) }
             }
         }
     }
@@ -129,30 +129,30 @@ impl Multiply {
 /// # Safety
 /// As [`Multiply::on`], for the `R` rows from `row` on and the panel.
 #[inline(always)]
-unsafe fn multiply_tile<L: Lanes, const R: usize>(lanes: L, work: &Multiply, row: usize, panel: usize) {
+unsafe fn multiply_tile<L: Simd, const R: usize>(simd: L, work: &Multiply, row: usize, panel: usize) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut rows = [work.left; R];
         for r in 0..R {
             rows[r] = work.left.add((row + r) * work.left_stride);
         }
-        let mut sums = [[lanes.splat(0.0); 2]; R];
-        add_products(lanes, &mut sums, &rows, work.words, work.right.add(panel * work.panel_stride));
-        let unit = lanes.splat(work.unit);
+        let mut sums = [[simd.splat(0.0); 2]; R];
+        add_products(simd, &mut sums, &rows, work.words, work.right.add(panel * work.panel_stride));
+        let unit = simd.splat(work.unit);
         let target = work.target.add(row * work.target_stride + panel * 2 * L::WIDTH);
         // Two short loops: one that is too long to be unrolled would keep the sums in memory all the time.
         if work.accumulate {
             for r in 0..R {
                 let to = target.add(r * work.target_stride);
-                lanes.store(to, lanes.add(lanes.number_of(sums[r][0], unit), lanes.load(to)));
+                simd.store(to, simd.add(simd.number_of(sums[r][0], unit), simd.load(to)));
                 let to = to.add(L::WIDTH);
-                lanes.store(to, lanes.add(lanes.number_of(sums[r][1], unit), lanes.load(to)));
+                simd.store(to, simd.add(simd.number_of(sums[r][1], unit), simd.load(to)));
             }
         } else {
             for r in 0..R {
                 let to = target.add(r * work.target_stride);
-                lanes.store(to, lanes.number_of(sums[r][0], unit));
-                lanes.store(to.add(L::WIDTH), lanes.number_of(sums[r][1], unit));
+                simd.store(to, simd.number_of(sums[r][0], unit));
+                simd.store(to.add(L::WIDTH), simd.number_of(sums[r][1], unit));
             }
         }
     }
@@ -224,9 +224,9 @@ impl<P: Pairs> Kernel for OuterProducts<P> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) {
+    fn run<L: Simd>(self, simd: L) {
         // SAFETY: who made `self` promised its rows.
-        unsafe { self.on(lanes) }
+        unsafe { self.on(simd) }
     }
 }
 
@@ -234,11 +234,11 @@ impl<P: Pairs> OuterProducts<P> {
     /// # Safety
     /// The pairs have rows of these lengths, and the target can be written, and read if it accumulates.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, lanes: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, simd: L) {
         for column in (0..self.columns).step_by(2 * L::WIDTH) {
             for (row, rows) in even_pieces(self.rows, L::ROWS) {
                 // SAFETY: the caller's promise; the pieces stay inside the rows.
-                unsafe { with_rows!(L, rows, outer_tile(lanes, self, row, column)) }
+                unsafe { with_rows!(L, rows, outer_tile(simd, self, row, column)) }
             }
         }
     }
@@ -247,8 +247,8 @@ impl<P: Pairs> OuterProducts<P> {
 /// # Safety
 /// The pairs and the target of `work` reach to `row + R` and to `work.columns`.
 #[inline(always)]
-unsafe fn outer_tile<L: Lanes, const R: usize>(
-    lanes: L,
+unsafe fn outer_tile<L: Simd, const R: usize>(
+    simd: L,
     work: &OuterProducts<impl Pairs>,
     row: usize,
     column: usize,
@@ -256,27 +256,27 @@ unsafe fn outer_tile<L: Lanes, const R: usize>(
     let left_over = work.columns - column;
     // SAFETY: the caller's promise; with fewer columns than a tile has, only those are touched.
     unsafe {
-        let mut sums = [[lanes.splat(0.0); 2]; R];
+        let mut sums = [[simd.splat(0.0); 2]; R];
         if left_over >= 2 * L::WIDTH {
             for i in 0..work.pairs.count() {
                 let (left, right) = work.pairs.get(i);
                 let right = right.add(column);
-                let right = [lanes.load(right), lanes.load(right.add(L::WIDTH))];
-                add_outer(lanes, &mut sums, left.add(row), right);
+                let right = [simd.load(right), simd.load(right.add(L::WIDTH))];
+                add_outer(simd, &mut sums, left.add(row), right);
             }
         } else {
             let (first, second) = (left_over.min(L::WIDTH), left_over.saturating_sub(L::WIDTH));
             for i in 0..work.pairs.count() {
                 let (left, right) = work.pairs.get(i);
                 let right = right.add(column);
-                let right = [lanes.load_first(right, first), load_behind(lanes, right, second)];
-                add_outer(lanes, &mut sums, left.add(row), right);
+                let right = [simd.load_first(right, first), load_behind(simd, right, second)];
+                add_outer(simd, &mut sums, left.add(row), right);
             }
         }
         for r in 0..R {
             let target = work.target.add((row + r) * work.target_stride + column);
-            put(lanes, target, sums[r][0], left_over, work.accumulate);
-            put(lanes, target.add(L::WIDTH), sums[r][1], left_over.saturating_sub(L::WIDTH), work.accumulate);
+            put(simd, target, sums[r][0], left_over, work.accumulate);
+            put(simd, target.add(L::WIDTH), sums[r][1], left_over.saturating_sub(L::WIDTH), work.accumulate);
         }
     }
 }
@@ -286,15 +286,15 @@ unsafe fn outer_tile<L: Lanes, const R: usize>(
 /// # Safety
 /// They can be written, and read if it accumulates.
 #[inline(always)]
-unsafe fn put<L: Lanes>(lanes: L, target: *mut f32, sum: L::Vector, count: usize, accumulate: bool) {
+unsafe fn put<L: Simd>(simd: L, target: *mut f32, sum: L::Vector, count: usize, accumulate: bool) {
     // SAFETY: the caller's promise.
     unsafe {
         if count >= L::WIDTH {
-            let before = if accumulate { lanes.load(target) } else { lanes.splat(0.0) };
-            lanes.store(target, lanes.add(sum, before));
+            let before = if accumulate { simd.load(target) } else { simd.splat(0.0) };
+            simd.store(target, simd.add(sum, before));
         } else if count > 0 {
-            let before = if accumulate { lanes.load_first(target, count) } else { lanes.splat(0.0) };
-            lanes.store_first(target, lanes.add(sum, before), count);
+            let before = if accumulate { simd.load_first(target, count) } else { simd.splat(0.0) };
+            simd.store_first(target, simd.add(sum, before), count);
         }
     }
 }
@@ -304,24 +304,24 @@ unsafe fn put<L: Lanes>(lanes: L, target: *mut f32, sum: L::Vector, count: usize
 /// # Safety
 /// They can be read.
 #[inline(always)]
-unsafe fn load_behind<L: Lanes>(lanes: L, from: *const f32, count: usize) -> L::Vector {
+unsafe fn load_behind<L: Simd>(simd: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's promise.
-    if count > 0 { unsafe { lanes.load_first(from.add(L::WIDTH), count) } } else { lanes.splat(0.0) }
+    if count > 0 { unsafe { simd.load_first(from.add(L::WIDTH), count) } } else { simd.splat(0.0) }
 }
 
 /// # Safety
 /// `left` has `R` numbers.
 #[inline(always)]
-unsafe fn add_outer<L: Lanes, const R: usize>(
-    lanes: L,
+unsafe fn add_outer<L: Simd, const R: usize>(
+    simd: L,
     sums: &mut Sums<L, R>,
     left: *const f32,
     right: [L::Vector; 2],
 ) {
     for r in 0..R {
         // SAFETY: the caller's promise.
-        let left = lanes.splat(unsafe { *left.add(r) });
-        sums[r][0] = lanes.mul_add(left, right[0], sums[r][0]);
-        sums[r][1] = lanes.mul_add(left, right[1], sums[r][1]);
+        let left = simd.splat(unsafe { *left.add(r) });
+        sums[r][0] = simd.mul_add(left, right[0], sums[r][0]);
+        sums[r][1] = simd.mul_add(left, right[1], sums[r][1]);
     }
 }

@@ -10,7 +10,7 @@ use crate::kernels::{Isa, Precision};
 pub struct BatchNormSaved {
     /// Mean over the batch and all pixels.
     pub mean: Vec<f32>,
-    /// Variance over the same, divided by their number: what the pictures were normalised with.
+    /// Variance over the same, divided by their number: what the images were normalised with.
     pub variance: Vec<f32>,
     /// `1 / sqrt(variance + eps)`.
     pub inv_std: Vec<f32>,
@@ -179,10 +179,11 @@ fn of_parameters(parts: &[f32], gamma: &[f32], saved: &BatchNormSaved) -> (Vec<f
     for channel in 0..channels {
         let inv_std = f64::from(saved.inv_std[channel]);
         let factor = f64::from(gamma[channel]) * inv_std;
-        let slope = -factor * inv_std * inv_std * products[channel] / saved.count as f64;
-        let offset = -factor * sums[channel] / saved.count as f64 - slope * f64::from(saved.mean[channel]);
+        let input_factor = -factor * inv_std * inv_std * products[channel] / saved.count as f64;
+        let offset =
+            -factor * sums[channel] / saved.count as f64 - input_factor * f64::from(saved.mean[channel]);
         by.factor.push(factor as f32);
-        by.slope.push(slope as f32);
+        by.input_factor.push(input_factor as f32);
         by.offset.push(offset as f32);
     }
     let beta = sums.iter().map(|&sum| sum as f32).collect();

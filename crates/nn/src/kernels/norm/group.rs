@@ -1,4 +1,4 @@
-//! Group norm: statistics over the pixels of one picture and some neighbouring channels.
+//! Group norm: statistics over the pixels of one image and some neighbouring channels.
 
 use super::NormGrads;
 use super::passes::{Apply, ApplyGrad, Gate, GradSums, InputGrad, moments};
@@ -28,10 +28,10 @@ pub struct GroupNorm<'a> {
 }
 
 impl GroupNorm<'_> {
-    /// What each channel of a picture is multiplied with, and what is added, and the statistics of the groups.
-    fn of_picture(&self, isa: Isa, picture: &[f32]) -> (Vec<f32>, Vec<f32>, Vec<(f64, f64)>) {
+    /// What each channel of an image is multiplied with, and what is added, and the statistics of the groups.
+    fn of_image(&self, isa: Isa, image: &[f32]) -> (Vec<f32>, Vec<f32>, Vec<(f64, f64)>) {
         let channels = self.gamma.len();
-        let statistics = statistics(isa, self.groups, picture, channels, self.eps);
+        let statistics = statistics(isa, self.groups, image, channels, self.eps);
         let (mut scale, mut shift) = (Vec::with_capacity(channels), Vec::with_capacity(channels));
         for (channel, (&gamma, &beta)) in self.gamma.iter().zip(self.beta).enumerate() {
             let (mean, inv_std) = statistics[channel / (channels / self.groups)];
@@ -41,13 +41,13 @@ impl GroupNorm<'_> {
         (scale, shift, statistics)
     }
 
-    /// Normalises a picture, with ReLU.
+    /// Normalises an image, with ReLU.
     ///
     /// # Safety
-    /// As many numbers as the picture has can be written to `output`.
-    pub(in crate::kernels) unsafe fn normalise(&self, isa: Isa, picture: &[f32], output: *mut f32) {
-        let (scale, shift, _) = self.of_picture(isa, picture);
-        isa.run(Apply { input: picture, scale: &scale, shift: &shift, residual: None, relu: true, output });
+    /// As many numbers as the image has can be written to `output`.
+    pub(in crate::kernels) unsafe fn normalise(&self, isa: Isa, image: &[f32], output: *mut f32) {
+        let (scale, shift, _) = self.of_image(isa, image);
+        isa.run(Apply { input: image, scale: &scale, shift: &shift, residual: None, relu: true, output });
     }
 }
 
@@ -70,13 +70,13 @@ pub fn group_norm_act_forward(
     forward_on(Isa::best(Precision::F32), batch, groups, input, gamma, beta, residual, relu, eps, output)
 }
 
-/// Numbers of a picture, after a check that the sizes agree.
-fn picture_len(batch: usize, groups: usize, input: &[f32], gamma: &[f32]) -> usize {
+/// Numbers of an image, after a check that the sizes agree.
+fn image_len(batch: usize, groups: usize, input: &[f32], gamma: &[f32]) -> usize {
     let channels = gamma.len();
     assert!(groups > 0 && channels.is_multiple_of(groups), "{channels} channels in {groups} groups");
     assert!(
         batch > 0 && input.len().is_multiple_of(batch * channels),
-        "{batch} pictures of {channels} channels"
+        "{batch} images of {channels} channels"
     );
     input.len() / batch
 }
@@ -94,7 +94,7 @@ pub(super) fn forward_on(
     eps: f32,
     output: &mut [f32],
 ) -> GroupNormSaved {
-    let len = picture_len(batch, groups, input, gamma);
+    let len = image_len(batch, groups, input, gamma);
     assert_eq!(beta.len(), gamma.len(), "a shift for every channel");
     assert_eq!(output.len(), input.len(), "an output for every input");
     assert!(residual.is_none_or(|residual| residual.len() == input.len()), "a residual for every input");
@@ -102,14 +102,14 @@ pub(super) fn forward_on(
     let (means, inv_stds) = (Shared::of(&mut saved.mean), Shared::of(&mut saved.inv_std));
     let target = Shared::of(output);
     let norm = GroupNorm { groups, gamma, beta, eps };
-    for_each(batch, |picture| {
-        let numbers = picture * len..(picture + 1) * len;
-        let (scale, shift, statistics) = norm.of_picture(isa, &input[numbers.clone()]);
+    for_each(batch, |image| {
+        let numbers = image * len..(image + 1) * len;
+        let (scale, shift, statistics) = norm.of_image(isa, &input[numbers.clone()]);
         for (group, &(mean, inv_std)) in statistics.iter().enumerate() {
-            // SAFETY: each picture has its own places.
+            // SAFETY: each image has its own places.
             unsafe {
-                *means.at(picture * groups + group) = mean as f32;
-                *inv_stds.at(picture * groups + group) = inv_std as f32;
+                *means.at(image * groups + group) = mean as f32;
+                *inv_stds.at(image * groups + group) = inv_std as f32;
             }
         }
         isa.run(Apply {
@@ -118,17 +118,17 @@ pub(super) fn forward_on(
             shift: &shift,
             residual: residual.map(|residual| &residual[numbers.clone()]),
             relu,
-            // SAFETY: inside the output, and each picture has its own part.
+            // SAFETY: inside the output, and each image has its own part.
             output: unsafe { target.at(numbers.start) },
         });
     });
     saved
 }
 
-/// Mean and inverse deviation of each group of a picture.
-fn statistics(isa: Isa, groups: usize, picture: &[f32], channels: usize, eps: f32) -> Vec<(f64, f64)> {
-    let moments = moments(isa, picture, channels);
-    let (width, pixels) = (channels / groups, (picture.len() / channels) as f64);
+/// Mean and inverse deviation of each group of an image.
+fn statistics(isa: Isa, groups: usize, image: &[f32], channels: usize, eps: f32) -> Vec<(f64, f64)> {
+    let moments = moments(isa, image, channels);
+    let (width, pixels) = (channels / groups, (image.len() / channels) as f64);
     let channels_of = |group: usize| group * width..(group + 1) * width;
     let group = |group: usize| {
         let mean = moments.mean[channels_of(group)].iter().sum::<f64>() / width as f64;
@@ -171,7 +171,7 @@ pub(super) fn backward_on(
     grad: &mut [f32],
     grad_input: Option<&mut [f32]>,
 ) -> NormGrads {
-    let len = picture_len(batch, groups, input, gamma);
+    let len = image_len(batch, groups, input, gamma);
     let channels = gamma.len();
     assert_eq!(saved.mean.len(), batch * groups, "statistics of another input");
     assert_eq!(grad.len(), input.len(), "a gradient for every input");
@@ -179,21 +179,21 @@ pub(super) fn backward_on(
     assert!(relu_output.is_none_or(|output| output.len() == input.len()), "an output for every input");
     let grads = Shared::of(grad);
     let targets = grad_input.map_or(grads, Shared::of);
-    // Per picture and channel: the sum of gradients, and of their products with the distance from the mean.
+    // Per image and channel: the sum of gradients, and of their products with the distance from the mean.
     let mut sums = vec![0.0; batch * 2 * channels];
     let all_sums = Shared::of(&mut sums);
-    for_each(batch, |picture| {
-        let numbers = picture * len..(picture + 1) * len;
-        let of_group = |values: &[f32]| values[picture * groups..(picture + 1) * groups].to_vec();
+    for_each(batch, |image| {
+        let numbers = image * len..(image + 1) * len;
+        let of_group = |values: &[f32]| values[image * groups..(image + 1) * groups].to_vec();
         let (means, inv_stds) = (of_group(&saved.mean), of_group(&saved.inv_std));
         let mean: Vec<f32> = (0..channels).map(|channel| means[channel / (channels / groups)]).collect();
         let gate = relu_output.map_or(Gate::Open, |output| Gate::Output(&output[numbers.clone()]));
         let write = relu_output.is_some();
         let input = &input[numbers.clone()];
-        // SAFETY: inside all of them, and each picture has its own part.
+        // SAFETY: inside all of them, and each image has its own part.
         unsafe {
             let (grad, grad_input) = (grads.at(numbers.start), targets.at(numbers.start));
-            let sums = all_sums.at(picture * 2 * channels);
+            let sums = all_sums.at(image * 2 * channels);
             isa.run(GradSums { input, mean: &mean, gate, grad, write, sums, products: sums.add(channels) });
             let sums = std::slice::from_raw_parts(sums, 2 * channels);
             let by = input_grad(sums, gamma, &means, &inv_stds, len / channels);
@@ -203,7 +203,7 @@ pub(super) fn backward_on(
     of_parameters(&sums, channels, groups, saved)
 }
 
-/// How the gradient of a picture follows from its sums.
+/// How the gradient of an image follows from its sums.
 fn input_grad(sums: &[f32], gamma: &[f32], means: &[f32], inv_stds: &[f32], pixels: usize) -> InputGrad {
     let channels = gamma.len();
     let (sums, products) = sums.split_at(channels);
@@ -216,23 +216,23 @@ fn input_grad(sums: &[f32], gamma: &[f32], means: &[f32], inv_stds: &[f32], pixe
             pairs.map(|(&x, &gamma)| f64::from(x) * f64::from(gamma)).sum::<f64>() / (pixels * width) as f64
         };
         let inv_std = f64::from(inv_std);
-        let slope = -inv_std * inv_std * inv_std * weighted(products);
-        let offset = -inv_std * weighted(sums) - slope * f64::from(mean);
+        let input_factor = -inv_std * inv_std * inv_std * weighted(products);
+        let offset = -inv_std * weighted(sums) - input_factor * f64::from(mean);
         for channel in here.clone() {
             by.factor.push((inv_std * f64::from(gamma[channel])) as f32);
-            by.slope.push(slope as f32);
+            by.input_factor.push(input_factor as f32);
             by.offset.push(offset as f32);
         }
     }
     by
 }
 
-/// The gradients of scale and shift, over all pictures.
+/// The gradients of scale and shift, over all images.
 fn of_parameters(sums: &[f32], channels: usize, groups: usize, saved: &GroupNormSaved) -> NormGrads {
     let (mut gamma, mut beta) = (vec![0.0f64; channels], vec![0.0f64; channels]);
-    for (picture, sums) in sums.chunks(2 * channels).enumerate() {
+    for (image, sums) in sums.chunks(2 * channels).enumerate() {
         for channel in 0..channels {
-            let inv_std = saved.inv_std[picture * groups + channel / (channels / groups)];
+            let inv_std = saved.inv_std[image * groups + channel / (channels / groups)];
             beta[channel] += f64::from(sums[channel]);
             gamma[channel] += f64::from(sums[channels + channel]) * f64::from(inv_std);
         }

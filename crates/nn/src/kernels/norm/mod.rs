@@ -1,7 +1,7 @@
 //! Normalisation with what follows it in a residual network: the sum with a shortcut, and ReLU.
 //!
 //! Both norms are the same passes over memory (`passes`): per channel, `output = input * scale + shift`. They differ
-//! in which pixels share their statistics: with batch norm all of the batch, with group norm those of one picture, and
+//! in which pixels share their statistics: with batch norm all of the batch, with group norm those of one image, and
 //! there some channels do too.
 
 mod batch;

@@ -2,7 +2,7 @@
 //!
 //! Sums are taken over as many pixels as fit the cache, in `f32`, and added up in `f64`, always in the same order.
 
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
+use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each};
 use std::ops::Range;
 
@@ -89,7 +89,7 @@ impl Kernel for BlockMoments<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let pixels = self.input.len() / self.channels;
         let per_pixel = l.splat(1.0 / pixels as f32);
         for channel in (0..self.channels).step_by(L::WIDTH) {
@@ -140,7 +140,7 @@ impl Kernel for Apply<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         match self.residual {
             None => self.each::<L, false>(l, self.input),
             Some(residual) => self.each::<L, true>(l, residual),
@@ -150,7 +150,7 @@ impl Kernel for Apply<'_> {
 
 impl Apply<'_> {
     #[inline(always)]
-    fn each<L: Lanes, const RESIDUAL: bool>(&self, l: L, residual: &[f32]) {
+    fn each<L: Simd, const RESIDUAL: bool>(&self, l: L, residual: &[f32]) {
         let channels = self.scale.len();
         for pixel in (0..self.input.len()).step_by(channels) {
             for channel in (0..channels).step_by(L::WIDTH) {
@@ -232,7 +232,7 @@ impl Kernel for GradSums<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let channels = self.mean.len();
         for channel in (0..channels).step_by(L::WIDTH) {
             let count = (channels - channel).min(L::WIDTH);
@@ -257,11 +257,11 @@ impl Kernel for GradSums<'_> {
     }
 }
 
-/// Per channel, the gradient of the input is `gradient * factor + input * slope + offset`.
+/// Per channel, the gradient of the input is `gradient * factor + input * input_factor + offset`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InputGrad {
     pub(super) factor: Vec<f32>,
-    pub(super) slope: Vec<f32>,
+    pub(super) input_factor: Vec<f32>,
     pub(super) offset: Vec<f32>,
 }
 
@@ -280,7 +280,7 @@ impl Kernel for ApplyGrad<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let channels = self.by.factor.len();
         for pixel in (0..self.input.len()).step_by(channels) {
             for channel in (0..channels).step_by(L::WIDTH) {
@@ -289,12 +289,12 @@ impl Kernel for ApplyGrad<'_> {
                 unsafe {
                     let at = pixel + channel;
                     let factor = load(l, self.by.factor.as_ptr().add(channel), count);
-                    let slope = load(l, self.by.slope.as_ptr().add(channel), count);
+                    let input_factor = load(l, self.by.input_factor.as_ptr().add(channel), count);
                     let offset = load(l, self.by.offset.as_ptr().add(channel), count);
                     let input = load(l, self.input.as_ptr().add(at), count);
                     let grad = load(l, self.grad.add(at), count);
                     let grad = pass!(l, self.gate, grad, input, at, channel, count);
-                    let grad_input = l.mul_add(grad, factor, l.mul_add(input, slope, offset));
+                    let grad_input = l.mul_add(grad, factor, l.mul_add(input, input_factor, offset));
                     store(l, self.grad_input.add(at), grad_input, count);
                 }
             }
@@ -305,7 +305,7 @@ impl Kernel for ApplyGrad<'_> {
 /// # Safety
 /// `count` numbers can be read; it is at most a vector.
 #[inline(always)]
-unsafe fn load<L: Lanes>(l: L, from: *const f32, count: usize) -> L::Vector {
+unsafe fn load<L: Simd>(l: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's promise.
     unsafe { if count == L::WIDTH { l.load(from) } else { l.load_first(from, count) } }
 }
@@ -313,7 +313,7 @@ unsafe fn load<L: Lanes>(l: L, from: *const f32, count: usize) -> L::Vector {
 /// # Safety
 /// `count` numbers can be written; it is at most a vector.
 #[inline(always)]
-unsafe fn store<L: Lanes>(l: L, to: *mut f32, vector: L::Vector, count: usize) {
+unsafe fn store<L: Simd>(l: L, to: *mut f32, vector: L::Vector, count: usize) {
     // SAFETY: the caller's promise.
     unsafe { if count == L::WIDTH { l.store(to, vector) } else { l.store_first(to, vector, count) } }
 }

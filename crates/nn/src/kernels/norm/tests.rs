@@ -62,8 +62,8 @@ impl Case {
 
     /// Which numbers share their statistics.
     fn set(&self, i: usize) -> usize {
-        let (channel, picture) = (i % self.channels, i / self.channels / self.pixels);
-        self.groups.map_or(channel, |groups| picture * groups + channel / (self.channels / groups))
+        let (channel, image) = (i % self.channels, i / self.channels / self.pixels);
+        self.groups.map_or(channel, |groups| image * groups + channel / (self.channels / groups))
     }
 
     /// What calculus says, in double precision. `output` is what a kernel gave: where rounding decides a sign, and with

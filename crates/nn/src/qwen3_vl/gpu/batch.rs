@@ -1,9 +1,9 @@
-//! What the GPU is told of a batch: where sequences begin, what their tokens are, and which rows are seen.
+//! The index lists of a batch: where sequences begin, what their tokens are, and which rows are visual tokens.
 
 use super::super::processor::Inputs;
 use super::memory::{List, Lists};
 
-/// Sequences one after another, without filling.
+/// Sequences one after another, without padding.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) lists: Lists,
@@ -12,7 +12,7 @@ pub(super) struct Batch {
     pub(super) sequences: usize,
     /// Tokens of the longest.
     pub(super) longest: usize,
-    /// Of each token its place in the table, or the complement of a row that was seen.
+    /// Of each token its row in the embedding table, or the complement of its row in the visual embeddings.
     pub(super) sources: List,
     /// Of each token time, row and column.
     pub(super) positions: List,
@@ -23,10 +23,10 @@ pub(super) struct Batch {
     pub(super) last: List,
     pub(super) single_starts: List,
     pub(super) single_lengths: List,
-    /// Rows of pictures, and the rows that were seen there.
-    pub(super) shown: Rows,
+    /// Rows of visual tokens, and their rows in the visual embeddings.
+    pub(super) visual_tokens: Rows,
     /// The same of last rows.
-    pub(super) last_shown: Rows,
+    pub(super) last_visual_tokens: Rows,
     pub(super) labels: List,
 }
 
@@ -37,40 +37,45 @@ pub(super) struct Rows {
     pub(super) from: List,
 }
 
-/// A sequence from a token on, and the rows its pictures became, in their order.
+/// A sequence from a token on, and the rows of its visual embeddings, in their order.
 pub(super) struct Sequence<'a> {
     pub(super) inputs: &'a Inputs,
     pub(super) from: usize,
     /// Where to stop.
     pub(super) to: usize,
-    pub(super) seen: Vec<usize>,
+    pub(super) visual_embeds: Vec<usize>,
 }
 
 impl Batch {
-    /// `is_shown` says which tokens stand for pieces of pictures.
-    pub(super) fn new(sequences: &[Sequence<'_>], labels: &[u32], is_shown: impl Fn(u32) -> bool) -> Self {
+    /// `is_visual_token` says which tokens stand for pieces of images and videos.
+    pub(super) fn new(
+        sequences: &[Sequence<'_>],
+        labels: &[u32],
+        is_visual_token: impl Fn(u32) -> bool,
+    ) -> Self {
         let (mut sources, mut positions) = (Vec::new(), Vec::new());
         let (mut starts, mut lengths, mut last) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut shown, mut last_shown) = (Vec::new(), Vec::new());
+        let (mut visual_tokens, mut last_visual_tokens) = (Vec::new(), Vec::new());
         for (i, sequence) in sequences.iter().enumerate() {
-            let Sequence { inputs, from, to, seen } = sequence;
+            let Sequence { inputs, from, to, visual_embeds } = sequence;
             starts.push(sources.len());
             lengths.push(to - from);
             positions.extend(inputs.positions.axes[*from..*to].iter().flatten().copied());
-            let mut seen = seen.iter();
+            let mut visual_embeds = visual_embeds.iter();
             for id in &inputs.ids[*from..*to] {
-                match seen.as_slice().first().filter(|_| is_shown(*id)) {
+                match visual_embeds.as_slice().first().filter(|_| is_visual_token(*id)) {
                     Some(row) => {
-                        shown.push((sources.len(), *row));
+                        visual_tokens.push((sources.len(), *row));
                         sources.push(!(*row as i32));
-                        seen.next();
+                        visual_embeds.next();
                     }
                     None => sources.push(*id as i32),
                 }
             }
             let end = sources.len() - 1;
             last.push(end);
-            last_shown.extend(shown.last().filter(|(row, _)| *row == end).map(|(_, from)| (i, *from)));
+            last_visual_tokens
+                .extend(visual_tokens.last().filter(|(row, _)| *row == end).map(|(_, from)| (i, *from)));
         }
         let mut lists = Lists::default();
         let count = sequences.len();
@@ -89,8 +94,8 @@ impl Batch {
             last: lists.add(last),
             single_starts: lists.add(0..count),
             single_lengths: lists.add(std::iter::repeat_n(1, count)),
-            shown: rows(&mut lists, &shown),
-            last_shown: rows(&mut lists, &last_shown),
+            visual_tokens: rows(&mut lists, &visual_tokens),
+            last_visual_tokens: rows(&mut lists, &last_visual_tokens),
             labels: lists.add(labels.iter().map(|label| *label as usize)),
             lists,
         }
@@ -102,7 +107,7 @@ mod tests {
     use super::super::super::positions::Positions;
     use super::*;
 
-    const SHOWN: u32 = 9;
+    const VISUAL: u32 = 9;
 
     fn inputs(ids: &[u32]) -> Inputs {
         let axes = (0..ids.len() as i32).map(|at| [at, at + 100, at + 200]).collect();
@@ -111,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn sequences_lie_one_after_another_without_what_was_read() {
-        let [long, short] = [inputs(&[1, 2, SHOWN, SHOWN, 5]), inputs(&[1, 7, SHOWN])];
+    fn sequences_are_packed_without_the_cached_prefix() {
+        let [long, short] = [inputs(&[1, 2, VISUAL, VISUAL, 5]), inputs(&[1, 7, VISUAL])];
         let sequences = [
-            Sequence { inputs: &long, from: 1, to: 5, seen: vec![4, 5] },
-            Sequence { inputs: &short, from: 1, to: 3, seen: vec![4] },
+            Sequence { inputs: &long, from: 1, to: 5, visual_embeds: vec![4, 5] },
+            Sequence { inputs: &short, from: 1, to: 3, visual_embeds: vec![4] },
         ];
-        let batch = Batch::new(&sequences, &[30, 40], |id| id == SHOWN);
+        let batch = Batch::new(&sequences, &[30, 40], |id| id == VISUAL);
         let list = |list: List| list.of(&batch.lists).to_vec();
         assert_eq!((batch.tokens, batch.sequences, batch.longest), (6, 2, 4));
         assert_eq!(list(batch.sources), [2, !4, !5, 5, 7, !4]);
@@ -125,8 +130,14 @@ mod tests {
         assert_eq!(list(batch.positions)[12..15], [1, 101, 201], "the second begins where the first does");
         assert_eq!((list(batch.starts), list(batch.lengths)), (vec![0, 4], vec![4, 2]));
         assert_eq!(list(batch.last), [3, 5]);
-        assert_eq!((list(batch.shown.to), list(batch.shown.from)), (vec![1, 2, 5], vec![4, 5, 4]));
-        assert_eq!((list(batch.last_shown.to), list(batch.last_shown.from)), (vec![1], vec![4]));
+        assert_eq!(
+            (list(batch.visual_tokens.to), list(batch.visual_tokens.from)),
+            (vec![1, 2, 5], vec![4, 5, 4])
+        );
+        assert_eq!(
+            (list(batch.last_visual_tokens.to), list(batch.last_visual_tokens.from)),
+            (vec![1], vec![4])
+        );
         assert_eq!(list(batch.labels), [30, 40]);
     }
 }

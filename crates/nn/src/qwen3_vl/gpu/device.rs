@@ -45,14 +45,14 @@ pub(super) enum Arg {
 
 /// Blocks of a kernel, and threads of a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct LaunchShape {
     pub(super) blocks: [usize; 3],
     pub(super) threads: usize,
     /// Bytes that the threads of a block share, beside those its source says.
     pub(super) shared: usize,
 }
 
-impl Shape {
+impl LaunchShape {
     /// A block for each row of so many numbers, eight of which a thread takes at a time.
     pub(super) fn rows(rows: usize, width: usize) -> Self {
         Self { blocks: [rows, 1, 1], threads: (width / 8).next_multiple_of(32).clamp(32, 256), shared: 0 }
@@ -75,8 +75,8 @@ pub(super) struct Gpu {
     context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,
     kernels: HashMap<&'static str, CudaFunction>,
-    /// What ended when, while somebody wants to know.
-    marks: Option<Vec<(&'static str, CudaEvent)>>,
+    /// When each kernel ended, while profiling.
+    events: Option<Vec<(&'static str, CudaEvent)>>,
 }
 
 impl Gpu {
@@ -95,7 +95,7 @@ impl Gpu {
             return Err(GpuError::TooOld { name, major, minor });
         }
         let stream = context.default_stream();
-        Ok(Self { context, stream, kernels: HashMap::new(), marks: None })
+        Ok(Self { context, stream, kernels: HashMap::new(), events: None })
     }
 
     /// Compiles the kernels for a model.
@@ -130,14 +130,20 @@ impl Gpu {
             [("attend_text", text.head_width), ("attend_vision", vision.width / vision.heads)]
         {
             let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let set = self.kernels[kernel].set_attribute(attribute, attention_room(head_width) as i32);
+            let set =
+                self.kernels[kernel].set_attribute(attribute, attention_shared_bytes(head_width) as i32);
             set.map_err(GpuError::failed("giving attention its memory"))?;
         }
         Ok(())
     }
 
     /// Runs a kernel, after all that was asked for before.
-    pub(super) fn run(&mut self, kernel: &'static str, shape: Shape, args: &[Arg]) -> Result<(), GpuError> {
+    pub(super) fn run(
+        &mut self,
+        kernel: &'static str,
+        shape: LaunchShape,
+        args: &[Arg],
+    ) -> Result<(), GpuError> {
         let [x, y, z] = shape.blocks.map(|blocks| blocks as u32);
         if shape.blocks.contains(&0) {
             return Ok(());
@@ -161,7 +167,7 @@ impl Gpu {
         // SAFETY: callers give the arguments that the kernel of this name has in its source, and addresses of memory that
         // holds the rows the shape speaks of; the memory outlives the launch, for it is freed in the same order.
         unsafe { launch.launch(config) }.map_err(GpuError::failed("a kernel"))?;
-        self.mark(kernel)
+        self.record_event(kernel)
     }
 
     /// Waits for all that was asked for.
@@ -170,7 +176,10 @@ impl Gpu {
     }
 
     /// Memory for so many things, with anything in it.
-    pub(super) fn room<T: cudarc::driver::DeviceRepr>(&self, count: usize) -> Result<CudaSlice<T>, GpuError> {
+    pub(super) fn alloc<T: cudarc::driver::DeviceRepr>(
+        &self,
+        count: usize,
+    ) -> Result<CudaSlice<T>, GpuError> {
         let count = count.max(1);
         // SAFETY: everything that is read from it was written before, by copies or kernels.
         unsafe { self.stream.alloc(count) }.map_err(|error| match error.0 {
@@ -179,11 +188,11 @@ impl Gpu {
         })
     }
 
-    /// Memory of the processor that the GPU can fetch from by itself.
+    /// Pinned CPU memory, which the GPU can read by itself.
     pub(super) fn staging(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, GpuError> {
         // SAFETY: bytes have no invalid values, and only what was written is ever copied.
         let staging = unsafe { self.context.alloc_pinned(bytes.max(1)) };
-        staging.map_err(GpuError::failed("taking memory for pictures"))
+        staging.map_err(GpuError::failed("taking memory for images"))
     }
 
     /// The address of memory.
@@ -192,28 +201,28 @@ impl Gpu {
         Address(memory.device_ptr(&self.stream).0)
     }
 
-    /// Begins to note what takes how long.
-    pub(super) fn start_clock(&mut self) -> Result<(), GpuError> {
-        self.marks = Some(Vec::new());
-        self.mark("start")
+    /// Begins to record the time of each kernel.
+    pub(super) fn start_profiling(&mut self) -> Result<(), GpuError> {
+        self.events = Some(Vec::new());
+        self.record_event("start")
     }
 
-    /// Notes that something has ended.
-    pub(super) fn mark(&mut self, what: &'static str) -> Result<(), GpuError> {
-        let Some(marks) = &mut self.marks else { return Ok(()) };
+    /// Records the end of a kernel.
+    pub(super) fn record_event(&mut self, what: &'static str) -> Result<(), GpuError> {
+        let Some(events) = &mut self.events else { return Ok(()) };
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        let event = self.stream.record_event(flags).map_err(GpuError::failed("a clock"))?;
-        marks.push((what, event));
+        let event = self.stream.record_event(flags).map_err(GpuError::failed("timing"))?;
+        events.push((what, event));
         Ok(())
     }
 
-    /// Milliseconds and calls of each thing since the clock was started, the longest first.
-    pub(super) fn stop_clock(&mut self) -> Result<Vec<(String, f64, usize)>, GpuError> {
-        let marks = self.marks.take().unwrap_or_default();
+    /// Milliseconds and calls of each thing since profiling started, the longest first.
+    pub(super) fn stop_profiling(&mut self) -> Result<Vec<(String, f64, usize)>, GpuError> {
+        let events = self.events.take().unwrap_or_default();
         self.wait()?;
         let mut sums: HashMap<&'static str, (f64, usize)> = HashMap::new();
-        for pair in marks.windows(2) {
-            let took = pair[0].1.elapsed_ms(&pair[1].1).map_err(GpuError::failed("a clock"))?;
+        for pair in events.windows(2) {
+            let took = pair[0].1.elapsed_ms(&pair[1].1).map_err(GpuError::failed("timing"))?;
             let sum = sums.entry(pair[1].0).or_default();
             *sum = (sum.0 + f64::from(took), sum.1 + 1);
         }
@@ -230,21 +239,21 @@ impl Gpu {
 }
 
 /// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.
-pub(super) fn attention_room(head_width: usize) -> usize {
+pub(super) fn attention_shared_bytes(head_width: usize) -> usize {
     4 * 64 * (head_width.next_multiple_of(16) + 8) * size_of::<u16>()
 }
 
 /// The libraries are looked for before they are used, because those that bind them panic when one is not there.
 fn find_libraries() -> Result<(), GpuError> {
     // SAFETY: only loads libraries by their names; NVIDIA's have no initialisers that could do harm.
-    let [driver, compiler, products] = unsafe {
+    let [driver, compiler, cublas] = unsafe {
         [
             cudarc::driver::sys::is_culib_present(),
             cudarc::nvrtc::sys::is_culib_present(),
             cudarc::cublaslt::sys::is_culib_present(),
         ]
     };
-    match (driver, compiler, products) {
+    match (driver, compiler, cublas) {
         (false, ..) => Err(GpuError::NoDriver),
         (_, false, _) => Err(GpuError::NoLibrary { name: "libnvrtc" }),
         (.., false) => Err(GpuError::NoLibrary { name: "libcublasLt" }),

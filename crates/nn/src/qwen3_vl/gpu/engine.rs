@@ -1,39 +1,39 @@
-//! The GPU with a model on it, and the memory that passes work in.
+//! The GPU with a model on it, and the memory for activations.
 
 use std::collections::HashMap;
 
 use super::super::config::Config;
-use super::device::{Arg, Gpu, Shape, attention_room};
+use super::device::{Arg, Gpu, LaunchShape, attention_shared_bytes};
 use super::error::GpuError;
-use super::memory::{Address, Buffer, Bytes};
+use super::matmul::{Cublas, Epilogue, Matmul};
+use super::memory::{Address, Buffer, StagedBytes};
 use super::parameters::{Linear, Parameters};
-use super::product::{Finish, Product, Products};
-use super::text::Prefix;
-use super::vision::Places;
+use super::text::PrefixCache;
+use super::vision::PatchPositions;
 
-/// All that a pass needs.
+/// All that a forward pass needs.
 pub(super) struct Engine {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
-    pub(super) space: Space,
-    /// What a picture of some rows and columns of patches needs, whatever is on it.
-    pub(super) places: HashMap<[usize; 2], Places>,
-    /// What the model remembers of words that prompts begin with.
-    pub(super) prefix: Option<Prefix>,
+    pub(super) buffers: ActivationBuffers,
+    /// Positions of patches, by rows and columns of patches.
+    pub(super) patch_positions: HashMap<[usize; 2], PatchPositions>,
+    /// Keys and values of the prefix that prompts share.
+    pub(super) prefix: Option<PrefixCache>,
     /// Frequencies of positions, and the axis each follows.
     pub(super) frequencies: Buffer<f32>,
     pub(super) axes: Buffer<i32>,
-    pub(super) products: Products,
+    pub(super) cublas: Cublas,
     pub(super) gpu: Gpu,
 }
 
-/// Memory of passes. What is said of its use is of text; the vision tower uses the same.
+/// Memory for activations. Comments describe its use by the language model; the vision tower uses the same.
 #[derive(Default)]
-pub(super) struct Space {
+pub(super) struct ActivationBuffers {
     pub(super) lists: Buffer<i32>,
-    pub(super) bytes: Bytes,
-    /// What was seen: the tokens, then what is added level by level, each `[rows, width]`.
-    pub(super) seen: Buffer<u16>,
+    pub(super) bytes: StagedBytes,
+    /// Visual embeddings: the tokens, then each deepstack level, each `[rows, width]`.
+    pub(super) visual_embeds: Buffer<u16>,
     pub(super) x: Buffer<u16>,
     /// `x` normalised.
     pub(super) normal: Buffer<u16>,
@@ -44,7 +44,7 @@ pub(super) struct Space {
     pub(super) inner: Buffer<u16>,
     pub(super) gated: Buffer<u16>,
     /// Cosine and sine of each token's angles.
-    pub(super) turns: Buffer<f32>,
+    pub(super) cos_sin: Buffer<f32>,
     /// Last rows, and their queries.
     pub(super) last: Buffer<u16>,
     pub(super) last_queries: Buffer<u16>,
@@ -85,12 +85,12 @@ impl Engine {
         layer: Linear,
         x: Address,
         rows: usize,
-        finish: Finish,
+        epilogue: Epilogue,
         y: Address,
     ) -> Result<(), GpuError> {
         let Linear { weight, inputs, outputs, .. } = layer;
-        let product = Product { x, weight, finish, y, stride: outputs, rows, inputs, outputs };
-        self.products.run(&mut self.gpu, what, &product)
+        let matmul = Matmul { x, weight, epilogue, y, stride: outputs, rows, inputs, outputs };
+        self.cublas.run(&mut self.gpu, what, &matmul)
     }
 
     /// Rows, or of `rows` those it names, divided by their root mean square.
@@ -111,7 +111,7 @@ impl Engine {
             Arg::Float(epsilon),
             Arg::At(rows),
         ];
-        self.gpu.run("rms_norm", Shape::warps(count), &args)
+        self.gpu.run("rms_norm", LaunchShape::warps(count), &args)
     }
 
     pub(super) fn attend(&mut self, attention: &Attention) -> Result<(), GpuError> {
@@ -137,12 +137,13 @@ impl Engine {
             Arg::Float(scale),
         ];
         let blocks = [attention.longest.div_ceil(QUERIES), heads, attention.sequences];
-        let shape = Shape { blocks, threads: ATTENTION_THREADS, shared: attention_room(head_width) };
+        let shape =
+            LaunchShape { blocks, threads: ATTENTION_THREADS, shared: attention_shared_bytes(head_width) };
         self.gpu.run(attention.kernel, shape, &args)
     }
 }
 
 /// A warp for each head of each row.
-pub(super) fn heads_of(rows: usize, heads: usize) -> Shape {
-    Shape { blocks: [rows, heads.div_ceil(HEADS_AT_ONCE), 1], threads: HEADS_AT_ONCE * 32, shared: 0 }
+pub(super) fn heads_of(rows: usize, heads: usize) -> LaunchShape {
+    LaunchShape { blocks: [rows, heads.div_ceil(HEADS_AT_ONCE), 1], threads: HEADS_AT_ONCE * 32, shared: 0 }
 }

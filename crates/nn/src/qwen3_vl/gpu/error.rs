@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum GpuError {
     /// No driver.
-    #[error("no NVIDIA driver (libcuda) was found; install it, or set the device to `cpu`")]
+    #[error("no NVIDIA driver (libcuda) was found; install it, or compute on the CPU")]
     NoDriver,
     /// A library of the CUDA toolkit is missing.
     #[error(
@@ -17,9 +17,7 @@ pub enum GpuError {
         name: &'static str,
     },
     /// No such GPU.
-    #[error(
-        "no GPU of number {index}: {found} found; look what `nvidia-smi` lists, or set the device to `cpu`"
-    )]
+    #[error("no GPU of number {index}: {found} found; see what `nvidia-smi` lists, or compute on the CPU")]
     NoSuchGpu {
         /// The number asked for.
         index: usize,
@@ -43,7 +41,7 @@ pub enum GpuError {
     Precision,
     /// Sizes that its kernels do not take.
     #[error(
-        "{what} of this model is {size}, and the GPU's kernels want a multiple of {of}; set the device to `cpu`"
+        "{what} of this model is {size}, and the GPU's kernels want a multiple of {of}; compute on the CPU"
     )]
     Size {
         /// Which size.
@@ -53,8 +51,8 @@ pub enum GpuError {
         /// What it should be a multiple of.
         of: usize,
     },
-    /// Something that is only done on the processor.
-    #[error("{what} on a GPU is not supported; set the device to `cpu`")]
+    /// Something that is only done on the CPU.
+    #[error("{what} on a GPU is not supported; compute on the CPU")]
     Unsupported {
         /// What was asked for.
         what: &'static str,
@@ -75,7 +73,7 @@ pub enum GpuError {
         /// What the compiler said.
         problem: String,
     },
-    /// The driver or the product library refused.
+    /// The driver or cuBLASLt failed.
     #[error("{what} failed on the GPU: {problem}")]
     Failed {
         /// What was tried.

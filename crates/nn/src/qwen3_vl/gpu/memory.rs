@@ -46,7 +46,7 @@ impl<T: DeviceRepr> Buffer<T> {
             Some(held) if held.len() >= count => Ok(gpu.address(held)),
             _ => {
                 self.held = None; // before more is taken
-                let room = gpu.room(count)?;
+                let room = gpu.alloc(count)?;
                 Ok(gpu.address(self.held.insert(room)))
             }
         }
@@ -75,12 +75,12 @@ impl<T: DeviceRepr> Buffer<T> {
 
 /// Bytes that go to the GPU from many places, by way of memory that it can fetch from.
 #[derive(Debug, Default)]
-pub(super) struct Bytes {
+pub(super) struct StagedBytes {
     staged: Option<PinnedHostSlice<u8>>,
     buffer: Buffer<u8>,
 }
 
-impl Bytes {
+impl StagedBytes {
     /// Puts all parts there, one after another.
     pub(super) fn put(&mut self, gpu: &Gpu, parts: &[&[u8]]) -> Result<Address, GpuError> {
         let total = parts.iter().map(|part| part.len()).sum();
@@ -90,7 +90,7 @@ impl Bytes {
             self.staged = Some(gpu.staging(total)?);
         }
         let Some(staged) = &mut self.staged else { unreachable!("just made") };
-        let staged = staged.as_mut_slice().map_err(GpuError::failed("staging pictures"))?;
+        let staged = staged.as_mut_slice().map_err(GpuError::failed("staging images"))?;
         let mut rest = &mut *staged;
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {

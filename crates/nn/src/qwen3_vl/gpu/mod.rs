@@ -1,21 +1,21 @@
-//! Scoring on an NVIDIA GPU: one pass, forwards only, in bf16.
+//! Scoring on an NVIDIA GPU: one forward pass in bf16.
 //!
 //! Matrix products are cuBLASLt's; everything between them is a dozen kernels of our own (`kernels.cu`, `attention.cu`), which
 //! NVRTC compiles when a model is opened. The libraries are loaded when they are first needed, so that building takes no
-//! CUDA. Sequences lie one after another without filling, memory is used again from call to call, biases, residuals and the
+//! CUDA. Sequences are packed without padding, memory is reused from call to call, biases, residuals and the
 //! tower's GELU go with the products, only the last token of a prompt goes through the last layer, and of the head only
 //! the labels' rows are read.
 //!
 //! | file | what |
 //! |---|---|
-//! | `device.rs` | the GPU, its kernels, and a clock |
+//! | `device.rs` | the GPU, its kernels, and a profiler |
 //! | `memory.rs` | memory that stays from call to call |
-//! | `product.rs` | matrix products |
+//! | `matmul.rs` | matrix products |
 //! | `parameters.rs` | a model's parameters there |
-//! | `shelf.rs` | pairs of frames that are kept |
+//! | `frame_cache.rs` | embeddings of frame pairs that are kept |
 //! | `engine.rs` | all of these together |
 //! | `vision.rs`, `text.rs` | the two halves of the network |
-//! | `batch.rs` | what the GPU is told of a batch |
+//! | `batch.rs` | the index lists of a batch |
 
 #![allow(unsafe_code)] // A GPU deals in addresses; each block says why.
 
@@ -23,10 +23,10 @@ mod batch;
 mod device;
 mod engine;
 mod error;
+mod frame_cache;
+mod matmul;
 mod memory;
 mod parameters;
-mod product;
-mod shelf;
 mod text;
 mod vision;
 
@@ -35,10 +35,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::adapter::Adapter;
-use super::body::{Body, WORTH_SHARING};
 use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
+use super::forward::{Architecture, MIN_SHARED_PREFIX};
 use super::network::Network;
 use super::patches::Visual;
 use super::processor::Inputs;
@@ -47,42 +47,42 @@ use crate::classifier::{Precision, Spec};
 use crate::weights::Weights;
 use batch::{Batch, Sequence};
 use device::Gpu;
-use engine::{Engine, Space};
+use engine::{ActivationBuffers, Engine};
 pub use error::GpuError;
+pub(super) use frame_cache::FrameCache;
+use matmul::{Cublas, Epilogue, Matmul};
 use memory::Buffer;
 use parameters::Parameters;
-use product::{Finish, Product, Products};
-pub(super) use shelf::Shelf;
-use vision::Pair;
+use vision::FramePair;
 
 /// Tokens that go through the network at once. More are no quicker, and need memory.
-const AT_ONCE: usize = 32 * 1024;
+const MAX_BATCH_TOKENS: usize = 32 * 1024;
 
-/// What a part of a pass takes.
+/// The time that a kernel takes in a forward pass.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartTime {
-    /// The kernel or the product.
-    pub part: String,
+pub struct KernelTime {
+    /// The kernel or matrix product.
+    pub kernel: String,
     /// All its calls together.
     pub milliseconds: f64,
     /// How often it ran.
     pub calls: usize,
 }
 
-/// A model on a GPU. One pass at a time.
-pub(super) struct Judge {
+/// A model on a GPU. One forward pass at a time.
+pub(super) struct GpuModel {
     engine: Mutex<Engine>,
 }
 
-/// What is computed once.
-pub(super) enum Share<'a> {
-    /// All of every prompt by itself.
+/// What is reused between prompts.
+pub(super) enum Reuse<'a> {
+    /// Nothing: every prompt is computed by itself.
     Nothing,
-    /// Prompts' beginnings and pairs of frames that are alike, in one call and in those before.
-    Alike(&'a mut ScoreCache),
+    /// Shared prompt prefixes and equal frame pairs, within a call and from calls before.
+    Cached(&'a mut ScoreCache),
 }
 
-impl Judge {
+impl GpuModel {
     /// From weights and an adapter that were checked.
     pub(super) fn open(
         index: usize,
@@ -98,20 +98,20 @@ impl Judge {
         check_sizes(config)?;
         let mut gpu = Gpu::open(index)?;
         gpu.compile(config)?;
-        let (axes, turns): (Vec<i32>, Vec<f32>) =
+        let (axes, inv_freq): (Vec<i32>, Vec<f32>) =
             frequencies(&config.text).into_iter().map(|(axis, frequency)| (axis as i32, frequency)).unzip();
         let mut engine = Engine {
             config: config.clone(),
             parameters: Parameters::load(&gpu, network, specs, weights, adapter)?,
-            space: Space::default(),
-            places: HashMap::new(),
+            buffers: ActivationBuffers::default(),
+            patch_positions: HashMap::new(),
             prefix: None,
             frequencies: Buffer::default(),
             axes: Buffer::default(),
-            products: Products::new(&gpu)?,
+            cublas: Cublas::new(&gpu)?,
             gpu,
         };
-        engine.frequencies.put(&engine.gpu, &turns)?;
+        engine.frequencies.put(&engine.gpu, &inv_freq)?;
         engine.axes.put(&engine.gpu, &axes)?;
         Ok(Self { engine: Mutex::new(engine) })
     }
@@ -119,12 +119,12 @@ impl Judge {
     /// For each prompt, the logits of these labels as the next token.
     pub(super) fn score(
         &self,
-        body: &Body,
+        architecture: &Architecture,
         inputs: &[Inputs],
         labels: &[u32],
-        mut share: Share<'_>,
+        mut reuse: Reuse<'_>,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
-        body.check_labels(labels)?;
+        architecture.check_labels(labels)?;
         if inputs.is_empty() || labels.is_empty() {
             return Ok(vec![Vec::new(); inputs.len()]);
         }
@@ -135,133 +135,141 @@ impl Judge {
         let mut logits = Vec::with_capacity(inputs.len());
         let mut rest = inputs;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(at_once(rest));
-            logits.extend(engine.score(body, now, labels, &mut share)?);
+            let (now, later) = rest.split_at(prompts_per_batch(rest));
+            logits.extend(engine.score(architecture, now, labels, &mut reuse)?);
             rest = later;
         }
         Ok(logits)
     }
 
-    /// What the parts of a pass take, the longest first.
+    /// The time of each kernel in a forward pass, the longest first.
     pub(super) fn times(
         &self,
-        body: &Body,
+        architecture: &Architecture,
         inputs: &[Inputs],
         labels: &[u32],
-    ) -> Result<Vec<PartTime>, VlmError> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.start_clock()?;
-        let scored = self.score(body, inputs, labels, Share::Alike(&mut ScoreCache::new(0)));
-        let times = self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.stop_clock()?;
+    ) -> Result<Vec<KernelTime>, VlmError> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.start_profiling()?;
+        let scored = self.score(architecture, inputs, labels, Reuse::Cached(&mut ScoreCache::new(0)));
+        let times = self.engine.lock().unwrap_or_else(PoisonError::into_inner).gpu.stop_profiling()?;
         scored?;
-        let time = |(part, milliseconds, calls)| PartTime { part, milliseconds, calls };
+        let time = |(kernel, milliseconds, calls)| KernelTime { kernel, milliseconds, calls };
         Ok(times.into_iter().map(time).collect())
     }
 }
 
-impl std::fmt::Debug for Judge {
+impl std::fmt::Debug for GpuModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(f, "Judge({})", engine.gpu.name())
+        write!(f, "GpuModel({})", engine.gpu.name())
     }
 }
 
 impl Engine {
     fn score(
         &mut self,
-        body: &Body,
+        architecture: &Architecture,
         inputs: &[Inputs],
         labels: &[u32],
-        share: &mut Share<'_>,
+        reuse: &mut Reuse<'_>,
     ) -> Result<Vec<Vec<f32>>, VlmError> {
-        let is_shown = |id| body.is_shown(id);
-        let shared = match share {
-            Share::Nothing => 0,
-            Share::Alike(_) => body.shared_prefix(inputs),
+        let is_visual_token = |id| architecture.is_visual_token(id);
+        let shared = match reuse {
+            Reuse::Nothing => 0,
+            Reuse::Cached(_) => architecture.shared_prefix(inputs),
         };
-        let prefix = if shared < WORTH_SHARING { 0 } else { shared };
+        let prefix = if shared < MIN_SHARED_PREFIX { 0 } else { shared };
         let ids = &inputs[0].ids[..prefix];
         if prefix > 0 && self.prefix.as_ref().is_none_or(|kept| kept.ids != ids) {
-            let words = Sequence { inputs: &inputs[0], from: 0, to: prefix, seen: Vec::new() };
-            self.remember(ids, &Batch::new(&[words], &[], is_shown))?;
+            let words = Sequence { inputs: &inputs[0], from: 0, to: prefix, visual_embeds: Vec::new() };
+            self.cache_prefix(ids, &Batch::new(&[words], &[], is_visual_token))?;
         }
         let merged = self.config.vision.merged();
-        let (seen, seen_rows) = self.see_all(body, inputs, share)?;
-        let mut seen = seen.into_iter();
+        let (visual_embeds, visual_rows) = self.encode_visuals(architecture, inputs, reuse)?;
+        let mut visual_embeds = visual_embeds.into_iter();
         let sequence = |inputs| {
             let inputs: &Inputs = inputs;
             let count = inputs.visuals.iter().map(|visual| visual.grid[0]).sum();
-            let rows = seen.by_ref().take(count).flat_map(|(first, patches)| first..first + patches / merged);
-            Sequence { inputs, from: prefix, to: inputs.len(), seen: rows.collect() }
+            let rows = visual_embeds
+                .by_ref()
+                .take(count)
+                .flat_map(|(first, patches)| first..first + patches / merged);
+            Sequence { inputs, from: prefix, to: inputs.len(), visual_embeds: rows.collect() }
         };
         let sequences: Vec<Sequence<'_>> = inputs.iter().map(sequence).collect();
-        let logits = self.read(&Batch::new(&sequences, labels, is_shown), prefix, seen_rows)?;
+        let logits =
+            self.text_forward(&Batch::new(&sequences, labels, is_visual_token), prefix, visual_rows)?;
         Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
     }
 
-    /// Sees what is on pictures: of each pair of frames its first row and how many patches it has; and how many rows there are.
-    fn see_all(
+    /// Encodes images and videos: of each pair of frames its first row and how many patches it has; and how many rows there are.
+    fn encode_visuals(
         &mut self,
-        body: &Body,
+        architecture: &Architecture,
         inputs: &[Inputs],
-        share: &mut Share<'_>,
+        reuse: &mut Reuse<'_>,
     ) -> Result<(Vec<(usize, usize)>, usize), GpuError> {
-        let pairs: Vec<Pair<'_>> =
+        let pairs: Vec<FramePair<'_>> =
             inputs.iter().flat_map(|input| &input.visuals).flat_map(pairs_of).collect();
-        let rules = |kind| body.processor.numbers(kind);
-        let rows = |pairs: &[Pair<'_>]| pairs.iter().map(|pair| self.rows_of(pair)).sum::<usize>();
-        let (firsts, which, total) = match share {
-            Share::Nothing => {
+        let mean_and_std = |kind| architecture.processor.mean_and_std(kind);
+        let rows = |pairs: &[FramePair<'_>]| pairs.iter().map(|pair| self.rows_of(pair)).sum::<usize>();
+        let (firsts, which, total) = match reuse {
+            Reuse::Nothing => {
                 let total = rows(&pairs);
-                (self.see(&pairs, total, rules)?, (0..pairs.len()).collect(), total)
+                (self.encode_pairs(&pairs, total, mean_and_std)?, (0..pairs.len()).collect(), total)
             }
-            Share::Alike(cache) => {
-                let (unlike, marks, which) = unlike(&pairs);
-                let total = rows(&unlike);
-                (self.see_new(&unlike, &marks, total, cache, rules)?, which, total)
+            Reuse::Cached(cache) => {
+                let (unique_pairs, fingerprints, which) = unique_pairs(&pairs);
+                let total = rows(&unique_pairs);
+                (
+                    self.encode_uncached(&unique_pairs, &fingerprints, total, cache, mean_and_std)?,
+                    which,
+                    total,
+                )
             }
         };
-        let place = |(pair, which): (&Pair<'_>, usize)| (firsts[which], pair.patches());
+        let place = |(pair, which): (&FramePair<'_>, usize)| (firsts[which], pair.patches());
         Ok((pairs.iter().zip(which).map(place).collect(), total))
     }
 
     /// Tokens of a pair.
-    fn rows_of(&self, pair: &Pair<'_>) -> usize {
+    fn rows_of(&self, pair: &FramePair<'_>) -> usize {
         pair.patches() / self.config.vision.merged()
     }
 }
 
-fn pairs_of(visual: &Visual) -> impl Iterator<Item = Pair<'_>> {
+fn pairs_of(visual: &Visual) -> impl Iterator<Item = FramePair<'_>> {
     let [_, rows, columns] = visual.grid;
-    visual.pairs().map(move |bytes| Pair { kind: visual.kind, sides: [rows, columns], bytes })
+    visual.pairs().map(move |bytes| FramePair { kind: visual.kind, sides: [rows, columns], bytes })
 }
 
-/// Pairs without those that are like one before, their fingerprints, and for each of all which one it is like.
-fn unlike<'a>(pairs: &[Pair<'a>]) -> (Vec<Pair<'a>>, Vec<u64>, Vec<usize>) {
+/// The distinct pairs, their fingerprints, and for each pair which of the distinct ones it is.
+fn unique_pairs<'a>(pairs: &[FramePair<'a>]) -> (Vec<FramePair<'a>>, Vec<u64>, Vec<usize>) {
     use rayon::prelude::*;
-    let marks: Vec<u64> = pairs.par_iter().map(|pair| fingerprint(pair.bytes)).collect();
+    let fingerprints: Vec<u64> = pairs.par_iter().map(|pair| fingerprint(pair.bytes)).collect();
     let mut found: HashMap<u64, Vec<usize>> = HashMap::new();
-    let (mut unlike, mut own_marks) = (Vec::<Pair<'a>>::new(), Vec::new());
+    let (mut unique_pairs, mut unique_fingerprints) = (Vec::<FramePair<'a>>::new(), Vec::new());
     let mut which = Vec::with_capacity(pairs.len());
-    for (pair, mark) in pairs.iter().zip(marks) {
-        let same = found.entry(mark).or_default();
+    for (pair, fingerprint) in pairs.iter().zip(fingerprints) {
+        let same = found.entry(fingerprint).or_default();
         let is_like = |other: &&usize| {
-            let other = &unlike[**other];
+            let other = &unique_pairs[**other];
             other.kind == pair.kind && other.sides == pair.sides && other.bytes == pair.bytes
         };
         which.push(match same.iter().find(is_like) {
             Some(twin) => *twin,
             None => {
-                same.push(unlike.len());
-                unlike.push(*pair);
-                own_marks.push(mark);
-                unlike.len() - 1
+                same.push(unique_pairs.len());
+                unique_pairs.push(*pair);
+                unique_fingerprints.push(fingerprint);
+                unique_pairs.len() - 1
             }
         });
     }
-    (unlike, own_marks, which)
+    (unique_pairs, unique_fingerprints, which)
 }
 
-/// A number that bytes that differ rarely have in common.
+/// A hash of bytes.
 fn fingerprint(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -271,11 +279,11 @@ fn fingerprint(bytes: &[u8]) -> u64 {
 }
 
 /// How many of these prompts go through the network at once.
-fn at_once(inputs: &[Inputs]) -> usize {
+fn prompts_per_batch(inputs: &[Inputs]) -> usize {
     let mut tokens = 0;
     let fits = |input: &&Inputs| {
         tokens += input.len();
-        tokens <= AT_ONCE
+        tokens <= MAX_BATCH_TOKENS
     };
     inputs.iter().take_while(fits).count().max(1)
 }
@@ -300,13 +308,13 @@ fn check_sizes(config: &Config) -> Result<(), GpuError> {
 }
 
 /// How many floating-point operations a GPU does in a second, in a product of two square matrices of bf16 numbers: what
-/// the times of a pass are measured by.
+/// a forward pass is measured by.
 ///
 /// # Errors
 /// When there is no such GPU, or it has no memory for the matrices.
-pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, GpuError> {
+pub fn matmul_flops(index: usize, side: usize, repeats: usize) -> Result<f64, GpuError> {
     let mut gpu = Gpu::open(index)?;
-    let mut products = Products::new(&gpu)?;
+    let mut cublas = Cublas::new(&gpu)?;
     // Random bits of numbers between 0.5 and 2 and their negatives: zeros would be quicker.
     let bits = |seed: u64| {
         let bit = |i: u64| {
@@ -316,10 +324,10 @@ pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, G
         (0..(side * side) as u64).map(bit).collect::<Vec<u16>>()
     };
     let [mut x, mut weight, mut y] = [Buffer::default(), Buffer::default(), Buffer::default()];
-    let product = Product {
+    let matmul = Matmul {
         x: x.put(&gpu, &bits(1))?,
         weight: weight.put(&gpu, &bits(2))?,
-        finish: Finish::Plain,
+        epilogue: Epilogue::Plain,
         y: y.of(&gpu, side * side)?,
         stride: side,
         rows: side,
@@ -327,7 +335,7 @@ pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, G
         outputs: side,
     };
     let mut run = |gpu: &mut Gpu, times: usize| {
-        (0..times).try_for_each(|_| products.run(gpu, "product", &product)).and_then(|()| gpu.wait())
+        (0..times).try_for_each(|_| cublas.run(gpu, "matmul", &matmul)).and_then(|()| gpu.wait())
     };
     run(&mut gpu, repeats.div_ceil(2))?;
     let start = Instant::now();
@@ -338,27 +346,27 @@ pub fn product_speed(index: usize, side: usize, repeats: usize) -> Result<f64, G
 
 #[cfg(test)]
 mod tests {
-    use super::super::patches::Kind;
+    use super::super::patches::VisualKind;
     use super::*;
 
     #[test]
-    fn pairs_that_are_alike_are_seen_once() {
+    fn equal_pairs_are_encoded_once() {
         let [one, other] = [[1u8; 20], [2u8; 20]];
-        let pair = |kind, sides, bytes| Pair { kind, sides, bytes };
+        let pair = |kind, sides, bytes| FramePair { kind, sides, bytes };
         let pairs = [
-            pair(Kind::Video, [2, 4], &one[..]),
-            pair(Kind::Video, [2, 4], &other),
-            pair(Kind::Video, [2, 4], &one),
-            pair(Kind::Video, [4, 2], &one),
-            pair(Kind::Image, [2, 4], &one),
-            pair(Kind::Video, [2, 4], &other),
+            pair(VisualKind::Video, [2, 4], &one[..]),
+            pair(VisualKind::Video, [2, 4], &other),
+            pair(VisualKind::Video, [2, 4], &one),
+            pair(VisualKind::Video, [4, 2], &one),
+            pair(VisualKind::Image, [2, 4], &one),
+            pair(VisualKind::Video, [2, 4], &other),
         ];
-        let (unlike, marks, which) = unlike(&pairs);
-        assert_eq!(marks.len(), unlike.len());
+        let (unique_pairs, fingerprints, which) = unique_pairs(&pairs);
+        assert_eq!(fingerprints.len(), unique_pairs.len());
         assert_eq!(which, [0, 1, 0, 2, 3, 1]);
-        assert_eq!(unlike.len(), 4);
+        assert_eq!(unique_pairs.len(), 4);
         for (pair, which) in pairs.iter().zip(which) {
-            let first = &unlike[which];
+            let first = &unique_pairs[which];
             assert!(first.kind == pair.kind && first.sides == pair.sides && first.bytes == pair.bytes);
         }
     }
@@ -368,9 +376,10 @@ mod tests {
         let bytes: Vec<u8> = (0..100).collect();
         let mut turned = bytes.clone();
         turned.swap(3, 40);
-        let marks = [fingerprint(&bytes), fingerprint(&turned), fingerprint(&bytes[..99]), fingerprint(&[])];
-        for (i, mark) in marks.iter().enumerate() {
-            assert!(!marks[..i].contains(mark));
+        let fingerprints =
+            [fingerprint(&bytes), fingerprint(&turned), fingerprint(&bytes[..99]), fingerprint(&[])];
+        for (i, fingerprint) in fingerprints.iter().enumerate() {
+            assert!(!fingerprints[..i].contains(fingerprint));
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Layer {
 /// All parameters.
 pub(super) struct Parameters {
     pub(super) patch: Linear,
-    /// Learned positions `[places, width]`, which the processor mixes.
+    /// Learned positions `[positions, width]`, which the CPU interpolates.
     pub(super) positions: Vec<f32>,
     pub(super) blocks: Vec<Block>,
     pub(super) merger: Merger,
@@ -72,11 +72,11 @@ pub(super) struct Parameters {
     pub(super) norm: Address,
     pub(super) head: Address,
     /// What the addresses point to.
-    _held: Held,
+    _held: Allocations,
 }
 
 #[derive(Default)]
-struct Held {
+struct Allocations {
     numbers: Vec<CudaSlice<u16>>,
     floats: Vec<CudaSlice<f32>>,
 }
@@ -87,7 +87,7 @@ struct Loader<'a> {
     specs: &'a [Spec],
     weights: &'a Weights,
     adapter: Option<&'a Adapter>,
-    held: Held,
+    held: Allocations,
 }
 
 impl Parameters {
@@ -99,7 +99,7 @@ impl Parameters {
         weights: &Weights,
         adapter: Option<&Adapter>,
     ) -> Result<Self, GpuError> {
-        let mut loader = Loader { gpu, specs, weights, adapter, held: Held::default() };
+        let mut loader = Loader { gpu, specs, weights, adapter, held: Allocations::default() };
         let (vision, text) = (&network.vision, &network.text);
         let embed = loader.table(text.embed)?;
         let is_tied = text.head.weight == text.embed;
@@ -206,23 +206,23 @@ impl Loader<'_> {
 
     /// The bits of a parameter, of a layer with its adapter in it.
     fn numbers(&self, id: Id, layer: Option<&network::Linear>) -> Vec<u16> {
-        let low = layer
+        let lora = layer
             .zip(self.adapter)
-            .and_then(|(layer, adapter)| adapter.layers.get(&layer.name).map(|low| (low, layer)));
-        let stored = self.weights.get(&self.specs[id.0].name).filter(|_| low.is_none());
+            .and_then(|(layer, adapter)| adapter.layers.get(&layer.name).map(|lora| (lora, layer)));
+        let stored = self.weights.get(&self.specs[id.0].name).filter(|_| lora.is_none());
         if let Some(stored) = stored.filter(|stored| stored.dtype() == DType::Bf16) {
             let numbers = stored.elements::<bf16>().unwrap_or_default();
             return bytemuck::cast_slice(&numbers).to_vec();
         }
         let mut numbers = self.floats(id);
-        if let Some((low, layer)) = low {
-            low.merge_into(&mut numbers, layer);
+        if let Some((lora, layer)) = lora {
+            lora.merge_into(&mut numbers, layer);
         }
         numbers.par_iter().map(|number| bf16::from_f32(*number).to_bits()).collect()
     }
 
     fn keep(&mut self, parts: &[Vec<u16>]) -> Result<Address, GpuError> {
-        let mut room = self.gpu.room(parts.iter().map(Vec::len).sum())?;
+        let mut room = self.gpu.alloc(parts.iter().map(Vec::len).sum())?;
         let mut from = 0;
         for part in parts {
             let mut place = room.slice_mut(from..from + part.len());

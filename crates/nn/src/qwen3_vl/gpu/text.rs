@@ -4,47 +4,47 @@ use cudarc::driver::CudaSlice;
 
 use super::super::config::TextConfig;
 use super::batch::{Batch, Rows};
-use super::device::{Arg, Shape};
+use super::device::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
 use super::error::GpuError;
+use super::matmul::{Epilogue, Matmul};
 use super::memory::Address;
 use super::parameters::Layer;
-use super::product::{Finish, Product};
 
-/// Keys and values of words that prompts begin with.
-pub(super) struct Prefix {
+/// Keys and values (KV cache) of the prefix that prompts share.
+pub(super) struct PrefixCache {
     pub(super) ids: Vec<u32>,
     /// `[layers, tokens, keys and values]`
     kept: CudaSlice<u16>,
 }
 
-/// What a pass over a batch has at hand.
-struct Reading<'a> {
+/// What the layers of a forward pass share.
+struct ForwardState<'a> {
     batch: &'a Batch,
     /// Where the batch's lists are.
     lists: Address,
     x: Address,
-    turns: Address,
-    /// Rows that were seen.
-    seen: Address,
-    seen_rows: usize,
+    cos_sin: Address,
+    /// Visual embeddings.
+    visual_embeds: Address,
+    visual_rows: usize,
     /// Where the keys and values before all sequences are, and of how many tokens.
     prefix: (Address, usize),
 }
 
 impl Engine {
-    /// Reads words that prompts begin with, and keeps their keys and values.
-    pub(super) fn remember(&mut self, ids: &[u32], batch: &Batch) -> Result<(), GpuError> {
+    /// Runs the prefix that prompts share, and keeps its keys and values.
+    pub(super) fn cache_prefix(&mut self, ids: &[u32], batch: &Batch) -> Result<(), GpuError> {
         self.prefix = None; // its memory first
         let TextConfig { kv_heads, head_width, layers, .. } = self.config.text;
         let width = 2 * kv_heads * head_width;
-        let kept = self.gpu.room(layers * batch.tokens * width)?;
+        let kept = self.gpu.alloc(layers * batch.tokens * width)?;
         let store = self.gpu.address(&kept);
-        let reading = self.begin(batch, 0, 0)?;
+        let state = self.embed_batch(batch, 0, 0)?;
         for i in 0..layers {
             let layer = self.parameters.layers[i];
             let is_last = i + 1 == layers;
-            let (qkv, stride) = self.keys_and_queries(&layer, &reading, is_last)?;
+            let (qkv, stride) = self.keys_and_queries(&layer, &state, is_last)?;
             let args = [
                 Arg::At(qkv.plus(stride - width)),
                 Arg::Int(stride as i32),
@@ -53,72 +53,76 @@ impl Engine {
                 Arg::Int(width as i32),
                 Arg::Int(width as i32),
             ];
-            self.gpu.run("take_rows", Shape::rows(batch.tokens, width), &args)?;
+            self.gpu.run("take_rows", LaunchShape::rows(batch.tokens, width), &args)?;
             if !is_last {
-                self.rest_of_layer(&layer, &reading, i, qkv)?;
+                self.rest_of_layer(&layer, &state, i, qkv)?;
             }
         }
-        self.prefix = Some(Prefix { ids: ids.to_vec(), kept });
+        self.prefix = Some(PrefixCache { ids: ids.to_vec(), kept });
         Ok(())
     }
 
     /// The logits of the batch's labels after each sequence, one sequence after another. The first `prefix` tokens of all
-    /// of them were read by [`remember`](Self::remember).
-    pub(super) fn read(
+    /// of them were cached by [`cache_prefix`](Self::cache_prefix).
+    pub(super) fn text_forward(
         &mut self,
         batch: &Batch,
         prefix: usize,
-        seen_rows: usize,
+        visual_rows: usize,
     ) -> Result<Vec<f32>, GpuError> {
-        let reading = self.begin(batch, prefix, seen_rows)?;
+        let state = self.embed_batch(batch, prefix, visual_rows)?;
         let layers = self.parameters.layers.len();
         for i in 0..layers - 1 {
             let layer = self.parameters.layers[i];
-            let (qkv, _) = self.keys_and_queries(&layer, &reading, false)?;
-            self.rest_of_layer(&layer, &reading, i, qkv)?;
+            let (qkv, _) = self.keys_and_queries(&layer, &state, false)?;
+            self.rest_of_layer(&layer, &state, i, qkv)?;
         }
         let layer = self.parameters.layers[layers - 1];
-        let x = self.last_rows(&layer, &reading, layers - 1)?;
-        self.logits(x, &reading)
+        let x = self.last_rows(&layer, &state, layers - 1)?;
+        self.logits(x, &state)
     }
 
-    /// Words from the table and what is seen, and the angles of positions.
-    fn begin<'a>(
+    /// Token embeddings and visual embeddings, and the angles of positions.
+    fn embed_batch<'a>(
         &mut self,
         batch: &'a Batch,
         prefix: usize,
-        seen_rows: usize,
-    ) -> Result<Reading<'a>, GpuError> {
+        visual_rows: usize,
+    ) -> Result<ForwardState<'a>, GpuError> {
         let TextConfig { width, head_width, .. } = self.config.text;
         let half = head_width / 2;
-        let lists = self.space.lists.put(&self.gpu, batch.lists.numbers())?;
-        let x = self.space.x.of(&self.gpu, batch.tokens * width)?;
-        let seen = self.space.seen.of(&self.gpu, 0)?;
+        let lists = self.buffers.lists.put(&self.gpu, batch.lists.numbers())?;
+        let x = self.buffers.x.of(&self.gpu, batch.tokens * width)?;
+        let visual_embeds = self.buffers.visual_embeds.of(&self.gpu, 0)?;
         let embed = self.parameters.embed;
         let args = [
             Arg::At(batch.sources.at(lists)),
             Arg::At(embed),
-            Arg::At(seen),
+            Arg::At(visual_embeds),
             Arg::At(x),
             Arg::Int(width as i32),
         ];
-        self.gpu.run("embed", Shape::rows(batch.tokens, width), &args)?;
-        let turns = self.space.turns.of(&self.gpu, batch.tokens * half * 2)?;
+        self.gpu.run("embed", LaunchShape::rows(batch.tokens, width), &args)?;
+        let cos_sin = self.buffers.cos_sin.of(&self.gpu, batch.tokens * half * 2)?;
         let args = [
             Arg::At(batch.positions.at(lists)),
             Arg::At(self.frequencies.of(&self.gpu, 0)?),
             Arg::At(self.axes.of(&self.gpu, 0)?),
-            Arg::At(turns),
+            Arg::At(cos_sin),
         ];
-        self.gpu.run("angles", Shape { blocks: [batch.tokens, 1, 1], threads: half, shared: 0 }, &args)?;
+        self.gpu.run(
+            "angles",
+            LaunchShape { blocks: [batch.tokens, 1, 1], threads: half, shared: 0 },
+            &args,
+        )?;
         let kept = self.prefix.as_ref().filter(|_| prefix > 0).map(|prefix| self.gpu.address(&prefix.kept));
-        Ok(Reading {
+        Ok(ForwardState {
             batch,
             lists,
             x,
-            turns,
-            seen,
-            seen_rows,
+            cos_sin,
+            visual_embeds,
+            visual_rows,
             prefix: (kept.unwrap_or(Address::NONE), prefix),
         })
     }
@@ -128,56 +132,56 @@ impl Engine {
     fn keys_and_queries(
         &mut self,
         layer: &Layer,
-        reading: &Reading<'_>,
+        state: &ForwardState<'_>,
         is_last: bool,
     ) -> Result<(Address, usize), GpuError> {
         let TextConfig { width, heads, kv_heads, head_width, epsilon, .. } = self.config.text;
-        let tokens = reading.batch.tokens;
-        let normal = self.space.normal.of(&self.gpu, tokens * width)?;
-        self.rms_norm(reading.x, layer.norm1, normal, tokens, Address::NONE)?;
+        let tokens = state.batch.tokens;
+        let normal = self.buffers.normal.of(&self.gpu, tokens * width)?;
+        self.rms_norm(state.x, layer.norm1, normal, tokens, Address::NONE)?;
         let asking = if is_last { 0 } else { heads };
         let outputs = (asking + 2 * kv_heads) * head_width;
         let skipped = (heads - asking) * head_width;
-        let qkv = self.space.qkv.of(&self.gpu, tokens * outputs)?;
-        let product = Product {
+        let qkv = self.buffers.qkv.of(&self.gpu, tokens * outputs)?;
+        let matmul = Matmul {
             x: normal,
             weight: layer.qkv.weight.plus(skipped * width),
-            finish: Finish::Plain,
+            epilogue: Epilogue::Plain,
             y: qkv,
             stride: outputs,
             rows: tokens,
             inputs: width,
             outputs,
         };
-        self.products.run(&mut self.gpu, "qkv product", &product)?;
-        let turned = asking + kv_heads;
+        self.cublas.run(&mut self.gpu, "qkv matmul", &matmul)?;
+        let rotated = asking + kv_heads;
         let args = [
             Arg::At(qkv),
             Arg::Int(outputs as i32),
             Arg::Int(asking as i32),
-            Arg::Int(turned as i32),
+            Arg::Int(rotated as i32),
             Arg::At(layer.q_norm),
             Arg::At(layer.k_norm),
             Arg::Float(epsilon as f32),
-            Arg::At(reading.turns),
+            Arg::At(state.cos_sin),
             Arg::At(Address::NONE),
         ];
-        self.gpu.run("turn_text", heads_of(tokens, turned), &args)?;
+        self.gpu.run("turn_text", heads_of(tokens, rotated), &args)?;
         Ok((qkv, outputs))
     }
 
-    /// Attention, the feed-forward part, and what is seen.
+    /// Attention, the feed-forward network, and deepstack embeddings.
     fn rest_of_layer(
         &mut self,
         layer: &Layer,
-        reading: &Reading<'_>,
+        state: &ForwardState<'_>,
         index: usize,
         qkv: Address,
     ) -> Result<(), GpuError> {
         let TextConfig { heads, kv_heads, head_width, .. } = self.config.text;
-        let Reading { batch, lists, x, .. } = *reading;
+        let ForwardState { batch, lists, x, .. } = *state;
         let stride = (heads + 2 * kv_heads) * head_width;
-        let mixed = self.space.mixed.of(&self.gpu, batch.tokens * heads * head_width)?;
+        let mixed = self.buffers.mixed.of(&self.gpu, batch.tokens * heads * head_width)?;
         let (starts, lengths) = (batch.starts.at(lists), batch.lengths.at(lists));
         self.attend(&Attention {
             kernel: "attend_text",
@@ -193,17 +197,17 @@ impl Engine {
             lists: [starts, lengths, starts, lengths],
             sequences: batch.sequences,
             longest: batch.longest,
-            prefix: self.before(reading, index),
+            prefix: self.before(state, index),
         })?;
-        self.linear("o product", layer.o, mixed, batch.tokens, Finish::Add, x)?;
+        self.linear("o matmul", layer.o, mixed, batch.tokens, Epilogue::Add, x)?;
         self.feed_forward(layer, x, batch.tokens)?;
-        self.add_seen(reading, index, x, batch.shown)
+        self.add_deepstack(state, index, x, batch.visual_tokens)
     }
 
     /// Keys and values of layer `index` that come before all sequences.
-    fn before(&self, reading: &Reading<'_>, index: usize) -> (Address, Address, usize, usize) {
+    fn before(&self, state: &ForwardState<'_>, index: usize) -> (Address, Address, usize, usize) {
         let TextConfig { kv_heads, head_width, .. } = self.config.text;
-        let (kept, tokens) = reading.prefix;
+        let (kept, tokens) = state.prefix;
         let width = 2 * kv_heads * head_width;
         let keys = kept.plus(index * tokens * width);
         (keys, keys.plus(kv_heads * head_width), width, tokens)
@@ -211,20 +215,20 @@ impl Engine {
 
     fn feed_forward(&mut self, layer: &Layer, x: Address, rows: usize) -> Result<(), GpuError> {
         let TextConfig { width, inner, .. } = self.config.text;
-        let normal = self.space.normal.of(&self.gpu, rows * width)?;
+        let normal = self.buffers.normal.of(&self.gpu, rows * width)?;
         self.rms_norm(x, layer.norm2, normal, rows, Address::NONE)?;
-        let both = self.space.inner.of(&self.gpu, rows * 2 * inner)?;
-        self.linear("gate and up product", layer.gate_up, normal, rows, Finish::Plain, both)?;
-        let gated = self.space.gated.of(&self.gpu, rows * inner)?;
+        let both = self.buffers.inner.of(&self.gpu, rows * 2 * inner)?;
+        self.linear("gate and up matmul", layer.gate_up, normal, rows, Epilogue::Plain, both)?;
+        let gated = self.buffers.gated.of(&self.gpu, rows * inner)?;
         let args = [Arg::At(both), Arg::At(gated), Arg::Int(inner as i32)];
-        self.gpu.run("swiglu", Shape::rows(rows, inner), &args)?;
-        self.linear("down product", layer.down, gated, rows, Finish::Add, x)
+        self.gpu.run("swiglu", LaunchShape::rows(rows, inner), &args)?;
+        self.linear("down matmul", layer.down, gated, rows, Epilogue::Add, x)
     }
 
-    /// Adds a level of what is seen, if there is one for this layer.
-    fn add_seen(
+    /// Adds the deepstack embeddings of this layer, if it has some.
+    fn add_deepstack(
         &mut self,
-        reading: &Reading<'_>,
+        state: &ForwardState<'_>,
         index: usize,
         x: Address,
         rows: Rows,
@@ -233,39 +237,44 @@ impl Engine {
             return Ok(());
         }
         let width = self.config.text.width;
-        let level = reading.seen.plus((index + 1) * reading.seen_rows * width);
+        let level = state.visual_embeds.plus((index + 1) * state.visual_rows * width);
         let args = [
             Arg::At(x),
-            Arg::At(rows.to.at(reading.lists)),
+            Arg::At(rows.to.at(state.lists)),
             Arg::At(level),
-            Arg::At(rows.from.at(reading.lists)),
+            Arg::At(rows.from.at(state.lists)),
             Arg::Int(width as i32),
         ];
-        self.gpu.run("add_rows", Shape::rows(rows.to.len, width), &args)
+        self.gpu.run("add_rows", LaunchShape::rows(rows.to.len, width), &args)
     }
 
-    /// The last layer, in which only the last token of each sequence asks.
-    fn last_rows(&mut self, layer: &Layer, reading: &Reading<'_>, index: usize) -> Result<Address, GpuError> {
+    /// The last layer, with queries of the last token of each sequence only.
+    fn last_rows(
+        &mut self,
+        layer: &Layer,
+        state: &ForwardState<'_>,
+        index: usize,
+    ) -> Result<Address, GpuError> {
         let TextConfig { width, heads, kv_heads, head_width, epsilon, .. } = self.config.text;
-        let Reading { batch, lists, .. } = *reading;
+        let ForwardState { batch, lists, .. } = *state;
         let (count, last) = (batch.sequences, batch.last.at(lists));
-        let (kv, stride) = self.keys_and_queries(layer, reading, true)?;
+        let (kv, stride) = self.keys_and_queries(layer, state, true)?;
         // The normalised rows were needed for keys; now only the last of them are.
-        let normal = self.space.normal.of(&self.gpu, count * width)?;
-        self.rms_norm(reading.x, layer.norm1, normal, count, last)?;
+        let normal = self.buffers.normal.of(&self.gpu, count * width)?;
+        self.rms_norm(state.x, layer.norm1, normal, count, last)?;
         let asking = heads * head_width;
-        let queries = self.space.last_queries.of(&self.gpu, count * asking)?;
-        let product = Product {
+        let queries = self.buffers.last_queries.of(&self.gpu, count * asking)?;
+        let matmul = Matmul {
             x: normal,
             weight: layer.qkv.weight,
-            finish: Finish::Plain,
+            epilogue: Epilogue::Plain,
             y: queries,
             stride: asking,
             rows: count,
             inputs: width,
             outputs: asking,
         };
-        self.products.run(&mut self.gpu, "products of last rows", &product)?;
+        self.cublas.run(&mut self.gpu, "matmuls of last rows", &matmul)?;
         let args = [
             Arg::At(queries),
             Arg::Int(asking as i32),
@@ -274,11 +283,11 @@ impl Engine {
             Arg::At(layer.q_norm),
             Arg::At(layer.q_norm),
             Arg::Float(epsilon as f32),
-            Arg::At(reading.turns),
+            Arg::At(state.cos_sin),
             Arg::At(last),
         ];
         self.gpu.run("turn_text", heads_of(count, heads), &args)?;
-        let mixed = self.space.mixed.of(&self.gpu, count * asking)?;
+        let mixed = self.buffers.mixed.of(&self.gpu, count * asking)?;
         self.attend(&Attention {
             kernel: "attend_text",
             q: queries,
@@ -298,45 +307,45 @@ impl Engine {
             ],
             sequences: count,
             longest: 1,
-            prefix: self.before(reading, index),
+            prefix: self.before(state, index),
         })?;
-        let x = self.space.last.of(&self.gpu, count * width)?;
+        let x = self.buffers.last.of(&self.gpu, count * width)?;
         let args = [
-            Arg::At(reading.x),
+            Arg::At(state.x),
             Arg::Int(width as i32),
             Arg::At(last),
             Arg::At(x),
             Arg::Int(width as i32),
             Arg::Int(width as i32),
         ];
-        self.gpu.run("take_rows", Shape::rows(count, width), &args)?;
-        self.linear("products of last rows", layer.o, mixed, count, Finish::Add, x)?;
+        self.gpu.run("take_rows", LaunchShape::rows(count, width), &args)?;
+        self.linear("matmuls of last rows", layer.o, mixed, count, Epilogue::Add, x)?;
         self.feed_forward(layer, x, count)?;
-        self.add_seen(reading, index, x, batch.last_shown)?;
+        self.add_deepstack(state, index, x, batch.last_visual_tokens)?;
         Ok(x)
     }
 
     /// The logits of the batch's labels.
-    fn logits(&mut self, x: Address, reading: &Reading<'_>) -> Result<Vec<f32>, GpuError> {
+    fn logits(&mut self, x: Address, state: &ForwardState<'_>) -> Result<Vec<f32>, GpuError> {
         let width = self.config.text.width;
-        let (count, labels) = (reading.batch.sequences, reading.batch.labels);
-        let normal = self.space.normal.of(&self.gpu, count * width)?;
+        let (count, labels) = (state.batch.sequences, state.batch.labels);
+        let normal = self.buffers.normal.of(&self.gpu, count * width)?;
         let (norm, head) = (self.parameters.norm, self.parameters.head);
         self.rms_norm(x, norm, normal, count, Address::NONE)?;
-        let logits = self.space.logits.of(&self.gpu, count * labels.len)?;
+        let logits = self.buffers.logits.of(&self.gpu, count * labels.len)?;
         let args = [
             Arg::At(normal),
             Arg::At(head),
-            Arg::At(labels.at(reading.lists)),
+            Arg::At(labels.at(state.lists)),
             Arg::Int(labels.len as i32),
             Arg::At(logits),
             Arg::Int(width as i32),
         ];
         self.gpu.run(
             "label_logits",
-            Shape { blocks: [labels.len.div_ceil(8), count, 1], threads: 256, shared: 0 },
+            LaunchShape { blocks: [labels.len.div_ceil(8), count, 1], threads: 256, shared: 0 },
             &args,
         )?;
-        self.space.logits.get(&self.gpu, count * labels.len)
+        self.buffers.logits.get(&self.gpu, count * labels.len)
     }
 }

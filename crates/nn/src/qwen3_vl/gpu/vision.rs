@@ -5,39 +5,39 @@ use half::bf16;
 
 use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
-use super::super::patches::Kind;
+use super::super::patches::VisualKind;
 use super::super::vision::{angles, corners};
-use super::device::{Arg, Shape};
+use super::device::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
 use super::error::GpuError;
+use super::frame_cache::{FrameCache, HashedPair};
+use super::matmul::Epilogue;
 use super::memory::{Address, Lists};
 use super::parameters::{Block, LayerNorm, Merger};
-use super::product::Finish;
-use super::shelf::{Marked, Shelf};
 
 const EPSILON: f32 = 1e-6;
 
 /// A pair of frames.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair<'a> {
-    pub(super) kind: Kind,
+pub(super) struct FramePair<'a> {
+    pub(super) kind: VisualKind,
     /// Rows and columns of patches.
     pub(super) sides: [usize; 2],
     pub(super) bytes: &'a [u8],
 }
 
-impl Pair<'_> {
+impl FramePair<'_> {
     pub(super) fn patches(&self) -> usize {
         self.sides.iter().product()
     }
 }
 
-/// What is known of a picture's patches before it is seen.
-pub(super) struct Places {
+/// Positions of an image's patches, which depend on its size only.
+pub(super) struct PatchPositions {
     /// Learned positions.
     learned: CudaSlice<u16>,
     /// Cosine and sine of each patch's angles.
-    turns: CudaSlice<f32>,
+    cos_sin: CudaSlice<f32>,
 }
 
 /// Pairs of one kind and size that go through the tower together.
@@ -46,97 +46,101 @@ struct Group {
     /// Patches of a pair, and of all.
     per_pair: usize,
     count: usize,
-    /// Where the tokens go among those seen, and how many rows all have that are seen.
+    /// The first row of the tokens among the visual embeddings, and how many rows those have.
     first: usize,
-    seen_rows: usize,
-    seen: Address,
+    visual_rows: usize,
+    visual_embeds: Address,
     /// First patches and lengths of pairs.
     starts: Address,
     lengths: Address,
 }
 
 impl Engine {
-    /// Sees pairs of frames that are not kept, and takes those that are from where they are. The tokens of each begin at the
-    /// row that is returned for it, among `seen_rows`.
-    pub(super) fn see_new(
+    /// Encodes frame pairs that are not cached, and copies those that are. The tokens of each begin at the
+    /// row that is returned for it, among `visual_rows`.
+    pub(super) fn encode_uncached(
         &mut self,
-        pairs: &[Pair<'_>],
-        marks: &[u64],
-        seen_rows: usize,
+        pairs: &[FramePair<'_>],
+        fingerprints: &[u64],
+        visual_rows: usize,
         cache: &mut ScoreCache,
-        rules: impl Fn(Kind) -> [[f32; 2]; 3],
+        mean_and_std: impl Fn(VisualKind) -> [[f32; 2]; 3],
     ) -> Result<Vec<usize>, GpuError> {
         let (merged, width) = (self.config.vision.merged(), self.config.text.width);
         let levels = 1 + self.config.vision.deepstack.len();
-        let marked: Vec<Marked<'_>> = pairs
+        let hashed: Vec<HashedPair<'_>> = pairs
             .iter()
-            .zip(marks)
-            .map(|(pair, mark)| Marked { pair: *pair, mark: *mark, rows: pair.patches() / merged })
+            .zip(fingerprints)
+            .map(|(pair, fingerprint)| HashedPair {
+                pair: *pair,
+                fingerprint: *fingerprint,
+                rows: pair.patches() / merged,
+            })
             .collect();
         // Pairs mostly have one size; that of the largest says how many there is room for.
-        let size = |pair: &Marked<'_>| {
+        let size = |pair: &HashedPair<'_>| {
             (pair.rows, pair.rows * levels * width * size_of::<u16>() + pair.pair.bytes.len())
         };
-        let (most_rows, bytes) = marked.iter().map(size).max().unwrap_or_default();
-        let room = cache.room_for(bytes) * most_rows;
+        let (most_rows, bytes) = hashed.iter().map(size).max().unwrap_or_default();
+        let room = cache.max_pairs(bytes) * most_rows;
         if room == 0 {
-            return self.see(pairs, seen_rows, rules);
+            return self.encode_pairs(pairs, visual_rows, mean_and_std);
         }
-        cache.shelf.open(&self.gpu, room, levels * width)?;
-        let found: Vec<Option<usize>> = marked.iter().map(|pair| cache.shelf.find(pair)).collect();
-        let fresh: Vec<usize> = (0..pairs.len()).filter(|i| found[*i].is_none()).collect();
+        cache.frame_cache.open(&self.gpu, room, levels * width)?;
+        let found: Vec<Option<usize>> = hashed.iter().map(|pair| cache.frame_cache.find(pair)).collect();
+        let new: Vec<usize> = (0..pairs.len()).filter(|i| found[*i].is_none()).collect();
         let mut firsts = vec![usize::MAX; pairs.len()];
-        let unseen: Vec<Pair<'_>> = fresh.iter().map(|i| pairs[*i]).collect();
-        let seen = self.see(&unseen, seen_rows, rules)?;
-        fresh.iter().zip(seen).for_each(|(i, row)| firsts[*i] = row);
-        let fresh_rows: usize = fresh.iter().map(|i| marked[*i].rows).sum();
-        let mut kept = Vec::with_capacity(seen_rows - fresh_rows);
+        let uncached: Vec<FramePair<'_>> = new.iter().map(|i| pairs[*i]).collect();
+        let visual_embeds = self.encode_pairs(&uncached, visual_rows, mean_and_std)?;
+        new.iter().zip(visual_embeds).for_each(|(i, row)| firsts[*i] = row);
+        let new_rows: usize = new.iter().map(|i| hashed[*i].rows).sum();
+        let mut kept = Vec::with_capacity(visual_rows - new_rows);
         for (i, first) in found.iter().enumerate().filter_map(|(i, first)| Some((i, (*first)?))) {
-            firsts[i] = fresh_rows + kept.len();
-            kept.extend(first..first + marked[i].rows);
+            firsts[i] = new_rows + kept.len();
+            kept.extend(first..first + hashed[i].rows);
         }
-        self.take_kept(&cache.shelf, &kept, fresh_rows, seen_rows)?;
-        let mut order = fresh;
+        self.copy_cached(&cache.frame_cache, &kept, new_rows, visual_rows)?;
+        let mut order = new;
         order.sort_by_key(|i| firsts[*i]);
-        let order: Vec<Marked<'_>> = order.into_iter().map(|i| marked[i]).collect();
-        self.keep_seen(&mut cache.shelf, &order, seen_rows)?;
+        let order: Vec<HashedPair<'_>> = order.into_iter().map(|i| hashed[i]).collect();
+        self.cache_embeds(&mut cache.frame_cache, &order, visual_rows)?;
         Ok(firsts)
     }
 
-    /// Copies rows of the shelf to what is seen, from row `to` on.
-    fn take_kept(
+    /// Copies cached rows to the visual embeddings, from row `to` on.
+    fn copy_cached(
         &mut self,
-        shelf: &Shelf,
+        frame_cache: &FrameCache,
         rows: &[usize],
         to: usize,
-        seen_rows: usize,
+        visual_rows: usize,
     ) -> Result<(), GpuError> {
         let mut lists = Lists::default();
         let list = lists.add(rows.iter().copied());
-        let base = self.space.lists.put(&self.gpu, lists.numbers())?;
-        let seen = self.space.seen.of(&self.gpu, 0)?;
+        let base = self.buffers.lists.put(&self.gpu, lists.numbers())?;
+        let visual_embeds = self.buffers.visual_embeds.of(&self.gpu, 0)?;
         let width = self.config.text.width;
         for level in 0..=self.config.vision.deepstack.len() {
-            let from = shelf.at(&self.gpu, level, 0, width);
-            let to = seen.plus((level * seen_rows + to) * width);
+            let from = frame_cache.at(&self.gpu, level, 0, width);
+            let to = visual_embeds.plus((level * visual_rows + to) * width);
             self.take_rows(from, list.at(base), to, rows.len(), width)?;
         }
         Ok(())
     }
 
-    /// Copies rows of pairs that were just seen to the shelf.
-    fn keep_seen(
+    /// Copies rows of pairs that were just encoded to the cache.
+    fn cache_embeds(
         &mut self,
-        shelf: &mut Shelf,
-        pairs: &[Marked<'_>],
-        seen_rows: usize,
+        frame_cache: &mut FrameCache,
+        pairs: &[HashedPair<'_>],
+        visual_rows: usize,
     ) -> Result<(), GpuError> {
-        let (rows, place) = shelf.keep(pairs);
-        let seen = self.space.seen.of(&self.gpu, 0)?;
+        let (rows, place) = frame_cache.keep(pairs);
+        let visual_embeds = self.buffers.visual_embeds.of(&self.gpu, 0)?;
         let width = self.config.text.width;
         for level in 0..=self.config.vision.deepstack.len() {
-            let from = seen.plus((level * seen_rows + rows.start) * width);
-            let to = shelf.at(&self.gpu, level, place, width);
+            let from = visual_embeds.plus((level * visual_rows + rows.start) * width);
+            let to = frame_cache.at(&self.gpu, level, place, width);
             self.take_rows(from, Address::NONE, to, rows.len(), width)?;
         }
         Ok(())
@@ -153,24 +157,24 @@ impl Engine {
     ) -> Result<(), GpuError> {
         let stride = Arg::Int(width as i32);
         let args = [Arg::At(from), stride, Arg::At(rows), Arg::At(to), stride, stride];
-        self.gpu.run("take_rows", Shape::rows(count, width), &args)
+        self.gpu.run("take_rows", LaunchShape::rows(count, width), &args)
     }
 
-    /// Sees pairs of frames. The tokens of each begin at the row that is returned for it, among `seen_rows`, of which they
+    /// Encodes frame pairs. The tokens of each begin at the row that is returned for it, among `visual_rows`, of which they
     /// are the first.
-    pub(super) fn see(
+    pub(super) fn encode_pairs(
         &mut self,
-        pairs: &[Pair<'_>],
-        seen_rows: usize,
-        rules: impl Fn(Kind) -> [[f32; 2]; 3],
+        pairs: &[FramePair<'_>],
+        visual_rows: usize,
+        mean_and_std: impl Fn(VisualKind) -> [[f32; 2]; 3],
     ) -> Result<Vec<usize>, GpuError> {
         let merged = self.config.vision.merged();
         let levels = 1 + self.config.vision.deepstack.len();
-        self.space.seen.of(&self.gpu, levels * seen_rows * self.config.text.width)?;
+        self.buffers.visual_embeds.of(&self.gpu, levels * visual_rows * self.config.text.width)?;
         let mut firsts = vec![usize::MAX; pairs.len()];
         let mut row = 0;
         while let Some(first) = firsts.iter().position(|row| *row == usize::MAX) {
-            let Pair { kind, sides, .. } = pairs[first];
+            let FramePair { kind, sides, .. } = pairs[first];
             let is_alike = |i: &usize| pairs[*i].kind == kind && pairs[*i].sides == sides;
             let alike: Vec<usize> = (first..pairs.len()).filter(is_alike).collect();
             let start = row;
@@ -178,36 +182,36 @@ impl Engine {
                 firsts[*i] = row;
                 row += pairs[*i].patches() / merged;
             }
-            let alike: Vec<&Pair<'_>> = alike.iter().map(|i| &pairs[*i]).collect();
-            self.see_alike(&alike, rules(kind), start, seen_rows)?;
+            let alike: Vec<&FramePair<'_>> = alike.iter().map(|i| &pairs[*i]).collect();
+            self.encode_same_size(&alike, mean_and_std(kind), start, visual_rows)?;
         }
         Ok(firsts)
     }
 
-    fn see_alike(
+    fn encode_same_size(
         &mut self,
-        pairs: &[&Pair<'_>],
-        rules: [[f32; 2]; 3],
+        pairs: &[&FramePair<'_>],
+        mean_and_std: [[f32; 2]; 3],
         first: usize,
-        seen_rows: usize,
+        visual_rows: usize,
     ) -> Result<(), GpuError> {
         let (sides, per_pair) = (pairs[0].sides, pairs[0].patches());
-        self.know_places(sides)?;
+        self.prepare_positions(sides)?;
         let mut lists = Lists::default();
         let starts = lists.add((0..pairs.len()).map(|i| i * per_pair));
         let lengths = lists.add(std::iter::repeat_n(per_pair, pairs.len()));
-        let base = self.space.lists.put(&self.gpu, lists.numbers())?;
+        let base = self.buffers.lists.put(&self.gpu, lists.numbers())?;
         let group = Group {
             sides,
             per_pair,
             count: pairs.len() * per_pair,
             first,
-            seen_rows,
-            seen: self.space.seen.of(&self.gpu, 0)?,
+            visual_rows,
+            visual_embeds: self.buffers.visual_embeds.of(&self.gpu, 0)?,
             starts: starts.at(base),
             lengths: lengths.at(base),
         };
-        let x = self.patches(pairs, rules, &group)?;
+        let x = self.patches(pairs, mean_and_std, &group)?;
         for i in 0..self.parameters.blocks.len() {
             let block = self.parameters.blocks[i];
             self.block(&block, x, &group)?;
@@ -227,30 +231,30 @@ impl Engine {
     /// Pixels to numbers `[patches, width]` with their learned positions.
     fn patches(
         &mut self,
-        pairs: &[&Pair<'_>],
-        rules: [[f32; 2]; 3],
+        pairs: &[&FramePair<'_>],
+        mean_and_std: [[f32; 2]; 3],
         group: &Group,
     ) -> Result<Address, GpuError> {
         let (width, len) = (self.config.vision.width, self.config.vision.patch_len());
         let parts: Vec<&[u8]> = pairs.iter().map(|pair| pair.bytes).collect();
-        let bytes = self.space.bytes.put(&self.gpu, &parts)?;
+        let bytes = self.buffers.bytes.put(&self.gpu, &parts)?;
         let total = group.count * len;
-        let numbers = self.space.inner.of(&self.gpu, total)?;
+        let numbers = self.buffers.inner.of(&self.gpu, total)?;
         let args = [
             Arg::At(bytes),
             Arg::At(numbers),
             Arg::Count(total as u64),
             Arg::Int((len / 3) as i32),
-            Arg::Colours(rules.map(|[mean, _]| mean)),
-            Arg::Colours(rules.map(|[_, spread]| spread)),
+            Arg::Colours(mean_and_std.map(|[mean, _]| mean)),
+            Arg::Colours(mean_and_std.map(|[_, std_dev]| std_dev)),
         ];
-        self.gpu.run("pixels", Shape::eights(total), &args)?;
-        let x = self.space.x.of(&self.gpu, group.count * width)?;
-        let learned = self.gpu.address(&self.places[&group.sides].learned);
+        self.gpu.run("pixels", LaunchShape::eights(total), &args)?;
+        let x = self.buffers.x.of(&self.gpu, group.count * width)?;
+        let learned = self.gpu.address(&self.patch_positions[&group.sides].learned);
         let args = [Arg::At(x), Arg::At(learned), Arg::Int(group.per_pair as i32), Arg::Int(width as i32)];
-        self.gpu.run("repeat_rows", Shape::rows(group.count, width), &args)?;
+        self.gpu.run("repeat_rows", LaunchShape::rows(group.count, width), &args)?;
         let patch = self.parameters.patch;
-        self.linear("patch product", patch, numbers, group.count, Finish::BiasAdd(patch.bias), x)?;
+        self.linear("patch matmul", patch, numbers, group.count, Epilogue::BiasAdd(patch.bias), x)?;
         Ok(x)
     }
 
@@ -258,18 +262,18 @@ impl Engine {
         let VisionConfig { width, heads, inner, .. } = self.config.vision;
         let count = group.count;
         let normal = self.normal(&block.norm1, x, count, width)?;
-        let qkv = self.space.qkv.of(&self.gpu, count * 3 * width)?;
-        self.linear("vision qkv product", block.qkv, normal, count, Finish::Bias(block.qkv.bias), qkv)?;
-        let turns = self.gpu.address(&self.places[&group.sides].turns);
+        let qkv = self.buffers.qkv.of(&self.gpu, count * 3 * width)?;
+        self.linear("vision qkv matmul", block.qkv, normal, count, Epilogue::Bias(block.qkv.bias), qkv)?;
+        let cos_sin = self.gpu.address(&self.patch_positions[&group.sides].cos_sin);
         let args = [
             Arg::At(qkv),
             Arg::Int((3 * width) as i32),
             Arg::Int((2 * heads) as i32),
-            Arg::At(turns),
+            Arg::At(cos_sin),
             Arg::Int(group.per_pair as i32),
         ];
         self.gpu.run("turn_vision", heads_of(count, 2 * heads), &args)?;
-        let mixed = self.space.mixed.of(&self.gpu, count * width)?;
+        let mixed = self.buffers.mixed.of(&self.gpu, count * width)?;
         self.attend(&Attention {
             kernel: "attend_vision",
             q: qkv,
@@ -286,18 +290,18 @@ impl Engine {
             longest: group.per_pair,
             prefix: (Address::NONE, Address::NONE, 0, 0),
         })?;
-        self.linear("vision proj product", block.proj, mixed, count, Finish::BiasAdd(block.proj.bias), x)?;
+        self.linear("vision proj matmul", block.proj, mixed, count, Epilogue::BiasAdd(block.proj.bias), x)?;
         let normal = self.normal(&block.norm2, x, count, width)?;
-        let hidden = self.space.inner.of(&self.gpu, count * inner)?;
+        let hidden = self.buffers.inner.of(&self.gpu, count * inner)?;
         self.linear(
-            "vision fc1 product",
+            "vision fc1 matmul",
             block.fc1,
             normal,
             count,
-            Finish::BiasGelu(block.fc1.bias),
+            Epilogue::BiasGelu(block.fc1.bias),
             hidden,
         )?;
-        self.linear("vision fc2 product", block.fc2, hidden, count, Finish::BiasAdd(block.fc2.bias), x)
+        self.linear("vision fc2 matmul", block.fc2, hidden, count, Epilogue::BiasAdd(block.fc2.bias), x)
     }
 
     fn normal(
@@ -307,7 +311,7 @@ impl Engine {
         rows: usize,
         width: usize,
     ) -> Result<Address, GpuError> {
-        let y = self.space.normal.of(&self.gpu, rows * width)?;
+        let y = self.buffers.normal.of(&self.gpu, rows * width)?;
         let args = [
             Arg::At(x),
             Arg::At(norm.scale),
@@ -317,11 +321,11 @@ impl Engine {
             Arg::Float(EPSILON),
         ];
         let kernel = if width == self.config.vision.width { "layer_norm" } else { "layer_norm_merged" };
-        self.gpu.run(kernel, Shape::warps(rows), &args)?;
+        self.gpu.run(kernel, LaunchShape::warps(rows), &args)?;
         Ok(y)
     }
 
-    /// Squares of patches, normalised, to tokens: a level of what is seen.
+    /// Squares of patches, normalised, to tokens: a level of the visual embeddings.
     fn merge(
         &mut self,
         merger: &Merger,
@@ -330,17 +334,17 @@ impl Engine {
         group: &Group,
     ) -> Result<(), GpuError> {
         let rows = group.count / self.config.vision.merged();
-        let hidden = self.space.inner.of(&self.gpu, rows * merger.fc1.outputs)?;
-        self.linear("merger products", merger.fc1, normal, rows, Finish::Bias(merger.fc1.bias), hidden)?;
+        let hidden = self.buffers.inner.of(&self.gpu, rows * merger.fc1.outputs)?;
+        self.linear("merger matmuls", merger.fc1, normal, rows, Epilogue::Bias(merger.fc1.bias), hidden)?;
         let count = rows * merger.fc1.outputs;
-        self.gpu.run("gelu", Shape::eights(count), &[Arg::At(hidden), Arg::Count(count as u64)])?;
-        let y = group.seen.plus((level * group.seen_rows + group.first) * self.config.text.width);
-        self.linear("merger products", merger.fc2, hidden, rows, Finish::Bias(merger.fc2.bias), y)
+        self.gpu.run("gelu", LaunchShape::eights(count), &[Arg::At(hidden), Arg::Count(count as u64)])?;
+        let y = group.visual_embeds.plus((level * group.visual_rows + group.first) * self.config.text.width);
+        self.linear("merger matmuls", merger.fc2, hidden, rows, Epilogue::Bias(merger.fc2.bias), y)
     }
 
-    /// Works out positions and angles of pictures of a size, once.
-    fn know_places(&mut self, sides: [usize; 2]) -> Result<(), GpuError> {
-        if self.places.contains_key(&sides) {
+    /// Computes positions and angles of images of a size, once.
+    fn prepare_positions(&mut self, sides: [usize; 2]) -> Result<(), GpuError> {
+        if self.patch_positions.contains_key(&sides) {
             return Ok(());
         }
         let vision = &self.config.vision;
@@ -352,12 +356,12 @@ impl Engine {
             row.iter_mut().zip(from).for_each(|(sum, number)| *sum += share * number);
         }
         let learned: Vec<u16> = learned.iter().map(|number| bf16::from_f32(*number).to_bits()).collect();
-        let turns: Vec<f32> =
+        let cos_sin: Vec<f32> =
             angles(vision, sides).iter().flat_map(|angle| [angle.cos(), angle.sin()]).collect();
         let failed = || GpuError::failed("copying to the GPU");
         let learned = self.gpu.stream.clone_htod(&learned).map_err(failed())?;
-        let turns = self.gpu.stream.clone_htod(&turns).map_err(failed())?;
-        self.places.insert(sides, Places { learned, turns });
+        let cos_sin = self.gpu.stream.clone_htod(&cos_sin).map_err(failed())?;
+        self.patch_positions.insert(sides, PatchPositions { learned, cos_sin });
         Ok(())
     }
 }

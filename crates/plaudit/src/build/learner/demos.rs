@@ -1,17 +1,17 @@
-//! Demonstrations, read and fitted to the environments: to be paid and kept by RLPD, or cloned.
+//! Demonstrations, read and fitted to the environments: for the replay of RLPD, or for cloning.
 
 use std::path::Path;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{ActionSpace, Reward, RewardColumn, RewardError, Segment, Watch};
+use plaudit_core::{ActionSpace, FramesNeeded, Reward, RewardColumn, RewardError, Segment};
 use plaudit_data::demonstrations;
 use plaudit_env::EnvId;
 use plaudit_reward::camera_for;
 use plaudit_rl::replay::NewRollout;
-use plaudit_rl::{Cloning, Demonstrations, Unfit};
+use plaudit_rl::{Cloning, DemoConverter, DemoError};
 
 use super::Builder;
-use crate::build::sight::policy_sees;
+use crate::build::vision_encoder::policy_uses_images;
 use crate::config::blocks::algorithm::{CloningSettings, ReplaySettings};
 
 const KEY: &str = "algorithm.demo_buffer.load_path";
@@ -27,7 +27,7 @@ fn further_camera(name: &str) -> Option<usize> {
 }
 
 impl Builder<'_> {
-    /// The demonstrations that a buffer starts from, paid by `reward` as everything else will be.
+    /// The demonstrations that a buffer starts from, labelled by `reward` as everything else will be.
     pub(super) fn demonstrations(
         &self,
         buffer: &ReplaySettings,
@@ -40,18 +40,19 @@ impl Builder<'_> {
             return Err(self.loaded.problem(KEY, message, hint));
         };
         let path = Path::new(path);
-        let watch = if policy_sees(self.loaded) { Watch::Everything } else { reward.watch() };
-        let mut paid = Vec::new();
-        for (number, segment) in self.segments(KEY, path, watch)?.into_iter().enumerate() {
-            let column = reward.label(&segment).map_err(|error| self.unpayable(path, number, &error))?;
+        let frames_needed =
+            if policy_uses_images(self.loaded) { FramesNeeded::Everything } else { reward.frames_needed() };
+        let mut labelled = Vec::new();
+        for (number, segment) in self.segments(KEY, path, frames_needed)?.into_iter().enumerate() {
+            let column = reward.label(&segment).map_err(|error| self.cannot_label(path, number, &error))?;
             let RewardColumn { total, version, .. } = column;
-            paid.push(NewRollout { segment, fresh: Vec::new(), reward: total, version });
+            labelled.push(NewRollout { segment, starts_chunk: Vec::new(), reward: total, version });
         }
-        self.refuse_unpaid(path, &paid)?;
-        Ok(paid)
+        self.refuse_unrewarded(path, &labelled)?;
+        Ok(labelled)
     }
 
-    /// What the policy is to do as demonstrations do, if the config asks for it.
+    /// Behaviour cloning, if the config asks for it.
     pub(super) fn cloning(&self) -> Result<Option<Cloning>, ComposeError> {
         let algorithm = &self.loaded.config.algorithm;
         let Some(asked) = &algorithm.cloning else { return Ok(None) };
@@ -61,11 +62,12 @@ impl Builder<'_> {
             return Err(self.loaded.problem(CLONING_KEY, "there is nothing to clone", hint));
         };
         if asked.batch_size == 0 {
-            let message = "a batch of nothing teaches nothing";
+            let message = "a batch needs at least one transition";
             return Err(self.loaded.problem("algorithm.cloning.batch_size", message, "256 is usual"));
         }
-        let watch = if policy_sees(self.loaded) { Watch::Everything } else { Watch::Nothing };
-        let demos = self.segments(key, Path::new(path), watch)?;
+        let frames_needed =
+            if policy_uses_images(self.loaded) { FramesNeeded::Everything } else { FramesNeeded::Nothing };
+        let demos = self.segments(key, Path::new(path), frames_needed)?;
         let (steps, batch) = (asked.steps, asked.batch_size as usize);
         let std = self.deviations(asked);
         Ok(Some(Cloning { demos, steps, batch, lr: asked.lr, std }))
@@ -84,38 +86,61 @@ impl Builder<'_> {
     }
 
     /// Episodes as segments of these environments; `key` is where the path was written.
-    fn segments(&self, key: &str, path: &Path, watch: Watch) -> Result<Vec<Segment>, ComposeError> {
-        let hint = "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)";
-        let episodes =
-            demonstrations::read(path).map_err(|error| self.loaded.problem(key, error.to_string(), hint))?;
+    fn segments(
+        &self,
+        key: &str,
+        path: &Path,
+        frames_needed: FramesNeeded,
+    ) -> Result<Vec<Segment>, ComposeError> {
+        let episodes = demonstrations::read(path)
+            .map_err(|error| self.loaded.problem(key, error.to_string(), self.how_to_get_demos(path)))?;
         let camera = |name: &str| {
             let kept = further_camera(name).map(|at| self.spec.cameras.get(1 + at));
             let found = kept.unwrap_or_else(|| camera_for(name, &self.spec.cameras).ok());
             found.map(|(name, _)| name.clone())
         };
         let full_state = self.spec.id.parse::<EnvId>().ok().and_then(EnvId::full_state_width);
-        let fit = Demonstrations { spec: self.spec, camera: &camera, watch, full_state };
+        let fit = DemoConverter { spec: self.spec, camera: &camera, frames_needed, full_state };
         let fitted = episodes.iter().enumerate();
         fitted
             .map(|(number, episode)| {
-                fit.segment(episode).map_err(|unfit| self.no_demo(key, path, number, &unfit))
+                fit.segment(episode).map_err(|unfit| self.unfit_demo(key, path, number, &unfit))
             })
             .collect()
     }
 
-    fn no_demo(&self, key: &str, path: &Path, number: usize, unfit: &Unfit) -> ComposeError {
+    /// What to do about demonstrations that cannot be read: where there are none, how to collect some.
+    fn how_to_get_demos(&self, path: &Path) -> String {
+        if path.exists() && path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+            return "name a store, a LeRobot dataset, a replay buffer (.pt) or episodes (.pkl)".into();
+        }
+        let recipe = match self.spec.id.parse::<EnvId>() {
+            Ok(EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => "pickcube_demos",
+            Ok(EnvId::PegInsertionSideV1) => "peginsertion_scripted",
+            _ => "CONFIG",
+        };
+        format!(
+            "collect some: `plaudit collect {recipe} env.eval.data_collection.enabled=true \
+             env.eval.data_collection.save_dir={}`",
+            path.display()
+        )
+    }
+
+    fn unfit_demo(&self, key: &str, path: &Path, number: usize, unfit: &DemoError) -> ComposeError {
         let message = format!("{}: episode {number} is no demonstration here: {unfit}", path.display());
         let hint = match unfit {
-            Unfit::Width { what: "actions", .. } => "collect with the same actor.model.policy_setup",
-            Unfit::Width { .. } => "collect with the same env.train.init_params.obs_mode and use_full_state",
-            Unfit::Image { .. } => "collect with the same env.train.init_params.sensor_configs",
+            DemoError::Width { what: "actions", .. } => "collect with the same actor.model.policy_setup",
+            DemoError::Width { .. } => {
+                "collect with the same env.train.init_params.obs_mode and use_full_state"
+            }
+            DemoError::Image { .. } => "collect with the same env.train.init_params.sensor_configs",
             _ => "leave it out of the folder, or collect it again",
         };
         self.loaded.problem(key, message, hint)
     }
 
-    fn unpayable(&self, path: &Path, number: usize, error: &RewardError) -> ComposeError {
-        let message = format!("{}: episode {number} cannot be paid: {error}", path.display());
+    fn cannot_label(&self, path: &Path, number: usize, error: &RewardError) -> ComposeError {
+        let message = format!("{}: episode {number} cannot be labelled: {error}", path.display());
         let hint = match error {
             RewardError::Camera { .. } => {
                 "collect with images: env.train.init_params.obs_mode=rgb, use_full_state=true"
@@ -125,13 +150,14 @@ impl Builder<'_> {
         self.loaded.problem(KEY, message, hint)
     }
 
-    /// Demonstrations that earn nothing teach that what they show is worth nothing.
-    fn refuse_unpaid(&self, path: &Path, paid: &[NewRollout]) -> Result<(), ComposeError> {
-        let earns = paid.iter().any(|demo| demo.reward.iter().any(|&reward| reward != 0.0));
-        if earns || paid.is_empty() {
+    /// Demonstrations without reward teach that what they show is worth nothing.
+    fn refuse_unrewarded(&self, path: &Path, labelled: &[NewRollout]) -> Result<(), ComposeError> {
+        let earns = labelled.iter().any(|demo| demo.reward.iter().any(|&reward| reward != 0.0));
+        if earns || labelled.is_empty() {
             return Ok(());
         }
-        let message = format!("{}: none of {} demonstrations is paid anything", path.display(), paid.len());
+        let message =
+            format!("{}: none of {} demonstrations gets any reward", path.display(), labelled.len());
         let hint = "the files may hold no rewards (LeRobot datasets do not), or the reward model sees no success in them";
         Err(self.loaded.problem(KEY, message, hint))
     }

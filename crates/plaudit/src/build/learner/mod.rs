@@ -3,24 +3,25 @@
 mod demos;
 mod ppo;
 mod sac;
+pub(crate) mod supported;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{EnvSpec, Policy, Reward, Seed};
+use plaudit_core::{EnvSpec, LrDecay, Policy, Reward, Schedule, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::sac::{SoftNetworks, SoftPolicy};
-use plaudit_rl::{ActorCritic, AsyncPlan, Cloning, Learner, Manner, Schedule, Shape, TrainingPlan};
+use plaudit_rl::{ActionMode, ActorCritic, AsyncPlan, Cloning, Learner, TrainingPlan};
 
-use crate::commands::train::Plan;
-use crate::config::Loaded;
+use crate::commands::train::TrainMode;
+use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
 use crate::config::blocks::algorithm::{Bootstrap, LossType};
 
 /// How much one step of learning is.
-fn training_plan(loaded: &Loaded) -> Result<TrainingPlan, ComposeError> {
+fn training_plan(loaded: &LoadedConfig) -> Result<TrainingPlan, ComposeError> {
     let env = &loaded.config.env.train;
     let (steps, chunk) = (env.max_steps_per_rollout_epoch, loaded.config.actor.model.num_action_chunks);
     if !steps.is_multiple_of(chunk.max(1)) {
@@ -31,17 +32,17 @@ fn training_plan(loaded: &Loaded) -> Result<TrainingPlan, ComposeError> {
     Ok(TrainingPlan { steps: steps as usize, rollouts: env.rollout_epoch as usize })
 }
 
-/// How acting and learning go together.
-pub fn pace(loaded: &Loaded) -> Result<Plan, ComposeError> {
+/// Whether acting and learning alternate or run in parallel.
+pub fn train_mode(loaded: &LoadedConfig) -> Result<TrainMode, ComposeError> {
     let (plan, config) = (training_plan(loaded)?, &loaded.config);
     if !config.runner.asynchronous {
-        return Ok(Plan::Turns(plan));
+        return Ok(TrainMode::Sync(plan));
     }
     if config.algorithm.loss_type != LossType::Sac {
-        let message = "only SAC learns beside its environments: PPO needs experience of its newest policy";
+        let message = "only SAC learns asynchronously: PPO needs experience of its newest policy";
         return Err(loaded.problem("runner.asynchronous", message, "set it to false"));
     }
-    Ok(Plan::SideBySide(AsyncPlan {
+    Ok(TrainMode::Async(AsyncPlan {
         rollouts: plan,
         weight_sync_interval: config.runner.weight_sync_interval,
         staleness_threshold: config.algorithm.staleness_threshold,
@@ -49,13 +50,14 @@ pub fn pace(loaded: &Loaded) -> Result<Plan, ComposeError> {
 }
 
 /// What learns in environments like these, for `steps` steps if the run has an end. Weights the config names are
-/// loaded, and demonstrations are paid by `reward`.
+/// loaded, and demonstrations are labelled by `reward`.
 pub fn learner(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     spec: &EnvSpec,
     reward: &dyn Reward,
     steps: Option<u64>,
 ) -> Result<Box<dyn Learner>, ComposeError> {
+    supported::refuse_unsupported(loaded)?;
     let algorithm = &loaded.config.algorithm;
     let named = named_weights(loaded);
     let weights = named.as_ref().map(|(key, path)| read_weights(loaded, key, path)).transpose()?;
@@ -71,15 +73,15 @@ pub fn learner(
     Ok(learner)
 }
 
-/// What a new policy is to do as demonstrations do, if the config asks for it.
-pub fn cloning(loaded: &Loaded, spec: &EnvSpec) -> Result<Option<Cloning>, ComposeError> {
+/// Behaviour cloning of a new policy, if the config asks for it.
+pub fn cloning(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<Option<Cloning>, ComposeError> {
     Builder { loaded, spec, steps: None, weights: None }.cloning()
 }
 
-/// What a config's weights do in environments like these: the likeliest action, never chance.
-pub fn trained_policy(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
+/// The policy of a config's weights in environments like these: deterministic, the likeliest action.
+pub fn trained_policy(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
     let Some((key, path)) = named_weights(loaded).or_else(|| resumed_weights(loaded)) else {
-        let message = "which weights? A policy that never learned acts by chance";
+        let message = "which weights? A policy that never learned acts at random";
         let hint = "set runner.ckpt_path to a checkpoint, such as logs/…/checkpoints/global_step_100, or this to random";
         return Err(loaded.problem("actor.model.model_type", message, hint));
     };
@@ -92,32 +94,35 @@ pub fn trained_policy(loaded: &Loaded, spec: &EnvSpec) -> Result<Box<dyn Policy>
             networks
                 .import_actor(&mut params, &weights)
                 .map_err(|misfit| unfit(loaded, key, &path, misfit))?;
-            Ok(Box::new(networks.policy(&params, Manner::Greedy)))
+            Ok(Box::new(networks.policy(&params, ActionMode::Greedy)))
         }
         LossType::Sac => {
             let settings = builder.soft_networks()?;
             let networks = SoftNetworks::new(&settings).ok_or_else(|| builder.needs_continuous_actions())?;
             let mut params = networks.init_policy(Seed::new(0));
-            let mut eyes = vec![0.0; networks.eyes()];
+            let mut encoder_params = vec![0.0; networks.encoder_len()];
             networks
                 .import_policy(&mut params, &weights)
-                .and_then(|()| networks.import_eyes(&mut eyes, &weights))
+                .and_then(|()| networks.import_encoder(&mut encoder_params, &weights))
                 .map_err(|misfit| unfit(loaded, key, &path, misfit))?;
-            Ok(Box::new(SoftPolicy::new(Arc::new(networks), Arc::new(params), &eyes, Manner::Greedy)))
+            Ok(Box::new(SoftPolicy::new(
+                Arc::new(networks),
+                Arc::new(params),
+                &encoder_params,
+                ActionMode::Greedy,
+            )))
         }
         LossType::Foreign => Err(foreign(loaded)),
     }
 }
 
-fn foreign(loaded: &Loaded) -> ComposeError {
-    let algorithm = &loaded.config.algorithm;
-    let name = algorithm.foreign.as_deref().unwrap_or(algorithm.loss_type.word());
-    let message = format!("this version cannot learn by `{name}`");
-    loaded.problem("algorithm.loss_type", message, "set it to actor_critic (PPO) or embodied_sac")
+fn foreign(loaded: &LoadedConfig) -> ComposeError {
+    let supported::Unsupported { key, message, hint } = supported::foreign_learner(&loaded.config.algorithm);
+    loaded.problem(key, message, hint)
 }
 
 /// The key that names weights, and where they are.
-fn named_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
+fn named_weights(loaded: &LoadedConfig) -> Option<(&'static str, PathBuf)> {
     let (runner, model) = (&loaded.config.runner, &loaded.config.actor.model);
     // For a policy on images, `model_path` is where its frozen trunk is.
     let is_trunk = model.model_type == ModelType::Cnn;
@@ -130,24 +135,24 @@ fn named_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
 }
 
 /// Weights of the checkpoint that a run goes on from.
-fn resumed_weights(loaded: &Loaded) -> Option<(&'static str, PathBuf)> {
+fn resumed_weights(loaded: &LoadedConfig) -> Option<(&'static str, PathBuf)> {
     let path = loaded.config.runner.resume_dir.as_ref()?;
     Some(("runner.resume_dir", PathBuf::from(path)))
 }
 
-fn read_weights(loaded: &Loaded, key: &str, path: &Path) -> Result<Weights, ComposeError> {
+fn read_weights(loaded: &LoadedConfig, key: &str, path: &Path) -> Result<Weights, ComposeError> {
     let hint = "name a file of weights (.pt or .safetensors), or a checkpoint's folder";
     Weights::read(path).map_err(|error| loaded.problem(key, error.to_string(), hint))
 }
 
-fn unfit(loaded: &Loaded, key: &str, path: &Path, misfit: impl std::fmt::Display) -> ComposeError {
+fn unfit(loaded: &LoadedConfig, key: &str, path: &Path, misfit: impl std::fmt::Display) -> ComposeError {
     let message = format!("the weights in {} are of another network: {misfit}", path.display());
     let hint = "set actor.model and algorithm as they were when the weights were trained";
     loaded.problem(key, message, hint)
 }
 
 struct Builder<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a LoadedConfig,
     spec: &'a EnvSpec,
     /// How long the run is.
     steps: Option<u64>,
@@ -176,17 +181,17 @@ impl Builder<'_> {
             Err(_) => (optim.lr_warmup_steps_ratio * total.unwrap_or(0) as f64) as u64,
         };
         let end = || {
-            let message = "it falls until the end of the run, and nobody says when that is";
+            let message = "it decays until the end of the run, and the length of the run is not set";
             let hint = format!("set {key}.total_training_steps, runner.max_epochs or runner.max_steps");
             total.ok_or_else(|| self.loaded.problem(&format!("{key}.lr_scheduler"), message, hint))
         };
         let min_lr = optim.min_lr;
-        let shape = match optim.lr_scheduler {
-            LrSchedule::Constant => Shape::Constant,
-            LrSchedule::Cosine => Shape::Cosine { total: end()?, min_lr },
-            LrSchedule::Linear => Shape::Linear { total: end()?, min_lr },
+        let decay = match optim.lr_scheduler {
+            LrSchedule::Constant => LrDecay::Constant,
+            LrSchedule::Cosine => LrDecay::Cosine { total: end()?, min_lr },
+            LrSchedule::Linear => LrDecay::Linear { total: end()?, min_lr },
         };
-        Ok(Schedule { lr, warmup, shape })
+        Ok(Schedule { lr, warmup, decay })
     }
 }
 

@@ -3,10 +3,10 @@
 use plaudit_compose::ComposeError;
 use plaudit_core::{ActionSpace, Seed};
 use plaudit_rl::ppo::{KlEstimate, LossSettings, Ppo, PpoSettings};
-use plaudit_rl::{ActorCriticSettings, Deviation, GaeSettings, Inputs, Learner};
+use plaudit_rl::{ActorCriticSettings, GaeSettings, Inputs, Learner, StdKind};
 
 use super::{Builder, adam, bootstrap};
-use crate::build::sight::sight;
+use crate::build::vision_encoder::vision_encoder;
 use crate::config::blocks::actor::{Activation, ModelType};
 use crate::config::blocks::algorithm::{Algorithm, Level};
 
@@ -54,7 +54,7 @@ impl Builder<'_> {
             "mse" => KlEstimate::Square,
             "low_var_kl" => KlEstimate::LowVariance,
             other => {
-                let message = format!("`{other}` is no way to estimate a distance");
+                let message = format!("`{other}` is no estimator of the KL divergence");
                 return Err(self.loaded.problem(
                     "algorithm.kl_penalty",
                     message,
@@ -81,9 +81,9 @@ impl Builder<'_> {
                 Inputs::States(self.spec.state_width)
             }
             ModelType::Cnn => {
-                let sight = sight(self.loaded, self.spec, self.weights)?;
+                let vision_encoder = vision_encoder(self.loaded, self.spec, self.weights)?;
                 self.same("actor.model.state_dim", model.state_dim, self.spec.state_width)?;
-                Inputs::Images(sight)
+                Inputs::Images(vision_encoder)
             }
             _ => {
                 let name = model.foreign.as_deref().unwrap_or(model.model_type.word());
@@ -106,7 +106,7 @@ impl Builder<'_> {
             actions: self.spec.actions.clone(),
             chunk,
             hidden: model.hidden_sizes.iter().map(|&width| width as usize).collect(),
-            deviation: if model.state_dependent_std { Deviation::ByState } else { Deviation::Independent },
+            std_kind: if model.state_dependent_std { StdKind::StateDependent } else { StdKind::Independent },
             values: if by_action { chunk } else { 1 },
         })
     }

@@ -1,27 +1,25 @@
 //! Soft actor-critic and RLPD, as a config describes them.
 
 use plaudit_compose::ComposeError;
-use plaudit_core::{Reward, Seed};
+use plaudit_core::{LrDecay, Reward, Schedule, Seed};
 use plaudit_nn::dense::Activation;
-use plaudit_rl::replay::{Amount, Filling, Repay};
+use plaudit_rl::replay::{Amount, RelabelSettings, ReplayFill};
 use plaudit_rl::sac::{
-    Agg, CriticKind, DemoSettings, NearDemos, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind,
-    TemperatureSettings,
+    Agg, BcRegularizer, CriticKind, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings,
+    TemperatureKind, TemperatureSettings,
 };
-use plaudit_rl::{Inputs, Learner, Schedule, Shape};
+use plaudit_rl::{Inputs, Learner};
 
 use super::{Builder, adam, bootstrap, training_plan};
-use crate::build::sight::{policy_sees, sight};
+use crate::build::vision_encoder::{policy_uses_images, vision_encoder};
 use crate::config::blocks::actor::{self, LrSchedule, ModelType};
-use crate::config::blocks::algorithm::{
-    AdvType, AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit,
-};
-use crate::config::blocks::reward::{RewardSettings, WatchAction};
+use crate::config::blocks::algorithm::{AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit};
+use crate::config::blocks::reward::{AlarmAction, RewardSettings};
 
 impl Builder<'_> {
-    /// Soft actor-critic; RLPD where the config names demonstrations, which `reward` pays.
+    /// Soft actor-critic; RLPD where the config names demonstrations, which `reward` labels.
     pub(super) fn sac(&self, reward: &dyn Reward) -> Result<Box<dyn Learner>, ComposeError> {
-        self.refuse_what_sac_lacks()?;
+        self.refuse_unsupported_by_sac()?;
         let settings = self.sac_settings(reward)?;
         self.fits_memory(&settings)?;
         let demos = match &self.loaded.config.algorithm.demo_buffer {
@@ -35,15 +33,12 @@ impl Builder<'_> {
         Ok(Box::new(sac))
     }
 
-    fn refuse_what_sac_lacks(&self) -> Result<(), ComposeError> {
+    fn refuse_unsupported_by_sac(&self) -> Result<(), ComposeError> {
         let algorithm = &self.loaded.config.algorithm;
         let refuse = |key: &str, message: &str, hint: &str| {
             Err(self.loaded.problem(&format!("algorithm.{key}"), message, hint))
         };
-        if algorithm.adv_type.is_some_and(|adv_type| adv_type != AdvType::Transitions) {
-            return refuse("adv_type", "SAC learns from transitions, not from advantages", "leave it out");
-        }
-        if algorithm.enable_drq && !policy_sees(self.loaded) {
+        if algorithm.enable_drq && !policy_uses_images(self.loaded) {
             let message = "it shifts images, and this policy sees none";
             return refuse("enable_drq", message, "leave it out");
         }
@@ -79,7 +74,7 @@ impl Builder<'_> {
         let demos = algorithm.demo_buffer.as_ref().map(|buffer| DemoSettings {
             replay: self.replay(buffer, reward, &networks),
             min: amount(buffer.unit, buffer.min_buffer_size),
-            keep_paid: buffer.keep_paid.map(|worth| worth as f32),
+            self_imitation_min_reward: buffer.self_imitation_min_reward.map(|reward| reward as f32),
         });
         Ok(SacSettings {
             gamma: algorithm.gamma as f32,
@@ -93,7 +88,7 @@ impl Builder<'_> {
             backup_entropy: algorithm.backup_entropy,
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             scale_states: algorithm.scale_states,
-            near_demos: (algorithm.demo_weight > 0.0).then(|| NearDemos {
+            bc_regularizer: (algorithm.demo_weight > 0.0).then(|| BcRegularizer {
                 weight: algorithm.demo_weight as f32,
                 std: algorithm.cloning.as_ref().map(|cloning| self.deviations(cloning)),
             }),
@@ -142,9 +137,9 @@ impl Builder<'_> {
                 })
             }
             ModelType::Cnn => {
-                let sight = sight(self.loaded, spec, self.weights)?;
+                let vision_encoder = vision_encoder(self.loaded, spec, self.weights)?;
                 self.same("actor.model.state_dim", model.state_dim, spec.state_width)?;
-                let networks = SoftNetworkSettings::cnn(sight, actions, chunk, critics);
+                let networks = SoftNetworkSettings::cnn(vision_encoder, actions, chunk, critics);
                 Ok(SoftNetworkSettings { critic_kind, ..networks })
             }
             _ => {
@@ -182,13 +177,13 @@ impl Builder<'_> {
     /// Configs count steps of learning; soft actor-critic counts its updates, of which a step has several.
     fn optim(&self, key: &str, optim: &actor::Optim) -> Result<Optim, ComposeError> {
         let updates = self.loaded.config.algorithm.update_epoch.max(1);
-        let Schedule { lr, warmup, shape } = self.schedule(key, optim, optim.lr)?;
-        let shape = match shape {
-            Shape::Constant => Shape::Constant,
-            Shape::Cosine { total, min_lr } => Shape::Cosine { total: total * updates, min_lr },
-            Shape::Linear { total, min_lr } => Shape::Linear { total: total * updates, min_lr },
+        let Schedule { lr, warmup, decay } = self.schedule(key, optim, optim.lr)?;
+        let decay = match decay {
+            LrDecay::Constant => LrDecay::Constant,
+            LrDecay::Cosine { total, min_lr } => LrDecay::Cosine { total: total * updates, min_lr },
+            LrDecay::Linear { total, min_lr } => LrDecay::Linear { total: total * updates, min_lr },
         };
-        let schedule = Schedule { lr, warmup: warmup * updates, shape };
+        let schedule = Schedule { lr, warmup: warmup * updates, decay };
         Ok(Optim { schedule, adam: adam(optim), clip_grad: optim.clip_grad as f32 })
     }
 
@@ -203,13 +198,13 @@ impl Builder<'_> {
             window: amount(buffer.unit, buffer.sample_window_size),
             chunk: self.loaded.config.actor.model.num_action_chunks.max(1) as usize,
             cameras: match &networks.inputs {
-                Inputs::Images(sight) => sight.pictured().to_vec(),
+                Inputs::Images(vision_encoder) => vision_encoder.image_cameras().to_vec(),
                 Inputs::States(_) => Vec::new(),
             },
-            repay: Repay {
-                watch: reward.watch(),
+            relabel: RelabelSettings {
+                frames_needed: reward.frames_needed(),
                 context: reward.context(),
-                frame_bytes: if may_be_repaid(&self.loaded.config.reward) {
+                frame_bytes: if may_be_relabelled(&self.loaded.config.reward) {
                     buffer.reward_frames_mib << 20
                 } else {
                     0
@@ -225,10 +220,10 @@ impl Builder<'_> {
         let rollouts =
             self.steps.filter(|_| is_counted).map(|steps| steps.saturating_mul(plan.rollouts as u64));
         let feature_width = match &settings.networks.inputs {
-            Inputs::Images(sight) => sight.feature_width(),
+            Inputs::Images(vision_encoder) => vision_encoder.feature_width(),
             Inputs::States(_) => 0,
         };
-        let filling = Filling { steps_per_rollout: plan.steps, rollouts, feature_width };
+        let filling = ReplayFill { steps_per_rollout: plan.steps, rollouts, feature_width };
         let key = "algorithm.replay_buffer.cache_size";
         let hint = "lower it, the number of environments, or runner.max_epochs";
         settings
@@ -239,8 +234,9 @@ impl Builder<'_> {
 }
 
 /// Whether the reward may become another while the replay is full: a newer model, or one that was made stricter.
-fn may_be_repaid(reward: &RewardSettings) -> bool {
-    let changes_when_hacked = reward.watch.is_on() && reward.watch.action != WatchAction::Warn;
+fn may_be_relabelled(reward: &RewardSettings) -> bool {
+    let changes_when_hacked =
+        reward.hacking_monitor.is_on() && reward.hacking_monitor.action != AlarmAction::Warn;
     reward.use_reward_model && (reward.reload_model || changes_when_hacked)
 }
 

@@ -1,4 +1,4 @@
-//! `plaudit demo`: the whole way once, from episodes to a policy paid by a learned reward.
+//! `plaudit demo`: the whole way once, from episodes to a policy trained with a learned reward.
 //!
 //! Every stage is a command of plaudit itself, run as a user would run it and printed as a user would type it. What
 //! is finished is noted in a file, so that a demo that was stopped goes on with the stage it was in.
@@ -13,27 +13,23 @@ use clap::Args;
 use plaudit_view::write_atomically;
 use serde::{Deserialize, Serialize};
 
-use self::stages::{Scale, Stage, stages};
-use crate::cli::Volume;
+use self::stages::{Stage, stages};
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
 use crate::run::{interrupted, listen_for_interrupts};
-use crate::say;
 
-/// From episodes to a policy paid by a learned reward, in some minutes
+/// From episodes to a policy trained with a learned reward, in a few minutes
 ///
 /// A script shows PickCube, a clone of it plays, an image classifier learns what success looks like and is audited, and
-/// PPO goes on from the clone, paid by the classifier alone. Whether it worked is judged by the simulator's truth. Each
+/// PPO starts from the clone, rewarded by the classifier alone. Success is measured by simulator ground truth. Each
 /// stage prints the command that does it; a demo that was stopped goes on where it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit demo                                    four minutes on two cores
-  plaudit demo --quick                            90 seconds, with smaller numbers
-  plaudit demo --seed 7 --dir demo7               another seed, beside the first")]
+  plaudit demo                        about five minutes on two cores
+  plaudit demo --seed 7 --dir demo7   another seed, beside the first")]
 pub struct Command {
-    /// Smaller numbers: done in 90 seconds, and not as good
-    #[arg(long)]
-    quick: bool,
-    /// Decides everything that is left to chance
+    /// Random seed of every stage
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Where everything goes
@@ -46,26 +42,35 @@ pub struct Command {
 #[serde(deny_unknown_fields)]
 struct Progress {
     seed: u64,
-    quick: bool,
     /// Names of finished stages.
     done: Vec<String>,
 }
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         listen_for_interrupts();
         let mut progress = self.progress()?;
-        let scale = if self.quick { Scale::QUICK } else { Scale::FULL };
-        let stages = stages(&self.dir, self.seed, &scale);
+        let stages = stages(&self.dir, self.seed);
         let began = Instant::now();
         for (number, stage) in stages.iter().enumerate() {
             if progress.done.iter().any(|done| done == stage.name) {
-                say::aside(&format!("{} of {}  {}: done before", number + 1, stages.len(), stage.title));
+                console::eprintln(&format!(
+                    "{} of {}  {}: done before",
+                    number + 1,
+                    stages.len(),
+                    stage.title
+                ));
                 continue;
             }
-            say::aside(&format!("\n{} of {}  {}\n{}", number + 1, stages.len(), stage.title, stage.meaning));
-            run_stage(stage, volume)?;
+            console::eprintln(&format!(
+                "\n{} of {}  {}\n{}",
+                number + 1,
+                stages.len(),
+                stage.title,
+                stage.meaning
+            ));
+            run_stage(stage, verbosity)?;
             progress.done.push(stage.name.into());
             self.save(&progress)?;
         }
@@ -74,10 +79,10 @@ impl Command {
 
     /// What an earlier demo of this folder has done.
     fn progress(&self) -> Result<Progress, Failure> {
-        let fresh = Progress { seed: self.seed, quick: self.quick, done: Vec::new() };
+        let fresh = Progress { seed: self.seed, done: Vec::new() };
         std::fs::create_dir_all(&self.dir).map_err(|error| {
             let help = "give --dir a folder that can be written".to_string();
-            Failure::use_of(format!("cannot make {}: {error}", self.dir.display()), help)
+            Failure::usage(format!("cannot make {}: {error}", self.dir.display()), help)
         })?;
         let Ok(text) = std::fs::read_to_string(self.state_file()) else {
             self.save(&fresh)?;
@@ -85,13 +90,10 @@ impl Command {
         };
         let other = || {
             let message = format!("{} holds another demo", self.dir.display());
-            Failure::use_of(
-                message,
-                "give the --seed and --quick it was started with, or another --dir".to_string(),
-            )
+            Failure::usage(message, "give the --seed it was started with, or another --dir".to_string())
         };
         let found: Progress = serde_json::from_str(&text).map_err(|_| other())?;
-        if (found.seed, found.quick) != (self.seed, self.quick) {
+        if found.seed != self.seed {
             return Err(other());
         }
         Ok(found)
@@ -102,17 +104,17 @@ impl Command {
     }
 
     fn save(&self, progress: &Progress) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(progress).map_err(|error| Failure::work(error, None))?;
-        write_atomically(&self.state_file(), text.as_bytes()).map_err(|error| Failure::work(error, None))
+        let text = serde_json::to_string_pretty(progress).map_err(|error| Failure::runtime(error, None))?;
+        write_atomically(&self.state_file(), text.as_bytes()).map_err(|error| Failure::runtime(error, None))
     }
 
-    /// What came of it, by the simulator's truth.
+    /// The result, by simulator ground truth.
     fn conclude(&self, began: Instant) -> Result<(), Failure> {
         let before = success(&self.dir.join(stages::PLAY))?;
         let after = success(&self.dir.join(stages::POLICY))?;
         let page = self.dir.join("report.html");
-        say::out(&format!(
-            "\nsolved by the simulator's truth: {:.0} % of episodes before learning from the learned reward, {:.0} % after\n\
+        console::print(&format!(
+            "\nsuccess rate (simulator ground truth): {:.0} % before training with the learned reward, {:.0} % after\n\
              the page about it: {}\n{}",
             100.0 * before,
             100.0 * after,
@@ -126,13 +128,14 @@ impl Command {
 }
 
 /// Runs a stage as its own process, which shows its own progress.
-fn run_stage(stage: &Stage, volume: Volume) -> Result<(), Failure> {
-    let words = going_on(&stage.command)?;
-    say::aside(&format!("\n  $ {}\n", as_typed(&words)));
-    let unable = |error: std::io::Error| Failure::work(format!("cannot start plaudit itself: {error}"), None);
+fn run_stage(stage: &Stage, verbosity: Verbosity) -> Result<(), Failure> {
+    let words = resumed_command(&stage.command)?;
+    console::eprintln(&format!("\n  $ {}\n", as_typed(&words)));
+    let unable =
+        |error: std::io::Error| Failure::runtime(format!("cannot start plaudit itself: {error}"), None);
     let mut process = Process::new(std::env::current_exe().map_err(unable)?);
     process.args(words).stdin(Stdio::null());
-    if volume.quiet {
+    if verbosity.quiet {
         process.arg("--quiet");
     }
     let status = process.status().map_err(unable)?;
@@ -144,12 +147,12 @@ fn run_stage(stage: &Stage, volume: Volume) -> Result<(), Failure> {
     }
     let message = format!("the stage stopped: {status}");
     let help = "what went wrong is said above; the same `plaudit demo` goes on with this stage".to_string();
-    Err(Failure::work(message, help))
+    Err(Failure::runtime(message, help))
 }
 
 /// The command, if an earlier demo was stopped in it: a run that was saved goes on; what one left that was not saved is
 /// removed, and it begins anew.
-fn going_on(words: &[String]) -> Result<Vec<String>, Failure> {
+fn resumed_command(words: &[String]) -> Result<Vec<String>, Failure> {
     const RUN: &str = "runner.logger.log_path=";
     let named = |key: &str| words.iter().find_map(|word| Some(PathBuf::from(word.split_once(key)?.1)));
     let Some(run) = named(RUN).filter(|run| run.exists()) else { return Ok(words.to_vec()) };
@@ -164,7 +167,7 @@ fn going_on(words: &[String]) -> Result<Vec<String>, Failure> {
         [Some(run), named(".data_collection.save_dir=")].into_iter().flatten().filter(|left| left.exists())
     {
         std::fs::remove_dir_all(&left)
-            .map_err(|error| Failure::work(format!("cannot remove {}: {error}", left.display()), None))?;
+            .map_err(|error| Failure::runtime(format!("cannot remove {}: {error}", left.display()), None))?;
     }
     Ok(words.to_vec())
 }
@@ -178,17 +181,17 @@ fn as_typed(words: &[String]) -> String {
     ["plaudit".to_string()].into_iter().chain(words.iter().map(quoted)).collect::<Vec<_>>().join(" ")
 }
 
-/// The newest success of a run's policy, in the simulator's eyes.
+/// The latest success rate of a run's policy, by simulator ground truth.
 fn success(run: &Path) -> Result<f64, Failure> {
     let path = run.join("events.jsonl");
     let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::work(format!("{}: {error}", path.display()), None))?;
+        .map_err(|error| Failure::runtime(format!("{}: {error}", path.display()), None))?;
     let newest = text.lines().rev().find_map(|line| {
         let event: serde_json::Value = serde_json::from_str(line).ok()?;
         let values = event["values"].as_array()?.iter();
         values.filter(|pair| pair[0] == "eval/success_once").find_map(|pair| pair[1].as_f64())
     });
-    newest.ok_or_else(|| Failure::work(format!("{} tells of no evaluation", path.display()), None))
+    newest.ok_or_else(|| Failure::runtime(format!("{} has no evaluation", path.display()), None))
 }
 
 #[cfg(test)]
@@ -204,15 +207,15 @@ mod tests {
             format!("runner.logger.log_path={}", run.display()),
             format!("env.train.data_collection.save_dir={}", kept.display()),
         ];
-        assert_eq!(going_on(&words).unwrap(), words, "nothing is there yet");
+        assert_eq!(resumed_command(&words).unwrap(), words, "nothing is there yet");
         std::fs::create_dir_all(run.join("checkpoints")).unwrap();
         std::fs::create_dir_all(&kept).unwrap();
         std::fs::write(run.join("checkpoints/reward_train.json"), "").unwrap();
-        let resumed = going_on(&words).unwrap();
+        let resumed = resumed_command(&words).unwrap();
         assert_eq!(resumed[1], format!("runner.resume_dir={}", run.display()));
         assert!(kept.exists());
         std::fs::remove_file(run.join("checkpoints/reward_train.json")).unwrap();
-        assert_eq!(going_on(&words).unwrap(), words);
+        assert_eq!(resumed_command(&words).unwrap(), words);
         assert!(!run.exists() && !kept.exists(), "what was half done is gone");
     }
 }

@@ -21,54 +21,19 @@ pub(super) struct Stage {
     pub(super) accepted: Option<i32>,
 }
 
-/// How much of everything.
-pub(super) struct Scale {
-    demos: u32,
-    cloning_steps: u32,
-    episodes: u32,
-    wild: u32,
-    held_out: u32,
-    reward_steps: u32,
-    policy_epochs: u32,
-}
-
-impl Scale {
-    /// Four minutes on two cores.
-    pub(super) const FULL: Self = Self {
-        demos: 40,
-        cloning_steps: 2000,
-        episodes: 120,
-        wild: 60,
-        held_out: 96,
-        reward_steps: 600,
-        policy_epochs: 40,
-    };
-    /// A minute and a half.
-    pub(super) const QUICK: Self = Self {
-        demos: 40,
-        cloning_steps: 1000,
-        episodes: 40,
-        wild: 20,
-        held_out: 48,
-        reward_steps: 100,
-        policy_epochs: 10,
-    };
-}
-
 /// All stages, in their order, with everything below `dir`.
-pub(super) fn stages(dir: &Path, seed: u64, scale: &Scale) -> Vec<Stage> {
-    let plan = Plan { dir, seed, scale };
-    plan.episodes().into_iter().chain(plan.reward()).chain(plan.policy()).collect()
+pub(super) fn stages(dir: &Path, seed: u64) -> Vec<Stage> {
+    let builder = StageBuilder { dir, seed };
+    builder.episodes().into_iter().chain(builder.reward()).chain(builder.policy()).collect()
 }
 
 /// What every stage's words are made of.
-struct Plan<'a> {
+struct StageBuilder<'a> {
     dir: &'a Path,
     seed: u64,
-    scale: &'a Scale,
 }
 
-impl Plan<'_> {
+impl StageBuilder<'_> {
     fn within(&self, name: &str) -> String {
         self.dir.join(name).display().to_string()
     }
@@ -85,15 +50,8 @@ impl Plan<'_> {
         self.within("reward/checkpoints/best_model")
     }
 
-    fn cameras(&self, which: &str) -> String {
-        format!("env.{which}.init_params.sensor_configs={{width:64,height:64,hand_camera:{{}}}}")
-    }
-
     fn cloning(&self) -> Vec<String> {
-        words(&[
-            &format!("algorithm.cloning.load_path={}", self.demos()),
-            &format!("algorithm.cloning.steps={}", self.scale.cloning_steps),
-        ])
+        words(&[&format!("algorithm.cloning.load_path={}", self.demos())])
     }
 
     /// A clone plays so many episodes.
@@ -101,7 +59,6 @@ impl Plan<'_> {
         let own = words(&[
             &format!("train pickcube_play env.train.total_num_envs={episodes}"),
             &format!("actor.seed={} env.train.seed={env_seed}", self.seed),
-            &self.cameras("train"),
             &format!("env.train.data_collection.save_dir={into}"),
             &format!("runner.logger.log_path={}", self.within(run)),
         ]);
@@ -110,24 +67,16 @@ impl Plan<'_> {
 
     /// Episodes to learn from, and episodes to be audited on.
     fn episodes(&self) -> Vec<Stage> {
-        let (scale, seed, demos, held) = (self.scale, self.seed, self.demos(), self.held_out());
+        let (seed, demos, held) = (self.seed, self.demos(), self.held_out());
         vec![
             Stage {
                 name: "demos",
                 title: "A script shows how PickCube is done",
                 meaning: "An arm lifts a red cube to a green goal and holds it there. The script knows the simulator's state; what \
-                      is kept are pictures, states, actions, and whether the task is solved.",
+                      is kept are images, states, actions, and whether the task is solved.",
                 command: words(&[
-                    &format!(
-                        "collect pickcube_demos --episodes {0} env.eval.total_num_envs={0}",
-                        scale.demos
-                    ),
-                    &format!(
-                        "env.eval.data_collection.target_success={} env.eval.ignore_terminations=true",
-                        scale.demos
-                    ),
-                    &format!("env.eval.seed={seed}"),
-                    &self.cameras("eval"),
+                    "collect pickcube_demos --episodes 40 env.eval.total_num_envs=40",
+                    &format!("env.eval.data_collection.target_success=40 env.eval.seed={seed}"),
                     &format!("env.eval.data_collection.save_dir={demos}"),
                     &format!("runner.logger.log_path={}", self.within("collect")),
                 ]),
@@ -137,8 +86,8 @@ impl Plan<'_> {
                 name: "play",
                 title: "A clone of the script plays, and misses",
                 meaning: "A network copies the demonstrations. Its grasps of nothing and its near misses are what a reward model must \
-                      have seen; without them, a policy would find them and be paid.",
-                command: self.playing(scale.episodes, seed, &self.within("episodes/play"), PLAY),
+                      have seen; without them, a policy would find them and be rewarded.",
+                command: self.playing(120, seed, &self.within("episodes/play"), PLAY),
                 accepted: None,
             },
             Stage {
@@ -146,7 +95,7 @@ impl Plan<'_> {
                 title: "The clone plays with much noise",
                 meaning: "More ways to fail. The more a model has seen, the less a policy can surprise it.",
                 command: [
-                    self.playing(scale.wild, seed + 1000, &self.within("episodes/wild"), "wild_play"),
+                    self.playing(60, seed + 1000, &self.within("episodes/wild"), "wild_play"),
                     words(&["algorithm.cloning.std=0.3"]),
                 ]
                 .concat(),
@@ -156,7 +105,7 @@ impl Plan<'_> {
                 name: "held out",
                 title: "The clone plays once more, for the audit",
                 meaning: "Other starts, other noise. The reward model never learns from these episodes.",
-                command: self.playing(scale.held_out, seed + 2000, &held, "held_out_play"),
+                command: self.playing(96, seed + 2000, &held, "held_out_play"),
                 accepted: None,
             },
         ]
@@ -164,13 +113,12 @@ impl Plan<'_> {
 
     /// A model of success, and whether it can be trusted.
     fn reward(&self) -> Vec<Stage> {
-        let (scale, seed, model, held) = (self.scale, self.seed, self.model(), self.held_out());
-        let (reward, every) = (self.within("reward"), scale.reward_steps / 4);
+        let (seed, model, held, reward) = (self.seed, self.model(), self.held_out(), self.within("reward"));
         vec![
             Stage {
                 name: "dataset",
                 title: "What the episodes hold",
-                meaning: "Labels, lengths, cameras, and what looks wrong, with a sheet of pictures. Training splits them by episode: \
+                meaning: "Labels, lengths, cameras, and what looks wrong, with a contact sheet. Training splits them by episode: \
                       frames of one episode are never on both sides.",
                 command: words(&[&format!(
                     "dataset inspect {} --sheet {}",
@@ -189,8 +137,7 @@ impl Plan<'_> {
                     "data.num_samples_per_episode=0 data.fail_success_ratio=3",
                     "actor.model.image_keys=[main_images,extra_view_images] actor.model.image_size=[3,64,64]",
                     &format!("actor.seed={seed} data.seed={seed}"),
-                    &format!("runner.max_steps={} runner.val_check_interval={every}", scale.reward_steps),
-                    &format!("runner.save_interval={every}"),
+                    "runner.max_steps=600 runner.val_check_interval=150 runner.save_interval=150",
                     &format!("runner.logger.log_path={reward}"),
                 ]),
                 accepted: None,
@@ -198,7 +145,7 @@ impl Plan<'_> {
             Stage {
                 name: "audit",
                 title: "Can it be trusted?",
-                meaning: "Scores every frame of the held-out episodes, picks the threshold whose false alarms are rare with a proof, \
+                meaning: "Scores every frame of the held-out episodes, picks the threshold with a guaranteed false-alarm rate, \
                       and tries to fool the model. The verdict is strict; the demo goes on either way.",
                 command: words(&[
                     &format!(
@@ -211,22 +158,19 @@ impl Plan<'_> {
         ]
     }
 
-    /// A policy that the model pays, and a page about it.
+    /// A policy that the model rewards, and a page about it.
     fn policy(&self) -> Vec<Stage> {
-        let (scale, seed, model) = (self.scale, self.seed, self.model());
+        let (seed, model) = (self.seed, self.model());
         vec![
             Stage {
                 name: "policy",
-                title: "PPO goes on from the clone, paid by the model alone",
-                meaning: "The model looks at the last picture of each episode and pays what it believes. `eval/success_once` is the \
-                      simulator's truth, which nobody is paid by.",
+                title: "PPO starts from the clone, rewarded by the model alone",
+                meaning: "The model scores the last frame of each episode, and its score is the reward. `eval/success_once` is the \
+                      simulator's ground truth, which is no part of the reward.",
                 command: [
                     words(&[
                         &format!("train pickcube_ppo_resnet_reward reward.model.model_path={model}"),
-                        &format!(
-                            "actor.seed={seed} env.train.seed={seed} runner.max_epochs={}",
-                            scale.policy_epochs
-                        ),
+                        &format!("actor.seed={seed} env.train.seed={seed}"),
                         &format!("runner.logger.log_path={}", self.within(POLICY)),
                     ]),
                     self.cloning(),
@@ -237,7 +181,7 @@ impl Plan<'_> {
             Stage {
                 name: "report",
                 title: "A page about it",
-                meaning: "Curves of truth beside the model's opinion, the audit, and how long everything took.",
+                meaning: "Curves of ground truth beside the model's own, the audit, and how long everything took.",
                 command: words(&[&format!(
                     "report {} --output {}",
                     self.within(POLICY),
@@ -263,35 +207,43 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
     use crate::config;
-    use crate::load::Asked;
+    use crate::load::RequestedConfig;
 
     /// What the demo prints can be typed, and every config it names can be resolved with the keys it sets.
     #[test]
     fn every_stage_is_a_command_that_a_user_can_type() {
-        for scale in [Scale::FULL, Scale::QUICK] {
-            for stage in stages(Path::new("demo"), 3, &scale) {
-                let words = ["plaudit".to_string()].into_iter().chain(stage.command.clone());
-                Cli::try_parse_from(words).unwrap();
-                let recipe = stage
-                    .command
-                    .iter()
-                    .position(|word| word.starts_with("pickcube_") || word == "reward_training");
-                let Some(recipe) = recipe else { continue };
-                let (flags, words): (Vec<_>, Vec<_>) = stage.command[recipe..]
-                    .iter()
-                    .cloned()
-                    .partition(|word| !word.contains('=') && word != &stage.command[recipe]);
-                assert!(flags.len() <= 2, "only collect has a flag: {flags:?}");
-                let args = crate::cli::ConfigArgs { words, config_path: None, config_name: None };
-                let asked = Asked::from_args(&args).unwrap();
-                config::load(&asked.disk, &asked.request).unwrap();
-            }
+        for stage in stages(Path::new("demo"), 3) {
+            let words = ["plaudit".to_string()].into_iter().chain(stage.command.clone());
+            Cli::try_parse_from(words).unwrap();
+            let recipe = stage
+                .command
+                .iter()
+                .position(|word| word.starts_with("pickcube_") || word == "reward_training");
+            let Some(recipe) = recipe else { continue };
+            let (flags, words): (Vec<_>, Vec<_>) = stage.command[recipe..]
+                .iter()
+                .cloned()
+                .partition(|word| !word.contains('=') && word != &stage.command[recipe]);
+            assert!(flags.len() <= 2, "only collect has a flag: {flags:?}");
+            let args = crate::cli::ConfigArgs { words, ..Default::default() };
+            let asked = RequestedConfig::from_args(&args).unwrap();
+            config::load(&asked.disk, &asked.request).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_guide_has_every_command_word_for_word() {
+        let guide = include_str!("../../../../../docs/guide.md").replace("\\\n", " ").replace('\'', "");
+        let guide = guide.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+        for stage in stages(Path::new("plaudit-demo"), 1) {
+            let command = format!("plaudit {}\n", stage.command.join(" "));
+            assert!(guide.contains(&command), "docs/guide.md does not say {command}");
         }
     }
 
     #[test]
     fn stages_have_names_of_their_own() {
-        let stages = stages(Path::new("demo"), 3, &Scale::FULL);
+        let stages = stages(Path::new("demo"), 3);
         for (at, stage) in stages.iter().enumerate() {
             assert!(stages[..at].iter().all(|other| other.name != stage.name), "{}", stage.name);
         }

@@ -1,62 +1,70 @@
 //! `plaudit reward audit`: whether a reward model can be trusted, as a page, as JSON, and as an exit code.
 
-mod examine;
-mod judge;
+pub(super) mod hints;
+mod images;
+mod manual_settings;
 mod page;
 mod regions;
-mod result;
-mod training_data;
+mod text;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use plaudit_data::convert::Source;
-use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Arch, Device, Scorer};
-use plaudit_reward::audit::{Alarm, Verdict};
+use plaudit_reward::audit::{
+    AlarmFrames, AuditError, AuditProgress, AuditSettings, Auditor, Examination, JudgeAuditSettings, Stored,
+};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
+use plaudit_reward::open::{ModelLocation, OpenClassifier};
 use plaudit_reward::trend::JudgeFolder;
 use plaudit_view::write_atomically;
 
-use self::examine::Examination;
-use self::result::Audit;
-use super::data::{Reading, views};
-use super::eval::{as_failure, read, unfit};
-use super::windows::audit::AuditOfJudge;
+use self::images::PageImages;
+use self::manual_settings::ManualSettings;
+use self::regions::Rerendered;
+use self::text::AuditReport;
+use super::checkpoint::{PreparationArgs, only_served, unfit};
+use super::data::{FrameReader, as_failure, views};
+use super::train::tempfile_in;
+use super::windows::audit::JudgeAuditRun;
 use super::windows::{JudgeArgs, refuse};
-use crate::cli::Volume;
-use crate::commands::report;
+use crate::cli::Verbosity;
+use crate::commands::report::audit_file;
+use crate::console;
 use crate::failure::Failure;
-use crate::progress::ProgressBar;
-use crate::say;
+use crate::output;
+use crate::progress::{ProgressBar, ProgressUpdate};
 
-pub(super) use self::page::{details, honesty_chart, shown, verdict};
-pub(super) use self::result::{Stored, findings, interval, percent};
+pub(super) use self::page::{calibration_chart, details, findings as show_findings, headline, shown};
+pub(super) use self::text::{findings, interval};
 
 /// What is asked for where nothing else is.
-const MAX_FPR: f64 = 0.01;
-const CONFIDENCE: f64 = 0.95;
-const MIN_DETECTION: f64 = 0.5;
-const MIN_ACCURACY: f64 = 0.7;
+const DEFAULT: AuditSettings = AuditSettings::DEFAULT;
+const MIN_ACCURACY: f64 = JudgeAuditSettings::DEFAULT.min_accuracy;
 
 /// Find out whether a reward model can be trusted
 ///
-/// Scores every frame of episodes the model has not seen, picks the threshold whose false alarms are rare with a proof,
-/// fits the temperature that makes scores honest, tries what fools the model, and says whether it should be used.
-/// Threshold and temperature are stored in the checkpoint; `reward eval` and `train` go by them unless told otherwise.
+/// Scores every frame of episodes the model has not seen, picks the threshold with a guaranteed false-alarm rate,
+/// fits the temperature that calibrates the scores, tries what fools the model, and says whether it should be used.
+/// Threshold and temperature are stored in the checkpoint; `reward eval` and `train` use them unless set otherwise. Where
+/// they cannot be stored (RLinf's files), it says what to write where.
 ///
 /// A vision-language judge is audited on windows of `plaudit dataset windows`: what it calls better, worse and unclear, how
-/// honest its probabilities are, whether it agrees with the environment's own progress, and whether it watches what happens.
+/// calibrated its probabilities are, whether it agrees with the environment's own progress, and whether it reacts to what happens.
 /// Its temperature is stored beside its weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit reward audit logs/20260801-12:00:00-reward_training held_out_episodes
-  plaudit reward audit logs/20260801-12:00:00-pickcube_trend_sft windows/held_out/eval
-  plaudit reward audit checkpoints/best_model held_out --max-fpr 0.05 --train-data episodes --output audit
-  plaudit reward audit model.safetensors store --json > audit.json || echo 'do not use it'
+  plaudit reward audit logs/20260801-12:00:00-pickcube_trend_sft \\
+      windows/held_out/eval
+  plaudit reward audit checkpoints/best_model held_out \\
+      --max-fpr 0.05 --train-data episodes --output audit
+  plaudit reward audit model.safetensors store --json > audit.json || \\
+      echo 'do not use it'
 
-Exit codes: 0 the model passes, 3 it does not (the page says why), 1 the audit could not be done, 2 wrong use.")]
+Exit codes: 0 the model passes, 3 it does not (the page says why),
+1 the audit could not be done, 2 wrong use.")]
 pub struct AuditCommand {
     /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
     #[arg(value_name = "MODEL")]
@@ -65,36 +73,40 @@ pub struct AuditCommand {
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// The share of episodes that may raise a false alarm
-    #[arg(long, value_name = "RATE", default_value_t = MAX_FPR)]
+    #[arg(long, value_name = "RATE", default_value_t = DEFAULT.max_fpr)]
     max_fpr: f64,
     /// How sure that must be
-    #[arg(long, value_name = "P", default_value_t = CONFIDENCE)]
+    #[arg(long, value_name = "P", default_value_t = DEFAULT.confidence)]
     confidence: f64,
-    /// Which frames can raise an alarm: `any-frame` for a reward paid at every step, `last-frame` for a terminal one
+    /// Which frames can raise an alarm: `any-frame` for a reward at every step, `last-frame` for a terminal one
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = AlarmWord::AnyFrame)]
     alarm: AlarmWord,
-    /// Audit at this threshold instead of picking one; it must keep the promise as well
-    #[arg(long, value_name = "P")]
+    /// Audit at this threshold instead of picking one; it must keep the guarantee as well. It is compared with scores as
+    /// `reward eval`, `train` and `serve` give them after this audit: at the temperature that it stores, or, where nothing
+    /// is stored (--no-store, RLinf's files), at the checkpoint's own
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     threshold: Option<f64>,
-    /// The model fails if it notices a smaller share of the successful episodes
-    #[arg(long, value_name = "SHARE", default_value_t = MIN_DETECTION)]
+    /// The model fails if it detects a smaller share of the successful episodes
+    #[arg(long, value_name = "SHARE", default_value_t = DEFAULT.min_detection)]
     min_detection: f64,
     /// What the model learned from, to look for frames that are in both [default: where its card says it was]
     #[arg(long, value_name = "DATA")]
     train_data: Vec<PathBuf>,
     /// Where audit.html and audit.json go [default: logs/<time>-reward_audit]
-    #[arg(long, short, value_name = "DIR")]
+    #[arg(long, short, visible_alias = "output-dir", value_name = "DIR")]
     output: Option<PathBuf>,
     /// Leave the checkpoint as it is
     #[arg(long)]
     no_store: bool,
     /// Frames (or windows) of each label that are disturbed and covered
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    stress_frames: usize,
-    /// Decides which episodes fit the temperature, and the intervals
-    #[arg(long, value_name = "N", default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT.stress_frames as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    stress_frames: u32,
+    /// Seed of the episodes that fit the temperature, and of the intervals
+    #[arg(long, value_name = "N", default_value_t = DEFAULT.seed)]
     seed: u64,
-    /// Who recorded the episodes, where it cannot be told
+    #[command(flatten)]
+    preparation: PreparationArgs,
+    /// Source of the episodes, where it cannot be detected
     #[arg(long, value_name = "SOURCE")]
     source: Option<Source>,
     /// Print the result as JSON
@@ -117,7 +129,7 @@ enum AlarmWord {
     LastFrame,
 }
 
-impl From<AlarmWord> for Alarm {
+impl From<AlarmWord> for AlarmFrames {
     fn from(word: AlarmWord) -> Self {
         match word {
             AlarmWord::AnyFrame => Self::AnyFrame,
@@ -128,102 +140,164 @@ impl From<AlarmWord> for Alarm {
 
 impl AuditCommand {
     /// Does it.
-    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         self.refuse_odd_numbers()?;
-        if let Some(judge) = self.judge.find(&self.model)? {
-            return self.of_judge(judge, volume);
+        match self.judge.locate(&self.model)? {
+            ModelLocation::VisionLanguage(judge) => return self.audit_judge(judge, verbosity),
+            ModelLocation::Server(address) => return Err(only_served(&address)),
+            ModelLocation::Classifier(_) => {}
         }
         self.judge.refuse_for_classifier()?;
         refuse(&[("--min-accuracy", self.min_accuracy != MIN_ACCURACY)], "an image classifier")?;
-        let file = Weights::locate(&self.model).map_err(|error| {
-            Failure::use_of(error, "give a run, a checkpoint folder, or a file".to_string())
-        })?;
-        let (weights, card) = read(&file)?;
-        let has_card = card.is_some();
-        let mut card = card.unwrap_or_else(|| ModelCard::of(super::eval::guessed(&weights)));
-        let bar = ProgressBar::new("reward audit", volume);
+        let OpenClassifier { file, card, has_card: has_header, scorer, .. } =
+            self.preparation.open(&self.model, verbosity)?;
+        let bar = ProgressBar::new("reward audit", verbosity);
         let frames = self.frames(&card, &bar)?;
-        if !has_card && card.settings.arch != Arch::Resnet10Spatial {
-            let shape = frames.shapes()[0];
-            card.settings.image_size = [3, shape.height, shape.width];
-        }
         let folder = self.make_output()?;
-        let scorer =
-            Scorer::new(&card.settings, &weights, Device::Cpu).map_err(|error| unfit(&self.model, &error))?;
-        let examination = Examination {
-            asked: &self,
-            file: &file,
-            card: &card,
-            scorer: &scorer,
-            frames: &frames,
-            bar: &bar,
+        let rerendered = Rerendered::of(&frames);
+        let regions = rerendered
+            .as_ref()
+            .map(|rerendered| |number: usize, view: usize| rerendered.regions(&frames, number, view));
+        let auditor = Auditor {
+            settings: self.settings(),
+            train_data: &self.train_data,
+            source: self.source,
+            regions: regions.as_ref().map(|regions| regions as _),
+            on_progress: &|progress| show(&bar, progress),
+            ..Auditor::new(file.display().to_string(), &scorer, &card, &frames)
         };
-        let (mut audit, pictures) = examination.run()?;
-        audit.stored = self.store(&file, has_card, &card, &audit)?;
-        drop(bar);
-        let html = page::page(&audit, &pictures);
-        let json = audit.json();
-        write(&folder.join("audit.html"), html.as_bytes())?;
-        write(&folder.join("audit.json"), json.as_bytes())?;
-        if let Stored::In { .. } = audit.stored {
-            write(&report::beside(&file), json.as_bytes())?; // for reports on runs that this model pays
+        let examination = auditor.examine().map_err(|error| self.failed(error))?;
+        let conclude = |planned: Stored| {
+            let report = self.report(&examination, planned, (!has_header).then_some(&card))?;
+            self.write_pages(&folder, &report, &frames)?;
+            Ok::<_, Failure>(report)
+        };
+        let mut report = conclude(self.planned(&file, has_header))?;
+        // The pages first: a checkpoint that cannot be written must not cost an hour of work.
+        if let Err(error) = report.audit.store(&card) {
+            report = conclude(Stored::No { why: unwritable(&file, &error) })?;
         }
-        say::out(&if self.json { json } else { audit.text(&folder) })?;
-        if audit.verdict.passed() { Ok(()) } else { Err(Failure::Verdict) }
+        drop(bar);
+        self.print_result(&file, &folder, &report)?;
+        if report.audit.passed { Ok(()) } else { Err(Failure::AuditNotPassed) }
     }
 
-    fn of_judge(&self, judge: JudgeFolder, volume: Volume) -> Result<(), Failure> {
+    fn settings(&self) -> AuditSettings {
+        AuditSettings {
+            max_fpr: self.max_fpr,
+            confidence: self.confidence,
+            alarm: self.alarm.into(),
+            threshold: self.threshold,
+            min_detection: self.min_detection,
+            stress_frames: self.stress_frames as usize,
+            seed: self.seed,
+        }
+    }
+
+    /// What follows from an examination; `foreign` is the card of a file that does not describe itself.
+    fn report(
+        &self,
+        examination: &Examination<'_>,
+        planned: Stored,
+        foreign: Option<&ModelCard>,
+    ) -> Result<AuditReport, Failure> {
+        let mut audit = examination.conclude(planned).map_err(|error| self.failed(error))?;
+        hints::for_classifiers(&mut audit.verdict);
+        let manual_settings = match &audit.stored {
+            Stored::In { .. } => None,
+            Stored::No { .. } => {
+                let network = foreign.map(|card| &card.settings);
+                Some(ManualSettings::of(&self.model, &audit.operating, network))
+            }
+        };
+        Ok(AuditReport { audit, manual_settings })
+    }
+
+    fn failed(&self, error: AuditError) -> Failure {
+        match error {
+            AuditError::Classifier(error) => unfit(&self.model, &error),
+            other => failure(other),
+        }
+    }
+
+    fn write_pages(&self, folder: &Path, report: &AuditReport, frames: &Frames) -> Result<(), Failure> {
+        let images = PageImages::of(&report.audit, frames);
+        write(&folder.join("audit.html"), page::page(report, &images).as_bytes())?;
+        write(&folder.join("audit.json"), report.json().as_bytes())
+    }
+
+    /// Says what was found, and keeps it beside a checkpoint that was changed, for reports on runs that this model rewards.
+    fn print_result(&self, file: &Path, folder: &Path, report: &AuditReport) -> Result<(), Failure> {
+        let json = report.json();
+        match &report.audit.stored {
+            Stored::In { .. } => {
+                if let Err(error) = write_atomically(&audit_file(file), json.as_bytes()) {
+                    console::eprintln(&format!("warning: reports will not show this audit: {error}"));
+                }
+            }
+            Stored::No { why } if !self.no_store && self.json => {
+                console::eprintln(&format!("warning: nothing is stored in {}: {why}", file.display()));
+            }
+            Stored::No { .. } => {}
+        }
+        console::print(&if self.json { json } else { report.text(folder) })
+    }
+
+    fn audit_judge(&self, judge: JudgeFolder, verbosity: Verbosity) -> Result<(), Failure> {
         let flags = [
-            ("--max-fpr", self.max_fpr != MAX_FPR),
-            ("--confidence", self.confidence != CONFIDENCE),
+            ("--max-fpr", self.max_fpr != DEFAULT.max_fpr),
+            ("--confidence", self.confidence != DEFAULT.confidence),
             ("--alarm", self.alarm != AlarmWord::AnyFrame),
             ("--threshold", self.threshold.is_some()),
-            ("--min-detection", self.min_detection != MIN_DETECTION),
+            ("--min-detection", self.min_detection != DEFAULT.min_detection),
             ("--source", self.source.is_some()),
         ];
-        refuse(&flags, "a vision-language judge")?;
-        let audit = AuditOfJudge {
+        refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
+        let audit = JudgeAuditRun {
             judge,
             asked: &self.judge,
             data: &self.data,
             train_data: &self.train_data,
-            min_accuracy: self.min_accuracy,
-            changed: self.stress_frames,
-            seed: self.seed,
+            settings: JudgeAuditSettings {
+                min_accuracy: self.min_accuracy,
+                changed: self.stress_frames as usize,
+                seed: self.seed,
+            },
             no_store: self.no_store,
             json: self.json,
         };
-        audit.run(&self.make_output()?, volume)
+        audit.run(&self.make_output()?, verbosity)
     }
 
     fn refuse_odd_numbers(&self) -> Result<(), Failure> {
-        let odd = [
-            ("--max-fpr", self.max_fpr, self.max_fpr > 0.0 && self.max_fpr < 1.0),
-            ("--confidence", self.confidence, self.confidence > 0.0 && self.confidence < 1.0),
-            ("--min-detection", self.min_detection, (0.0..=1.0).contains(&self.min_detection)),
-            ("--min-accuracy", self.min_accuracy, (0.0..=1.0).contains(&self.min_accuracy)),
-            (
-                "--threshold",
-                self.threshold.unwrap_or(0.5),
-                (0.0..=1.0).contains(&self.threshold.unwrap_or(0.5)),
-            ),
+        let shares = [
+            ("--threshold", self.threshold.unwrap_or(0.5)),
+            ("--min-detection", self.min_detection),
+            ("--min-accuracy", self.min_accuracy),
         ];
-        match odd.iter().find(|(_, _, fine)| !fine) {
+        let between = [("--max-fpr", self.max_fpr), ("--confidence", self.confidence)];
+        let odd = shares.iter().find(|(_, share)| !(0.0..=1.0).contains(share));
+        if let Some((flag, value)) = odd {
+            let help = "give a number from 0 to 1".to_string();
+            return Err(Failure::usage(format!("{flag} is {value}"), help));
+        }
+        match between.iter().find(|(_, share)| !(*share > 0.0 && *share < 1.0)) {
             None => Ok(()),
-            Some((flag, value, _)) => {
-                Err(Failure::use_of(format!("{flag} is {value}"), "give a share between 0 and 1".to_string()))
+            Some((flag, value)) => {
+                let help = "give a number above 0 and below 1: nothing can be guaranteed without exception";
+                Err(Failure::usage(format!("{flag} is {value}"), help.to_string()))
             }
         }
     }
 
     fn frames(&self, card: &ModelCard, bar: &ProgressBar) -> Result<Frames, Failure> {
         let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
-        let reading = Reading { views, source: self.source, bar };
-        let frames = reading.all(&self.data).map_err(|error| as_failure(&error))?;
+        let reader = FrameReader { views, source: self.source, bar };
+        let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
-            return Err(Failure::use_of(
+            return Err(Failure::usage(
                 "there are no frames to audit on",
-                "give another dataset".to_string(),
+                "give episodes, a .pt of images, or a store that holds some".to_string(),
             ));
         }
         Ok(frames)
@@ -233,40 +307,50 @@ impl AuditCommand {
         let time = jiff::Zoned::now().strftime("%Y%m%d-%H:%M:%S").to_string();
         let folder =
             self.output.clone().unwrap_or_else(|| PathBuf::from(format!("logs/{time}-reward_audit")));
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            let help = "give --output a folder that can be written".to_string();
-            Failure::use_of(format!("cannot make {}: {error}", folder.display()), help)
-        })?;
+        output::make_folder("--output", &folder)?;
         Ok(folder)
     }
 
-    /// Writes what was found into the checkpoint, if it has a place for it and the data can be believed.
-    fn store(&self, file: &Path, has_card: bool, card: &ModelCard, audit: &Audit) -> Result<Stored, Failure> {
+    /// Whether threshold and temperature will go into the checkpoint, as far as the data does not forbid it. It decides
+    /// the scale on which others see scores, so that it must be known before anything is counted.
+    fn planned(&self, file: &Path, has_header: bool) -> Stored {
         if self.no_store {
-            return Ok(Stored::No { why: "it was asked to leave the checkpoint as it is".into() });
+            return Stored::No { why: "it was asked to leave the checkpoint as it is".into() };
         }
-        if !has_card {
-            let why = "the file has no card to store it in: train with plaudit, or write the threshold into \
-                       reward.reward_threshold";
-            return Ok(Stored::No { why: why.into() });
+        if !has_header {
+            return Stored::No { why: "a file that plaudit did not write has no place for it".into() };
         }
-        if let Some(why) = unbelievable(&audit.verdict) {
-            return Ok(Stored::No { why });
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match tempfile_in(folder) {
+            Ok(()) => Stored::In { file: file.display().to_string() },
+            Err(error) => Stored::No { why: unwritable(file, &error) },
         }
-        let card = audit.card(card);
-        card.replace_in(file).map_err(|error| Failure::work(error, None))?;
-        Ok(Stored::In { file: file.display().to_string() })
     }
 }
 
-/// Why numbers from this data must not go into a checkpoint.
-fn unbelievable(verdict: &Verdict) -> Option<String> {
-    let of_the_data = |code: &str| matches!(code, "leak" | "one_class");
-    let found = verdict.findings.iter().find(|finding| of_the_data(finding.code))?;
-    Some(format!("what was measured cannot be believed: {}", found.what))
+fn unwritable(file: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{} cannot be written ({error})", file.display())
+}
+
+/// An audit that could not be done.
+pub(super) fn failure(error: AuditError) -> Failure {
+    match error {
+        AuditError::TrainingData(error) => as_failure(&error),
+        AuditError::Windows(error) => super::train::failure(error),
+        error @ AuditError::NotFinite { .. } => {
+            Failure::runtime(error, "give an earlier checkpoint".to_string())
+        }
+        other => Failure::usage(other, None),
+    }
+}
+
+/// Shows how far an audit is.
+pub(super) fn show(bar: &ProgressBar, progress: AuditProgress) {
+    let AuditProgress { what, unit, done, total } = progress;
+    bar.show(ProgressUpdate { what, unit, done, total });
 }
 
 /// Writes a file of the result.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    write_atomically(path, bytes).map_err(|error| Failure::work(error, None))
+    output::write("--output", path, bytes)
 }

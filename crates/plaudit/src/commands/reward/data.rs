@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_data::convert::{BadFiles, Progress, Source};
+use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress, Source};
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
 use plaudit_reward::dataset::{DatasetError, Frames, ViewKey};
 
 use crate::build;
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::failure::Failure;
-use crate::progress::{Doing, ProgressBar};
+use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// What a training learns from, and what it is measured on.
 pub(super) struct TrainingData {
@@ -20,13 +20,13 @@ pub(super) struct TrainingData {
 }
 
 /// How frames are read.
-pub(super) struct Reading<'a> {
+pub(super) struct FrameReader<'a> {
     pub(super) views: Vec<ViewKey>,
     pub(super) source: Option<Source>,
     pub(super) bar: &'a ProgressBar,
 }
 
-impl Reading<'_> {
+impl FrameReader<'_> {
     pub(super) fn read(&self, path: &Path) -> Result<Arc<LabelledData>, LabelledError> {
         LabelledData::read(path, &self.options(), &|progress| self.tick(progress)).map(Arc::new)
     }
@@ -37,18 +37,12 @@ impl Reading<'_> {
 
     fn tick(&self, progress: Progress) {
         let Progress { done, total, .. } = progress;
-        self.bar.show(Doing { what: "reading", unit: "episodes", done, total });
+        self.bar.show(ProgressUpdate { what: "reading", unit: "episodes", done, total });
     }
 
     /// Every frame of some datasets.
     pub(super) fn all(&self, paths: &[PathBuf]) -> Result<Frames, DatasetError> {
-        let mut picked = Vec::new();
-        for path in paths {
-            let data = self.read(path)?;
-            let all = data.all();
-            picked.push((data, all));
-        }
-        Frames::new(&self.views, picked)
+        Frames::read(&self.views, paths, self.source, &|progress| self.tick(progress))
     }
 }
 
@@ -61,70 +55,70 @@ pub(super) fn views(keys: &[String]) -> Result<Vec<ViewKey>, DatasetError> {
 }
 
 /// The data that a config names.
-pub(super) fn training_data(loaded: &Loaded, bar: &ProgressBar) -> Result<TrainingData, Failure> {
+pub(super) fn training_data(loaded: &LoadedConfig, bar: &ProgressBar) -> Result<TrainingData, Failure> {
     let keys = &loaded.config.actor.model.image_keys;
     let hint = "name cameras, such as main_images, extra_view_images, or main_images@-4 for the past";
     let views =
         views(keys).map_err(|error| loaded.problem("actor.model.image_keys", error.to_string(), hint))?;
-    let reading = Reading { views, source: build::recorder(loaded), bar };
-    let (key, read) = named(loaded, &reading)?;
+    let reader = FrameReader { views, source: build::episode_source(loaded), bar };
+    let (key, read) = named(loaded, &reader)?;
     read.map_err(|error| problem(loaded, key, &error))
 }
 
 /// The key that names the data, and what is there.
 fn named(
-    loaded: &Loaded,
-    reading: &Reading<'_>,
+    loaded: &LoadedConfig,
+    reader: &FrameReader<'_>,
 ) -> Result<(&'static str, Result<TrainingData, DatasetError>), Failure> {
     let data = &loaded.config.data;
     if let (Some(positive), Some(negative)) = (&data.positive_dir, &data.negative_dir) {
-        let tick = |progress| reading.tick(progress);
+        let tick = |progress| reader.tick(progress);
         let read = LabelledData::read_trajectories(
             Path::new(positive),
             Path::new(negative),
-            &reading.options(),
+            &reader.options(),
             &tick,
         );
-        let split = read.map_err(DatasetError::from).and_then(|read| split(loaded, reading, Arc::new(read)));
+        let split = read.map_err(DatasetError::from).and_then(|read| split(loaded, reader, Arc::new(read)));
         return Ok(("data.positive_dir", split));
     }
     if let Some(path) = &data.data_path {
         let path = Path::new(path);
         let parts = ["train.pt", "val.pt"].map(|name| path.join(name));
         let read = match parts.iter().all(|part| part.is_file()) {
-            true => in_two_files(reading, &parts[..1], &parts[1..]),
+            true => in_two_files(reader, &parts[..1], &parts[1..]),
             false => {
-                reading.read(path).map_err(DatasetError::from).and_then(|read| split(loaded, reading, read))
+                reader.read(path).map_err(DatasetError::from).and_then(|read| split(loaded, reader, read))
             }
         };
         return Ok(("data.data_path", read));
     }
     let Some(train) = &data.train_data_paths else {
         let help = "give episodes with --data PATH, or set data.train_data_paths and data.val_data_paths";
-        return Err(Failure::use_of("nothing to train on", help.to_string()));
+        return Err(Failure::usage("nothing to train on", help.to_string()));
     };
     let paths = |paths: &OneOrMore<String>| match paths {
         OneOrMore::One(path) => vec![PathBuf::from(path)],
         OneOrMore::More(paths) => paths.iter().map(PathBuf::from).collect(),
     };
     let val = data.val_data_paths.as_ref().map(paths).unwrap_or_default();
-    Ok(("data.train_data_paths", in_two_files(reading, &paths(train), &val)))
+    Ok(("data.train_data_paths", in_two_files(reader, &paths(train), &val)))
 }
 
 fn in_two_files(
-    reading: &Reading<'_>,
+    reader: &FrameReader<'_>,
     train: &[PathBuf],
     val: &[PathBuf],
 ) -> Result<TrainingData, DatasetError> {
-    let train = reading.all(train)?;
-    let val = if val.is_empty() { None } else { Some(reading.all(val)?) };
+    let train = reader.all(train)?;
+    let val = if val.is_empty() { None } else { Some(reader.all(val)?) };
     Ok(TrainingData { train, val })
 }
 
 /// One recording in two parts, by episode.
 fn split(
-    loaded: &Loaded,
-    reading: &Reading<'_>,
+    loaded: &LoadedConfig,
+    reader: &FrameReader<'_>,
     data: Arc<LabelledData>,
 ) -> Result<TrainingData, DatasetError> {
     let settings = &loaded.config.data;
@@ -135,24 +129,73 @@ fn split(
         fail_success_ratio: (ratio > 0.0).then_some(ratio),
         seed: settings.seed as i64,
     })?;
-    let frames = |picks| Frames::new(&reading.views, vec![(data.clone(), picks)]);
+    let frames = |picks| Frames::new(&reader.views, vec![(data.clone(), picks)]);
     Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?) })
 }
 
-/// An error of the data, at the key that names it. What flags of `dataset images` would change, keys change here.
-fn problem(loaded: &Loaded, key: &str, error: &DatasetError) -> Failure {
-    let mut text = error.to_string();
-    for (flag, key) in [
-        ("--image-key", "actor.model.image_keys"),
-        ("--source", "data.source"),
-        ("point --raw-data-path at", "name"),
-        ("; --skip-bad leaves such files out", ""),
-    ] {
-        text = text.replace(flag, key);
-    }
-    let (what, hint) = match text.rsplit_once("; ") {
-        Some((what, hint)) => (what.to_string(), hint.to_string()),
-        None => (text, "name a train.pt, a folder of episodes, or a store".into()),
+/// An error of the data, at the key that it is about. What flags of `dataset images` would change, keys change here.
+fn problem(loaded: &LoadedConfig, key: &str, error: &DatasetError) -> Failure {
+    let key = if is_about_cameras(error) { "actor.model.image_keys" } else { key };
+    let (what, hint) = in_words(
+        error,
+        &[
+            ("name the key with --image-key", "name a camera that is there"),
+            ("--source", "data.source"),
+            ("--raw-data-path", "it"),
+            ("--seed", "data.seed"),
+            ("--val-split", "data.val_split"),
+        ],
+    );
+    let otherwise = match key {
+        "actor.model.image_keys" => "name cameras that are there",
+        _ => "name a train.pt, a folder of episodes, or a store",
     };
-    loaded.problem(key, what, hint).into()
+    loaded.problem(key, what, hint.unwrap_or_else(|| otherwise.into())).into()
+}
+
+/// Trouble with data, in words that fit a command which takes cameras from the model.
+pub(super) fn as_failure(error: &DatasetError) -> Failure {
+    let (what, help) = in_words(
+        error,
+        &[("name the key with --image-key", "give data with the camera that the model looks through")],
+    );
+    let about_cameras = "the model looks through these cameras; give data that has them";
+    Failure::usage(what, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))
+}
+
+/// What is wrong, and what to do: in the words of a command that has other flags than `dataset images`.
+fn in_words(error: &DatasetError, flags: &[(&str, &str)]) -> (String, Option<String>) {
+    let mut text = error.to_string();
+    // Flags that have no counterpart outside `dataset images`.
+    for absent in [
+        "; --skip-bad leaves such files out",
+        "--skip-bad leaves such files out",
+        "; if that is how it was recorded, pass --chw",
+    ] {
+        text = text.replace(absent, "");
+    }
+    for (flag, here) in flags {
+        text = text.replace(flag, here);
+    }
+    let text = text.trim_end_matches([';', ' ']);
+    match (is_about_cameras(error), text.rsplit_once("; ")) {
+        // What is there belongs to what is wrong.
+        (true, Some((what, there))) if there.starts_with("it has ") => (format!("{what}; {there}"), None),
+        (_, Some((what, help))) => (what.to_string(), Some(help.to_string())),
+        (_, None) => (text.to_string(), None),
+    }
+}
+
+/// Whether the cameras that are asked for are not those that are there.
+fn is_about_cameras(error: &DatasetError) -> bool {
+    let of_file = |bad: &BadFile| matches!(*bad.problem, FileProblem::NoImages { .. });
+    match error {
+        DatasetError::View { .. } => true,
+        DatasetError::Read(LabelledError::NoCamera) => true,
+        DatasetError::Read(LabelledError::Frames(bad)) => of_file(bad),
+        DatasetError::Read(LabelledError::Recording(
+            ConvertError::BadFile { first, .. } | ConvertError::AllBad { first, .. },
+        )) => of_file(first),
+        _ => false,
+    }
 }

@@ -1,39 +1,43 @@
 //! `plaudit reward eval`: how good a reward model is on labelled frames.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use plaudit_data::convert::Source;
-use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Arch, ClassifierError, ClassifierSettings, Device, Scorer};
-use plaudit_reward::audit::logits;
+use plaudit_reward::audit::{logits, score_of};
 use plaudit_reward::card::ModelCard;
-use plaudit_reward::dataset::{DatasetError, Frames};
-use plaudit_reward::metrics::Metrics;
-use plaudit_reward::pictures::{Mistakes, ScoreCurve, curves};
+use plaudit_reward::dataset::Frames;
+use plaudit_reward::images::{Mistakes, ScoreCurve, curves};
+use plaudit_reward::metrics::{Confusion, Metrics};
+use plaudit_reward::open::{ModelLocation, OpenClassifier};
 use plaudit_reward::train::Evaluation;
 
-use super::data::{Reading, views};
+use super::checkpoint::{PreparationArgs, only_served, probability, unfit};
+use super::data::{FrameReader, as_failure, views};
 use super::summary::measured;
-use super::windows::eval::EvalOfJudge;
+use super::windows::eval::JudgeEvalRun;
 use super::windows::{JudgeArgs, refuse};
-use crate::cli::Volume;
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
-use crate::progress::{Doing, ProgressBar};
-use crate::say;
+use crate::output;
+use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Measure a reward model on labelled frames or windows
 ///
 /// Prints the metrics, and writes the score of every frame, episode by episode, as a table and as curves. A vision-language
 /// judge is measured on windows of `plaudit dataset windows`: what it calls better, worse and unclear against the labels,
-/// how honest its probabilities are, and how its votes go with the environment's own progress.
+/// how calibrated its probabilities are, and how its votes go with the environment's own progress.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit reward eval logs/20260801-12:00:00-pickcube_trend_sft windows/pickcube_trend/eval
-  plaudit reward eval Qwen3-VL-4B-Instruct windows/eval/segments.jsonl --lora logs/sft/checkpoints/best_model
+  plaudit reward eval logs/20260801-12:00:00-pickcube_trend_sft \\
+      windows/pickcube_trend/eval
+  plaudit reward eval Qwen3-VL-4B-Instruct windows/eval/segments.jsonl \\
+      --lora logs/sft/checkpoints/best_model
   plaudit reward eval logs/20260801-12:00:00-reward_training dataset/val.pt
-  plaudit reward eval checkpoints/best_model logs/run/collected_data --threshold 0.6
+  plaudit reward eval checkpoints/best_model logs/run/collected_data \\
+      --threshold 0.6
   plaudit reward eval reward_model.safetensors store --json")]
 pub struct Eval {
     /// A model: a run, a checkpoint folder, or a file; or a vision-language judge: a run, adapters, a Hugging Face folder
@@ -44,15 +48,14 @@ pub struct Eval {
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// Scores above this count as success [default: the model's own, or 0.5]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
     threshold: Option<f64>,
     /// Where scores.csv (or windows.csv), curves.png and mistakes.png go [default: logs/<time>-reward_eval]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, visible_alias = "output", value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Channels, height and width that pictures are brought to, where the model does not say [default: as they are]
-    #[arg(long, value_names = ["C", "H", "W"], num_args = 3)]
-    image_size: Option<Vec<usize>>,
-    /// Who recorded the episodes, where it cannot be told
+    #[command(flatten)]
+    preparation: PreparationArgs,
+    /// Source of the episodes, where it cannot be detected
     #[arg(long, value_name = "SOURCE")]
     source: Option<Source>,
     /// Print the result as JSON
@@ -63,8 +66,8 @@ pub struct Eval {
     judge: JudgeArgs,
 }
 
-/// Episodes that are drawn.
-const DRAWN: usize = 40;
+/// Episodes that are shown.
+const EPISODES_SHOWN: usize = 40;
 /// Mistakes of each kind that are shown.
 const SHOWN: usize = 16;
 /// Frames scored at a time.
@@ -72,118 +75,83 @@ const BATCH: usize = 256;
 
 impl Eval {
     /// Does it.
-    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
-        if let Some(judge) = self.judge.find(&self.model)? {
-            let flags = [
-                ("--threshold", self.threshold.is_some()),
-                ("--image-size", self.image_size.is_some()),
-                ("--source", self.source.is_some()),
-            ];
-            refuse(&flags, "a vision-language judge")?;
-            let (asked, output) = (&self.judge, self.output_dir.clone());
-            return EvalOfJudge { judge, asked, data: &self.data, output, json: self.json }.run(volume);
+    pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        match self.judge.locate(&self.model)? {
+            ModelLocation::VisionLanguage(judge) => {
+                let flags = [("--threshold", self.threshold.is_some()), ("--source", self.source.is_some())];
+                refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
+                let (asked, output) = (&self.judge, self.output_dir.clone());
+                JudgeEvalRun { judge, asked, data: &self.data, output, json: self.json }.run(verbosity)
+            }
+            ModelLocation::Classifier(_) => self.measure_classifier(verbosity),
+            ModelLocation::Server(address) => Err(only_served(&address)),
         }
+    }
+
+    fn measure_classifier(&self, verbosity: Verbosity) -> Result<(), Failure> {
         self.judge.refuse_for_classifier()?;
-        let (weights, written) = read(&self.model)?;
-        let mut card = written.clone().unwrap_or_else(|| ModelCard::of(guessed(&weights)));
-        let frames = self.frames(&card, volume)?;
-        if written.is_none() && card.settings.arch != Arch::Resnet10Spatial {
-            card.settings.image_size = self.size_of(&frames);
-        }
-        let scorer =
-            Scorer::new(&card.settings, &weights, Device::Cpu).map_err(|error| unfit(&self.model, &error))?;
-        if let Some(notice) = resized(&card, &frames).filter(|_| !volume.quiet) {
-            say::aside(&format!("note: {notice}"));
+        let OpenClassifier { card, scorer, .. } = self.preparation.open(&self.model, verbosity)?;
+        let frames = self.frames(&card, verbosity)?;
+        if let Some(notice) = resized(&card, &frames).filter(|_| !verbosity.quiet) {
+            console::eprintln(&format!("note: {notice}"));
         }
         let threshold = self.threshold.or(card.threshold).unwrap_or(0.5);
-        let bar = ProgressBar::new("reward eval", volume);
-        let heard = |done, total| bar.show(Doing { what: "scoring", unit: "frames", done, total });
-        let logits = logits(&scorer, &frames, BATCH, &heard).map_err(|error| unfit(&self.model, &error))?;
+        let bar = ProgressBar::new("reward eval", verbosity);
+        let on_progress =
+            |done, total| bar.show(ProgressUpdate { what: "scoring", unit: "frames", done, total });
+        let logits =
+            logits(&scorer, &frames, BATCH, &on_progress).map_err(|error| unfit(&self.model, &error))?;
         drop(bar);
-        let logits: Vec<f32> = logits.iter().map(|logit| (logit / card.temperature()) as f32).collect();
-        let evaluation = Evaluation::of(&logits, &frames.labels());
-        if evaluation.scores.iter().any(|score| !score.is_finite()) {
+        let scores: Vec<f64> =
+            logits.iter().map(|logit| score_of(*logit as f32, card.temperature())).collect();
+        if scores.iter().any(|score| !score.is_finite()) {
             let message =
                 format!("{} gives scores that are no numbers; its weights are broken", self.model.display());
-            return Err(Failure::work(message, "give an earlier checkpoint".to_string()));
+            return Err(Failure::runtime(message, "give an earlier checkpoint".to_string()));
         }
-        let evaluation = evaluation.at(&frames.labels(), threshold);
+        let truth = frames.labels();
+        let tempered: Vec<f32> =
+            logits.iter().map(|logit| *logit as f32 / card.temperature() as f32).collect();
+        let evaluation = Evaluation::of(&tempered, &truth).at(&truth, threshold);
+        // Decisions are those of a reward with these scores.
+        let metrics =
+            evaluation.metrics.with_calls(Confusion::at(&scores, &truth, f64::from(threshold as f32)));
         let output = Output::make(self.output_dir.clone())?;
-        output.write(&frames, &evaluation.scores, threshold)?;
+        output.write(&frames, &scores, threshold)?;
         if self.json {
             let value = serde_json::json!({
                 "model": self.model.display().to_string(),
-                "metrics": evaluation.metrics,
+                "metrics": metrics,
                 "loss": evaluation.loss,
                 "output_dir": output.folder.display().to_string(),
             });
-            return say::out(&format!("{value}\n"));
+            return console::print(&format!("{value}\n"));
         }
-        say::out(&format!(
-            "{}  written to   {}\n",
-            page(&evaluation.metrics, &frames),
-            output.folder.display()
-        ))
+        console::print(&format!("{}  written to   {}\n", page(&metrics, &frames), output.folder.display()))
     }
 
-    /// The size that pictures are brought to where nothing says it: what was asked for, or as they are.
-    fn size_of(&self, frames: &Frames) -> [usize; 3] {
-        let asked = self.image_size.as_deref().and_then(|size| <[usize; 3]>::try_from(size).ok());
-        let shape = frames.shapes()[0];
-        asked.unwrap_or([3, shape.height, shape.width])
-    }
-
-    fn frames(&self, card: &ModelCard, volume: Volume) -> Result<Frames, Failure> {
+    fn frames(&self, card: &ModelCard, verbosity: Verbosity) -> Result<Frames, Failure> {
         let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
-        let bar = ProgressBar::new("reward eval", volume);
-        let reading = Reading { views, source: self.source, bar: &bar };
-        let frames = reading.all(&self.data).map_err(|error| as_failure(&error))?;
+        let bar = ProgressBar::new("reward eval", verbosity);
+        let reader = FrameReader { views, source: self.source, bar: &bar };
+        let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
-            return Err(Failure::use_of(
+            return Err(Failure::usage(
                 "there are no frames to measure on",
-                "give another dataset".to_string(),
+                "give episodes, a .pt of images, or a store that holds some".to_string(),
             ));
         }
         Ok(frames)
     }
 }
 
-/// Trouble with data, in words that fit a command which takes cameras from the model.
-pub(super) fn as_failure(error: &DatasetError) -> Failure {
-    let text = error.to_string().replace("--image-key", "the model's own");
-    let (what, help) = match text.rsplit_once("; ") {
-        Some((what, help)) => (what.to_string(), Some(help.to_string())),
-        None => (text, None),
-    };
-    Failure::use_of(what, help)
-}
-
-/// The network of weights that do not say what they are of.
-pub(in crate::commands) fn guessed(weights: &Weights) -> ClassifierSettings {
-    ClassifierSettings::guessed(weights)
-}
-
-/// The weights of a model, and what it says about itself, if it does.
-pub(in crate::commands) fn read(path: &Path) -> Result<(Weights, Option<ModelCard>), Failure> {
-    let help = || "give a run, a checkpoint folder, or a file (.safetensors, .pt)".to_string();
-    let weights = Weights::read(path).map_err(|error| Failure::use_of(error, help()))?;
-    let card = ModelCard::from_header(weights.metadata())
-        .map_err(|error| Failure::use_of(format!("{}: {error}", path.display()), None))?;
-    Ok((weights, card))
-}
-
-pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
-    let help = "the file is of another architecture, or its card was changed".to_string();
-    Failure::use_of(format!("{}: {error}", model.display()), help)
-}
-
-/// What to know where pictures are not of the model's size.
+/// A notice where images are not of the model's size.
 fn resized(card: &ModelCard, frames: &Frames) -> Option<String> {
     let [_, height, width] = card.settings.image_size;
     let other = frames.shapes().iter().find(|shape| (shape.height, shape.width) != (height, width))?;
     let (from_height, from_width) = (other.height, other.width);
     Some(format!(
-        "pictures are {from_height}x{from_width}; the model looks at {height}x{width}, so they are resized"
+        "images are {from_height}x{from_width}; the model takes {height}x{width}, so they are resized"
     ))
 }
 
@@ -205,10 +173,7 @@ struct Output {
 pub(super) fn output_folder(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let time = jiff::Zoned::now().strftime("%Y%m%d-%H:%M:%S").to_string();
     let folder = asked.unwrap_or_else(|| PathBuf::from(format!("logs/{time}-reward_eval")));
-    std::fs::create_dir_all(&folder).map_err(|error| {
-        let help = "give --output-dir a folder that can be written".to_string();
-        Failure::use_of(format!("cannot make {}: {error}", folder.display()), help)
-    })?;
+    output::make_folder("--output-dir", &folder)?;
     Ok(folder)
 }
 
@@ -218,16 +183,16 @@ impl Output {
     }
 
     fn write(&self, frames: &Frames, scores: &[f64], threshold: f64) -> Result<(), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
+        let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
         let episodes = score_curves(frames, scores);
         let table = self.folder.join("scores.csv");
-        plaudit_view::write_atomically(&table, csv(&episodes).as_bytes()).map_err(|error| failed(&error))?;
-        let drawn = &episodes[..episodes.len().min(DRAWN)];
-        curves(drawn, threshold).write(&self.folder.join("curves.png")).map_err(|error| failed(&error))?;
+        output::write("--output-dir", &table, csv(&episodes).as_bytes())?;
+        let shown = &episodes[..episodes.len().min(EPISODES_SHOWN)];
+        curves(shown, threshold).write(&self.folder.join("curves.png")).map_err(|error| failed(&error))?;
         let mistakes = Mistakes::worst(frames, scores, threshold, SHOWN);
         if !mistakes.is_empty() {
             let sheet = self.folder.join("mistakes.png");
-            mistakes.sheet(frames).write(&sheet).map_err(|error| failed(&error))?;
+            mistakes.sheet(frames, threshold).write(&sheet).map_err(|error| failed(&error))?;
         }
         Ok(())
     }

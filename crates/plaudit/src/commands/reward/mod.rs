@@ -1,9 +1,10 @@
 //! `plaudit reward`: a model learns to tell success from failure, or progress from regress, and is measured and audited.
 
 mod audit;
+mod checkpoint;
 mod data;
 mod eval;
-mod older;
+mod legacy_flags;
 mod sft;
 mod summary;
 mod train;
@@ -12,9 +13,9 @@ mod windows;
 
 use clap::Subcommand;
 
-pub(super) use eval::{guessed, read, unfit};
+pub(super) use checkpoint::{PreparationArgs, probability, unopened};
 
-use crate::cli::Volume;
+use crate::cli::Verbosity;
 use crate::failure::Failure;
 
 /// Train a reward model, measure it, and find out whether it can be trusted
@@ -32,12 +33,12 @@ pub enum Command {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self {
-            Self::Train(train) => train.run(volume),
-            Self::Sft(sft) => sft.run(volume),
-            Self::Eval(eval) => eval.run(volume),
-            Self::Audit(audit) => audit.run(volume),
+            Self::Train(train) => train.run(verbosity),
+            Self::Sft(sft) => sft.run(verbosity),
+            Self::Eval(eval) => eval.run(verbosity),
+            Self::Audit(audit) => audit.run(verbosity),
         }
     }
 }

@@ -8,16 +8,16 @@ use plaudit_core::{Emit, EndReason, Event, Level};
 use plaudit_data::windows::Windows;
 use plaudit_reward::metrics::LabelConfusion;
 use plaudit_reward::sft::{JudgeTraining, TrendMetrics, answers};
-use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, Why};
+use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainCallbacks, TrainOutcome};
 
 use super::train::failure;
 use crate::build::{self, JudgeData};
-use crate::cli::{ConfigArgs, Volume};
-use crate::config::{self, Loaded, Purpose};
+use crate::cli::{RunArgs, Verbosity};
+use crate::config::{LoadedConfig, Purpose};
+use crate::console;
 use crate::failure::Failure;
-use crate::load::Asked;
+use crate::load;
 use crate::run::{Run, interrupted};
-use crate::say;
 
 /// Tune a vision-language model to judge whether windows of frames show progress
 ///
@@ -26,13 +26,15 @@ use crate::say;
 /// in checkpoints/best_model of the run directory.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit reward sft qwen3vl_sft_vlm_trend_reward data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
+  plaudit reward sft qwen3vl_sft_vlm_trend_reward \\
+      data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
   plaudit reward sft pickcube_trend_sft
-  plaudit reward sft pickcube_trend_sft runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft")]
+  plaudit reward sft pickcube_trend_sft \\
+      runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft")]
 pub struct Sft {
     /// Which config.
     #[command(flatten)]
-    config: ConfigArgs,
+    config: RunArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -40,36 +42,35 @@ pub struct Sft {
 
 impl Sft {
     /// Does it.
-    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
-        let asked = Asked::from_args(&self.config)?;
-        let loaded = config::load(&asked.disk, &asked.request)?;
-        say::notices(&loaded.notices, volume);
+    pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let loaded = load::to_run(&self.config, verbosity)?;
         refuse_other_work(&loaded)?;
         let data = build::judge_data(&loaded)?;
         let settings = build::judge_training(&loaded, data.train.len())?;
         let judge = build::judge(&loaded, &data.train.prompts())?;
-        let training = JudgeTraining::new(judge.tuner, judge.save, &data.train, data.val.as_ref(), settings)
-            .map_err(failure)?;
-        let mut run = Run::start(&loaded, "reward_sft", "steps", training.steps(), volume)?;
+        let training =
+            JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings)
+                .map_err(failure)?;
+        let mut run = Run::start(&loaded, "reward_sft", "steps", training.steps(), verbosity)?;
         let outcome = train(&mut run, &loaded, &data, training);
         let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
         let mut command = self.config.command("reward");
         command.insert(2, "sft".into());
         let outcome = outcome.map(|outcome| {
-            let stopped = outcome.why == Why::Stopped;
+            let stopped = outcome.reason == StopReason::Interrupted;
             let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
             (outcome, reason)
         });
         let outcome = run.finish(outcome, &command)?;
-        if outcome.why == Why::Stopped {
+        if outcome.reason == StopReason::Interrupted {
             return Ok(());
         }
         let summary = Summary { outcome, folder };
-        say::out(&if self.json { summary.json() } else { summary.text() })
+        console::print(&if self.json { summary.json() } else { summary.text() })
     }
 }
 
-fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
+fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
     let (key, message, hint) = match loaded.purpose {
         Purpose::JudgeTuning => return Ok(()),
         Purpose::RewardTraining => (
@@ -88,10 +89,10 @@ fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
 
 fn train(
     run: &mut Run,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     data: &JudgeData,
     mut training: JudgeTraining<'_>,
-) -> Result<Outcome<TrendMetrics>, Failure> {
+) -> Result<TrainOutcome<TrendMetrics>, Failure> {
     let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
     if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
         let named = loaded.config.runner.resume_dir.as_deref().map(Path::new);
@@ -100,12 +101,12 @@ fn train(
         let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
         training.resume(progress, &resumed).map_err(failure)?;
     }
-    tell(run, data, &training);
-    training.run(&checkpoints, &mut Hosting(run)).map_err(failure)
+    announce(run, data, &training);
+    training.run(&checkpoints, &mut RunCallbacks(run)).map_err(failure)
 }
 
 /// What is trained on, and what a person should know about it.
-fn tell(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
+fn announce(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
     let count = |windows: &Windows| {
         let labels = windows.balance();
         let labels: Vec<String> = labels.iter().map(|(label, count)| format!("{count} {label}")).collect();
@@ -115,9 +116,11 @@ fn tell(run: &mut Run, data: &JudgeData, training: &JudgeTraining<'_>) {
         data.val.as_ref().map_or("no validation: the last model counts as the best".into(), |val| {
             format!("validation on {}", count(val))
         });
-    let (steps, epochs, numbers) = (training.steps(), training.epochs(), training.tuner().trained_numbers());
+    let (steps, epochs, numbers) =
+        (training.steps(), training.epochs(), training.trainer().trainable_parameters());
     let train = count(&data.train);
-    let text = format!("{steps} steps, {epochs:.1} epochs, on {train}; {measured}; {numbers} numbers learn");
+    let text =
+        format!("{steps} steps, {epochs:.1} epochs, on {train}; {measured}; {numbers} trainable parameters");
     run.emit(Event::Notice { level: Level::Info, text });
     if let Some(episode) = shared_episode(data) {
         let text = format!(
@@ -134,16 +137,16 @@ fn shared_episode(data: &JudgeData) -> Option<&str> {
     data.val.as_ref()?.rows().filter_map(|row| row.episode.as_deref()).find(|episode| train.contains(episode))
 }
 
-/// A run as the host of a training.
-struct Hosting<'a>(&'a mut Run);
+/// The callbacks of a training, which go to the run.
+struct RunCallbacks<'a>(&'a mut Run);
 
-impl Emit for Hosting<'_> {
+impl Emit for RunCallbacks<'_> {
     fn emit(&mut self, event: Event) {
         self.0.emit(event);
     }
 }
 
-impl Host<TrendMetrics> for Hosting<'_> {
+impl TrainCallbacks<TrendMetrics> for RunCallbacks<'_> {
     fn saved(&mut self, progress: &Progress<TrendMetrics>) -> Result<(), String> {
         self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
     }
@@ -155,7 +158,7 @@ impl Host<TrendMetrics> for Hosting<'_> {
 
 /// What a person reads when it is over.
 struct Summary {
-    outcome: Outcome<TrendMetrics>,
+    outcome: TrainOutcome<TrendMetrics>,
     folder: PathBuf,
 }
 
@@ -167,7 +170,7 @@ impl Summary {
             "model": self.folder.display().to_string(),
             "step": best.map_or(progress.step, |best| best.step),
             "steps": progress.step,
-            "stopped_early": self.outcome.why == Why::Stale,
+            "stopped_early": self.outcome.reason == StopReason::NoImprovement,
             "metrics": best.map(|best| best.metrics),
         });
         format!("{value}\n")
@@ -175,7 +178,7 @@ impl Summary {
 
     fn text(&self) -> String {
         let progress = &self.outcome.progress;
-        let early = if self.outcome.why == Why::Stale { ", stopped early" } else { "" };
+        let early = if self.outcome.reason == StopReason::NoImprovement { ", stopped early" } else { "" };
         let best = progress.best.as_ref();
         let step = best.map_or(progress.step, |best| best.step);
         let mut text = format!("best model: step {step} of {}{early}\n", progress.step);

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_core::Emit;
-use plaudit_data::python::{self, PyDict, PyValue, Storages};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Device, Scorer};
+use plaudit_nn::classifier::Device;
+use plaudit_pyfiles::{self as pyfiles, PyDict, PyValue, Storages};
 use plaudit_reward::card::ModelCard;
+use plaudit_reward::images::Mistakes;
 use plaudit_reward::metrics::Metrics;
-use plaudit_reward::pictures::Mistakes;
-use plaudit_reward::train::{Checkpoints, Evaluation, Outcome, Why, evaluate};
+use plaudit_reward::open::{ClassifierCheckpoint, GivenNetwork, OpenClassifier};
+use plaudit_reward::train::{Checkpoints, Evaluation, StopReason, TrainOutcome, evaluate};
 
 use super::data::TrainingData;
 use super::train::image;
@@ -24,7 +25,7 @@ pub(super) struct Summary {
     weights: Weights,
     card: ModelCard,
     steps: u64,
-    why: Why,
+    reason: StopReason,
     evaluation: Option<Evaluation>,
     mistakes: Option<(PathBuf, Mistakes)>,
 }
@@ -36,29 +37,28 @@ const BATCH: usize = 256;
 
 impl Summary {
     /// Reads the best model back, and looks at its mistakes.
-    pub(super) fn of(run: &mut Run, outcome: &Outcome, data: &TrainingData) -> Result<Self, Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::work(error, None);
+    pub(super) fn of(run: &mut Run, outcome: &TrainOutcome, data: &TrainingData) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
         let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
-        let weights = Weights::read(&folder).map_err(|error| failed(&error))?;
-        let card = ModelCard::from_header(weights.metadata()).map_err(|error| failed(&error))?;
-        let card = card.ok_or_else(|| failed(&format!("{} has no card", folder.display())))?;
+        let checkpoint = ClassifierCheckpoint::read(&folder).map_err(|error| failed(&error))?;
+        let OpenClassifier { card, scorer, .. } =
+            checkpoint.open(&GivenNetwork::default(), Device::Cpu).map_err(|error| failed(&error))?;
+        let weights = checkpoint.weights;
         let mut summary = Self {
             folder,
             weights,
             card,
             steps: outcome.progress.step,
-            why: outcome.why,
+            reason: outcome.reason,
             evaluation: None,
             mistakes: None,
         };
         if let Some(val) = data.val.as_ref().filter(|val| !val.is_empty()) {
-            let scorer = Scorer::new(&summary.card.settings, &summary.weights, Device::Cpu);
-            let scorer = scorer.map_err(|error| failed(&error))?;
             let evaluation = evaluate(&scorer, val, BATCH).map_err(|error| failed(&error))?;
             let threshold = summary.card.threshold.unwrap_or(0.5);
             let mistakes = Mistakes::worst(val, &evaluation.scores, threshold, SHOWN);
             if !mistakes.is_empty() {
-                let (sheet, path) = (mistakes.sheet(val), run.path().join("mistakes.png"));
+                let (sheet, path) = (mistakes.sheet(val, threshold), run.path().join("mistakes.png"));
                 sheet.write(&path).map_err(|error| failed(&error))?;
                 run.emit(image("eval/mistakes", outcome.progress.step, sheet));
                 summary.mistakes = Some((path, mistakes));
@@ -75,11 +75,11 @@ impl Summary {
                 self.weights.write_safetensors(path, &self.card.header()).map_err(|error| error.to_string())
             }
             false => {
-                python::write_pt(path, &self.as_python(), Storages::Own).map_err(|error| error.to_string())
+                pyfiles::write_pt(path, &self.as_python(), Storages::Own).map_err(|error| error.to_string())
             }
         };
         let help = format!("the model is safe in {}", self.folder.display());
-        written.map_err(|error| Failure::work(error, help))
+        written.map_err(|error| Failure::runtime(error, help))
     }
 
     /// As the earlier training script saved it, without the optimiser.
@@ -103,7 +103,7 @@ impl Summary {
             "model": model.display().to_string(),
             "step": self.card.step,
             "steps": self.steps,
-            "stopped_early": self.why == Why::Stale,
+            "stopped_early": self.reason == StopReason::NoImprovement,
             "metrics": self.card.metrics,
             "val_loss": self.evaluation.as_ref().map(|found| found.loss),
         });
@@ -118,7 +118,7 @@ impl Summary {
     }
 
     pub(super) fn text(&self, also: Option<&Path>) -> String {
-        let early = if self.why == Why::Stale { ", stopped early" } else { "" };
+        let early = if self.reason == StopReason::NoImprovement { ", stopped early" } else { "" };
         let mut text = format!("best model: step {} of {}{early}\n", self.card.step, self.steps);
         if let Some(metrics) = &self.card.metrics {
             text.push_str(&measured(metrics));

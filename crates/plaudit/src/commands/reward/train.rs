@@ -4,24 +4,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Event, Level};
-use plaudit_nn::Weights;
-use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
-use plaudit_reward::pictures::{Png, preview, save_part, save_successes};
-use plaudit_reward::train::{Checkpoints, Host, Outcome, Progress, TrainError, Training, Why};
+use plaudit_reward::images::{Png, preview, save_split, save_successes};
+use plaudit_reward::open::ClassifierCheckpoint;
+use plaudit_reward::train::{
+    Checkpoints, Progress, StopReason, TrainCallbacks, TrainError, TrainOutcome, Training,
+};
 
-use super::data::{Reading, TrainingData, training_data};
-use super::older::OlderFlags;
+use super::data::{FrameReader, TrainingData, training_data};
+use super::legacy_flags::LegacyFlags;
 use super::summary::Summary;
 use super::warm_start::WarmStart;
 use crate::build;
-use crate::cli::{ConfigArgs, Volume};
-use crate::config::{self, Loaded, Purpose};
+use crate::cli::{RunArgs, Verbosity};
+use crate::config::{LoadedConfig, Purpose};
+use crate::console;
 use crate::failure::Failure;
-use crate::load::Asked;
+use crate::load;
 use crate::progress::ProgressBar;
 use crate::run::{Run, interrupted};
-use crate::say;
 
 /// Train a classifier of images to tell success from failure
 ///
@@ -30,21 +31,27 @@ use crate::say;
 /// Without CONFIG it is the recipe reward_training.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit reward train reward_training data.train_data_paths=dataset/train.pt data.val_data_paths=dataset/val.pt
-  plaudit reward train --data logs/run/collected_data data.num_samples_per_episode=0 data.fail_success_ratio=3.0
-  plaudit reward train --data episodes actor.model.image_keys=[main_images,extra_view_images]
-  plaudit reward train --positive-dir reward_data/positive --negative-dir reward_data/negative \\
-      --output-checkpoint checkpoints/reward_model.pt --image-size 3 64 64 --epochs 30
-  plaudit reward train --from logs/20260801-12:00:00-reward_training --add logs/run/watch/step_40 --data episodes
-  plaudit reward train reward_training runner.resume_dir=logs/20260801-12:00:00-reward_training")]
+  plaudit reward train reward_training \\
+      data.train_data_paths=dataset/train.pt data.val_data_paths=dataset/val.pt
+  plaudit reward train --data logs/run/collected_data \\
+      data.num_samples_per_episode=0 data.fail_success_ratio=3.0
+  plaudit reward train --data episodes \\
+      actor.model.image_keys=[main_images,extra_view_images]
+  plaudit reward train --positive-dir reward_data/positive \\
+      --negative-dir reward_data/negative --image-size 3 64 64 --epochs 30 \\
+      --output-checkpoint checkpoints/reward_model.pt
+  plaudit reward train --from logs/20260801-12:00:00-reward_training \\
+      --add logs/run/hacking/step_40 --data episodes
+  plaudit reward train reward_training \\
+      runner.resume_dir=logs/20260801-12:00:00-reward_training")]
 pub struct Train {
     /// Which config.
     #[command(flatten)]
-    config: ConfigArgs,
+    config: RunArgs,
     #[command(flatten)]
     warm_start: WarmStart,
     #[command(flatten)]
-    older: OlderFlags,
+    legacy_flags: LegacyFlags,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -52,30 +59,29 @@ pub struct Train {
 
 impl Train {
     /// Does it.
-    pub(super) fn run(self, volume: Volume) -> Result<(), Failure> {
-        let config = self.warm_start.config(self.older.config(&self.config))?;
-        let asked = Asked::from_args(&config)?;
-        let loaded = config::load(&asked.disk, &asked.request)?;
-        say::notices(&loaded.notices, volume);
+    pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let config = self.warm_start.config(self.legacy_flags.config(&self.config.config))?;
+        let config = RunArgs { config, ..self.config.clone() };
+        let loaded = load::to_run(&config, verbosity)?;
         refuse_other_work(&loaded)?;
-        let bar = ProgressBar::new("reward train", volume);
+        let bar = ProgressBar::new("reward train", verbosity);
         let data = training_data(&loaded, &bar)?;
-        let reading = Reading { views: data.train.views().to_vec(), source: None, bar: &bar };
-        let data = self.warm_start.with_added(data, &reading)?;
+        let reader = FrameReader { views: data.train.views().to_vec(), source: None, bar: &bar };
+        let data = self.warm_start.with_added(data, &reader)?;
         drop(bar);
-        let output = self.older.output_checkpoint.as_deref();
+        let output = self.legacy_flags.output_checkpoint.as_deref();
         output.map(writable).transpose()?;
 
         let settings = build::classifier_training(&loaded, data.train.len());
         let trainer = build::classifier(&loaded)?;
         let training = Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)?;
-        let mut run = Run::start(&loaded, "reward_train", "steps", training.steps(), volume)?;
+        let mut run = Run::start(&loaded, "reward_train", "steps", training.steps(), verbosity)?;
         let outcome = self.train(&mut run, &loaded, &data, training);
         let mut command = config.command("reward");
         command.insert(2, "train".into());
         let (outcome, reason) = match outcome {
             Ok(outcome) => {
-                let stopped = outcome.why == Why::Stopped;
+                let stopped = outcome.reason == StopReason::Interrupted;
                 let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
                 (Ok((outcome, reason.clone())), reason)
             }
@@ -91,33 +97,33 @@ impl Train {
             summary.write_checkpoint(path)?;
         }
         let text = if self.json { summary.json() } else { summary.text(output) };
-        say::out(&text)
+        console::print(&text)
     }
 
     fn train(
         &self,
         run: &mut Run,
-        loaded: &Loaded,
+        loaded: &LoadedConfig,
         data: &TrainingData,
         mut training: Training<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<TrainOutcome, Failure> {
         let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
         if let Some(progress) = run.restore::<Progress>()? {
             resume(loaded, &checkpoints, progress, &mut training)?;
         } else {
             self.show(run, loaded, data)?;
         }
-        tell(run, data, &training);
-        training.run(&checkpoints, &mut Hosting(run)).map_err(failure)
+        announce(run, data, &training);
+        training.run(&checkpoints, &mut RunCallbacks(run)).map_err(failure)
     }
 
-    /// Pictures of what is trained on, where they are asked for.
-    fn show(&self, run: &mut Run, loaded: &Loaded, data: &TrainingData) -> Result<(), Failure> {
+    /// Images of the training data, where they are asked for.
+    fn show(&self, run: &mut Run, loaded: &LoadedConfig, data: &TrainingData) -> Result<(), Failure> {
         let kept = |text: String| Event::Notice { level: Level::Info, text };
-        if self.older.visualize_positive {
-            let folder = &self.older.vis_output_dir;
-            let count = save_successes(&data.train, folder).map_err(|error| Failure::work(error, None))?;
-            run.emit(kept(format!("{count} successes as pictures in {}", folder.display())));
+        if self.legacy_flags.visualize_positive {
+            let folder = &self.legacy_flags.vis_output_dir;
+            let count = save_successes(&data.train, folder).map_err(|error| Failure::runtime(error, None))?;
+            run.emit(kept(format!("{count} successes as images in {}", folder.display())));
         }
         if let Some(folder) = &loaded.config.data.debug_save_dir {
             let parts: Vec<(&str, &Frames)> = [("train", Some(&data.train)), ("val", data.val.as_ref())]
@@ -125,14 +131,14 @@ impl Train {
                 .filter_map(|(name, frames)| Some((name, frames?)))
                 .collect();
             for (name, frames) in parts {
-                save_part(frames, name, Path::new(folder)).map_err(|error| Failure::work(error, None))?;
+                save_split(frames, name, Path::new(folder)).map_err(|error| Failure::runtime(error, None))?;
             }
-            run.emit(kept(format!("every frame as a picture in {folder}")));
+            run.emit(kept(format!("every frame as an image in {folder}")));
         }
         let settings = build::classifier_training(loaded, data.train.len());
         if !settings.augment.is_off() {
             let sheet = preview(&data.train, &settings.augment, |epoch| {
-                Training::epoch_seed(settings.pace.seed, epoch)
+                Training::epoch_seed(settings.loop_settings.seed, epoch)
             });
             run.emit(image("data/augment", 0, sheet));
         }
@@ -140,13 +146,13 @@ impl Train {
     }
 }
 
-/// A picture for the log.
+/// An image for the log.
 pub(super) fn image(name: &str, step: u64, png: Png) -> Event {
     let (height, width) = (png.height as u32, png.width as u32);
     Event::Image { step, name: name.into(), height, width, png: png.bytes }
 }
 
-fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
+fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
     if loaded.purpose == Purpose::RewardTraining {
         return Ok(());
     }
@@ -167,7 +173,7 @@ fn refuse_other_work(loaded: &Loaded) -> Result<(), Failure> {
 
 /// Goes on where the run stopped, if it is with the same data.
 fn resume(
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     checkpoints: &Checkpoints,
     progress: Progress,
     training: &mut Training<'_>,
@@ -176,18 +182,18 @@ fn resume(
     let step = named.and_then(|path| path.file_name()?.to_str()?.strip_prefix("global_step_")?.parse().ok());
     let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
     let file = checkpoints.step(resumed.step).join("model.safetensors");
-    let weights = Weights::read(&file).map_err(|error| Failure::work(error, None))?;
-    let before = ModelCard::from_header(weights.metadata()).ok().flatten().and_then(|card| card.dataset);
+    let checkpoint = ClassifierCheckpoint::read(&file).map_err(|error| Failure::runtime(error, None))?;
+    let before = checkpoint.card.and_then(|card| card.dataset);
     if before.is_some() && before != training.card().dataset {
         let message = "the data is not what this run was trained on before";
         let help = "bring back the data, or start a new run from these weights with actor.model.model_path";
-        return Err(Failure::use_of(message, help.to_string()));
+        return Err(Failure::usage(message, help.to_string()));
     }
     training.resume(progress, &resumed).map_err(failure)
 }
 
 /// What is trained on, and what a person should know about it.
-fn tell(run: &mut Run, data: &TrainingData, training: &Training<'_>) {
+fn announce(run: &mut Run, data: &TrainingData, training: &Training<'_>) {
     let count = |frames: &Frames| {
         let balance = frames.balance();
         format!("{} frames ({} successes)", frames.len(), balance.successes)
@@ -224,10 +230,11 @@ fn writable(path: &Path) -> Result<(), Failure> {
     let help = || Some("give --output-checkpoint in a folder that can be written".to_string());
     std::fs::create_dir_all(&folder)
         .and_then(|()| tempfile_in(&folder))
-        .map_err(|error| Failure::use_of(format!("cannot write {}: {error}", path.display()), help()))
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display()), help()))
 }
 
-fn tempfile_in(folder: &Path) -> std::io::Result<()> {
+/// Whether a file can be made in a folder.
+pub(super) fn tempfile_in(folder: &Path) -> std::io::Result<()> {
     let probe = folder.join(format!(".plaudit-{}", std::process::id()));
     std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe))
 }
@@ -243,21 +250,21 @@ pub(super) fn failure(error: TrainError) -> Failure {
         | TrainError::NoState { .. }
         | TrainError::Windows(_)
         | TrainError::Window { .. }
-        | TrainError::NothingToLearn(_) => Failure::use_of(what, help),
-        _ => Failure::work(what, help),
+        | TrainError::NothingToLearn(_) => Failure::usage(what, help),
+        _ => Failure::runtime(what, help),
     }
 }
 
-/// A run as the host of a training.
-struct Hosting<'a>(&'a mut Run);
+/// The callbacks of a training, which go to the run.
+struct RunCallbacks<'a>(&'a mut Run);
 
-impl Emit for Hosting<'_> {
+impl Emit for RunCallbacks<'_> {
     fn emit(&mut self, event: Event) {
         self.0.emit(event);
     }
 }
 
-impl Host for Hosting<'_> {
+impl TrainCallbacks for RunCallbacks<'_> {
     fn saved(&mut self, progress: &Progress) -> Result<(), String> {
         self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
     }

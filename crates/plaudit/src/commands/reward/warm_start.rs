@@ -4,37 +4,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use plaudit_data::labelled::{LabelledData, LabelledError, Pick};
+use plaudit_data::convert::ConvertError;
+use plaudit_data::labelled::{FramePick, LabelledData, LabelledError};
 use plaudit_nn::classifier::ClassifierSettings;
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{DatasetError, Frames, Manifest};
+use plaudit_reward::open::ClassifierCheckpoint;
 
-use super::data::{Reading, TrainingData};
-use super::eval::read;
-use super::older::quoted;
+use super::checkpoint::unopened;
+use super::data::{FrameReader, TrainingData};
+use super::legacy_flags::quoted;
 use crate::cli::ConfigArgs;
 use crate::failure::Failure;
 use crate::load::looks_like_override;
 
-/// Going on from a model, with more frames.
+/// Fine-tuning a model with more frames.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Going on from a model")]
+#[command(next_help_heading = "Fine-tuning a model")]
 pub(super) struct WarmStart {
-    /// Go on from this model, for 80 steps at a tenth of the rate: a run, a checkpoint folder, or a file. Without data, on
+    /// Fine-tune this model, for 80 steps at a tenth of the learning rate: a run, a checkpoint folder, or a file. Without data, on
     /// what its card says it learned from
     #[arg(long, value_name = "MODEL")]
     from: Option<PathBuf>,
-    /// Learn from these frames as well: folders with success/ and failure/, such as `watch` leaves behind. However few,
+    /// Learn from these frames as well: folders with success/ and failure/, such as the hacking monitor leaves behind. However few,
     /// they are a fifth of what is learned from
     #[arg(long, value_name = "DIR")]
     add: Vec<PathBuf>,
 }
 
-/// Old frames for each added one, in learning and in validation: added ones are a fifth.
+/// Old frames for each added one, in training and in validation: added ones are a fifth.
 const OLD_TO_ADDED: usize = 4;
 /// One in so many added frames validates.
-const ONE_VALIDATES_IN: usize = 5;
-/// Where `watch` leaves frames whose truth it does not know.
+const VALIDATION_EVERY: usize = 5;
+/// Where the hacking monitor leaves frames without ground truth.
 const UNSORTED: &str = "unsorted";
 /// Frames of the old data that are enough to see whether a short training did harm.
 const VALIDATION_FRAMES: usize = 500;
@@ -43,10 +45,10 @@ impl WarmStart {
     /// The config with the model's own settings before what is written.
     pub(super) fn config(&self, given: ConfigArgs) -> Result<ConfigArgs, Failure> {
         let Some(model) = &self.from else { return Ok(given) };
-        let (_, card) = read(model)?;
-        let card = card.ok_or_else(|| {
+        let checkpoint = ClassifierCheckpoint::read(model).map_err(unopened)?;
+        let card = checkpoint.card.ok_or_else(|| {
             let help = "set actor.model.model_path and the network's settings instead".to_string();
-            Failure::use_of(format!("{} does not say which network it is", model.display()), help)
+            Failure::usage(format!("{} does not say which network it is", model.display()), help)
         })?;
         let is_data = |word: &String| word.starts_with("data.") && looks_like_override(word);
         let mut overrides = of_network(model, &card.settings);
@@ -63,39 +65,39 @@ impl WarmStart {
     pub(super) fn with_added(
         &self,
         mut data: TrainingData,
-        reading: &Reading<'_>,
+        reader: &FrameReader<'_>,
     ) -> Result<TrainingData, Failure> {
         let mut added = Vec::new();
         for path in &self.add {
-            added.push(reading.read(path).map_err(|error| unreadable(path, &error))?);
+            added.push(reader.read(path).map_err(|error| unreadable(path, &error))?);
         }
         if self.from.is_some() {
-            data.val = data.val.map(|val| val.thinned(VALIDATION_FRAMES));
+            data.val = data.val.map(|val| val.subsampled(VALIDATION_FRAMES));
         }
-        data.train = with_share(data.train, &added, Part::Learns)?;
-        data.val = data.val.map(|val| with_share(val, &added, Part::Validates)).transpose()?;
+        data.train = with_share(data.train, &added, AddedSplit::Train)?;
+        data.val = data.val.map(|val| with_share(val, &added, AddedSplit::Validation)).transpose()?;
         Ok(data)
     }
 }
 
 /// Which part of the added frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Learns,
-    Validates,
+enum AddedSplit {
+    Train,
+    Validation,
 }
 
-impl Part {
-    fn of(self, added: &LabelledData) -> Vec<Pick> {
-        let validates = |at: usize| at % ONE_VALIDATES_IN == ONE_VALIDATES_IN - 1;
+impl AddedSplit {
+    fn of(self, added: &LabelledData) -> Vec<FramePick> {
+        let validates = |at: usize| at % VALIDATION_EVERY == VALIDATION_EVERY - 1;
         let all = added.all().into_iter().enumerate();
-        all.filter(|(at, _)| validates(*at) == (self == Self::Validates)).map(|(_, pick)| pick).collect()
+        all.filter(|(at, _)| validates(*at) == (self == Self::Validation)).map(|(_, pick)| pick).collect()
     }
 }
 
 /// Frames with added ones, which are repeated until all of them together are their share.
-fn with_share(mut frames: Frames, added: &[Arc<LabelledData>], part: Part) -> Result<Frames, Failure> {
-    let picked: Vec<Vec<Pick>> = added.iter().map(|data| part.of(data)).collect();
+fn with_share(mut frames: Frames, added: &[Arc<LabelledData>], split: AddedSplit) -> Result<Frames, Failure> {
+    let picked: Vec<Vec<FramePick>> = added.iter().map(|data| split.of(data)).collect();
     let count = picked.iter().map(Vec::len).sum::<usize>().max(1);
     let times = frames.len().div_ceil(OLD_TO_ADDED * count).max(1);
     for (data, picks) in added.iter().zip(picked) {
@@ -104,29 +106,36 @@ fn with_share(mut frames: Frames, added: &[Arc<LabelledData>], part: Part) -> Re
     Ok(frames)
 }
 
-/// Frames that cannot be added. Pictures say themselves what is wrong; of anything else it matters that it is none.
+/// Frames that cannot be added. Errors of images explain themselves; anything else is reported as no folder of images.
 fn unreadable(path: &Path, error: &LabelledError) -> Failure {
-    let text = error.to_string();
+    let bad_file = match error {
+        LabelledError::Frames(bad) => Some(bad),
+        LabelledError::Recording(
+            ConvertError::BadFile { first, .. } | ConvertError::AllBad { first, .. },
+        ) => Some(first),
+        _ => None,
+    };
+    let text = bad_file.map_or_else(|| error.to_string(), ToString::to_string);
     let (what, hint) = text.split_once("; ").unwrap_or((&text, ""));
     let waiting = std::fs::read_dir(path.join(UNSORTED)).map_or(0, Iterator::count);
-    let (what, help) = match error {
+    let (what, help) = match bad_file {
         _ if waiting > 0 => {
-            let what = format!("{waiting} pictures in {} wait to be sorted", path.join(UNSORTED).display());
+            let what = format!("{waiting} images in {} wait to be sorted", path.join(UNSORTED).display());
             (what, "move them to success/ and failure/ beside it")
         }
-        LabelledError::Images { .. } if !hint.is_empty() => (what.into(), hint),
+        Some(_) if !hint.is_empty() => (what.into(), hint),
         _ => (
             what.into(),
-            "give a folder with pictures in success/ and failure/, such as `watch` leaves behind",
+            "give a folder with images in success/ and failure/, such as the hacking monitor leaves behind",
         ),
     };
-    Failure::use_of(what, help.to_string())
+    Failure::usage(what, help.to_string())
 }
 
 fn misfit(error: &DatasetError) -> Failure {
     let help =
         "let cameras be of the same size where the policy learns: env.train.init_params.sensor_configs";
-    Failure::use_of(error, help.to_string())
+    Failure::usage(error, help.to_string())
 }
 
 /// The same network, learning gently.
@@ -163,7 +172,7 @@ fn of_data(card: &ModelCard) -> Vec<String> {
     let learned: Vec<&String> = train.paths.iter().filter(|path| !val.contains(path)).collect();
     let validated: Vec<&String> = val.iter().filter(|path| !train.paths.contains(path)).collect();
     match (&learned[..], &validated[..], train.paths.first()) {
-        ([], _, Some(split)) => vec![format!("data.data_path={}", quoted(split))],
+        ([], _, Some(recording)) => vec![format!("data.data_path={}", quoted(recording))],
         (learned, [], _) => {
             vec![format!("data.train_data_paths={}", list(learned)), "data.val_data_paths=null".into()]
         }

@@ -1,93 +1,80 @@
 //! An image classifier as a model that is served.
 //!
-//! Frames are scored as they are. In a chat, the pictures are frames of its cameras: all of the first camera, oldest first,
-//! then all of the next; a model that looks back finds its past among them. Asked whether things get better (a question that names the three labels), it compares the last
+//! Frames are scored as they are. In a chat, the images are frames of its cameras: all of the first camera, oldest first,
+//! then all of the next; a model with a frame history finds it among them. Asked whether things get better (a question that names the three labels), it compares the last
 //! moment with the first; asked anything else, it answers with the score of the last moment.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_nn::classifier::{Arch, Device, Scorer};
-use plaudit_nn::images::{ImageBatch, Layout, Pixels, View};
-use plaudit_reward::card::ModelCard;
+use plaudit_core::Score;
+use plaudit_nn::classifier::Scorer;
+use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::dataset::ViewKey;
+use plaudit_reward::endpoint::IMAGE_CLASSIFIER;
+use plaudit_reward::open::OpenClassifier;
 use plaudit_serve::{
-    About, Answer, Answered, Chat, FrameBlock, Model, Picture, Question, Refusal, Said, Scores,
+    Answer, AnswerResult, ApiError, Chat, ChatAnswer, FrameBlock, Image, Model, ModelInfo, Question, Scores,
 };
 use serde_json::json;
 
-use super::super::reward::{guessed, read, unfit};
-use super::Wanted;
+use super::{ServeOptions, details};
 use crate::failure::Failure;
 
 /// Scores that change by no more than this are called unclear.
-const UNCLEAR: f32 = 0.05;
+const MAX_UNCLEAR_CHANGE: f32 = 0.05;
+/// The threshold of a model without one.
+const DEFAULT_THRESHOLD: f32 = 0.5;
 
 /// A classifier that is served.
-pub(super) struct Served {
-    about: About,
+pub(super) struct ServedClassifier {
+    info: ModelInfo,
     scorer: Scorer,
     views: usize,
     /// How many cameras its views are of.
     cameras: usize,
-    /// The camera of each view, and how many moments it looks back.
-    sights: Vec<(usize, usize)>,
+    /// The camera of each view, and how many frames it lies back.
+    view_sources: Vec<(usize, usize)>,
     threshold: f32,
-    temperature: f32,
+    temperature: f64,
 }
 
 /// The model in a checkpoint.
-pub(super) fn open(path: &Path, wanted: &Wanted) -> Result<Arc<Served>, Failure> {
-    let (weights, card) = read(path)?;
-    let card = match (card, wanted.image_size) {
-        (Some(_), Some(_)) => {
-            let message = format!("{} says itself which pictures it looks at", path.display());
-            return Err(Failure::use_of(message, "leave --image-size out".to_string()));
-        }
-        (Some(card), None) => card,
-        (None, Some([height, width])) => {
-            let mut card = ModelCard::of(guessed(&weights));
-            card.settings.image_size = [3, height, width];
-            card
-        }
-        (None, None) => {
-            let message = format!("{} does not say how large its pictures were", path.display());
-            let help = "say it as in its training: --image-size 128 128".to_string();
-            return Err(Failure::use_of(message, help));
-        }
-    };
-    let scorer = Scorer::new(&card.settings, &weights, Device::Cpu).map_err(|error| unfit(path, &error))?;
+pub(super) fn open(path: &Path, options: &ServeOptions) -> Result<Arc<ServedClassifier>, Failure> {
+    let model = options.preparation.open(path, options.verbosity)?;
+    let fingerprint = model.fingerprint().map_err(|error| Failure::runtime(error, None))?;
+    let capabilities = model.capabilities();
+    let OpenClassifier { card, scorer, .. } = model;
     let settings = scorer.settings();
-    let threshold = wanted.threshold.or(card.threshold.map(|threshold| threshold as f32)).unwrap_or(0.5);
+    let threshold = options.threshold.or(card.threshold).map(|threshold| threshold as f32);
     let [_, height, width] = settings.image_size;
-    let details = json!({
-        "kind": "image classifier",
-        "arch": arch(settings.arch),
+    // A run that is rewarded from here goes by these: which frames to send, from which score on it is success, and that it
+    // is still the same model after a restart.
+    let own = json!({
+        "kind": IMAGE_CLASSIFIER,
+        "arch": settings.arch.name(),
         "image_size": [height, width],
-        "views": settings.image_keys,
         "threshold": threshold,
+        "normalize": settings.normalize,
+        "sha256": fingerprint,
     });
-    let details = details.as_object().cloned().unwrap_or_default();
-    let (cameras, sights) = sights(&settings.image_keys);
-    Ok(Arc::new(Served {
-        about: About { name: wanted.name_for(path), details },
-        views: sights.len(),
+    let details = details(&capabilities, own);
+    let (cameras, view_sources) = view_sources(&settings.image_keys);
+    Ok(Arc::new(ServedClassifier {
+        info: ModelInfo { name: options.name_for(path), details },
+        views: view_sources.len(),
         cameras,
-        sights,
+        view_sources,
         scorer,
-        threshold,
-        temperature: card.temperature() as f32,
+        threshold: threshold.unwrap_or(DEFAULT_THRESHOLD),
+        temperature: card.temperature(),
     }))
 }
 
-fn arch(arch: Arch) -> serde_json::Value {
-    serde_json::to_value(arch).unwrap_or_default()
-}
-
 /// The cameras of views, each once, and the camera and the past of each view.
-fn sights(keys: &[String]) -> (usize, Vec<(usize, usize)>) {
+fn view_sources(keys: &[String]) -> (usize, Vec<(usize, usize)>) {
     let mut cameras: Vec<String> = Vec::new();
-    let sight = |key: &String| {
+    let view_source = |key: &String| {
         let parsed = key.parse().map(|ViewKey { camera, back }| (camera, back));
         let (camera, back) = parsed.unwrap_or_else(|_| (key.clone(), 0));
         let known = cameras.iter().position(|other| *other == camera);
@@ -97,24 +84,24 @@ fn sights(keys: &[String]) -> (usize, Vec<(usize, usize)>) {
         });
         (place, back)
     };
-    let all: Vec<(usize, usize)> = keys.iter().map(sight).collect();
+    let all: Vec<(usize, usize)> = keys.iter().map(view_source).collect();
     if all.is_empty() { (1, vec![(0, 0)]) } else { (cameras.len(), all) }
 }
 
-impl Served {
+impl ServedClassifier {
     /// What it is, in a line.
     pub(super) fn described(&self) -> String {
         let settings = self.scorer.settings();
         let [_, height, width] = settings.image_size;
         let views = settings.image_keys.join(", ");
         format!(
-            "`{}`: an image classifier of {height}x{width} pictures ({views}), success above {:.3}",
-            self.about.name, self.threshold
+            "`{}`: an image classifier of {height}x{width} images ({views}), success above {:.3}",
+            self.info.name, self.threshold
         )
     }
 
     /// How many moments a block holds, if it is one this model can score.
-    fn moments(&self, block: &FrameBlock) -> Result<usize, Refusal> {
+    fn moments(&self, block: &FrameBlock) -> Result<usize, ApiError> {
         match (block.leading.as_slice(), self.views) {
             ([], 1) => Ok(1),
             ([moments], 1) => Ok(*moments),
@@ -123,86 +110,88 @@ impl Served {
                 let views = self.views;
                 let shape = if views == 1 { "N,H,W,3".into() } else { format!("N,{views},H,W,3") };
                 let keys = self.scorer.settings().image_keys.join(", ");
-                Err(Refusal::invalid(format!("this model sees {keys}: send frames of shape {shape}")))
+                Err(ApiError::invalid(format!("this model sees {keys}: send frames of shape {shape}")))
             }
         }
     }
 
-    /// The pictures of a chat, moment by moment: each as many as there are views. Before the first moment, it is the first.
-    fn chat_moments<'a>(&self, chat: &'a Chat) -> Result<Vec<Vec<&'a Picture>>, Refusal> {
-        let pictures: Vec<&Picture> = chat.pictures().collect();
-        let Some(first) = pictures.first() else {
-            return Err(Refusal::invalid("this model judges pictures, and there are none in the request"));
+    /// The images of a chat, moment by moment: each as many as there are views. Before the first moment, it is the first.
+    fn chat_moments<'a>(&self, chat: &'a Chat) -> Result<Vec<Vec<&'a Image>>, ApiError> {
+        let images: Vec<&Image> = chat.images().collect();
+        let Some(first) = images.first() else {
+            return Err(ApiError::invalid("this model scores images, and there are none in the request"));
         };
-        if !pictures.len().is_multiple_of(self.cameras) {
-            let (cameras, count) = (self.cameras, pictures.len());
-            return Err(Refusal::invalid(format!(
-                "{count} pictures for {cameras} cameras: send as many of each"
+        if !images.len().is_multiple_of(self.cameras) {
+            let (cameras, count) = (self.cameras, images.len());
+            return Err(ApiError::invalid(format!(
+                "{count} images for {cameras} cameras: send as many of each"
             )));
         }
-        if pictures.iter().any(|picture| (picture.height, picture.width) != (first.height, first.width)) {
-            return Err(Refusal::invalid("pictures of different sizes in one request"));
+        if images.iter().any(|image| (image.height, image.width) != (first.height, first.width)) {
+            return Err(ApiError::invalid("images of different sizes in one request"));
         }
-        let moments = pictures.len() / self.cameras;
+        let moments = images.len() / self.cameras;
         let seen = |at: usize| {
-            let view =
-                |(camera, back): &(usize, usize)| pictures[camera * moments + at.saturating_sub(*back)];
-            self.sights.iter().map(view).collect()
+            let view = |(camera, back): &(usize, usize)| images[camera * moments + at.saturating_sub(*back)];
+            self.view_sources.iter().map(view).collect()
         };
         Ok((0..moments).map(seen).collect())
     }
 
     /// The scores of moments, each given as the pixels of its views.
-    fn scores(&self, moments: &[Vec<&[u8]>], height: usize, width: usize) -> Result<Vec<f32>, Refusal> {
+    fn scores(&self, moments: &[Vec<&[u8]>], height: usize, width: usize) -> Result<Vec<f32>, ApiError> {
         let keys = &self.scorer.settings().image_keys;
         let pixels: Vec<Vec<u8>> = (0..self.views)
             .map(|view| moments.iter().map(|moment| moment[view]).collect::<Vec<_>>().concat())
             .collect();
-        let views = pixels.iter().zip(keys).map(|(pixels, key)| View {
+        let views = pixels.iter().zip(keys).map(|(pixels, key)| ViewPixels {
             key,
             pixels: Pixels::U8(pixels),
-            layout: Layout::Hwc,
+            layout: ImageLayout::Hwc,
             count: moments.len(),
             height,
             width,
             channels: 3,
         });
-        let batch = ImageBatch::new(views.collect()).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let logits = self.scorer.logits(&batch).map_err(|error| Refusal::failed(error.to_string()))?;
-        let score = |logit: f32| 1.0 / (1.0 + (-logit / self.temperature).exp());
-        Ok(logits.into_iter().map(score).collect())
+        let batch = ImageBatch::new(views.collect()).map_err(|error| ApiError::invalid(error.to_string()))?;
+        let logits = self.scorer.logits(&batch).map_err(|error| ApiError::failed(error.to_string()))?;
+        let score = |logit: f32| {
+            let score = Score::at_temperature(logit, self.temperature);
+            score.map(Score::get).ok_or_else(|| ApiError::failed("the model gives a score that is no number"))
+        };
+        logits.into_iter().map(score).collect()
     }
 
     /// What is said about moments with these scores.
-    fn said(&self, chat: &Chat, scores: &[f32]) -> Said {
+    fn said(&self, chat: &Chat, scores: &[f32]) -> ChatAnswer {
         let (first, last) = match scores {
             [first, .., last] => (*first, *last),
             [one] => (*one, *one),
             [] => (0.0, 0.0),
         };
-        let question = chat.last_words().to_lowercase();
+        let question = chat.last_text().to_lowercase();
         let asks_for_trend = ["positive", "negative", "unclear"].iter().all(|word| question.contains(word));
         let text = match last - first {
             _ if !asks_for_trend => format!("{last:.4}"),
-            change if change > UNCLEAR => "positive".into(),
-            change if change < -UNCLEAR => "negative".into(),
+            change if change > MAX_UNCLEAR_CHANGE => "positive".into(),
+            change if change < -MAX_UNCLEAR_CHANGE => "negative".into(),
             _ => "unclear".into(),
         };
-        Said { text, tokens: None, prompt_tokens: 0, completion_tokens: 0, is_cut: false }
+        ChatAnswer { text, tokens: None, prompt_tokens: 0, completion_tokens: 0, is_truncated: false }
     }
 }
 
 /// The moments of one question, as pixels, with their size.
 type Shown<'a> = (Vec<Vec<&'a [u8]>>, [usize; 2]);
 
-impl Served {
-    fn shown<'a>(&self, question: &'a Question) -> Result<Shown<'a>, Refusal> {
+impl ServedClassifier {
+    fn shown<'a>(&self, question: &'a Question) -> Result<Shown<'a>, ApiError> {
         match question {
             Question::Chat(chat) => {
                 let moments = self.chat_moments(chat)?;
                 let size = moments.first().map_or([0, 0], |moment| [moment[0].height, moment[0].width]);
-                let pixels = |moment: Vec<&'a Picture>| {
-                    moment.into_iter().map(|picture| picture.pixels.as_slice()).collect()
+                let pixels = |moment: Vec<&'a Image>| {
+                    moment.into_iter().map(|image| image.pixels.as_slice()).collect()
                 };
                 Ok((moments.into_iter().map(pixels).collect(), size))
             }
@@ -218,7 +207,7 @@ impl Served {
 
     fn answered(&self, question: &Question, scores: &[f32]) -> Answer {
         match question {
-            Question::Chat(chat) => Answer::Said(self.said(chat, scores)),
+            Question::Chat(chat) => Answer::Chat(self.said(chat, scores)),
             Question::Score(_) => Answer::Scores(Scores {
                 columns: vec!["success".into()],
                 numbers: scores.to_vec(),
@@ -228,22 +217,22 @@ impl Served {
     }
 }
 
-impl Model for Served {
-    fn about(&self) -> &About {
-        &self.about
+impl Model for ServedClassifier {
+    fn info(&self) -> &ModelInfo {
+        &self.info
     }
 
-    fn check(&self, question: &Question) -> Result<(), Refusal> {
+    fn check(&self, question: &Question) -> Result<(), ApiError> {
         self.shown(question).map(|_| ())
     }
 
-    fn answer(&self, questions: &[Question]) -> Vec<Answered> {
+    fn answer(&self, questions: &[Question]) -> Vec<AnswerResult> {
         let shown: Vec<_> = questions.iter().map(|question| self.shown(question)).collect();
-        let mut answers: Vec<Option<Answered>> = vec![None; questions.len()];
+        let mut answers: Vec<Option<AnswerResult>> = vec![None; questions.len()];
         let mut sizes: Vec<[usize; 2]> = shown.iter().flatten().map(|(_, size)| *size).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        // Pictures of one size go through the network together.
+        // Images of one size go through the network together.
         for size in sizes {
             let together: Vec<usize> = (0..shown.len())
                 .filter(|at| shown[*at].as_ref().is_ok_and(|(_, other)| *other == size))
@@ -259,10 +248,10 @@ impl Model for Served {
                 from += count;
             }
         }
-        let refused = |(at, answer): (usize, Option<Answered>)| match (&shown[at], answer) {
+        let refused = |(at, answer): (usize, Option<AnswerResult>)| match (&shown[at], answer) {
             (_, Some(answer)) => answer,
-            (Err(refusal), None) => Err(refusal.clone()),
-            (Ok(_), None) => Err(Refusal::failed("the model did not see the request")),
+            (Err(error), None) => Err(error.clone()),
+            (Ok(_), None) => Err(ApiError::failed("the model did not see the request")),
         };
         answers.into_iter().enumerate().map(refused).collect()
     }
@@ -273,8 +262,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn views_of_one_camera_share_its_pictures() {
-        let of = |keys: &[&str]| sights(&keys.iter().map(ToString::to_string).collect::<Vec<_>>());
+    fn views_of_one_camera_share_its_images() {
+        let of = |keys: &[&str]| view_sources(&keys.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(of(&["main_images"]), (1, vec![(0, 0)]));
         assert_eq!(
             of(&["main_images", "extra_view_images", "main_images@-4"]),

@@ -10,32 +10,39 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use plaudit_reward::trend::JudgeFolder;
+use plaudit_reward::open::{Capabilities, ModelInput, ModelLocation};
 use plaudit_serve::{Batching, Limits, Model, Server, ServerSettings};
+use serde_json::{Map, Value, json};
 
 use self::token::Token;
-use crate::cli::Volume;
+use super::reward::{PreparationArgs, probability, unopened};
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
 use crate::run::{interrupted, listen_for_interrupts};
-use crate::say;
 
 /// Serve a reward model over HTTP
 ///
-/// Speaks the OpenAI chat protocol with pictures (/v1/chat/completions, /v1/models) and a plain one for frames as bytes
+/// Speaks the OpenAI chat protocol with images (/v1/chat/completions, /v1/models) and a plain one for frames as bytes
 /// (/v1/score). Requests that arrive together are answered together; when too many wait, further ones get 503 and a
-/// Retry-After. /healthz and /metrics are for whoever looks after it. It listens on this machine alone unless --host says
+/// Retry-After. /healthz and /metrics are for monitoring. It listens on this machine alone unless --host says
 /// otherwise, and then wants a token. Ctrl-C finishes what is under way. See docs/serve.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit serve logs/20260801-12:00:00-reward_training
-  PLAUDIT_TOKEN=secret plaudit serve checkpoints/best_model --host 0.0.0.0 --port 8000
-  plaudit serve Qwen3-VL-4B-Instruct --lora logs/sft/checkpoints/best_model --task 'Pick up the red cube.'
-  plaudit serve logs/20260801-12:00:00-pickcube_trend_sft --task 'robot manipulation progress judgment'
-  curl -s localhost:8000/v1/score -H 'Content-Type: application/octet-stream' \\
+  PLAUDIT_TOKEN=secret plaudit serve checkpoints/best_model \\
+      --host 0.0.0.0 --port 8000
+  plaudit serve Qwen3-VL-4B-Instruct --lora logs/sft/checkpoints/best_model \\
+      --task 'Pick up the red cube.'
+  plaudit serve logs/20260801-12:00:00-pickcube_trend_sft \\
+      --task 'robot manipulation progress judgment'
+  curl -s localhost:8000/v1/score \\
+      -H 'Content-Type: application/octet-stream' \\
       -H 'X-Plaudit-Shape: 1,128,128,3' --data-binary @frame.rgb
 
   from openai import OpenAI
-  OpenAI(base_url='http://127.0.0.1:8000/v1', api_key='secret').models.list()")]
+  server = OpenAI(base_url='http://127.0.0.1:8000/v1', api_key='secret')
+  server.models.list()")]
 pub struct Command {
     /// A model: a run, a checkpoint folder or a file of `reward train` or `reward sft`, or the Hugging Face folder of a
     /// Qwen3-VL
@@ -53,15 +60,14 @@ pub struct Command {
     /// The file that holds the token clients must show, instead of the variable PLAUDIT_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let anybody in who can reach an address that is not this machine's own
+    /// Serve without a token on an address that other machines can reach
     #[arg(long)]
     no_token: bool,
     /// Scores above this count as success [default: the model's own, or 0.5]
-    #[arg(long, value_name = "P")]
-    threshold: Option<f32>,
-    /// Height and width that pictures are brought to, where the model does not say
-    #[arg(long, value_names = ["H", "W"], num_args = 2)]
-    image_size: Option<Vec<usize>>,
+    #[arg(long, value_name = "P", allow_negative_numbers = true, value_parser = probability)]
+    threshold: Option<f64>,
+    #[command(flatten)]
+    preparation: PreparationArgs,
     /// Vision-language model: low-rank adapters, as peft or RLinf saves them
     #[arg(long, value_name = "DIR")]
     lora: Option<PathBuf>,
@@ -71,10 +77,10 @@ pub struct Command {
     /// Vision-language model: compute with 16 bits
     #[arg(long)]
     bf16: bool,
-    /// Vision-language model: score on the NVIDIA GPU of this number, with 16 bits [default: the processor]
+    /// Vision-language model: score on the NVIDIA GPU of this number, with 16 bits [default: the CPU]
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-    /// Pictures the model is shown at once
+    /// Images per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_batch: u32,
     /// Milliseconds the first request of a batch waits for others
@@ -86,26 +92,27 @@ pub struct Command {
     /// Mebibytes of one request
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..4096))]
     max_body: u32,
-    /// Megapixels of one picture
+    /// Megapixels of one image
     #[arg(long, value_name = "MP", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..1000))]
     max_image: u32,
-    /// Pictures of one chat request
+    /// Images of one chat request
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_images: u32,
 }
 
 /// What the user says about a model.
-struct Wanted {
+struct ServeOptions {
     name: Option<String>,
-    threshold: Option<f32>,
-    image_size: Option<[usize; 2]>,
+    threshold: Option<f64>,
+    preparation: PreparationArgs,
+    verbosity: Verbosity,
     lora: Option<PathBuf>,
     task: Option<String>,
     bf16: bool,
     gpu: Option<usize>,
 }
 
-impl Wanted {
+impl ServeOptions {
     /// What clients call the model: as the user says, or the last part of its path.
     fn name_for(&self, path: &Path) -> String {
         let of_path = || path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -115,10 +122,24 @@ impl Wanted {
     /// The first of some flags that the user gave and that mean nothing here.
     fn refuse(flags: &[(&str, bool)], what: &str) -> Result<(), Failure> {
         match flags.iter().find(|(_, given)| *given) {
-            Some((flag, _)) => Err(Failure::use_of(format!("{flag} means nothing for {what}"), None)),
+            Some((flag, _)) => Err(Failure::usage(format!("{flag} means nothing for {what}"), None)),
             None => Ok(()),
         }
     }
+}
+
+/// What a model can do, for its entry in the list of models.
+fn details(capabilities: &Capabilities, own: Value) -> Map<String, Value> {
+    let mut details = own.as_object().cloned().unwrap_or_default();
+    match &capabilities.input {
+        ModelInput::Frames { image_keys, history_len } => {
+            details.insert("views".into(), json!(image_keys));
+            details.insert("history_len".into(), json!(history_len));
+        }
+        ModelInput::Conversations => {}
+    }
+    details.insert("device".into(), capabilities.runs_on.to_string().into());
+    details
 }
 
 /// A model that is served, and what it is in a line.
@@ -126,87 +147,98 @@ type Opened = (Arc<dyn Model>, String);
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let token = Token::find(self.token_file.as_deref())?;
-        self.refuse_open_doors(token.is_some())?;
-        let wanted = Wanted {
+        self.require_token(token.is_some())?;
+        let options = ServeOptions {
             name: self.name.clone(),
             threshold: self.threshold,
-            image_size: self.image_size.as_deref().and_then(|size| size.try_into().ok()),
+            preparation: self.preparation.clone(),
+            verbosity,
             lora: self.lora.clone(),
             task: self.task.clone(),
             bf16: self.bf16,
             gpu: self.gpu,
         };
-        let (model, described) = self.open(&wanted)?;
+        let (model, described) = self.open(&options)?;
         let settings = ServerSettings {
             address: SocketAddr::new(self.host, self.port),
             token: token.map(Token::into_inner),
             limits: self.limits(),
             batching: Batching {
-                pictures: self.max_batch as usize,
+                images: self.max_batch as usize,
                 wait: Duration::from_millis(self.max_wait),
             },
         };
         let open = settings.token.is_none();
-        let server = Server::bind(settings, model).map_err(|error| Failure::work(error, None))?;
+        let server = Server::bind(settings, model).map_err(|error| Failure::runtime(error, None))?;
         listen_for_interrupts();
-        if !volume.quiet {
-            say::aside(&format!("serving {described}"));
+        if !verbosity.quiet {
+            console::eprintln(&format!("serving {described}"));
             if open && !self.host.is_loopback() {
-                say::aside("warning: anybody who can reach this address may ask (--no-token)");
+                console::eprintln(
+                    "warning: anybody who can reach this address can use the model (--no-token)",
+                );
             }
         }
         // For people and for scripts, which wait for this line.
-        say::out(&format!("listening on http://{}\n", server.address()))?;
-        server.run(interrupted).map_err(|error| Failure::work(error, None))?;
-        if !volume.quiet {
-            say::aside("stopped; what was under way is answered");
+        console::print(&format!("listening on http://{}\n", server.address()))?;
+        server.run(interrupted).map_err(|error| Failure::runtime(error, None))?;
+        if !verbosity.quiet {
+            console::eprintln("stopped; what was under way is answered");
         }
         Ok(())
     }
 
     /// The model, by what is in its folder or file.
-    fn open(&self, wanted: &Wanted) -> Result<Opened, Failure> {
-        let judge = JudgeFolder::find(&self.model).map_err(|error| {
-            Failure::use_of(error, "give that model's folder, and the adapters with --lora".to_string())
-        })?;
-        if let Some(judge) = judge {
-            let flags =
-                [("--threshold", wanted.threshold.is_some()), ("--image-size", wanted.image_size.is_some())];
-            Wanted::refuse(&flags, "a vision-language model")?;
-            let model = judge::open(&self.model, judge, wanted)?;
-            let described = model.described();
-            return Ok((model, described));
+    fn open(&self, options: &ServeOptions) -> Result<Opened, Failure> {
+        let found = ModelLocation::find(&self.model, None);
+        match found.map_err(|error| unopened(error.into()))? {
+            ModelLocation::VisionLanguage(folder) => {
+                let flags = [("--threshold", options.threshold.is_some())];
+                ServeOptions::refuse(
+                    &[&flags[..], &options.preparation.given()].concat(),
+                    "a vision-language model",
+                )?;
+                let model = judge::open(&self.model, folder, options)?;
+                let described = model.described();
+                Ok((model, described))
+            }
+            ModelLocation::Classifier(path) => {
+                let flags = [
+                    ("--lora", options.lora.is_some()),
+                    ("--task", options.task.is_some()),
+                    ("--bf16", options.bf16),
+                    ("--gpu", options.gpu.is_some()),
+                ];
+                ServeOptions::refuse(&flags, "an image classifier")?;
+                let model = classifier::open(&path, options)?;
+                let described = model.described();
+                Ok((model, described))
+            }
+            ModelLocation::Server(address) => {
+                let help = "give the folder or the file of a model".to_string();
+                Err(Failure::usage(format!("{address} is a server already"), help))
+            }
         }
-        let flags = [
-            ("--lora", wanted.lora.is_some()),
-            ("--task", wanted.task.is_some()),
-            ("--bf16", wanted.bf16),
-            ("--gpu", wanted.gpu.is_some()),
-        ];
-        Wanted::refuse(&flags, "an image classifier")?;
-        let model = classifier::open(&self.model, wanted)?;
-        let described = model.described();
-        Ok((model, described))
     }
 
-    /// A model that everybody on the network may use is a choice, not an accident.
-    fn refuse_open_doors(&self, has_token: bool) -> Result<(), Failure> {
+    /// A model that everybody on the network may use must be asked for.
+    fn require_token(&self, has_token: bool) -> Result<(), Failure> {
         if self.host.is_loopback() || has_token || self.no_token {
             return Ok(());
         }
         let message = format!("{} can be reached by others, and no token is asked of them", self.host);
         let help = "set PLAUDIT_TOKEN or --token-file, or say --no-token".to_string();
-        Err(Failure::use_of(message, help))
+        Err(Failure::usage(message, help))
     }
 
     fn limits(&self) -> Limits {
         let (body_bytes, defaults) = ((self.max_body as usize) << 20, Limits::default());
         Limits {
             body_bytes,
-            picture_pixels: self.max_image as usize * 1_000_000,
-            pictures: self.max_images as usize,
+            image_pixels: self.max_image as usize * 1_000_000,
+            images: self.max_images as usize,
             memory_bytes: defaults.memory_bytes.max(body_bytes * 4),
             queue: self.max_queue as usize,
             ..defaults

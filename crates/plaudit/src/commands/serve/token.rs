@@ -18,7 +18,7 @@ impl Token {
         let (text, place) = match file {
             Some(path) => {
                 let text = std::fs::read_to_string(path).map_err(|error| {
-                    Failure::use_of(format!("cannot read {}: {error}", path.display()), None)
+                    Failure::usage(format!("cannot read {}: {error}", path.display()), None)
                 })?;
                 (text, path.display().to_string())
             }
@@ -32,7 +32,7 @@ impl Token {
         if token.len() < SHORTEST || !is_plain {
             let message = format!("{place} holds no token");
             let help = format!("write at least {SHORTEST} letters, digits or signs without spaces into it");
-            return Err(Failure::use_of(message, help));
+            return Err(Failure::usage(message, help));
         }
         Ok(Some(Self(token.into())))
     }

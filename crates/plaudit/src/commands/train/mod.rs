@@ -1,8 +1,8 @@
 //! `plaudit train`: a policy learns in its environments.
 
-mod pace;
+mod train_mode;
 
-pub use pace::Plan;
+pub use train_mode::TrainMode;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -11,43 +11,48 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed, Segment};
-use plaudit_rl::{Cloning, Learner, Metrics, Whereabouts};
+use plaudit_data::episode::CollectionRun;
+use plaudit_nn::process_memory;
+use plaudit_reward::hacking_monitor::HackingMonitor;
+use plaudit_rl::{Cloning, Learner, Metrics, RolloutState};
 use serde::{Deserialize, Serialize};
 
-use self::pace::{Pace, Scene, Stumble};
+use self::train_mode::{ActiveTraining, RolloutSetup, StepError};
 use super::eval;
-use crate::build::{self, Which};
-use crate::checkpoint::{self, Found, Moment};
-use crate::cli::{ConfigArgs, Volume};
-use crate::config::{self, Loaded, Purpose, yaml};
-use crate::evaluation::Stage;
+use crate::build::{self, EnvBlock};
+use crate::checkpoint::{self, CheckpointContents, Restored};
+use crate::cli::{RunArgs, Verbosity};
+use crate::config::{LoadedConfig, Purpose, yaml};
+use crate::console;
+use crate::episode_recorder::EpisodeRecorder;
+use crate::evaluation::{Evaluator, Filming, json_number};
 use crate::failure::Failure;
-use crate::keeper::Keeper;
-use crate::load::Asked;
-use crate::memory;
+use crate::hacking_monitor;
+use crate::load;
 use crate::run::{Run, interrupted};
-use crate::say;
-use crate::watcher::{Next, Watcher};
 
-/// How often cloning says how far it is.
-const CLONING_TOLD: Duration = Duration::from_secs(10);
+/// How often cloning reports its progress.
+const CLONING_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Train a policy
 ///
-/// One step: the policy acts in `env.train`, the reward pays, the learner improves. Checkpoints go to
+/// One step: the policy acts in `env.train`, the reward labels the rollout, the learner updates. Checkpoints go to
 /// `checkpoints/global_step_N` in the run directory; `runner.resume_dir` takes a run directory to go on exactly where
 /// it was, or a checkpoint's folder to start a new run from there, with another reward for instance.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit train cartpole_ppo
   plaudit train pendulum_sac
-  plaudit train maniskill_ppo_mlp runner.max_epochs=100 env.train.total_num_envs=256
-  plaudit train maniskill_ppo_mlp runner.resume_dir=logs/20260801-12:00:00-maniskill_ppo_mlp
-  plaudit eval maniskill_ppo_mlp runner.ckpt_path=logs/20260801-12:00:00-maniskill_ppo_mlp/checkpoints/global_step_100")]
+  plaudit train maniskill_ppo_mlp \\
+      runner.max_epochs=100 env.train.total_num_envs=256
+  plaudit train maniskill_ppo_mlp \\
+      runner.resume_dir=logs/20260801-12:00:00-maniskill_ppo_mlp
+  plaudit eval maniskill_ppo_mlp \\
+      runner.ckpt_path=logs/my_run/checkpoints/global_step_100")]
 pub struct Command {
     /// Which config.
     #[command(flatten)]
-    config: ConfigArgs,
+    config: RunArgs,
     /// Print the last metrics as JSON
     #[arg(long)]
     json: bool,
@@ -55,24 +60,23 @@ pub struct Command {
 
 impl Command {
     /// Does it.
-    pub fn run(self, volume: Volume) -> Result<(), Failure> {
-        let asked = Asked::from_args(&self.config)?;
-        let loaded = config::load(&asked.disk, &asked.request)?;
-        say::notices(&loaded.notices, volume);
+    pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let loaded = load::to_run(&self.config, verbosity)?;
         refuse_other_purposes(&loaded)?;
-        let command = self.config.command("train");
+        let mut command = self.config.command("train");
+        command.extend(self.json.then(|| "--json".to_string()));
         let result = match loaded.config.runner.only_eval {
-            true => eval::judge(&loaded, &command, volume)?.result(),
-            false => train(&loaded, &command, volume)?,
+            true => eval::run_evaluation(&loaded, &command, verbosity)?.result(),
+            false => train(&loaded, &command, verbosity)?,
         };
         match self.json {
-            true => say::out(&format!("{}\n", serde_json::Value::Object(result))),
+            true => console::print(&format!("{}\n", serde_json::Value::Object(result))),
             false => Ok(()),
         }
     }
 }
 
-fn refuse_other_purposes(loaded: &Loaded) -> Result<(), Failure> {
+fn refuse_other_purposes(loaded: &LoadedConfig) -> Result<(), Failure> {
     let what = match loaded.purpose {
         Purpose::Rl => return Ok(()),
         Purpose::RewardTraining => "a reward model",
@@ -84,37 +88,39 @@ fn refuse_other_purposes(loaded: &Loaded) -> Result<(), Failure> {
 
 type Numbers = serde_json::Map<String, serde_json::Value>;
 
-fn train(loaded: &Loaded, command: &[String], volume: Volume) -> Result<Numbers, Failure> {
+fn train(loaded: &LoadedConfig, command: &[String], verbosity: Verbosity) -> Result<Numbers, Failure> {
     let last_step = last_step(loaded);
-    let mut env = build::env(loaded, Which::Train)?;
-    let build::Paid { reward, watched } = build::reward(loaded, env.spec())?;
+    let mut env = build::env(loaded, EnvBlock::Train)?;
+    let build::BuiltReward { reward, monitored, notices } = build::reward(loaded, env.spec())?;
+    console::notices(&notices, verbosity);
     let reward: Arc<dyn Reward> = reward.into();
-    let policy_sees = build::policy_sees(loaded);
-    env.watch(build::frames_needed(loaded, Which::Train, reward.as_ref(), policy_sees));
-    let plan = build::pace(loaded)?;
+    let policy_uses_images = build::policy_uses_images(loaded);
+    env.set_frames_needed(build::frames_needed(loaded, EnvBlock::Train, reward.as_ref(), policy_uses_images));
+    let mode = build::train_mode(loaded)?;
     let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
     let cloning = build::cloning(loaded, env.spec())?;
-    let is_judged = loaded.config.runner.val_check_interval > 0;
-    let judges = if is_judged { Some(build::env(loaded, Which::Eval)?) } else { None };
+    let evaluates = loaded.config.runner.val_check_interval > 0;
+    let eval_env = if evaluates { Some(build::env(loaded, EnvBlock::Eval)?) } else { None };
     let from = checkpoint_to_start_from(loaded)?;
     if let Some(folder) = &from {
         checkpoint::restore(folder, learner.as_mut())?; // what does not fit shows before anything is made
     }
-    let mut run = Run::start(loaded, "train", "steps", last_step, volume)?;
+    let mut run = Run::start(loaded, "train", "steps", last_step, verbosity)?;
     let mut env = Some(env);
-    let cast = Cast { env: &mut env, reward: &reward, watched, learner: learner.as_mut(), cloning };
-    let outcome = Job::start(loaded, &mut run, cast, plan, judges, from).and_then(|job| job.work());
+    let components =
+        TrainComponents { env: &mut env, reward: &reward, monitored, learner: learner.as_mut(), cloning };
+    let outcome = Job::start(loaded, &mut run, components, mode, eval_env, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
 
 /// Where the run ends, if it does.
-fn last_step(loaded: &Loaded) -> Option<u64> {
+fn last_step(loaded: &LoadedConfig) -> Option<u64> {
     let runner = &loaded.config.runner;
     [runner.max_epochs, runner.max_steps].into_iter().filter_map(|limit| u64::try_from(limit).ok()).min()
 }
 
 /// The checkpoint that the config names, in a run of its own or another's.
-fn checkpoint_to_start_from(loaded: &Loaded) -> Result<Option<PathBuf>, Failure> {
+fn checkpoint_to_start_from(loaded: &LoadedConfig) -> Result<Option<PathBuf>, Failure> {
     let Some(path) = loaded.config.runner.resume_dir.as_ref().map(Path::new) else { return Ok(None) };
     if checkpoint::step_of(path).is_none() {
         return Ok(None); // a run directory, which knows its newest checkpoint
@@ -126,14 +132,14 @@ fn checkpoint_to_start_from(loaded: &Loaded) -> Result<Option<PathBuf>, Failure>
     Err(loaded.problem("runner.resume_dir", message, "name a run directory or a checkpoint's folder").into())
 }
 
-/// Who plays.
-struct Cast<'a> {
+/// The components of a training run.
+struct TrainComponents<'a> {
     env: &'a mut Option<Box<dyn Env>>,
     reward: &'a Arc<dyn Reward>,
-    /// What of the reward is watched.
-    watched: Option<build::Watched>,
+    /// What of the reward is monitored.
+    monitored: Option<build::MonitoredReward>,
     learner: &'a mut dyn Learner,
-    /// What it does as others did before it learns.
+    /// Behaviour cloning before reinforcement learning.
     cloning: Option<Cloning>,
 }
 
@@ -147,12 +153,12 @@ struct State {
 
 /// A training run under way.
 struct Job<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a LoadedConfig,
     run: &'a mut Run,
-    pace: Option<Pace<'a>>,
+    training: Option<ActiveTraining<'a>>,
     learner: &'a mut dyn Learner,
-    stage: Option<Stage>,
-    watcher: Option<Watcher>,
+    evaluator: Option<Evaluator>,
+    hacking_monitor: Option<HackingMonitor>,
     /// Steps of learning done.
     step: u64,
     last_step: Option<u64>,
@@ -165,56 +171,74 @@ struct Job<'a> {
 
 impl<'a> Job<'a> {
     fn start(
-        loaded: &'a Loaded,
+        loaded: &'a LoadedConfig,
         run: &'a mut Run,
-        cast: Cast<'a>,
-        plan: Plan,
-        judges: Option<Box<dyn Env>>,
+        components: TrainComponents<'a>,
+        mode: TrainMode,
+        eval_env: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let Cast { env, reward, watched, learner, cloning } = cast;
+        let TrainComponents { env, reward, monitored, learner, cloning } = components;
         let from = match run.restore::<State>()? {
             Some(State { checkpoint }) => Some(run.checkpoints_directory().join(checkpoint)),
             None => from,
         };
-        let (mut step, mut left, mut saved) = (0, None, None);
+        let (mut step, mut resume_state, mut saved) = (0, None, None);
         if let Some(folder) = from {
             step = checkpoint::step_of(&folder).unwrap_or(0);
             let num_envs = env.as_ref().map(|env| env.spec().num_envs);
-            left = continue_from(&folder, learner, run)?.filter(|left| Some(left.past.len()) == num_envs);
+            resume_state = continue_from(&folder, learner, run)?
+                .filter(|resume_state| Some(resume_state.past.len()) == num_envs);
             saved = Some((step, folder));
         } else if let Some(cloning) = cloning {
             imitate(learner, &cloning, run)?;
         }
-        repay(learner, reward.as_ref(), run)?;
+        relabel(learner, reward.as_ref(), run)?;
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
-        let keeps = loaded.config.env.train.data_collection.enabled;
+        let records_episodes = loaded.config.env.train.data_collection.enabled;
         let data = run.data_directory();
-        let keeper = if keeps { Some(Keeper::start(loaded, Which::Train, data.clone())?) } else { None };
-        if let Some(text) = keeper.as_ref().and_then(Keeper::found) {
-            tell(run, Level::Info, &text);
+        let episode_recorder = match records_episodes {
+            true => {
+                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, data.clone(), CollectionRun::Anonymous)?)
+            }
+            false => None,
+        };
+        if let Some(text) = episode_recorder.as_ref().and_then(EpisodeRecorder::found) {
+            notify(run, Level::Info, &text);
         }
-        let watcher = watched.map(|watched| Watcher::start(loaded, watched, run));
-        let on_paid = watcher.as_ref().map(Watcher::on_paid);
-        let scene = Scene { env, reward, seed, left, keeper, on_paid };
-        let pace = Some(Pace::start(plan, scene, learner, run)?);
-        let data = if keeps { data.join("eval") } else { data };
-        let stage = judges.map(|env| Stage::new(loaded, env, data, run)).transpose()?;
+        let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
+        let on_labelled = hacking_monitor.as_ref().map(|monitor| Box::new(monitor.on_labelled()) as _);
+        let setup = RolloutSetup { env, reward, seed, resume_state, episode_recorder, on_labelled };
+        let training = Some(ActiveTraining::start(mode, setup, learner, run)?);
+        let data = if records_episodes { data.join("eval") } else { data };
+        let evaluator = eval_env.map(|env| evaluator(loaded, env, data, run)).transpose()?;
         let config = yaml::to_yaml(&loaded.as_tree(), false);
         let last_step = last_step(loaded);
         let numbers = Numbers::new();
-        Ok(Self { loaded, run, pace, learner, stage, watcher, step, last_step, saved, config, numbers })
+        Ok(Self {
+            loaded,
+            run,
+            training,
+            learner,
+            evaluator,
+            hacking_monitor,
+            step,
+            last_step,
+            saved,
+            config,
+            numbers,
+        })
     }
 
     /// Until the last step, or Ctrl-C.
     fn work(mut self) -> Result<(Numbers, EndReason), Failure> {
         let outcome = self.steps();
         let outcome = outcome.map_err(|failure| self.with_last_checkpoint(failure));
-        if let Some(keeper) = self.pace.take().and_then(Pace::stop) {
-            keeper.close(self.run)?;
+        if let Some(episode_recorder) = self.training.take().and_then(ActiveTraining::stop) {
+            episode_recorder.close(self.run)?;
         }
-        if let Some(stage) = self.stage.take() {
-            stage.close(self.run)?;
+        if let Some(evaluator) = self.evaluator.take() {
+            evaluator.close(self.run)?;
         }
         outcome.map(|reason| (self.numbers, reason))
     }
@@ -225,16 +249,16 @@ impl<'a> Job<'a> {
             |interval: i64, step: u64| u64::try_from(interval).is_ok_and(|n| n > 0 && step.is_multiple_of(n));
         if self.step == 0 {
             if interrupted() {
-                return Ok(EndReason::Interrupted); // while it cloned, or got ready: there is nothing to keep
+                return Ok(EndReason::Interrupted); // during cloning or setup: there is nothing to save
             }
-            self.judge()?; // before anything is learned
+            self.evaluate()?; // before anything is learned
         }
         while self.last_step.is_none_or(|last| self.step < last) {
             self.learn()?;
             let is_last = self.last_step.is_some_and(|last| self.step >= last);
-            let pauses = self.watch()? == Next::Pause;
+            let pauses = self.check_for_hacking()?;
             if is_last || is_due(runner.val_check_interval, self.step) {
-                self.judge()?;
+                self.evaluate()?;
             }
             if is_last || is_due(runner.save_interval, self.step) || interrupted() || pauses {
                 self.save()?;
@@ -248,70 +272,75 @@ impl<'a> Job<'a> {
 
     /// One step of learning.
     fn learn(&mut self) -> Result<(), Failure> {
-        let Some(pace) = &mut self.pace else { return Ok(()) };
-        let learned = match pace.learn(self.learner, self.step + 1) {
+        let Some(training) = &mut self.training else { return Ok(()) };
+        let learned = match training.learn(self.learner, self.step + 1) {
             Ok(learned) => learned,
-            Err(Stumble::Elsewhere(failure)) => return Err(failure),
-            Err(Stumble::Unpaid(failure)) => {
-                self.save_before_leaving();
+            Err(StepError::Other(failure)) => return Err(failure),
+            Err(StepError::RewardFailed(failure)) => {
+                self.save_before_exit();
                 return Err(failure);
             }
         };
         let Some(mut metrics) = learned else { return Ok(()) };
         self.step += 1;
-        if let Some(bytes) = memory::peak() {
+        if let Some(bytes) = process_memory::peak() {
             metrics.push("memory/peak_mib", bytes as f64 / f64::from(1 << 20));
         }
-        let values = self.note(&metrics);
+        let values = self.record(&metrics);
         self.run.emit(Event::Metrics { step: self.step, values });
         self.run.emit(Event::Progress { step: self.step });
         Ok(())
     }
 
-    /// Whoever watches looks at what was paid for.
-    fn watch(&mut self) -> Result<Next, Failure> {
-        match &mut self.watcher {
-            Some(watcher) => watcher.look(self.step, self.run),
-            None => Ok(Next::GoOn),
+    /// Checks what was rewarded for reward hacking; says whether to save and stop.
+    fn check_for_hacking(&mut self) -> Result<bool, Failure> {
+        match &mut self.hacking_monitor {
+            Some(monitor) => hacking_monitor::check(monitor, self.step, self.run),
+            None => Ok(false),
         }
     }
 
-    /// Lets the policy show what it can, if anybody is there to judge.
-    fn judge(&mut self) -> Result<(), Failure> {
-        let Some(stage) = &mut self.stage else { return Ok(()) };
+    /// Evaluates the policy, if there are evaluation environments.
+    fn evaluate(&mut self) -> Result<(), Failure> {
+        let Some(evaluator) = &mut self.evaluator else { return Ok(()) };
         let began = Instant::now();
-        let tally = stage.judge(self.run, self.learner.greedy().as_mut(), self.step)?;
+        let stats = evaluator.evaluate(self.run, self.learner.greedy().as_mut(), self.step)?;
         let mut metrics = Metrics::default();
-        for (name, value) in tally.metrics() {
+        for (name, value) in stats.metrics() {
             metrics.push(name, value);
         }
         metrics.push("time/eval", began.elapsed().as_secs_f64());
-        let values = self.note(&metrics);
+        let values = self.record(&metrics);
         self.run.emit(Event::Metrics { step: self.step, values });
         Ok(())
     }
 
-    fn note(&mut self, metrics: &Metrics) -> Vec<(String, f64)> {
+    fn record(&mut self, metrics: &Metrics) -> Vec<(String, f64)> {
         self.numbers.insert("step".into(), self.step.into());
         for (name, value) in metrics.iter() {
-            self.numbers.insert(name.into(), value.into());
+            self.numbers.insert(name.into(), json_number(value));
         }
         metrics.iter().map(|(name, value)| (name.to_string(), value)).collect()
     }
 
     fn save(&mut self) -> Result<(), Failure> {
-        let whereabouts = self.pace.as_ref().and_then(Pace::whereabouts);
-        let moment = Moment { step: self.step, learner: self.learner, whereabouts, config: &self.config };
-        let folder = checkpoint::write(&self.run.checkpoints_directory(), &moment)?;
+        let rollout_state = self.training.as_ref().and_then(ActiveTraining::rollout_state);
+        let contents = CheckpointContents {
+            step: self.step,
+            learner: self.learner,
+            rollout_state,
+            config: &self.config,
+        };
+        let folder = checkpoint::write(&self.run.checkpoints_directory(), &contents)?;
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.run.save(self.step, &State { checkpoint: name })?;
         self.saved = Some((self.step, folder));
         Ok(())
     }
 
-    /// Saves what was learned up to the last whole step, for a run that has to stop: a server that judges stayed away, say.
-    /// What goes wrong here is not told: the reason for stopping is.
-    fn save_before_leaving(&mut self) {
+    /// Saves what was learned up to the last whole step, for a run that has to stop: a reward server does not answer, say.
+    /// An error here is not reported: the reason for stopping is.
+    fn save_before_exit(&mut self) {
         let is_saved = self.saved.as_ref().is_some_and(|(step, _)| *step == self.step);
         if self.step > 0 && !is_saved {
             let _ = self.save();
@@ -320,51 +349,66 @@ impl<'a> Job<'a> {
 
     /// A failure, with what is safe in spite of it.
     fn with_last_checkpoint(&self, failure: Failure) -> Failure {
-        let Failure::Work { message, help } = failure else { return failure };
+        let Failure::Runtime { message, help } = failure else { return failure };
         let safe = match &self.saved {
             Some((_, folder)) => format!("the last good checkpoint is {}", folder.display()),
             None => "nothing was saved before: set runner.save_interval to save more often".into(),
         };
         let help = help.map_or(safe.clone(), |help| format!("{help}; {safe}"));
-        Failure::Work { message, help: Some(help) }
+        Failure::Runtime { message, help: Some(help) }
     }
 }
 
-/// Puts the learner where the checkpoint says, and tells where the environments were.
+/// Where the policy is evaluated; what is filmed there is scored by the model that rewards it, where that can be.
+fn evaluator(
+    loaded: &LoadedConfig,
+    env: Box<dyn Env>,
+    data: PathBuf,
+    run: &mut Run,
+) -> Result<Evaluator, Failure> {
+    let scorer = build::film_scorer(loaded, env.spec()).unwrap_or_else(|error| {
+        notify(run, Level::Info, &format!("videos show no scores of the reward model: {error}"));
+        None
+    });
+    let filming = Filming { scorer, env: build::film_env(loaded)? };
+    Evaluator::new(loaded, env, filming, data, run)
+}
+
+/// Restores the learner from the checkpoint, and returns the state of the rollout.
 fn continue_from(
     folder: &Path,
     learner: &mut dyn Learner,
     run: &mut Run,
-) -> Result<Option<Whereabouts>, Failure> {
+) -> Result<Option<RolloutState>, Failure> {
     match checkpoint::restore(folder, learner)? {
-        Found::Learner(whereabouts) => Ok(whereabouts),
-        Found::Weights => {
-            let text = format!("{} holds weights alone: the optimiser begins anew", folder.display());
-            tell(run, Level::Warning, &text);
+        Restored::Learner(rollout_state) => Ok(rollout_state),
+        Restored::Weights => {
+            let text = format!("{} holds weights only: the optimiser starts fresh", folder.display());
+            notify(run, Level::Warning, &text);
             Ok(None)
         }
     }
 }
 
-/// Lets a new policy do as others did. Ctrl-C ends it; a run that goes on begins with it again.
+/// Behaviour cloning of a new policy. Ctrl-C ends it; a resumed run starts with it again.
 fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Result<(), Failure> {
     let (demos, steps) = (cloning.demos.len(), cloning.demos.iter().map(Segment::steps).sum::<usize>());
-    let (began, mut told_at) = (Instant::now(), Instant::now());
+    let (began, mut reported_at) = (Instant::now(), Instant::now());
     let (mut done, mut losses) = (0, (0.0, 0.0));
-    let mut told = |step: u64, loss: f64| {
+    let mut on_progress = |step: u64, loss: f64| {
         (done, losses) = (step, (if step == 1 { loss } else { losses.0 }, loss));
-        if told_at.elapsed() > CLONING_TOLD {
-            told_at = Instant::now();
+        if reported_at.elapsed() > CLONING_REPORT_INTERVAL {
+            reported_at = Instant::now();
             let left = began.elapsed().as_secs_f64() * (cloning.steps - step) as f64 / step as f64;
             let text =
                 format!("cloning: {step} of {} steps, {left:.0} s left, loss {loss:.2}", cloning.steps);
-            tell(run, Level::Info, &text);
+            notify(run, Level::Info, &text);
         }
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    learner.imitate(cloning, &mut told).map_err(|error| Failure::work(error, None))?;
+    learner.imitate(cloning, &mut on_progress).map_err(|error| Failure::runtime(error, None))?;
     if done < cloning.steps {
-        tell(run, Level::Info, "stopped while it cloned: the run would begin with that again");
+        notify(run, Level::Info, "stopped during cloning: a resumed run starts with it again");
         return Ok(());
     }
     let text = format!(
@@ -373,19 +417,23 @@ fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Resul
         losses.1,
         began.elapsed().as_secs_f64()
     );
-    tell(run, Level::Info, &text);
+    notify(run, Level::Info, &text);
     Ok(())
 }
 
-/// Experience that another reward has paid is paid by this one, where that can be.
-fn repay(learner: &mut dyn Learner, reward: &dyn Reward, run: &mut Run) -> Result<(), Failure> {
-    let repaid = learner.repay(reward).map_err(|error| Failure::work(error, None))?;
-    if repaid > 0 {
-        tell(run, Level::Info, &format!("another reward had paid {repaid} steps of the replay: paid anew"));
+/// Relabels experience that another reward has labelled, where that can be.
+fn relabel(learner: &mut dyn Learner, reward: &dyn Reward, run: &mut Run) -> Result<(), Failure> {
+    let relabelled = learner.relabel(reward).map_err(|error| Failure::runtime(error, None))?;
+    if relabelled > 0 {
+        notify(
+            run,
+            Level::Info,
+            &format!("relabelled {relabelled} steps of the replay, which another reward had labelled"),
+        );
     }
     Ok(())
 }
 
-fn tell(run: &mut Run, level: Level, text: &str) {
+fn notify(run: &mut Run, level: Level, text: &str) {
     run.emit(Event::Notice { level, text: text.into() });
 }

@@ -2,6 +2,7 @@
 
 use super::reward::{Arch, Precision};
 use crate::config::block::{block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, SHARE};
 
 choice! {
     /// What network is trained or acts.
@@ -10,7 +11,7 @@ choice! {
         Mlp = "mlp_policy",
         /// A policy on images and state.
         Cnn = "cnn_policy",
-        /// Chance: every action equally likely.
+        /// Random actions, each equally likely.
         Random = "random",
         /// A script that solves the task, or fails at it on demand.
         Scripted = "scripted",
@@ -31,30 +32,32 @@ choice! {
         /// Changes of the tool's position, and the gripper: 4 numbers.
         PandaEeDpos = "panda-ee-dpos",
         /// Changes of the tool's pose, and the gripper: 7 numbers.
-        PandaEeDpose = "panda-ee-dpose" | "panda-ee-target-dpose",
+        PandaEeDpose = "panda-ee-dpose",
+        /// Such changes, counted from where the tool was to be rather than from where it is (ManiSkill through Python).
+        PandaEeTargetDpose = "panda-ee-target-dpose",
         /// Any other robot: as the environment says.
         Other = "other",
     }
 }
 
 choice! {
-    /// What follows each hidden product of a network.
+    /// The activation after each hidden layer.
     Activation {
         /// The hyperbolic tangent, as RLinf has it.
         Tanh = "tanh",
-        /// Nothing below zero.
+        /// The rectified linear unit.
         Relu = "relu",
     }
 }
 
 choice! {
-    /// What looks at a picture for a policy.
+    /// The image encoder of a policy.
     Backbone {
         /// A ResNet-10 that was trained before and stays as it is.
         Resnet = "resnet",
         /// A few convolutions that learn with the policy.
         Conv = "conv",
-        /// Such convolutions, of which only where in the picture each channel looks goes on: the most precise from few
+        /// Such convolutions, reduced to where in the image each channel is active (keypoints): the most precise from few
         /// demonstrations.
         Keypoints = "keypoints",
     }
@@ -69,13 +72,16 @@ block! {
         optim: Optim = Optim::default(),
         /// How the critics are optimised. Not set: as the policy.
         critic_optim: Option<Optim> = None,
-        /// Image reward model: what a wrong score costs.
+        /// Image reward model: the loss.
         loss: RewardLoss = RewardLoss::default(),
         /// Samples per step of the optimiser.
+        #[range(AT_LEAST_ONE)]
         global_batch_size: u64 = 64,
         /// Samples that go through the network at once.
+        #[range(AT_LEAST_ONE)]
         micro_batch_size: u64 = 32,
         /// Samples that go through the network at once in evaluation. Not set: as `micro_batch_size`.
+        #[range(AT_LEAST_ONE)]
         eval_batch_size: Option<u64> = None,
         /// Seed of weights and batches.
         seed: u64 = 42,
@@ -91,7 +97,7 @@ block! {
         model: Option<RolloutModel> = None,
         /// Keep next observations, as replay needs them.
         collect_transitions: bool = false,
-        /// Keep what the policy thought at each step, as PPO needs it.
+        /// Keep the log-probabilities and values of each step, as PPO needs them.
         collect_prev_infos: bool = true,
     }
 }
@@ -104,6 +110,7 @@ block! {
         /// Precision of its arithmetic.
         precision: Option<Precision> = None,
         /// Critics.
+        #[range(AT_LEAST_ONE)]
         num_q_heads: Option<u64> = None,
     }
 }
@@ -131,27 +138,32 @@ block! {
         /// Policies: numbers in an action. Not set: as the environment says.
         action_dim: Option<u64> = None,
         /// Policies: actions decided at once.
+        #[range(AT_LEAST_ONE)]
         num_action_chunks: u64 = 1,
         /// Policies: a value head (PPO).
         add_value_head: bool = false,
         /// Policies: critics (SAC).
         add_q_head: bool = false,
         /// Policies: how many critics.
+        #[range(AT_LEAST_ONE)]
         num_q_heads: u64 = 2,
         /// Policies: the standard deviation depends on the state.
         state_dependent_std: bool = false,
         /// Policies on states: widths of the hidden layers, of the policy and of the value head or the critics.
+        #[range(AT_LEAST_ONE)]
         hidden_sizes: Vec<u64> = vec![256; 3],
-        /// Policies on states, with SAC: what follows each hidden layer, of the policy and of the critics.
+        /// Policies on states, with SAC: the activation after each hidden layer, of the policy and of the critics.
         activation: Activation = Activation::Tanh,
-        /// Policies on images: what looks at a picture.
+        /// Policies on images: the image encoder.
         backbone: Backbone = Backbone::Resnet,
         /// Policies on images: how many cameras, the main one counted; used where `image_keys` names none.
+        #[range(AT_LEAST_ONE)]
         image_num: u64 = 1,
         /// Policies on images: the pretrained trunk.
         encoder_config: Encoder = Encoder::default(),
 
         /// Scripted: standard deviation of noise added to every action. PickCube: about half the episodes fail at 0.25.
+        #[range(NOT_NEGATIVE)]
         noise: f64 = 0.0,
 
         /// Image reward model: the trunk.
@@ -160,20 +172,23 @@ block! {
         pretrained: bool = false,
         /// Image reward model: width of the head's hidden layer. 0: a plain linear head.
         hidden_dim: u64 = 256,
-        /// Image reward model: share of hidden units left out in training.
+        /// Image reward model: dropout rate in training.
+        #[range(SHARE)]
         dropout: f64 = 0.1,
         /// Image reward model: blocks of the spatial pooling (`resnet10_spatial`).
+        #[range(AT_LEAST_ONE)]
         num_spatial_blocks: u64 = 8,
         /// Image reward model: pretrained trunk (`resnet10`, `resnet10_spatial`).
         pretrained_encoder_path: Option<String> = None,
         /// Image reward model: leave the trunk as it is (`resnet10`, `resnet10_spatial`).
         freeze_encoder: bool = true,
         /// Images: channels, height, width.
+        #[range(Range::ImageSize)]
         image_size: [u64; 3] = [3, 128, 128],
         /// Images: subtract ImageNet's mean and divide by its deviation.
         normalize: bool = true,
-        /// Images: the cameras, main view first. Empty: the main view alone. An image reward model may also look back:
-        /// `main_images@-4` is what that camera saw four moments before.
+        /// Images: the cameras, main view first. Empty: the main view alone. An image reward model may also take earlier frames:
+        /// `main_images@-4` is the frame of that camera four steps before.
         image_keys: Vec<String> = Vec::new(),
         /// Image reward model: all cameras go through the same trunk; off, each has its own.
         shared_trunk: bool = true,
@@ -181,18 +196,21 @@ block! {
         /// Vision-language judge: train low-rank adapters and leave the model frozen.
         is_lora: bool = false,
         /// Vision-language judge: rank of the adapters.
+        #[range(AT_LEAST_ONE)]
         lora_rank: u64 = 32,
         /// Vision-language judge: scale of the adapters. Not set: as the rank.
+        #[range(POSITIVE)]
         lora_alpha: Option<f64> = None,
         /// Vision-language judge: layers that get an adapter, by the last part of their name. Empty: RLinf's list.
         lora_targets: Vec<String> = Vec::new(),
         /// Vision-language judge: leave the vision part frozen.
         freeze_vit: bool = false,
-        /// Vision-language judge: compute layers once more for gradients instead of keeping all they made; less memory.
+        /// Vision-language judge: recompute activations in the backward pass instead of keeping them; less memory.
         gradient_checkpointing: bool = false,
         /// Vision-language judge: where its weights come from.
         init: WeightInit = WeightInit::Pretrained,
         /// Vision-language judge, random weights: their standard deviation.
+        #[range(POSITIVE)]
         initializer_range: f64 = 0.02,
         /// Vision-language judge, random weights and no `model_path`: the language model.
         text_config: TextSizes = TextSizes::default(),
@@ -206,7 +224,7 @@ choice! {
     WeightInit {
         /// The files in `model_path`.
         Pretrained = "pretrained",
-        /// Chance. Sizes and tokenizer are those of `model_path`; without it, of `text_config` and `vision_config` with a
+        /// Random. Sizes and tokenizer are those of `model_path`; without it, of `text_config` and `vision_config` with a
         /// tokenizer made of the questions in the data.
         Random = "random",
     }
@@ -215,21 +233,28 @@ choice! {
 block! {
     /// Sizes of a Qwen3-VL's language model, as `config.json` names them.
     TextSizes as TextSizesWritten {
-        /// Numbers per token between layers.
+        /// Width of the hidden states.
+        #[range(AT_LEAST_ONE)]
         hidden_size: u64 = 64,
         /// Layers.
+        #[range(AT_LEAST_ONE)]
         num_hidden_layers: u64 = 2,
-        /// Heads that ask.
+        /// Query heads.
+        #[range(AT_LEAST_ONE)]
         num_attention_heads: u64 = 2,
-        /// Heads that are asked.
+        /// Key and value heads.
+        #[range(AT_LEAST_ONE)]
         num_key_value_heads: u64 = 2,
-        /// Numbers per head.
+        /// Width of a head.
+        #[range(AT_LEAST_ONE)]
         head_dim: u64 = 32,
-        /// Numbers inside the feed-forward part.
+        /// Width of the feed-forward layer.
+        #[range(AT_LEAST_ONE)]
         intermediate_size: u64 = 192,
-        /// The longest wavelength of positions.
+        /// Base of the rotary position embeddings.
+        #[range(POSITIVE)]
         rope_theta: f64 = 10_000.0,
-        /// Frequencies that follow time, row and column; together half of `head_dim`.
+        /// Rotary frequencies for time, row and column; together half of `head_dim`.
         mrope_section: [u64; 3] = [6, 5, 5],
     }
 }
@@ -237,21 +262,29 @@ block! {
 block! {
     /// Sizes of a Qwen3-VL's vision tower, as `config.json` names them.
     VisionSizes as VisionSizesWritten {
-        /// Numbers per patch between blocks.
+        /// Width of the hidden states.
+        #[range(AT_LEAST_ONE)]
         hidden_size: u64 = 64,
         /// Blocks.
+        #[range(AT_LEAST_ONE)]
         depth: u64 = 2,
         /// Heads.
+        #[range(AT_LEAST_ONE)]
         num_heads: u64 = 2,
-        /// Numbers inside the feed-forward part.
+        /// Width of the feed-forward layer.
+        #[range(AT_LEAST_ONE)]
         intermediate_size: u64 = 192,
         /// Side of a patch in pixels.
+        #[range(AT_LEAST_ONE)]
         patch_size: u64 = 16,
         /// Frames in a patch.
+        #[range(AT_LEAST_ONE)]
         temporal_patch_size: u64 = 2,
         /// Patches along the side of a square that becomes one token.
+        #[range(AT_LEAST_ONE)]
         spatial_merge_size: u64 = 2,
-        /// Learned positions; a square number.
+        /// Learned position embeddings; a square number.
+        #[range(AT_LEAST_ONE)]
         num_position_embeddings: u64 = 64,
         /// Blocks whose output also goes into the first layers of the language model.
         deepstack_visual_indexes: Vec<u64> = vec![0],
@@ -279,25 +312,27 @@ choice! {
 }
 
 block! {
-    /// What a wrong score of an image reward model costs.
+    /// The loss of an image reward model.
     RewardLoss as RewardLossWritten {
-        /// How much less frames count that are scored rightly already (focal loss; 2 is usual). 0: plain cross entropy.
+        /// How much less well-classified frames count (focal loss; 2 is usual). 0: plain cross entropy.
+        #[range(NOT_NEGATIVE)]
         focal_gamma: f64 = 0.0,
         /// How much frames of each label count.
         class_weight: ClassWeight = ClassWeight::Even,
         /// A success counts so many times as much as a failure; used instead of `class_weight` where it is set.
+        #[range(POSITIVE)]
         success_weight: Option<f64> = None,
     }
 }
 
 choice! {
-    /// How the learning rate moves.
+    /// The learning rate schedule.
     LrSchedule {
-        /// It stays, after warm-up.
+        /// Constant, after warm-up.
         Constant = "constant" | "torch_constant",
-        /// It falls along a half cosine, after warm-up.
+        /// Cosine decay, after warm-up.
         Cosine = "cosine" | "torch_cosine" | "openpi_cosine" | "ref_warmup_cosine",
-        /// It falls in a straight line, after warm-up.
+        /// Linear decay, after warm-up.
         Linear = "linear",
     }
 }
@@ -306,31 +341,42 @@ block! {
     /// How a network is optimised: AdamW.
     Optim as OptimWritten {
         /// Learning rate.
+        #[range(NOT_NEGATIVE)]
         lr: f64 = 3e-4,
         /// Learning rate of the value head or the critics. Not set: as `lr`.
+        #[range(NOT_NEGATIVE)]
         value_lr: Option<f64> = None,
-        /// How fast the mean of gradients forgets.
+        /// Decay rate of the mean of gradients.
+        #[range(SHARE)]
         adam_beta1: f64 = 0.9,
-        /// How fast the mean of squared gradients forgets.
+        /// Decay rate of the mean of squared gradients.
+        #[range(SHARE)]
         adam_beta2: f64 = 0.999,
-        /// Keeps the division finite.
+        /// Added to the denominator.
+        #[range(NOT_NEGATIVE)]
         adam_eps: f64 = 1e-8,
-        /// How strongly weights are pulled to zero.
+        /// Weight decay.
+        #[range(NOT_NEGATIVE)]
         weight_decay: f64 = 0.01,
-        /// Longest gradient.
+        /// Largest gradient norm; larger gradients are clipped to it.
+        #[range(NOT_NEGATIVE)]
         clip_grad: f64 = 1.0,
-        /// How the learning rate moves.
+        /// The learning rate schedule.
         lr_scheduler: LrSchedule = LrSchedule::Constant,
-        /// Steps over which it rises to `lr`.
+        /// Warm-up steps, over which it rises to `lr`.
+        #[range(Range::CountOr("by lr_warmup_steps_ratio"))]
         lr_warmup_steps: i64 = 0,
         /// The same as a share of all steps, used when `lr_warmup_steps` is negative.
+        #[range(SHARE)]
         lr_warmup_steps_ratio: f64 = 0.0,
-        /// PPO: steps of learning at first in which the critic learns and the policy stays as it is. For a policy that
-        /// goes on under another reward than its critic knows.
+        /// PPO: first steps of learning in which only the critic is updated. For a policy that
+        /// continues under another reward than its critic was trained on.
         critic_warmup_steps: u64 = 0,
-        /// Where a falling learning rate ends.
+        /// Final learning rate of a schedule that decays.
+        #[range(NOT_NEGATIVE)]
         min_lr: f64 = 0.0,
-        /// Steps over which it falls. Not set: the length of the run.
+        /// Steps over which it decays. Not set: the length of the run.
+        #[range(Range::CountOr("as long as the run"))]
         total_training_steps: Option<i64> = None,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::actor::LrSchedule;
 use crate::config::block::{block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, SHARE};
 
 choice! {
     /// The family of the learner.
@@ -22,7 +23,7 @@ choice! {
         Gae = "gae",
         /// None: the learner works on single transitions.
         Transitions = "embodied_sac" | "sac",
-        /// A way of RLinf's that plaudit does not have.
+        /// An estimator of RLinf's that plaudit does not have.
         Foreign = "foreign",
     }
 }
@@ -42,7 +43,7 @@ choice! {
 choice! {
     /// Which ends of episodes are bootstrapped.
     Bootstrap {
-        /// Truncation only: what a textbook says.
+        /// Truncation only, as in textbooks.
         Standard = "standard",
         /// Every end: success is treated like running out of time.
         Always = "always",
@@ -84,7 +85,7 @@ choice! {
 }
 
 choice! {
-    /// Which parameters of the target follow slowly.
+    /// Which parameters of the target network are updated softly.
     TargetUpdate {
         /// All of them.
         All = "all",
@@ -102,16 +103,22 @@ block! {
         foreign: Option<String> = None,
         /// How advantages are made. Not set: as the learner needs.
         adv_type: Option<AdvType> = None,
+        /// The name RLinf has for advantages that plaudit does not have.
+        foreign_adv_type: Option<String> = None,
         /// Passes over each batch of experience (PPO), or updates per rollout (SAC).
+        #[range(AT_LEAST_ONE)]
         update_epoch: u64 = 1,
         /// Discount of the future.
+        #[range(SHARE)]
         gamma: f64 = 0.99,
         /// Which ends of episodes are bootstrapped.
         bootstrap_type: Bootstrap = Bootstrap::Standard,
         /// Rollouts that share a start state.
+        #[range(AT_LEAST_ONE)]
         group_size: u64 = 1,
 
-        /// PPO: how far advantages look ahead.
+        /// PPO: lambda of generalised advantage estimation.
+        #[range(SHARE)]
         gae_lambda: f64 = 0.95,
         /// PPO: scale advantages to mean 0 and deviation 1.
         normalize_advantages: bool = true,
@@ -121,43 +128,54 @@ block! {
         logprob_type: Level = Level::Action,
         /// PPO: what an entropy belongs to.
         entropy_type: Level = Level::Action,
-        /// PPO: how far a ratio may rise above 1.
+        /// PPO: upper clip range of the probability ratio.
+        #[range(NOT_NEGATIVE)]
         clip_ratio_high: f64 = 0.2,
-        /// PPO: how far a ratio may fall below 1.
+        /// PPO: lower clip range of the probability ratio.
+        #[range(NOT_NEGATIVE)]
         clip_ratio_low: f64 = 0.2,
         /// PPO: bound of the loss for very bad advantages (dual clip). Not set: no such bound.
+        #[range(POSITIVE)]
         clip_ratio_c: Option<f64> = None,
-        /// PPO: how far a value may move per update. Not set: as far as it likes.
+        /// PPO: clip range of the value function. Not set: no clipping.
+        #[range(NOT_NEGATIVE)]
         value_clip: Option<f64> = None,
-        /// PPO: where the value loss turns from square to straight.
+        /// PPO: where the Huber loss of the value function turns from quadratic to linear.
+        #[range(POSITIVE)]
         huber_delta: f64 = 10.0,
-        /// PPO: reward for keeping options open.
+        /// PPO: weight of the entropy bonus.
         entropy_bonus: f64 = 0.0,
-        /// PPO: weight of the distance to the old policy.
+        /// PPO: weight of the KL divergence from the old policy.
+        #[range(NOT_NEGATIVE)]
         kl_beta: f64 = 0.0,
-        /// PPO: how that distance is estimated.
+        /// PPO: how that divergence is estimated.
         kl_penalty: String = "kl".into(),
-        /// PPO: stop the passes over a batch when the policy moved further than this. Not set: never.
+        /// PPO: stop the passes over a batch when the KL divergence exceeds this. Not set: never.
+        #[range(NOT_NEGATIVE)]
         target_kl: Option<f64> = None,
 
-        /// SAC: how far the target follows per update.
+        /// SAC: rate of the soft target update.
+        #[range(SHARE)]
         tau: f64 = 0.005,
-        /// SAC: updates between steps of the target.
+        /// SAC: updates between target updates.
+        #[range(AT_LEAST_ONE)]
         target_update_freq: u64 = 1,
-        /// SAC: which parameters of the target follow slowly.
+        /// SAC: which parameters of the target network are updated softly.
         target_update_type: TargetUpdate = TargetUpdate::All,
         /// SAC: how critics are combined for the target.
         agg_q: AggQ = AggQ::Min,
         /// SAC: how critics are combined for the policy. Not set: as `agg_q`.
         actor_agg_q: Option<AggQ> = None,
-        /// SAC: critics drawn at random for each target. Not set: all.
+        /// SAC: critics sampled at random for each target. Not set: all.
+        #[range(AT_LEAST_ONE)]
         critic_subsample_size: Option<u64> = None,
         /// SAC: critic updates per policy update.
+        #[range(AT_LEAST_ONE)]
         critic_actor_ratio: u64 = 1,
         /// SAC: count entropy in the target.
         backup_entropy: bool = true,
-        /// SAC: the least and the most that can be earned from any state, such as `[0, 1]` where success pays 1 and ends the
-        /// episode; critics are not taught to expect more. Not set: no bounds.
+        /// SAC: bounds of the return from any state, such as `[0, 1]` where success is rewarded with 1 and ends the
+        /// episode; targets of the critics are clipped to them. Not set: no bounds.
         target_range: Option<[f64; 2]> = None,
         /// SAC: what the critic's networks are made of.
         q_head_type: QHeadType = QHeadType::Default,
@@ -171,14 +189,15 @@ block! {
         drq_shift: u64 = 4,
         /// SAC: experience to learn from.
         replay_buffer: ReplaySettings = ReplaySettings::default(),
-        /// RLPD: give networks each number of a state less its mean, by its deviation over the demonstrations.
+        /// RLPD: standardise states by their mean and standard deviation over the demonstrations.
         scale_states: bool = false,
-        /// RLPD: how much the policy's loss weighs the distance to what demonstrations did, in units of what critics
-        /// think the policy is worth. With `cloning`, its `std` is held as well.
+        /// RLPD: weight of the behaviour-cloning term in the policy's loss, in units of the value that critics
+        /// give the policy. With `cloning`, its `std` is held as well.
+        #[range(NOT_NEGATIVE)]
         demo_weight: f64 = 0.0,
         /// RLPD: demonstrations, half of every batch.
         demo_buffer: Option<ReplaySettings> = None,
-        /// Before learning by reward: do as demonstrations do. Not set: the policy begins with chance weights.
+        /// Before reinforcement learning: behaviour cloning of demonstrations. Not set: the policy begins with random weights.
         cloning: Option<CloningSettings> = None,
         /// Asynchronous training: how many weight versions behind experience may be.
         staleness_threshold: Option<u64> = None,
@@ -186,7 +205,7 @@ block! {
 }
 
 block! {
-    /// Behaviour cloning, at the start of a run. A run that goes on from a checkpoint has it behind it.
+    /// Behaviour cloning, at the start of a run. A run that resumes from a checkpoint skips it.
     CloningSettings as CloningSettingsWritten {
         /// What is cloned: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`). Not set:
         /// `algorithm.demo_buffer.load_path`.
@@ -194,10 +213,13 @@ block! {
         /// Steps of the optimiser.
         steps: u64 = 2000,
         /// Transitions per step.
+        #[range(AT_LEAST_ONE)]
         batch_size: u64 = 256,
-        /// Learning rate of the first step; it falls to nothing.
+        /// Learning rate of the first step; it decays to 0.
+        #[range(NOT_NEGATIVE)]
         lr: f64 = 1e-3,
-        /// The deviation that is left to explore with, as a share of half the range of an action.
+        /// Standard deviation of the policy after cloning, for exploration, as a share of half the range of an action.
+        #[range(POSITIVE)]
         std: f64 = 0.1,
     }
 }
@@ -208,8 +230,9 @@ block! {
         /// How the temperature is kept positive.
         alpha_type: AlphaType = AlphaType::Softplus,
         /// Where it starts.
+        #[range(NOT_NEGATIVE)]
         initial_alpha: f64 = 0.01,
-        /// The entropy to hold. Not set: minus the width of an action.
+        /// The target entropy. Not set: minus the width of an action.
         target_entropy: Option<f64> = None,
         /// How it is optimised.
         optim: AlphaOptim = AlphaOptim::default(),
@@ -220,16 +243,18 @@ block! {
     /// How the temperature is optimised.
     AlphaOptim as AlphaOptimWritten {
         /// Learning rate.
+        #[range(NOT_NEGATIVE)]
         lr: f64 = 3e-4,
-        /// How the learning rate moves.
+        /// The learning rate schedule.
         lr_scheduler: LrSchedule = LrSchedule::Constant,
-        /// Longest gradient.
+        /// Largest gradient norm; larger gradients are clipped to it.
+        #[range(NOT_NEGATIVE)]
         clip_grad: f64 = 10.0,
     }
 }
 
 choice! {
-    /// What sizes of a replay count.
+    /// The unit of replay sizes.
     ReplayUnit {
         /// Whole rollouts of all environments, or whole demonstrations: what RLinf calls trajectories.
         Rollouts = "rollouts" | "trajectories",
@@ -245,17 +270,19 @@ block! {
         /// What the three sizes count.
         unit: ReplayUnit = ReplayUnit::Rollouts,
         /// The most that is kept in memory.
+        #[range(AT_LEAST_ONE)]
         cache_size: u64 = 10_000,
-        /// The newest that are drawn from.
+        /// Batches are sampled from this many of the newest.
+        #[range(AT_LEAST_ONE)]
         sample_window_size: u64 = 10_000,
         /// What is needed before learning starts.
         min_buffer_size: u64 = 0,
         /// RLPD: demonstrations to start from: a store, a LeRobot dataset, a replay buffer (`.pt`) or episodes (`.pkl`).
         load_path: Option<String> = None,
-        /// RLPD: what an episode of the run itself must be paid at its end to join the demonstrations. Not set: none does.
-        keep_paid: Option<f64> = None,
-        /// With `reward.reload_model`: the most memory for frames that only the reward looks at, so that what is kept can
-        /// be paid anew. Beyond it the oldest keep the pay they have.
+        /// RLPD: the reward at the end of an episode of this run from which it joins the demonstrations (self-imitation). Not set: none does.
+        self_imitation_min_reward: Option<f64> = None,
+        /// With `reward.reload_model`: the most memory for frames that only the reward model uses, so that the replay buffer can
+        /// be relabelled. Beyond it the oldest keep the rewards they have.
         reward_frames_mib: u64 = 1024,
         /// Keep experience on disk as well.
         auto_save: bool = false,

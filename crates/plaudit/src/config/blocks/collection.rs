@@ -1,6 +1,7 @@
 //! `data_collection`: keeping episodes while environments run.
 
 use crate::config::block::{OneOrMore, block, choice};
+use crate::config::range::{POSITIVE, SHARE};
 
 choice! {
     /// How collected episodes are written.
@@ -34,10 +35,14 @@ block! {
         /// The robot named in LeRobot metadata.
         robot_type: String = "panda".into(),
         /// Frames per second named in LeRobot metadata.
+        #[range(POSITIVE)]
         fps: f64 = 10.0,
         /// Close a LeRobot shard every so many episodes. 0: only at the end.
         finalize_interval: u64 = 100,
-        /// Add to what is already in `save_dir`.
+        /// Close a LeRobot shard once it has so many frames, too, so that a kill hides little; 0: never for that reason.
+        /// Not set: 2,000, or never where `finalize_interval` is 0.
+        finalize_frames: Option<u64> = None,
+        /// Add to the LeRobot datasets that are already in `save_dir`. Other formats always add.
         resume: bool = false,
         /// The licence that episodes in plaudit's own store are under.
         licence: Option<String> = None,
@@ -46,8 +51,10 @@ block! {
         /// Stop keeping failures at this many. Not set: no limit.
         target_failure: Option<u64> = None,
         /// Share of successes that is kept.
+        #[range(SHARE)]
         sample_rate_success: f64 = 1.0,
         /// Share of failures that is kept.
+        #[range(SHARE)]
         sample_rate_fail: f64 = 1.0,
         /// Where `.npy` successes go. Not set: `positive/` in `save_dir`.
         positive_dir: Option<String> = None,

@@ -1,6 +1,7 @@
 //! `data`: what reward models are trained on.
 
 use crate::config::block::{OneOrMore, block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, SHARE};
 
 choice! {
     /// What a dataset of windows is.
@@ -27,7 +28,7 @@ choice! {
 }
 
 choice! {
-    /// Where the words of a prompt stand.
+    /// Where the text of a prompt stands.
     WindowLayout {
         /// After the videos, as RLinf has it.
         VideosFirst = "videos_first",
@@ -37,11 +38,11 @@ choice! {
 }
 
 choice! {
-    /// Who recorded episodes.
-    Recorder {
+    /// The source of episodes.
+    EpisodeSource {
         /// Today's collectors: a pickle per episode, `success` in its infos.
         Collected = "collected",
-        /// Those before: `is_obj_placed` in the infos.
+        /// Earlier collectors: `is_obj_placed` in the infos.
         PreMerge = "pre-merge",
         /// Folders `success` and `failure` of pickles of frames.
         Frames = "frames",
@@ -55,23 +56,31 @@ choice! {
 }
 
 block! {
-    /// Chance changes to training pictures. Each is off at 0.
+    /// Random augmentation of training images. Each is off at 0.
     AugmentSettings as AugmentSettingsWritten {
-        /// Moved by up to this share of the side.
+        /// Shifted by up to this share of the side.
+        #[range(SHARE)]
         shift: f64 = 0.0,
-        /// Cut down by up to this share of the side, then stretched back.
+        /// Cropped by up to this share of the side, then resized back.
+        #[range(SHARE)]
         crop: f64 = 0.0,
         /// Brighter or darker by up to this share.
+        #[range(SHARE)]
         brightness: f64 = 0.0,
         /// More or less contrast by up to this share.
+        #[range(SHARE)]
         contrast: f64 = 0.0,
         /// More or less colour by up to this share.
+        #[range(SHARE)]
         saturation: f64 = 0.0,
         /// Colours turned by up to this share of the circle. Not where a colour is the goal.
+        #[range(SHARE)]
         hue: f64 = 0.0,
         /// Blurred by up to so many pixels (standard deviation).
+        #[range(NOT_NEGATIVE)]
         blur: f64 = 0.0,
-        /// A grey rectangle over the picture, with sides of up to this share.
+        /// A grey rectangle over the image, with sides of up to this share.
+        #[range(SHARE)]
         cutout: f64 = 0.0,
     }
 }
@@ -86,19 +95,21 @@ block! {
         /// Episodes to make training and validation data from: a folder, a file, or a store; used instead of the two
         /// above where it is set.
         data_path: Option<String> = None,
-        /// Who recorded the episodes, where it cannot be told.
-        source: Option<Recorder> = None,
+        /// The source of the episodes, where it cannot be detected.
+        source: Option<EpisodeSource> = None,
         /// Successful `.npy` trajectories; with `negative_dir`, used instead of all of the above.
         positive_dir: Option<String> = None,
         /// Failed `.npy` trajectories.
         negative_dir: Option<String> = None,
-        /// Changes to training pictures.
+        /// Augmentation of training images.
         augment: AugmentSettings = AugmentSettings::default(),
         /// Frames taken from each episode made into data. 0: all.
         num_samples_per_episode: u64 = 5,
         /// Failures kept per success. 0: keep all.
+        #[range(NOT_NEGATIVE)]
         fail_success_ratio: f64 = 2.0,
         /// Share of episodes kept for validation.
+        #[range(SHARE)]
         val_split: f64 = 0.2,
         /// Keep the images used for training here.
         debug_save_dir: Option<String> = None,
@@ -120,9 +131,10 @@ block! {
         lazy_loading: bool = true,
         /// Windows: which tokens are learned.
         loss: LearnedTokens = LearnedTokens::Answer,
-        /// Windows: where the words of a prompt stand. A judge is asked as it was taught.
+        /// Windows: where the text of a prompt stands. A judge is prompted as it was trained.
         prompt_layout: WindowLayout = WindowLayout::VideosFirst,
         /// Windows: longest prompt, in tokens.
+        #[range(AT_LEAST_ONE)]
         max_prompt_length: u64 = 4096,
     }
 }

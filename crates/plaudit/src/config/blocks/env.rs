@@ -4,14 +4,15 @@ use indexmap::IndexMap;
 
 use super::collection::Collection;
 use super::robot::RobotSettings;
-use crate::config::block::{Free, block, choice};
+use crate::config::block::{FreeForm, block, choice};
+use crate::config::range::{AT_LEAST_ONE, POSITIVE, Range};
 
 block! {
     /// The environments, for training and for evaluation.
     Envs as EnvsWritten {
         /// Environments to learn in.
         train: EnvSettings = EnvSettings::default(),
-        /// Environments to be judged in.
+        /// Environments to evaluate in.
         eval: EnvSettings = EnvSettings::default(),
     }
 }
@@ -43,7 +44,7 @@ choice! {
 }
 
 choice! {
-    /// What the environment pays.
+    /// The environment's own reward.
     EnvRewardMode {
         /// The task's own reward.
         Raw = "raw" | "default",
@@ -67,7 +68,7 @@ choice! {
 }
 
 choice! {
-    /// When camera images for the reward model are drawn.
+    /// When camera images for the reward model are rendered.
     RewardRender {
         /// Never.
         Never = "never" | "none",
@@ -79,7 +80,7 @@ choice! {
 }
 
 choice! {
-    /// Keys a person presses to judge the robot.
+    /// Keys a person presses to label what the robot does.
     KeyboardLabels {
         /// `c` success, `a` failure, `b` neither.
         SingleStage = "single_stage",
@@ -102,22 +103,26 @@ block! {
         /// The name RLinf has for a simulator that plaudit does not run.
         foreign: Option<String> = None,
         /// How many environments. Not set: 1.
+        #[range(Range::Within(1.0, 1e6))]
         total_num_envs: Option<usize> = None,
         /// The task and its construction.
         init_params: InitParams = InitParams::default(),
         /// Steps after which an episode is truncated. Not set: the environment's own limit.
+        #[range(AT_LEAST_ONE)]
         max_episode_steps: Option<u64> = None,
         /// Steps of each environment in one rollout.
+        #[range(AT_LEAST_ONE)]
         max_steps_per_rollout_epoch: u64 = 50,
         /// Rollouts gathered before an update.
+        #[range(AT_LEAST_ONE)]
         rollout_epoch: u64 = 1,
         /// Start the next episode at once when one ends. Environments here always do, whatever is written.
         auto_reset: bool = false,
         /// Go on after success until the clock runs out.
         ignore_terminations: bool = false,
-        /// What the environment pays.
+        /// The environment's own reward.
         reward_mode: EnvRewardMode = EnvRewardMode::Raw,
-        /// Pay the change of the reward instead of the reward.
+        /// Reward with the change of the task's reward instead of the reward itself.
         use_rel_reward: bool = false,
         /// Factor on the environment's own reward.
         reward_coef: f64 = 1.0,
@@ -125,7 +130,7 @@ block! {
         wrap_obs_mode: String = "simple".into(),
         /// With images, still give the policy the full state vector.
         use_full_state: bool = false,
-        /// When images for the reward model are drawn. Not set: whenever the reward needs them.
+        /// When images for the reward model are rendered. Not set: whenever the reward needs them.
         reward_render_mode: Option<RewardRender> = None,
         /// Which physics the embedded PickCube runs on.
         engine: Engine = Engine::Rapier,
@@ -134,10 +139,11 @@ block! {
         /// Start every evaluation from the same set of states.
         use_fixed_reset_state_ids: bool = false,
         /// Environments that share a start state.
+        #[range(AT_LEAST_ONE)]
         group_size: u64 = 1,
         /// Seed of resets.
         seed: u64 = 0,
-        /// Whether these environments are for judging only.
+        /// Whether these environments are for evaluation only.
         is_eval: bool = false,
         /// Keep videos.
         video_cfg: VideoSettings = VideoSettings::default(),
@@ -159,7 +165,7 @@ block! {
         no_gripper: bool = true,
         /// Robot: express poses and actions relative to where the episode started.
         use_relative_frame: bool = true,
-        /// Robot: keys a person presses to judge the robot.
+        /// Robot: keys a person presses to label what the robot does.
         keyboard_reward_wrapper: Option<KeyboardLabels> = None,
         /// Robot: the robot and its task.
         override_cfg: RobotSettings = RobotSettings::default(),
@@ -171,7 +177,7 @@ choice! {
     Seeding {
         /// Every one: seed, row and number determine an episode.
         EveryEpisode = "every_episode",
-        /// The first of each row; later ones are the environment's own affair. For large batches on a GPU.
+        /// The first of each row; later ones are seeded by the environment itself. For large batches on a GPU.
         FirstEpisode = "first_episode",
     }
 }
@@ -197,13 +203,13 @@ block! {
         seeding: Seeding = Seeding::EveryEpisode,
         /// How environments become a batch.
         vectorization: Vectorization = Vectorization::Rows,
-        /// Observations that are cameras, by name. Not set: all that look like pictures.
+        /// Observations that are cameras, by name. Not set: all that look like images.
         cameras: Option<Vec<String>> = None,
         /// Observations that make the state, by name and in this order. Not set: all that are no cameras.
         state: Option<Vec<String>> = None,
         /// Show `render()` as one more camera, under this name.
         render: Option<String> = None,
-        /// Where `info` tells success, such as `goal.reached`. Not set: `success` or `is_success`.
+        /// Where `info` holds success, such as `goal.reached`. Not set: `success` or `is_success`.
         success: Option<String> = None,
         /// Other numbers of `info` to report.
         facts: Vec<String> = Vec::new(),
@@ -212,8 +218,10 @@ block! {
         /// How often a collection may start environments again that died, hung or raised. Finished episodes are kept.
         restarts: u64 = 0,
         /// Seconds that starting may take.
+        #[range(POSITIVE)]
         start_timeout_secs: f64 = 300.0,
         /// Seconds that one step of the batch may take.
+        #[range(POSITIVE)]
         step_timeout_secs: f64 = 60.0,
     }
 }
@@ -224,6 +232,7 @@ block! {
         /// The task: `PickCube-v1`, `CartPole-v1`, …
         id: Option<String> = None,
         /// How many environments; `total_num_envs` says the same.
+        #[range(AT_LEAST_ONE)]
         num_envs: Option<usize> = None,
         /// What a policy sees.
         obs_mode: ObsMode = ObsMode::State,
@@ -234,13 +243,14 @@ block! {
         /// Clock rates of the simulation.
         sim_config: SimConfig = SimConfig::default(),
         /// Steps after which an episode is truncated; `max_episode_steps` of the environment decides.
+        #[range(AT_LEAST_ONE)]
         max_episode_steps: Option<u64> = None,
         /// Camera sizes and shading.
         sensor_configs: SensorConfigs = SensorConfigs::default(),
         /// What a render shows: `rgb_array`, `all`, …
         render_mode: Option<String> = None,
         /// Further arguments for the simulator.
-        other: Free = Free::default(),
+        other: FreeForm = FreeForm::default(),
     }
 }
 
@@ -248,11 +258,13 @@ block! {
     /// Clock rates of the simulation.
     SimConfig as SimConfigWritten {
         /// Physics steps per second.
+        #[range(AT_LEAST_ONE)]
         sim_freq: u64 = 100,
         /// Actions per second.
+        #[range(AT_LEAST_ONE)]
         control_freq: u64 = 20,
         /// Further arguments for the simulator.
-        other: Free = Free::default(),
+        other: FreeForm = FreeForm::default(),
     }
 }
 
@@ -262,8 +274,10 @@ block! {
         /// How a simulator shades: `default`, `minimal`, `rt`, …
         shader_pack: Option<String> = None,
         /// Width of every camera, in pixels. Not set: 128.
+        #[range(AT_LEAST_ONE)]
         width: Option<usize> = None,
         /// Height of every camera, in pixels. Not set: 128.
+        #[range(AT_LEAST_ONE)]
         height: Option<usize> = None,
         /// Sizes of single cameras by name.
         cameras: IndexMap<String, CameraSize> = IndexMap::new(),
@@ -274,22 +288,22 @@ block! {
     /// The size of one camera.
     CameraSize as CameraSizeWritten {
         /// Pixels across.
+        #[range(AT_LEAST_ONE)]
         width: Option<usize> = None,
         /// Pixels down.
+        #[range(AT_LEAST_ONE)]
         height: Option<usize> = None,
         /// Further arguments for the simulator.
-        other: Free = Free::default(),
+        other: FreeForm = FreeForm::default(),
     }
 }
 
 choice! {
     /// What kind of file a video is.
     VideoFormat {
-        /// Plays everywhere, also in a README.
-        Gif = "gif",
-        /// Animated PNG: every pixel exact.
+        /// Animated PNG: every pixel exact; shown in a README too.
         Png = "png" | "apng",
-        /// The smallest; best for real cameras.
+        /// H.264: the smallest.
         Mp4 = "mp4",
     }
 }
@@ -299,17 +313,19 @@ block! {
     VideoSettings as VideoSettingsWritten {
         /// Whether to keep videos.
         save_video: bool = false,
-        /// Write reward and success into the picture.
+        /// Write reward and success into the frame.
         info_on_video: bool = true,
-        /// Further step information to write into the picture.
+        /// Further step information to write into the frame.
         extra_info_on_video: Vec<String> = Vec::new(),
         /// Where videos go. Not set: `video/` in the run directory.
         video_base_dir: Option<String> = None,
         /// What kind of file.
-        format: VideoFormat = VideoFormat::Gif,
+        format: VideoFormat = VideoFormat::Mp4,
         /// How many environments a video shows.
+        #[range(AT_LEAST_ONE)]
         max_envs: usize = 16,
         /// Frames per second. Not set: the control rate.
+        #[range(Range::AboveTo(0.0, 1000.0))]
         fps: Option<f64> = None,
     }
 }

@@ -1,26 +1,28 @@
-//! `reward`: what a policy is paid, and the model that judges.
+//! `reward`: the reward of a policy, and the reward model.
 
 use indexmap::IndexMap;
+use serde::{Serialize, Serializer};
 
-use crate::config::block::{Free, block, choice};
+use crate::config::block::{FreeForm, Kind, Setting, block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, SHARE};
 
 choice! {
-    /// When the learned reward is asked.
+    /// When the reward model is evaluated.
     RewardMode {
         /// At every step.
         PerStep = "per_step",
-        /// At the last step of each episode; every other step is paid 0.
+        /// At the last step of each episode; every other step is rewarded with 0.
         Terminal = "terminal",
         /// On windows of past frames.
         HistoryBuffer = "history_buffer",
-        /// At every step, by how the score changes: `gamma` times the score after it, minus the score before it. Of a judge of
+        /// At every step, by how the score changes: `gamma` times the score after it, minus the score before it. With a judge of
         /// windows, the votes of an episode add up to the score.
         Potential = "potential",
     }
 }
 
 choice! {
-    /// How the learned reward and the environment's are joined.
+    /// How the learned reward and the environment's are combined.
     CombineMode {
         /// The learned reward alone, times `reward_weight`.
         Replace = "replace",
@@ -36,13 +38,13 @@ choice! {
     WorkerType {
         /// This process.
         Local = "local" | "default",
-        /// A server that speaks the OpenAI chat protocol.
+        /// A server: the OpenAI chat protocol for vision-language models, `plaudit serve` for image classifiers.
         Api = "api",
     }
 }
 
 choice! {
-    /// What kind of model judges.
+    /// The kind of reward model.
     RewardModelType {
         /// An image success classifier.
         Resnet = "resnet",
@@ -64,7 +66,7 @@ choice! {
 }
 
 choice! {
-    /// Where the words of a judge's question stand.
+    /// Where the text of a judge's prompt stands.
     PromptLayout {
         /// After the videos: RLinf's.
         VideosFirst = "videos_first",
@@ -74,11 +76,11 @@ choice! {
 }
 
 choice! {
-    /// What a judge's potential is worth when the task itself ends an episode.
+    /// The value of a judge's potential when the task itself ends an episode.
     PotentialEnd {
-        /// What it was: an episode is paid for where it got.
+        /// Its last value: an episode is rewarded for the progress it made.
         Keep = "keep",
-        /// 0: the best policy stays that of whatever else is paid.
+        /// 0: the optimal policy stays that of the other rewards (potential-based shaping).
         Zero = "zero",
     }
 }
@@ -88,7 +90,7 @@ choice! {
     OnFailure {
         /// The run stops, after its last good checkpoint.
         Stop = "stop",
-        /// It is paid as a step without a window, and counted in the log.
+        /// It is rewarded as a step without a window, and counted in the log.
         Skip = "skip",
     }
 }
@@ -135,25 +137,60 @@ choice! {
     }
 }
 
+/// Which scores count as no success.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum RewardThreshold {
+    /// Those up to the checkpoint's own threshold, if it has one. Nothing is written.
+    #[default]
+    Checkpoint,
+    /// None: every score is used as it is. Written as 0.
+    NoFilter,
+    /// Those up to this.
+    At(f64),
+}
+
+impl Setting for RewardThreshold {
+    type Written = f64;
+
+    fn resolve(written: f64) -> Self {
+        if written == 0.0 { Self::NoFilter } else { Self::At(written) }
+    }
+
+    fn kind() -> Kind {
+        f64::kind()
+    }
+}
+
+impl Serialize for RewardThreshold {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Checkpoint => serializer.serialize_none(),
+            Self::NoFilter => serializer.serialize_f64(0.0),
+            Self::At(threshold) => serializer.serialize_f64(*threshold),
+        }
+    }
+}
+
 block! {
-    /// What a policy is paid.
+    /// The reward of a policy.
     RewardSettings as RewardSettingsWritten {
-        /// Pay by a learned reward.
+        /// Use a reward model.
         use_reward_model: bool = false,
-        /// Who runs the reward model.
+        /// Who runs the reward model. Image classifiers of further terms and of the hacking monitor run in this process.
         worker_type: WorkerType = WorkerType::Local,
-        /// When it is asked.
+        /// When it is evaluated.
         reward_mode: RewardMode = RewardMode::PerStep,
-        /// Image classifier: scores at or below this count as no success. Not set: the checkpoint's own threshold; a
-        /// checkpoint without one has its scores paid as they are. A judge's answers are not filtered.
-        reward_threshold: Option<f64> = None,
+        /// Image classifier: scores at or below this count as no success. 0: no filter, every score is used as it is. Not set: the
+        /// checkpoint's own threshold; a checkpoint without one is not filtered either. A judge's answers are not filtered.
+        #[range(SHARE)]
+        reward_threshold: RewardThreshold = RewardThreshold::Checkpoint,
         /// What a score becomes.
         reward_type: RewardType = RewardType::Continuous,
-        /// Paid above the threshold (with `reward_type: binary`).
+        /// Reward above the threshold (with `reward_type: binary`).
         success_reward: f64 = 1.0,
-        /// Paid at or below the threshold (with `reward_type: binary`).
+        /// Reward at or below the threshold (with `reward_type: binary`).
         fail_reward: f64 = 0.0,
-        /// How the learned reward and the environment's are joined.
+        /// How the learned reward and the environment's are combined.
         combine_mode: CombineMode = CombineMode::Weighted,
         /// Factor on the learned reward.
         reward_weight: f64 = 1.0,
@@ -161,7 +198,8 @@ block! {
         env_reward_weight: f64 = 0.0,
         /// Log the raw probabilities as well.
         use_reward_prob: bool = false,
-        /// Success counts after this many steps of it on end.
+        /// Consecutive steps of success before it counts.
+        #[range(AT_LEAST_ONE)]
         hold_steps: u64 = 1,
         /// Two thresholds instead of one. Not set: `reward_threshold`.
         hysteresis: Option<Hysteresis> = None,
@@ -170,16 +208,16 @@ block! {
         guards: Vec<String> = Vec::new(),
         /// Give a window's reward to every step in it, not to the last alone.
         history_reward_assign: bool = false,
-        /// Look before every rollout whether `model_path` has changed, and judge by the new weights from then on; SAC
-        /// pays its replay anew.
+        /// Check before every rollout whether `model_path` has changed, and use the new weights from then on; SAC
+        /// relabels its replay buffer.
         reload_model: bool = false,
-        /// Paid besides, each with its own weight: other models, conditions on the state.
+        /// Further terms of the reward, each with its own weight: other models, conditions on the state.
         terms: IndexMap<String, RewardTerm> = IndexMap::new(),
-        /// Watching for hacking while a policy learns.
-        watch: WatchSettings = WatchSettings::default(),
+        /// The hacking monitor: checks for reward hacking while a policy learns.
+        hacking_monitor: HackingMonitorSettings = HackingMonitorSettings::default(),
         /// On a robot: the model alone decides about success.
         standalone_realworld: bool = false,
-        /// The model that judges.
+        /// The reward model.
         model: RewardModelSettings = RewardModelSettings::default(),
         /// The server, with `worker_type: api`.
         api: Api = Api::default(),
@@ -187,7 +225,7 @@ block! {
 }
 
 choice! {
-    /// What a further term goes by.
+    /// What a further term is computed from.
     TermSource {
         /// A model of its own.
         Model = "model",
@@ -199,23 +237,25 @@ choice! {
 block! {
     /// A further term of the reward. Its keys mean what they mean in `reward`, and have the same defaults.
     RewardTerm as RewardTermWritten {
-        /// What it goes by; `model` unless written.
+        /// What it is computed from; `model` unless written.
         source: TermSource = TermSource::Model,
-        /// Factor on what it pays; 1.0 unless written.
+        /// Factor on its reward; 1.0 unless written.
         weight: f64 = 1.0,
-        /// When it is asked.
+        /// When it is evaluated.
         reward_mode: RewardMode = RewardMode::PerStep,
         /// Scores at or below this count as no success.
-        reward_threshold: Option<f64> = None,
+        #[range(SHARE)]
+        reward_threshold: RewardThreshold = RewardThreshold::Checkpoint,
         /// What a score becomes.
         reward_type: RewardType = RewardType::Continuous,
-        /// Paid for success (with `reward_type: binary`).
+        /// Reward for success (with `reward_type: binary`).
         success_reward: f64 = 1.0,
-        /// Paid otherwise (with `reward_type: binary`).
+        /// Reward otherwise (with `reward_type: binary`).
         fail_reward: f64 = 0.0,
         /// Log the raw probabilities as well.
         use_reward_prob: bool = false,
-        /// Success counts after this many steps of it on end.
+        /// Consecutive steps of success before it counts.
+        #[range(AT_LEAST_ONE)]
         hold_steps: u64 = 1,
         /// Two thresholds instead of one.
         hysteresis: Option<Hysteresis> = None,
@@ -223,27 +263,27 @@ block! {
         guards: Vec<String> = Vec::new(),
         /// Give a window's reward to every step in it.
         history_reward_assign: bool = false,
-        /// The model that judges, with `source: model`.
+        /// The reward model, with `source: model`.
         model: RewardModelSettings = RewardModelSettings::default(),
     }
 }
 
 choice! {
     /// What is done when the reward is hacked.
-    WatchAction {
-        /// Say so.
+    AlarmAction {
+        /// Warn.
         Warn = "warn",
-        /// Say so, and pay at the ends of episodes only from then on.
+        /// Warn, and reward only the ends of episodes from then on.
         Terminal = "terminal",
-        /// Say so, and ask for higher scores from then on: half of what was left up to 1.
+        /// Warn, and raise the threshold: by half of what was left up to 1.
         RaiseThreshold = "raise_threshold",
-        /// Say so, save, and stop; the run can go on.
+        /// Warn, save, and stop; the run can be resumed.
         Pause = "pause",
     }
 }
 
 choice! {
-    /// Who knows better than the model that pays.
+    /// What the reward model is compared with.
     CompareWith {
         /// The environment, which says of each episode whether it was solved.
         Environment = "environment",
@@ -251,41 +291,48 @@ choice! {
         Model = "model",
         /// A person, who sorts rewarded frames while the run goes on.
         Person = "person",
-        /// Nobody: signals that need no truth alone.
-        Nobody = "nobody",
+        /// Nothing: only the signals that need no ground truth.
+        None = "none",
     }
 }
 
 block! {
-    /// Watching for hacking while a policy learns. See docs/watch.md.
-    WatchSettings as WatchSettingsWritten {
-        /// Updates between looks. 0: nobody watches.
+    /// The hacking monitor: checks for reward hacking while a policy learns. See docs/hacking-monitor.md.
+    HackingMonitorSettings as HackingMonitorSettingsWritten {
+        /// Updates between checks. 0: off.
         every: u64 = 0,
         /// What is done about an alarm. Frames for labelling are kept in any case.
-        action: WatchAction = WatchAction::Warn,
-        /// Rewarded frames that are looked at closely, and kept for labelling after an alarm.
+        action: AlarmAction = AlarmAction::Warn,
+        /// Rewarded frames that are checked, and kept for labelling after an alarm.
+        #[range(AT_LEAST_ONE)]
         frames: u64 = 64,
-        /// Who knows better than the model what success is.
+        /// What the reward model is compared with.
         compare_with: CompareWith = CompareWith::Environment,
-        /// The second model, with `compare_with: model`: trained on other episodes than the one that pays.
+        /// The second model, with `compare_with: model`: trained on other episodes than the reward model.
         model: RewardModelSettings = RewardModelSettings::default(),
-        /// Alarm: more of what the reward calls solved is not, with confidence 0.95.
+        /// Alarm: the 95 % lower confidence bound of the share of false successes is above this.
+        #[range(SHARE)]
         false_success: f64 = 0.3,
-        /// Alarm: the best-paid tenth of the paid episodes gets more of all pay.
+        /// Alarm: the tenth of the rewarded episodes with the most reward gets more of all reward.
+        #[range(SHARE)]
         concentration: f64 = 0.6,
-        /// Alarm: success comes in less than this share of the time it took at the last looks.
+        /// Alarm: success comes in less than this share of the time it took at the last checks.
+        #[range(SHARE)]
         early_success: f64 = 0.5,
         /// Alarm: success is lost again more often in an episode.
+        #[range(NOT_NEGATIVE)]
         dithering: f64 = 3.0,
-        /// Alarm: more of the rewarded frames look like no success that the audited model knows.
-        far_frames: f64 = 0.3,
-        /// Alarm: about more of the rewarded frames the audited model does not agree with itself.
+        /// Alarm: more of the rewarded frames are out of distribution: far from all successes of the audit.
+        #[range(SHARE)]
+        ood_frames: f64 = 0.3,
+        /// Alarm: on a larger share of the rewarded frames the audited model disagrees with itself.
+        #[range(SHARE)]
         disagreement: f64 = 0.3,
     }
 }
 
-impl WatchSettings {
-    /// Whether anybody watches.
+impl HackingMonitorSettings {
+    /// Whether monitoring is on.
     pub fn is_on(&self) -> bool {
         self.every > 0
     }
@@ -295,14 +342,16 @@ block! {
     /// Success begins at one score and lasts until another.
     Hysteresis as HysteresisWritten {
         /// Begins above this; 0.7 unless written.
+        #[range(SHARE)]
         enter: f64 = 0.7,
         /// Ends below this; 0.3 unless written.
+        #[range(SHARE)]
         leave: f64 = 0.3,
     }
 }
 
 block! {
-    /// The model that judges.
+    /// The reward model.
     RewardModelSettings as RewardModelSettingsWritten {
         /// What kind of model.
         model_type: RewardModelType = RewardModelType::Resnet,
@@ -316,15 +365,18 @@ block! {
         pretrained: bool = false,
         /// Image classifier: width of the head's hidden layer. 0: a plain linear head.
         hidden_dim: u64 = 256,
-        /// Image classifier: share of hidden units left out in training; no effect while judging.
+        /// Image classifier: dropout rate in training; no effect at inference.
+        #[range(SHARE)]
         dropout: f64 = 0.0,
         /// Image classifier: channels, height, width.
+        #[range(Range::ImageSize)]
         image_size: [u64; 3] = [3, 128, 128],
         /// Image classifier: subtract ImageNet's mean and divide by its deviation.
         normalize: bool = true,
         /// Image classifier: the cameras it looks at. Empty: the main view.
         image_keys: Vec<String> = Vec::new(),
         /// Older classifier: blocks of the spatial pooling.
+        #[range(AT_LEAST_ONE)]
         num_spatial_blocks: u64 = 8,
         /// Older classifier: pretrained trunk.
         pretrained_encoder_path: Option<String> = None,
@@ -332,15 +384,15 @@ block! {
         use_pretrain: Option<bool> = None,
         /// Older classifier: leave the trunk as it is.
         freeze_encoder: bool = true,
-        /// Image classifier: keep judged images here (or in `DEBUG_IMAGE_SAVE_DIR`), in `resnet_success/` and `resnet_fail/`.
+        /// Image classifier: keep scored images here (or in `DEBUG_IMAGE_SAVE_DIR`), in `resnet_success/` and `resnet_fail/`.
         debug_save_dir: Option<String> = None,
 
         /// Judge: low-rank adapters for the model.
         lora_path: Option<String> = None,
-        /// Judge: the NVIDIA GPU it computes on, by number, with `precision: bf16`. Not set: the processor. Needs plaudit built
+        /// Judge: the NVIDIA GPU it computes on, by number, with `precision: bf16`. Not set: the CPU. Needs plaudit built
         /// with `--features cuda-judge`.
         gpu: Option<u64> = None,
-        /// Paid on top when the environment says success. Truth leaks into the reward.
+        /// Added to the reward when the environment reports success. Ground truth leaks into the reward.
         gt_success_bonus: f64 = 0.0,
         /// Judge: how frames become a prompt.
         input_builder_name: Option<String> = None,
@@ -348,38 +400,43 @@ block! {
         input_builder_params: InputBuilder = InputBuilder::default(),
         /// Judge: how an answer becomes a reward.
         reward_parser_name: Option<String> = None,
-        /// Judge: what each answer pays.
+        /// Judge: the reward for each answer.
         reward_parser_params: RewardParser = RewardParser::default(),
         /// Windows of past frames by name.
         history_buffers: IndexMap<String, HistoryBuffer> = IndexMap::new(),
-        /// Paid at steps without a window (with `reward_mode: history_buffer`).
+        /// Reward at steps without a window (with `reward_mode: history_buffer`).
         interval_reward: f64 = 0.0,
-        /// Judge: windows judged at once. 0: all.
+        /// Judge: windows per batch. 0: all.
         infer_micro_batch_size: u64 = 0,
         /// Judge: how its answer is read.
         readout: Readout = Readout::Logits,
-        /// Judge: where the words of its question stand; as it was tuned, unless written.
+        /// Judge: where the text of its prompt stands; as it was tuned, unless written.
         prompt_layout: PromptLayout = PromptLayout::VideosFirst,
-        /// Judge: what the labels' logits are divided by before they become probabilities. Not set: as an audit of the judge
-        /// found it honest, or 1.
+        /// Judge: what the labels' logits are divided by before they become probabilities. Not set: as fitted by an audit of
+        /// the judge, or 1.
+        #[range(POSITIVE)]
         label_temperature: Option<f64> = None,
         /// Judge: where better and worse are less than this apart in probability, the answer counts as unclear.
+        #[range(SHARE)]
         abstain_band: f64 = 0.0,
-        /// Judge: pay the mean of the amounts, each as likely as its label, not that of the likeliest alone.
+        /// Judge: the expected reward under the labels' probabilities, not the reward of the likeliest label alone.
         soft_reward: bool = true,
         /// Judge, with `reward_mode: potential`: votes in a row that bring the potential to three quarters of its bound.
+        #[range(POSITIVE)]
         potential_votes: f64 = 10.0,
-        /// Judge, with `reward_mode: potential`: what the potential is worth when the task itself ends an episode.
+        /// Judge, with `reward_mode: potential`: the value of the potential when the task itself ends an episode.
         potential_end: PotentialEnd = PotentialEnd::Keep,
         /// Judge: longest answer.
+        #[range(AT_LEAST_ONE)]
         max_new_tokens: u64 = 32,
-        /// Judge: draw the answer instead of taking the likeliest.
+        /// Judge: sample the answer instead of taking the likeliest.
         do_sample: bool = true,
-        /// Judge: how freely the answer is drawn; 0 takes the likeliest.
+        /// Judge: sampling temperature; 0 takes the likeliest.
+        #[range(NOT_NEGATIVE)]
         temperature: f64 = 0.0,
         /// Judge: settings of the image and video processors; `{video_processor: {do_sample_frames: false}}` shows it every
         /// frame of a window, of which it sees four of five otherwise.
-        subprocessor_kwargs: IndexMap<String, Free> = IndexMap::new(),
+        subprocessor_kwargs: IndexMap<String, FreeForm> = IndexMap::new(),
     }
 }
 
@@ -392,9 +449,9 @@ block! {
         video_keys: Vec<String> = vec!["main_images".into(), "extra_view_images".into()],
         /// The cameras, each one image (single-frame judge).
         image_keys: Vec<String> = vec!["main_images".into()],
-        /// Words before the prompt.
+        /// The system prompt.
         system_prompt: Option<String> = None,
-        /// Other words than RLinf's; `{task}` and `{frames}` are filled in.
+        /// A prompt other than RLinf's; `{task}` and `{frames}` are filled in.
         prompt: Option<String> = None,
         /// Wrap the prompt in the model's chat format.
         use_chat_template: bool = true,
@@ -402,7 +459,7 @@ block! {
 }
 
 block! {
-    /// What each answer pays.
+    /// The reward for each answer.
     RewardParser as RewardParserWritten {
         /// For `positive`.
         positive_reward: f64 = 1.0,
@@ -415,6 +472,7 @@ block! {
         /// Log what was answered.
         debug_print: bool = false,
         /// Log every so many calls.
+        #[range(AT_LEAST_ONE)]
         debug_print_every: u64 = 10,
         /// Answers to log each time.
         debug_sample_texts: u64 = 2,
@@ -425,49 +483,82 @@ block! {
     /// A window of past frames.
     HistoryBuffer as HistoryBufferWritten {
         /// Frames in a full window.
+        #[range(AT_LEAST_ONE)]
         history_size: u64 = 5,
         /// Frames needed before the first window.
         min_history_size: u64 = 0,
         /// Steps between windows. Not set: as `history_size`.
+        #[range(AT_LEAST_ONE)]
         input_interval: Option<u64> = None,
         /// What is kept of each step: the cameras.
         history_keys: Vec<String> = Vec::new(),
-        /// Judge what is left when an episode ends between windows.
+        /// Also evaluate what is left when an episode ends between windows.
         input_on_done: bool = false,
     }
 }
 
 block! {
-    /// A server that speaks the OpenAI chat protocol.
+    /// A server that has the reward model: see docs/serve.md.
     Api as ApiWritten {
         /// Its address, without `/v1`.
         api_base: Option<String> = None,
-        /// The model's name there. Not set: the last part of `model_path`.
+        /// The model's name there. Not set: the last part of `model_path`; for an image classifier, the first that the server lists.
         model: Option<String> = None,
         /// Sent along with every request.
-        sampling_params: Free = Free::default(),
+        sampling_params: FreeForm = FreeForm::default(),
         /// The environment variable that holds the server's key, if it wants one. The key itself never stands in a config.
         api_key_env: String = "OPENAI_API_KEY".into(),
         /// Seconds that one answer may take.
+        #[range(Range::Within(0.001, 86_400.0))]
         timeout_secs: f64 = 120.0,
-        /// Seconds that a server which is away is waited for, with growing pauses, before `on_failure`.
+        /// Seconds to wait for a server that does not answer, with growing pauses, before `on_failure`.
+        #[range(Range::Within(0.0, 1.0e9))]
         give_up_secs: f64 = 600.0,
         /// Requests under way at once.
+        #[range(AT_LEAST_ONE)]
         concurrency: u64 = 16,
         /// What happens with a window that gets no answer in the end.
         on_failure: OnFailure = OnFailure::Stop,
     }
 }
 
+impl RewardModelType {
+    /// Whether it is an image success classifier, which scores frames, and not a vision-language model, which is asked in words.
+    pub fn is_image_classifier(self) -> bool {
+        match self {
+            Self::Resnet => true,
+            Self::Vlm | Self::BufferedVlm => false,
+        }
+    }
+
+    /// Whether it scores windows of frames, not single ones.
+    pub fn scores_windows(self) -> bool {
+        match self {
+            Self::BufferedVlm => true,
+            Self::Resnet | Self::Vlm => false,
+        }
+    }
+}
+
+impl Arch {
+    /// Whether it has the small trunk with group norm, which may come pretrained and be frozen.
+    pub fn has_small_trunk(self) -> bool {
+        match self {
+            Self::Resnet10 | Self::Resnet10Spatial => true,
+            Self::Resnet18 | Self::Resnet34 | Self::Resnet50 | Self::Resnet101 | Self::Resnet152 => false,
+        }
+    }
+}
+
 impl RewardTerm {
     /// Whether a vision-language model judges windows of frames.
     pub fn judges_windows(&self) -> bool {
-        self.source == TermSource::Model && self.model.model_type == RewardModelType::BufferedVlm
+        self.source == TermSource::Model && self.model.model_type.scores_windows()
     }
 }
 
 impl RewardSettings {
-    /// What the main model pays, as a term.
+    /// The main model as a term.
     pub fn main_term(&self) -> RewardTerm {
         RewardTerm {
             source: TermSource::Model,

@@ -3,6 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::config::block::{Fill, block};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE};
 
 /// x, y, z in metres, then roll, pitch, yaw in radians.
 pub type Pose = [f64; 6];
@@ -22,7 +23,7 @@ block! {
         camera_names: IndexMap<String, String> = IndexMap::new(),
         /// What the cameras are.
         camera_type: Option<String> = None,
-        /// Part of each camera's picture to keep: top, left, bottom, right in 0..1.
+        /// Part of each camera's image to keep: top, left, bottom, right in 0..1.
         camera_crop_regions: IndexMap<String, [f64; 4]> = IndexMap::new(),
         /// Show the cameras in a window.
         enable_camera_player: bool = true,
@@ -32,7 +33,7 @@ block! {
         gripper_connection: Option<String> = None,
         /// No hardware: made-up observations, for trying a setup.
         is_dummy: bool = false,
-        /// Pay by distance to the target as well.
+        /// Also reward by distance to the target.
         use_dense_reward: bool = false,
         /// Factor on the reward by distance.
         dense_reward_scale: f64 = 1.0,
@@ -40,9 +41,10 @@ block! {
         check_orientation_success: bool = false,
         /// Factor on the task's reward.
         reward_scale: f64 = 1.0,
-        /// Paid on top at success.
+        /// Added to the reward at success.
         success_bonus: f64 = 0.0,
         /// Actions per second.
+        #[range(POSITIVE)]
         step_frequency: f64 = 10.0,
         /// Where the tool must go: x, y, z, roll, pitch, yaw.
         target_ee_pose: Fill<Pose> = Fill::Given(STRAIGHT_DOWN),
@@ -51,6 +53,7 @@ block! {
         /// Joint angles of a full reset.
         joint_reset_qpos: Vec<f64> = vec![0.0, 0.0, 0.0, -1.9, 0.0, 2.0, 0.0],
         /// Steps after which the arm's own clock runs out.
+        #[range(AT_LEAST_ONE)]
         max_num_steps: u64 = 100,
         /// How near counts as there: metres for x, y, z, radians for the angles.
         reward_threshold: Option<Pose> = None,
@@ -59,24 +62,34 @@ block! {
         /// Start each episode from a random place near the start pose.
         enable_random_reset: bool = false,
         /// Half width of the random start in x and y, metres.
+        #[range(NOT_NEGATIVE)]
         random_xy_range: f64 = 0.0,
         /// How far below the start pose a random start may be, metres.
+        #[range(NOT_NEGATIVE)]
         random_z_range_low: f64 = 0.0,
         /// How far above the start pose a random start may be, metres.
+        #[range(NOT_NEGATIVE)]
         random_z_range_high: f64 = 0.0,
         /// Half width of the random start in yaw, radians.
+        #[range(NOT_NEGATIVE)]
         random_rz_range: f64 = 0.0,
         /// Half width of the safety box in x, metres. Not set: as `clip_xy_range`.
+        #[range(NOT_NEGATIVE)]
         clip_x_range: Option<f64> = None,
         /// Half width of the safety box in y, metres. Not set: as `clip_xy_range`.
+        #[range(NOT_NEGATIVE)]
         clip_y_range: Option<f64> = None,
         /// Half width of the safety box in x and y, metres.
+        #[range(NOT_NEGATIVE)]
         clip_xy_range: Option<f64> = None,
         /// Bottom of the safety box below the target, metres.
+        #[range(NOT_NEGATIVE)]
         clip_z_range_low: Option<f64> = None,
         /// Top of the safety box above the target, metres.
+        #[range(NOT_NEGATIVE)]
         clip_z_range_high: Option<f64> = None,
         /// Half width of the safety window in yaw, radians.
+        #[range(NOT_NEGATIVE)]
         clip_rz_range: Option<f64> = None,
         /// Lowest pose the tool may be sent to.
         ee_pose_limit_min: Option<Pose> = None,
@@ -88,17 +101,19 @@ block! {
         precision_param: IndexMap<String, f64> = IndexMap::new(),
         /// How far a gripper action must go to count.
         binary_gripper_threshold: f64 = 0.5,
-        /// Charge for opening and closing.
+        /// Penalise opening and closing.
         enable_gripper_penalty: bool = true,
-        /// What opening or closing costs.
+        /// The penalty for opening or closing.
         gripper_penalty: f64 = 0.1,
         /// Where the arm's videos go.
         save_video_path: Option<String> = None,
         /// Resets between full joint resets.
+        #[range(AT_LEAST_ONE)]
         joint_reset_cycle: u64 = 20_000,
         /// The task in words.
         task_description: String = String::new(),
         /// Steps the tool must stay at the target before the episode counts as a success.
+        #[range(AT_LEAST_ONE)]
         success_hold_steps: u64 = 1,
         /// What is at the end of the arm.
         end_effector_type: String = "franka_gripper".into(),

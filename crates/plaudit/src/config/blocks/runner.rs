@@ -1,6 +1,7 @@
 //! `runner`: how long, how often, where to.
 
 use crate::config::block::{block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, Range, SHARE};
 
 choice! {
     /// What kind of work a config describes.
@@ -22,25 +23,30 @@ block! {
         /// Where logs go and under which name.
         logger: Logger = Logger::default(),
         /// Epochs to train; one epoch of reinforcement learning is one rollout with its updates. -1: no limit.
+        #[range(Range::CountOr("no limit"))]
         max_epochs: i64 = -1,
         /// Steps to train; the smaller of this and `max_epochs` ends the run. -1: no limit.
+        #[range(Range::CountOr("no limit"))]
         max_steps: i64 = -1,
         /// Evaluate the policy and do not train.
         only_eval: bool = false,
         /// Validate every so many steps. -1: never.
+        #[range(Range::CountOr("never"))]
         val_check_interval: i64 = -1,
         /// Save every so many steps; a multiple of `val_check_interval` when both are set. -1: only at the end.
+        #[range(Range::CountOr("only at the end"))]
         save_interval: i64 = -1,
-        /// A run to go on from: its directory, or a checkpoint folder in it.
+        /// A run to resume: its directory, or a checkpoint folder in it.
         resume_dir: Option<String> = None,
         /// Weights to start from, without the rest of a run's state.
         ckpt_path: Option<String> = None,
         /// Stop when validation no longer improves.
         early_stop: EarlyStop = EarlyStop::default(),
-        /// Act and learn side by side, neither waiting for the other (SAC). Not set: as the config's name says, which ends
+        /// Act and learn in parallel, neither waiting for the other (SAC). Not set: as the config's name says, which ends
         /// in `_async` or does not.
         asynchronous: bool = false,
         /// Send new weights to the environments' side every so many steps of learning (asynchronous training).
+        #[range(AT_LEAST_ONE)]
         weight_sync_interval: u64 = 1,
         /// Robot: episodes to collect on the robot.
         num_data_episodes: u64 = 20,
@@ -51,8 +57,10 @@ block! {
         /// Robot: failure frames to label by hand before collection stops.
         num_fail_frames: u64 = 150,
         /// Robot: share of labelled frames kept for validation.
+        #[range(SHARE)]
         val_split: f64 = 0.2,
         /// Robot: failures kept per success in the training part. 0: keep all.
+        #[range(NOT_NEGATIVE)]
         fail_success_ratio: f64 = 2.0,
         /// Robot: seed of the split.
         random_seed: u64 = 42,
@@ -92,7 +100,7 @@ choice! {
         ValLoss = "val_loss",
         /// Validation accuracy; higher is better.
         ValAccuracy = "val_accuracy",
-        /// Chance that a success scores higher than a failure, on validation data; higher is better.
+        /// Probability that a success scores higher than a failure (area under the ROC curve), on validation data; higher is better.
         Auc = "auc" | "val_auc",
         /// Average precision on validation data; higher is better.
         AveragePrecision = "average_precision" | "val_average_precision",
@@ -107,6 +115,7 @@ block! {
         /// Validations without improvement before stopping.
         patience: u64 = 5,
         /// The least change that counts as improvement.
+        #[range(NOT_NEGATIVE)]
         min_delta: f64 = 0.001,
         /// The number to watch. It also decides which model is the best, early stop or not.
         monitor: Monitor = Monitor::ValLoss,

@@ -3,9 +3,9 @@
 use plaudit_core::Seed;
 use serde::Serialize;
 
-use super::super::bootstrap::{Interval, resampled};
+use super::super::bootstrap::{Interval, bootstrap_interval};
 use super::super::spearman;
-use super::JudgedWindows;
+use super::ScoredWindows;
 
 /// Parts of about as many windows each that votes are averaged over.
 const PARTS: usize = 10;
@@ -22,12 +22,12 @@ pub struct Agreement {
     /// Share of the windows of better and worse whose vote has the sign of their progress.
     pub same_direction: Option<f64>,
     /// Mean vote over windows of like progress, the least first.
-    pub by_progress: Vec<VotesAt>,
+    pub by_progress: Vec<VotesAtProgress>,
 }
 
 /// Windows of like progress.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct VotesAt {
+pub struct VotesAtProgress {
     /// Their mean progress.
     pub progress: f64,
     /// Their mean vote.
@@ -42,7 +42,7 @@ pub struct VotesAt {
 
 /// Compares votes with progress; `None` where no window says by how much things grew.
 #[must_use]
-pub fn agreement(windows: &JudgedWindows, temperature: f64, resamples: u64, seed: Seed) -> Option<Agreement> {
+pub fn agreement(windows: &ScoredWindows, temperature: f64, resamples: u64, seed: Seed) -> Option<Agreement> {
     let votes = windows.votes(temperature);
     let known = |numbers: &[usize]| -> (Vec<f64>, Vec<f64>) {
         numbers.iter().filter_map(|at| Some((votes[*at], windows.progress[*at]?))).unzip()
@@ -52,7 +52,7 @@ pub fn agreement(windows: &JudgedWindows, temperature: f64, resamples: u64, seed
     if all_votes.is_empty() {
         return None;
     }
-    let rank = resampled(windows.episodes.len(), resamples, seed.purpose("agreement"), |chosen| {
+    let rank = bootstrap_interval(windows.episodes.len(), resamples, seed.purpose("agreement"), |chosen| {
         let numbers: Vec<usize> =
             chosen.iter().flat_map(|at| windows.episodes[*at].iter().copied()).collect();
         let (votes, progress) = known(&numbers);
@@ -76,7 +76,7 @@ pub fn agreement(windows: &JudgedWindows, temperature: f64, resamples: u64, seed
     })
 }
 
-fn by_progress(votes: &[f64], progress: &[f64]) -> Vec<VotesAt> {
+fn by_progress(votes: &[f64], progress: &[f64]) -> Vec<VotesAtProgress> {
     let mut order: Vec<usize> = (0..votes.len()).collect();
     order.sort_by(|a, b| progress[*a].total_cmp(&progress[*b]));
     let part = |numbers: &[usize]| {
@@ -84,7 +84,7 @@ fn by_progress(votes: &[f64], progress: &[f64]) -> Vec<VotesAt> {
         let mut sorted: Vec<f64> = numbers.iter().map(|at| votes[*at]).collect();
         sorted.sort_by(f64::total_cmp);
         let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
-        VotesAt {
+        VotesAtProgress {
             progress: mean(progress),
             vote: mean(votes),
             low: at(0.1),
@@ -97,7 +97,7 @@ fn by_progress(votes: &[f64], progress: &[f64]) -> Vec<VotesAt> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::judged;
+    use super::super::tests::scored;
     use super::*;
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
                 }
             })
             .collect();
-        let mut windows = judged(&logits, &truth, 6);
+        let mut windows = scored(&logits, &truth, 6);
         assert_eq!(agreement(&windows, 1.0, 10, Seed::new(1)), None, "nobody knows how things grew");
         windows.progress = progress.iter().copied().map(Some).collect();
         let found = agreement(&windows, 1.0, 50, Seed::new(1)).unwrap();

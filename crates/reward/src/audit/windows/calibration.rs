@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::super::calibration::halves;
 use super::super::fit_label_temperature;
-use super::JudgedWindows;
+use super::ScoredWindows;
 use crate::metrics::{Bin, LABELS, LabelMetrics, label_reliability};
 
-/// How honest the probabilities of labels are.
+/// How well calibrated the probabilities of labels are.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LabelHonesty {
+pub struct LabelCalibrationMetrics {
     /// Mean distance between how sure the judge is and how often it is right.
     pub ece: f64,
     /// The same for how likely each label is said to be.
@@ -34,22 +34,22 @@ pub struct LabelCalibration {
     /// Episodes that the numbers below are from.
     pub measured_on: usize,
     /// As the network says it.
-    pub before: LabelHonesty,
+    pub before: LabelCalibrationMetrics,
     /// At the temperature.
-    pub after: LabelHonesty,
+    pub after: LabelCalibrationMetrics,
 }
 
-impl LabelHonesty {
-    fn of(windows: &JudgedWindows, temperature: f64) -> Self {
+impl LabelCalibrationMetrics {
+    fn of(windows: &ScoredWindows, temperature: f64) -> Self {
         let LabelMetrics { ece, labels, brier, log_loss, .. } = windows.metrics(temperature);
-        let bins = label_reliability(&windows.likely(temperature), &windows.truth);
+        let bins = label_reliability(&windows.probabilities(temperature), &windows.truth);
         Self { ece, label_ece: labels.map(|label| label.ece), brier, log_loss, bins }
     }
 }
 
-/// Fits a temperature on one half of the episodes, chosen by chance, and measures on the other.
+/// Fits a temperature on one half of the episodes, chosen at random, and measures on the other.
 #[must_use]
-pub fn calibrate_labels(windows: &JudgedWindows, seed: Seed) -> LabelCalibration {
+pub(super) fn calibrate_labels(windows: &ScoredWindows, seed: Seed) -> LabelCalibration {
     let [fit, rest] = halves(windows.episodes.len(), seed);
     let (fitting, measured) = (windows.of_episodes(&fit), windows.of_episodes(&rest));
     let logits: Vec<[f64; LABELS]> = fitting.logits.iter().map(|logits| logits.0.map(f64::from)).collect();
@@ -58,17 +58,17 @@ pub fn calibrate_labels(windows: &JudgedWindows, seed: Seed) -> LabelCalibration
         temperature,
         fitted_on: fit.len(),
         measured_on: rest.len(),
-        before: LabelHonesty::of(&measured, 1.0),
-        after: LabelHonesty::of(&measured, temperature.unwrap_or(1.0)),
+        before: LabelCalibrationMetrics::of(&measured, 1.0),
+        after: LabelCalibrationMetrics::of(&measured, temperature.unwrap_or(1.0)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::judged;
+    use super::super::tests::scored;
     use super::*;
 
-    /// Truth drawn from known chances, logits four times too sure: half of the episodes find it out, and the others are
+    /// Labels sampled from known probabilities, logits four times too sure: half of the episodes find it out, and the others are
     /// better for it.
     #[test]
     fn a_temperature_from_one_half_helps_the_other() {
@@ -76,18 +76,18 @@ mod tests {
         let (mut logits, mut truth) = (Vec::new(), Vec::new());
         for _ in 0..4000 {
             let honest: [f32; 3] = std::array::from_fn(|_| (1.5 * rng.normal()) as f32);
-            let likely = super::super::softmax(&honest.map(f64::from), 1.0);
-            let drawn = rng.unit();
-            truth.push(if drawn < likely[0] {
+            let probabilities = super::super::softmax(&honest.map(f64::from), 1.0);
+            let sampled = rng.unit();
+            truth.push(if sampled < probabilities[0] {
                 0
-            } else if drawn < likely[0] + likely[1] {
+            } else if sampled < probabilities[0] + probabilities[1] {
                 1
             } else {
                 2
             });
             logits.push(honest.map(|logit| 4.0 * logit));
         }
-        let found = calibrate_labels(&judged(&logits, &truth, 20), Seed::new(1));
+        let found = calibrate_labels(&scored(&logits, &truth, 20), Seed::new(1));
         assert!((found.temperature.unwrap() - 4.0).abs() < 0.4, "{:?}", found.temperature);
         assert_eq!((found.fitted_on, found.measured_on), (100, 100));
         assert!(found.after.ece < 0.3 * found.before.ece && found.after.brier < found.before.brier);
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn one_label_alone_has_no_temperature() {
-        let found = calibrate_labels(&judged(&[[1.0, 0.0, 0.0]; 8], &[0; 8], 2), Seed::new(1));
+        let found = calibrate_labels(&scored(&[[1.0, 0.0, 0.0]; 8], &[0; 8], 2), Seed::new(1));
         assert_eq!(found.temperature, None);
         assert_eq!(found.before, found.after);
     }

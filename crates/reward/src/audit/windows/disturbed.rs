@@ -1,10 +1,10 @@
-//! Windows that were changed in ways of which the right answer is known: a judge that does not follow watches something
+//! Windows that were changed in ways of which the right answer is known: a judge that does not follow looks at something
 //! else than what happens.
 
 use plaudit_data::windows::WindowFrame;
 use serde::Serialize;
 
-use super::JudgedWindows;
+use super::ScoredWindows;
 use crate::audit::stress::cover;
 use crate::metrics::LABELS;
 use crate::trend::{LabelLogits, Trend};
@@ -14,7 +14,7 @@ use crate::trend::{LabelLogits, Trend};
 pub enum WindowChange {
     /// Shown from its end to its beginning: better becomes worse.
     Backwards,
-    /// Its first frame throughout: nothing can be told.
+    /// Its first frame throughout: no trend can be seen.
     Still,
     /// One of its views grey: the answer stays.
     Covered {
@@ -63,7 +63,10 @@ impl WindowChange {
 
 /// A window with a change made to it.
 #[must_use]
-pub fn disturbed_window(change: &WindowChange, mut views: Vec<Vec<WindowFrame>>) -> Vec<Vec<WindowFrame>> {
+pub(super) fn disturbed_window(
+    change: &WindowChange,
+    mut views: Vec<Vec<WindowFrame>>,
+) -> Vec<Vec<WindowFrame>> {
     match change {
         WindowChange::Backwards => views.iter_mut().for_each(|view| view.reverse()),
         WindowChange::Still => {
@@ -85,14 +88,19 @@ impl Disturbed {
     /// What a judge said of changed windows, whose answers were these before the change.
     #[must_use]
     pub fn of(change: &WindowChange, logits: Vec<LabelLogits>, before: &[usize]) -> Self {
-        let windows = JudgedWindows {
+        let windows = ScoredWindows {
             progress: vec![None; logits.len()],
             episodes: Vec::new(),
             truth: before.iter().map(|answer| change.answer(*answer)).collect(),
             logits,
         };
         let count = windows.truth.len().max(1) as f64;
-        let right = windows.said().iter().zip(&windows.truth).filter(|(said, right)| said == right).count();
+        let right = windows
+            .predicted()
+            .iter()
+            .zip(&windows.truth)
+            .filter(|(predicted, right)| predicted == right)
+            .count();
         Self {
             name: change.name(),
             windows: windows.truth.len(),
@@ -116,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_change_pictures_and_answers() {
+    fn changes_change_images_and_answers() {
         let after = |change: &WindowChange| levels(&disturbed_window(change, window()));
         assert_eq!(after(&WindowChange::Backwards), [[3, 2, 1], [6, 5, 4]]);
         assert_eq!(after(&WindowChange::Still), [[1, 1, 1], [4, 4, 4]]);
@@ -131,8 +139,8 @@ mod tests {
 
     #[test]
     fn what_follows_the_change_is_right() {
-        let said = vec![LabelLogits([0.0, 9.0, 0.0]), LabelLogits([0.0, 9.0, 0.0])];
-        let found = Disturbed::of(&WindowChange::Backwards, said, &[0, 1]);
+        let predicted = vec![LabelLogits([0.0, 9.0, 0.0]), LabelLogits([0.0, 9.0, 0.0])];
+        let found = Disturbed::of(&WindowChange::Backwards, predicted, &[0, 1]);
         assert_eq!((found.right, found.windows), (0.5, 2));
         assert!(found.vote < -0.99);
     }

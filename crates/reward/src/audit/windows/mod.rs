@@ -3,27 +3,35 @@
 
 mod abstain;
 mod agreement;
+mod auditor;
+mod bench;
 mod calibration;
 mod disturbed;
+mod findings;
 
 use std::collections::HashMap;
 
 use plaudit_core::Seed;
 use plaudit_data::windows::Windows;
 
-use super::bootstrap::{Interval, resampled};
+use super::bootstrap::{Interval, bootstrap_interval};
 use super::temperature::softmax;
 use crate::metrics::{LABELS, LabelConfusion, LabelMetrics};
-use crate::trend::{LabelLogits, Leaning, Trend};
+use crate::trend::{LabelLogits, LabelProbabilities, Trend};
 
-pub use abstain::{AtBand, at_bands};
-pub use agreement::{Agreement, VotesAt, agreement};
-pub use calibration::{LabelCalibration, LabelHonesty, calibrate_labels};
-pub use disturbed::{Disturbed, WindowChange, disturbed_window};
+pub use abstain::AbstainPoint;
+use abstain::abstain_curve;
+pub use agreement::{Agreement, VotesAtProgress, agreement};
+pub use auditor::{JudgeAudit, JudgeAuditSettings, JudgeAuditor, NotStored, SeenBefore, WindowMistake};
+pub use bench::JudgeBench;
+use calibration::calibrate_labels;
+pub use calibration::{LabelCalibration, LabelCalibrationMetrics};
+pub use disturbed::Disturbed;
+use disturbed::{WindowChange, disturbed_window};
 
 /// Windows as the judge and the truth saw them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct JudgedWindows {
+pub struct ScoredWindows {
     /// What the judge said of each.
     pub logits: Vec<LabelLogits>,
     /// Which label is right.
@@ -34,7 +42,7 @@ pub struct JudgedWindows {
     pub episodes: Vec<Vec<usize>>,
 }
 
-impl JudgedWindows {
+impl ScoredWindows {
     /// What a judge said of some windows.
     ///
     /// # Panics
@@ -69,26 +77,29 @@ impl JudgedWindows {
 
     /// How likely each label of each window is.
     #[must_use]
-    pub fn likely(&self, temperature: f64) -> Vec<[f64; LABELS]> {
+    pub fn probabilities(&self, temperature: f64) -> Vec<[f64; LABELS]> {
         self.logits.iter().map(|logits| softmax(&logits.0.map(f64::from), temperature)).collect()
     }
 
     /// For better or worse, window by window: from -1 to 1.
     #[must_use]
     pub fn votes(&self, temperature: f64) -> Vec<f64> {
-        self.likely(temperature).iter().map(|likely| likely[0] - likely[1]).collect()
+        self.probabilities(temperature)
+            .iter()
+            .map(|probabilities| probabilities[0] - probabilities[1])
+            .collect()
     }
 
-    /// The likeliest label of each window, which no temperature changes.
+    /// The predicted label of each window, which no temperature changes.
     #[must_use]
-    pub fn said(&self) -> Vec<usize> {
-        self.logits.iter().map(said).collect()
+    pub fn predicted(&self) -> Vec<usize> {
+        self.logits.iter().map(predicted).collect()
     }
 
     /// Everything about some of the windows.
     #[must_use]
     pub fn metrics(&self, temperature: f64) -> LabelMetrics {
-        LabelMetrics::of(&self.likely(temperature), &self.said(), &self.truth)
+        LabelMetrics::of(&self.probabilities(temperature), &self.predicted(), &self.truth)
     }
 
     /// Some of the windows, by their numbers.
@@ -110,30 +121,32 @@ impl JudgedWindows {
     /// Balanced accuracy, with where it would lie with other episodes.
     #[must_use]
     pub fn balanced_accuracy(&self, resamples: u64, seed: Seed) -> Option<Interval> {
-        let said = self.said();
-        resampled(self.episodes.len(), resamples, seed.purpose("accuracy"), |chosen| {
+        let predicted = self.predicted();
+        bootstrap_interval(self.episodes.len(), resamples, seed.purpose("accuracy"), |chosen| {
             let numbers = || chosen.iter().flat_map(|at| &self.episodes[*at]);
-            let [said, truth] =
-                [&said, &self.truth].map(|column| numbers().map(|at| column[*at]).collect::<Vec<_>>());
-            (!truth.is_empty()).then(|| LabelConfusion::of(&said, &truth).balanced_accuracy())
+            let [predicted, truth] =
+                [&predicted, &self.truth].map(|column| numbers().map(|at| column[*at]).collect::<Vec<_>>());
+            (!truth.is_empty()).then(|| LabelConfusion::of(&predicted, &truth).balanced_accuracy())
         })
     }
 
     /// The windows judged wrongly, the surest first, at most so many.
     #[must_use]
     pub fn worst(&self, temperature: f64, most: usize) -> Vec<usize> {
-        let (said, likely) = (self.said(), self.likely(temperature));
-        let mut wrong: Vec<usize> = (0..said.len()).filter(|at| said[*at] != self.truth[*at]).collect();
-        let surprise = |at: &usize| likely[*at][self.truth[*at]];
+        let (predicted, probabilities) = (self.predicted(), self.probabilities(temperature));
+        let mut wrong: Vec<usize> =
+            (0..predicted.len()).filter(|at| predicted[*at] != self.truth[*at]).collect();
+        let surprise = |at: &usize| probabilities[*at][self.truth[*at]];
         wrong.sort_by(|a, b| surprise(a).total_cmp(&surprise(b)));
         wrong.truncate(most);
         wrong
     }
 }
 
-/// What logits say.
-fn said(logits: &LabelLogits) -> usize {
-    let label = Leaning::of(*logits, 1.0).map_or(Trend::Unclear, |leaning| leaning.likeliest());
+/// The label that logits predict.
+fn predicted(logits: &LabelLogits) -> usize {
+    let label = LabelProbabilities::of(*logits, 1.0)
+        .map_or(Trend::Unclear, |probabilities| probabilities.likeliest());
     Trend::LABELS.iter().position(|known| *known == label).unwrap_or(LABELS - 1)
 }
 
@@ -142,9 +155,9 @@ pub(super) mod tests {
     use super::*;
 
     /// Windows in episodes of `per_episode`, with these logits and truths.
-    pub(super) fn judged(logits: &[[f32; 3]], truth: &[usize], per_episode: usize) -> JudgedWindows {
+    pub(super) fn scored(logits: &[[f32; 3]], truth: &[usize], per_episode: usize) -> ScoredWindows {
         let numbers: Vec<usize> = (0..truth.len()).collect();
-        JudgedWindows {
+        ScoredWindows {
             logits: logits.iter().map(|logits| LabelLogits(*logits)).collect(),
             truth: truth.to_vec(),
             progress: vec![None; truth.len()],
@@ -154,8 +167,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_surest_mistakes_are_the_worst() {
-        let windows = judged(&[[3.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 1.0]], &[2, 0, 2], 1);
-        assert_eq!(windows.said(), [0, 1, 2]);
+        let windows = scored(&[[3.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, 0.0, 1.0]], &[2, 0, 2], 1);
+        assert_eq!(windows.predicted(), [0, 1, 2]);
         assert_eq!(windows.worst(1.0, 9), [1, 0]);
         assert_eq!(windows.worst(1.0, 1), [1]);
         let found = windows.balanced_accuracy(50, Seed::new(1)).unwrap();

@@ -1,6 +1,6 @@
 //! Pictures as brightness and colour, in whole blocks.
 
-use super::super::picture::{Picture, Rgb};
+use plaudit_draw::{Canvas, Rgb};
 
 /// Numbers on a grid.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Yuv {
     }
 
     /// A picture; beyond its edges, the last pixels go on.
-    pub(super) fn of(picture: &Picture) -> Self {
+    pub(super) fn of(picture: &Canvas) -> Self {
         let mut yuv = Self::empty(picture.size());
         let width = yuv.luma.width;
         let pixel = |x: usize, y: usize| picture.at(x.min(picture.width() - 1), y.min(picture.height() - 1));

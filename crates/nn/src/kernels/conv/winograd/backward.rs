@@ -10,10 +10,10 @@ use super::{
 };
 use crate::kernels::conv::ConvShape;
 use crate::kernels::conv::direct::add_up;
-use crate::kernels::conv::pack::turned;
+use crate::kernels::conv::pack::transposed;
 use crate::kernels::conv::tile::{InOrder, OuterProducts};
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, with_workspace};
+use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each, part_start};
 use std::ops::Range;
 
@@ -31,14 +31,14 @@ pub(in crate::kernels::conv) fn backward(
     // The shape that the gradient of the input is a convolution of: the channels have changed sides.
     let back = ConvShape { in_channels: shape.out_channels, out_channels: shape.in_channels, ..*shape };
     let back_weights =
-        grad_input.is_some().then(|| turned(isa, 9, shape.in_channels, shape.out_channels, weights));
+        grad_input.is_some().then(|| transposed(isa, 9, shape.in_channels, shape.out_channels, weights));
     let back_weights = back_weights.as_deref().map(|weights| RawWeights::of(isa, &back, weights));
     if Factors::bytes(isa, shape).max(Factors::bytes(isa, &back)) <= SMALL_FACTORS {
         let factors = back_weights.map(|weights| Factors::of(isa, &back, weights));
-        by_pictures(isa, shape, tiling, input, factors.as_ref(), grad_output, grad_input, grad_weights);
+        by_images(isa, shape, tiling, input, factors.as_ref(), grad_output, grad_input, grad_weights);
         return;
     }
-    let tiles = shape.batch * tiling.per_picture();
+    let tiles = shape.batch * tiling.per_image();
     let row = shape.out_channels.next_multiple_of(isa.tile().width);
     let mut memory = Workspace::of(Products::bytes(tiles, row));
     let grads = Products::at(memory.start(), tiles, row);
@@ -58,9 +58,9 @@ const SLICES_BYTES: usize = 10 << 20;
 /// Tiles that are worth a round of 36 products.
 const ROUND_TILES: usize = 32;
 
-/// Both gradients, threads taking pictures; for few channels.
+/// Both gradients, threads taking images; for few channels.
 #[expect(clippy::too_many_arguments, reason = "what goes forward, and what comes back")]
-fn by_pictures(
+fn by_images(
     isa: Isa,
     shape: &ConvShape,
     tiling: Tiling,
@@ -74,13 +74,13 @@ fn by_pictures(
     let (in_row, out_row) =
         (shape.in_channels.next_multiple_of(tile.width), shape.out_channels.next_multiple_of(tile.width));
     let plane = shape.in_channels * out_row + GAP;
-    let per_round = ROUND_TILES.div_ceil(tiling.per_picture()).min(shape.batch);
+    let per_round = ROUND_TILES.div_ceil(tiling.per_image()).min(shape.batch);
     let rounds = shape.batch.div_ceil(per_round);
     let slices = (SLICES_BYTES / (PRODUCTS * plane * size_of::<f32>())).clamp(2, SLICES).min(rounds);
     let mut sums =
         Workspace::of(if grad_weights.is_some() { slices * PRODUCTS * plane * size_of::<f32>() } else { 0 });
     let slice_sums = grad_weights.is_some().then(|| Shared::new(sums.start().cast::<f32>()));
-    let most = per_round * tiling.per_picture();
+    let most = per_round * tiling.per_image();
     let (input_bytes, grad_bytes) = (Products::bytes(most, in_row), Products::bytes(most, out_row));
     let back_bytes = Products::bytes(most, tile.columns);
     let input = Shared::new(input.as_ptr().cast_mut());
@@ -90,9 +90,9 @@ fn by_pictures(
         let rounds = part_start(rounds, slices, slice)..part_start(rounds, slices, slice + 1);
         with_workspace(input_bytes + grad_bytes + back_bytes, |memory| {
             for round in rounds.clone() {
-                let pictures = round * per_round..shape.batch.min((round + 1) * per_round);
-                let tiles = pictures.start * tiling.per_picture()..pictures.end * tiling.per_picture();
-                // SAFETY: the workspace has all three; each slice has its own sums, each round its own pictures.
+                let images = round * per_round..shape.batch.min((round + 1) * per_round);
+                let tiles = images.start * tiling.per_image()..images.end * tiling.per_image();
+                // SAFETY: the workspace has all three; each slice has its own sums, each round its own images.
                 unsafe {
                     isa.run(Round {
                         shape,
@@ -124,7 +124,7 @@ fn by_pictures(
     }
 }
 
-/// Some whole pictures.
+/// Some whole images.
 struct Round<'a> {
     shape: &'a ConvShape,
     tiling: Tiling,
@@ -147,7 +147,7 @@ impl Kernel for Round<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let Self { tiling, input, grad_output, .. } = self;
         let (ins, outs, tiles) = (self.shape.in_channels, self.shape.out_channels, self.tiles.clone());
         FromGradOutput {
@@ -163,7 +163,7 @@ impl Kernel for Round<'_> {
             FromInput { tiling, channels: ins, input, tiles: tiles.clone(), products: self.inputs, first: 0 }
                 .run(l);
             for product in 0..PRODUCTS {
-                // SAFETY: `by_pictures` made room for these tiles and sums.
+                // SAFETY: `by_images` made room for these tiles and sums.
                 unsafe {
                     let work = OuterProducts {
                         pairs: InOrder {
@@ -185,7 +185,7 @@ impl Kernel for Round<'_> {
         for (panel, first) in (0..ins).step_by(2 * L::WIDTH).enumerate() {
             let channels = first..ins.min(first + 2 * L::WIDTH);
             let (tiles, products) = (tiles.clone(), self.back);
-            // SAFETY: as above, and these are whole pictures that nobody else writes.
+            // SAFETY: as above, and these are whole images that nobody else writes.
             unsafe {
                 multiply_all(
                     l,
@@ -264,7 +264,7 @@ fn weights_by_panels(
     grad_weights: &mut [f32],
 ) {
     let tile = isa.tile();
-    let tiles = shape.batch * tiling.per_picture();
+    let tiles = shape.batch * tiling.per_image();
     let row = shape.in_channels.next_multiple_of(tile.width);
     let mut memory = Workspace::of(Products::bytes(tiles, row));
     let inputs = Products::at(memory.start(), tiles, row);
@@ -312,7 +312,7 @@ impl Kernel for WeightBlock<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let row = 2 * L::WIDTH;
         let plane = WEIGHT_ROWS * row + GAP;
         let outs = self.shape.out_channels;
@@ -360,18 +360,18 @@ fn input_by_panels(
     grad_input: &mut [f32],
 ) {
     let tile = isa.tile();
-    let per_block = (PANEL_TILES / tiling.per_picture()).clamp(1, back.batch);
+    let per_block = (PANEL_TILES / tiling.per_image()).clamp(1, back.batch);
     let (panels, blocks) = (back.out_channels.div_ceil(tile.columns), back.batch.div_ceil(per_block));
-    let most = per_block * tiling.per_picture();
+    let most = per_block * tiling.per_image();
     let sums_bytes = Products::bytes(most, tile.columns);
     let factors_bytes = PRODUCTS * (INNER_BLOCK * tile.columns + GAP) * size_of::<f32>();
     let target = Shared::of(grad_input);
     for_each(panels * blocks, |i| {
         let (panel, block) = (i / blocks, i % blocks);
-        let pictures = block * per_block..back.batch.min((block + 1) * per_block);
-        let tiles = pictures.start * tiling.per_picture()..pictures.end * tiling.per_picture();
+        let images = block * per_block..back.batch.min((block + 1) * per_block);
+        let tiles = images.start * tiling.per_image()..images.end * tiling.per_image();
         with_workspace(sums_bytes + factors_bytes, |memory| {
-            // SAFETY: the workspace has both; each `i` has its own pictures and channels.
+            // SAFETY: the workspace has both; each `i` has its own images and channels.
             unsafe {
                 let sums = Products::at(memory, most, tile.columns);
                 let factors = memory.add(sums_bytes).cast();
@@ -398,7 +398,7 @@ impl Kernel for InputPanel<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         let Self { tiling, sums, factors, panel, grad_input, .. } = self;
         let (inners, channels) = (self.back.in_channels, self.back.out_channels);
         let first = panel * 2 * L::WIDTH;

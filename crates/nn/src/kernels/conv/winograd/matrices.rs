@@ -4,7 +4,7 @@
 //! powers stay close to one. Each function applies a matrix to a column of vectors; twice, along both sides, it transforms a
 //! tile.
 
-use crate::kernels::lanes::Lanes;
+use crate::kernels::simd::Simd;
 
 /// Outputs along a side of a tile.
 pub(super) const OUTPUTS: usize = 4;
@@ -18,7 +18,7 @@ const ROOT_TWO: f32 = std::f32::consts::SQRT_2;
 
 /// Inputs to products (Bᵀ).
 #[inline(always)]
-pub(super) fn input<L: Lanes>(l: L, d: [L::Vector; 6]) -> [L::Vector; 6] {
+pub(super) fn input<L: Simd>(l: L, d: [L::Vector; 6]) -> [L::Vector; 6] {
     let (half, two, middle) = (l.splat(0.5), l.splat(2.0), l.splat(2.5));
     let (near, far) = (l.splat(ROOT_HALF), l.splat(ROOT_TWO));
     let (even, odd) = (l.neg_mul_add(two, d[2], d[4]), l.neg_mul_add(two, d[1], d[3]));
@@ -35,7 +35,7 @@ pub(super) fn input<L: Lanes>(l: L, d: [L::Vector; 6]) -> [L::Vector; 6] {
 
 /// Gradients of products to gradients of inputs (B).
 #[inline(always)]
-pub(super) fn grad_input<L: Lanes>(l: L, m: [L::Vector; 6]) -> [L::Vector; 6] {
+pub(super) fn grad_input<L: Simd>(l: L, m: [L::Vector; 6]) -> [L::Vector; 6] {
     let (half, two, middle) = (l.splat(0.5), l.splat(2.0), l.splat(2.5));
     let (even, far_even) = (l.add(m[1], m[2]), l.add(m[3], m[4]));
     let odd = l.mul(l.splat(ROOT_HALF), l.sub(m[1], m[2]));
@@ -52,7 +52,7 @@ pub(super) fn grad_input<L: Lanes>(l: L, m: [L::Vector; 6]) -> [L::Vector; 6] {
 
 /// Products to outputs (Aᵀ).
 #[inline(always)]
-pub(super) fn output<L: Lanes>(l: L, m: [L::Vector; 6]) -> [L::Vector; 4] {
+pub(super) fn output<L: Simd>(l: L, m: [L::Vector; 6]) -> [L::Vector; 4] {
     let (half, two) = (l.splat(0.5), l.splat(2.0));
     let (even, far_even) = (l.add(m[1], m[2]), l.add(m[3], m[4]));
     let odd = l.mul(l.splat(ROOT_HALF), l.sub(m[1], m[2]));
@@ -67,7 +67,7 @@ pub(super) fn output<L: Lanes>(l: L, m: [L::Vector; 6]) -> [L::Vector; 4] {
 
 /// Gradients of outputs to gradients of products (A).
 #[inline(always)]
-pub(super) fn grad_output<L: Lanes>(l: L, y: [L::Vector; 4]) -> [L::Vector; 6] {
+pub(super) fn grad_output<L: Simd>(l: L, y: [L::Vector; 4]) -> [L::Vector; 6] {
     let (half, two) = (l.splat(0.5), l.splat(2.0));
     let (near, far) = (l.splat(ROOT_HALF), l.splat(ROOT_TWO));
     let (even, odd) = (l.mul_add(half, y[2], y[0]), l.mul_add(half, y[3], y[1]));
@@ -84,7 +84,7 @@ pub(super) fn grad_output<L: Lanes>(l: L, y: [L::Vector; 4]) -> [L::Vector; 6] {
 
 /// Weights to factors of the products (G).
 #[inline(always)]
-pub(super) fn weights<L: Lanes>(l: L, g: [L::Vector; 3]) -> [L::Vector; 6] {
+pub(super) fn weights<L: Simd>(l: L, g: [L::Vector; 3]) -> [L::Vector; 6] {
     let (near, far) = (l.splat(-2.0 / 3.0), l.splat(1.0 / 6.0));
     let even = l.mul(near, l.mul_add(l.splat(0.5), g[2], g[0]));
     let far_even = l.mul(far, l.mul_add(l.splat(2.0), g[2], g[0]));
@@ -101,7 +101,7 @@ pub(super) fn weights<L: Lanes>(l: L, g: [L::Vector; 3]) -> [L::Vector; 6] {
 
 /// Gradients of the factors to gradients of weights (Gᵀ).
 #[inline(always)]
-pub(super) fn grad_weights<L: Lanes>(l: L, u: [L::Vector; 6]) -> [L::Vector; 3] {
+pub(super) fn grad_weights<L: Simd>(l: L, u: [L::Vector; 6]) -> [L::Vector; 3] {
     let (even, far_even) = (l.add(u[1], u[2]), l.add(u[3], u[4]));
     let (odd, far_odd) = (l.sub(u[1], u[2]), l.sub(u[3], u[4]));
     let third = l.splat(1.0 / 3.0);

@@ -1,29 +1,29 @@
 //! 3x3 convolution with stride 1 in a quarter of the multiplications (Winograd's F(4x4, 3x3)).
 //!
 //! Inputs and weights are transformed so that 36 independent matrix products remain; these are done in single
-//! precision, or for scoring in half of it ([`whole`]). What is kept in the cache decides the speed, so there are two orders of work. With few channels the
+//! precision, or for scoring in 16-bit integers ([`int16`]). What is kept in the cache decides the speed, so there are two orders of work. With few channels the
 //! transformed weights ("factors") are small: they are made once, and threads take blocks of tiles ([`by_tiles`]). With
 //! many channels the factors would be four times as large as the weights and come from memory: then threads take panels of output
 //! channels and make the factors anew, a piece at a time, where they are needed ([`by_panels`]).
 
 pub(super) mod backward;
-mod few;
+pub(super) mod int16;
 mod matrices;
+mod small_batch;
 mod transform;
-pub(super) mod whole;
 
 use super::tile::Multiply;
-use super::{ConvShape, Finish};
+use super::{ConvEpilogue, ConvShape};
 use crate::kernels::Precision;
-use crate::kernels::lanes::{Isa, Kernel, Lanes};
 use crate::kernels::memory::{Workspace, with_workspace};
+use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
-use few::FewTiles;
 use matrices::PRODUCTS;
+use small_batch::FewTiles;
 use std::ops::Range;
 use transform::{FromInput, FromWeights, Products, Tiling, ToOutput};
 
-/// Whether there are pictures for which [`suits`] a convolution.
+/// Whether there are images for which [`suits`] a convolution.
 pub(super) fn may_suit(
     kernel: usize,
     stride: usize,
@@ -42,7 +42,7 @@ pub(super) fn suits(isa: Isa, shape: &ConvShape) -> bool {
     }
     // Products for each pair of channels, measured in time: transforming tiles takes a quarter of multiplying them,
     // transforming weights about as long as a hundred products.
-    let tiles = shape.batch * Tiling::of(shape).per_picture();
+    let tiles = shape.batch * Tiling::of(shape).per_image();
     let here = tiles * PRODUCTS * 5 / 4 + 100;
     let tap_by_tap = shape.batch * shape.out_height() * shape.out_width() * 9;
     let faster = if isa.precision() == Precision::Bf16 { 2 } else { 1 };
@@ -157,7 +157,7 @@ const MANY_TILES: usize = 32;
 
 /// Whether [`by_tiles`] is the better order, and so [`Factors`] are wanted.
 pub(super) fn wants_factors(isa: Isa, shape: &ConvShape) -> bool {
-    let tiles = shape.batch * Tiling::of(shape).per_picture();
+    let tiles = shape.batch * Tiling::of(shape).per_image();
     Factors::bytes(isa, shape) <= SMALL_FACTORS && tiles >= MANY_TILES
 }
 
@@ -167,13 +167,13 @@ pub(super) fn forward(
     shape: &ConvShape,
     input: &[f32],
     weights: RawWeights,
-    finish: Finish,
+    epilogue: ConvEpilogue,
     output: &mut [f32],
 ) {
     if wants_factors(isa, shape) {
-        by_tiles(isa, shape, input, &Factors::of(isa, shape, weights), finish, output);
+        by_tiles(isa, shape, input, &Factors::of(isa, shape, weights), epilogue, output);
     } else {
-        by_panels(isa, shape, input, weights, finish, output);
+        by_panels(isa, shape, input, weights, epilogue, output);
     }
 }
 
@@ -186,12 +186,12 @@ pub(super) fn by_tiles(
     shape: &ConvShape,
     input: &[f32],
     factors: &Factors,
-    finish: Finish,
+    epilogue: ConvEpilogue,
     output: &mut [f32],
 ) {
     let tile = isa.tile();
     let tiling = Tiling::of(shape);
-    let tiles = shape.batch * tiling.per_picture();
+    let tiles = shape.batch * tiling.per_image();
     let blocks = pieces(tiles, TILE_BLOCK);
     let most = tiles.div_ceil(blocks);
     let row = shape.in_channels.next_multiple_of(tile.width);
@@ -205,7 +205,7 @@ pub(super) fn by_tiles(
                 let from = Products::at(memory, most, row);
                 let to = Products::at(memory.add(input_bytes), most, tile.columns);
                 let (input, output) = (input.at(0), output.at(0));
-                isa.run(TileBlock { shape, tiling, tiles, input, factors, from, to, finish, output });
+                isa.run(TileBlock { shape, tiling, tiles, input, factors, from, to, epilogue, output });
             }
         });
     });
@@ -219,7 +219,7 @@ struct TileBlock<'a> {
     factors: &'a Factors,
     from: Products,
     to: Products,
-    finish: Finish<'a>,
+    epilogue: ConvEpilogue<'a>,
     output: *mut f32,
 }
 
@@ -227,8 +227,8 @@ impl Kernel for TileBlock<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        let Self { tiling, from, to, finish, output, input, .. } = self;
+    fn run<L: Simd>(self, l: L) {
+        let Self { tiling, from, to, epilogue, output, input, .. } = self;
         let (ins, outs) = (self.shape.in_channels, self.shape.out_channels);
         FromInput { tiling, channels: ins, input, tiles: self.tiles.clone(), products: from, first: 0 }
             .run(l);
@@ -246,7 +246,7 @@ impl Kernel for TileBlock<'_> {
                     all_channels: outs,
                     products: to,
                     scales: None,
-                    finish,
+                    epilogue,
                     output,
                 }
                 .on(l);
@@ -261,7 +261,7 @@ impl Kernel for TileBlock<'_> {
 /// `from` and `to` have that many tiles, `from` and `factors` these inner channels.
 #[expect(clippy::too_many_arguments, reason = "two sides and a target, each with its layout")]
 #[inline(always)]
-unsafe fn multiply_all<L: Lanes>(
+unsafe fn multiply_all<L: Simd>(
     l: L,
     tiles: usize,
     from: Products,
@@ -305,12 +305,12 @@ pub(super) fn by_panels(
     shape: &ConvShape,
     input: &[f32],
     weights: RawWeights,
-    finish: Finish,
+    epilogue: ConvEpilogue,
     output: &mut [f32],
 ) {
     let tile = isa.tile();
     let tiling = Tiling::of(shape);
-    let tiles = shape.batch * tiling.per_picture();
+    let tiles = shape.batch * tiling.per_image();
     let row = shape.in_channels.next_multiple_of(tile.width);
     let mut memory = Workspace::of(Products::bytes(tiles, row));
     let products = Products::at(memory.start(), tiles, row);
@@ -340,7 +340,7 @@ pub(super) fn by_panels(
                     weights,
                     factors,
                     sums,
-                    finish,
+                    epilogue,
                     output,
                 });
             }
@@ -377,7 +377,7 @@ struct Panel<'a> {
     weights: RawWeights,
     factors: *mut f32,
     sums: Products,
-    finish: Finish<'a>,
+    epilogue: ConvEpilogue<'a>,
     output: *mut f32,
 }
 
@@ -385,8 +385,8 @@ impl Kernel for Panel<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
-        let Self { tiling, finish, output, sums, factors, panel, .. } = self;
+    fn run<L: Simd>(self, l: L) {
+        let Self { tiling, epilogue, output, sums, factors, panel, .. } = self;
         let (ins, outs) = (self.shape.in_channels, self.shape.out_channels);
         let first = panel * 2 * L::WIDTH;
         let channels = first..outs.min(first + 2 * L::WIDTH);
@@ -394,7 +394,7 @@ impl Kernel for Panel<'_> {
         // SAFETY: `by_panels` made room for these tiles' products and sums, and for the factors of a block.
         unsafe {
             let from = Products { start: self.products.place(0, self.tiles.start, 0), ..self.products };
-            if self.tiles.len() <= few::most_tiles::<L>() {
+            if self.tiles.len() <= small_batch::most_tiles::<L>() {
                 let (weights, columns) = (self.weights, channels.len());
                 FewTiles { from, weights, panel, columns, inner: ins, memory: factors, sums }
                     .on(l, self.tiles.len());
@@ -413,7 +413,7 @@ impl Kernel for Panel<'_> {
                 all_channels: outs,
                 products: sums,
                 scales: None,
-                finish,
+                epilogue,
                 output,
             }
             .on(l);

@@ -1,13 +1,13 @@
-//! Tiles of a picture to products and back, a vector of channels at a time.
+//! Tiles of an image to products and back, a vector of channels at a time.
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
 use super::matrices::{self, INPUTS, OUTPUTS, PRODUCTS};
-use crate::kernels::conv::{ConvShape, Finish};
-use crate::kernels::lanes::{Kernel, Lanes};
+use crate::kernels::conv::{ConvEpilogue, ConvShape};
+use crate::kernels::simd::{Kernel, Simd};
 use std::ops::Range;
 
-/// How pictures are cut into tiles: `[picture, row, column]`, each of 4x4 outputs and the 6x6 inputs under them.
+/// How images are cut into tiles: `[image, row, column]`, each of 4x4 outputs and the 6x6 inputs under them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tiling {
     pub(super) height: usize,
@@ -15,7 +15,7 @@ pub(super) struct Tiling {
     pub(super) out_height: usize,
     pub(super) out_width: usize,
     pub(super) padding: usize,
-    /// Rows and columns of tiles in a picture.
+    /// Rows and columns of tiles in an image.
     pub(super) rows: usize,
     pub(super) columns: usize,
 }
@@ -34,16 +34,16 @@ impl Tiling {
         }
     }
 
-    /// Tiles of a picture.
-    pub(super) fn per_picture(&self) -> usize {
+    /// Tiles of an image.
+    pub(super) fn per_image(&self) -> usize {
         self.rows * self.columns
     }
 
-    /// Picture, row and column of a tile.
+    /// Image, row and column of a tile.
     #[inline(always)]
     fn position(&self, tile: usize) -> (usize, usize, usize) {
-        let (picture, tile) = (tile / self.per_picture(), tile % self.per_picture());
-        (picture, tile / self.columns, tile % self.columns)
+        let (image, tile) = (tile / self.per_image(), tile % self.per_image());
+        (image, tile / self.columns, tile % self.columns)
     }
 }
 
@@ -101,9 +101,9 @@ impl Kernel for FromInput {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         for (i, tile) in self.tiles.clone().enumerate() {
-            let (picture, row, column) = self.tiling.position(tile);
+            let (image, row, column) = self.tiling.position(tile);
             for channel in (0..self.channels).step_by(L::WIDTH) {
                 let count = (self.channels - channel).min(L::WIDTH);
                 // SAFETY: who made `self` has these tiles in `input` and room for them in `products`, rows of which are whole
@@ -111,9 +111,9 @@ impl Kernel for FromInput {
                 unsafe {
                     let to = self.products.place(0, self.first + i, channel);
                     if count == L::WIDTH {
-                        self.transform::<L, true>(l, picture, (row, column), channel, count, to);
+                        self.transform::<L, true>(l, image, (row, column), channel, count, to);
                     } else {
-                        self.transform::<L, false>(l, picture, (row, column), channel, count, to);
+                        self.transform::<L, false>(l, image, (row, column), channel, count, to);
                     }
                 }
             }
@@ -125,10 +125,10 @@ impl FromInput {
     /// # Safety
     /// The tile is inside the input; `to` is its place among the products.
     #[inline(always)]
-    unsafe fn transform<L: Lanes, const WHOLE: bool>(
+    unsafe fn transform<L: Simd, const FULL: bool>(
         &self,
         l: L,
-        picture: usize,
+        image: usize,
         (row, column): (usize, usize),
         channel: usize,
         count: usize,
@@ -136,9 +136,9 @@ impl FromInput {
     ) {
         let Tiling { height, width, padding, .. } = self.tiling;
         let mut half = [[l.splat(0.0); INPUTS]; INPUTS];
-        // SAFETY: only pixels inside the picture are read, and `products` has 36 planes.
+        // SAFETY: only pixels inside the image are read, and `products` has 36 planes.
         unsafe {
-            let picture = self.input.add(picture * height * width * self.channels + channel);
+            let image = self.input.add(image * height * width * self.channels + channel);
             for i in 0..INPUTS {
                 let x = (column * OUTPUTS + i).wrapping_sub(padding);
                 if x >= width {
@@ -149,7 +149,7 @@ impl FromInput {
                     let in_row = (row * OUTPUTS + y).wrapping_sub(padding);
                     if in_row < height {
                         column[y] =
-                            load::<L, WHOLE>(l, picture.add((in_row * width + x) * self.channels), count);
+                            load::<L, FULL>(l, image.add((in_row * width + x) * self.channels), count);
                     }
                 }
                 half[i] = matrices::input(l, column);
@@ -178,7 +178,7 @@ impl Kernel for FromGradOutput {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         for (i, tile) in self.tiles.clone().enumerate() {
             for channel in (0..self.channels).step_by(L::WIDTH) {
                 let count = (self.channels - channel).min(L::WIDTH);
@@ -200,7 +200,7 @@ impl FromGradOutput {
     /// # Safety
     /// The tile is inside the gradients; `to` is its place among the products.
     #[inline(always)]
-    unsafe fn transform<L: Lanes, const WHOLE: bool>(
+    unsafe fn transform<L: Simd, const FULL: bool>(
         &self,
         l: L,
         tile: usize,
@@ -209,11 +209,11 @@ impl FromGradOutput {
         to: *mut f32,
     ) {
         let Tiling { out_height, out_width, .. } = self.tiling;
-        let (picture, row, column) = self.tiling.position(tile);
+        let (image, row, column) = self.tiling.position(tile);
         let mut half = [[l.splat(0.0); INPUTS]; OUTPUTS];
-        // SAFETY: only pixels inside the picture are read, and `products` has 36 planes.
+        // SAFETY: only pixels inside the image are read, and `products` has 36 planes.
         unsafe {
-            let picture = self.grad_output.add(picture * out_height * out_width * self.channels + channel);
+            let image = self.grad_output.add(image * out_height * out_width * self.channels + channel);
             for i in 0..OUTPUTS {
                 let x = column * OUTPUTS + i;
                 if x >= out_width {
@@ -223,11 +223,8 @@ impl FromGradOutput {
                 for y in 0..OUTPUTS {
                     let out_row = row * OUTPUTS + y;
                     if out_row < out_height {
-                        column[y] = load::<L, WHOLE>(
-                            l,
-                            picture.add((out_row * out_width + x) * self.channels),
-                            count,
-                        );
+                        column[y] =
+                            load::<L, FULL>(l, image.add((out_row * out_width + x) * self.channels), count);
                     }
                 }
                 half[i] = matrices::grad_output(l, column);
@@ -242,7 +239,7 @@ impl FromGradOutput {
     }
 }
 
-/// What products of whole numbers are multiplied with to be what they stand for.
+/// What products of integers are multiplied with to be what they stand for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scales {
     /// For each tile, the first at place 0.
@@ -259,9 +256,9 @@ pub(super) struct ToOutput<'a> {
     pub(super) channels: Range<usize>,
     pub(super) all_channels: usize,
     pub(super) products: Products,
-    /// If the products are of whole numbers.
+    /// If the products are of integers.
     pub(super) scales: Option<Scales>,
-    pub(super) finish: Finish<'a>,
+    pub(super) epilogue: ConvEpilogue<'a>,
     pub(super) output: *mut f32,
 }
 
@@ -269,7 +266,7 @@ impl ToOutput<'_> {
     /// # Safety
     /// The tiles and channels are inside the output, and nobody else writes there.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, l: L) {
         for (i, tile) in self.tiles.clone().enumerate() {
             for channel in self.channels.clone().step_by(L::WIDTH) {
                 let count = (self.channels.end - channel).min(L::WIDTH);
@@ -295,7 +292,7 @@ impl ToOutput<'_> {
     /// # Safety
     /// The tile is inside the output; `from` is its place among the products.
     #[inline(always)]
-    unsafe fn transform<L: Lanes, const WHOLE: bool>(
+    unsafe fn transform<L: Simd, const FULL: bool>(
         &self,
         l: L,
         tile: usize,
@@ -305,15 +302,15 @@ impl ToOutput<'_> {
         scale: L::Vector,
     ) {
         let Tiling { out_height, out_width, .. } = self.tiling;
-        let (picture, row, column) = self.tiling.position(tile);
+        let (image, row, column) = self.tiling.position(tile);
         let mut half = [[l.splat(0.0); OUTPUTS]; INPUTS];
-        // SAFETY: `products` has 36 planes, and only pixels inside the picture are written.
+        // SAFETY: `products` has 36 planes, and only pixels inside the image are written.
         unsafe {
             for x in 0..INPUTS {
                 half[x] = matrices::output(l, load_column(l, from, x, self.products.plane));
             }
             let mut bias = l.splat(0.0);
-            if let Some(all) = self.finish.bias {
+            if let Some(all) = self.epilogue.bias {
                 bias = l.load(all.as_ptr().add(channel));
             }
             for y in 0..OUTPUTS {
@@ -327,16 +324,16 @@ impl ToOutput<'_> {
                     if out_column >= out_width {
                         break;
                     }
-                    let pixel = (picture * out_height + out_row) * out_width + out_column;
+                    let pixel = (image * out_height + out_row) * out_width + out_column;
                     let place = pixel * self.all_channels + channel;
                     let mut output = l.mul_add(outputs[x], scale, bias);
-                    if let Some(residual) = self.finish.residual {
-                        output = l.add(output, load::<L, WHOLE>(l, residual.as_ptr().add(place), count));
+                    if let Some(residual) = self.epilogue.residual {
+                        output = l.add(output, load::<L, FULL>(l, residual.as_ptr().add(place), count));
                     }
-                    if self.finish.relu {
+                    if self.epilogue.relu {
                         output = l.relu(output);
                     }
-                    store::<L, WHOLE>(l, self.output.add(place), output, count);
+                    store::<L, FULL>(l, self.output.add(place), output, count);
                 }
             }
         }
@@ -344,10 +341,10 @@ impl ToOutput<'_> {
 }
 
 /// Gradients of products to gradients of inputs. Neighbouring tiles overlap by two pixels; as tiles come in the order of the
-/// picture, it is known which pixels are met for the first time and which get more.
+/// image, it is known which pixels are met for the first time and which get more.
 pub(super) struct ToGradInput {
     pub(super) tiling: Tiling,
-    /// Tiles of whole pictures.
+    /// Tiles of whole images.
     pub(super) tiles: Range<usize>,
     pub(super) channels: Range<usize>,
     pub(super) all_channels: usize,
@@ -359,7 +356,7 @@ impl ToGradInput {
     /// # Safety
     /// The tiles and channels are inside the gradient, and nobody else writes there.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, l: L) {
         for (i, tile) in self.tiles.clone().enumerate() {
             for channel in self.channels.clone().step_by(L::WIDTH) {
                 let count = (self.channels.end - channel).min(L::WIDTH);
@@ -379,7 +376,7 @@ impl ToGradInput {
     /// # Safety
     /// The tile is inside the gradient; `from` is its place among the products.
     #[inline(always)]
-    unsafe fn transform<L: Lanes, const WHOLE: bool>(
+    unsafe fn transform<L: Simd, const FULL: bool>(
         &self,
         l: L,
         tile: usize,
@@ -389,9 +386,9 @@ impl ToGradInput {
     ) {
         const OVERLAP: usize = INPUTS - OUTPUTS;
         let Tiling { height, width, padding, .. } = self.tiling;
-        let (picture, row, column) = self.tiling.position(tile);
+        let (image, row, column) = self.tiling.position(tile);
         let mut half = [[l.splat(0.0); INPUTS]; INPUTS];
-        // SAFETY: `products` has 36 planes, and only pixels inside the picture are touched.
+        // SAFETY: `products` has 36 planes, and only pixels inside the image are touched.
         unsafe {
             for x in 0..INPUTS {
                 half[x] = matrices::grad_input(l, load_column(l, from, x, self.products.plane));
@@ -408,13 +405,13 @@ impl ToGradInput {
                         continue;
                     }
                     let mut grad = grads[x];
-                    let pixel = (picture * height + in_row) * width + in_column;
+                    let pixel = (image * height + in_row) * width + in_column;
                     let place = self.grad_input.add(pixel * self.all_channels + channel);
                     let met_before = (y < OVERLAP && row > 0) || (x < OVERLAP && column > 0);
                     if met_before {
-                        grad = l.add(grad, load::<L, WHOLE>(l, place, count));
+                        grad = l.add(grad, load::<L, FULL>(l, place, count));
                     }
-                    store::<L, WHOLE>(l, place, grad, count);
+                    store::<L, FULL>(l, place, grad, count);
                 }
             }
         }
@@ -423,7 +420,7 @@ impl ToGradInput {
 
 /// Taps of a 3x3 kernel.
 const TAPS: usize = 9;
-/// Inner channels between the one that is transformed and the one whose weights are asked for. With few pictures the
+/// Inner channels between the one that is transformed and the one whose weights are asked for. With few images the
 /// weights come from memory, and waiting for them would take longer than all the rest.
 const INNER_AHEAD: usize = 12;
 /// Numbers in a line of the cache.
@@ -450,7 +447,7 @@ impl FromWeights {
     /// # Safety
     /// The weights can be read and the factors written.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, l: L) {
         for inner in 0..self.inner {
             self.ask_ahead(l, inner);
             for lane in [0, L::WIDTH] {
@@ -477,7 +474,7 @@ impl FromWeights {
 
     /// Asks for weights that will be wanted some inner channels later.
     #[inline(always)]
-    pub(super) fn ask_ahead<L: Lanes>(&self, l: L, inner: usize) {
+    pub(super) fn ask_ahead<L: Simd>(&self, l: L, inner: usize) {
         for tap in 0..TAPS {
             let soon = (inner + INNER_AHEAD) * self.inner_stride + tap * self.tap_stride;
             l.prefetch(self.weights.wrapping_add(soon));
@@ -490,7 +487,7 @@ impl FromWeights {
     /// # Safety
     /// They can be read.
     #[inline(always)]
-    pub(super) unsafe fn column<L: Lanes>(
+    pub(super) unsafe fn column<L: Simd>(
         &self,
         l: L,
         inner: usize,
@@ -512,7 +509,7 @@ impl FromWeights {
     /// # Safety
     /// `count` weights can be read at `from` for every tap, and a vector written to `to` for every product.
     #[inline(always)]
-    unsafe fn transform<L: Lanes, const WHOLE: bool>(
+    unsafe fn transform<L: Simd, const FULL: bool>(
         &self,
         l: L,
         from: *const f32,
@@ -525,7 +522,7 @@ impl FromWeights {
             for x in 0..3 {
                 let mut column = [l.splat(0.0); 3];
                 for y in 0..3 {
-                    column[y] = load::<L, WHOLE>(l, from.add((y * 3 + x) * self.tap_stride), count);
+                    column[y] = load::<L, FULL>(l, from.add((y * 3 + x) * self.tap_stride), count);
                 }
                 half[x] = matrices::weights(l, column);
             }
@@ -543,7 +540,7 @@ impl Kernel for FromWeights {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         // SAFETY: who made `self` promised its places.
         unsafe { self.on(l) }
     }
@@ -568,7 +565,7 @@ impl ToGradWeights {
     /// # Safety
     /// The factors can be read and the gradients written.
     #[inline(always)]
-    pub(super) unsafe fn on<L: Lanes>(&self, l: L) {
+    pub(super) unsafe fn on<L: Simd>(&self, l: L) {
         for inner in 0..self.inner {
             for column in (0..self.columns).step_by(L::WIDTH) {
                 let count = (self.columns - column).min(L::WIDTH);
@@ -596,7 +593,7 @@ impl Kernel for ToGradWeights {
     type Output = ();
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) {
+    fn run<L: Simd>(self, l: L) {
         // SAFETY: who made `self` promised its places.
         unsafe { self.on(l) }
     }
@@ -617,7 +614,7 @@ fn across<V: Copy, const N: usize, const M: usize>(columns: &[[V; M]; N], y: usi
 /// # Safety
 /// The products can be read.
 #[inline(always)]
-unsafe fn load_column<L: Lanes>(l: L, from: *const f32, x: usize, plane: usize) -> [L::Vector; INPUTS] {
+unsafe fn load_column<L: Simd>(l: L, from: *const f32, x: usize, plane: usize) -> [L::Vector; INPUTS] {
     let mut column = [l.splat(0.0); INPUTS];
     for y in 0..INPUTS {
         // SAFETY: the caller's promise.
@@ -627,17 +624,17 @@ unsafe fn load_column<L: Lanes>(l: L, from: *const f32, x: usize, plane: usize) 
 }
 
 /// # Safety
-/// `count` numbers can be read, a whole vector if `WHOLE`.
+/// `count` numbers can be read, a whole vector if `FULL`.
 #[inline(always)]
-unsafe fn load<L: Lanes, const WHOLE: bool>(l: L, from: *const f32, count: usize) -> L::Vector {
+unsafe fn load<L: Simd, const FULL: bool>(l: L, from: *const f32, count: usize) -> L::Vector {
     // SAFETY: the caller's promise.
-    unsafe { if WHOLE { l.load(from) } else { l.load_first(from, count) } }
+    unsafe { if FULL { l.load(from) } else { l.load_first(from, count) } }
 }
 
 /// # Safety
-/// `count` numbers can be written, a whole vector if `WHOLE`.
+/// `count` numbers can be written, a whole vector if `FULL`.
 #[inline(always)]
-unsafe fn store<L: Lanes, const WHOLE: bool>(l: L, to: *mut f32, vector: L::Vector, count: usize) {
+unsafe fn store<L: Simd, const FULL: bool>(l: L, to: *mut f32, vector: L::Vector, count: usize) {
     // SAFETY: the caller's promise.
-    unsafe { if WHOLE { l.store(to, vector) } else { l.store_first(to, vector, count) } }
+    unsafe { if FULL { l.store(to, vector) } else { l.store_first(to, vector, count) } }
 }

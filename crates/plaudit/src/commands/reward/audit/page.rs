@@ -1,59 +1,109 @@
 //! The page.
 
-use plaudit_reward::audit::{CurvePoint, RegionSource, ScoresAt, Severity, Slice, Stressed, Verdict};
+use plaudit_reward::audit::{
+    Audit, CurvePoint, RegionSource, ScoresAtFrame, Severity, SharedWithTraining, Slice, Stored,
+    StressResult, Timeline, Verdict, percent,
+};
+use plaudit_reward::images::Png;
 use plaudit_reward::metrics::Bin;
-use plaudit_reward::pictures::Png;
 use plaudit_view::format;
-use plaudit_view::page::{Chart, Html, Mark, Page, Series, Tone, picture};
+use plaudit_view::page::{Chart, Ends, Finding, Html, Mark, Page, Series, Size, Tone, Unit, data_url};
 
-use super::examine::Pictures;
-use super::result::{Audit, Stored, interval, percent};
-use super::training_data::SharedWithTraining;
+use super::images::PageImages;
+use super::manual_settings::ManualSettings;
+use super::text::{AuditReport, interval, scale, unapplied, written};
 
 /// Episodes in the table; all are in the JSON.
 const EPISODES_SHOWN: usize = 50;
 
 /// The whole page.
-pub(super) fn page(audit: &Audit, pictures: &Pictures) -> String {
-    let title = if audit.passed { "Audit: passed" } else { "Audit: not passed" };
-    let mut page = Page::new(title, format!("{} on {}", audit.model, audit.data.join(", ")));
+pub(super) fn page(report: &AuditReport, images: &PageImages) -> String {
+    let audit = &report.audit;
+    let subtitle = format!("on {}", audit.data.join(", "));
+    let mut page =
+        Page::new("plaudit audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
     let body = &mut page.body;
-    verdict(body, &audit.verdict);
+    guarantee(body, audit);
+    findings(body, &audit.verdict);
     body.tiles(&tiles(audit));
     ranking(body, audit);
-    threshold(body, audit);
     calibration(body, audit);
     time(body, audit);
-    mistakes(body, audit, pictures);
-    labels(body, audit, pictures);
-    sharing(body, audit);
-    slices(body, audit);
+    threshold(body, audit, report.manual_settings.as_ref());
     stress(body, audit);
-    looking(body, audit, pictures);
+    saliency(body, audit, images);
+    mistakes(body, audit, images);
+    labels(body, audit, images);
+    slices(body, audit);
+    leakage(body, audit);
     speed(body, audit);
     details(body, &audit.verdict);
     page.render()
 }
 
-/// What everything comes to, at the top.
-pub(in crate::commands::reward) fn verdict(body: &mut Html, verdict: &Verdict) {
-    let (tone, title) = match verdict.passed() {
-        true => (Tone::Good, "This model can be used as a reward."),
-        false => (Tone::Bad, "This model should not be used as a reward."),
-    };
-    let lines: Vec<(String, String)> = verdict
+/// What everything comes to, in a sentence: whether the model may be used, and why not if it may not.
+pub(in crate::commands::reward) fn headline(
+    verdict: &Verdict,
+    evidence: String,
+) -> plaudit_view::page::Verdict {
+    let fatal: Vec<&str> = verdict
         .findings
         .iter()
-        .map(|finding| {
-            let word = match finding.severity {
-                Severity::Fatal => "No: ",
-                Severity::Warning => "Warning: ",
-                Severity::Note => "Note: ",
-            };
-            (format!("{word}{}.", finding.what), capitalised(&finding.hint))
-        })
+        .filter(|finding| finding.severity == Severity::Fatal)
+        .map(|finding| finding.what.as_str())
         .collect();
-    body.verdict(tone, title, &lines);
+    let (tone, word, sentence) = match fatal[..] {
+        [] => (Tone::Good, "passed", "Yes: this model may be used as a reward".to_string()),
+        [why] => {
+            (Tone::Bad, "not passed", format!("No: this model should not be used as a reward, because {why}"))
+        }
+        [why, ..] => {
+            let more = match fatal.len() - 1 {
+                1 => "one more reason".to_string(),
+                more => format!("{more} more reasons"),
+            };
+            let sentence =
+                format!("No: this model should not be used as a reward, because {why}, and for {more} below");
+            (Tone::Bad, "not passed", sentence)
+        }
+    };
+    plaudit_view::page::Verdict { tone, word: word.into(), sentence, evidence }
+}
+
+/// What the verdict rests on.
+fn evidence(audit: &Audit) -> String {
+    let auc = audit.auc.map_or(String::new(), |auc| {
+        format!(", AUC {:.3}, 95 % interval {:.3} to {:.3}", auc.value, auc.low, auc.high)
+    });
+    let detected = format!("{} of {} successes detected", audit.timing.detected, audit.timing.successes);
+    format!("{} held-out episodes{auc}, {detected}", audit.episodes)
+}
+
+/// The guarantee, and what it rests on.
+fn guarantee(body: &mut Html, audit: &Audit) {
+    let operating = &audit.operating;
+    let (tone, title) = match operating.guarantee {
+        Some(_) => (Tone::Good, "Guarantee"),
+        None => (Tone::Doubtful, "Guarantee: none"),
+    };
+    let why = operating.refused.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+    let text = operating.guarantee_text();
+    let text = text.strip_prefix("no guarantee; ").unwrap_or(&text);
+    body.callout(tone, title, &format!("{}{why}.", capitalised(text)));
+}
+
+/// What speaks against the model, and what should be known.
+pub(in crate::commands::reward) fn findings(body: &mut Html, verdict: &Verdict) {
+    let finding = |finding: &plaudit_reward::audit::Finding| {
+        let (tone, word) = match finding.severity {
+            Severity::Fatal => (Tone::Bad, "no"),
+            Severity::Warning => (Tone::Doubtful, "warning"),
+            Severity::Note => (Tone::Plain, "note"),
+        };
+        let hint = format!("{}.", capitalised(&finding.hint));
+        Finding { tone, word: word.into(), what: format!("{}.", capitalised(&finding.what)), hint }
+    };
+    body.findings(&verdict.findings.iter().map(finding).collect::<Vec<_>>());
 }
 
 fn capitalised(text: &str) -> String {
@@ -73,7 +123,7 @@ fn tiles(audit: &Audit) -> Vec<(String, String)> {
         ),
         (
             format!("{} of {}", audit.timing.detected, audit.timing.successes),
-            "successful episodes noticed".into(),
+            "successful episodes detected".into(),
         ),
         (format!("{:.3}", audit.calibration.after.ece), "calibration error".into()),
         (
@@ -102,7 +152,7 @@ fn ranking(body: &mut Html, audit: &Audit) {
     body.heading("How well it tells success from failure");
     body.paragraph(&format!(
         "{} episodes with {} frames, {} of them of success ({}): the balance of the data as it is. Intervals hold 95 % of \
-         the values over episodes drawn again and again, since frames of one episode look alike.",
+         the values over bootstrap resamples of episodes, since frames of one episode look alike.",
         audit.episodes,
         metrics.frames,
         metrics.successes,
@@ -123,37 +173,50 @@ fn ranking(body: &mut Html, audit: &Audit) {
         ..Series::default()
     };
     let roc = Chart {
-        title: "ROC: successes found".into(),
+        title: "ROC: successes found, over failures called a success".into(),
+        caption: "The closer to the upper left corner, the better; the diagonal would be guessing.".into(),
         x_label: "share of failures called a success".into(),
+        x_unit: Unit::Percent,
+        x_range: Some((0.0, 1.0)),
         y_range: Some((0.0, 1.0)),
+        y_unit: Unit::Percent,
+        ends: Ends::Nothing,
+        key: vec!["band: 95 % interval over episodes".into()],
         series: vec![curve(&audit.roc, 0, "frames"), at(operating.0, operating.1)],
         ..Chart::default()
     };
     let precision = Chart {
         title: "Precision: successes among what is called one".into(),
-        x_label: "share of successes found".into(),
+        caption: "The closer to the upper right corner, the better: finding more successes costs no precision there.".into(),
+        x_label: "share of successes found (recall)".into(),
+        x_unit: Unit::Percent,
+        x_range: Some((0.0, 1.0)),
         y_range: Some((0.0, 1.0)),
+        y_unit: Unit::Percent,
+        ends: Ends::Nothing,
+        key: vec!["band: 95 % interval over episodes".into()],
         series: vec![curve(&audit.precision_recall, 0, "frames"), at(operating.1, operating.2)],
         ..Chart::default()
     };
     body.charts([&roc, &precision]);
 }
 
-fn threshold(body: &mut Html, audit: &Audit) {
+fn threshold(body: &mut Html, audit: &Audit, manual_settings: Option<&ManualSettings>) {
     let operating = &audit.operating;
-    body.heading("The threshold, and what is promised");
+    body.heading("The threshold, and its guarantee");
     body.paragraph(&format!(
-        "Scores above {:.6} count as success: {}.",
-        operating.threshold,
-        operating.promise()
+        "Scores above {} count as success: {}. This is for {}.",
+        written(operating),
+        operating.guarantee_text(),
+        scale(operating).replace('`', "")
     ));
     if let Some(why) = &operating.refused {
-        body.paragraph(&format!("Nothing more can be promised: {why}."));
+        body.paragraph(&format!("No stronger guarantee is possible: {why}."));
     }
     body.paragraph(
         "What counts for an episode is the highest score that it reaches without success. The threshold is one of these \
          numbers, counted from the top, at a place that depends on how many episodes there are and not on the scores; \
-         the chance that a new episode exceeds it is then known whatever the scores look like (the order-statistic form \
+         the probability that a new episode exceeds it is then known whatever the scores look like (the order-statistic form \
          of the Clopper-Pearson bound). It holds for episodes like these, not for what a policy finds that looks for gaps: \
          that is what watching is for.",
     );
@@ -184,11 +247,19 @@ fn threshold(body: &mut Html, audit: &Audit) {
         Stored::In { file } => body.paragraph(&format!("Threshold and temperature are stored in {file}.")),
         Stored::No { why } => body.paragraph(&format!("Nothing was stored: {why}.")),
     };
+    if let Some(manual_settings) = manual_settings {
+        if let Some(at) = operating.at_fitted_temperature {
+            body.paragraph(&format!("{}.", capitalised(unapplied(at).trim_matches(['(', ')']))));
+        }
+        let rows: Vec<Vec<String>> =
+            manual_settings.lines().map(|(name, value)| vec![name.into(), value]).collect();
+        body.table(&["to use the threshold", ""], &rows);
+    }
 }
 
 fn calibration(body: &mut Html, audit: &Audit) {
     let found = &audit.calibration;
-    body.heading("Whether scores mean what they say");
+    body.heading("Calibration: whether scores mean what they say");
     let fitted = match found.temperature {
         Some(temperature) => format!(
             "Logits divided by {temperature:.3}, fitted on {} episodes and measured on the other {}.",
@@ -197,7 +268,7 @@ fn calibration(body: &mut Html, audit: &Audit) {
         None => "No temperature could be fitted: a label is missing in half of the episodes.".into(),
     };
     body.paragraph(&fitted);
-    let row = |name: &str, one: &plaudit_reward::audit::Honesty| {
+    let row = |name: &str, one: &plaudit_reward::audit::CalibrationMetrics| {
         vec![
             name.to_string(),
             format!("{:.4}", one.ece),
@@ -209,12 +280,12 @@ fn calibration(body: &mut Html, audit: &Audit) {
         &["", "calibration error (ECE)", "Brier score", "log loss"],
         &[row("as the network says it", &found.before), row("at the temperature", &found.after)],
     );
-    let (title, x_label) = ("Successes among frames of like scores", "score");
-    body.charts([&honesty_chart(title, x_label, &found.before.bins, &found.after.bins)]);
+    let (title, x_label) = ("How often scores come true", "score");
+    body.charts([&calibration_chart(title, x_label, &found.before.bins, &found.after.bins)]);
 }
 
-/// How often what is scored alike comes true, before and after scores are made honest.
-pub(in crate::commands::reward) fn honesty_chart(
+/// How often what is scored alike comes true, before and after calibration.
+pub(in crate::commands::reward) fn calibration_chart(
     title: &str,
     x_label: &str,
     before: &[Bin],
@@ -223,30 +294,39 @@ pub(in crate::commands::reward) fn honesty_chart(
     let series = |bins: &[Bin], look: usize, name: &str| Series {
         name: name.into(),
         look,
+        dots: true,
         points: bins.iter().map(|bin| (bin.score, bin.successes)).collect(),
         ..Series::default()
     };
-    let honest =
-        Series { name: "honest".into(), look: 6, points: vec![(0.0, 0.0), (1.0, 1.0)], ..Series::default() };
+    let diagonal = Series {
+        name: "calibrated".into(),
+        look: 6,
+        points: vec![(0.0, 0.0), (1.0, 1.0)],
+        ..Series::default()
+    };
     Chart {
         title: title.into(),
+        caption: "On the dotted line, what scores 0.7 comes true seven times of ten. Below it, the model is too sure.".into(),
         x_label: x_label.into(),
+        x_range: Some((0.0, 1.0)),
         y_range: Some((0.0, 1.0)),
-        series: vec![honest, series(before, 1, "before"), series(after, 0, "at the temperature")],
+        y_unit: Unit::Percent,
+        ends: Ends::Nothing,
+        series: vec![diagonal, series(before, 1, "before"), series(after, 0, "at the temperature")],
         ..Chart::default()
     }
 }
 
 fn time(body: &mut Html, audit: &Audit) {
     let timing = &audit.timing;
-    body.heading("When success is noticed, and whether it is held");
+    body.heading("When success is detected, and whether it is held");
     let frames = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.0} frames"));
     let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.2}"));
     body.table(
         &["", ""],
         &[
             vec![
-                "successful episodes noticed".to_string(),
+                "successful episodes detected".to_string(),
                 format!("{} of {}", timing.detected, timing.successes),
             ],
             vec![
@@ -263,7 +343,7 @@ fn time(body: &mut Html, audit: &Audit) {
             vec!["rank correlation with time up to success".to_string(), some(timing.rank_with_time)],
         ],
     );
-    let series = |scores: &[ScoresAt], look: usize, name: &str| Series {
+    let series = |scores: &[ScoresAtFrame], look: usize, name: &str| Series {
         name: name.into(),
         look,
         points: scores.iter().map(|one| (one.frame as f64, one.mean)).collect(),
@@ -271,9 +351,12 @@ fn time(body: &mut Html, audit: &Audit) {
         ..Series::default()
     };
     let chart = Chart {
-        title: "Scores over time: mean, and eight of ten episodes".into(),
+        title: "Scores over time".into(),
+        caption: "The further apart the lines, the better. Where failures rise with time, a policy is rewarded for lingering.".into(),
         x_label: "frame of the episode".into(),
+        x_unit: Unit::Whole,
         y_range: Some((0.0, 1.0)),
+        key: vec!["line: mean; band: eight of ten episodes".into()],
         series: vec![
             series(&audit.scores_of_successes, 0, "episodes that succeed"),
             series(&audit.scores_of_failures, 1, "episodes that fail"),
@@ -281,6 +364,10 @@ fn time(body: &mut Html, audit: &Audit) {
         ..Chart::default()
     };
     body.charts([&chart, &delays(audit)]);
+    if !audit.timelines.is_empty() {
+        body.subheading("Four episodes, frame by frame");
+        body.charts(&audit.timelines.iter().map(timeline).collect::<Vec<_>>());
+    }
     let text = |value: Option<usize>| value.map_or("–".into(), |value| value.to_string());
     let rows: Vec<Vec<String>> = timing
         .episodes
@@ -305,11 +392,37 @@ fn time(body: &mut Html, audit: &Audit) {
         _ => "Episode by episode".into(),
     };
     let head =
-        ["episode", "frames", "success at", "noticed at", "first false alarm", "held", "changes of mind"];
-    body.folded_table(&title, &head, &rows);
+        ["episode", "frames", "success at", "detected at", "first false alarm", "held", "changes of mind"];
+    let mut inside = Html::default();
+    inside.table(&head, &rows);
+    body.folded(&title, "", &inside);
 }
 
-/// How many successes are noticed within so many frames.
+/// One episode, frame by frame.
+fn timeline(of: &Timeline) -> Chart {
+    let points = of.scores.iter().enumerate().map(|(frame, score)| (frame as f64, *score)).collect();
+    let highest = of.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let crosses = if highest > of.threshold { "above" } else { "never above" };
+    let truth = match of.success_at {
+        Some(frame) => format!("success from frame {frame} on"),
+        None => "no success".into(),
+    };
+    Chart {
+        title: capitalised(of.why),
+        caption: format!("{}: {truth}; the score goes to {highest:.2}, {crosses} the threshold.", of.episode),
+        x_label: "frame".into(),
+        x_unit: Unit::Whole,
+        y_range: Some((0.0, 1.0)),
+        size: Size::Small,
+        ends: Ends::Nothing,
+        series: vec![Series { name: "score".into(), points, ..Series::default() }],
+        marks: of.success_at.map(|at| Mark { at: at as f64, name: "success".into() }).into_iter().collect(),
+        levels: vec![Mark { at: of.threshold, name: "threshold".into() }],
+        ..Chart::default()
+    }
+}
+
+/// How many successes are detected within so many frames.
 fn delays(audit: &Audit) -> Chart {
     let delay = |one: &plaudit_reward::audit::EpisodeTiming| Some(one.detected_at? - one.success_at?);
     let delays: Vec<usize> = audit.timing.episodes.iter().filter_map(delay).collect();
@@ -317,45 +430,51 @@ fn delays(audit: &Audit) -> Chart {
     let within = |frames: usize| delays.iter().filter(|delay| **delay <= frames).count() as f64;
     let share = |frames: usize| (frames as f64, within(frames) / audit.timing.successes.max(1) as f64);
     Chart {
-        title: "Successful episodes noticed within so many frames".into(),
+        title: "Successful episodes detected within so many frames".into(),
+        caption: format!(
+            "{} of {} successes are detected in the end; the sooner the line rises, the less reward is lost.",
+            audit.timing.detected, audit.timing.successes
+        ),
         x_label: "frames after success".into(),
+        x_unit: Unit::Whole,
         y_range: Some((0.0, 1.0)),
+        y_unit: Unit::Percent,
         series: vec![Series { points: (0..=longest.max(1)).map(share).collect(), ..Series::default() }],
-        marks: audit.timing.delay_median.map(|x| Mark { x, name: "median".into() }).into_iter().collect(),
+        marks: audit.timing.delay_median.map(|at| Mark { at, name: "median".into() }).into_iter().collect(),
         ..Chart::default()
     }
 }
 
-/// Pictures with words, as a page has them.
-pub(in crate::commands::reward) fn shown(pictures: &[(Png, String)]) -> Vec<(String, String)> {
-    pictures.iter().map(|(png, words)| (picture("image/png", &png.bytes), words.clone())).collect()
+/// Images with captions, as a page has them.
+pub(in crate::commands::reward) fn shown(images: &[(Png, String)]) -> Vec<(String, String)> {
+    images.iter().map(|(png, words)| (data_url("image/png", &png.bytes), words.clone())).collect()
 }
 
-fn mistakes(body: &mut Html, audit: &Audit, pictures: &Pictures) {
+fn mistakes(body: &mut Html, audit: &Audit, images: &PageImages) {
     body.heading("The worst mistakes");
     let all = audit.metrics.confusion;
     body.subheading(&format!("Called success, and none: the worst of {} frames", all.false_positives));
-    body.thumbnails(&shown(&pictures.false_positives));
+    body.thumbnails(&shown(&images.false_positives));
     body.subheading(&format!("Success, and not called so: the worst of {} frames", all.false_negatives));
-    body.thumbnails(&shown(&pictures.false_negatives));
+    body.thumbnails(&shown(&images.false_negatives));
 }
 
-fn labels(body: &mut Html, audit: &Audit, pictures: &Pictures) {
+fn labels(body: &mut Html, audit: &Audit, images: &PageImages) {
     body.heading("Labels that may be wrong");
     if audit.suspected_labels.is_empty() {
         body.paragraph("None is suspected.");
         return;
     }
     body.paragraph(&format!(
-        "{} stretches of frames score like the other label does on average, away from the moment at which the label \
+        "{} runs of frames score like the other label does on average, away from the moment at which the label \
          changes. A model that is wrong suspects what is right, so look before changing any.",
         audit.suspected_labels.len()
     ));
-    body.thumbnails(&shown(&pictures.suspected));
+    body.thumbnails(&shown(&images.suspected));
 }
 
-fn sharing(body: &mut Html, audit: &Audit) {
-    body.heading("Whether it has seen this data before");
+fn leakage(body: &mut Html, audit: &Audit) {
+    body.heading("Leakage: whether it has seen this data before");
     let text = match &audit.shared_with_training {
         SharedWithTraining::Everything => "This is the data that the model learned from.".to_string(),
         SharedWithTraining::Validation => "This is the data that the model was validated on.".to_string(),
@@ -379,7 +498,7 @@ fn sharing(body: &mut Html, audit: &Audit) {
 }
 
 fn slices(body: &mut Html, audit: &Audit) {
-    body.heading("Parts of the data");
+    body.heading("Slices of the data");
     let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
     let share = |value: Option<f64>| value.map_or("–".into(), percent);
     let row = |slice: &Slice| {
@@ -401,7 +520,7 @@ fn slices(body: &mut Html, audit: &Audit) {
         "AUC",
         "precision",
         "recall",
-        "episodes noticed",
+        "episodes detected",
         "episodes with a false alarm",
     ];
     let rows: Vec<Vec<String>> =
@@ -412,17 +531,17 @@ fn slices(body: &mut Html, audit: &Audit) {
 }
 
 fn stress(body: &mut Html, audit: &Audit) {
-    body.heading("What disturbs it");
+    body.heading("Robustness: what disturbs it");
     body.paragraph(&match audit.regions_known_by {
         RegionSource::Simulator => format!(
-            "Some frames, half of them successes, disturbed. What each pixel shows is known: the scene was drawn again from \
-             the recorded states, and came out as it was recorded. A call that changes although the truth does not is a \
+            "Some frames, half of them successes, disturbed. What each pixel shows is known: the scene was rendered again from \
+             the recorded states, and came out as it was recorded. A decision that changes although the label does not is a \
              mistake; covering the cube should change calls, covering the background should not. {}",
             background(audit)
         ),
-        RegionSource::StillPicture => format!(
+        RegionSource::MedianImage => format!(
             "Some frames, half of them successes, disturbed. What each pixel shows is not known (no states of the embedded \
-             simulator are recorded with them), so what moves is told from what stands still by the middle of many frames, \
+             simulator are recorded with them), so what moves is separated from what stands still by the median of many frames, \
              and cube and gripper cannot be covered one by one. {}",
             background(audit)
         ),
@@ -437,7 +556,7 @@ fn background(audit: &Audit) -> String {
     }
 }
 
-fn stressed(body: &mut Html, all: &[Stressed]) {
+fn stressed(body: &mut Html, all: &[StressResult]) {
     let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:+.3}"));
     let rows: Vec<Vec<String>> = all
         .iter()
@@ -455,12 +574,12 @@ fn stressed(body: &mut Html, all: &[Stressed]) {
     body.table(&head, &rows);
 }
 
-fn looking(body: &mut Html, audit: &Audit, pictures: &Pictures) {
-    body.heading("Where it looks");
+fn saliency(body: &mut Html, audit: &Audit, images: &PageImages) {
+    body.heading("Saliency: where it looks");
     body.paragraph(
         "Each square is covered in turn, in frames of both labels: the more the answer changes, the brighter the square.",
     );
-    body.thumbnails_of(18.0, &shown(&pictures.saliency));
+    body.thumbnails_of(18.0, &shown(&images.saliency));
     for one in &audit.saliency {
         body.paragraph(&format!(
             "{}: {} of what matters lies in the {} of the squares in which hardly anything moves.",
@@ -472,7 +591,7 @@ fn looking(body: &mut Html, audit: &Audit, pictures: &Pictures) {
 }
 
 fn speed(body: &mut Html, audit: &Audit) {
-    body.heading("How fast it answers");
+    body.heading("Latency: how fast it answers");
     let rows: Vec<Vec<String>> = audit
         .latency
         .iter()

@@ -4,28 +4,30 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use plaudit_core::Seed;
-use plaudit_reward::audit::{Agreement, JudgedWindows, agreement};
+use plaudit_reward::audit::{Agreement, JudgeBench, ScoredWindows, agreement};
+use plaudit_reward::images::{SheetWindow, window_sheet};
 use plaudit_reward::metrics::LabelMetrics;
-use plaudit_reward::pictures::window_sheet;
 use plaudit_reward::sft::answers;
 use plaudit_reward::trend::JudgeFolder;
 
-use super::super::audit::interval;
+use super::super::audit::{self, interval};
 use super::super::eval::output_folder;
 use super::super::sft::confusion_table;
-use super::{Bench, JudgeArgs};
-use crate::cli::Volume;
+use super::super::train::failure;
+use super::{JudgeArgs, bench};
+use crate::cli::Verbosity;
+use crate::console;
 use crate::failure::Failure;
-use crate::progress::ProgressBar;
-use crate::say;
+use crate::output;
+use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Mistakes that are shown.
 const SHOWN: usize = 16;
-/// Draws behind an interval.
+/// Bootstrap resamples behind an interval.
 const RESAMPLES: u64 = 200;
 
 /// A measurement about to be made.
-pub(in super::super) struct EvalOfJudge<'a> {
+pub(in super::super) struct JudgeEvalRun<'a> {
     pub(in super::super) judge: JudgeFolder,
     pub(in super::super) asked: &'a JudgeArgs,
     pub(in super::super) data: &'a [PathBuf],
@@ -33,11 +35,13 @@ pub(in super::super) struct EvalOfJudge<'a> {
     pub(in super::super) json: bool,
 }
 
-impl EvalOfJudge<'_> {
-    pub(in super::super) fn run(self, volume: Volume) -> Result<(), Failure> {
-        let bar = ProgressBar::new("reward eval", volume);
-        let bench = Bench::open(self.judge, self.asked, self.data)?;
-        let judged = bench.judged(&bar)?;
+impl JudgeEvalRun<'_> {
+    pub(in super::super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let bar = ProgressBar::new("reward eval", verbosity);
+        let bench = bench(self.judge, self.asked, self.data)?;
+        let on_progress =
+            |done, total| bar.show(ProgressUpdate { what: "judging", unit: "windows", done, total });
+        let judged = bench.judged(&on_progress).map_err(audit::failure)?;
         drop(bar);
         let temperature = bench.judge.temperature();
         let metrics = judged.metrics(temperature);
@@ -54,20 +58,20 @@ impl EvalOfJudge<'_> {
                 "agreement": agreement,
                 "output_dir": folder.display().to_string(),
             });
-            return say::out(&format!("{value}\n"));
+            return console::print(&format!("{value}\n"));
         }
         let measured = measured(&metrics, agreement.as_ref(), judged.episodes.len(), temperature);
-        say::out(&format!("{measured}  written to        {}\n", folder.display()))
+        console::print(&format!("{measured}  written to        {}\n", folder.display()))
     }
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
-    plaudit_view::write_atomically(path, bytes).map_err(|error| Failure::work(error, None))
+    output::write("--output-dir", path, bytes)
 }
 
 fn mistakes(
-    bench: &Bench,
-    judged: &JudgedWindows,
+    bench: &JudgeBench,
+    judged: &ScoredWindows,
     temperature: f64,
     folder: &std::path::Path,
 ) -> Result<(), Failure> {
@@ -76,11 +80,12 @@ fn mistakes(
         return Ok(());
     }
     let row = |number: usize| {
-        let title = format!("{}  {}", bench.mistake(number, judged, temperature), bench.name(number));
-        Ok((title, bench.frames(number)?))
+        let heading = format!("{}: {}", bench.mistake(number, judged, temperature), bench.name(number));
+        let label = answers()[judged.truth[number]].into();
+        Ok(SheetWindow { heading, label, views: bench.frames(number).map_err(failure)? })
     };
     let rows = worst.into_iter().map(row).collect::<Result<Vec<_>, Failure>>()?;
-    window_sheet(&rows).write(&folder.join("mistakes.png")).map_err(|error| Failure::work(error, None))
+    window_sheet(&rows).write(&folder.join("mistakes.png")).map_err(|error| Failure::runtime(error, None))
 }
 
 /// Metrics as lines.
@@ -108,8 +113,9 @@ pub(super) fn measured(
         );
         line(name, found);
     }
-    let honest = format!("{:.4}, Brier {:.4}, log loss {:.4}", metrics.ece, metrics.brier, metrics.log_loss);
-    line("calibration error", format!("{honest}, at temperature {temperature:.3}"));
+    let calibration =
+        format!("{:.4}, Brier {:.4}, log loss {:.4}", metrics.ece, metrics.brier, metrics.log_loss);
+    line("calibration error", format!("{calibration}, at temperature {temperature:.3}"));
     line("with progress", agreement.map_or("not known for these windows".into(), in_words));
     text + &confusion_table(&metrics.confusion)
 }
@@ -120,13 +126,13 @@ pub(super) fn in_words(found: &Agreement) -> String {
     format!("rank correlation {}, same direction {direction}", interval(found.rank))
 }
 
-fn csv(bench: &Bench, judged: &JudgedWindows, temperature: f64) -> String {
-    let mut text = String::from("window,episode,step,label,said,positive,negative,unclear,progress\n");
+fn csv(bench: &JudgeBench, judged: &ScoredWindows, temperature: f64) -> String {
+    let mut text = String::from("window,episode,step,label,predicted,positive,negative,unclear,progress\n");
     let quoted = |name: &str| match name.contains([',', '"', '\n']) {
         true => format!("\"{}\"", name.replace('"', "\"\"")),
         false => name.to_string(),
     };
-    let (said, likely) = (judged.said(), judged.likely(temperature));
+    let (said, likely) = (judged.predicted(), judged.probabilities(temperature));
     for (number, row) in bench.windows.rows().enumerate() {
         let [positive, negative, unclear] = likely[number];
         let _ = writeln!(

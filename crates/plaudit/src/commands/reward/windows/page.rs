@@ -1,21 +1,22 @@
 //! The page about a judge.
 
-use plaudit_reward::audit::LabelHonesty;
-use plaudit_reward::pictures::Png;
-use plaudit_view::page::{Chart, Html, Page, Series};
+use plaudit_reward::audit::{JudgeAudit, LabelCalibrationMetrics, SeenBefore, Stored, percent};
+use plaudit_reward::images::Png;
+use plaudit_view::page::{Chart, Html, Page, Series, Tone, Unit};
 
-use super::super::audit::{Stored, details, honesty_chart, interval, percent, shown, verdict};
-use super::audit::{JudgeAudit, SeenBefore};
+use super::super::audit::{calibration_chart, details, headline, interval, show_findings, shown};
 
-/// Width of a window's picture on the page, in rem.
+/// Width of a window's image on the page, in rem.
 const STRIP: f64 = 30.0;
 
-/// The whole page; `mistakes` are pictures with words.
+/// The whole page; `mistakes` are images with captions.
 pub(super) fn page(audit: &JudgeAudit, mistakes: &[(Png, String)]) -> String {
-    let title = if audit.passed { "Audit: passed" } else { "Audit: not passed" };
-    let mut page = Page::new(title, format!("{} on {}", audit.model, audit.data.join(", ")));
+    let subtitle = format!("on {}", audit.data.join(", "));
+    let mut page =
+        Page::new("plaudit audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
     let body = &mut page.body;
-    verdict(body, &audit.verdict);
+    guarantee(body, audit);
+    show_findings(body, &audit.verdict);
     body.tiles(&tiles(audit));
     labels(body, audit);
     progress(body, audit);
@@ -30,9 +31,37 @@ pub(super) fn page(audit: &JudgeAudit, mistakes: &[(Png, String)]) -> String {
         audit.metrics.windows
     ));
     body.thumbnails_of(STRIP, &shown(mistakes));
-    sharing(body, audit);
+    leakage(body, audit);
     details(body, &audit.verdict);
     page.render()
+}
+
+/// What the verdict rests on.
+fn evidence(audit: &JudgeAudit) -> String {
+    let accuracy = interval(audit.balanced_accuracy);
+    format!(
+        "{} windows of {} held-out episodes, balanced accuracy {accuracy}",
+        audit.metrics.windows, audit.episodes
+    )
+}
+
+/// What can be said of new episodes.
+fn guarantee(body: &mut Html, audit: &JudgeAudit) {
+    match audit.balanced_accuracy {
+        Some(_) if audit.episodes < 2 => {
+            body.callout(Tone::Doubtful, "Nothing can be expected", "One episode says nothing about others.")
+        }
+        Some(found) => body.callout(
+            Tone::Plain,
+            "What can be expected",
+            &format!(
+                "On other episodes like these, its balanced accuracy is {} to {} (95 % interval over episodes).",
+                percent(found.low),
+                percent(found.high)
+            ),
+        ),
+        None => body.callout(Tone::Doubtful, "Nothing can be expected", "A label is missing among these windows."),
+    };
 }
 
 fn tiles(audit: &JudgeAudit) -> Vec<(String, String)> {
@@ -52,7 +81,7 @@ fn labels(body: &mut Html, audit: &JudgeAudit) {
     body.heading("What it says, and what is right");
     body.paragraph(&format!(
         "{} windows of {} episodes. Balanced accuracy, the mean of the labels' recalls: {}; the interval holds 95 % of the \
-         values over episodes drawn again and again, since windows of one episode look alike.",
+         values over bootstrap resamples of episodes, since windows of one episode look alike.",
         metrics.windows,
         audit.episodes,
         interval(audit.balanced_accuracy)
@@ -94,13 +123,14 @@ fn progress(body: &mut Html, audit: &JudgeAudit) {
         found.same_direction.map_or("–".into(), percent)
     ));
     let series = Series {
-        name: "mean, and eight of ten windows".into(),
+        name: "mean; band: eight of ten windows".into(),
         points: found.by_progress.iter().map(|part| (part.progress, part.vote)).collect(),
         band: found.by_progress.iter().map(|part| (part.progress, part.low, part.high)).collect(),
         ..Series::default()
     };
     let chart = Chart {
         title: "Votes over progress".into(),
+        caption: "It should rise from lower left to upper right: more progress, higher votes.".into(),
         x_label: "growth of the environment's measure".into(),
         y_range: Some((-1.0, 1.0)),
         series: vec![series],
@@ -111,7 +141,7 @@ fn progress(body: &mut Html, audit: &JudgeAudit) {
 
 fn calibration(body: &mut Html, audit: &JudgeAudit) {
     let found = &audit.calibration;
-    body.heading("Whether its probabilities mean what they say");
+    body.heading("Calibration: whether its probabilities mean what they say");
     body.paragraph(&match found.temperature {
         Some(temperature) => format!(
             "Logits divided by {temperature:.3}, fitted on {} episodes and measured on the other {}.",
@@ -119,7 +149,7 @@ fn calibration(body: &mut Html, audit: &JudgeAudit) {
         ),
         None => "No temperature could be fitted: half of the episodes have one label alone.".into(),
     });
-    let row = |name: &str, one: &LabelHonesty| {
+    let row = |name: &str, one: &LabelCalibrationMetrics| {
         let numbers =
             [one.ece, one.label_ece[0], one.label_ece[1], one.label_ece[2], one.brier, one.log_loss];
         std::iter::once(name.to_string()).chain(numbers.map(|number| format!("{number:.4}"))).collect()
@@ -138,7 +168,7 @@ fn calibration(body: &mut Html, audit: &JudgeAudit) {
     body.table(&head, &rows);
     let title = "How often it is right where it is as sure";
     let x_label = "probability of the likeliest label";
-    body.charts([&honesty_chart(title, x_label, &found.before.bins, &found.after.bins)]);
+    body.charts([&calibration_chart(title, x_label, &found.before.bins, &found.after.bins)]);
     match &audit.stored {
         Stored::In { file } => body.paragraph(&format!("The temperature is stored in {file}.")),
         Stored::No { why } => body.paragraph(&format!("Nothing was stored: {why}.")),
@@ -152,7 +182,7 @@ fn abstaining(body: &mut Html, audit: &JudgeAudit) {
          fewer windows are called better or worse, and more of those calls are right.",
     );
     let curve =
-        |name: &str, look: usize, of: &dyn Fn(&plaudit_reward::audit::AtBand) -> Option<f64>| Series {
+        |name: &str, look: usize, of: &dyn Fn(&plaudit_reward::audit::AbstainPoint) -> Option<f64>| Series {
             name: name.into(),
             look,
             points: audit.abstaining.iter().filter_map(|at| Some((at.band, of(at)?))).collect(),
@@ -160,6 +190,8 @@ fn abstaining(body: &mut Html, audit: &JudgeAudit) {
         };
     let chart = Chart {
         title: "Calls of better and worse".into(),
+        caption: "A good band keeps most windows while the line of opposite calls comes near 0.".into(),
+        y_unit: Unit::Percent,
         x_label: "abstain_band".into(),
         y_range: Some((0.0, 1.0)),
         series: vec![
@@ -176,17 +208,17 @@ fn changed(body: &mut Html, audit: &JudgeAudit) {
     body.heading("Whether it watches what happens");
     body.paragraph(
         "Windows changed in ways of which the right answer is known. Played backwards, better becomes worse; with one frame \
-         throughout, nothing can be told. A covered view shows how much the judge needs it.",
+         throughout, nothing happens. A covered view shows how much the judge needs it.",
     );
     let row = |one: &plaudit_reward::audit::Disturbed| {
         vec![one.name.clone(), one.windows.to_string(), percent(one.right), format!("{:+.3}", one.vote)]
     };
     let rows: Vec<Vec<String>> = audit.changed.iter().map(row).collect();
-    body.table(&["", "windows", "judged as they should be", "mean vote"], &rows);
+    body.table(&["", "windows", "labelled correctly", "mean vote"], &rows);
 }
 
-fn sharing(body: &mut Html, audit: &JudgeAudit) {
-    body.heading("Whether it has seen these windows before");
+fn leakage(body: &mut Html, audit: &JudgeAudit) {
+    body.heading("Leakage: whether it has seen these windows before");
     body.paragraph(&match &audit.seen_before {
         SeenBefore::Training { episodes, of } => {
             format!("It learned from windows of {episodes} of these {of} episodes.")

@@ -1,0 +1,156 @@
+//! Where each episode's frames are: v3 has a table of that, v2 a file per episode.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::info::{Info, Version};
+use super::json::read_lines;
+use super::limits::Limits;
+use super::template;
+use crate::lerobot::error::{InFile, LeRobotError, Problem, Result, mismatch};
+use crate::lerobot::table::Table;
+
+/// Rows of a data file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct EpisodeLocation {
+    pub(super) episode: u64,
+    pub(super) file: Arc<Path>,
+    pub(super) first_row: u64,
+    pub(super) frames: u64,
+}
+
+/// Texts by number.
+pub(super) type Tasks = HashMap<i64, Arc<str>>;
+
+/// All episodes of a dataset, in order.
+pub(super) fn find(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocation>> {
+    match info.version {
+        Version::V2 => find_v2(root, info, limits),
+        Version::V3 => find_v3(root, info, limits),
+    }
+}
+
+/// All tasks of a dataset.
+pub(super) fn tasks(root: &Path, info: &Info, limits: &Limits) -> Result<Tasks> {
+    if info.version == Version::V3 {
+        let table = Table::open(&root.join("meta/tasks.parquet"))?;
+        check_count(table.path(), table.rows(), limits)?;
+        let numbers = table.integers("task_index", 0..table.rows())?;
+        let index = ["__index_level_0__", "task"].into_iter().find(|name| table.has(name)).unwrap_or("task");
+        let texts = table.texts(index, 0..table.rows())?;
+        return Ok(numbers.into_iter().zip(texts.into_iter().map(Arc::from)).collect());
+    }
+    let path = root.join("meta/tasks.jsonl");
+    let lines = read_lines(&path, limits.json_bytes, limits.episodes)?;
+    let task = |line: &Value| Some((line.get("task_index")?.as_i64()?, line.get("task")?.as_str()?.into()));
+    let tasks: Option<Tasks> = lines.iter().map(task).collect();
+    tasks.ok_or_else(|| mismatch("`task_index` and `task` in every line", "a line without")).in_file(&path)
+}
+
+fn find_v2(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocation>> {
+    let path = root.join("meta/episodes.jsonl");
+    let mut all = Vec::new();
+    for line in read_lines(&path, limits.json_bytes, limits.episodes)? {
+        let number = |key: &str| line.get(key).and_then(Value::as_u64);
+        let Some((episode, frames)) = number("episode_index").zip(number("length")) else {
+            let problem = mismatch("`episode_index` and `length` in every line", "a line without");
+            return Err(LeRobotError::new(&path, problem));
+        };
+        let values = [("episode_chunk", episode / info.chunks_size), ("episode_index", episode)];
+        let file = template::fill(root, &info.data_path, &values, "data_path")?;
+        all.push(EpisodeLocation { episode, file: file.into(), first_row: 0, frames });
+    }
+    all.sort_by_key(|location| location.episode);
+    Ok(all)
+}
+
+fn find_v3(root: &Path, info: &Info, limits: &Limits) -> Result<Vec<EpisodeLocation>> {
+    let mut all = Vec::new();
+    let mut files: HashMap<(i64, i64), Arc<Path>> = HashMap::new();
+    for path in episode_tables(&root.join("meta/episodes"))? {
+        let table = Table::open(&path)?;
+        check_count(&path, table.rows().saturating_add(all.len() as u64), limits)?;
+        let column = |name| table.integers(name, 0..table.rows());
+        let (episodes, lengths) = (column("episode_index")?, column("length")?);
+        let (chunks, numbers) = (column("data/chunk_index")?, column("data/file_index")?);
+        let firsts = column("dataset_from_index")?;
+        for row in 0..episodes.len() {
+            let key = (chunks[row], numbers[row]);
+            let values = [("chunk_index", size(&path, key.0)?), ("file_index", size(&path, key.1)?)];
+            let file = match files.get(&key) {
+                Some(file) => file.clone(),
+                None => template::fill(root, &info.data_path, &values, "data_path")?.into(),
+            };
+            files.insert(key, file.clone());
+            let (episode, first_row) = (size(&path, episodes[row])?, size(&path, firsts[row])?);
+            all.push(EpisodeLocation { episode, file, first_row, frames: size(&path, lengths[row])? });
+        }
+    }
+    all.sort_by_key(|location| location.episode);
+    rows_within_files(&mut all);
+    Ok(all)
+}
+
+/// Chunk and number of each file that a video of a v3 dataset is in.
+pub(super) fn video_files(root: &Path, video: &str, limits: &Limits) -> Result<Vec<(u64, u64)>> {
+    let mut all = Vec::new();
+    for path in episode_tables(&root.join("meta/episodes"))? {
+        let table = Table::open(&path)?;
+        check_count(&path, table.rows(), limits)?;
+        let column = |name: &str| table.integers(&format!("videos/{video}/{name}"), 0..table.rows());
+        for (chunk, file) in column("chunk_index")?.into_iter().zip(column("file_index")?) {
+            all.push((size(&path, chunk)?, size(&path, file)?));
+        }
+    }
+    Ok(all)
+}
+
+/// Frames are counted over the dataset; rows are counted in a file.
+fn rows_within_files(locations: &mut [EpisodeLocation]) {
+    let mut firsts: HashMap<Arc<Path>, u64> = HashMap::new();
+    for location in &*locations {
+        let first = firsts.entry(location.file.clone()).or_insert(location.first_row);
+        *first = location.first_row.min(*first);
+    }
+    for location in locations {
+        location.first_row -= firsts.get(&location.file).copied().unwrap_or(0);
+    }
+}
+
+/// `chunk-000/file-000.parquet` and so on, in order.
+fn episode_tables(folder: &Path) -> Result<Vec<PathBuf>> {
+    let missing = |folder: &Path| {
+        let hint = "a v3 dataset keeps where its episodes are in parquet files there";
+        LeRobotError::new(folder, Problem::Missing { what: "the list of episodes", hint })
+    };
+    let mut all = Vec::new();
+    for chunk in sorted(folder).map_err(|_| missing(folder))? {
+        if chunk.is_dir() {
+            let is_table = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "parquet");
+            all.extend(sorted(&chunk).in_file(&chunk)?.into_iter().filter(is_table));
+        }
+    }
+    if all.is_empty() { Err(missing(folder)) } else { Ok(all) }
+}
+
+fn sorted(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries: std::io::Result<Vec<_>> = std::fs::read_dir(folder)?.collect();
+    let mut paths: Vec<PathBuf> = entries?.into_iter().map(|entry| entry.path()).collect();
+    paths.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    Ok(paths)
+}
+
+fn size(path: &Path, number: i64) -> Result<u64> {
+    u64::try_from(number).map_err(|_| mismatch("a number", number.to_string())).in_file(path)
+}
+
+fn check_count(path: &Path, got: u64, limits: &Limits) -> Result<()> {
+    if got <= limits.episodes {
+        return Ok(());
+    }
+    let hint = "raise the limit on episodes";
+    Err(LeRobotError::new(path, Problem::Limit { what: "episodes", got, limit: limits.episodes, hint }))
+}

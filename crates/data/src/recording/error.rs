@@ -1,0 +1,56 @@
+//! Why no recording could be opened.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::source::Source;
+use crate::lerobot::LeRobotError;
+use crate::replay_buffer::ReplayBufferError;
+use crate::store::StoreError;
+
+/// Why no recording could be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The operating system would not show a folder or give a file.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A store that cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A LeRobot dataset whose metadata cannot be read.
+    #[error(transparent)]
+    Lerobot(#[from] LeRobotError),
+    /// A replay buffer whose index cannot be trusted.
+    #[error(transparent)]
+    ReplayBuffer(#[from] ReplayBufferError),
+    /// Nothing in the folder looks like episodes.
+    #[error(
+        "no episodes in {}: expected a store, a LeRobot dataset, a replay buffer, *.pkl episodes, folders `success` and \
+         `failure` of pickles, folders `positive` and `negative` of .npy, or a data.pkl; give the folder that holds the files",
+        path.display()
+    )]
+    NoEpisodes {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A folder that should hold trajectories has none.
+    #[error("no .npy trajectory in {}; give the folder that `plaudit collect` wrote", path.display())]
+    NoTrajectories {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder or file could be read in more than one way, or in none that is known.
+    #[error("cannot tell what {} holds: {why}; say it with --source ({})", path.display(), Source::names())]
+    Unsure {
+        /// The folder or file.
+        path: PathBuf,
+        /// What was seen.
+        why: String,
+    },
+}

@@ -1,0 +1,132 @@
+//! One image where it lies, and its bytes of height, width and channel.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use plaudit_core::FrameShape;
+use plaudit_draw as draw;
+use plaudit_pyfiles::Array;
+
+use super::pixel_format::{ChannelOrder, PixelFormat, Strictness};
+use super::problem::FileProblem;
+use crate::store::StoredEpisode;
+
+/// An image as it lies in its file. Cloning copies no pixel.
+#[derive(Clone, Debug)]
+pub(crate) enum Frame {
+    /// In a Python file, as somebody wrote it.
+    Array(Array, ChannelOrder),
+    /// In a store, as bytes.
+    Stored(Arc<StoredEpisode>, usize, usize),
+}
+
+/// An image as bytes.
+#[derive(Debug)]
+pub(crate) struct Pixels<'a> {
+    pub(crate) bytes: Cow<'a, [u8]>,
+    /// Height, width and channels.
+    pub(crate) shape: [usize; 3],
+}
+
+impl Frame {
+    /// An image, if an array has the shape of one.
+    pub(super) fn found(array: &Array, prefer: ChannelOrder) -> Option<Self> {
+        Some(Self::Array(array.clone(), order(array.shape(), prefer)?))
+    }
+
+    /// An array that is an image, whatever its shape: one that is none is refused when its pixels are asked for.
+    pub(super) fn assumed(array: &Array, prefer: ChannelOrder) -> Self {
+        Self::Array(array.clone(), order(array.shape(), prefer).unwrap_or(prefer))
+    }
+
+    /// An image of a stored episode.
+    pub(super) fn stored(episode: &Arc<StoredEpisode>, camera: usize, at: usize) -> Self {
+        Self::Stored(episode.clone(), camera, at)
+    }
+
+    /// Its pixel format; `said` is the order of channels that somebody vouches for.
+    pub(crate) fn pixel_format(
+        &self,
+        said: Option<ChannelOrder>,
+        strictness: Strictness,
+        location: impl Fn() -> String,
+    ) -> Result<PixelFormat, FileProblem> {
+        match self {
+            Self::Array(array, order) => PixelFormat::of(array, said.unwrap_or(*order), strictness, location),
+            Self::Stored(episode, camera, _) => {
+                let shape = episode.cameras().nth(*camera).map(|(_, shape)| shape);
+                let shape = shape.map_or([0; 3], |shape| [shape.height, shape.width, shape.channels]);
+                PixelFormat::bytes(shape)
+                    .ok_or_else(|| FileProblem::Shape { location: location(), shape: shape.to_vec() })
+            }
+        }
+    }
+
+    /// Its bytes as they are stored.
+    pub(crate) fn stored_bytes(&self) -> &[u8] {
+        match self {
+            Self::Array(array, _) => array.bytes(),
+            Self::Stored(episode, camera, at) => episode.frame(*camera, *at),
+        }
+    }
+
+    /// Its bytes, in place where they lie as wanted.
+    pub(crate) fn pixels(&self) -> Result<Pixels<'_>, FileProblem> {
+        let format = self.pixel_format(None, Strictness::AllowByteFloats, || "an image".into())?;
+        Ok(Pixels { bytes: self.pixels_as(&format), shape: format.shape() })
+    }
+
+    /// Its bytes, where the format is known.
+    pub(crate) fn pixels_as(&self, format: &PixelFormat) -> Cow<'_, [u8]> {
+        if format.is_plain() {
+            return Cow::Borrowed(self.stored_bytes());
+        }
+        let mut bytes = vec![0; format.shape().iter().product()];
+        format.convert(self.stored_bytes(), &mut bytes);
+        Cow::Owned(bytes)
+    }
+}
+
+/// Where the channels are: there are 1, 3 or 4 of them.
+fn order(shape: &[usize], prefer: ChannelOrder) -> Option<ChannelOrder> {
+    let is_channels = |side: usize| matches!(side, 1 | 3 | 4);
+    let ([1, first, _, last] | [first, _, last]) = *shape else { return None };
+    match (is_channels(first), is_channels(last)) {
+        (true, true) => Some(prefer),
+        (true, false) => Some(ChannelOrder::ChannelsFirst),
+        (false, true) => Some(ChannelOrder::ChannelsLast),
+        (false, false) => None,
+    }
+}
+
+impl Pixels<'_> {
+    /// The image made small and put into the middle of a black square of RGB.
+    pub(crate) fn thumb(&self, side: usize) -> Vec<u8> {
+        let [height, width, channels] = self.shape;
+        let small = draw::Canvas::fitted(FrameShape { height, width, channels }, &self.bytes, side);
+        let mut square = draw::Canvas::filled(side, side, [0; 3]);
+        let middle = ((side - small.width().min(side)) / 2, (side - small.height().min(side)) / 2);
+        square.put(middle, &small);
+        square.pixels().to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_fitted_whole() {
+        let array = Array::from_slice(&[2, 4, 3], &[10u8; 24]).unwrap();
+        let image = Frame::found(&array, ChannelOrder::ChannelsLast).unwrap();
+        let fitted = image.pixels().unwrap().thumb(4);
+        assert_eq!(&fitted[..12], [0; 12], "a wide image has bars above and below");
+        assert_eq!(&fitted[12..36], [10; 24]);
+        let grey = Array::from_slice(&[1, 2, 2], &[0.0f32, 0.2, 0.4, 1.0]).unwrap();
+        let small = Frame::found(&grey, ChannelOrder::ChannelsLast).unwrap();
+        assert_eq!(small.pixels().unwrap().thumb(1), [102; 3]);
+        assert!(
+            Frame::found(&Array::from_slice(&[7], &[0u8; 7]).unwrap(), ChannelOrder::ChannelsLast).is_none()
+        );
+    }
+}

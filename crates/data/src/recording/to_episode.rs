@@ -1,0 +1,109 @@
+//! A recording as an episode in memory: what demonstrations are.
+
+use std::sync::Arc;
+
+use plaudit_core::{End, FrameShape};
+
+use super::{FileProblem, MAIN, Observation, Recording};
+use crate::episode::{CameraTrack, Episode, Timestep};
+
+impl Recording {
+    /// The whole episode.
+    ///
+    /// # Errors
+    /// When it has no actions, or not one observation more than those, or when its images change their size.
+    pub fn to_episode(&self) -> Result<Episode, FileProblem> {
+        let steps = self.actions.len();
+        if steps == 0 {
+            return Err(FileProblem::NoActions);
+        }
+        let observations: Vec<&Observation> = self.observations.iter().chain(&self.after_last).collect();
+        if observations.len() != steps + 1 {
+            let what = format!(
+                "{} observations for {steps} actions, where there should be one more: the one after the last action",
+                observations.len()
+            );
+            return Err(FileProblem::Lists { what });
+        }
+        if let Some(at) = self.actions.iter().position(Vec::is_empty) {
+            let (location, found) = (format!("actions[{at}]"), "something else".into());
+            return Err(FileProblem::NotOne { location, expected: "array of numbers", found });
+        }
+        let timesteps = self.timesteps(steps)?;
+        let once = || timesteps.iter().any(|timestep| timestep.success == Some(true));
+        let (row, number, batch_step) = self.position;
+        Ok(Episode {
+            row,
+            number,
+            batch_step,
+            success: self.success.unwrap_or_else(once),
+            task: self.task.clone(),
+            cameras: cameras(&observations)?,
+            states: observations.iter().map(|seen| seen.state().unwrap_or_default()).collect(),
+            actions: self.actions.clone(),
+            timesteps,
+        })
+    }
+
+    /// The reset, and what followed each action.
+    fn timesteps(&self, steps: usize) -> Result<Vec<Timestep>, FileProblem> {
+        // Columns begin with the reset, unless what follows an action stands beside what was before it.
+        let has_reset = self.after_last.is_none();
+        let expected = steps + usize::from(has_reset);
+        if !self.rewards.is_empty() && self.rewards.len() != expected {
+            let what = format!("{} rewards for {steps} actions; expected {expected}", self.rewards.len());
+            return Err(FileProblem::Lists { what });
+        }
+        let reset = Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
+        let timestep = |at: usize| {
+            let column = if has_reset { at } else { at - 1 };
+            Timestep {
+                reward: self.rewards.get(column).copied().unwrap_or(0.0),
+                end: self.ends.get(column).copied().unwrap_or_default(),
+                success: self.labels.get(column).copied().flatten(),
+                facts: self.facts.get(column).cloned().unwrap_or_default(),
+            }
+        };
+        let first = match has_reset {
+            true => Timestep { success: None, ..timestep(0) },
+            false => reset,
+        };
+        Ok(std::iter::once(first).chain((1..=steps).map(timestep)).collect())
+    }
+}
+
+/// The images of every camera that each observation shows, the main view first.
+fn cameras(observations: &[&Observation]) -> Result<Vec<CameraTrack>, FileProblem> {
+    let mut tracks: Vec<CameraTrack> = Vec::new();
+    for (at, observation) in observations.iter().enumerate() {
+        for (name, frame) in observation.images() {
+            let pixels = frame.pixels()?;
+            let [height, width, channels] = pixels.shape;
+            let shape = FrameShape { height, width, channels };
+            match tracks.iter_mut().find(|track| *track.name == *name) {
+                Some(track) if track.shape == shape => track.pixels.extend_from_slice(&pixels.bytes),
+                None if at == 0 => tracks.push(CameraTrack {
+                    name: Arc::from(name),
+                    shape,
+                    pixels: pixels.bytes.into_owned(),
+                }),
+                Some(_) => return Err(changed(at, &name, "changes its size within the episode")),
+                None => return Err(changed(at, &name, "is not there from the start")),
+            }
+        }
+    }
+    let whole = |track: &CameraTrack| track.pixels.len() == observations.len() * track.shape.bytes();
+    if let Some(track) = tracks.iter().find(|track| !whole(track)) {
+        return Err(changed(observations.len() - 1, &track.name, "is not there to the end"));
+    }
+    // Collectors write the cameras of a dict in any order; stores and datasets keep theirs.
+    tracks.sort_by_key(|track| match &*track.name {
+        MAIN => 0,
+        _ => 1,
+    });
+    Ok(tracks)
+}
+
+fn changed(at: usize, camera: &str, problem: &str) -> FileProblem {
+    FileProblem::Lists { what: format!("the camera `{camera}` of observation {at} {problem}") }
+}

@@ -1,0 +1,21 @@
+//! Where layers get their parameters from: one implementation of the network serves inference and training.
+
+use burn::tensor::{Int, Tensor};
+
+use super::network::Linear;
+use crate::classifier::Id;
+
+/// Gives parameters, and says what a linear layer does with them.
+pub(super) trait ParamSource {
+    /// A parameter without axes.
+    fn vector(&self, id: Id) -> Tensor<1>;
+
+    /// Rows of a table.
+    fn rows(&self, table: Id, width: usize, indices: Tensor<1, Int>) -> Tensor<2>;
+
+    /// A linear layer.
+    fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2>;
+
+    /// Some outputs of a linear layer without bias.
+    fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2>;
+}

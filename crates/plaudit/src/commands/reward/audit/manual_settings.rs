@@ -1,0 +1,80 @@
+//! How to use a threshold that is not stored in its checkpoint.
+
+use std::path::Path;
+
+use plaudit_nn::classifier::{ClassifierSettings, Precision};
+use plaudit_reward::audit::{AlarmFrames, OperatingPoint};
+use serde::Serialize;
+
+use super::super::legacy_flags::quoted;
+use super::text::written;
+
+/// What makes others decide as the audit counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct ManualSettings {
+    /// Keys of a config for `train`, as overrides.
+    overrides: Vec<String>,
+    /// Flags of `reward eval` and `serve`.
+    flags: String,
+}
+
+impl ManualSettings {
+    /// For a model at a path; `foreign` is the network of a file that does not describe itself.
+    pub(super) fn of(model: &Path, operating: &OperatingPoint, foreign: Option<&ClassifierSettings>) -> Self {
+        let threshold = written(operating);
+        let mut overrides = vec![
+            format!("reward.model.model_path={}", word(&model.display().to_string())),
+            format!("reward.reward_threshold={threshold}"),
+        ];
+        if operating.alarm == AlarmFrames::LastFrame {
+            overrides.push("reward.reward_mode=terminal".into());
+        }
+        let mut flags = format!("--threshold {threshold}");
+        if let Some(network) = foreign {
+            overrides.extend(keys(network).map(|(key, value)| format!("reward.model.{key}={value}")));
+            let [channels, height, width] = network.image_size;
+            flags += &format!(" --image-size {channels} {height} {width} --normalize {}", network.normalize);
+        }
+        Self { overrides, flags }
+    }
+
+    /// Each use with what to write.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let overrides: Vec<String> = self.overrides.iter().map(|word| for_shell(word)).collect();
+        [("in train", overrides.join(" ")), ("eval, serve", self.flags.clone())].into_iter()
+    }
+}
+
+/// What a config must say about a network, whatever its recipe says.
+fn keys(network: &ClassifierSettings) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let precision = match network.precision {
+        Precision::Fp32 => "fp32",
+        Precision::Bf16 => "bf16",
+        Precision::Fp16 => "fp16",
+    };
+    let cameras: Vec<String> = network.image_keys.iter().map(|key| word(key)).collect();
+    let [channels, height, width] = network.image_size;
+    [
+        ("arch", network.arch.name().to_string()),
+        ("hidden_dim", network.hidden_dim.unwrap_or(0).to_string()),
+        ("image_size", format!("[{channels},{height},{width}]")),
+        ("normalize", network.normalize.to_string()),
+        ("precision", precision.to_string()),
+        ("image_keys", format!("[{}]", cameras.join(","))),
+    ]
+    .into_iter()
+}
+
+/// A text as an override takes it, in quotes only where it needs them.
+fn word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+    if text.chars().all(is_plain) { text.into() } else { quoted(text) }
+}
+
+/// A word that shells pass on as it is: brackets are patterns to them.
+fn for_shell(word: &str) -> String {
+    match word.contains(['[', ' ', '\'', '\\']) {
+        true => format!("'{}'", word.replace('\'', "'\\''")),
+        false => word.into(),
+    }
+}

@@ -1,0 +1,111 @@
+//! The checkpoint of an image reward model, as commands open it.
+
+use std::path::Path;
+
+use clap::Args;
+use plaudit_nn::classifier::{ClassifierError, Device};
+use plaudit_reward::open::{
+    ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
+};
+
+use crate::cli::Verbosity;
+use crate::config::Notice;
+use crate::console;
+use crate::failure::Failure;
+
+/// How frames are prepared for a model that does not say it.
+#[derive(Debug, Clone, Default, Args)]
+pub(in crate::commands) struct PreparationArgs {
+    /// Channels, height and width that frames are resized to, where the checkpoint does not say it [default: 3 224 224,
+    /// as RLinf has it]
+    #[arg(long, value_names = ["C", "H", "W"], num_args = 3, value_parser = side)]
+    image_size: Option<Vec<usize>>,
+    /// Whether ImageNet's mean is taken off frames and its deviation divided out, where the checkpoint does not say it
+    /// [default: true, as RLinf has it]
+    #[arg(long, value_name = "true|false")]
+    normalize: Option<bool>,
+}
+
+fn side(text: &str) -> Result<usize, String> {
+    let meant = "give channels, height and width, such as --image-size 3 224 224";
+    text.parse().ok().filter(|side| *side > 0).ok_or_else(|| meant.into())
+}
+
+/// A score, as a flag takes it.
+pub(in crate::commands) fn probability(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "give a number from 0 to 1".into())
+}
+
+impl PreparationArgs {
+    /// The first of these flags that was given, for models that are no image classifiers.
+    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 2] {
+        [("--image-size", self.image_size.is_some()), ("--normalize", self.normalize.is_some())]
+    }
+
+    fn given_network(&self) -> Result<GivenNetwork, Failure> {
+        let image_size = self.image_size.as_deref().and_then(|size| <[usize; 3]>::try_from(size).ok());
+        if let Some((what, [channels, height, width])) = image_size.and_then(wrong_order) {
+            let help = format!("{channels} {height} {width} was probably meant");
+            return Err(Failure::usage(format!("--image-size: {what}"), help));
+        }
+        Ok(GivenNetwork { image_size, normalize: self.normalize, ..GivenNetwork::default() })
+    }
+
+    /// The image classifier in a checkpoint. What is assumed about one without a card is said once.
+    pub(in crate::commands) fn open(
+        &self,
+        path: &Path,
+        verbosity: Verbosity,
+    ) -> Result<OpenClassifier, Failure> {
+        let given = self.given_network()?;
+        let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, Device::Cpu));
+        let model = opened.map_err(unopened)?;
+        if let Some(assumed) = &model.assumed {
+            let text = assumed.notice(&model.file, "--image-size C H W", "--normalize true|false");
+            console::notices(&[Notice { text }], verbosity);
+        }
+        Ok(model)
+    }
+}
+
+/// A model that cannot be opened.
+pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
+    match error {
+        OpenError::Weights(error) => Failure::usage(
+            error,
+            "give a run, a checkpoint folder, or a file (.safetensors, .pt)".to_string(),
+        ),
+        OpenError::Card { .. } => Failure::usage(error, None),
+        // A checkpoint knows best: flags may repeat what it says, and no more.
+        OpenError::Differs { file, differences } => {
+            let SettingDifference { key, is } = &differences[0];
+            let message = format!("{} was made with {key}: {is}", file.display());
+            Failure::usage(message, format!("leave --{} out: the checkpoint knows", key.replace('_', "-")))
+        }
+        OpenError::Unfit { file, error } => unfit(&file, &error),
+        OpenError::NoBaseModel(error) => {
+            Failure::usage(error, "give that model's folder, and the adapters with --lora".to_string())
+        }
+        OpenError::Vlm(error) => {
+            let help = match error.is_device_error() {
+                true => "leave --gpu out to compute on the CPU",
+                false => "give the folder of a Qwen3-VL model, and adapters made for it",
+            };
+            Failure::usage(error, help.to_string())
+        }
+        OpenError::Endpoint(error) => Failure::usage(error, None),
+    }
+}
+
+/// A server, where the model itself is needed.
+pub(in crate::commands) fn only_served(address: &str) -> Failure {
+    let message = format!("{address} is a server: it gives scores, and logits are needed here");
+    Failure::usage(message, "give the model that it serves".to_string())
+}
+
+/// A model and a network that do not fit each other.
+pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
+    let help = "the file is of another architecture, or its card was changed".to_string();
+    Failure::usage(format!("{}: {error}", model.display()), help)
+}

@@ -1,0 +1,169 @@
+//! Synchronous and asynchronous training: acting and learning alternate, or run in parallel.
+
+use std::sync::{Arc, Mutex};
+
+use plaudit_core::{Env, Level, Obs, Reward, Seed};
+use plaudit_rl::{
+    AsyncPlan, AsyncTraining, Learner, Metrics, NoCallback, OnLabelled, RolloutState, StepCallback,
+    TakenStep, Training, TrainingError, TrainingPlan,
+};
+
+use super::notify;
+use crate::episode_recorder::EpisodeRecorder;
+use crate::failure::Failure;
+use crate::run::{Run, interrupted};
+
+/// Whether acting and learning alternate or run in parallel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrainMode {
+    /// A rollout, then learning, then a rollout.
+    Sync(TrainingPlan),
+    /// Environments on a thread of their own, which never wait.
+    Async(AsyncPlan),
+}
+
+/// Why a step of learning failed.
+pub(super) enum StepError {
+    /// The reward of a rollout failed: the learner is as the step before left it.
+    RewardFailed(Failure),
+    /// Anything else.
+    Other(Failure),
+}
+
+/// Running environments, and the recorder of their episodes.
+pub(super) enum ActiveTraining<'a> {
+    Sync { training: Box<Training<'a>>, episode_recorder: Option<Box<EpisodeRecorder>> },
+    Async { training: Box<AsyncTraining>, episode_recorder: Option<SharedEpisodeRecorder> },
+}
+
+/// The recorder of episodes, which works on the environments' thread and is closed on this one.
+pub(super) type SharedEpisodeRecorder = Arc<Mutex<EpisodeRecorder>>;
+
+/// What a rollout needs: environments, reward, seed, callbacks.
+pub(super) struct RolloutSetup<'a> {
+    pub(super) env: &'a mut Option<Box<dyn Env>>,
+    pub(super) reward: &'a Arc<dyn Reward>,
+    pub(super) seed: Seed,
+    /// The rollout state of an earlier run.
+    pub(super) resume_state: Option<RolloutState>,
+    pub(super) episode_recorder: Option<EpisodeRecorder>,
+    /// Callback for labelled segments.
+    pub(super) on_labelled: Option<OnLabelled<'static>>,
+}
+
+impl<'a> ActiveTraining<'a> {
+    pub(super) fn start(
+        mode: TrainMode,
+        setup: RolloutSetup<'a>,
+        learner: &dyn Learner,
+        run: &mut Run,
+    ) -> Result<Self, Failure> {
+        let RolloutSetup { env, reward, seed, resume_state, episode_recorder, on_labelled } = setup;
+        match mode {
+            TrainMode::Sync(plan) => {
+                let Some(env) = env.as_deref_mut() else { return Err(envs_in_use()) };
+                let resumed = resume_state.is_some();
+                let started = Training::start(env, reward.as_ref(), plan, seed, resume_state);
+                let (mut training, went_back) = started.map_err(|error| Failure::runtime(error, None))?;
+                if resumed && !went_back {
+                    let text = "these environments cannot be restored to their saved state: they start anew";
+                    notify(run, Level::Warning, text);
+                }
+                if let Some(on_labelled) = on_labelled {
+                    training.on_labelled(on_labelled);
+                }
+                let mut episode_recorder = episode_recorder.map(Box::new);
+                if let Some(episode_recorder) = &mut episode_recorder {
+                    episode_recorder.reset(training.obs());
+                }
+                Ok(Self::Sync { training: Box::new(training), episode_recorder })
+            }
+            TrainMode::Async(plan) => {
+                let Some(env) = env.take() else { return Err(envs_in_use()) };
+                let episode_recorder =
+                    episode_recorder.map(|episode_recorder| Arc::new(Mutex::new(episode_recorder)));
+                let callback: Box<dyn StepCallback> = match &episode_recorder {
+                    Some(episode_recorder) => Box::new(RecordingCallback(episode_recorder.clone())),
+                    None => Box::new(NoCallback),
+                };
+                let mut training =
+                    AsyncTraining::start(env, reward.clone(), plan, seed, resume_state, learner, callback);
+                if let Some(on_labelled) = on_labelled {
+                    training.on_labelled(on_labelled);
+                }
+                Ok(Self::Async { training: Box::new(training), episode_recorder })
+            }
+        }
+    }
+
+    /// One step of learning; nothing if the user asked to stop before there was anything to learn from.
+    pub(super) fn learn(
+        &mut self,
+        learner: &mut dyn Learner,
+        step: u64,
+    ) -> Result<Option<Metrics>, StepError> {
+        let learned = match self {
+            Self::Sync { training, episode_recorder } => {
+                let record_step = |taken: &TakenStep| {
+                    episode_recorder
+                        .as_mut()
+                        .map_or(Ok(()), |episode_recorder| record_step(episode_recorder, taken))
+                };
+                training.step(learner, record_step).map(Some)
+            }
+            Self::Async { training, .. } => training.step(learner, interrupted),
+        };
+        learned.map_err(|error| match error {
+            TrainingError::Callback(error) => StepError::Other(match error.downcast::<Failure>() {
+                Ok(failure) => *failure,
+                Err(error) => Failure::runtime(error, None),
+            }),
+            error @ TrainingError::Reward(_) => {
+                StepError::RewardFailed(Failure::runtime(format!("step {step}: {error}"), None))
+            }
+            error => StepError::Other(Failure::runtime(format!("step {step}: {error}"), None)),
+        })
+    }
+
+    /// The rollout state, as far as is known: in asynchronous training, that of the last rollout that arrived.
+    pub(super) fn rollout_state(&self) -> Option<RolloutState> {
+        match self {
+            Self::Sync { training, .. } => Some(training.rollout_state()),
+            Self::Async { training, .. } => training.rollout_state().cloned(),
+        }
+    }
+
+    /// Stops the environments, and gives back the recorder of their episodes.
+    pub(super) fn stop(self) -> Option<EpisodeRecorder> {
+        match self {
+            Self::Sync { episode_recorder, .. } => episode_recorder.map(|episode_recorder| *episode_recorder),
+            Self::Async { training, episode_recorder } => {
+                drop(training); // waits for the thread, which holds the other half of the recorder
+                Arc::into_inner(episode_recorder?)?.into_inner().ok()
+            }
+        }
+    }
+}
+
+fn envs_in_use() -> Failure {
+    Failure::runtime("the environments are in use already", None)
+}
+
+fn record_step(episode_recorder: &mut EpisodeRecorder, taken: &TakenStep) -> Result<(), TrainingError> {
+    episode_recorder.step(taken, u64::MAX).map_err(|failure| TrainingError::Callback(Box::new(failure)))
+}
+
+/// Records episodes on the environments' thread.
+struct RecordingCallback(SharedEpisodeRecorder);
+
+impl StepCallback for RecordingCallback {
+    fn begin(&mut self, obs: &Obs) {
+        if let Ok(mut episode_recorder) = self.0.lock() {
+            episode_recorder.reset(obs);
+        }
+    }
+
+    fn step(&mut self, taken: &TakenStep) -> Result<(), TrainingError> {
+        self.0.lock().map_or(Ok(()), |mut episode_recorder| record_step(&mut episode_recorder, taken))
+    }
+}

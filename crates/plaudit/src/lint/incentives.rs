@@ -1,0 +1,100 @@
+//! Rules about what a reward encourages.
+
+use super::{Findings, Remark, Severity};
+use crate::config::blocks::algorithm::Bootstrap;
+use crate::config::blocks::reward::{CombineMode, RewardMode, RewardThreshold, RewardType};
+
+/// Windows that reward progress more than they penalise its undoing.
+pub(super) fn dithering(findings: &mut Findings<'_>) {
+    let config = &findings.loaded.config;
+    let (reward, parser) = (&config.reward, &config.reward.model.reward_parser_params);
+    let is_window_judge = reward.model.model_type.scores_windows();
+    let swing = (parser.positive_reward + parser.negative_reward) * reward.reward_weight;
+    let adds_up = reward.reward_mode == RewardMode::Potential;
+    if !findings.uses_reward_model() || !is_window_judge || adds_up || swing <= 0.0 {
+        return;
+    }
+    let steps = findings.episode_steps().unwrap_or(50);
+    let interval = |buffer: &crate::config::blocks::reward::HistoryBuffer| {
+        buffer.input_interval.unwrap_or(buffer.history_size)
+    };
+    let interval = reward.model.history_buffers.values().map(interval).max().unwrap_or(1).max(1);
+    let per_episode = swing * (steps / interval / 2) as f64;
+    let key = "reward.model.reward_parser_params.negative_reward";
+    findings.add("rewards-dithering", Severity::Warning, key, Remark {
+        what: format!(
+            "a step forth earns {}, its undoing costs {}: each cycle leaves {swing:.2}",
+            parser.positive_reward, -parser.negative_reward
+        ),
+        why: format!(
+            "going back and forth for an episode of {steps} steps, a window every {interval}, earns {per_episode:.1} without getting anywhere"
+        ),
+        fix: format!(
+            "set negative_reward: {}, or reward_mode: potential, under which a cycle earns nothing",
+            -parser.positive_reward
+        ),
+    });
+}
+
+/// Simulator ground truth inside a reward that is said to be learned.
+pub(super) fn ground_truth_in_reward(findings: &mut Findings<'_>) {
+    let reward = &findings.loaded.config.reward;
+    if !findings.uses_reward_model() {
+        return;
+    }
+    let learned_alone = reward.combine_mode == CombineMode::Replace
+        || (reward.combine_mode == CombineMode::Weighted && reward.env_reward_weight == 0.0);
+    let bonus = reward.model.gt_success_bonus;
+    if bonus != 0.0 && learned_alone {
+        findings.add("ground-truth-in-reward", Severity::Warning, "reward.model.gt_success_bonus", Remark {
+            what: format!("{bonus} comes from simulator ground truth, and everything else from the model"),
+            why: "a curve that rises may then show the bonus and not the model; on a robot there is no ground truth".into(),
+            fix: "set it to 0 to learn from the model alone".into(),
+        });
+    }
+    if !learned_alone {
+        let key = match reward.combine_mode {
+            CombineMode::Add => "reward.combine_mode",
+            _ => "reward.env_reward_weight",
+        };
+        findings.add(
+            "env-reward-beside-model",
+            Severity::Note,
+            key,
+            Remark {
+                what: "the environment's own reward is added".into(),
+                why: "success then says little about the learned reward".into(),
+                fix: "keep it if that is meant; otherwise combine_mode: replace".into(),
+            },
+        );
+    }
+}
+
+/// Probabilities as the reward of every step until success ends the episode.
+pub(super) fn hovering_near_success(findings: &mut Findings<'_>) {
+    let config = &findings.loaded.config;
+    let reward = &config.reward;
+    let raw_scores = match (reward.reward_type, reward.reward_threshold) {
+        (RewardType::Continuous, RewardThreshold::Checkpoint | RewardThreshold::NoFilter) => true,
+        (RewardType::Continuous, RewardThreshold::At(_)) | (RewardType::Binary, _) => false,
+    };
+    let ends_at_success =
+        !config.env.train.ignore_terminations && config.algorithm.bootstrap_type == Bootstrap::Standard;
+    let scored_each_step =
+        reward.reward_mode == RewardMode::PerStep && reward.model.model_type.is_image_classifier();
+    if !findings.uses_reward_model() || !raw_scores || !ends_at_success || !scored_each_step {
+        return;
+    }
+    let (steps, gamma) = (findings.episode_steps().unwrap_or(50), config.algorithm.gamma);
+    let hovering = 0.4 * (0..steps).map(|step| gamma.powi(step as i32)).sum::<f64>();
+    if hovering <= 1.0 {
+        return;
+    }
+    findings.add("rewards-hovering", Severity::Warning, "reward.reward_mode", Remark {
+        what: "raw probabilities at every step, and success ends the episode".into(),
+        why: format!(
+            "hovering at a score of 0.4 for {steps} steps is worth {hovering:.1}, succeeding at once about 1: a policy learns to almost succeed"
+        ),
+        fix: "set a reward_threshold, or reward_mode: terminal, or env.train.ignore_terminations: true".into(),
+    });
+}

@@ -1,0 +1,84 @@
+//! What a test cannot run, each with its reason, and what it needs or is given.
+
+/// A command that is not run.
+pub(crate) struct NotRun {
+    pub(crate) document: &'static str,
+    /// How it begins. Nothing: every command of the document.
+    pub(crate) command: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+const fn not_run(document: &'static str, command: &'static str, reason: &'static str) -> NotRun {
+    NotRun { document, command, reason }
+}
+
+pub(crate) const NOT_RUN: &[NotRun] = &[
+    not_run(
+        "README.md",
+        "cargo run --release",
+        "it builds; docs/guide.md has the demo's commands, which run",
+    ),
+    not_run("README.md", ".ci/run", "it runs this test"),
+    not_run("README.md", "tensorboard", "a server for a browser; crates/view checks its files"),
+    not_run("README.md", "python3 -m venv", "it fetches packages"),
+    not_run("docs/from-rlinf.md", "bash examples/", "RLinf's own script"),
+    not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
+];
+
+/// Lines of shown outputs that are not compared, by their beginnings.
+pub(crate) const NOT_COMPARED: &[(&str, &[&str])] = &[
+    // What speaks against a model is another thing for another model; a clone of 40 steps never succeeds, so that there
+    // is nothing to rank.
+    ("docs/guide.md", &["  no ", "  warning ", "   ", "AUC "]),
+    // Which signals raise the alarm.
+    ("docs/hacking-monitor.md", &["warning: step "]),
+];
+
+/// Something outside plaudit.
+pub(crate) enum Need {
+    Tool(&'static str),
+    PythonWith(&'static str),
+}
+
+impl std::fmt::Display for Need {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tool(name) => write!(formatter, "{name}"),
+            Self::PythonWith(modules) => write!(formatter, "Python with {modules}"),
+        }
+    }
+}
+
+/// What a command with such a word in it needs. It runs where that is there.
+pub(crate) const NEEDS: &[(&str, Need)] = &[
+    ("curl ", Need::Tool("curl")),
+    ("openssl ", Need::Tool("openssl")),
+    (".venv/bin/python", Need::PythonWith("gymnasium")),
+];
+
+/// A file that a document's reader has already.
+pub(crate) struct Given {
+    pub(crate) document: &'static str,
+    /// Where the reader has it.
+    pub(crate) path: &'static str,
+    /// What stands for it, from the root of the repository.
+    pub(crate) from: &'static str,
+}
+
+pub(crate) const GIVEN: &[Given] = &[
+    Given {
+        document: "README.md",
+        path: "RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml",
+        from: "configs/maniskill_ppo_mlp.yaml",
+    },
+    Given {
+        document: "docs/from-rlinf.md",
+        path: "RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml",
+        from: "configs/maniskill_ppo_mlp.yaml",
+    },
+    Given {
+        document: "docs/from-rlinf.md",
+        path: "my.yaml",
+        from: "crates/plaudit/tests/seeds/003_03_resnet_reward.yaml",
+    },
+];

@@ -1,0 +1,140 @@
+//! Every format of episodes under every command that reads some, as a table: what works, and what is refused in which words.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+mod runs;
+
+use std::path::Path;
+
+use runs::{plaudit, refused, succeeds};
+
+/// What a command does with a format.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Works,
+    /// It is refused for a reason that lies in the format, in these words.
+    Refused(&'static str),
+}
+use Outcome::{Refused, Works};
+
+const NO_ACTIONS: Outcome = Refused("it holds no actions");
+const NO_LAST_FRAME: Outcome = Refused("the one after the last action");
+/// LeRobot's datasets have no rewards: a learned reward can label them, the environment's cannot.
+const NO_REWARDS: Outcome = Refused("gets any reward");
+/// RLinf's replay buffers have rewards and no success, so that every frame counts as a failure where nothing terminated.
+const ONE_CLASS: Outcome = Refused("labelled failure");
+/// Windows are cut from collected pickles alone.
+const NOT_CUT: Outcome = Refused("no episodes in");
+const OTHER_PICKLE: Outcome = Refused("another collector");
+
+/// A format, where it lies, and how it fares: inspect, images, windows, reward train, reward eval, reward audit, cloning, RLPD.
+type Row = (&'static str, [Outcome; 8]);
+const TABLE: &[Row] = &[
+    ("pickle", [Works; 8]),
+    ("frames", [Works, Works, OTHER_PICKLE, Works, Works, Works, NO_LAST_FRAME, NO_LAST_FRAME]),
+    ("npy", [Works, Works, NOT_CUT, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
+    ("lerobot", [Works, Works, NOT_CUT, Works, Works, Works, Works, NO_REWARDS]),
+    (
+        "replay_buffer",
+        [Works, Refused("collect successful episodes"), NOT_CUT, ONE_CLASS, Works, Works, Works, Works],
+    ),
+    ("store", [Works, Works, NOT_CUT, Works, Works, Works, Works, Works]),
+    ("sorted", [Works, Works, NOT_CUT, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
+];
+
+/// The same six episodes in every format that `collect` writes.
+fn collect(at: &Path, format: &str) {
+    let export = format!("env.eval.data_collection.export_format={format}");
+    let folder = format!("env.eval.data_collection.save_dir={format}");
+    let words = [
+        "collect",
+        "pickcube_demos",
+        "-q",
+        "--episodes",
+        "6",
+        "env.eval.total_num_envs=6",
+        "env.eval.data_collection.target_success=6",
+        "env.eval.init_params.sensor_configs={width:32,height:32}",
+        &export,
+        &folder,
+    ];
+    succeeds(at, &words);
+}
+
+/// Images in folders by outcome, as a person sorts them.
+fn sort_images(at: &Path) {
+    for (folder, shade) in [("success", 200), ("failure", 40)] {
+        let folder = at.join("sorted").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..8u8 {
+            let pixels: Vec<u8> = (0..32 * 32 * 3).map(|at| shade + number + (at % 7) as u8).collect();
+            let file = std::fs::File::create(folder.join(format!("{number:06}.png"))).unwrap();
+            let mut encoder = png::Encoder::new(file, 32, 32);
+            encoder.set_color(png::ColorType::Rgb);
+            encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+        }
+    }
+}
+
+/// The commands in the order of the table.
+fn commands(format: &str) -> [Vec<String>; 8] {
+    let trained = ["runner.max_steps=2", "runner.val_check_interval=1", "runner.save_interval=1"];
+    let small = ["env.train.total_num_envs=2", "env.eval.total_num_envs=2", "runner.max_epochs=1"];
+    let batches = ["actor.global_batch_size=8", "actor.micro_batch_size=8"];
+    let line = |words: &str, more: &[&str]| -> Vec<String> {
+        let words = words.replace("FORMAT", format);
+        words.split(' ').map(String::from).chain(more.iter().map(|word| word.to_string())).collect()
+    };
+    [
+        line("dataset inspect FORMAT", &[]),
+        line("dataset images --raw-data-path FORMAT --output-dir images/FORMAT", &[]),
+        line("dataset windows --raw-data-path FORMAT --output-dir windows/FORMAT --window-size 5", &[]),
+        line(
+            "reward train --data FORMAT -q actor.model.arch=resnet10 actor.model.image_size=[3,32,32] \
+             runner.logger.log_path=models/FORMAT",
+            &[&trained[..], &batches].concat(),
+        ),
+        line("reward eval models/pickle FORMAT -q --output-dir eval/FORMAT", &[]),
+        line(
+            "reward audit models/pickle FORMAT -q --no-store --stress-frames 1 --output-dir audit/FORMAT",
+            &[],
+        ),
+        line(
+            "train pickcube_ppo -q algorithm.cloning.load_path=FORMAT algorithm.cloning.steps=2 \
+             runner.logger.log_path=cloned/FORMAT",
+            &[&small[..], &["actor.global_batch_size=50", "actor.micro_batch_size=50"]].concat(),
+        ),
+        line(
+            "train pickcube_rlpd_env_reward -q algorithm.demo_buffer.load_path=FORMAT algorithm.cloning.steps=2 \
+             algorithm.cloning.load_path=FORMAT runner.logger.log_path=learned/FORMAT runner.max_steps=1",
+            &small,
+        ),
+    ]
+}
+
+#[test]
+fn every_command_reads_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    for format in ["pickle", "frames", "npy", "lerobot", "replay_buffer", "store"] {
+        collect(at, format);
+    }
+    sort_images(at);
+    for (format, outcomes) in TABLE {
+        for (words, outcome) in commands(format).iter().zip(outcomes) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = plaudit(at, &words);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let code = output.status.code();
+            match outcome {
+                // 3: an audit that does not pass; a model of two steps never does.
+                Works => assert!(code == Some(0) || code == Some(3), "{format}, {words:?}: {said}"),
+                Refused(why) => {
+                    assert!(code == Some(1) || code == Some(2), "{format}, {words:?}: {code:?} {said}");
+                    let said = refused(at, &words, code.unwrap());
+                    assert!(said.contains(why), "{format}, {words:?}: `{why}` is not in: {said}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The hacking monitor: while a policy learns, it compares what is rewarded with ground truth and with known successes.
+//!
+//! ```text
+//! segment, column ─► Tally ─► episodes, sampled frames ─► Signals ─► Limits ─► Alarm
+//! ```
+//!
+//! A policy that is rewarded by a model finds what the model rewards, which need not be the task. One signal compares with
+//! the truth, where somebody knows it: episodes the model calls solved that are not. The others need no ground truth: reward that
+//! a few episodes collect, success that suddenly comes early, success that goes on and off, frames that are out of distribution: like none
+//! of the successes the model knows, and frames about which the model does not agree with itself.
+//!
+//! [`HackingMonitor`] does all of it, and answers alarms: it makes the reward stricter ([`AdjustableReward`]), or asks for
+//! the training to stop. Signals and limits are pure functions of segments and columns. A training loop calls the
+//! monitor with every labelled segment, and asks for a check after every update:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use plaudit_core::{RewardColumn, Seed, Segment};
+//! use plaudit_reward::hacking_monitor::*;
+//!
+//! fn train(
+//!     settings: MonitorSettings,
+//!     reward: Arc<AdjustableReward>,
+//!     mut step: impl FnMut() -> (Segment, RewardColumn),
+//! ) -> Result<(), MonitorError> {
+//!     let mut monitor =
+//!         HackingMonitor::new(settings, reward, Reference::Environment, "hacking".into(), Seed::new(1));
+//!     let mut on_labelled = monitor.on_labelled();
+//!     for update in 1..=100 {
+//!         let (segment, column) = step();
+//!         on_labelled(&segment, &column);
+//!         for alarm in monitor.check(update)?.iter().flat_map(|check| &check.alarms) {
+//!             println!("{}: {} is above {}", alarm.signal.name(), alarm.value, alarm.limit);
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//! ```
+
+mod adjust;
+mod monitor;
+mod rewarded_frames;
+mod signals;
+mod success_features;
+mod tally;
+
+pub use adjust::{AdjustableReward, Adjustment};
+pub use monitor::{
+    AlarmAction, AlarmResponse, HackingCheck, HackingMonitor, MonitorError, MonitorSettings, Reference,
+};
+pub use rewarded_frames::SavedFrames;
+pub use signals::{Alarm, Limits, Signal, Signals, SuccessComparison};
+pub use success_features::{OodCheck, SuccessFeatures};
+pub use tally::{EpisodeSummary, RewardedFrame, Tally};

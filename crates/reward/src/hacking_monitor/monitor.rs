@@ -1,0 +1,227 @@
+//! Checks what a policy is rewarded for, every so many updates, and answers alarms.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plaudit_core::{RewardColumn, Seed, Segment};
+
+use super::rewarded_frames::{FrameFolders, SavedFrames};
+use super::{
+    AdjustableReward, Adjustment, Alarm, EpisodeSummary, Limits, OodCheck, RewardedFrame, Signals,
+    SuccessComparison, Tally,
+};
+use crate::images::ImageWriteError;
+use crate::models::{FrameStack, ReloadableModel, RewardModelError};
+
+/// Earlier checks that the time of success is compared with.
+const EARLIER_CHECKS: usize = 3;
+/// The threshold of a reward model without one.
+const DEFAULT_THRESHOLD: f32 = 0.5;
+
+/// How a policy is monitored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MonitorSettings {
+    /// Updates between checks.
+    pub every: u64,
+    /// What is done about an alarm.
+    pub action: AlarmAction,
+    /// Rewarded frames that are checked, and kept for labelling after an alarm.
+    pub frames: usize,
+    /// What is too much.
+    pub limits: Limits,
+}
+
+/// What is done about an alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlarmAction {
+    /// It is reported.
+    Warn,
+    /// The training is to stop.
+    Pause,
+    /// From then on only the ends of episodes are rewarded.
+    Terminal,
+    /// From then on scores must be half-way nearer to 1.
+    RaiseThreshold,
+}
+
+/// What the reward model is compared with.
+pub enum Reference {
+    /// The environment's ground truth.
+    Environment,
+    /// A second model, trained on other episodes.
+    Model(Arc<ReloadableModel>),
+    /// A person, who sorts the rewarded frames of earlier checks.
+    Person,
+    /// Nothing.
+    Unavailable,
+}
+
+/// Checks what a policy is rewarded for.
+pub struct HackingMonitor {
+    settings: MonitorSettings,
+    monitored: Arc<AdjustableReward>,
+    reference: Reference,
+    tally: Arc<Mutex<Tally>>,
+    /// When success first came, in the mean, at the last checks.
+    earlier: Vec<f64>,
+    folders: FrameFolders,
+}
+
+/// What a check found, and what was done about it.
+#[derive(Debug, Clone)]
+pub struct HackingCheck {
+    /// The signals.
+    pub signals: Signals,
+    /// Those beyond their limits.
+    pub alarms: Vec<Alarm>,
+    /// What was done about alarms, if there were any.
+    pub response: Option<AlarmResponse>,
+    /// Rewarded frames that were written, after an alarm or for a person to sort.
+    pub saved: Option<SavedFrames>,
+}
+
+/// What was done about alarms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AlarmResponse {
+    /// Nothing but this report.
+    Warned,
+    /// The training should be saved and stop.
+    Pause,
+    /// Only the ends of episodes are rewarded.
+    Terminal {
+        /// Whether that is new.
+        is_new: bool,
+    },
+    /// Scores must be above a higher threshold.
+    Threshold {
+        /// The threshold that was asked for.
+        threshold: f32,
+        /// Whether it could be raised.
+        is_new: bool,
+    },
+}
+
+/// Why a check failed.
+#[derive(Debug, thiserror::Error)]
+pub enum MonitorError {
+    /// A model could not score frames.
+    #[error(transparent)]
+    Model(#[from] RewardModelError),
+    /// Frames could not be written.
+    #[error(transparent)]
+    Write(#[from] ImageWriteError),
+}
+
+impl HackingCheck {
+    /// As metrics name them.
+    #[must_use]
+    pub fn values(&self) -> Vec<(String, f64)> {
+        let mut values = self.signals.values();
+        values.push(("hacking/alarms".into(), self.alarms.len() as f64));
+        values
+    }
+}
+
+impl HackingMonitor {
+    /// Of a learned reward; rewarded frames go to `folder`.
+    #[must_use]
+    pub fn new(
+        settings: MonitorSettings,
+        monitored: Arc<AdjustableReward>,
+        reference: Reference,
+        folder: PathBuf,
+        seed: Seed,
+    ) -> Self {
+        let tally = Arc::new(Mutex::new(Tally::new(settings.frames, seed)));
+        let folders = FrameFolders::in_folder(folder);
+        Self { settings, monitored, reference, tally, earlier: Vec::new(), folders }
+    }
+
+    /// The callback for every labelled segment, for a training loop.
+    pub fn on_labelled(&self) -> impl FnMut(&Segment, &RewardColumn) + Send + 'static {
+        let tally = self.tally.clone();
+        move |segment, column| tally.lock().unwrap_or_else(PoisonError::into_inner).add(segment, column)
+    }
+
+    /// Checks, if it is time to after so many updates.
+    ///
+    /// # Errors
+    /// When a model cannot score frames, or frames cannot be written.
+    pub fn check(&mut self, step: u64) -> Result<Option<HackingCheck>, MonitorError> {
+        if !step.is_multiple_of(self.settings.every.max(1)) {
+            return Ok(None);
+        }
+        let (episodes, frames) = self.tally.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let compared = self.compare(&episodes, &frames)?;
+        let signals = Signals::of(&episodes, &self.ood_checks(&frames)?, compared);
+        let alarms = self.settings.limits.alarms(&signals, &self.earlier);
+        if let Some(first) = signals.first_success {
+            self.earlier.push(first);
+            let old = self.earlier.len().saturating_sub(EARLIER_CHECKS);
+            self.earlier.drain(..old);
+        }
+        // A person needs frames to sort before anything can be said.
+        let wants_frames = !alarms.is_empty() || matches!(self.reference, Reference::Person);
+        let saved = if wants_frames { self.save_frames(step, &frames)? } else { None };
+        let response = (!alarms.is_empty()).then(|| self.respond());
+        Ok(Some(HackingCheck { signals, alarms, response, saved }))
+    }
+
+    /// What the reward model calls success, against the reference; nothing where there is none.
+    fn compare(
+        &mut self,
+        episodes: &[EpisodeSummary],
+        frames: &[RewardedFrame],
+    ) -> Result<Option<SuccessComparison>, MonitorError> {
+        match &self.reference {
+            Reference::Unavailable => Ok(None),
+            Reference::Environment => Ok(Some(SuccessComparison::episodes(episodes))),
+            Reference::Model(second) => {
+                let current = second.current();
+                let threshold = current.model.threshold().unwrap_or(DEFAULT_THRESHOLD);
+                let scores = current.model.scores(&stacks(frames))?;
+                let right = scores.iter().filter(|score| score.get() > threshold).count();
+                Ok(Some(SuccessComparison { called: frames.len(), right }))
+            }
+            Reference::Person => Ok(self.folders.newly_sorted()),
+        }
+    }
+
+    /// How far rewarded frames are from known successes (out of distribution); nothing from a model that was not audited.
+    fn ood_checks(&self, frames: &[RewardedFrame]) -> Result<Vec<OodCheck>, MonitorError> {
+        let current = self.monitored.model();
+        if frames.is_empty() || current.model.history_len() > 0 {
+            return Ok(Vec::new());
+        }
+        Ok(current.model.check_ood(&stacks(frames))?.unwrap_or_default())
+    }
+
+    /// Makes the reward stricter, if that was asked for.
+    fn respond(&self) -> AlarmResponse {
+        match self.settings.action {
+            AlarmAction::Warn => AlarmResponse::Warned,
+            AlarmAction::Pause => AlarmResponse::Pause,
+            AlarmAction::Terminal => {
+                AlarmResponse::Terminal { is_new: self.monitored.adjust(Adjustment::Terminal) }
+            }
+            AlarmAction::RaiseThreshold => {
+                let threshold = (1.0 + self.monitored.threshold().unwrap_or(DEFAULT_THRESHOLD)) / 2.0;
+                let is_new = self.monitored.adjust(Adjustment::Threshold(threshold));
+                AlarmResponse::Threshold { threshold, is_new }
+            }
+        }
+    }
+
+    fn save_frames(
+        &self,
+        step: u64,
+        frames: &[RewardedFrame],
+    ) -> Result<Option<SavedFrames>, ImageWriteError> {
+        let is_sorted = matches!(self.reference, Reference::Environment);
+        self.folders.save(step, frames, self.monitored.model().model.cameras(), is_sorted)
+    }
+}
+
+fn stacks(frames: &[RewardedFrame]) -> Vec<FrameStack<'_>> {
+    frames.iter().map(|frame| FrameStack::single(frame.obs.row(0))).collect()
+}

@@ -1,0 +1,240 @@
+//! The one door to reward models: what is at a path or an address, opened, with what it can do as data.
+//!
+//! ```no_run
+//! use plaudit_reward::endpoint::ServerModel;
+//! use plaudit_reward::open::{ModelLocation, OpenOptions, RewardModel};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let location = ModelLocation::find("logs/reward_training".as_ref(), None)?;
+//! let model = RewardModel::open(&location, OpenOptions::default())?;
+//! assert!(model.capabilities().logits);
+//! match model {
+//!     RewardModel::Classifier(model) => drop(model.scorer),   // images to logits
+//!     RewardModel::VisionLanguage(model) => drop(model.model), // conversations to answers
+//!     RewardModel::Server(ServerModel::Frames(model)) => drop(model.image_keys),
+//!     RewardModel::Server(ServerModel::Chat(model)) => drop(model),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A new kind of model is a variant of [`ModelLocation`] or [`RewardModel`]; the compiler shows who has to know it.
+
+mod classifier;
+mod error;
+mod network;
+
+use std::path::{Path, PathBuf};
+
+use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::qwen3_vl::FrameSampling;
+
+pub use self::classifier::{ClassifierCheckpoint, OpenClassifier};
+pub use self::error::OpenError;
+pub use self::network::{Assumed, CheckpointNetwork, GivenNetwork, SettingDifference, wrong_order};
+use crate::endpoint::{EndpointCallbacks, EndpointSettings, ServerModel};
+use crate::trend::{JudgeFolder, LocalVlm, LocalVlmSettings, NoBaseModel};
+
+/// Where a reward model is, and of which kind. Nothing is opened yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelLocation {
+    /// The checkpoint of an image classifier: a run, a folder or a file.
+    Classifier(PathBuf),
+    /// A vision-language model, perhaps with adapters.
+    VisionLanguage(JudgeFolder),
+    /// The address of a server.
+    Server(String),
+}
+
+impl ModelLocation {
+    /// What is at a path, or at an address (`http://…`). Adapters that are named are of a vision-language model; what is no
+    /// such model is taken for the checkpoint of an image classifier.
+    ///
+    /// # Errors
+    /// When there are adapters, and the model that they name is not there.
+    pub fn find(at: &Path, lora: Option<&Path>) -> Result<Self, NoBaseModel> {
+        if let Some(address) = at.to_str().filter(|text| text.contains("://")) {
+            return Ok(Self::Server(address.into()));
+        }
+        if let Some(lora) = lora {
+            return Ok(Self::VisionLanguage(JudgeFolder::with(at, Some(lora))));
+        }
+        let folder = JudgeFolder::find(at)?;
+        Ok(folder.map_or_else(|| Self::Classifier(at.into()), Self::VisionLanguage))
+    }
+}
+
+/// How a model is opened; each kind takes what concerns it.
+#[derive(Clone)]
+pub struct OpenOptions {
+    /// Image classifier: what the caller says about its network.
+    pub network: GivenNetwork,
+    /// Where it computes.
+    pub device: Device,
+    /// Vision-language model: what it computes with.
+    pub precision: Precision,
+    /// Vision-language model: which frames of a video it sees.
+    pub frames: FrameSampling,
+    /// Server: how it is asked, but for its address.
+    pub server: EndpointSettings,
+    /// Server: who hears about it.
+    pub callbacks: EndpointCallbacks,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            network: GivenNetwork::default(),
+            device: Device::Cpu,
+            precision: Precision::Fp32,
+            frames: FrameSampling::Sampled,
+            server: EndpointSettings::at(String::new()),
+            callbacks: EndpointCallbacks::none(),
+        }
+    }
+}
+
+/// A reward model that is open.
+pub enum RewardModel {
+    /// An image classifier in this process.
+    Classifier(Box<OpenClassifier>),
+    /// A vision-language model in this process.
+    VisionLanguage(Box<OpenVlm>),
+    /// A model on a server.
+    Server(ServerModel),
+}
+
+/// A vision-language model in this process.
+pub struct OpenVlm {
+    /// Where it is.
+    pub folder: JudgeFolder,
+    /// The model.
+    pub model: LocalVlm,
+    /// Where it computes.
+    pub device: Device,
+}
+
+impl RewardModel {
+    /// Opens what is at a location.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not what the options say, or does not answer.
+    pub fn open(location: &ModelLocation, options: OpenOptions) -> Result<Self, OpenError> {
+        match location {
+            ModelLocation::Classifier(path) => {
+                let model = ClassifierCheckpoint::read(path)?.open(&options.network, options.device)?;
+                Ok(Self::Classifier(Box::new(model)))
+            }
+            ModelLocation::VisionLanguage(folder) => {
+                Ok(Self::VisionLanguage(Box::new(OpenVlm::open(folder.clone(), &options)?)))
+            }
+            ModelLocation::Server(address) => {
+                let settings = EndpointSettings { api_base: address.clone(), ..options.server };
+                Ok(Self::Server(ServerModel::open(settings, options.callbacks)?))
+            }
+        }
+    }
+
+    /// What it can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        match self {
+            Self::Classifier(model) => model.capabilities(),
+            Self::VisionLanguage(model) => model.capabilities(),
+            Self::Server(ServerModel::Frames(model)) => Capabilities {
+                input: ModelInput::frames(&model.image_keys),
+                logits: false,
+                runs_on: RunsOn::Server(model.address().into()),
+            },
+            Self::Server(ServerModel::Chat(model)) => Capabilities {
+                input: ModelInput::Conversations,
+                logits: false,
+                runs_on: RunsOn::Server(model.address().into()),
+            },
+        }
+    }
+}
+
+impl OpenClassifier {
+    /// What it can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        let input = ModelInput::frames(&self.card.settings.image_keys);
+        Capabilities { input, logits: true, runs_on: RunsOn::Device(self.device) }
+    }
+}
+
+impl OpenVlm {
+    /// Opens the model in a folder.
+    ///
+    /// # Errors
+    /// When the folder or the adapters are of something else, or broken.
+    pub fn open(folder: JudgeFolder, options: &OpenOptions) -> Result<Self, OpenError> {
+        let model = LocalVlm::open(LocalVlmSettings {
+            folder: &folder.model,
+            lora: folder.lora.as_deref(),
+            device: options.device,
+            precision: options.precision,
+            frames: options.frames,
+        })?;
+        Ok(Self { folder, model, device: options.device })
+    }
+
+    /// What it can do.
+    #[must_use]
+    pub fn capabilities(&self) -> Capabilities {
+        let runs_on = RunsOn::Device(self.device);
+        Capabilities { input: ModelInput::Conversations, logits: true, runs_on }
+    }
+}
+
+/// What a reward model can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What it is shown.
+    pub input: ModelInput,
+    /// Whether it gives logits, which calibration and audits need, or scores and words alone.
+    pub logits: bool,
+    /// Where it computes.
+    pub runs_on: RunsOn,
+}
+
+/// What a reward model is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelInput {
+    /// Frames of fixed views.
+    Frames {
+        /// The views: cameras, now or some steps ago.
+        image_keys: Vec<String>,
+        /// How many past frames it stacks with each frame; 0 for a single-frame model.
+        history_len: usize,
+    },
+    /// Words and images: single frames, or windows of any cameras.
+    Conversations,
+}
+
+impl ModelInput {
+    fn frames(image_keys: &[String]) -> Self {
+        let history_len = classifier::history_len(image_keys);
+        Self::Frames { image_keys: image_keys.to_vec(), history_len }
+    }
+}
+
+/// Where a reward model computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunsOn {
+    /// In this process.
+    Device(Device),
+    /// On a server with this address.
+    Server(String),
+}
+
+impl std::fmt::Display for RunsOn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Device(Device::Cpu) => f.write_str("CPU"),
+            Self::Device(Device::Cuda(number)) => write!(f, "GPU {number}"),
+            Self::Server(address) => f.write_str(address),
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The training loop of every reward model.
+
+use std::path::Path;
+use std::time::Instant;
+
+use plaudit_core::{DiscardEvents, Emit, Event, Level};
+use plaudit_nn::Weights;
+use plaudit_nn::classifier::StepOutcome;
+
+use super::batches::Batches;
+use super::checkpoint::{Checkpoints, ResumePoint};
+use super::early_stop::{Better, Progress};
+use super::error::TrainError;
+use super::loop_settings::LoopSettings;
+use crate::metrics::Metrics;
+
+/// Callbacks of a training: they receive its events, store its progress, and may ask it to stop.
+pub trait TrainCallbacks<M = Metrics>: Emit {
+    /// A checkpoint is on disk; with it and this progress, the training can go on.
+    ///
+    /// # Errors
+    /// When that cannot be stored, in words.
+    fn saved(&mut self, progress: &Progress<M>) -> Result<(), String>;
+
+    /// Whether the training should stop after this step.
+    fn stop(&self) -> bool;
+}
+
+/// Nobody listens: the training goes on to its end.
+impl<M> TrainCallbacks<M> for DiscardEvents {
+    fn saved(&mut self, _: &Progress<M>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn stop(&self) -> bool {
+        false
+    }
+}
+
+/// How a training ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainOutcome<M = Metrics> {
+    /// Where it stands.
+    pub progress: Progress<M>,
+    /// Why it ended.
+    pub reason: StopReason,
+}
+
+/// Why a training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It reached its last step.
+    Finished,
+    /// Validation no longer improved.
+    NoImprovement,
+    /// The callbacks asked for it.
+    Interrupted,
+}
+
+/// A model with the examples it learns from and those it is measured on.
+pub(crate) trait Trainable {
+    /// What a validation finds.
+    type Metrics;
+
+    /// Adds the gradient of some examples, times `scale`, and gives their loss.
+    fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError>;
+
+    /// One step of the optimiser along what was added.
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome;
+
+    /// Metrics of the last step beside its loss, as events name them.
+    fn train_metrics(&mut self) -> Vec<(String, f64)> {
+        Vec::new()
+    }
+
+    /// How well it does on other examples; nothing where there are none.
+    fn measure(&mut self) -> Result<Option<ValidationResult<Self::Metrics>>, TrainError>;
+
+    /// Writes the model as it is now into a folder. `found` is what was measured of just this model.
+    fn write(
+        &self,
+        folder: &Path,
+        progress: &Progress<Self::Metrics>,
+        found: Option<&Self::Metrics>,
+    ) -> Result<(), TrainError>;
+
+    /// All that going on needs.
+    fn state(&self) -> Weights;
+
+    /// Goes on from such a state.
+    fn restore(&mut self, state: &Weights) -> Result<(), TrainError>;
+
+    /// An example, in words.
+    fn name(&self, example: usize) -> String;
+}
+
+/// Which micro batch it is, counted from the beginning, and in which pass through all examples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MicroBatch {
+    /// Micro batches before it.
+    pub(crate) number: u64,
+    /// Passes before its own.
+    pub(crate) epoch: u64,
+}
+
+/// What a validation found.
+pub(crate) struct ValidationResult<M> {
+    /// The monitored number.
+    pub(crate) value: f64,
+    /// Which way it gets better.
+    pub(crate) better: Better,
+    /// Everything that is kept of it.
+    pub(crate) metrics: M,
+    /// As events name it.
+    pub(crate) values: Vec<(String, f64)>,
+}
+
+/// Skipped steps on end (non-finite gradients) before a training gives up.
+const MAX_SKIPPED_STEPS: u64 = 10;
+/// Examples that a message names.
+const NAMED: usize = 6;
+
+/// A model, its settings, and how far it is.
+pub(crate) struct TrainLoop<P: Trainable> {
+    pub(crate) model: P,
+    loop_settings: LoopSettings,
+    examples: usize,
+    batches: Batches,
+    progress: Progress<P::Metrics>,
+}
+
+impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
+    /// At their beginning, with so many examples to learn from.
+    pub(crate) fn new(model: P, loop_settings: LoopSettings, examples: usize) -> Self {
+        let batches = Batches::new(
+            examples,
+            loop_settings.micro_batch,
+            loop_settings.shuffle,
+            loop_settings.seed.purpose("order"),
+        );
+        Self { model, loop_settings, examples, batches, progress: Progress::default() }
+    }
+
+    /// Goes on from a checkpoint.
+    pub(crate) fn resume(
+        &mut self,
+        progress: Progress<P::Metrics>,
+        from: &ResumePoint,
+    ) -> Result<(), TrainError> {
+        self.model.restore(&from.state)?;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// How many steps there are in all.
+    pub(crate) fn steps(&self) -> u64 {
+        self.loop_settings.steps(self.examples)
+    }
+
+    /// How many times all steps together go through the examples.
+    pub(crate) fn epochs(&self) -> f64 {
+        (self.steps() * self.loop_settings.accumulation()) as f64 / self.batches.per_epoch() as f64
+    }
+
+    /// Goes to the end, or until there is a reason to stop.
+    pub(crate) fn run(
+        mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+    ) -> Result<TrainOutcome<P::Metrics>, TrainError> {
+        let last = self.steps();
+        while self.progress.step < last {
+            let stale = self.progress.is_stale(self.loop_settings.early_stop);
+            if stale || callbacks.stop() {
+                let reason = if stale { StopReason::NoImprovement } else { StopReason::Interrupted };
+                return self.end(checkpoints, callbacks, reason);
+            }
+            self.step(checkpoints, callbacks)?;
+            let is_due = |every: Option<u64>| {
+                every.is_some_and(|every| self.progress.step.is_multiple_of(every.max(1)))
+            };
+            let (validate, save) =
+                (is_due(self.loop_settings.val_interval), is_due(self.loop_settings.save_interval));
+            if validate || self.progress.step == last {
+                self.validate(checkpoints, callbacks)?;
+            }
+            if save && self.progress.step < last {
+                self.save(checkpoints, callbacks)?;
+            }
+        }
+        self.end(checkpoints, callbacks, StopReason::Finished)
+    }
+
+    /// One step of the optimiser.
+    fn step(
+        &mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+    ) -> Result<(), TrainError> {
+        let began = Instant::now();
+        let (step, accumulation) = (self.progress.step, self.loop_settings.accumulation());
+        let lr = self.loop_settings.schedule.at(step);
+        let (mut losses, mut examples) = (0.0, Vec::new());
+        for number in step * accumulation..(step + 1) * accumulation {
+            examples = self.batches.frames(number);
+            let at = MicroBatch { number, epoch: self.batches.epoch(number) };
+            let loss = self.model.accumulate(at, &examples, 1.0 / accumulation as f64)?;
+            if !loss.is_finite() {
+                let (frames, kept) = (self.named(&examples), self.kept(checkpoints));
+                return Err(TrainError::Loss { step: step + 1, loss, frames, lr, kept });
+            }
+            losses += loss;
+        }
+        let moved = self.model.step(lr, self.loop_settings.clip);
+        self.progress.step += 1;
+        self.progress.skipped_steps = if moved.skipped { self.progress.skipped_steps + 1 } else { 0 };
+        if moved.skipped {
+            let text = format!("step {}: the gradient is not finite, so nothing was learned", step + 1);
+            callbacks.emit(Event::Notice { level: Level::Warning, text });
+        }
+        if self.progress.skipped_steps >= MAX_SKIPPED_STEPS {
+            let (steps, frames, kept) = (MAX_SKIPPED_STEPS, self.named(&examples), self.kept(checkpoints));
+            return Err(TrainError::Gradient { steps, step: step + 1, frames, lr, kept });
+        }
+        let mut values = vec![("train/loss".to_string(), losses / accumulation as f64)];
+        values.append(&mut self.model.train_metrics());
+        values.extend([
+            ("train/grad_norm".to_string(), moved.grad_norm),
+            ("train/learning_rate".to_string(), lr),
+            ("time/step_secs".to_string(), began.elapsed().as_secs_f64()),
+        ]);
+        callbacks.emit(Event::Metrics { step: self.progress.step, values });
+        callbacks.emit(Event::Progress { step: self.progress.step });
+        Ok(())
+    }
+
+    /// Validates, emits the metrics, and saves the model if it is the best.
+    fn validate(
+        &mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+    ) -> Result<(), TrainError> {
+        if self.progress.validated == Some(self.progress.step) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let Some(found) = self.model.measure()? else { return Ok(()) };
+        let ValidationResult { value, better, metrics, mut values } = found;
+        values.push(("time/evaluate_secs".into(), began.elapsed().as_secs_f64()));
+        callbacks.emit(Event::Metrics { step: self.progress.step, values });
+        if self.progress.measured(value, metrics.clone(), better, self.loop_settings.early_stop) {
+            self.save_best(checkpoints, Some(&metrics))?;
+        }
+        Ok(())
+    }
+
+    fn save_best(&self, checkpoints: &Checkpoints, found: Option<&P::Metrics>) -> Result<(), TrainError> {
+        checkpoints.save_best(|folder| self.model.write(folder, &self.progress, found))
+    }
+
+    fn save(
+        &mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+    ) -> Result<(), TrainError> {
+        let write = |folder: &Path| self.model.write(folder, &self.progress, None);
+        checkpoints.save(self.progress.step, &self.model.state(), write)?;
+        callbacks.saved(&self.progress).map_err(TrainError::Callback)
+    }
+
+    fn end(
+        mut self,
+        checkpoints: &Checkpoints,
+        callbacks: &mut dyn TrainCallbacks<P::Metrics>,
+        reason: StopReason,
+    ) -> Result<TrainOutcome<P::Metrics>, TrainError> {
+        self.save(checkpoints, callbacks)?;
+        if self.progress.validated.is_none() && reason != StopReason::Interrupted {
+            // Without validation, the last model is the best.
+            self.save_best(checkpoints, None)?;
+        }
+        Ok(TrainOutcome { progress: self.progress, reason })
+    }
+
+    /// The examples of a batch, by name.
+    fn named(&self, examples: &[usize]) -> String {
+        let named: Vec<String> =
+            examples.iter().take(NAMED).map(|example| self.model.name(*example)).collect();
+        let more = examples.len().saturating_sub(NAMED);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{}{rest}", named.join(", "))
+    }
+
+    fn kept(&self, checkpoints: &Checkpoints) -> String {
+        checkpoints.kept(self.progress.step, self.loop_settings.save_interval)
+    }
+}
