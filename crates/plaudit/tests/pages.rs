@@ -143,7 +143,7 @@ fn a_report_of_any_runs_begins_with_its_verdict_and_fits_any_screen() {
     assert!(verdict(&nothing).contains("has no metrics yet"), "{}", verdict(&nothing));
 
     let pages = [&page, &seeds, &configs, &unfinished, &broken, &nothing].map(PathBuf::as_path);
-    let Some(seen) = browser::look_at(here, &pages) else { return };
+    let Some(seen) = browser::look_at(&pages) else { return };
     assert!(seen[0].charts > 20 && seen[2].charts > 20 && seen[5].charts == 0, "{seen:?}");
 }
 
@@ -250,7 +250,7 @@ fn an_audit_is_a_page_json_an_exit_code_and_a_threshold_in_the_checkpoint() {
         assert!(text(&page).contains(shown), "{shown} is not on the page");
     }
     let report = rewarded_by(here, &model);
-    if let Some(seen) = browser::look_at(here, &[&page, &report]) {
+    if let Some(seen) = browser::look_at(&[&page, &report]) {
         assert!(seen[0].charts >= 6 && seen[0].films == 0, "{seen:?}");
         assert_eq!(seen[1].films, 2, "{seen:?}");
     }

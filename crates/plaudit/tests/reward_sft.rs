@@ -165,7 +165,7 @@ fn audited(place: &Place, best: &Path) {
     let said = on_one_line(&output.stdout);
     assert!(said.starts_with("PASSED") && said.contains("these are windows that it was chosen on"), "{said}");
     let page = place.0.path().join("audit/audit.html");
-    if let Some(seen) = browser::look_at(place.0.path(), &[&page]) {
+    if let Some(seen) = browser::look_at(&[&page]) {
         assert_eq!(seen[0].charts, 3);
     }
     let page = fs::read_to_string(page).unwrap();

@@ -42,12 +42,12 @@
   };
   const wind = (video, secs) => new Promise(next => {
     video.addEventListener('seeked', next, { once: true });
-    setTimeout(next, 2000);
+    setTimeout(next, 20000);
     video.currentTime = secs;
   });
 
   const films = () => Promise.all([...document.querySelectorAll('.film video')].map(async video => {
-    for (let tries = 0; tries < 100 && video.readyState < 3; tries++) await new Promise(next => setTimeout(next, 50));
+    for (let tries = 0; tries < 600 && video.readyState < 3; tries++) await new Promise(next => setTimeout(next, 50));
     const title = video.getAttribute('aria-label');
     if (video.readyState < 3 || !(video.duration > 0.1)) wrong.push(`does not play: ${title} (${video.readyState}, ${video.duration} s, ${video.error?.message})`);
     if (Math.abs(video.duration - video.dataset.secs) > 0.1) wrong.push(`runs ${video.duration} s, not ${video.dataset.secs}: ${title}`);
