@@ -124,6 +124,7 @@ fn header(
         end += tensor.bytes().len();
         let dtype =
             DTYPES.iter().find(|row| row.0 == tensor.dtype()).ok_or_else(|| WriteError::Unsupported {
+                key: name.clone(),
                 what: format!("a tensor of {}", tensor.dtype()),
                 place: "into safetensors",
                 hint: "convert it to a float or integer type first",
