@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use num_bigint::BigInt;
+
 use super::pt::StoredTensor;
 use super::{Fault, Step, step_of};
 use crate::array::Array;
-use crate::bigint::BigInt;
 use crate::dtype::DType;
 use crate::pickle::opcode as op;
 use crate::value::PyValue;
@@ -195,7 +196,7 @@ impl<'a, W: Write> Pickler<'a, W> {
     }
 
     fn big_int(&mut self, number: &BigInt) -> Result<(), Fault> {
-        let bytes = number.le_bytes();
+        let bytes = number.to_signed_bytes_le();
         match (u8::try_from(bytes.len()), i32::try_from(bytes.len())) {
             (Ok(len), _) => self.put(&[op::LONG1, len])?,
             (_, Ok(len)) => self.op32(op::LONG4, len as u32)?,
@@ -207,7 +208,7 @@ impl<'a, W: Write> Pickler<'a, W> {
                 ));
             }
         }
-        self.put(bytes)
+        self.put(&bytes)
     }
 
     pub(super) fn float(&mut self, number: f64) -> Result<(), Fault> {
