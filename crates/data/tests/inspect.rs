@@ -69,7 +69,7 @@ fn failure(seed: u8) -> Episode {
 fn write(folder: &Path, episodes: &[Episode]) {
     for episode in episodes {
         let path = folder.join(pickle_name(episode, 0));
-        pyfiles::write_pickle(path, &as_pickle(episode, 0), PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(path, &as_pickle(episode, 0).unwrap(), PickleStyle::default()).unwrap();
     }
 }
 
@@ -238,10 +238,14 @@ fn older_collectors_and_our_store_are_read_alike() {
             fs::create_dir_all(folder).unwrap();
         }
         let frames = dir.path().join(format!("frames/{a}/episode_{number:06}.pkl"));
-        pyfiles::write_pickle(frames, &as_frames(episode, number as u64, 0.0), PickleStyle::default())
-            .unwrap();
+        pyfiles::write_pickle(
+            frames,
+            &as_frames(episode, number as u64, 0.0).unwrap(),
+            PickleStyle::default(),
+        )
+        .unwrap();
         let npy = dir.path().join(format!("npy/{b}/{number:06}.npy"));
-        pyfiles::write_npy(npy, &as_npy(episode, &[])).unwrap();
+        pyfiles::write_npy(npy, &as_npy(episode, &[]).unwrap()).unwrap();
         store.add(episode, &Origin::new("test")).unwrap();
     }
     for (folder, format, frames) in [
@@ -465,7 +469,7 @@ fn rewards_that_are_no_numbers_are_counted_and_written_as_text() {
         let mut episode = episode(1);
         episode.timesteps.iter_mut().zip(rewards).for_each(|(timestep, reward)| timestep.reward = reward);
         let path = dir.path().join("rank_0_env_0_episode_0_step_4_success.pkl");
-        pyfiles::write_pickle(path, &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(path, &as_pickle(&episode, 0).unwrap(), PickleStyle::default()).unwrap();
         let json = serde_json::to_value(look(dir.path())).unwrap();
         json["reward"].clone()
     };
@@ -496,7 +500,7 @@ fn successes_that_are_lost_again_are_suspicious() {
             episode.timesteps[4].success = Some(false);
         }
         let path = dir.path().join(pickle_name(&episode, 0));
-        pyfiles::write_pickle(path, &as_pickle(&episode, 0), PickleStyle::default()).unwrap();
+        pyfiles::write_pickle(path, &as_pickle(&episode, 0).unwrap(), PickleStyle::default()).unwrap();
     }
     let report = look(dir.path());
     let found = report.findings.iter().find(|finding| finding.kind == Suspicion::SuccessLost).unwrap();

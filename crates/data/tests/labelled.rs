@@ -129,7 +129,7 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     let pickles = folder.path().join("pickles");
     std::fs::create_dir(&pickles).unwrap();
     for number in 0..2 {
-        let value = as_python::as_pickle(&episode(number), 0);
+        let value = as_python::as_pickle(&episode(number), 0).unwrap();
         pyfiles::write_pickle(pickles.join(format!("{number}.pkl")), &value, PickleStyle::default()).unwrap();
     }
     let cameras = |keys: &[&str]| ReadOptions {
@@ -164,7 +164,8 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     let places = ["positive", "negative"].map(|name| folder.path().join(name));
     for (place, number) in places.iter().zip(0..) {
         std::fs::create_dir(place).unwrap();
-        pyfiles::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[])).unwrap();
+        pyfiles::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[]).unwrap())
+            .unwrap();
     }
     let options = cameras(&["base_camera", "side_camera"]);
     let data = LabelledData::read_trajectories(&places[0], &places[1], &options, &|_| {}).unwrap();

@@ -238,3 +238,31 @@ fn exit_codes_tell_a_script_what_was_found() {
     assert_eq!((code, page.as_str()), (Some(0), "nothing found\n"));
     assert_eq!(check(&["no_such_recipe"]).0, Some(2));
 }
+
+/// Run under a clock: a pipe that is waited for never ends.
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_or_a_device_is_no_config_and_what_a_shell_pipes_in_is() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("mine.yaml")).status().unwrap().success());
+    let says = |script: &str| {
+        let script = format!("timeout 20 \"$0\" {script}");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_plaudit")]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for name in ["mine.yaml", "./mine.yaml", "/dev/zero", "/dev/tty"] {
+        let (code, said) = says(&format!("check {name}"));
+        assert_eq!(code, Some(2), "{name}: {said}");
+        assert!(said.contains(&format!("{name} is not a regular file")), "{said}");
+    }
+    for piped in [
+        "config show <(printf 'a: 1')",
+        "config show - < <(printf 'a: 1')",
+        "config show /dev/stdin <<< 'a: 1'",
+    ] {
+        let (_, said) = says(piped);
+        assert!(said.contains("unknown key") && !said.contains("regular file"), "{piped}: {said}");
+    }
+}

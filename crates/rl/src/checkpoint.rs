@@ -25,6 +25,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// An empty one whose problems name this file.
+    pub fn for_file(path: PathBuf) -> Self {
+        Self { path, ..Self::default() }
+    }
+
     /// Adds tensors under a name.
     pub fn tensors(&mut self, name: &str, tensors: Weights) {
         for (tensor, values) in tensors.iter() {

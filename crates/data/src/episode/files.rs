@@ -128,12 +128,14 @@ impl EpisodeSink for FileSink {
             };
         }
         match &self.format {
-            EpisodeFormat::Pickle => write_pickle(path, &as_pickle(episode, number), PickleStyle::default())?,
+            EpisodeFormat::Pickle => {
+                write_pickle(path, &as_pickle(episode, number)?, PickleStyle::default())?
+            }
             EpisodeFormat::Frames => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-                write_pickle(path, &as_frames(episode, number, now), PickleStyle::default())?;
+                write_pickle(path, &as_frames(episode, number, now)?, PickleStyle::default())?;
             }
-            EpisodeFormat::Npy { cameras, .. } => write_npy(path, &as_npy(episode, cameras))?,
+            EpisodeFormat::Npy { cameras, .. } => write_npy(path, &as_npy(episode, cameras)?)?,
         }
         Ok(())
     }

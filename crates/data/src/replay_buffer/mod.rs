@@ -23,6 +23,8 @@ use std::path::PathBuf;
 use plaudit_pyfiles::{ReadError, WriteError};
 use thiserror::Error;
 
+use crate::episode::as_python::UnwritableEpisode;
+
 /// Why a replay buffer could not be read or written.
 #[derive(Debug, Error)]
 pub enum ReplayBufferError {
@@ -40,6 +42,9 @@ pub enum ReplayBufferError {
     /// A trajectory that could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// An episode that cannot be a trajectory.
+    #[error(transparent)]
+    Unwritable(#[from] UnwritableEpisode),
     /// An index that says something else than an index should.
     #[error("{}: {problem}; delete it and plaudit goes by the names of the files", path.display())]
     Index {

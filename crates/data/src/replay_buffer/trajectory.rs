@@ -6,6 +6,7 @@ use plaudit_core::{End, FrameShape};
 use plaudit_pyfiles::{Array, DType, PyValue};
 use thiserror::Error;
 
+use crate::episode::as_python::{EXTRA_VIEWS, UnwritableEpisode, shape_of_extra_views, tensor_under};
 use crate::episode::{CameraTrack, Episode, Timestep};
 
 /// What is wrong with a trajectory.
@@ -249,64 +250,56 @@ fn cameras(before: &PyValue, after: &PyValue, steps: usize, rows: usize) -> Resu
 }
 
 /// An episode as a trajectory of one environment, every step marked as done by a demonstrator.
-pub(super) fn as_trajectory(episode: &Episode) -> PyValue {
+pub(super) fn as_trajectory(episode: &Episode) -> Result<PyValue, UnwritableEpisode> {
     let steps = episode.len();
     let width = episode.actions.first().map_or(0, Vec::len);
-    let actions = floats(&[steps, 1, width], &episode.actions.concat());
+    let actions = floats("actions", &[steps, 1, width], &episode.actions.concat())?;
     let after = &episode.timesteps[1..];
     let rewards: Vec<f32> = after.iter().map(|timestep| timestep.reward).collect();
-    let flags = |is: &dyn Fn(End) -> bool| {
-        let bytes: Vec<u8> = after.iter().map(|timestep| u8::from(is(timestep.end))).collect();
-        tensor(Array::new(DType::Bool, &[steps, 1, 1], bytes))
+    let bools =
+        |key, shape: &[usize], bytes: Vec<u8>| tensor_under(key, Array::new(DType::Bool, shape, bytes));
+    let flags = |key, is: &dyn Fn(End) -> bool| {
+        bools(key, &[steps, 1, 1], after.iter().map(|timestep| u8::from(is(timestep.end))).collect())
     };
-    PyValue::dict([
+    let observations = |key, from| observations(episode, from).map_err(|error| error.within(key));
+    Ok(PyValue::dict([
         ("max_episode_length", PyValue::Int(steps as i64)),
         ("model_weights_id", PyValue::from(NO_VERSIONS)),
         ("actions", actions.clone()),
-        ("intervene_flags", tensor(Array::new(DType::Bool, &[steps, 1, width], vec![1; steps * width]))),
-        ("rewards", floats(&[steps, 1, 1], &rewards)),
-        ("terminations", flags(&|end| end == End::Terminated)),
-        ("truncations", flags(&|end| end == End::Truncated)),
-        ("dones", flags(&End::is_end)),
+        ("intervene_flags", bools("intervene_flags", &[steps, 1, width], vec![1; steps * width])?),
+        ("rewards", floats("rewards", &[steps, 1, 1], &rewards)?),
+        ("terminations", flags("terminations", &|end| end == End::Terminated)?),
+        ("truncations", flags("truncations", &|end| end == End::Truncated)?),
+        ("dones", flags("dones", &End::is_end)?),
         ("forward_inputs", PyValue::dict([("action", actions)])),
-        ("curr_obs", observations(episode, 0)),
-        ("next_obs", observations(episode, 1)),
-    ])
+        ("curr_obs", observations("curr_obs", 0)?),
+        ("next_obs", observations("next_obs", 1)?),
+    ]))
 }
 
 /// What was seen before (`from` 0) or after (`from` 1) each step.
-fn observations(episode: &Episode, from: usize) -> PyValue {
+fn observations(episode: &Episode, from: usize) -> Result<PyValue, UnwritableEpisode> {
     let steps = episode.len();
     let width = episode.states.first().map_or(0, Vec::len);
-    let mut entries =
-        vec![("states", floats(&[steps, 1, width], &episode.states[from..from + steps].concat()))];
+    let states = episode.states[from..from + steps].concat();
+    let mut entries = vec![("states", floats("states", &[steps, 1, width], &states)?)];
+    let images =
+        |key, shape: &[usize], pixels: Vec<u8>| tensor_under(key, Array::new(DType::U8, shape, pixels));
     if let Some((main, others)) = episode.cameras.split_first() {
         let FrameShape { height, width, channels } = main.shape;
         let bytes = main.shape.bytes();
-        let images = main.pixels[from * bytes..(from + steps) * bytes].to_vec();
-        entries.push((
-            "main_images",
-            tensor(Array::new(DType::U8, &[steps, 1, height, width, channels], images)),
-        ));
-        entries.extend(extra_views(others, steps, from).map(|views| ("extra_view_images", views)));
+        let pixels = main.pixels[from * bytes..(from + steps) * bytes].to_vec();
+        entries.push(("main_images", images("main_images", &[steps, 1, height, width, channels], pixels)?));
+        if let Some(FrameShape { height, width, channels }) = shape_of_extra_views(others)? {
+            let shape = [steps, 1, others.len(), height, width, channels];
+            let at_step = |at: usize| others.iter().flat_map(move |track| track.image(at));
+            let pixels = (from..from + steps).flat_map(at_step).copied().collect();
+            entries.push((EXTRA_VIEWS, images(EXTRA_VIEWS, &shape, pixels)?));
+        }
     }
-    PyValue::dict(entries)
+    Ok(PyValue::dict(entries))
 }
 
-/// All other cameras in one tensor; cameras of another size than the first of them cannot be, and are left out.
-fn extra_views(tracks: &[CameraTrack], steps: usize, from: usize) -> Option<PyValue> {
-    let FrameShape { height, width, channels } = tracks.first()?.shape;
-    let same: Vec<_> = tracks.iter().filter(|track| track.shape == tracks[0].shape).collect();
-    let images = (from..from + steps).flat_map(|at| same.iter().flat_map(move |track| track.image(at)));
-    let images: Vec<u8> = images.copied().collect();
-    Some(tensor(Array::new(DType::U8, &[steps, 1, same.len(), height, width, channels], images)))
-}
-
-fn floats(shape: &[usize], values: &[f32]) -> PyValue {
-    tensor(Array::from_slice(shape, values))
-}
-
-/// Shapes are computed from the data beside them, so they always fit; `None` would say otherwise in the file.
-fn tensor<E>(array: Result<Array, E>) -> PyValue {
-    array.map_or(PyValue::None, |array| PyValue::Tensor(Arc::new(array)))
+fn floats(key: &str, shape: &[usize], values: &[f32]) -> Result<PyValue, UnwritableEpisode> {
+    tensor_under(key, Array::from_slice(shape, values))
 }

@@ -80,7 +80,7 @@ impl Writer {
             return Ok(());
         }
         let path = self.folder.join(format!("trajectory_{id}_{NO_VERSIONS}.pt"));
-        write_pt(path, &as_trajectory(episode), Storages::Own)?;
+        write_pt(path, &as_trajectory(episode)?, Storages::Own)?;
         self.enter(id, episode.len(), NO_VERSIONS);
         self.entries.sort_by_key(|(id, _)| *id);
         self.write_indices()

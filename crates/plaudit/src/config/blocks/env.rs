@@ -220,9 +220,9 @@ block! {
         /// Seconds that starting may take.
         #[range(POSITIVE)]
         start_timeout_secs: f64 = 300.0,
-        /// Seconds that one step of the batch may take.
+        /// Seconds that one step or reset of the batch may take; a process that takes longer is killed.
         #[range(POSITIVE)]
-        step_timeout_secs: f64 = 60.0,
+        step_timeout_secs: f64 = 300.0,
     }
 }
 
