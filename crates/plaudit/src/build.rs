@@ -24,6 +24,7 @@ use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{
     Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
 };
+use crate::hints;
 
 pub use classifier::{augment, classifier, classifier_training, episode_source};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
@@ -252,8 +253,13 @@ impl Builder<'_> {
             EnvId::PegInsertionSideV1 => built.peg_insertion = Some(self.peg_insertion(id)?),
             _ => self.refuse_unsupported_by_classic_control(id)?,
         }
-        let hint = "lower total_num_envs, or change what the message names";
-        plaudit_env::make(&built).map_err(|error| self.problem("total_num_envs", error, hint))
+        plaudit_env::make(&built).map_err(|error| match hints::about(&error) {
+            Some(hint) => self.problem("engine", error, hint),
+            None => {
+                let hint = "lower total_num_envs, or change what the message names";
+                self.problem("total_num_envs", error, hint)
+            }
+        })
     }
 
     fn pick_cube(&self, id: EnvId) -> Result<PickCubeSettings, ComposeError> {

@@ -48,7 +48,7 @@ fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
 
 /// Checks, if it is time to, and reports what was found; says whether the run should be saved and stop.
 pub fn check(monitor: &mut library::HackingMonitor, step: u64, run: &mut Run) -> Result<bool, Failure> {
-    let found = monitor.check(step).map_err(|error| Failure::runtime(error, None))?;
+    let found = monitor.check(step).map_err(|error| Failure::caused_by(&error))?;
     let Some(found) = found else { return Ok(false) };
     run.emit(Event::Metrics { step, values: found.values() });
     if let Some(response) = found.response {

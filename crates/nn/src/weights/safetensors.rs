@@ -37,32 +37,49 @@ pub(super) fn is_named_so(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"))
 }
 
-/// A problem and the byte it is at.
-type Fault = (u64, String);
+/// What is wrong with a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    /// It ends before this byte.
+    CutShort { expected: u64 },
+    /// What is wrong, and at which byte.
+    At(u64, String),
+}
 
 pub(super) fn read(file: &Path) -> Result<Weights, WeightsError> {
     let bytes = Buffer::open(file, Access::Map)
         .map_err(|source| WeightsError::Io { file: file.to_owned(), source })?;
-    parse(&bytes).map_err(|(at, problem)| WeightsError::Safetensors { file: file.to_owned(), at, problem })
+    parse(&bytes).map_err(|fault| match fault {
+        Fault::At(at, problem) => WeightsError::Safetensors { file: file.to_owned(), at, problem },
+        Fault::CutShort { expected } => {
+            WeightsError::CutShort { file: file.to_owned(), length: bytes.len() as u64, expected }
+        }
+    })
 }
 
 fn parse(bytes: &Buffer) -> Result<Weights, Fault> {
     let length = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length = length.ok_or_else(|| (0, "the file is shorter than its first number".to_owned()))?;
-    let data_start = length.saturating_add(8);
-    if length > LONGEST_HEADER || data_start > bytes.len() as u64 {
-        return Err((0, format!("a header of {length} bytes is announced")));
+    let length = length.ok_or(Fault::CutShort { expected: 8 })?;
+    if length > LONGEST_HEADER {
+        return Err(Fault::At(0, format!("a header of {length} bytes is announced")));
+    }
+    let data_start = length + 8;
+    if data_start > bytes.len() as u64 {
+        return Err(Fault::CutShort { expected: data_start });
     }
     let data_start = data_start as usize;
-    let header: Map<String, Value> = serde_json::from_slice(&bytes[8..data_start])
-        .map_err(|error| (8 + error.column() as u64, format!("the header is no JSON object: {error}")))?;
+    let header: Map<String, Value> = serde_json::from_slice(&bytes[8..data_start]).map_err(|error| {
+        Fault::At(8 + error.column() as u64, format!("the header is no JSON object: {error}"))
+    })?;
     let mut weights = Weights::new();
     for (name, entry) in header {
         if name == "__metadata__" {
             weights.metadata = words(&entry);
         } else {
-            let tensor =
-                tensor(&entry, bytes, data_start).map_err(|(at, why)| (at, format!("`{name}`: {why}")))?;
+            let tensor = tensor(&entry, bytes, data_start).map_err(|fault| match fault {
+                Fault::At(at, why) => Fault::At(at, format!("`{name}`: {why}")),
+                Fault::CutShort { .. } => fault,
+            })?;
             weights.tensors.insert(name, tensor);
         }
     }
@@ -75,7 +92,7 @@ fn words(entry: &Value) -> BTreeMap<String, String> {
 }
 
 fn tensor(entry: &Value, bytes: &Buffer, data_start: usize) -> Result<Array, Fault> {
-    let in_header = |why: &str| (8, why.to_owned());
+    let in_header = |why: &str| Fault::At(8, why.to_owned());
     let name = entry["dtype"].as_str().ok_or_else(|| in_header("no dtype"))?;
     let dtype = DTYPES.iter().find(|row| row.1 == name).map(|row| row.0);
     let dtype = dtype.ok_or_else(|| in_header(&format!("element type {name} is unknown")))?;
@@ -83,9 +100,12 @@ fn tensor(entry: &Value, bytes: &Buffer, data_start: usize) -> Result<Array, Fau
     let offsets = numbers(&entry["data_offsets"]).ok_or_else(|| in_header("no data_offsets"))?;
     let [from, to] = offsets[..] else { return Err(in_header("data_offsets are not two numbers")) };
     let range = data_start.saturating_add(from)..data_start.saturating_add(to);
-    let at = range.start as u64;
-    let data = bytes.slice(range).ok_or_else(|| (at, "its bytes lie past the end of the file".to_owned()))?;
-    Array::new(dtype, &shape, data).map_err(|error| (at, error.to_string()))
+    if range.start > range.end {
+        return Err(in_header("data_offsets are the wrong way round"));
+    }
+    let (at, expected) = (range.start as u64, range.end as u64);
+    let data = bytes.slice(range).ok_or(Fault::CutShort { expected })?;
+    Array::new(dtype, &shape, data).map_err(|error| Fault::At(at, error.to_string()))
 }
 
 fn numbers(list: &Value) -> Option<Vec<usize>> {
@@ -153,17 +173,26 @@ mod tests {
         let tensor = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
         assert_eq!(parse(&file(tensor, &[0; 8])).unwrap().len(), 1);
         let cases = [
-            (file(tensor, &[0; 7]), "`w`: its bytes lie past the end of the file"),
             (file(&tensor.replace("[2]", "[3]"), &[0; 8]), "needs 12, not 8 bytes"),
             (file(&tensor.replace("F32", "F31"), &[0; 8]), "element type F31 is unknown"),
-            (file(&tensor.replace("[0,8]", "[8,0]"), &[0; 8]), "its bytes lie past"),
+            (file(&tensor.replace("[0,8]", "[8,0]"), &[0; 8]), "the wrong way round"),
             (file("{", &[]), "no JSON object"),
             (Buffer::from(&u64::MAX.to_le_bytes()[..]), "a header of 18446744073709551615 bytes"),
-            (Buffer::from(&b"abc"[..]), "shorter than its first number"),
         ];
         for (bytes, expected) in cases {
-            let (_, problem) = parse(&bytes).unwrap_err();
+            let Err(Fault::At(_, problem)) = parse(&bytes) else { panic!("{expected}") };
             assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_its_end_is_told_from_a_damaged_one() {
+        let whole = file(r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, &[0; 8]);
+        let header = whole.len() - 8;
+        for (length, expected) in [(3, 8), (9, header), (header - 1, header), (whole.len() - 1, whole.len())]
+        {
+            let cut = parse(&Buffer::from(&whole[..length])).unwrap_err();
+            assert_eq!(cut, Fault::CutShort { expected: expected as u64 }, "{length}");
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::config::blocks::actor::{ModelSettings, WeightInit};
 use crate::config::blocks::data::{LearnedTokens, WindowDataset, WindowLayout};
 use crate::config::blocks::reward::Precision;
 use crate::config::blocks::runner::Monitor;
+use crate::hints;
 
 /// A judge that learns, and how it is written.
 pub struct Judge {
@@ -56,8 +57,9 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
     };
     let read = |key: &str, named: &OneOrMore<String>| {
         Windows::read(&paths(named), &reading).map_err(|error| {
-            let hint = "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
-            loaded.problem(key, error.to_string(), hint)
+            let otherwise =
+                "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
+            loaded.problem(key, error.to_string(), hints::about_windows(&error).unwrap_or(otherwise))
         })
     };
     let Some(train) = &data.train_data_paths else {

@@ -15,7 +15,7 @@ use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
     AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
     LabelRewards, LocalVlm, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
-    VlmFrameJudge,
+    UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
     AtTermination, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
@@ -25,6 +25,7 @@ use plaudit_reward::{
 use super::network;
 use super::reward::TermBuilder;
 use crate::config::blocks::reward::{self as blocks, OnFailure, PotentialEnd, Readout, WorkerType};
+use crate::hints;
 use crate::run;
 
 /// RLinf's builders of questions.
@@ -313,7 +314,7 @@ impl TermBuilder<'_> {
                 let questions = card.questions.clone();
                 let model = match questions.is_empty() {
                     true => model,
-                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(run::notify_soon))),
+                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(warn_of_prompt))),
                 };
                 Ok(AnsweringModel { model, card })
             }
@@ -340,7 +341,8 @@ impl TermBuilder<'_> {
                 self.problem("model.lora_path", error, hint)
             }
             OpenError::Vlm(error) if error.is_device_error() => {
-                let hint = "leave it out to compute on the CPU";
+                let cpu = Some("leave it out to compute on the CPU".into());
+                let hint = hints::join([hints::about(&error), cpu]).unwrap_or_default();
                 self.problem("model.gpu", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
@@ -438,8 +440,16 @@ impl TermBuilder<'_> {
                 EndpointError::Access { .. } => "api_key_env",
                 _ => "api_base",
             };
-            let hint = "see docs/serve.md and docs/trend.md for servers and their settings";
+            let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
+            let hint = hints::join([hints::about(&error), docs]).unwrap_or_default();
             self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
         })
     }
+}
+
+fn warn_of_prompt(unknown: &UnknownPrompt) {
+    run::notify_soon(&format!(
+        "{unknown}; make windows with the task in the environment's words, or set \
+         reward.model.input_builder_params.prompt"
+    ));
 }

@@ -15,8 +15,7 @@ impl Builder<'_> {
         let networks = self.networks()?;
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("ppo");
         let ppo = Ppo::new(&networks, self.ppo_settings()?, seed);
-        let hint = "change what the message names";
-        let ppo = ppo.map_err(|error| self.loaded.problem("algorithm", error.to_string(), hint))?;
+        let ppo = ppo.map_err(|error| self.impossible(&error))?;
         Ok(Box::new(ppo))
     }
 

@@ -28,8 +28,7 @@ impl Builder<'_> {
         };
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("soft actor-critic");
         let sac = Sac::new(settings, demos, seed);
-        let hint = "change what the message names";
-        let sac = sac.map_err(|error| self.loaded.problem("algorithm", error.to_string(), hint))?;
+        let sac = sac.map_err(|error| self.impossible(&error))?;
         Ok(Box::new(sac))
     }
 
@@ -225,7 +224,7 @@ impl Builder<'_> {
         };
         let filling = ReplayFill { steps_per_rollout: plan.steps, rollouts, feature_width };
         let key = "algorithm.replay_buffer.cache_size";
-        let hint = "lower it, the number of environments, or runner.max_epochs";
+        let hint = "lower it, the number of environments, the size of the images, or runner.max_epochs";
         settings
             .replay
             .check_memory(self.spec, filling)
