@@ -7,7 +7,7 @@ use plaudit_reward::hacking_monitor::{
 
 use crate::build::MonitoredReward;
 use crate::config::LoadedConfig;
-use crate::config::blocks::reward::{AlarmAction, CompareWith, HackingMonitorSettings};
+use crate::config::blocks::reward::{CompareWith, HackingMonitorSettings};
 use crate::failure::Failure;
 use crate::run::Run;
 
@@ -28,12 +28,7 @@ pub fn start(loaded: &LoadedConfig, monitored: MonitoredReward, run: &Run) -> li
 fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
     MonitorSettings {
         every: settings.every,
-        action: match settings.action {
-            AlarmAction::Warn => library::AlarmAction::Warn,
-            AlarmAction::Pause => library::AlarmAction::Pause,
-            AlarmAction::Terminal => library::AlarmAction::Terminal,
-            AlarmAction::RaiseThreshold => library::AlarmAction::RaiseThreshold,
-        },
+        action: settings.action,
         frames: settings.frames as usize,
         limits: Limits {
             false_success: settings.false_success,

@@ -9,7 +9,7 @@ use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{
-    self, ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
+    ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
@@ -18,13 +18,12 @@ use plaudit_reward::trend::{
     UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
-    AtTermination, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
-    camera_for,
+    FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward, camera_for,
 };
 
-use super::network;
 use super::reward::TermBuilder;
-use crate::config::blocks::reward::{self as blocks, OnFailure, PotentialEnd, Readout, WorkerType};
+use crate::config::block::Choice;
+use crate::config::blocks::reward::{Readout, WorkerType};
 use crate::hints;
 use crate::run;
 
@@ -81,13 +80,6 @@ pub fn judge_device(gpu: Option<usize>, bf16: bool) -> (Device, Precision) {
     }
 }
 
-fn written_layout(layout: blocks::PromptLayout) -> PromptLayout {
-    match layout {
-        blocks::PromptLayout::VideosFirst => PromptLayout::VideosFirst,
-        blocks::PromptLayout::SharedPrefix => PromptLayout::SharedPrefix,
-    }
-}
-
 impl TermBuilder<'_> {
     /// A term of windows that a vision-language model judges.
     pub(super) fn trend_windows(
@@ -127,10 +119,7 @@ impl TermBuilder<'_> {
             history,
             gamma: self.loaded.config.algorithm.gamma as f32,
             potential_votes: model.potential_votes as f32,
-            at_termination: match model.potential_end {
-                PotentialEnd::Keep => AtTermination::Keep,
-                PotentialEnd::Zero => AtTermination::Zero,
-            },
+            at_termination: model.potential_end,
             longest_episode,
         })
     }
@@ -211,14 +200,10 @@ impl TermBuilder<'_> {
 
     /// Where the text stands: as the judge was tuned, which the config may say too.
     fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
-        let written = written_layout(self.term.model.prompt_layout);
+        let written = self.term.model.prompt_layout;
         match card.prompt_layout {
             Some(tuned) if tuned != written && self.is_written("model.prompt_layout") => {
-                let word = match tuned {
-                    PromptLayout::VideosFirst => "videos_first",
-                    PromptLayout::SharedPrefix => "shared_prefix",
-                };
-                let message = format!("the judge was tuned with prompt_layout: {word}");
+                let message = format!("the judge was tuned with prompt_layout: {}", tuned.word());
                 Err(self.problem("model.prompt_layout", message, "write the same, or leave the key out"))
             }
             Some(tuned) => Ok(tuned),
@@ -297,7 +282,7 @@ impl TermBuilder<'_> {
             window: named.map_or(1, |(_, buffer)| buffer.history_size as usize),
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
-            layout: written_layout(self.term.model.prompt_layout),
+            layout: self.term.model.prompt_layout,
         })
     }
 
@@ -330,7 +315,7 @@ impl TermBuilder<'_> {
         };
         let options = OpenOptions {
             device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
-            precision: network::precision(model.precision),
+            precision: model.precision,
             frames: self.frames_seen()?,
             ..OpenOptions::default()
         };
@@ -426,10 +411,7 @@ impl TermBuilder<'_> {
             timeout: Duration::from_secs_f64(api.timeout_secs),
             give_up: Duration::from_secs_f64(api.give_up_secs),
             concurrency: NonZeroUsize::new(api.concurrency as usize).unwrap_or(NonZeroUsize::MIN),
-            on_failure: match api.on_failure {
-                OnFailure::Stop => endpoint::OnFailure::Stop,
-                OnFailure::Skip => endpoint::OnFailure::Skip,
-            },
+            on_failure: api.on_failure,
             ..EndpointSettings::at(api_base)
         };
         let callbacks =

@@ -18,7 +18,7 @@ use plaudit_rl::{ActionMode, ActorCritic, AsyncPlan, Cloning, LearnError, Learne
 use crate::commands::train::TrainMode;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
-use crate::config::blocks::algorithm::{Bootstrap, LossType};
+use crate::config::blocks::algorithm::LossType;
 use crate::hints;
 
 /// How much one step of learning is.
@@ -205,13 +205,6 @@ impl Builder<'_> {
             LrSchedule::Linear => LrDecay::Linear { total: end()?, min_lr },
         };
         Ok(Schedule { lr, warmup, decay })
-    }
-}
-
-fn bootstrap(choice: Bootstrap) -> plaudit_rl::Bootstrap {
-    match choice {
-        Bootstrap::Standard => plaudit_rl::Bootstrap::Standard,
-        Bootstrap::Always => plaudit_rl::Bootstrap::Always,
     }
 }
 

@@ -96,7 +96,7 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
             let help = hints::join([hints::about(&error), Some(help.into())]);
             Failure::usage(error, help)
         }
-        OpenError::Endpoint(error) => Failure::usage(&error, hints::about(&error)),
+        OpenError::Endpoint(error) => Failure::usage(error, "start it, or correct the address".to_string()),
     }
 }
 
