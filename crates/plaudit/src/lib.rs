@@ -76,6 +76,7 @@ pub mod evaluation;
 pub mod failure;
 pub mod film;
 pub mod hacking_monitor;
+mod hints;
 pub mod lint;
 pub mod load;
 pub mod other_flags;

@@ -84,10 +84,8 @@ impl Checkpoint {
 
     /// Reads a file.
     pub fn read_from(path: &Path) -> Result<Self, LearnError> {
-        match Weights::read(path) {
-            Ok(tensors) => Ok(Self { path: path.into(), counts: tensors.metadata().clone(), tensors }),
-            Err(error) => Err(LearnError::Checkpoint { path: path.into(), problem: error.to_string() }),
-        }
+        let tensors = Weights::read(path)?;
+        Ok(Self { path: path.into(), counts: tensors.metadata().clone(), tensors })
     }
 
     /// One tensor.

@@ -39,7 +39,7 @@ mod stored;
 mod windows;
 
 pub use crate::recording::{BadFile, ChannelOrder, FileProblem, Source};
-pub use error::ConvertError;
+pub use error::{ConvertError, ConvertOption};
 pub use images::{ImageFormat, ImageOptions, ImageReport, convert_images};
 pub use leakage::{Leakage, NEAR_BITS, NEAR_LEVELS};
 pub use progress::{BadFiles, OnProgress, Progress, Stage};

@@ -195,7 +195,7 @@ pub(super) fn report(
     let mut broken: Vec<BrokenFile> = collection
         .broken
         .iter()
-        .map(|(file, problem)| BrokenFile { file: relative(file, path), problem: problem.to_string() })
+        .map(|(file, problem)| BrokenFile { file: relative(file, path), problem: problem.with_hint() })
         .collect();
     let mut inspected = Inspected { summaries: Vec::new(), origins: Vec::new(), names: Vec::new() };
     for (item, summarized) in chosen.iter().zip(summarized) {
@@ -206,7 +206,7 @@ pub(super) fn report(
                 inspected.origins.push((item, number));
                 inspected.summaries.push(summary);
             }),
-            Err(problem) => broken.push(BrokenFile { file, problem: problem.to_string() }),
+            Err(problem) => broken.push(BrokenFile { file, problem: problem.with_hint() }),
         }
     }
     let copies = copies(&inspected.summaries);

@@ -36,7 +36,8 @@ pub fn contact_sheet(path: &Path, report: &Report, options: &SheetOptions) -> Re
     let mut groups = Vec::new();
     let mut units = Vec::new();
     for pick in &report.picks {
-        let wrong = |error: FileProblem| InspectError::Sheet { why: format!("{}: {error}", pick.file) };
+        let wrong =
+            |error: FileProblem| InspectError::Sheet { why: format!("{}: {}", pick.file, error.with_hint()) };
         let item = collection.items.iter().find(|item| is_of(item, pick));
         let Some(item) = item else { return Err(wrong(FileProblem::Gone)) };
         let read: Vec<Recorded> = item.read().map_err(wrong)?.into_iter().map(Recorded::of).collect();

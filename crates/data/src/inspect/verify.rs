@@ -51,7 +51,8 @@ pub fn verify(path: &Path, progress: &OnInspected<'_>) -> Result<Verified, Inspe
     let is_unchecked =
         |file: &Path| found.unchecked.iter().any(|what| what.starts_with(&relative(file, path)));
     let broken = collection.broken.iter().filter(|(file, _)| !is_unchecked(file));
-    let broken: Vec<BrokenFile> = broken.map(|(file, problem)| broken_file(path, file, problem)).collect();
+    let broken: Vec<BrokenFile> =
+        broken.map(|(file, problem)| broken_file(path, file, &problem.with_hint())).collect();
     found.broken.extend(broken);
     let (done, total) = (AtomicUsize::new(0), collection.items.len());
     let check = |item: &Item| {
@@ -63,7 +64,7 @@ pub fn verify(path: &Path, progress: &OnInspected<'_>) -> Result<Verified, Inspe
     for (item, checked) in collection.items.iter().zip(checked) {
         match checked {
             Ok(whole) => found.whole += whole,
-            Err(problem) => found.broken.push(broken_file(path, &item.path, &problem)),
+            Err(problem) => found.broken.push(broken_file(path, &item.path, &problem.with_hint())),
         }
     }
     Ok(found)

@@ -42,7 +42,7 @@ impl Source {
         Self::Keyboard,
     ];
 
-    /// What `--source` calls it.
+    /// What it is called.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -55,7 +55,9 @@ impl Source {
         }
     }
 
-    pub(crate) fn names() -> String {
+    /// The names of all, as a list.
+    #[must_use]
+    pub fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
     }
 

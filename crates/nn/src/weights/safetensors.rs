@@ -42,37 +42,55 @@ pub(super) fn is_named_so(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"))
 }
 
-/// A problem and the byte it is at.
-type Fault = (u64, String);
+/// What is wrong with a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    /// It ends before this byte.
+    CutShort { expected: u64 },
+    /// What is wrong, and at which byte.
+    At(u64, String),
+}
 
 pub(super) fn read(file: &Path) -> Result<Weights, WeightsError> {
     let bytes = Buffer::open(file, Access::Map)
         .map_err(|source| WeightsError::Io { file: file.to_owned(), source })?;
-    parse(&bytes).map_err(|(at, problem)| WeightsError::Safetensors { file: file.to_owned(), at, problem })
+    parse(&bytes).map_err(|fault| match fault {
+        Fault::At(at, problem) => WeightsError::Safetensors { file: file.to_owned(), at, problem },
+        Fault::CutShort { expected } => {
+            WeightsError::CutShort { file: file.to_owned(), length: bytes.len() as u64, expected }
+        }
+    })
 }
 
 fn parse(bytes: &Buffer) -> Result<Weights, Fault> {
     let length = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length = length.ok_or_else(|| (0, "the file is shorter than its first number".to_owned()))?;
-    let data_start = length.saturating_add(8);
-    if length > LONGEST_HEADER || data_start > bytes.len() as u64 {
-        return Err((0, format!("a header of {length} bytes is announced")));
+    let length = length.ok_or(Fault::CutShort { expected: 8 })?;
+    if length > LONGEST_HEADER {
+        return Err(Fault::At(0, format!("a header of {length} bytes is announced")));
+    }
+    let data_start = length + 8;
+    if data_start > bytes.len() as u64 {
+        return Err(Fault::CutShort { expected: data_start });
     }
     let data_start = data_start as usize;
     // Copied before it is parsed: a mapped file might change meanwhile.
     let header: Metadata = serde_json::from_slice(&bytes[8..data_start].to_vec()).map_err(|error| {
-        (8 + error.column() as u64, format!("the header is none of safetensors: {error}"))
+        Fault::At(8 + error.column() as u64, format!("the header is none of safetensors: {error}"))
     })?;
     let (described, follow) = (header.data_len(), bytes.len() - data_start);
-    if described != follow {
-        return Err((
-            data_start as u64,
-            format!("{described} bytes of tensors are described, {follow} follow"),
-        ));
+    if described > follow {
+        return Err(Fault::CutShort { expected: data_start.saturating_add(described) as u64 });
+    }
+    if described < follow {
+        let why = format!("{described} bytes of tensors are described, {follow} follow");
+        return Err(Fault::At(data_start as u64, why));
     }
     let tensors = header.offset_keys().into_iter().filter_map(|name| {
         let info = header.info(&name)?;
-        let tensor = tensor(info, bytes, data_start).map_err(|(at, why)| (at, format!("`{name}`: {why}")));
+        let tensor = tensor(info, bytes, data_start).map_err(|fault| match fault {
+            Fault::At(at, why) => Fault::At(at, format!("`{name}`: {why}")),
+            Fault::CutShort { .. } => fault,
+        });
         Some(tensor.map(|tensor| (name, tensor)))
     });
     let tensors = tensors.collect::<Result<_, Fault>>()?;
@@ -87,9 +105,10 @@ fn tensor(info: &TensorInfo, bytes: &Buffer, data_start: usize) -> Result<Array,
     let (from, to) = info.data_offsets;
     let (range, at) = (data_start + from..data_start + to, (data_start + from) as u64);
     let dtype = DTYPES.iter().find(|row| row.1 == info.dtype).map(|row| row.0);
-    let dtype = dtype.ok_or_else(|| (at, format!("element type {} is not read", info.dtype)))?;
-    let data = bytes.slice(range).ok_or_else(|| (at, "its bytes lie past the end of the file".to_owned()))?;
-    Array::new(dtype, &info.shape, data).map_err(|error| (at, error.to_string()))
+    let dtype = dtype.ok_or_else(|| Fault::At(at, format!("element type {} is not read", info.dtype)))?;
+    let expected = range.end as u64;
+    let data = bytes.slice(range).ok_or(Fault::CutShort { expected })?;
+    Array::new(dtype, &info.shape, data).map_err(|error| Fault::At(at, error.to_string()))
 }
 
 pub(super) fn write(
@@ -159,7 +178,6 @@ mod tests {
         };
         assert_eq!(parse(&file(&two("[8,16]"), &[0; 16])).unwrap().len(), 2);
         let cases = [
-            (file(tensor, &[0; 7]), "8 bytes of tensors are described, 7 follow"),
             (file(tensor, &[0; 9]), "8 bytes of tensors are described, 9 follow"),
             (file(&two("[4,12]"), &[0; 12]), "invalid offset for tensor `v`"),
             (file(&two("[0,8]"), &[0; 8]), "invalid offset for tensor"),
@@ -174,11 +192,21 @@ mod tests {
             (file(&tensor.replace("[0,8]", "[8,0]"), &[0; 8]), "invalid offset for tensor `w`"),
             (file("{", &[]), "the header is none of safetensors"),
             (Buffer::from(&u64::MAX.to_le_bytes()[..]), "a header of 18446744073709551615 bytes"),
-            (Buffer::from(&b"abc"[..]), "shorter than its first number"),
         ];
         for (bytes, expected) in cases {
-            let (_, problem) = parse(&bytes).unwrap_err();
+            let Err(Fault::At(_, problem)) = parse(&bytes) else { panic!("{expected}") };
             assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_its_end_is_told_from_a_damaged_one() {
+        let whole = file(r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, &[0; 8]);
+        let header = whole.len() - 8;
+        for (length, expected) in [(3, 8), (9, header), (header - 1, header), (whole.len() - 1, whole.len())]
+        {
+            let cut = parse(&Buffer::from(&whole[..length])).unwrap_err();
+            assert_eq!(cut, Fault::CutShort { expected: expected as u64 }, "{length}");
         }
     }
 }

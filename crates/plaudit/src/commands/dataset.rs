@@ -1,6 +1,5 @@
 //! `plaudit dataset`: collected episodes become training data.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -8,13 +7,13 @@ use plaudit_data::convert::{
     BadFile, BadFiles, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
     RecordedArguments, Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
 };
-use plaudit_data::recording::OpenError;
 
 use super::inspect::Inspect;
 use super::verify::Verify;
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Turn collected episodes into training data
@@ -365,33 +364,23 @@ fn say_rest(skipped: &[BadFile], notes: &[String], leakage: &Leakage, verbosity:
     if !skipped.is_empty() {
         console::eprintln(&format!("note: {} file(s) were left out:", skipped.len()));
         let shown = if verbosity.verbose { skipped.len() } else { 5 };
-        skipped.iter().take(shown).for_each(|bad| console::eprintln(&format!("  {bad}")));
+        for BadFile { path, problem } in skipped.iter().take(shown) {
+            console::eprintln(&format!("  {}: {}", path.display(), problem.with_hint()));
+        }
         if skipped.len() > shown {
             console::eprintln(&format!("  … and {} more (-v shows all)", skipped.len() - shown));
         }
     }
 }
 
-/// What is wrong, and after the first semicolon what to do.
 fn failure(error: ConvertError) -> Failure {
-    let text = error.to_string();
-    let (what, help) = match text.split_once("; ") {
-        Some((what, help)) => (what.to_string(), Some(help.to_string())),
-        None => (text, None),
-    };
+    let help = hints::about_conversion(&error, AskedBy::DatasetFlags);
     match error {
-        ConvertError::Open(OpenError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Failure::usage(what, "check the path after --raw-data-path".to_string())
+        ConvertError::Option { option, value, expected } => {
+            Failure::usage(format!("{} {value}: {expected}", hints::convert_flag(option)), help)
         }
-        ConvertError::Option { .. } | ConvertError::Open(_) => Failure::usage(what, help),
-        ConvertError::Write { .. } | ConvertError::WritePython(_) => {
-            let place = "give --output-dir a place that can be written";
-            Failure::runtime(
-                what,
-                [Some(place), help.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; "),
-            )
-        }
-        _ => Failure::runtime(what, help),
+        ConvertError::Open(_) => Failure::usage(error, help),
+        _ => Failure::runtime(error, help),
     }
 }
 

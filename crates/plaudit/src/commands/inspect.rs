@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_data::inspect::{
-    InspectError, InspectOptions, Report, SheetOptions, SheetPick, contact_sheet, inspect,
+    InspectError, InspectOptions, Report, SheetOptions, SheetPick, Suspicion, contact_sheet, inspect,
 };
 
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::output;
 use crate::progress::{ProgressBar, ProgressUpdate};
 
@@ -53,7 +54,10 @@ impl Inspect {
         let looked = inspect(&self.path, &options, &tick);
         drop(bar);
         match looked {
-            Ok(report) => {
+            Ok(mut report) => {
+                for finding in report.findings.iter_mut().filter(|one| one.kind == Suspicion::Unbalanced) {
+                    finding.advice += " (--fail-success-ratio)";
+                }
                 console::print(&self.text(&report)?)?;
                 self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, verbosity))
             }
@@ -99,6 +103,9 @@ pub(super) fn failure(error: &InspectError) -> Failure {
         }
         InspectError::NothingRead { .. } => {
             "is it another program's data? the message names what was expected"
+        }
+        InspectError::Open(error) => {
+            return Failure::runtime(error, hints::about_open(error, AskedBy::DatasetFlags));
         }
         _ => return Failure::runtime(error, None),
     };

@@ -19,7 +19,7 @@ mod to_store;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::error::ConvertError;
+use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
 use super::progress::{BadFiles, OnProgress, Stage};
@@ -252,20 +252,24 @@ fn classes(picks: &[ImagePick]) -> [usize; 2] {
 }
 
 fn check(train: &Path, val: &Path, options: &ImageOptions) -> Result<(), ConvertError> {
-    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    let wrong = |option, value: String, expected| Err(ConvertError::Option { option, value, expected });
     if !(0.0..1.0).contains(&options.val_split) {
-        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+        return wrong(
+            ConvertOption::ValSplit,
+            options.val_split.to_string(),
+            "a share from 0 up to, but not, 1",
+        );
     }
     if !(options.fail_success_ratio >= 0.0 && options.fail_success_ratio.is_finite()) {
         return wrong(
-            "--fail-success-ratio",
+            ConvertOption::FailSuccessRatio,
             options.fail_success_ratio.to_string(),
             "a number of failures per success, from 0 on",
         );
     }
     if train == val {
         return wrong(
-            "--val-output-path",
+            ConvertOption::ValOutput,
             val.display().to_string(),
             "the training split goes there; choose another file",
         );

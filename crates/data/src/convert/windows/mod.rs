@@ -17,7 +17,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::error::ConvertError;
+use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
 use super::progress::{BadFiles, OnProgress};
@@ -271,22 +271,34 @@ fn leakage(found: &ScannedEpisodes, chosen: &ChosenWindows, written: &write::Wri
 }
 
 fn check(options: &WindowOptions) -> Result<(), ConvertError> {
-    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    let wrong = |option, value: String, expected| Err(ConvertError::Option { option, value, expected });
     if options.window_size == 0 {
-        return wrong("--window-size", "0".into(), "a window has one frame at least");
+        return wrong(ConvertOption::WindowSize, "0".into(), "a window has one frame at least");
     }
     if options.stride == 0 {
-        return wrong("--stride", "0".into(), "windows would all start at the same frame; use 1 or more");
+        return wrong(
+            ConvertOption::Stride,
+            "0".into(),
+            "windows would all start at the same frame; use 1 or more",
+        );
     }
     if !(0.0..1.0).contains(&options.val_split) {
-        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+        return wrong(
+            ConvertOption::ValSplit,
+            options.val_split.to_string(),
+            "a share from 0 up to, but not, 1",
+        );
     }
     if !(0.0..=1.0).contains(&options.tail_unclear_ratio) {
-        return wrong("--tail-unclear-ratio", options.tail_unclear_ratio.to_string(), "a share from 0 to 1");
+        return wrong(
+            ConvertOption::TailUnclearRatio,
+            options.tail_unclear_ratio.to_string(),
+            "a share from 0 to 1",
+        );
     }
     if options.delta_threshold.is_nan() || options.delta_threshold < 0.0 {
         return wrong(
-            "--delta-threshold",
+            ConvertOption::DeltaThreshold,
             options.delta_threshold.to_string(),
             "a change of score, from 0 on",
         );

@@ -11,6 +11,7 @@ use crate::build;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// What a training learns from, and what it is measured on.
@@ -133,57 +134,27 @@ fn split(
     Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?) })
 }
 
-/// An error of the data, at the key that it is about. What flags of `dataset images` would change, keys change here.
+/// An error of the data, at the key that it is about.
 fn problem(loaded: &LoadedConfig, key: &str, error: &DatasetError) -> Failure {
-    let key = if is_about_cameras(error) { "actor.model.image_keys" } else { key };
-    let (what, hint) = in_words(
-        error,
-        &[
-            ("name the key with --image-key", "name a camera that is there"),
-            ("--source", "data.source"),
-            ("--raw-data-path", "it"),
-            ("--seed", "data.seed"),
-            ("--val-split", "data.val_split"),
-        ],
-    );
+    let key = match error {
+        _ if is_about_cameras(error) => "actor.model.image_keys",
+        // One episode cannot be split, whatever the share: that is the data's fault.
+        DatasetError::Read(LabelledError::TooFewEpisodes { episodes: 2.., .. }) => "data.val_split",
+        _ => key,
+    };
     let otherwise = match key {
         "actor.model.image_keys" => "name cameras that are there",
         _ => "name a train.pt, a folder of episodes, or a store",
     };
-    loaded.problem(key, what, hint.unwrap_or_else(|| otherwise.into())).into()
+    let hint = hints::about_data(error, AskedBy::Config).unwrap_or_else(|| otherwise.into());
+    loaded.problem(key, error.to_string(), hint).into()
 }
 
 /// Trouble with data, in words that fit a command which takes cameras from the model.
 pub(super) fn as_failure(error: &DatasetError) -> Failure {
-    let (what, help) = in_words(
-        error,
-        &[("name the key with --image-key", "give data with the camera that the model looks through")],
-    );
+    let help = hints::about_data(error, AskedBy::Model);
     let about_cameras = "the model looks through these cameras; give data that has them";
-    Failure::usage(what, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))
-}
-
-/// What is wrong, and what to do: in the words of a command that has other flags than `dataset images`.
-fn in_words(error: &DatasetError, flags: &[(&str, &str)]) -> (String, Option<String>) {
-    let mut text = error.to_string();
-    // Flags that have no counterpart outside `dataset images`.
-    for absent in [
-        "; --skip-bad leaves such files out",
-        "--skip-bad leaves such files out",
-        "; if that is how it was recorded, pass --chw",
-    ] {
-        text = text.replace(absent, "");
-    }
-    for (flag, here) in flags {
-        text = text.replace(flag, here);
-    }
-    let text = text.trim_end_matches([';', ' ']);
-    match (is_about_cameras(error), text.rsplit_once("; ")) {
-        // What is there belongs to what is wrong.
-        (true, Some((what, there))) if there.starts_with("it has ") => (format!("{what}; {there}"), None),
-        (_, Some((what, help))) => (what.to_string(), Some(help.to_string())),
-        (_, None) => (text.to_string(), None),
-    }
+    Failure::usage(error, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))
 }
 
 /// Whether the cameras that are asked for are not those that are there.

@@ -20,6 +20,7 @@ use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
 use crate::failure::Failure;
+use crate::hints;
 use crate::load;
 use crate::progress::ProgressBar;
 use crate::run::{Run, interrupted};
@@ -240,18 +241,14 @@ pub(super) fn tempfile_in(folder: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn failure(error: TrainError) -> Failure {
-    let text = error.to_string();
-    let (what, help) = match text.split_once("; ") {
-        Some((what, help)) => (what.to_string(), Some(help.to_string())),
-        None => (text, None),
-    };
+    let help = hints::about_reward_training(&error);
     match error {
         TrainError::Dataset(_)
         | TrainError::NoState { .. }
         | TrainError::Windows(_)
         | TrainError::Window { .. }
-        | TrainError::NothingToLearn(_) => Failure::usage(what, help),
-        _ => Failure::runtime(what, help),
+        | TrainError::OneAnswer { .. } => Failure::usage(error, help),
+        _ => Failure::runtime(error, help),
     }
 }
 

@@ -176,7 +176,7 @@ impl Command {
             },
         };
         let open = settings.token.is_none();
-        let server = Server::bind(settings, model).map_err(|error| Failure::runtime(error, None))?;
+        let server = Server::bind(settings, model).map_err(|error| Failure::caused_by(&error))?;
         listen_for_interrupts();
         if !verbosity.quiet {
             console::eprintln(&format!("serving {described}"));

@@ -406,7 +406,7 @@ fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Resul
         }
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    learner.imitate(cloning, &mut on_progress).map_err(|error| Failure::runtime(error, None))?;
+    learner.imitate(cloning, &mut on_progress).map_err(|error| Failure::caused_by(&error))?;
     if done < cloning.steps {
         notify(run, Level::Info, "stopped during cloning: a resumed run starts with it again");
         return Ok(());
@@ -423,7 +423,7 @@ fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Resul
 
 /// Relabels experience that another reward has labelled, where that can be.
 fn relabel(learner: &mut dyn Learner, reward: &dyn Reward, run: &mut Run) -> Result<(), Failure> {
-    let relabelled = learner.relabel(reward).map_err(|error| Failure::runtime(error, None))?;
+    let relabelled = learner.relabel(reward).map_err(|error| Failure::caused_by(&error))?;
     if relabelled > 0 {
         notify(
             run,

@@ -1,5 +1,6 @@
 //! `data`: what reward models are trained on.
 
+use super::reward::PromptLayout;
 use crate::config::block::{OneOrMore, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, SHARE};
 
@@ -17,7 +18,7 @@ choice! {
 
 choice! {
     /// Which tokens a judge learns.
-    LearnedTokens {
+    LearnedTokens = plaudit_reward::sft::TargetTokens {
         /// The answer and the end of its turn.
         Answer = "answer",
         /// The first token of the answer, by which labels are read.
@@ -28,18 +29,8 @@ choice! {
 }
 
 choice! {
-    /// Where the text of a prompt stands.
-    WindowLayout {
-        /// After the videos, as RLinf has it.
-        VideosFirst = "videos_first",
-        /// Before them: what all prompts share is computed once.
-        SharedPrefix = "shared_prefix",
-    }
-}
-
-choice! {
     /// The source of episodes.
-    EpisodeSource {
+    EpisodeSource = plaudit_data::recording::Source {
         /// Today's collectors: a pickle per episode, `success` in its infos.
         Collected = "collected",
         /// Earlier collectors: `is_obj_placed` in the infos.
@@ -132,7 +123,7 @@ block! {
         /// Windows: which tokens are learned.
         loss: LearnedTokens = LearnedTokens::Answer,
         /// Windows: where the text of a prompt stands. A judge is prompted as it was trained.
-        prompt_layout: WindowLayout = WindowLayout::VideosFirst,
+        prompt_layout: PromptLayout = PromptLayout::VideosFirst,
         /// Windows: longest prompt, in tokens.
         #[range(AT_LEAST_ONE)]
         max_prompt_length: u64 = 4096,
