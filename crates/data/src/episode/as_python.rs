@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plaudit_core::End;
+use plaudit_core::{End, FrameShape};
 use plaudit_pyfiles::{Array, DType, ObjectArray, PyDict, PyValue};
 
 use super::{CameraTrack, Episode, Timestep};
@@ -110,7 +110,8 @@ fn observation(episode: &Episode, at: usize) -> PyValue {
     let mut entries = Vec::new();
     if let Some((main, extra)) = episode.cameras.split_first() {
         entries.push(("main_images", image(main, at)));
-        entries.push(("extra_view_images", extra_views(extra, at)));
+        let views = extra_views(extra, at, 1).and_then(|views| views.row(0));
+        entries.push(("extra_view_images", views.map_or(PyValue::None, tensor)));
     }
     entries.push(("states", floats(&episode.states[at])));
     if let Some(task) = &episode.task {
@@ -119,18 +120,35 @@ fn observation(episode: &Episode, at: usize) -> PyValue {
     dict(entries)
 }
 
+/// One image, as a view of the episode's own bytes.
 fn image(track: &CameraTrack, at: usize) -> PyValue {
     let shape = [track.shape.height, track.shape.width, track.shape.channels];
-    made(Array::new(DType::U8, &shape, track.image(at).to_vec()))
+    track.shared(at, 1).map_or(PyValue::None, |bytes| made(Array::new(DType::U8, &shape, bytes)))
 }
 
-/// All other cameras in one tensor; cameras of another size than the first cannot be, and are left out.
-fn extra_views(tracks: &[CameraTrack], at: usize) -> PyValue {
-    let Some(first) = tracks.first() else { return PyValue::None };
-    let same: Vec<_> = tracks.iter().filter(|track| track.shape == first.shape).collect();
-    let pixels: Vec<u8> = same.iter().flat_map(|track| track.image(at)).copied().collect();
-    let shape = [same.len(), first.shape.height, first.shape.width, first.shape.channels];
-    made(Array::new(DType::U8, &shape, pixels))
+/// The cameras that RLinf's layout has no room for: behind the main one, all are of one size in one tensor.
+pub fn cameras_without_room(cameras: &[(Arc<str>, FrameShape)]) -> Vec<Arc<str>> {
+    let extra = cameras.get(1..).unwrap_or_default();
+    let other = extra.iter().filter(|(_, shape)| *shape != extra[0].1);
+    other.map(|(name, _)| name.clone()).collect()
+}
+
+/// Every camera but the first that there is room for, in one tensor of entries, views, height, width and channels. A single
+/// camera is a view of the episode's own bytes; several are stacked.
+pub(crate) fn extra_views(tracks: &[CameraTrack], first: usize, entries: usize) -> Option<Array> {
+    let shape = tracks.first()?.shape;
+    let same: Vec<_> = tracks.iter().filter(|track| track.shape == shape).collect();
+    let sides = [entries, same.len(), shape.height, shape.width, shape.channels];
+    match same[..] {
+        [only] => Array::new(DType::U8, &sides, only.shared(first, entries)?).ok(),
+        _ => {
+            let mut pixels = Vec::with_capacity(entries * same.len() * shape.bytes());
+            for at in first..first + entries {
+                same.iter().for_each(|track| pixels.extend_from_slice(track.image(at)));
+            }
+            Array::new(DType::U8, &sides, pixels).ok()
+        }
+    }
 }
 
 /// Per entry: the environment's info, and the episode so far. The reset's is empty.
@@ -210,4 +228,73 @@ fn made<E>(array: Result<Array, E>) -> PyValue {
 
 fn array<E>(array: Result<Array, E>) -> PyValue {
     array.map_or(PyValue::None, |array| PyValue::Array(Arc::new(array)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn track(name: &str, shape: FrameShape, entries: usize) -> CameraTrack {
+        let pixels: Vec<u8> = (0..entries * shape.bytes()).map(|at| (at % 251) as u8).collect();
+        CameraTrack { name: name.into(), shape, pixels: pixels.into() }
+    }
+
+    fn episode(cameras: Vec<CameraTrack>) -> Episode {
+        let timestep = Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
+        Episode {
+            row: 0,
+            number: 0,
+            batch_step: 2,
+            success: false,
+            task: None,
+            cameras,
+            states: vec![vec![0.0]; 3],
+            actions: vec![vec![0.0]; 2],
+            timesteps: vec![timestep; 3],
+        }
+    }
+
+    /// Every array of images in a value.
+    fn images(value: &PyValue) -> Vec<Array> {
+        match value {
+            PyValue::Dict(dict) => dict.iter().flat_map(|(_, value)| images(value)).collect(),
+            PyValue::List(items) => items.iter().flat_map(images).collect(),
+            value => {
+                value.as_array().filter(|array| array.dtype() == DType::U8).cloned().into_iter().collect()
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_of_an_episode_copies_no_image() {
+        let shape = FrameShape::rgb(4, 5);
+        let episode = episode(vec![track("main", shape, 3), track("side", shape, 3)]);
+        // A copy of the episode for another format shares its images too.
+        let values = [as_pickle(&episode.clone(), 0), as_frames(&episode, 0, 0.0)];
+        for value in values {
+            let found = images(&value);
+            assert!(found.len() >= 4);
+            for image in found {
+                let is_in =
+                    |track: &CameraTrack| track.pixels.as_ptr_range().contains(&image.bytes().as_ptr());
+                assert!(episode.cameras.iter().any(is_in), "an image was copied");
+            }
+        }
+    }
+
+    #[test]
+    fn further_cameras_are_of_one_size() {
+        let named = |sides: &[usize]| -> Vec<(Arc<str>, FrameShape)> {
+            let camera =
+                |(at, side): (usize, &usize)| (format!("camera_{at}").into(), FrameShape::rgb(*side, *side));
+            sides.iter().enumerate().map(camera).collect()
+        };
+        assert!(cameras_without_room(&named(&[])).is_empty());
+        assert!(cameras_without_room(&named(&[8, 4, 4])).is_empty());
+        assert_eq!(cameras_without_room(&named(&[8, 4, 8, 4, 2])), ["camera_2".into(), "camera_4".into()]);
+        let tracks = [4, 8, 4].map(|side| track("side", FrameShape::rgb(side, side), 2));
+        let stacked = extra_views(&tracks, 1, 1).unwrap();
+        assert_eq!(stacked.shape(), [1, 2, 4, 4, 3]);
+        assert_eq!(stacked.bytes(), [tracks[0].image(1), tracks[2].image(1)].concat());
+    }
 }

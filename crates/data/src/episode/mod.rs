@@ -9,6 +9,7 @@ mod writer;
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
+use plaudit_pyfiles::Buffer;
 
 pub use collector::{Collector, Keep};
 pub use files::EpisodeFormat;
@@ -49,11 +50,17 @@ pub struct CameraTrack {
     pub name: Arc<str>,
     /// Shape of each image.
     pub shape: FrameShape,
-    /// All images, HWC, one after the other.
-    pub pixels: Vec<u8>,
+    /// All images, HWC, one after the other. Shared: neither a copy of the episode nor what is written of it copies them.
+    pub pixels: Arc<Vec<u8>>,
 }
 
 impl CameraTrack {
+    /// Images from `first` on, `count` of them, as shared bytes.
+    pub(crate) fn shared(&self, first: usize, count: usize) -> Option<Buffer> {
+        let bytes = self.shape.bytes();
+        Buffer::from(self.pixels.clone()).slice(first * bytes..(first + count) * bytes)
+    }
+
     /// Image number `at`.
     pub fn image(&self, at: usize) -> &[u8] {
         let bytes = self.shape.bytes();

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::source::Source;
+use super::formats::DatasetFormat;
 use crate::lerobot::LeRobotError;
 use crate::replay_buffer::ReplayBufferError;
 use crate::store::StoreError;
@@ -46,7 +46,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The folder or file could be read in more than one way, or in none that is known.
-    #[error("cannot tell what {} holds: {why}; say it with --source ({})", path.display(), Source::names())]
+    #[error("cannot tell what {} holds: {why}; say it with --source ({})", path.display(), DatasetFormat::collectors())]
     Unsure {
         /// The folder or file.
         path: PathBuf,

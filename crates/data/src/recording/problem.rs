@@ -195,7 +195,8 @@ pub enum FileProblem {
     },
     /// A recording that never says what succeeded.
     #[error(
-        "it does not say which frames show success; label its frames, or record `next.success` or `is_success`"
+        "it does not say which frames show success; label its frames, record `next.success` or `is_success`, or say with \
+         --success-reward which reward means it"
     )]
     NoLabels,
     /// Windows have labels of their own kind.
@@ -203,6 +204,17 @@ pub enum FileProblem {
         "it is a window, whose label is of the whole; train a vision-language model on it, or name the episodes"
     )]
     Windows,
+    /// Images without an order of time.
+    #[error(
+        "it is a set of images without an order of time, and a window is some frames in a row; name the episodes they are from"
+    )]
+    NoOrder,
+    /// Nothing says how it goes.
+    #[error(
+        "it holds no rewards, so nothing says which windows show progress; collect with rewards (pickle, store or \
+         replay_buffer), or go by success with --score success"
+    )]
+    NoScores,
     /// A recording without actions is nothing to imitate.
     #[error("it holds no actions, so there is nothing to imitate; name episodes as they were collected")]
     NoActions,
