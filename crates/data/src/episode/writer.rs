@@ -160,7 +160,9 @@ impl EpisodeWriter {
         by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
         let claimed = format.claimed(directory);
-        for folder in std::iter::once(directory).chain(claimed.iter().map(PathBuf::as_path)) {
+        // Folders by outcome are found by the folder above them.
+        let by_outcome = claimed.iter().any(|folder| *folder == directory.join("positive"));
+        for folder in claimed.iter().map(PathBuf::as_path).chain(by_outcome.then_some(directory)) {
             refuse_other_format(folder, format.dataset_format())?;
         }
         let mut claim = by.claim(&claimed)?;

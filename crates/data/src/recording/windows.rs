@@ -13,7 +13,7 @@ use super::item::{Item, Items};
 use super::observation::Columns;
 use super::probe::list;
 use super::{FileProblem, Recording, Unit, keys};
-use crate::windows::LINE_BYTES;
+use crate::windows::{LINE_BYTES, locate};
 
 const MANIFEST: &str = "segments.jsonl";
 
@@ -71,20 +71,14 @@ fn manifest(folder: &Path, split: Option<&str>, collection: &mut Items) {
             let row: Value = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
             let pickle = row["pkl_path"].as_str().ok_or_else(|| wrong("it has no pkl_path".into()))?;
             let answer = row["answer"].as_str().map(String::from);
-            Ok(item(beside(folder, pickle), split.map(String::from), answer))
+            let file = locate(&path, pickle, None).unwrap_or_else(|| folder.join(pickle));
+            Ok(item(file, split.map(String::from), answer))
         });
         match listed {
             Ok(item) => collection.items.push(item),
             Err(problem) => collection.broken.push((path.clone(), problem)),
         }
     }
-}
-
-/// Manifests have absolute paths; folders move. A file beside the manifest is the one that is meant.
-fn beside(folder: &Path, written: &str) -> PathBuf {
-    let written = Path::new(written);
-    let near = written.file_name().map(|name| folder.join("pkl").join(name));
-    near.filter(|near| near.exists()).unwrap_or_else(|| folder.join(written))
 }
 
 /// One window; `declared` is what the manifest says.

@@ -58,7 +58,11 @@ fn row(manifest: &Path, line: &str, options: &WindowReadOptions) -> Result<Windo
     Ok(WindowRow {
         prompt,
         answer,
-        pickle: locate(manifest, &written, options)?,
+        pickle: locate(manifest, &written, options.data_root.as_deref()).ok_or_else(|| {
+            format!(
+                "`{written}` is not there, nor in data.data_root, nor in pkl/ beside the manifest; was the folder moved?"
+            )
+        })?,
         episode: text("source_episode_path"),
         size: count("window_size"),
         start: count("start_step"),
@@ -67,17 +71,15 @@ fn row(manifest: &Path, line: &str, options: &WindowReadOptions) -> Result<Windo
 }
 
 /// Manifests have absolute paths, and folders move: as written, below the root of the data, or beside the manifest.
-fn locate(manifest: &Path, written: &str, options: &WindowReadOptions) -> Result<PathBuf, String> {
+pub(crate) fn locate(manifest: &Path, written: &str, data_root: Option<&Path>) -> Option<PathBuf> {
     let plain = Path::new(written);
     let folder = manifest.parent().unwrap_or(Path::new(""));
     let below_data = written.find("data/").map(|at| &written[at..]);
-    let in_root = options.data_root.iter().flat_map(|root| {
+    let in_root = data_root.iter().flat_map(|root| {
         let below = below_data.map(|below| root.join(below));
         below.into_iter().chain(plain.is_relative().then(|| root.join(plain)))
     });
     let beside = plain.file_name().map(|name| folder.join("pkl").join(name));
     let candidates = std::iter::once(plain.to_path_buf()).chain(in_root).chain(beside);
-    candidates.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        format!("`{written}` is not there, nor in data.data_root, nor in pkl/ beside the manifest; was the folder moved?")
-    })
+    candidates.into_iter().find(|path| path.is_file())
 }

@@ -229,8 +229,9 @@ fn scores(recording: &Recording, score: WindowScore) -> Result<(Vec<f64>, &'stat
         WindowScore::Rewards if recording.rewards.is_empty() => return Err(FileProblem::NoScores),
         WindowScore::Rewards => (recording.rewards.clone(), "rewards"),
     };
-    // Nothing was gained at a reset.
-    let reset = recording.follows_actions().then_some(0.0);
+    // What followed the last action is beside what it led to; nothing was gained at a reset. Where nobody saw what it led
+    // to, the observation before stands for it.
+    let reset = matches!(recording.after_last, AfterLast::Seen(_)).then_some(0.0);
     Ok((reset.into_iter().chain(column).collect(), source))
 }
 
