@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_data::convert::{
-    BadFiles, ChannelOrder, ConvertError, ConvertOption, ImageOptions, ImageReport, Source, WindowOptions,
+    BadFiles, ChannelOrder, ConvertError, ConvertOption, ImageOptions, ImageReport, WindowOptions,
     convert_images, convert_windows,
 };
+use plaudit_data::recording::{DatasetFormat, Recordings, Rules};
 use plaudit_pyfiles::{self as pyfiles, Array, PickleStyle, PyValue};
 
 /// Images with their labels.
@@ -48,6 +49,14 @@ fn episode(number: usize, key: &str, make: impl Fn(usize) -> PyValue) -> PyValue
     ])
 }
 
+/// Ten frames, none of them a success.
+fn failure(number: usize) -> PyValue {
+    PyValue::dict([
+        ("observations", PyValue::list((0..10).map(|at| observation(image(number * 10 + at))))),
+        ("infos", PyValue::list((0..10).map(|_| info("success", false)))),
+    ])
+}
+
 fn save(path: &Path, value: &PyValue) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     pyfiles::write_pickle(path, value, PickleStyle::default()).unwrap();
@@ -84,14 +93,17 @@ fn all() -> ImageOptions {
 }
 
 /// What a conversion must hold, whatever the order.
-fn check(raw: &Path, source: Source, expected: impl IntoIterator<Item = (usize, bool)>) -> ImageReport {
-    assert_eq!(Source::detect(raw).unwrap(), source);
+fn check(
+    raw: &Path,
+    source: DatasetFormat,
+    expected: impl IntoIterator<Item = (usize, bool)>,
+) -> ImageReport {
     let (report, pairs) = convert_with(raw, &all()).unwrap();
     let mut expected: Vec<(Vec<u8>, i64)> =
         expected.into_iter().map(|(number, label)| (image(number).bytes().to_vec(), label.into())).collect();
     expected.sort();
     assert!(pairs == expected, "{} images, expected {}", pairs.len(), expected.len());
-    assert_eq!(report.source, Some(source));
+    assert_eq!(report.source, source);
     report
 }
 
@@ -127,7 +139,7 @@ fn folders_of_frames() {
     }
     let expected =
         (0..4).flat_map(|number| (0..6).map(move |at| (number * 10 + at, number % 2 == 0 && at > 3)));
-    check(raw.path(), Source::Frames, expected);
+    check(raw.path(), DatasetFormat::Frames, expected);
 }
 
 #[test]
@@ -157,7 +169,7 @@ fn trajectories_of_floats_with_channels_first() {
     }
     let expected =
         (0..4).flat_map(|number| (0..6).map(move |at| (number * 10 + at, number % 2 == 0 && at > 3)));
-    check(raw.path(), Source::Trajectories, expected);
+    check(raw.path(), DatasetFormat::Trajectories, expected);
 }
 
 #[test]
@@ -184,11 +196,11 @@ fn transitions_of_a_robot() {
         7 => *number < 16,
         _ => true,
     });
-    let report = check(raw.path(), Source::Transitions, kept.map(|number| (number, number % 8 >= 6)));
+    let report = check(raw.path(), DatasetFormat::Transitions, kept.map(|number| (number, number % 8 >= 6)));
     assert_eq!(report.metadata["num_train_episodes"], 2);
     check(
         &raw.path().join("data.pkl"),
-        Source::Transitions,
+        DatasetFormat::Transitions,
         (0..24).filter(|n| !matches!(n % 8, 2 | 3) && *n != 23).map(|n| (n, n % 8 >= 6)),
     );
 }
@@ -203,7 +215,7 @@ fn episodes_from_before_the_merge() {
         );
     }
     let expected = (0..3).flat_map(|number| (0..9).map(move |at| (number * 10 + at, at >= 7)));
-    check(raw.path(), Source::PreMerge, expected);
+    check(raw.path(), DatasetFormat::PreMerge, expected);
 }
 
 #[test]
@@ -221,7 +233,8 @@ fn keyboard_labels_are_split_by_block() {
         ("labels", PyValue::list(labels)),
     ]);
     save(&raw.path().join("session.pkl"), &data);
-    let report = check(raw.path(), Source::Keyboard, (0..200).filter_map(|at| Some((at, label(at)? == 1))));
+    let report =
+        check(raw.path(), DatasetFormat::Keyboard, (0..200).filter_map(|at| Some((at, label(at)? == 1))));
     assert_eq!(report.val, [8, 12], "two blocks of ten, of each class");
     assert_eq!(report.metadata["num_success_frames"], 40);
     assert_eq!((report.leakage.shared_episodes, report.leakage.exact_duplicates), (0, 0));
@@ -258,13 +271,14 @@ fn what_could_be_two_things_is_asked_for() {
     let raw = tempfile::tempdir().unwrap();
     good(raw.path(), 2);
     std::fs::create_dir(raw.path().join("success")).unwrap();
-    let error = Source::detect(raw.path()).unwrap_err();
+    let error = Recordings::open(raw.path(), &Rules::default()).unwrap_err();
     assert!(error.to_string().ends_with("it could be frames or collected"), "{error}");
     assert_eq!(error.hint(), Some("say which kind of recording it is"));
-    let options = ImageOptions { source: Some(Source::Collected), ..all() };
+    let options =
+        ImageOptions { rules: Rules { format: Some(DatasetFormat::Episodes), ..Rules::default() }, ..all() };
     assert_eq!(convert_with(raw.path(), &options).unwrap().1.len(), 20);
     save(&raw.path().join("weights/w.pkl"), &PyValue::dict([("layer", PyValue::Int(1))]));
-    let text = Source::detect(&raw.path().join("weights")).unwrap_err().to_string();
+    let text = Recordings::open(&raw.path().join("weights"), &Rules::default()).unwrap_err().to_string();
     assert!(text.contains("a dict with layer"), "{text}");
 }
 
@@ -373,7 +387,7 @@ fn too_little_to_split() {
     let failures = tempfile::tempdir().unwrap();
     for number in 0..3 {
         let path = failures.path().join(format!("e{number}.pkl"));
-        save(&path, &episode(number, "nothing", |at| observation(image(at))));
+        save(&path, &failure(number));
     }
     let text = convert_with(failures.path(), &all()).unwrap_err().to_string();
     assert!(text.starts_with("none of the 30 images in ") && text.contains("collect successful"), "{text}");
@@ -384,10 +398,7 @@ fn a_split_without_success_is_said_to_be_empty() {
     let raw = tempfile::tempdir().unwrap();
     good(raw.path(), 1);
     for number in 1..3 {
-        save(
-            &raw.path().join(format!("e{number}.pkl")),
-            &episode(number, "nothing", |at| observation(image(at))),
-        );
+        save(&raw.path().join(format!("e{number}.pkl")), &failure(number));
     }
     let mut seen = [0, 0];
     for seed in 0..10 {

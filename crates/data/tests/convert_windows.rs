@@ -173,7 +173,11 @@ fn episodes_of_another_size_are_named() {
             batch_step: 7,
             success: true,
             task: None,
-            cameras: vec![CameraTrack { name: "base".into(), shape, pixels: vec![9; 8 * shape.bytes()] }],
+            cameras: vec![CameraTrack {
+                name: "base".into(),
+                shape,
+                pixels: vec![9; 8 * shape.bytes()].into(),
+            }],
             states: vec![vec![0.0]; 8],
             actions: vec![vec![0.0]; 7],
             timesteps: (0..8).map(timestep).collect(),

@@ -29,14 +29,15 @@ fn episode(number: u8, success: bool) -> Episode {
         facts: vec![],
     };
     let shape = FrameShape::rgb(8, 8);
-    let pixels = (0..4 * shape.bytes()).map(|at| (at * 7 + usize::from(number) * 41) as u8 | 16).collect();
+    let pixels =
+        (0..4 * shape.bytes()).map(|at| (at * 7 + usize::from(number) * 41) as u8 | 16).collect::<Vec<_>>();
     Episode {
         row: 0,
         number: number.into(),
         batch_step: 3,
         success,
         task: None,
-        cameras: vec![CameraTrack { name: "base".into(), shape, pixels }],
+        cameras: vec![CameraTrack { name: "base".into(), shape, pixels: pixels.into() }],
         states: (0..4).map(|at| vec![at as f32, f32::from(number)]).collect(),
         actions: (0..3).map(|at| vec![at as f32]).collect(),
         timesteps: (0..4).map(timestep).collect(),

@@ -1,5 +1,6 @@
 //! Episodes as the Python objects that RLinf's collectors write, generation by generation.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
@@ -19,37 +20,15 @@ pub enum UnwritableEpisode {
         /// What does not fit.
         problem: ShapeError,
     },
-    /// Cameras that share one array, and are not of one size.
-    #[error(
-        "`{key}` cannot be written: it is one array of all cameras but the main one, and `{camera}` has {} where \
-         `{first}` has {}; render them at one size, or choose a format with an array for each camera",
-        size(.shape), size(.first_shape)
-    )]
-    ViewSizes {
-        /// The key: `observations[0].extra_view_images`.
-        key: String,
-        /// The camera that does not fit.
-        camera: Arc<str>,
-        /// The shape of its images.
-        shape: FrameShape,
-        /// The first of them.
-        first: Arc<str>,
-        /// The shape of its images.
-        first_shape: FrameShape,
-    },
 }
 
 impl UnwritableEpisode {
     /// The same, seen from what holds the value.
     pub(crate) fn within(mut self, outer: impl std::fmt::Display) -> Self {
-        let (Self::Array { key, .. } | Self::ViewSizes { key, .. }) = &mut self;
+        let Self::Array { key, .. } = &mut self;
         *key = format!("{outer}.{key}");
         self
     }
-}
-
-fn size(shape: &FrameShape) -> String {
-    format!("{} x {} pixels", shape.height, shape.width)
 }
 
 /// Where RLinf keeps all cameras but the main one.
@@ -175,8 +154,9 @@ fn observation(episode: &Episode, at: usize) -> Value {
     let mut entries = Vec::new();
     if let Some((main, extra)) = episode.cameras.split_first() {
         let shape = [main.shape.height, main.shape.width, main.shape.channels];
-        entries.push(("main_images", images(&shape, main.image(at).to_vec(), "main_images")?));
-        entries.push((EXTRA_VIEWS, extra_views(extra, at)?));
+        let images = Array::new(DType::U8, &shape, main.shared(at..at + 1));
+        entries.push(("main_images", tensor_under("main_images", images)?));
+        entries.push((EXTRA_VIEWS, extra_views(extra, at..at + 1, &[])?.unwrap_or(PyValue::None)));
     }
     let states = &episode.states[at];
     entries.push(("states", tensor_under("states", Array::from_slice(&[states.len()], states))?));
@@ -186,28 +166,36 @@ fn observation(episode: &Episode, at: usize) -> Value {
     Ok(dict(entries))
 }
 
-/// All other cameras in one tensor; `None` without any, as RLinf has it.
-fn extra_views(tracks: &[CameraTrack], at: usize) -> Value {
-    let Some(FrameShape { height, width, channels }) = shape_of_extra_views(tracks)? else {
-        return Ok(PyValue::None);
-    };
-    let pixels: Vec<u8> = tracks.iter().flat_map(|track| track.image(at)).copied().collect();
-    images(&[tracks.len(), height, width, channels], pixels, EXTRA_VIEWS)
+/// The cameras that RLinf's layout has no room for: behind the main one, all are of one size in one tensor.
+pub fn cameras_without_room(cameras: &[(Arc<str>, FrameShape)]) -> Vec<Arc<str>> {
+    let extra = cameras.get(1..).unwrap_or_default();
+    let other = extra.iter().filter(|(_, shape)| *shape != extra[0].1);
+    other.map(|(name, _)| name.clone()).collect()
 }
 
-/// The shape that the images of all these cameras have.
-pub(crate) fn shape_of_extra_views(tracks: &[CameraTrack]) -> Result<Option<FrameShape>, UnwritableEpisode> {
+/// Every camera but the first that there is room for, in one tensor: the leading axes, which count the entries, then views,
+/// height, width and channels. A single camera is a view of the episode's own bytes; several are stacked. Nothing
+/// without such a camera.
+pub(crate) fn extra_views(
+    tracks: &[CameraTrack],
+    entries: Range<usize>,
+    leading: &[usize],
+) -> Result<Option<PyValue>, UnwritableEpisode> {
     let Some(first) = tracks.first() else { return Ok(None) };
-    match tracks.iter().find(|track| track.shape != first.shape) {
-        None => Ok(Some(first.shape)),
-        Some(other) => Err(UnwritableEpisode::ViewSizes {
-            key: EXTRA_VIEWS.into(),
-            camera: other.name.clone(),
-            shape: other.shape,
-            first: first.name.clone(),
-            first_shape: first.shape,
-        }),
-    }
+    let FrameShape { height, width, channels } = first.shape;
+    let same: Vec<_> = tracks.iter().filter(|track| track.shape == first.shape).collect();
+    let shape = [leading, &[same.len(), height, width, channels]].concat();
+    let images = match same[..] {
+        [only] => Array::new(DType::U8, &shape, only.shared(entries)),
+        _ => {
+            let mut pixels = Vec::with_capacity(entries.len() * same.len() * first.shape.bytes());
+            for at in entries {
+                same.iter().for_each(|track| pixels.extend_from_slice(track.image(at)));
+            }
+            Array::new(DType::U8, &shape, pixels)
+        }
+    };
+    tensor_under(EXTRA_VIEWS, images).map(Some)
 }
 
 /// Per entry: the environment's info, and the episode so far. The reset's is empty.
@@ -276,10 +264,6 @@ fn try_list(items: impl Iterator<Item = Value>) -> Value {
     Ok(PyValue::List(items.collect::<Result<_, _>>()?))
 }
 
-fn images(shape: &[usize], pixels: Vec<u8>, key: &str) -> Value {
-    tensor_under(key, Array::new(DType::U8, shape, pixels))
-}
-
 fn numpy(values: &[f32], key: impl FnOnce() -> String) -> Value {
     array(Array::from_slice(&[values.len()], values), key)
 }
@@ -292,4 +276,74 @@ fn array(array: Result<Array, ShapeError>, key: impl FnOnce() -> String) -> Valu
 /// A tensor, or an error that names the key it would stand under.
 pub(crate) fn tensor_under(key: &str, array: Result<Array, ShapeError>) -> Value {
     array.map(tensor).map_err(|problem| UnwritableEpisode::Array { key: key.into(), problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn track(name: &str, shape: FrameShape, entries: usize) -> CameraTrack {
+        let pixels: Vec<u8> = (0..entries * shape.bytes()).map(|at| (at % 251) as u8).collect();
+        CameraTrack { name: name.into(), shape, pixels: pixels.into() }
+    }
+
+    fn episode(cameras: Vec<CameraTrack>) -> Episode {
+        let timestep = Timestep { reward: 0.0, end: End::No, success: None, facts: Vec::new() };
+        Episode {
+            row: 0,
+            number: 0,
+            batch_step: 2,
+            success: false,
+            task: None,
+            cameras,
+            states: vec![vec![0.0]; 3],
+            actions: vec![vec![0.0]; 2],
+            timesteps: vec![timestep; 3],
+        }
+    }
+
+    /// Every array of images in a value.
+    fn images(value: &PyValue) -> Vec<Array> {
+        match value {
+            PyValue::Dict(dict) => dict.iter().flat_map(|(_, value)| images(value)).collect(),
+            PyValue::List(items) => items.iter().flat_map(images).collect(),
+            value => {
+                value.as_array().filter(|array| array.dtype() == DType::U8).cloned().into_iter().collect()
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_of_an_episode_copies_no_image() {
+        let shape = FrameShape::rgb(4, 5);
+        let episode = episode(vec![track("main", shape, 3), track("side", shape, 3)]);
+        // A copy of the episode for another format shares its images too.
+        let values = [as_pickle(&episode.clone(), 0).unwrap(), as_frames(&episode, 0, 0.0).unwrap()];
+        for value in values {
+            let found = images(&value);
+            assert!(found.len() >= 4);
+            for image in found {
+                let is_in =
+                    |track: &CameraTrack| track.pixels.as_ptr_range().contains(&image.bytes().as_ptr());
+                assert!(episode.cameras.iter().any(is_in), "an image was copied");
+            }
+        }
+    }
+
+    #[test]
+    fn further_cameras_are_of_one_size() {
+        let named = |sides: &[usize]| -> Vec<(Arc<str>, FrameShape)> {
+            let camera =
+                |(at, side): (usize, &usize)| (format!("camera_{at}").into(), FrameShape::rgb(*side, *side));
+            sides.iter().enumerate().map(camera).collect()
+        };
+        assert!(cameras_without_room(&named(&[])).is_empty());
+        assert!(cameras_without_room(&named(&[8, 4, 4])).is_empty());
+        assert_eq!(cameras_without_room(&named(&[8, 4, 8, 4, 2])), ["camera_2".into(), "camera_4".into()]);
+        let tracks = [4, 8, 4].map(|side| track("side", FrameShape::rgb(side, side), 2));
+        let stacked = extra_views(&tracks, 1..2, &[1]).unwrap().unwrap();
+        let stacked = stacked.as_array().unwrap();
+        assert_eq!(stacked.shape(), [1, 2, 4, 4, 3]);
+        assert_eq!(stacked.bytes(), [tracks[0].image(1), tracks[2].image(1)].concat());
+    }
 }

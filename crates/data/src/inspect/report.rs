@@ -313,8 +313,8 @@ fn reward(summaries: &[ItemSummary]) -> Option<RewardRange> {
     // NaN where there is nothing to divide by; `min` and `max` pass over it.
     let count = all().map(|rewards| rewards.count).sum::<usize>() as f64;
     Some(RewardRange {
-        min: all().map(|rewards| f64::from(rewards.low)).fold(f64::NAN, f64::min),
-        max: all().map(|rewards| f64::from(rewards.high)).fold(f64::NAN, f64::max),
+        min: all().map(|rewards| rewards.low).fold(f64::NAN, f64::min),
+        max: all().map(|rewards| rewards.high).fold(f64::NAN, f64::max),
         mean: all().map(|rewards| rewards.sum).sum::<f64>() / count,
         zero_share: all().map(|rewards| rewards.zeros).sum::<usize>() as f64 / count,
         nan: all().map(|rewards| rewards.nan).sum(),

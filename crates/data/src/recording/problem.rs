@@ -193,6 +193,12 @@ pub enum FileProblem {
     /// Windows have labels of their own kind.
     #[error("it is a window, whose label is of the whole")]
     Windows,
+    /// Images without an order of time.
+    #[error("it is a set of images without an order of time, and a window is some frames in a row")]
+    NoOrder,
+    /// Nothing says how it goes.
+    #[error("it holds no rewards, so nothing says which windows show progress")]
+    NoScores,
     /// A recording without actions is nothing to imitate.
     #[error("it holds no actions, so there is nothing to imitate")]
     NoActions,
@@ -229,8 +235,14 @@ impl FileProblem {
             Self::Range { .. } => "divide by 255 before saving, or save uint8",
             Self::Image { .. } => "take this image out, or save it again",
             Self::Uneven { .. } => "convert the episodes again, or take the file out",
-            Self::NoLabels => "label its frames, or record `next.success` or `is_success`",
+            Self::NoLabels => {
+                "label its frames, record `next.success` or `is_success`, or say which reward means success"
+            }
             Self::Windows => "train a vision-language model on it, or name the episodes",
+            Self::NoOrder => "name the episodes they are from",
+            Self::NoScores => {
+                "collect with rewards (pickle, store or replay_buffer), or let success say how windows end"
+            }
             Self::NoActions => "name episodes as they were collected",
             Self::Size { .. } => "convert the two recordings apart, or collect one of them again",
             Self::Unreadable(_)

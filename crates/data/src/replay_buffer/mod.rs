@@ -7,15 +7,15 @@
 //!   trajectory_index.json            what each file holds
 //! ```
 //!
-//! [`Writer`] writes episodes as trajectories of one environment, as RLinf's collection of demonstrations does;
-//! [`read`] takes any such folder, also one with whole batches in each file, and gives the episodes in it.
+//! [`Writer`] writes episodes as trajectories of one environment, as RLinf's collection of demonstrations does. Such folders,
+//! also those with whole batches in each file, are read as every format is: by [`Recordings`](crate::recording::Recordings).
 
 mod folder;
 mod trajectory;
 mod writer;
 
-pub use folder::{files, is_at, is_trajectory, read};
-pub use trajectory::{Problem, episodes_of};
+pub use folder::{files, is_at, is_trajectory};
+pub use trajectory::Problem;
 pub use writer::Writer;
 
 use std::path::PathBuf;

@@ -51,7 +51,8 @@ fn row(manifest: &Path, line: &str, options: &WindowReadOptions) -> Result<Windo
     Ok(WindowRow {
         prompt,
         answer,
-        pickle: locate(manifest, &written, options)?,
+        pickle: locate(manifest, &written, options.data_root.as_deref())
+            .ok_or(LineProblem::Gone { written })?,
         episode: text("source_episode_path"),
         size: count("window_size"),
         start: count("start_step"),
@@ -60,16 +61,15 @@ fn row(manifest: &Path, line: &str, options: &WindowReadOptions) -> Result<Windo
 }
 
 /// Manifests have absolute paths, and folders move: as written, below the root of the data, or beside the manifest.
-fn locate(manifest: &Path, written: &str, options: &WindowReadOptions) -> Result<PathBuf, LineProblem> {
+pub(crate) fn locate(manifest: &Path, written: &str, data_root: Option<&Path>) -> Option<PathBuf> {
     let plain = Path::new(written);
     let folder = manifest.parent().unwrap_or(Path::new(""));
     let below_data = written.find("data/").map(|at| &written[at..]);
-    let in_root = options.data_root.iter().flat_map(|root| {
+    let in_root = data_root.iter().flat_map(|root| {
         let below = below_data.map(|below| root.join(below));
         below.into_iter().chain(plain.is_relative().then(|| root.join(plain)))
     });
     let beside = plain.file_name().map(|name| folder.join("pkl").join(name));
     let candidates = std::iter::once(plain.to_path_buf()).chain(in_root).chain(beside);
-    let found = candidates.into_iter().find(|path| path.is_file());
-    found.ok_or_else(|| LineProblem::Gone { written: written.into() })
+    candidates.into_iter().find(|path| path.is_file())
 }

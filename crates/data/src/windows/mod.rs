@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 pub use error::{LineProblem, WindowProblem, WindowsError};
 pub use frames::WindowFrame;
-pub(crate) use manifest::LINE_BYTES;
+pub(crate) use manifest::{LINE_BYTES, locate};
 
 /// Options for reading windows.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
-use plaudit_data::convert::Source;
+use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
 use plaudit_reward::augment::Augment;
@@ -165,7 +165,17 @@ pub fn augment(loaded: &LoadedConfig) -> Augment {
     }
 }
 
-/// The source of the episodes, if the config says so.
-pub fn episode_source(loaded: &LoadedConfig) -> Option<Source> {
-    loaded.config.data.source
+/// How recordings are read, as the config says.
+pub fn reading_rules(loaded: &LoadedConfig) -> Rules {
+    let data = &loaded.config.data;
+    let format = data.source.map(|source| match source {
+        EpisodeSource::Collected => DatasetFormat::Episodes,
+        EpisodeSource::PreMerge => DatasetFormat::PreMerge,
+        EpisodeSource::Frames => DatasetFormat::Frames,
+        EpisodeSource::Trajectories => DatasetFormat::Trajectories,
+        EpisodeSource::Transitions => DatasetFormat::Transitions,
+        EpisodeSource::Keyboard => DatasetFormat::Keyboard,
+    });
+    let (success_reward, idle_action) = (data.success_reward, data.idle_action);
+    Rules { format, success_reward, idle_action, ..Rules::default() }
 }

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use plaudit_data::convert::{
     BadFile, BadFiles, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
-    RecordedArguments, Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
+    RecordedArguments, Stage, WindowOptions, WindowReport, WindowScore, convert_images, convert_windows,
 };
 
 use super::inspect::Inspect;
+use super::rule_args::RuleArgs;
 use super::verify::Verify;
 use crate::cli::Verbosity;
 use crate::console;
@@ -45,7 +46,7 @@ pub enum Command {
   plaudit dataset images --raw-data-path logs/run/data.pkl \\
       --skip-bad --memory 1G")]
 pub struct Images {
-    /// Folder of collected episodes, or a data.pkl of transitions
+    /// Folder of episodes in any format that `dataset inspect` knows, or one file of them
     #[arg(long, value_name = "PATH")]
     raw_data_path: PathBuf,
     /// Where train.pt and val.pt go, or the stores train and val
@@ -81,10 +82,8 @@ pub struct Images {
     /// Drop failures from the validation part too, as RLinf does
     #[arg(long)]
     balance_val: bool,
-    /// Source of the episodes, where it cannot be detected: collected, pre-merge, frames, trajectories, transitions,
-    /// keyboard
-    #[arg(long, value_name = "SOURCE")]
-    source: Option<Source>,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Key of the images in each observation [default: main_images, or base_camera in .npy files]
     #[arg(long, value_name = "KEY")]
     image_key: Option<String>,
@@ -111,8 +110,8 @@ pub struct Images {
   plaudit dataset windows --raw-data-path logs/run/collected_data \\
       --extra-views none")]
 pub struct Windows {
-    /// Folder of collected episodes
-    #[arg(long, value_name = "DIR")]
+    /// Folder of episodes in any format that `dataset inspect` knows, or one file of them
+    #[arg(long, value_name = "PATH")]
     raw_data_path: PathBuf,
     /// Where train/, eval/ and dataset_info.json go
     #[arg(long, value_name = "DIR", default_value = "logs/processed_vlm_trend_reward_data")]
@@ -123,6 +122,9 @@ pub struct Windows {
     /// Frames from one window's start to the next one's
     #[arg(long, value_name = "N", default_value_t = 1)]
     stride: usize,
+    /// What says how it goes: `rewards` (gae where it was recorded), or `success` for episodes without rewards
+    #[arg(long, value_name = "SCORE", default_value_t)]
+    score: WindowScore,
     /// A score that changes by no more than this is unclear
     #[arg(long, value_name = "X", default_value_t = 0.05)]
     delta_threshold: f64,
@@ -168,6 +170,8 @@ pub struct Windows {
     /// Extra cameras used besides the main one, as places in extra_view_images: `0`, `0,1`, or `none`
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = ExtraViews::parse)]
     extra_views: ExtraViews,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Images were recorded as [channels, height, width]
     #[arg(long)]
     chw: bool,
@@ -251,7 +255,7 @@ impl Images {
             fail_success_ratio: self.fail_success_ratio,
             seed: self.seed,
             balance_val: self.balance_val,
-            source: self.source,
+            rules: self.rules.rules(),
             image_key: self.image_key.clone(),
             channel_order: channel_order(self.chw),
             bad_files: bad_files(self.skip_bad),
@@ -297,6 +301,8 @@ impl Windows {
             seed: self.seed,
             extra_views: self.extra_views.0.clone(),
             channel_order: channel_order(self.chw),
+            score: self.score,
+            rules: self.rules.rules(),
             bad_files: bad_files(self.skip_bad),
             recorded: RecordedArguments {
                 fps: self.fps,
@@ -340,7 +346,7 @@ fn say_images(report: &ImageReport) {
     let classes = |[successes, failures]: [usize; 2]| format!("{successes} successes, {failures} failures");
     console::eprintln(&format!(
         "{} episodes: train {}; val {}",
-        report.kind,
+        report.source,
         classes(report.train),
         classes(report.val)
     ));

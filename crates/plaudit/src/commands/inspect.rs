@@ -7,6 +7,7 @@ use plaudit_data::inspect::{
     InspectError, InspectOptions, Report, SheetOptions, SheetPick, Suspicion, contact_sheet, inspect,
 };
 
+use super::rule_args::RuleArgs;
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
@@ -43,12 +44,15 @@ pub struct Inspect {
     /// Look at so many files only, evenly spread over all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    #[command(flatten)]
+    rules: RuleArgs,
 }
 
 impl Inspect {
     /// Does it.
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
-        let options = InspectOptions { limit: self.limit.map(|limit| limit as usize) };
+        let options =
+            InspectOptions { limit: self.limit.map(|limit| limit as usize), rules: self.rules.rules() };
         let bar = ProgressBar::new("dataset inspect", verbosity);
         let tick = |done, total| bar.show(ProgressUpdate { what: "looking", unit: "files", done, total });
         let looked = inspect(&self.path, &options, &tick);
@@ -78,8 +82,8 @@ impl Inspect {
     }
 
     fn draw(&self, file: &Path, report: &Report, verbosity: Verbosity) -> Result<(), Failure> {
-        let sheet =
-            contact_sheet(&self.path, report, &SheetOptions::default()).map_err(|error| failure(&error))?;
+        let options = SheetOptions { rules: self.rules.rules(), ..SheetOptions::default() };
+        let sheet = contact_sheet(&self.path, report, &options).map_err(|error| failure(&error))?;
         output::write("--sheet", file, &sheet)?;
         if !verbosity.quiet {
             console::eprintln(&format!("\n{}, from top to bottom:\n{}", file.display(), rows(&report.picks)));

@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 
-use plaudit_data::convert::{BadFile, ConvertError, ConvertOption, FileProblem, Source};
+use plaudit_data::convert::{BadFile, ConvertError, ConvertOption, FileProblem};
 use plaudit_data::labelled::LabelledError;
-use plaudit_data::recording::OpenError;
+use plaudit_data::recording::{DatasetFormat, OpenError};
 use plaudit_data::store::StoreError;
 use plaudit_data::windows::{LineProblem, WindowProblem, WindowsError};
 use plaudit_reward::dataset::DatasetError;
@@ -80,7 +80,7 @@ pub(crate) fn about_open(error: &OpenError, asked: AskedBy) -> Option<String> {
         OpenError::NoTrajectories { .. } => Some("give the folder that `plaudit collect` wrote".into()),
         OpenError::Unsure { .. } => {
             let by = if asked == AskedBy::Config { "data.source" } else { "--source" };
-            Some(format!("say it with {by} ({})", Source::names()))
+            Some(format!("say it with {by} ({})", DatasetFormat::collectors()))
         }
         other => other.hint().map(Into::into),
     }
@@ -106,6 +106,15 @@ fn about_file(bad: &BadFile, asked: AskedBy) -> Option<String> {
         (FileProblem::ChannelsLast { .. }, AskedBy::DatasetFlags) => "leave out --chw",
         (FileProblem::ChannelsFirst { .. }, AskedBy::Config | AskedBy::Model) => {
             "convert it with `plaudit dataset images --chw` first"
+        }
+        (FileProblem::NoLabels, AskedBy::DatasetFlags | AskedBy::Model) => {
+            "label its frames, record `next.success` or `is_success`, or say with --success-reward which reward means it"
+        }
+        (FileProblem::NoLabels, AskedBy::Config) => {
+            "label its frames, record `next.success` or `is_success`, or say with data.success_reward which reward means it"
+        }
+        (FileProblem::NoScores, AskedBy::DatasetFlags) => {
+            "collect with rewards (pickle, store or replay_buffer), or go by success with --score success"
         }
         (problem, _) => return problem.hint().map(Into::into),
     };

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress, Source};
+use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress};
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
+use plaudit_data::recording::Rules;
 use plaudit_reward::dataset::{DatasetError, Frames, ViewKey};
 
 use crate::build;
@@ -23,7 +24,7 @@ pub(super) struct TrainingData {
 /// How frames are read.
 pub(super) struct FrameReader<'a> {
     pub(super) views: Vec<ViewKey>,
-    pub(super) source: Option<Source>,
+    pub(super) rules: Rules,
     pub(super) bar: &'a ProgressBar,
 }
 
@@ -33,7 +34,8 @@ impl FrameReader<'_> {
     }
 
     fn options(&self) -> ReadOptions {
-        ReadOptions { cameras: ViewKey::cameras(&self.views), source: self.source, bad_files: BadFiles::Stop }
+        let (cameras, rules) = (ViewKey::cameras(&self.views), self.rules.clone());
+        ReadOptions { cameras, rules, bad_files: BadFiles::Stop }
     }
 
     fn tick(&self, progress: Progress) {
@@ -43,7 +45,7 @@ impl FrameReader<'_> {
 
     /// Every frame of some datasets.
     pub(super) fn all(&self, paths: &[PathBuf]) -> Result<Frames, DatasetError> {
-        Frames::read(&self.views, paths, self.source, &|progress| self.tick(progress))
+        Frames::read(&self.views, paths, &self.rules, &|progress| self.tick(progress))
     }
 }
 
@@ -61,7 +63,7 @@ pub(super) fn training_data(loaded: &LoadedConfig, bar: &ProgressBar) -> Result<
     let hint = "name cameras, such as main_images, extra_view_images, or main_images@-4 for the past";
     let views =
         views(keys).map_err(|error| loaded.problem("actor.model.image_keys", error.to_string(), hint))?;
-    let reader = FrameReader { views, source: build::episode_source(loaded), bar };
+    let reader = FrameReader { views, rules: build::reading_rules(loaded), bar };
     let (key, read) = named(loaded, &reader)?;
     read.map_err(|error| problem(loaded, key, &error))
 }

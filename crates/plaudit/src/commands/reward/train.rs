@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_data::recording::Rules;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
 use plaudit_reward::open::ClassifierCheckpoint;
@@ -67,7 +68,7 @@ impl Train {
         refuse_other_work(&loaded)?;
         let bar = ProgressBar::new("reward train", verbosity);
         let data = training_data(&loaded, &bar)?;
-        let reader = FrameReader { views: data.train.views().to_vec(), source: None, bar: &bar };
+        let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
         let data = self.warm_start.with_added(data, &reader)?;
         drop(bar);
         let output = self.legacy_flags.output_checkpoint.as_deref();

@@ -197,14 +197,15 @@ impl<'a> Job<'a> {
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
         let records_episodes = loaded.config.env.train.data_collection.enabled;
         let data = run.data_directory();
-        let episode_recorder = match records_episodes {
-            true => {
-                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, data.clone(), CollectionRun::Anonymous)?)
+        let episode_recorder = match env.as_ref().filter(|_| records_episodes) {
+            Some(env) => {
+                let by = CollectionRun::Anonymous;
+                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, env.spec(), data.clone(), by)?)
             }
-            false => None,
+            None => None,
         };
-        if let Some(text) = episode_recorder.as_ref().and_then(EpisodeRecorder::found) {
-            notify(run, Level::Info, &text);
+        for (level, text) in episode_recorder.iter().flat_map(EpisodeRecorder::notices) {
+            notify(run, level, &text);
         }
         let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
         let on_labelled = hacking_monitor.as_ref().map(|monitor| Box::new(monitor.on_labelled()) as _);

@@ -30,7 +30,7 @@ choice! {
 
 choice! {
     /// The source of episodes.
-    EpisodeSource = plaudit_data::recording::Source {
+    EpisodeSource {
         /// Today's collectors: a pickle per episode, `success` in its infos.
         Collected = "collected",
         /// Earlier collectors: `is_obj_placed` in the infos.
@@ -88,6 +88,12 @@ block! {
         data_path: Option<String> = None,
         /// The source of the episodes, where it cannot be detected.
         source: Option<EpisodeSource> = None,
+        /// A step with a reward above this shows success, where episodes do not say. 0.5 for transitions of a robot where
+        /// nothing is written.
+        success_reward: Option<f64> = None,
+        /// A robot's action whose absolute values sum to less does nothing, and nothing is learned from it.
+        #[range(NOT_NEGATIVE)]
+        idle_action: f64 = 1e-5,
         /// Successful `.npy` trajectories; with `negative_dir`, used instead of all of the above.
         positive_dir: Option<String> = None,
         /// Failed `.npy` trajectories.
