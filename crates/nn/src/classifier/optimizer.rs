@@ -1,10 +1,11 @@
 //! AdamW over a network's parameters, with clipping as PyTorch does it.
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Id, Parameters, Role, download, upload};
-use crate::ops::{self, AdamStep};
+use crate::kernels::adam::AdamStep;
+use crate::ops;
 use crate::weights::{Array, Weights};
 
 /// The settings of AdamW, with PyTorch's defaults. The decay applies to every parameter, normalisation included.

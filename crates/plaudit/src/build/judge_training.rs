@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
-use plaudit_nn::classifier::{self as nn, AdamW, Device};
+use plaudit_nn::classifier::AdamW;
 use plaudit_nn::qwen3_vl::{
     Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, PromptLayout, TextConfig,
     VisionConfig, VlmError, VlmTrainer,
@@ -17,7 +17,6 @@ use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::{ModelSettings, WeightInit};
 use crate::config::blocks::data::{LearnedTokens, WindowDataset, WindowLayout};
-use crate::config::blocks::reward::Precision;
 use crate::config::blocks::runner::Monitor;
 
 /// A judge that learns, and how it is written.
@@ -156,12 +155,7 @@ fn from_pretrained(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmErr
     let actor = &loaded.config.actor;
     let fine_tuning =
         if actor.model.is_lora { FineTuning::Lora(lora(&actor.model)) } else { FineTuning::Full };
-    let precision = match actor.model.precision {
-        Precision::Fp32 => nn::Precision::Fp32,
-        Precision::Bf16 => nn::Precision::Bf16,
-        Precision::Fp16 => nn::Precision::Fp16,
-    };
-    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), Device::Cpu, precision, actor.seed)?;
+    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), actor.seed)?;
     let base = folder.to_path_buf();
     let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter() {
         Some(adapter) => adapter.save(folder, base.to_str()),
@@ -192,7 +186,7 @@ fn from_scratch(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, VlmE
 fn random_init(loaded: &LoadedConfig, config: Config, processor: Processor) -> Result<VlmTrainer, VlmError> {
     let actor = &loaded.config.actor;
     let spread = actor.model.initializer_range;
-    VlmTrainer::from_scratch(config, processor, spread, adamw(loaded), Device::Cpu, actor.seed)
+    VlmTrainer::from_scratch(config, processor, spread, adamw(loaded), actor.seed)
 }
 
 fn lora(model: &ModelSettings) -> LoraConfig {
