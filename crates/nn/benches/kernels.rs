@@ -9,7 +9,8 @@ use plaudit_nn::kernels::adam::{self, AdamStep};
 use plaudit_nn::kernels::attention::{self, AttentionShape};
 use plaudit_nn::kernels::conv::{self, ConvShape, PackedConv};
 use plaudit_nn::kernels::gemm::{Matrix, PackedRight};
-use plaudit_nn::kernels::{Isa, Precision, norm_rope_softmax};
+use plaudit_nn::kernels::norm_rope_softmax::{self, LayerNormSaved};
+use plaudit_nn::kernels::{Isa, Precision};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
@@ -266,18 +267,12 @@ fn rows(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
         let _ = norm_rope_softmax::rms_norm_backward(x, &scale, &inverse, gradient);
     });
     measure("layer_norm", 0.0, &mut || {
-        let _ = norm_rope_softmax::layer_norm(
-            &x[..vision],
-            &scale[..VISION],
-            &shift,
-            1e-6,
-            &mut output[..vision],
-        );
+        let affine = [&scale[..VISION], &shift];
+        norm_rope_softmax::layer_norm(&x[..vision], affine, 1e-6, &mut output[..vision], false);
     });
-    let moments = vec![[0.0, 1.0]; 2 * TOKENS];
+    let saved = LayerNormSaved { hat: numbers(vision), inv_std: vec![1.0; 2 * TOKENS] };
     measure("layer_norm backward", 0.0, &mut || {
-        let (x, gradient) = (&x[..vision], &gradient[..vision]);
-        let _ = norm_rope_softmax::layer_norm_backward(x, &scale[..VISION], &moments, gradient);
+        let _ = norm_rope_softmax::layer_norm_backward(&scale[..VISION], &saved, &gradient[..vision]);
     });
     let angles = numbers(TOKENS * 64);
     measure("rope", 0.0, &mut || {

@@ -80,7 +80,7 @@ impl Optimizer {
         let factor = clip.map_or(1.0, |clip| (clip / (grad_norm + 1e-6)).min(1.0));
         self.steps += 1;
         let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
-        let (step, grad_scale) = (self.steps, factor);
+        let (step, grad_scale) = (u64::from(self.steps), factor);
         let step = AdamStep { learning_rate: lr, beta1, beta2, eps, weight_decay, step, grad_scale };
         for (i, gradient) in gradients.into_iter().enumerate() {
             let Some(gradient) = gradient else { continue };

@@ -12,8 +12,8 @@ use super::network::{self, ConvNorm, Linear, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec, download, upload};
 use super::settings::ClassifierSettings;
 use crate::images::{ImageBatch, Preprocess};
+use crate::kernels::spin_pool;
 use crate::ops::images::FixedConv;
-use crate::spin_pool;
 use crate::weights::Weights;
 
 /// Images that go through the network at a time.

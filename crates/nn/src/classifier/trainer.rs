@@ -14,8 +14,8 @@ use super::parameters::{Id, Parameters, Role, Value, download, upload};
 use super::scorer::Scorer;
 use super::settings::{ClassifierSettings, Precision};
 use crate::images::{ImageBatch, Preprocess};
+use crate::kernels::spin_pool;
 use crate::ops::images;
-use crate::spin_pool;
 use crate::weights::Weights;
 
 /// How much of a batch's statistics goes into the running ones.

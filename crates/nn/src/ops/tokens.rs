@@ -13,7 +13,8 @@ use super::graph::{
 };
 use crate::kernels::attention::{self, AttentionShape};
 use crate::kernels::gemm::{Matrix, PackedRight};
-use crate::kernels::{Isa, Precision, norm_rope_softmax, unfilled};
+use crate::kernels::norm_rope_softmax::{self, LayerNormSaved};
+use crate::kernels::{Isa, Precision, unfilled};
 
 /// The weights of a linear layer that stay as they are, arranged for products.
 #[derive(Debug)]
@@ -103,22 +104,21 @@ pub(crate) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2
     })
 }
 
-differentiable!(LayerNorm, 3, ([FlexTensor; 2], Vec<[f32; 2]>), |saved, gradient| {
-    let ([x, scale], moments) = saved;
+differentiable!(LayerNorm, 3, (FlexTensor, Option<LayerNormSaved>), |saved, gradient| {
+    let (scale, Some(normed)) = saved else { unreachable!("a norm that was recorded kept what it needs") };
     let [of_x, of_scale, of_shift] =
-        norm_rope_softmax::layer_norm_backward(numbers(x), numbers(scale), moments, numbers(&gradient));
-    [like(x, of_x), like(scale, of_scale), like(scale, of_shift)]
+        norm_rope_softmax::layer_norm_backward(numbers(scale), normed, numbers(&gradient));
+    [like(&gradient, of_x), like(scale, of_scale), like(scale, of_shift)]
 });
 
 /// Layer normalisation of rows as long as `scale`.
 pub(crate) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>, epsilon: f64) -> Tensor<2> {
     let (x, scale, shift) = (Operand::of(x), Operand::of(scale), Operand::of(shift));
     let mut output = unfilled(x.numbers().len());
-    let affine = (scale.numbers(), shift.numbers());
-    let moments = norm_rope_softmax::layer_norm(x.numbers(), affine.0, affine.1, epsilon as f32, &mut output);
-    record(LayerNorm, [&x, &scale, &shift], like(&x.values, output), || {
-        ([x.values.clone(), scale.values.clone()], moments)
-    })
+    let tracked = [&x, &scale, &shift].into_iter().any(Operand::is_tracked);
+    let affine = [scale.numbers(), shift.numbers()];
+    let saved = norm_rope_softmax::layer_norm(x.numbers(), affine, epsilon as f32, &mut output, tracked);
+    record(LayerNorm, [&x, &scale, &shift], like(&x.values, output), || (scale.values.clone(), saved))
 }
 
 /// The angles of RoPE: those of `period` tokens as cosine and sine, `[period, half]`.
