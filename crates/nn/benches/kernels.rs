@@ -2,11 +2,15 @@
 //!
 //! Options: `--image 128`, `--batch 1,8,64`, `--peak 118` (GFLOP/s of one core in single precision), `--train`, `--only
 //! layer1`, `--seconds 0.3`. GFLOP/s are counted as if every multiplication of the plain convolution were done, so that
-//! Winograd can be above the peak.
+//! Winograd can be above the peak. `--tokens` measures what the layers of a language model are made of instead.
 #![allow(clippy::print_stdout, reason = "a program for people")]
 
-use plaudit_nn::kernels::Precision;
+use plaudit_nn::kernels::adam::{self, AdamStep};
+use plaudit_nn::kernels::attention::{self, AttentionShape};
 use plaudit_nn::kernels::conv::{self, ConvShape, PackedConv};
+use plaudit_nn::kernels::gemm::{Matrix, PackedRight};
+use plaudit_nn::kernels::norm_rope_softmax::{self, LayerNormSaved};
+use plaudit_nn::kernels::{Isa, Precision};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
@@ -17,6 +21,7 @@ struct Options {
     batches: Vec<usize>,
     peak: f64,
     train: bool,
+    tokens: bool,
     only: String,
     seconds: f64,
 }
@@ -28,6 +33,7 @@ impl Options {
             batches: vec![1, 8, 64],
             peak: 118.0,
             train: false,
+            tokens: false,
             only: String::new(),
             seconds: 0.3,
         };
@@ -43,6 +49,7 @@ impl Options {
                 "--only" => options.only = value(),
                 "--seconds" => options.seconds = value().parse().expect("seconds"),
                 "--train" => options.train = true,
+                "--tokens" => options.tokens = true,
                 _ => {}
             }
         }
@@ -174,6 +181,128 @@ fn train(options: &Options, batch: usize, precision: Precision, peak: f64) {
     }
 }
 
+/// Sizes of a layer of Qwen3-VL's text model, and of its vision model where a norm or an activation is only there.
+const TOKENS: usize = 256;
+const HIDDEN: usize = 2048;
+const INNER: usize = 6144;
+const VISION: usize = 1024;
+
+fn tokens(options: &Options) {
+    let measure = |name: &str, gflop: f64, work: &mut dyn FnMut()| {
+        if name.contains(&options.only) {
+            let milliseconds = time(options.seconds, work);
+            println!("{name:28} {milliseconds:8.3} ms {:7.0} GFLOP/s", gflop / milliseconds * 1e3);
+        }
+    };
+    for (tokens, precision) in [(TOKENS, Precision::F32), (TOKENS, Precision::Bf16), (1, Precision::Bf16)] {
+        let (x, weights) = (numbers(tokens * HIDDEN), numbers(INNER * HIDDEN));
+        let mut output = vec![0.0; tokens * INNER];
+        let right = PackedRight::new(Isa::best(precision), Matrix::new(&weights, INNER, HIDDEN));
+        let gflop = 2e-9 * (tokens * HIDDEN * INNER) as f64;
+        measure(&format!("linear {precision:?} t{tokens}"), gflop, &mut || {
+            right.multiply(Matrix::new(&x, tokens, HIDDEN), None, &mut output);
+        });
+    }
+    products(&measure);
+    rows(&measure);
+    let heads = |tokens: usize, heads, kv_heads, width, causal| AttentionShape {
+        batch: 2,
+        tokens,
+        keys: tokens,
+        heads,
+        kv_heads,
+        width,
+        causal,
+    };
+    for (name, shape) in
+        [("text", heads(TOKENS, 16, 8, 128, true)), ("vision", heads(TOKENS, 16, 16, 64, false))]
+    {
+        let (queries, keys) = (numbers(shape.queries_len()), numbers(shape.keys_len()));
+        let qkv = [&queries[..], &keys, &keys];
+        let (mut output, mut probs) = (vec![0.0; queries.len()], vec![0.0; shape.probs_len()]);
+        measure(&format!("attention {name}"), 0.0, &mut || {
+            attention::forward(&shape, qkv, &mut output, Some(&mut probs));
+        });
+        measure(&format!("attention {name} backward"), 0.0, &mut || {
+            let _ = attention::backward(&shape, qkv, &probs, &output);
+        });
+    }
+}
+
+/// Products as training has them: both sides change.
+fn products(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
+    let (x, weights, gradient) =
+        (numbers(TOKENS * HIDDEN), numbers(HIDDEN * HIDDEN), numbers(TOKENS * HIDDEN));
+    let isa = Isa::best(Precision::F32);
+    let gflop = 2e-9 * (TOKENS * HIDDEN * HIDDEN) as f64;
+    let (x, weights, gradient) = (
+        Matrix::new(&x, TOKENS, HIDDEN),
+        Matrix::new(&weights, HIDDEN, HIDDEN),
+        Matrix::new(&gradient, TOKENS, HIDDEN),
+    );
+    let (mut rows, mut square) = (vec![0.0; TOKENS * HIDDEN], vec![0.0; HIDDEN * HIDDEN]);
+    measure("product forward", gflop, &mut || {
+        PackedRight::new(isa, weights).multiply(x, None, &mut rows);
+    });
+    measure("product of input", gflop, &mut || {
+        PackedRight::new(isa, weights.transposed()).multiply(gradient, None, &mut rows);
+    });
+    measure("product of weights", gflop, &mut || {
+        PackedRight::new(isa, x.transposed()).multiply(gradient.transposed(), None, &mut square);
+    });
+}
+
+/// What happens between products, and the optimiser.
+fn rows(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
+    let (x, gradient) = (numbers(TOKENS * INNER), numbers(TOKENS * INNER));
+    let (scale, shift) = (numbers(HIDDEN), numbers(VISION));
+    let mut output = vec![0.0; TOKENS * INNER];
+    let (mut hidden, vision) = (vec![0.0; TOKENS * HIDDEN], 2 * TOKENS * VISION);
+    measure("rms_norm", 0.0, &mut || {
+        let _ = norm_rope_softmax::rms_norm(&x[..TOKENS * HIDDEN], &scale, 1e-6, &mut hidden);
+    });
+    let inverse = vec![1.0; TOKENS];
+    measure("rms_norm backward", 0.0, &mut || {
+        let (x, gradient) = (&x[..TOKENS * HIDDEN], &gradient[..TOKENS * HIDDEN]);
+        let _ = norm_rope_softmax::rms_norm_backward(x, &scale, &inverse, gradient);
+    });
+    measure("layer_norm", 0.0, &mut || {
+        let affine = [&scale[..VISION], &shift];
+        norm_rope_softmax::layer_norm(&x[..vision], affine, 1e-6, &mut output[..vision], false);
+    });
+    let saved = LayerNormSaved { hat: numbers(vision), inv_std: vec![1.0; 2 * TOKENS] };
+    measure("layer_norm backward", 0.0, &mut || {
+        let _ = norm_rope_softmax::layer_norm_backward(&scale[..VISION], &saved, &gradient[..vision]);
+    });
+    let angles = numbers(TOKENS * 64);
+    measure("rope", 0.0, &mut || {
+        let x = &x[..TOKENS * HIDDEN];
+        norm_rope_softmax::rope(x, HIDDEN / 128, [&angles, &angles], 64, false, &mut hidden);
+    });
+    measure("swiglu", 0.0, &mut || norm_rope_softmax::swiglu(&x, &gradient, &mut output));
+    measure("swiglu backward", 0.0, &mut || {
+        let _ = norm_rope_softmax::swiglu_backward(&x, &gradient, &gradient);
+    });
+    measure("gelu", 0.0, &mut || norm_rope_softmax::gelu(&x, &mut output));
+    measure("gelu backward", 0.0, &mut || {
+        let _ = norm_rope_softmax::gelu_backward(&x, &gradient);
+    });
+    let (mut means, mut squares) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+    let step = AdamStep {
+        learning_rate: 1e-4,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.01,
+        step: 1,
+        grad_scale: 1.0,
+    };
+    measure("adam", 0.0, &mut || adam::step(&step, &mut output, &gradient, &mut means, &mut squares));
+    measure("sum of squares", 0.0, &mut || {
+        std::hint::black_box(adam::sum_of_squares(&gradient));
+    });
+}
+
 /// Images need no gradient.
 fn in_place(name: &str) -> bool {
     !name.starts_with("conv1")
@@ -190,6 +319,9 @@ fn main() {
     println!("{threads} threads, peak {peak:.0} GFLOP/s in single precision\n");
     // Inside the pool, as a network runs: handing work in from outside costs a wake-up each time.
     plaudit_nn::dense::with_spinning_threads(|| {
+        if options.tokens {
+            return tokens(&options);
+        }
         for &batch in &options.batches {
             if options.train {
                 train(&options, batch, Precision::F32, peak);

@@ -113,8 +113,7 @@ impl Models {
         let &[folder, count] = words else { return Err("train: two words".into()) };
         let name = format!("{folder} {fine_tuning:?}");
         if !self.trainers.contains_key(&name) {
-            let trainer =
-                VlmTrainer::open(folder, fine_tuning, AdamW::default(), Device::Cpu, Precision::Fp32, 0)?;
+            let trainer = VlmTrainer::open(folder, fine_tuning, AdamW::default(), 0)?;
             self.trainers.insert(name.clone(), trainer);
         }
         let trainer = self.trainers.get_mut(&name).ok_or("no model")?;

@@ -14,7 +14,6 @@ pub mod kernels;
 mod ops;
 pub mod process_memory;
 pub mod qwen3_vl;
-mod spin_pool;
 pub mod weights;
 
 pub use weights::{Weights, WeightsError};

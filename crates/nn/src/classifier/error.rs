@@ -30,17 +30,9 @@ pub enum ClassifierError {
         /// What is wrong.
         what: String,
     },
-    /// plaudit was built without CUDA.
+    /// Not on a GPU, or not in this build.
     #[error("this build computes on the CPU alone")]
     NoCuda,
-    /// The machine has no such GPU.
-    #[error("no GPU of number {index}: {found} found. Check the driver (`nvidia-smi`)")]
-    NoSuchGpu {
-        /// The number asked for.
-        index: usize,
-        /// How many there are.
-        found: usize,
-    },
 }
 
 /// How a checkpoint and a model differ.

@@ -1,14 +1,13 @@
 //! Layers whose weights stay as they are: batch normalisation multiplied into the convolution before it.
 
-use burn::tensor::{Device, Tensor};
+use burn_tensor::{Device, Tensor};
 use half::f16;
 use rayon::prelude::*;
 
-use super::device::number_type;
 use super::network::{ConvNorm, EPSILON, Linear, Network, Norm};
 use super::parameters::{Id, upload};
 use super::settings::Precision;
-use crate::ops::{self, FixedConv, Geometry};
+use crate::ops::images::{self, FixedConv, Geometry};
 
 /// The numbers of parameters, in the order of memory.
 pub(super) trait ParameterSource: Sync {
@@ -32,7 +31,8 @@ impl Folded {
             Self::Batch(conv) => conv.forward(input, residual, relu),
             Self::Group { conv, groups, scale, shift } => {
                 let output = conv.forward(input, None, false);
-                ops::group_norm_act(output, *groups, scale.clone(), shift.clone(), residual, relu, EPSILON)
+                let parameters = [scale.clone(), shift.clone()];
+                images::group_norm_act(output, *groups, parameters, residual, relu, EPSILON)
             }
         }
     }
@@ -60,11 +60,7 @@ pub(super) fn fold(
 
 /// All linear layers of a network as convolutions of single pixels: Burn's multiplication sums one row in another
 /// order than many, and an image's score is its own.
-pub(super) fn fix_linears(
-    network: &Network,
-    numbers: &impl ParameterSource,
-    device: &Device,
-) -> Vec<FixedConv> {
+pub(super) fn fix_linears(network: &Network, numbers: &impl ParameterSource) -> Vec<FixedConv> {
     let geometry = Geometry { stride: 1, padding: 0 };
     let fix = |layer: &Linear| {
         let (weights, bias) = (numbers.numbers(layer.weight), numbers.numbers(layer.bias));
@@ -72,8 +68,7 @@ pub(super) fn fix_linears(
         let transposed: Vec<f32> =
             (0..weights.len()).map(|i| weights[i % outputs * inputs + i / outputs]).collect();
         let dims = [1, 1, inputs, outputs];
-        let dtype = number_type(Precision::Fp32, device);
-        FixedConv::new(&transposed, dims, &bias, geometry, Precision::Fp32.on_cpu(), dtype, device)
+        FixedConv::new(&transposed, dims, &bias, geometry, Precision::Fp32.on_cpu())
     };
     network.linears.iter().map(fix).collect()
 }
@@ -84,7 +79,6 @@ fn fold_layer(
     precision: Precision,
     device: &Device,
 ) -> Folded {
-    let dtype = number_type(precision, device);
     let mut weights = numbers.numbers(layer.weight);
     let shape = numbers.shape(layer.weight);
     let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
@@ -92,7 +86,7 @@ fn fold_layer(
         if precision == Precision::Fp16 {
             weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
         }
-        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_cpu(), dtype, device)
+        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_cpu())
     };
     match layer.norm {
         Norm::Batch { mean, variance, .. } => {
@@ -109,8 +103,7 @@ fn fold_layer(
         }
         Norm::Group { groups } => {
             let conv = fixed(weights, vec![0.0; shape[3]]);
-            let parameter = |numbers| upload(numbers, device).cast(dtype);
-            Folded::Group { conv, groups, scale: parameter(scale), shift: parameter(shift) }
+            Folded::Group { conv, groups, scale: upload(scale, device), shift: upload(shift, device) }
         }
     }
 }

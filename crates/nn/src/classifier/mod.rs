@@ -20,7 +20,6 @@ mod trainer;
 mod trunk;
 
 pub use device::Device;
-pub(crate) use device::{is_cpu, number_type};
 pub use error::{ClassifierError, Mismatch};
 pub(crate) use init::Init;
 pub use load::Notice;

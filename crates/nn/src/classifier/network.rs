@@ -1,12 +1,12 @@
 //! The definition of the networks: which layers there are, what PyTorch calls them, and in which order they run.
 
-use burn::tensor::Tensor;
-use burn::tensor::activation::{relu, tanh};
+use burn_tensor::Tensor;
+use burn_tensor::activation::{relu, tanh};
 
 use super::init::Init;
 use super::parameters::{Id, Order, Role, Spec};
 use super::settings::{Arch, ClassifierSettings, Family};
-use crate::ops::{self, Geometry};
+use crate::ops::images::{self, Geometry};
 
 /// A forward pass, for training or for inference.
 pub(super) trait Pass {
@@ -24,7 +24,7 @@ pub(super) trait Pass {
 
     /// The first convolution and its normalisation, ReLU, and the pool.
     fn stem(&mut self, layer: &ConvNorm, images: Tensor<4>) -> Tensor<4> {
-        ops::max_pool(self.conv_norm(layer, images, None, true))
+        images::max_pool(self.conv_norm(layer, images, None, true))
     }
 
     /// How many images of so many pixels go through the wide layers at a time, if not all: what these write is then in
@@ -135,7 +135,7 @@ impl Trunk {
     fn forward(&self, pass: &mut impl Pass, images: Tensor<4>) -> Tensor<4> {
         let [count, height, width, _] = images.dims();
         let wide = match pass.images_at_a_time(height * width) {
-            Some(some) if some < count => ops::in_chunks(count, some, |first, some| {
+            Some(some) if some < count => images::in_chunks(count, some, |first, some| {
                 self.wide_layers(pass, images.clone().narrow(0, first, some))
             }),
             _ => self.wide_layers(pass, images),
@@ -161,13 +161,13 @@ enum Pooling {
 impl Pooling {
     fn forward(&self, pass: &mut impl Pass, images: Tensor<4>) -> Tensor<2> {
         let Self::Spatial { kernel, per_position, dropout, project, norm } = self else {
-            return ops::global_avg_pool(images);
+            return images::global_avg_pool(images);
         };
         let [n, height, width, channels] = images.dims();
         let positions = if *per_position {
             images.reshape([n, height * width, channels])
         } else {
-            ops::global_avg_pool(images).reshape([n, 1, channels])
+            images::global_avg_pool(images).reshape([n, 1, channels])
         };
         let kernel = pass.parameter::<4>(*kernel);
         let [_, rows, columns, blocks] = kernel.dims();

@@ -1,10 +1,11 @@
 //! AdamW over a network's parameters, with clipping as PyTorch does it.
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::parameters::{Id, Parameters, Role, download, upload};
-use crate::ops::{self, AdamStep};
+use crate::kernels::adam::AdamStep;
+use crate::ops;
 use crate::weights::{Array, Weights};
 
 /// The settings of AdamW, with PyTorch's defaults. The decay applies to every parameter, normalisation included.
@@ -79,7 +80,7 @@ impl Optimizer {
         let factor = clip.map_or(1.0, |clip| (clip / (grad_norm + 1e-6)).min(1.0));
         self.steps += 1;
         let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
-        let (step, grad_scale) = (self.steps, factor);
+        let (step, grad_scale) = (u64::from(self.steps), factor);
         let step = AdamStep { learning_rate: lr, beta1, beta2, eps, weight_decay, step, grad_scale };
         for (i, gradient) in gradients.into_iter().enumerate() {
             let Some(gradient) = gradient else { continue };

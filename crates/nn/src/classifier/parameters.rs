@@ -1,6 +1,6 @@
 //! The numbers of a network: by name and shape as PyTorch has them, in memory as the layers want them.
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 
 use super::init::Init;
 use crate::weights::{Array, Weights};

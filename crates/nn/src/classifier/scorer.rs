@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{Device as Backend, Tensor};
+use burn_tensor::{Device as Backend, Tensor};
 
-use super::device::{Device, image_tensors, is_cpu, number_type};
+use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, ParameterSource, fix_linears, fold};
 use super::load;
-use super::network::{self, ConvNorm, Linear, Network, Pass, linear};
+use super::network::{self, ConvNorm, Linear, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec, download, upload};
 use super::settings::ClassifierSettings;
 use crate::images::{ImageBatch, Preprocess};
-use crate::ops::FixedConv;
-use crate::spin_pool;
+use crate::kernels::spin_pool;
+use crate::ops::images::FixedConv;
 use crate::weights::Weights;
 
-/// Images that go through the network at a time on the CPU, and elsewhere.
+/// Images that go through the network at a time.
 const CHUNK: usize = 256;
-const CHUNK_ELSEWHERE: usize = 1024;
-/// Pixels of the images that go through a network's wide layers at a time on the CPU.
+/// Pixels of the images that go through a network's wide layers at a time.
 const WIDE_CHUNK: usize = 8 * 128 * 128;
 
 /// Images ready for the network. Cloning shares them.
@@ -42,7 +41,7 @@ struct Inner {
     convolutions: Vec<Folded>,
     /// The parameters outside convolutions, with their shapes.
     others: Vec<Option<(Tensor<1>, Vec<usize>)>>,
-    /// Linear layers for the CPU's kernels; none for other devices.
+    /// Linear layers, as convolutions of single pixels.
     linears: Vec<FixedConv>,
     device: Backend,
 }
@@ -80,14 +79,13 @@ impl Scorer {
         numbers: &impl ParameterSource,
         device: Backend,
     ) -> Self {
-        let dtype = number_type(settings.precision, &device);
         let convolutions = fold(&network, numbers, settings.precision, &device);
-        let linears = if is_cpu(&device) { fix_linears(&network, numbers, &device) } else { Vec::new() };
+        let linears = fix_linears(&network, numbers);
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {
             let used = matches!(spec.role, Role::Trained | Role::Frozen) && !in_trunk.contains(&Id(i));
-            used.then(|| (upload(numbers.numbers(Id(i)), &device).cast(dtype), spec.shape.clone()))
+            used.then(|| (upload(numbers.numbers(Id(i)), &device), spec.shape.clone()))
         };
         let others = specs.iter().enumerate().map(other).collect();
         let preprocess = settings.preprocess();
@@ -107,36 +105,35 @@ impl Scorer {
     /// # Errors
     /// When the images do not fit the model; see [`ImageError`](crate::images::ImageError).
     pub fn logits(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
-        let size = if is_cpu(&self.inner.device) { CHUNK } else { CHUNK_ELSEWHERE };
         let mut logits = Vec::with_capacity(images.len());
-        for start in (0..images.len()).step_by(size) {
-            let chunk = images.slice(start..(start + size).min(images.len()));
+        for start in (0..images.len()).step_by(CHUNK) {
+            let chunk = images.slice(start..(start + CHUNK).min(images.len()));
             logits.extend(self.logits_of(self.prepare(&chunk)?));
         }
         Ok(logits)
     }
 
-    /// Images brought to the network's size, numbers and device, all at once: half of what
+    /// Images brought to the network's size and numbers, all at once: half of what
     /// [`logits`](Self::logits) does, for callers that do it while the network is busy.
     ///
     /// # Errors
     /// When the images do not fit the model.
     pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<PreparedImages, ClassifierError> {
-        let Inner { preprocess, settings, device, .. } = &*self.inner;
-        Ok(PreparedImages { views: image_tensors(preprocess, images, settings.precision, device)? })
+        let Inner { preprocess, device, .. } = &*self.inner;
+        Ok(PreparedImages { views: image_tensors(preprocess, images, device)? })
     }
 
-    /// The logits of images that this scorer, or one of the same settings and device, prepared.
+    /// The logits of images that this scorer, or one of the same settings, prepared.
     #[must_use]
     pub fn logits_of(&self, images: PreparedImages) -> Vec<f32> {
         // One image is forty short steps; see `spin_pool`.
-        let _spinning = is_cpu(&self.inner.device).then(spin_pool::keep_spinning);
+        let _spinning = spin_pool::keep_spinning();
         download(self.inner.network.logits(&mut InferencePass(&self.inner), images.views))
     }
 
     /// What the trunk makes of the first camera's images.
     pub(super) fn trunk_features(&self, mut images: PreparedImages) -> Tensor<4> {
-        let _spinning = is_cpu(&self.inner.device).then(spin_pool::keep_spinning);
+        let _spinning = spin_pool::keep_spinning();
         self.inner.network.first_trunk_features(&mut InferencePass(&self.inner), images.views.swap_remove(0))
     }
 
@@ -164,8 +161,7 @@ impl Scorer {
         if count == 0 || width == 0 {
             return Vec::new();
         }
-        let dtype = number_type(self.inner.settings.precision, &self.inner.device);
-        let numbers = upload(features.concat(), &self.inner.device).cast(dtype);
+        let numbers = upload(features.concat(), &self.inner.device);
         download(
             self.inner
                 .network
@@ -234,13 +230,12 @@ impl Pass for InferencePass<'_> {
     }
 
     fn images_at_a_time(&self, pixels: usize) -> Option<usize> {
-        is_cpu(&self.0.device).then_some((WIDE_CHUNK / pixels).max(1))
+        Some((WIDE_CHUNK / pixels).max(1))
     }
 
     fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {
-        let Some(fixed) = self.0.linears.get(layer.index) else { return linear(self, layer, input) };
         let [count, width] = input.dims();
-        let output = fixed.forward(input.reshape([count, 1, 1, width]), None, false);
+        let output = self.0.linears[layer.index].forward(input.reshape([count, 1, 1, width]), None, false);
         output.flatten(1, 3)
     }
 

@@ -1,9 +1,9 @@
 //! A network that learns.
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 use plaudit_core::Seed;
 
-use super::device::{Device, image_tensors, is_cpu};
+use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
 use super::load;
@@ -14,8 +14,8 @@ use super::parameters::{Id, Parameters, Role, Value, download, upload};
 use super::scorer::Scorer;
 use super::settings::{ClassifierSettings, Precision};
 use crate::images::{ImageBatch, Preprocess};
-use crate::ops;
-use crate::spin_pool;
+use crate::kernels::spin_pool;
+use crate::ops::images;
 use crate::weights::Weights;
 
 /// How much of a batch's statistics goes into the running ones.
@@ -138,9 +138,9 @@ impl Trainer {
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
         check_labels(images.len(), labels, weights)?;
-        let _spinning = is_cpu(&self.parameters.device).then(spin_pool::keep_spinning);
+        let _spinning = spin_pool::keep_spinning();
         // Weights stay in 32 bits while they learn, and so do images.
-        let views = image_tensors(&self.preprocess, images, Precision::Fp32, &self.parameters.device)?;
+        let views = image_tensors(&self.preprocess, images, &self.parameters.device)?;
         let views = views.into_iter().map(Tensor::autodiff);
         self.fold_frozen_trunk();
         let mut pass =
@@ -190,7 +190,7 @@ impl Trainer {
     /// gradient that is not finite moves nothing.
     pub fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
         self.scorer = None;
-        let _spinning = is_cpu(&self.parameters.device).then(spin_pool::keep_spinning);
+        let _spinning = spin_pool::keep_spinning();
         self.optimizer.step(&mut self.parameters, lr, clip)
     }
 
@@ -350,20 +350,20 @@ impl Pass for TrainingPass<'_> {
             return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
         }
         let output =
-            ops::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_cpu());
-        let (scale, shift) = (self.parameter(layer.scale), self.parameter(layer.shift));
+            images::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_cpu());
+        let parameters = [self.parameter(layer.scale), self.parameter(layer.shift)];
         let (mean, variance, counter) = match layer.norm {
             Norm::Group { groups } => {
-                return ops::group_norm_act(output, groups, scale, shift, residual, relu, EPSILON);
+                return images::group_norm_act(output, groups, parameters, residual, relu, EPSILON);
             }
             Norm::Batch { mean, variance, counter } => (mean, variance, counter),
         };
         let [n, h, w, _] = output.dims();
-        let normed = ops::batch_norm_act(output, scale, shift, residual, relu, EPSILON);
+        let normed = images::batch_norm_act(output, parameters, residual, relu, EPSILON);
         self.statistics.push(BatchStatistics {
             ids: [mean, variance, counter],
-            batch_mean: normed.mean.inner(),
-            batch_variance: normed.variance.inner(),
+            batch_mean: normed.mean,
+            batch_variance: normed.variance,
             count: n * h * w,
         });
         normed.output

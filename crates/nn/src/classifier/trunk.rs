@@ -1,6 +1,6 @@
 //! A frozen ResNet-10 encoder: images to features, for policies that learn on top of them.
 
-use burn::tensor::Tensor;
+use burn_tensor::Tensor;
 
 use super::device::Device;
 use super::error::ClassifierError;

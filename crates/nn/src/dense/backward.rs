@@ -7,14 +7,14 @@
 
 use std::ops::Range;
 
-use super::gemm::GemmEpilogue;
-use super::layer_ops::{self, BatchNormBackward, SavedNorm, SavedOutputs, StridedRows};
 use super::memory_plan::{BLOCK, LayerMemory, parts, stride};
 use super::mlp::Mlp;
-use super::operands::{pack_pairs, pack_rows};
 use super::tape::{BatchColumns, Tape};
 use super::weights::{BlockRows, Operands, OutputRows};
-use crate::spin_pool::{parallel_for_slice, with_spinning_threads};
+use crate::kernels::gemm::GemmEpilogue;
+use crate::kernels::gemm::{pack_pairs, pack_rows};
+use crate::kernels::layer_ops::{self, BatchNormBackward, SavedNorm, SavedOutputs, StridedRows};
+use crate::kernels::spin_pool::{parallel_for_slice, with_spinning_threads};
 
 /// Panels of weights that one task sums: few enough for all threads to have some, enough to share what they read.
 const TASK_PANELS: usize = 1;

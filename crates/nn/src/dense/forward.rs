@@ -3,15 +3,18 @@
 use std::ops::Range;
 
 use super::ensemble::HeadInputs;
-use super::layer_ops::{self, Affine, BatchNormColumns, StridedRows};
 use super::layout::LayerLayout;
 use super::memory_plan::{BLOCK, parts, stride};
 use super::mlp::Mlp;
-use super::operands::pack_rows;
 use super::spec::{BatchNorm, Norm};
 use super::tape::{BatchColumns, Scratch, Tape};
 use super::weights::{BiasActivation, Operands, OutputRows};
-use crate::spin_pool::{Parallelism, parallel_for_slice, parallel_for_slices};
+use crate::kernels::gemm::pack_rows;
+use crate::kernels::layer_ops::{self, Affine, BatchNormColumns, LayerNorm, StridedRows};
+use crate::kernels::spin_pool::{Parallelism, parallel_for_slice, parallel_for_slices};
+
+/// Added to the variances of layer norms, as PyTorch does.
+const LAYER_NORM_EPS: f32 = 1e-5;
 
 /// Parts of a batch that each thread gets, so that one that comes late has less to do.
 const TASKS_PER_THREAD: usize = 2;
@@ -207,7 +210,8 @@ impl Mlp {
         shape.product(weights, x, out, BiasActivation { bias, activation, isa: self.isa });
         if let Some([weight, bias]) = &places.norm {
             let affine = Affine { weight: &params[weight.clone()], bias: &params[bias.clone()] };
-            layer_ops::layer_norm(self.isa, output, rows, affine, spec.activation, hat, inv_std);
+            let norm = LayerNorm { eps: LAYER_NORM_EPS, affine, activation: spec.activation };
+            layer_ops::layer_norm(self.isa, output, rows, norm, hat, inv_std);
         }
     }
 

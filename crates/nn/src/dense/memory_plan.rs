@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use super::aligned::LINE;
 use super::backward::GROUP;
-use super::operands::row_words;
 use super::spec::{MlpSpec, Norm};
 use super::weights::WeightShape;
+use crate::kernels::gemm::row_words;
+use crate::kernels::memory::LINE;
 
 /// Rows of a block. A constant, because gradients are summed block by block: how many threads there are must not
 /// change the order of sums.

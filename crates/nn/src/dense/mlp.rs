@@ -5,7 +5,7 @@ use std::ops::Range;
 use plaudit_core::Seed;
 
 use super::backward::{GradientTask, Gradients};
-use super::compiled::best_isa;
+
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{ParameterLayout, Tensor, TensorKind};
@@ -13,8 +13,8 @@ use super::memory_plan::MemoryPlan;
 use super::spec::MlpSpec;
 use super::tape::{Scratch, Tape};
 use super::weights::WeightShape;
+use crate::kernels::spin_pool::with_spinning_threads;
 use crate::kernels::{Isa, Precision};
-use crate::spin_pool::with_spinning_threads;
 
 /// The shape of a network and what it computes. Cheap to clone; holds no parameters.
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl Mlp {
     /// # Panics
     /// Without inputs, without layers, or with a layer of no width.
     pub fn new(spec: MlpSpec) -> Self {
-        Self::with_isa(spec, best_isa())
+        Self::with_isa(spec, Isa::best(Precision::F32))
     }
 
     /// The same with other instructions than the best, to compare them.

@@ -1,4 +1,5 @@
-//! The networks of policies and critics: small, run thousands of times a second, trained without a tensor library.
+//! The networks of policies and critics: small, run thousands of times a second, trained on our kernels without a tensor
+//! library.
 //!
 //! A network is two things kept apart. [`Mlp`] is its shape: it says where each tensor lies in one flat slice of
 //! parameters, and knows how to compute. The parameters, their gradients and the moments of [`Adam`] are plain
@@ -27,34 +28,25 @@
 //! once a [`Tape`] or [`Scratch`] has seen its largest batch. Results do not depend on the number of threads.
 
 mod adam;
-mod aligned;
 mod backward;
-mod compiled;
 pub mod encoder;
 mod ensemble;
 mod forward;
-mod functions;
-#[allow(unsafe_code)] // tiles of a product index raw memory; bounds are checked once per panel
-mod gemm;
 mod init;
-#[allow(unsafe_code)] // vectors at the ends of rows
-mod layer_ops;
 mod layout;
 mod memory_plan;
 mod mlp;
-#[allow(unsafe_code)] // vectors at the ends of rows
-mod operands;
-mod polyak;
 mod spec;
 mod tape;
 mod weights;
 
-pub use crate::spin_pool::with_spinning_threads;
+pub use crate::kernels::adam::polyak;
+pub use crate::kernels::functions::{exp, ln, tanh};
+pub use crate::kernels::layer_ops::Activation;
+pub use crate::kernels::with_spinning_threads;
 pub use adam::{Adam, AdamSettings, clip_grad_norm};
 pub use ensemble::{Ensemble, EnsembleScratch, EnsembleTape, HeadInputs};
-pub use functions::{exp, ln, tanh};
 pub use layout::{Tensor, TensorKind};
 pub use mlp::Mlp;
-pub use polyak::polyak;
-pub use spec::{Activation, BatchNorm, Bias, Init, LayerSpec, MlpSpec, Norm, Renorm};
+pub use spec::{BatchNorm, Bias, Init, LayerSpec, MlpSpec, Norm, Renorm};
 pub use tape::{Scratch, Tape};

@@ -1,5 +1,7 @@
 //! What a network looks like, and how its parameters begin.
 
+use crate::kernels::layer_ops::Activation;
+
 /// A multilayer perceptron: so many inputs, then one layer after the other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MlpSpec {
@@ -85,17 +87,6 @@ impl BatchNorm {
     pub fn crossq() -> Self {
         Self { eps: 1e-3, momentum: 1e-3, renorm: Some(Renorm { r_max: 3.0, d_max: 5.0 }) }
     }
-}
-
-/// A function of each number alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    /// Nothing.
-    None,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// The larger of the number and zero.
-    Relu,
 }
 
 /// What weights begin with. All but the last are PyTorch's `nn.init` functions of that name.

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::aligned::AlignedBuffer;
 use super::memory_plan::{BLOCK, MemoryPlan};
+use crate::kernels::memory::AlignedBuffer;
 
 /// What a forward pass leaves for the backward pass.
 #[derive(Debug, Clone, Default)]

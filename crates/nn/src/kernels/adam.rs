@@ -1,8 +1,10 @@
-//! One step of Adam or AdamW over a slice of parameters, in one pass over memory.
+//! One step of Adam or AdamW over a slice of parameters, in one pass over memory; and the norm of gradients before it.
 
 use super::Precision;
-use super::simd::{Isa, Kernel, Simd};
-use rayon::prelude::*;
+use super::simd::{Isa, Kernel, Simd, for_each_isa};
+use super::spin_pool::{Parallelism, parallel_for, parallel_for_slice, parallel_for_slices};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The settings of one step. With `weight_decay` 0 this is plain Adam.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,13 +20,23 @@ pub struct AdamStep {
     /// Decoupled weight decay: parameters shrink by `learning_rate * weight_decay` of themselves.
     pub weight_decay: f64,
     /// Which step this is, from 1.
-    pub step: u32,
+    pub step: u64,
     /// Multiplies every gradient first: 1, or what clips their norm.
     pub grad_scale: f64,
 }
 
-/// Numbers one thread takes at a time.
-const RUN: usize = 1 << 15;
+/// Numbers one thread takes at a time: some microseconds of work.
+const RUN: usize = 1 << 14;
+
+/// The `index`-th run of so many numbers.
+fn run_range(len: usize, index: usize) -> Range<usize> {
+    index * RUN..((index + 1) * RUN).min(len)
+}
+
+/// Whether so many numbers are worth more than one thread.
+fn parallelism(len: usize) -> Parallelism {
+    if len < 2 * RUN { Parallelism::OneThread } else { Parallelism::AllThreads }
+}
 
 /// Moves `params` against `grads`, with the two running means of Adam in `means` and `squares`.
 ///
@@ -45,14 +57,17 @@ fn step_on(
     let len = params.len();
     assert!([grads.len(), means.len(), squares.len()] == [len; 3], "Adam with slices of different lengths");
     let factors = Factors::of(settings);
-    params
-        .par_chunks_mut(RUN)
-        .zip(grads.par_chunks(RUN))
-        .zip(means.par_chunks_mut(RUN))
-        .zip(squares.par_chunks_mut(RUN))
-        .for_each(|(((params, grads), means), squares)| {
+    let range = |index| run_range(len, index);
+    parallel_for_slices(
+        parallelism(len),
+        [params, means, squares],
+        len.div_ceil(RUN),
+        |index| [range(index), range(index), range(index)],
+        |index, [params, means, squares]| {
+            let grads = &grads[range(index)];
             isa.run(Update { by: &factors, params, grads, means, squares });
-        });
+        },
+    );
 }
 
 /// The numbers of a step as the inner loop wants them, worked out in double precision.
@@ -70,7 +85,7 @@ struct Factors {
 impl Factors {
     fn of(settings: &AdamStep) -> Self {
         let AdamStep { learning_rate, beta1, beta2, eps, weight_decay, step, grad_scale } = *settings;
-        let step = f64::from(step);
+        let step = step as f64;
         Self {
             grad_scale: grad_scale as f32,
             new_mean: (1.0 - beta1) as f32,
@@ -111,10 +126,10 @@ impl Kernel for Update<'_> {
                 let mean = l.load_first(self.means.as_ptr().add(i), count);
                 let mean = l.mul_add(new_mean, l.sub(grad, mean), mean);
                 let square = l.mul(l.load_first(self.squares.as_ptr().add(i), count), old_square);
-                let square = l.mul_add(l.mul(grad, grad), new_square, square);
+                let square = l.mul_add(l.mul(new_square, grad), grad, square);
                 let root = l.mul_add(l.sqrt(square), root_scale, eps);
                 let param = l.mul(l.load_first(self.params.as_ptr().add(i), count), keep);
-                let param = l.neg_mul_add(rate, l.div(mean, root), param);
+                let param = l.sub(param, l.div(l.mul(rate, mean), root));
                 l.store_first(self.means.as_mut_ptr().add(i), mean, count);
                 l.store_first(self.squares.as_mut_ptr().add(i), square, count);
                 l.store_first(self.params.as_mut_ptr().add(i), param, count);
@@ -123,12 +138,85 @@ impl Kernel for Update<'_> {
     }
 }
 
-/// The sum of the squares of `values`, for the norm that clipping needs. The same for any number of threads.
+/// The sum of the squares of `values`, for the norm that clipping needs. Run by run, so that the number of threads makes
+/// no difference.
 #[must_use]
 pub fn sum_of_squares(values: &[f32]) -> f64 {
-    let parts: Vec<f64> =
-        values.par_chunks(RUN).map(|run| run.iter().map(|&x| f64::from(x) * f64::from(x)).sum()).collect();
-    parts.iter().sum()
+    let isa = Isa::best(Precision::F32);
+    let runs: Vec<AtomicU64> = values.chunks(RUN).map(|_| AtomicU64::new(0)).collect();
+    parallel_for(parallelism(values.len()), runs.len(), |index| {
+        let sum = squares(isa, &values[run_range(values.len(), index)]);
+        runs[index].store(sum.to_bits(), Ordering::Relaxed);
+    });
+    runs.into_iter().map(|sum| f64::from_bits(sum.into_inner())).sum()
+}
+
+/// Multiplies every number with `factor`.
+pub fn scale(values: &mut [f32], factor: f32) {
+    let (len, isa) = (values.len(), Isa::best(Precision::F32));
+    let range = |index| run_range(len, index);
+    parallel_for_slice(parallelism(len), values, len.div_ceil(RUN), range, |_, values| {
+        multiply(isa, values, factor);
+    });
+}
+
+/// `target = (1 - tau) * target + tau * source`; `tau` of one copies exactly.
+///
+/// # Panics
+/// When the slices are of different lengths.
+pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
+    assert_eq!(target.len(), source.len(), "target and source are of different networks");
+    if tau == 1.0 {
+        target.copy_from_slice(source);
+        return;
+    }
+    let (len, isa) = (source.len(), Isa::best(Precision::F32));
+    let range = |index| run_range(len, index);
+    parallel_for_slice(parallelism(len), target, len.div_ceil(RUN), range, |index, target| {
+        follow(isa, target, &source[range(index)], tau);
+    });
+}
+
+for_each_isa! {
+    /// The sum of squares.
+    fn squares = squares_of(values: &[f32]) -> f64;
+
+    fn multiply = multiply_all(values: &mut [f32], factor: f32);
+
+    fn follow = follow_all(target: &mut [f32], source: &[f32], tau: f32);
+}
+
+#[inline(always)]
+fn multiply_all<L: Simd>(_: L, values: &mut [f32], factor: f32) {
+    values.iter_mut().for_each(|value| *value *= factor);
+}
+
+#[inline(always)]
+fn follow_all<L: Simd>(simd: L, target: &mut [f32], source: &[f32], tau: f32) {
+    for (t, s) in target.iter_mut().zip(source) {
+        *t = simd.mul_add_one(tau, s - *t, *t);
+    }
+}
+
+/// Short sums in single precision, their sum in double.
+#[inline(always)]
+fn squares_of<L: Simd>(simd: L, values: &[f32]) -> f64 {
+    const PLACES: usize = 32;
+    let mut total = 0.0;
+    for chunk in values.chunks(64 * PLACES) {
+        let mut places = [0.0f32; PLACES];
+        let parts = chunk.chunks_exact(PLACES);
+        for (place, x) in places.iter_mut().zip(parts.remainder()) {
+            *place = x * x;
+        }
+        for part in parts {
+            for (place, x) in places.iter_mut().zip(part) {
+                *place = simd.mul_add_one(*x, *x, *place);
+            }
+        }
+        total += places.iter().map(|place| f64::from(*place)).sum::<f64>();
+    }
+    total
 }
 
 #[cfg(test)]

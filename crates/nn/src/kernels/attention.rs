@@ -4,7 +4,8 @@
 //! keys and values in groups.
 
 use super::gemm::{Matrix, PackedRight};
-use super::norm_rope_softmax::{add_into, softmax_rows};
+use super::norm_rope_softmax::{softmax_backward, softmax_rows};
+use super::sums::add_to;
 use super::threads::{Shared, for_each};
 use super::{Isa, Precision, unfilled};
 
@@ -174,9 +175,9 @@ pub fn backward(
             let probs = &probs[(sequence * shape.heads + head) * size..][..size];
             let given = Matrix::new(probs, tokens, shape.keys);
             PackedRight::new(isa, outer.transposed()).multiply(given.transposed(), None, &mut one);
-            add_into(&mut value_sum, &one);
+            add_to(&mut value_sum, &one);
             value_rows.multiply(outer, None, &mut gradients);
-            softmax_gradient(probs, &mut gradients, shape.keys, shape.scale());
+            softmax_backward(isa, probs, &mut gradients, shape.keys, shape.scale());
             let gradients = Matrix::new(&gradients, tokens, shape.keys);
             key_rows.multiply(gradients, None, &mut rows);
             // SAFETY: this head's numbers of this sequence, which no other task has.
@@ -184,7 +185,7 @@ pub fn backward(
                 scatter(&rows, tokens, width, of_queries, head_start(shape, sequence, head), shape.heads)
             };
             PackedRight::new(isa, query_matrix.transposed()).multiply(gradients.transposed(), None, &mut one);
-            add_into(&mut key_sum, &one);
+            add_to(&mut key_sum, &one);
         }
         let start = (sequence * shape.keys * shape.kv_heads + kv_head) * width;
         // SAFETY: as above.
@@ -194,15 +195,4 @@ pub fn backward(
         }
     });
     found
-}
-
-/// Gradients of the probabilities to gradients of the scores before scaling.
-fn softmax_gradient(probs: &[f32], gradients: &mut [f32], keys: usize, scale: f32) {
-    for (probs, gradients) in probs.chunks_exact(keys).zip(gradients.chunks_exact_mut(keys)) {
-        let mean: f32 = super::norm_rope_softmax::dot(probs, gradients);
-        gradients
-            .iter_mut()
-            .zip(probs)
-            .for_each(|(gradient, prob)| *gradient = prob * (*gradient - mean) * scale);
-    }
 }

@@ -2,23 +2,31 @@
 //!
 //! Images are `[batch, height, width, channels]` and convolution weights `[row, column, in, out]`, all `f32` and
 //! contiguous. Channels come last because every kernel works on runs of channels: then no kernel cares how wide an
-//! image is. Nothing here knows the tensor library; `ops` joins the two.
+//! image is. Matrices are rows, one after another or some distance apart. There is one of each: one register tile for
+//! products (`gemm`; convolutions gather rows for theirs), one Adam, one layer norm, one exponential, one pool of threads.
+//! Networks of Burn's tensors reach them through `ops`, policies and critics (`dense`) directly. Nothing here knows the
+//! tensor library.
 
 #![allow(unsafe_code)] // Each block says why.
 
 pub mod adam;
 pub mod attention;
 pub mod conv;
+pub mod functions;
 pub mod gemm;
-mod memory;
+pub(crate) mod layer_ops;
+pub(crate) mod memory;
 pub mod norm;
 pub mod norm_rope_softmax;
 pub mod pool;
 pub(crate) mod simd;
+pub(crate) mod spin_pool;
+mod sums;
 mod threads;
 
 pub use memory::{copy, unfilled};
 pub use simd::Isa;
+pub use spin_pool::with_spinning_threads;
 
 /// What the multiplications of a convolution are done in. Sums are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -1,186 +1,109 @@
-//! What happens to rows between matrix products: normalisation, rotary position embedding (RoPE), gates, softmax; and their gradients.
+//! What happens to rows of tokens between matrix products: normalisation, rotary position embedding (RoPE), gates, softmax;
+//! and their gradients.
 //!
-//! Loops are plain, over a fixed number of sums side by side, and compiled once per instruction set.
+//! Each is a function of some rows, compiled for each instruction set, and a driver that divides the rows among threads.
 
-use super::simd::{Isa, Kernel, Simd};
-use super::threads::{Shared, for_each, part_start};
+use super::functions::{exp_one, load, store, tanh_vector};
+use super::layer_ops::{self, Activation, Affine, LayerNorm, SavedNorm, SavedOutputs, StridedRows};
+use super::simd::{Isa, Simd, for_each_isa};
+use super::spin_pool::{Parallelism, parallel_for_slices};
+use super::sums::{add_to, dot, largest, sum_of};
+use super::threads::part_start;
 use super::{Precision, unfilled};
-use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Sums side by side.
-const SUMS: usize = 32;
 /// Into so many parts sums over rows are cut; not the number of threads, which sums must not depend on.
 const PARTS: usize = 16;
 /// Numbers of work that are worth a part of its own.
 const WORTH: usize = 8192;
 
-/// The sum of products.
-#[inline(always)]
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; SUMS];
-    let (chunks_a, chunks_b) = (a.chunks_exact(SUMS), b.chunks_exact(SUMS));
-    let rest: f32 = chunks_a.remainder().iter().zip(chunks_b.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in chunks_a.zip(chunks_b) {
-        for i in 0..SUMS {
-            sums[i] += a[i] * b[i];
-        }
-    }
-    sums.iter().sum::<f32>() + rest
+for_each_isa! {
+    /// Softmax of the scores times `scale`, row by row. Row `i` attends to `visible[0] + i * visible[1]` keys; the others get zero.
+    pub(crate) fn softmax_rows = softmax_of(scores: &mut [f32], width: usize, scale: f32, visible: [usize; 2]);
+
+    /// Gradients of softmax's outputs to gradients of the scores before scaling, row by row.
+    pub(crate) fn softmax_backward = softmax_back(probs: &[f32], gradients: &mut [f32], width: usize, scale: f32);
+
+    fn rms_norm_part = rms_norm_of(x: &[f32], scale: &[f32], epsilon: f32, output: &mut [f32], inverse: &mut [f32]);
+    fn rms_norm_back_part = rms_norm_back(x: &[f32], scale: &[f32], inverse: &[f32], gradient: &[f32], output: &mut [f32], sums: &mut [f32]);
+    fn rotate_tokens = rotate_all(x: &[f32], angles: Rotation<'_>, first_token: usize, output: &mut [f32]);
+    fn swiglu_run = swiglu_of(gate: &[f32], up: &[f32], output: &mut [f32]);
+    fn swiglu_back_run = swiglu_back(gate: &[f32], up: &[f32], gradient: &[f32], of_gate: &mut [f32], of_up: &mut [f32]);
+    fn gelu_run = gelu_of(x: &[f32], output: &mut [f32]);
+    fn gelu_back_run = gelu_back(x: &[f32], gradient: &[f32], output: &mut [f32]);
 }
 
-#[inline(always)]
-fn sum(a: &[f32]) -> f32 {
-    let mut sums = [0f32; SUMS];
-    let chunks = a.chunks_exact(SUMS);
-    let rest: f32 = chunks.remainder().iter().sum();
-    for a in chunks {
-        for i in 0..SUMS {
-            sums[i] += a[i];
-        }
-    }
-    sums.iter().sum::<f32>() + rest
-}
-
-/// `sums += numbers`
-#[inline(always)]
-pub(crate) fn add_into(sums: &mut [f32], numbers: &[f32]) {
-    sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
-}
-
-/// `e^x`, to the last digit or two, without branches.
-#[inline(always)]
-fn exp(x: f32) -> f32 {
-    const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    let x = x.clamp(-87.3, 88.7);
-    // Rounds by adding and taking off a number whose last digit is the unit.
-    const ROUND: f32 = 12_582_912.0;
-    let n = (x * LOG2_E + ROUND) - ROUND;
-    let r = x - n * 0.693_359_4 - n * -2.121_944_4e-4;
-    let p = 1.987_569_1e-4;
-    let p = p * r + 1.398_199_9e-3;
-    let p = p * r + 8.333_452e-3;
-    let p = p * r + 4.166_579_6e-2;
-    let p = p * r + 1.666_666_5e-1;
-    let p = p * r + 0.5;
-    let e = p * r * r + r + 1.0;
-    let power = f32::from_bits(((n as i32 + 127) << 23) as u32);
-    e * power
-}
-
-/// Work on some rows.
-trait OnRows: Copy + Sync {
-    /// Does part `part` of the work, which is these rows.
-    fn run(self, part: usize, rows: Range<usize>);
-}
-
-/// A part of such work, compiled for an instruction set.
-struct Compiled<W>(W, usize, Range<usize>);
-
-impl<W: OnRows> Kernel for Compiled<W> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Simd>(self, _: L) {
-        self.0.run(self.1, self.2);
-    }
-}
-
-/// Work on rows, written as if it were a closure. A closure would not be compiled for the instruction set.
-macro_rules! on_rows {
-    ([$($name:ident: $type:ty),* $(,)?], |$part:ident, $rows:ident| $body:block) => {{
-        #[derive(Clone, Copy)]
-        struct Work<'a> {
-            $($name: $type,)*
-            life: PhantomData<&'a ()>,
-        }
-        impl OnRows for Work<'_> {
-            #[inline(always)]
-            fn run(self, $part: usize, $rows: Range<usize>) {
-                let Self { $($name,)* life: _ } = self;
-                $body
-            }
-        }
-        Work { $($name,)* life: PhantomData }
-    }};
-}
-
-/// Does work on rows of so many numbers, on all threads.
-fn over_rows(rows: usize, width: usize, work: impl OnRows) {
-    let isa = Isa::best(Precision::F32);
-    let parts = (rows * width / WORTH).clamp(1, 4 * PARTS).min(rows.max(1));
-    for_each(parts, |part| {
-        let range = part_start(rows, parts, part)..part_start(rows, parts, part + 1);
-        isa.run(Compiled(work, part, range));
-    });
-}
-
-/// Does work on rows that are always cut alike, so that sums do not depend on threads.
-fn in_parts(rows: usize, work: impl OnRows) {
-    let isa = Isa::best(Precision::F32);
-    for_each(PARTS, |part| {
-        let range = part_start(rows, PARTS, part)..part_start(rows, PARTS, part + 1);
-        isa.run(Compiled(work, part, range));
-    });
-}
-
-/// A slice whose rows threads write.
-#[derive(Clone, Copy)]
-struct Out(Shared<f32>);
-
-impl Out {
-    fn of(numbers: &mut [f32]) -> Self {
-        Self(Shared::of(numbers))
-    }
-
-    /// Some numbers.
-    ///
-    /// # Safety
-    /// They are inside, and no other thread has them.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref)]
-    unsafe fn part<'a>(self, start: usize, count: usize) -> &'a mut [f32] {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.at(start), count) }
-    }
-}
-
-/// Softmax of the scores times `scale`, row by row. Row `i` attends to `first + i * more` keys; the others get zero.
-pub(crate) fn softmax_rows(
-    isa: Isa,
-    scores: &mut [f32],
-    width: usize,
-    scale: f32,
-    [first, more]: [usize; 2],
+/// Does work on parts of rows, on all threads: of each slice, `widths[i]` numbers for each row.
+fn over_rows<const N: usize>(
+    rows: usize,
+    parts: usize,
+    slices: [&mut [f32]; N],
+    widths: [usize; N],
+    work: impl Fn(Isa, Range<usize>, [&mut [f32]; N]) + Sync,
 ) {
-    let (rows, out) = (scores.len() / width, Out::of(scores));
-    let work = on_rows!([out: Out, width: usize, scale: f32, first: usize, more: usize], |_part, range| {
-        for row in range {
-            // SAFETY: each row is another's.
-            let scores = unsafe { out.part(row * width, width) };
-            let (seen, hidden) = scores.split_at_mut(first + row * more);
-            hidden.fill(0.0);
-            let most = largest(seen);
-            seen.iter_mut().for_each(|score| *score = exp((*score - most) * scale));
-            let whole = 1.0 / sum(seen);
-            seen.iter_mut().for_each(|share| *share *= whole);
-        }
-    });
-    isa.run(Compiled(work, 0, 0..rows));
+    let isa = Isa::best(Precision::F32);
+    let range = |part| part_start(rows, parts, part)..part_start(rows, parts, part + 1);
+    parallel_for_slices(
+        Parallelism::AllThreads,
+        slices,
+        parts,
+        |part| widths.map(|width| range(part).start * width..range(part).end * width),
+        |part, slices| work(isa, range(part), slices),
+    );
+}
+
+/// Parts for rows whose results do not depend on how they are cut.
+fn parts_of(rows: usize, width: usize) -> usize {
+    (rows * width / WORTH).clamp(1, 4 * PARTS).min(rows.max(1))
+}
+
+/// Does work on rows that are always cut alike, with `sums` numbers of its own for each part; the sums of all parts.
+fn with_sums(
+    rows: usize,
+    width: usize,
+    output: &mut [f32],
+    sums: usize,
+    work: impl Fn(Isa, Range<usize>, &mut [f32], &mut [f32]) + Sync,
+) -> Vec<f32> {
+    let (isa, mut partial) = (Isa::best(Precision::F32), vec![0.0; PARTS * sums]);
+    let range = |part| part_start(rows, PARTS, part)..part_start(rows, PARTS, part + 1);
+    parallel_for_slices(
+        Parallelism::AllThreads,
+        [output, &mut partial],
+        PARTS,
+        |part| [range(part).start * width..range(part).end * width, part * sums..(part + 1) * sums],
+        |part, [output, sums]| work(isa, range(part), output, sums),
+    );
+    let mut total = vec![0.0; sums];
+    partial.chunks_exact(sums).for_each(|part| add_to(&mut total, part));
+    total
+}
+
+/// Some rows of a matrix.
+fn rows_of<'a>(x: &'a [f32], rows: &Range<usize>, width: usize) -> &'a [f32] {
+    &x[rows.start * width..rows.end * width]
 }
 
 #[inline(always)]
-fn largest(a: &[f32]) -> f32 {
-    let larger = |most: f32, number: f32| if number > most { number } else { most };
-    let mut most = [f32::NEG_INFINITY; SUMS];
-    let chunks = a.chunks_exact(SUMS);
-    let rest = chunks.remainder().iter().copied().fold(f32::NEG_INFINITY, larger);
-    for a in chunks {
-        for i in 0..SUMS {
-            most[i] = larger(most[i], a[i]);
+fn softmax_of<L: Simd>(simd: L, scores: &mut [f32], width: usize, scale: f32, [first, more]: [usize; 2]) {
+    for (row, scores) in scores.chunks_exact_mut(width).enumerate() {
+        let (seen, hidden) = scores.split_at_mut(first + row * more);
+        hidden.fill(0.0);
+        let most = largest(seen);
+        seen.iter_mut().for_each(|score| *score = exp_one(simd, (*score - most) * scale));
+        let whole = 1.0 / sum_of(seen, |x| x);
+        seen.iter_mut().for_each(|share| *share *= whole);
+    }
+}
+
+#[inline(always)]
+fn softmax_back<L: Simd>(simd: L, probs: &[f32], gradients: &mut [f32], width: usize, scale: f32) {
+    for (probs, gradients) in probs.chunks_exact(width).zip(gradients.chunks_exact_mut(width)) {
+        let mean = dot(simd, probs, gradients);
+        for (gradient, prob) in gradients.iter_mut().zip(probs) {
+            *gradient = prob * (*gradient - mean) * scale;
         }
     }
-    most.iter().copied().fold(rest, larger)
 }
 
 /// Root mean square normalisation of rows, then a scale. Gives one over the root of each row.
@@ -189,127 +112,133 @@ pub fn rms_norm(x: &[f32], scale: &[f32], epsilon: f32, output: &mut [f32]) -> V
     let width = scale.len();
     let rows = x.len() / width;
     let mut inverse = unfilled(rows);
-    let (out, inverses) = (Out::of(output), Out::of(&mut inverse));
-    let work = on_rows!([x: &'a [f32], scale: &'a [f32], epsilon: f32, width: usize, out: Out, inverses: Out], |_part, range| {
-        for row in range {
-            let x = &x[row * width..][..width];
-            let factor = 1.0 / (dot(x, x) / width as f32 + epsilon).sqrt();
-            // SAFETY: each row is another's.
-            let (out, inverse) = unsafe { (out.part(row * width, width), inverses.part(row, 1)) };
-            inverse[0] = factor;
-            for i in 0..width {
-                out[i] = x[i] * factor * scale[i];
-            }
-        }
+    let slices = [output, &mut inverse[..]];
+    over_rows(rows, parts_of(rows, width), slices, [width, 1], |isa, range, [output, inverse]| {
+        rms_norm_part(isa, rows_of(x, &range, width), scale, epsilon, output, inverse);
     });
-    over_rows(rows, width, work);
     inverse
+}
+
+#[inline(always)]
+fn rms_norm_of<L: Simd>(
+    simd: L,
+    x: &[f32],
+    scale: &[f32],
+    epsilon: f32,
+    output: &mut [f32],
+    inverse: &mut [f32],
+) {
+    let rows = x.chunks_exact(scale.len()).zip(output.chunks_exact_mut(scale.len()));
+    for ((x, output), inverse) in rows.zip(inverse) {
+        let factor = 1.0 / (dot(simd, x, x) / scale.len() as f32 + epsilon).sqrt();
+        *inverse = factor;
+        for ((y, x), scale) in output.iter_mut().zip(x).zip(scale) {
+            *y = x * factor * scale;
+        }
+    }
 }
 
 /// The gradients of input and scale.
 #[must_use]
 pub fn rms_norm_backward(x: &[f32], scale: &[f32], inverse: &[f32], gradient: &[f32]) -> [Vec<f32>; 2] {
     let width = scale.len();
-    let rows = x.len() / width;
-    let (mut of_x, mut partial) = (unfilled(x.len()), vec![0.0; PARTS * width]);
-    let (out, sums) = (Out::of(&mut of_x), Out::of(&mut partial));
-    let work = on_rows!([x: &'a [f32], scale: &'a [f32], inverse: &'a [f32], gradient: &'a [f32], width: usize, out: Out, sums: Out], |part, range| {
-        // SAFETY: each part has its own sums, and each row is another's.
-        let sums = unsafe { sums.part(part * width, width) };
-        for row in range {
-            let (x, g) = (&x[row * width..][..width], &gradient[row * width..][..width]);
-            let factor = inverse[row];
-            // SAFETY: as above.
-            let out = unsafe { out.part(row * width, width) };
-            for i in 0..width {
-                out[i] = g[i] * scale[i];
-                sums[i] += g[i] * x[i] * factor;
-            }
-            let along = dot(out, x) * factor * factor / width as f32;
-            for i in 0..width {
-                out[i] = factor * (out[i] - x[i] * along);
-            }
-        }
+    let mut of_x = unfilled(x.len());
+    let of_scale = with_sums(x.len() / width, width, &mut of_x, width, |isa, range, output, sums| {
+        let (x, gradient) = (rows_of(x, &range, width), rows_of(gradient, &range, width));
+        rms_norm_back_part(isa, x, scale, &inverse[range], gradient, output, sums);
     });
-    in_parts(rows, work);
-    [of_x, add_parts(&partial, width)]
+    [of_x, of_scale]
 }
 
-fn add_parts(partial: &[f32], width: usize) -> Vec<f32> {
-    let mut total = vec![0.0; width];
-    partial.chunks_exact(width).for_each(|part| add_into(&mut total, part));
-    total
-}
-
-/// Layer normalisation of rows. Gives mean and one over the deviation of each row.
-#[must_use]
-pub fn layer_norm(
+#[inline(always)]
+fn rms_norm_back<L: Simd>(
+    simd: L,
     x: &[f32],
     scale: &[f32],
-    shift: &[f32],
-    epsilon: f32,
+    inverse: &[f32],
+    gradient: &[f32],
     output: &mut [f32],
-) -> Vec<[f32; 2]> {
+    sums: &mut [f32],
+) {
+    let width = scale.len();
+    let rows = x.chunks_exact(width).zip(gradient.chunks_exact(width)).zip(output.chunks_exact_mut(width));
+    for (((x, g), out), factor) in rows.zip(inverse) {
+        let (out, sums) = (&mut out[..width], &mut sums[..width]);
+        for i in 0..width {
+            out[i] = g[i] * scale[i];
+            sums[i] = simd.mul_add_one(g[i], x[i] * factor, sums[i]);
+        }
+        let along = dot(simd, out, x) * factor * factor / width as f32;
+        for i in 0..width {
+            out[i] = factor * simd.mul_add_one(-x[i], along, out[i]);
+        }
+    }
+}
+
+/// What a layer norm keeps for its gradient.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LayerNormSaved {
+    /// The rows before scale and shift.
+    pub hat: Vec<f32>,
+    /// One over the deviation of each row.
+    pub inv_std: Vec<f32>,
+}
+
+/// Layer normalisation of rows. Gives what the gradient needs, if it is wanted.
+pub fn layer_norm(
+    x: &[f32],
+    [scale, shift]: [&[f32]; 2],
+    eps: f32,
+    output: &mut [f32],
+    wants_gradient: bool,
+) -> Option<LayerNormSaved> {
     let width = scale.len();
     let rows = x.len() / width;
-    let mut moments = unfilled(2 * rows);
-    let (out, kept) = (Out::of(output), Out::of(&mut moments));
-    let work = on_rows!([x: &'a [f32], scale: &'a [f32], shift: &'a [f32], epsilon: f32, width: usize, out: Out, kept: Out], |_part, range| {
-        for row in range {
-            let x = &x[row * width..][..width];
-            let mean = sum(x) / width as f32;
-            // SAFETY: each row is another's.
-            let (out, kept) = unsafe { (out.part(row * width, width), kept.part(2 * row, 2)) };
-            for i in 0..width {
-                out[i] = x[i] - mean;
-            }
-            let factor = 1.0 / (dot(out, out) / width as f32 + epsilon).sqrt();
-            (kept[0], kept[1]) = (mean, factor);
-            for i in 0..width {
-                out[i] = out[i] * factor * scale[i] + shift[i];
-            }
-        }
+    let norm = LayerNorm { eps, affine: Affine { weight: scale, bias: shift }, activation: Activation::None };
+    let kept = if wants_gradient { rows } else { 0 };
+    let mut saved = LayerNormSaved { hat: unfilled(kept * width), inv_std: unfilled(kept) };
+    let slices = [output, &mut saved.hat[..], &mut saved.inv_std[..]];
+    let widths = if wants_gradient { [width, width, 1] } else { [width, 0, 0] };
+    over_rows(rows, parts_of(rows, width), slices, widths, |isa, range, [output, hat, inv_std]| {
+        output.copy_from_slice(rows_of(x, &range, width));
+        let rows = StridedRows { count: range.len(), width, stride: width };
+        layer_ops::layer_norm(isa, output, rows, norm, hat, inv_std);
     });
-    over_rows(rows, width, work);
-    moments.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect()
+    wants_gradient.then_some(saved)
 }
 
 /// The gradients of input, scale and shift.
 #[must_use]
-pub fn layer_norm_backward(
-    x: &[f32],
-    scale: &[f32],
-    moments: &[[f32; 2]],
-    gradient: &[f32],
-) -> [Vec<f32>; 3] {
-    let width = scale.len();
-    let rows = x.len() / width;
-    let (mut of_x, mut partial) = (unfilled(x.len()), vec![0.0; PARTS * 2 * width]);
-    let (out, sums) = (Out::of(&mut of_x), Out::of(&mut partial));
-    let work = on_rows!([x: &'a [f32], scale: &'a [f32], moments: &'a [[f32; 2]], gradient: &'a [f32], width: usize, out: Out, sums: Out], |part, range| {
-        // SAFETY: each part has its own sums, and each row is another's.
-        let sums = unsafe { sums.part(part * 2 * width, 2 * width) };
+pub fn layer_norm_backward(scale: &[f32], saved: &LayerNormSaved, gradient: &[f32]) -> [Vec<f32>; 3] {
+    let (width, rows) = (scale.len(), saved.inv_std.len());
+    let mut of_x = unfilled(gradient.len());
+    let mut of_scale = with_sums(rows, width, &mut of_x, 2 * width, |isa, range, output, sums| {
+        output.copy_from_slice(rows_of(gradient, &range, width));
+        let hat = rows_of(&saved.hat, &range, width);
+        let all: Vec<usize> = (0..range.len()).collect();
+        let outputs = SavedOutputs { outputs: hat, stride: width, rows: &all };
+        let normed = SavedNorm { weight: scale, hat, inv_std: &saved.inv_std[range.clone()] };
+        let rows = StridedRows { count: range.len(), width, stride: width };
         let (of_scale, of_shift) = sums.split_at_mut(width);
-        for row in range {
-            let (x, g) = (&x[row * width..][..width], &gradient[row * width..][..width]);
-            let [mean, factor] = moments[row];
-            // SAFETY: as above.
-            let out = unsafe { out.part(row * width, width) };
-            for i in 0..width {
-                out[i] = g[i] * scale[i];
-                of_scale[i] += g[i] * (x[i] - mean) * factor;
-                of_shift[i] += g[i];
-            }
-            let middle = sum(out) / width as f32;
-            let along = (dot(out, x) - mean * middle * width as f32) * factor * factor / width as f32;
-            for i in 0..width {
-                out[i] = factor * (out[i] - middle - (x[i] - mean) * along);
-            }
-        }
+        let sums = [&mut [][..], of_scale, of_shift];
+        layer_ops::layer_norm_back(isa, Activation::None, outputs, normed, output, rows, sums);
     });
-    in_parts(rows, work);
-    let both = add_parts(&partial, 2 * width);
-    [of_x, both[..width].to_vec(), both[width..].to_vec()]
+    let of_shift = of_scale.split_off(width);
+    [of_x, of_scale, of_shift]
+}
+
+/// How the heads of tokens are rotated.
+#[derive(Clone, Copy)]
+struct Rotation<'a> {
+    /// `[period, half]`, as the sine.
+    cos: &'a [f32],
+    sin: &'a [f32],
+    /// Half the numbers of a head.
+    half: usize,
+    /// Numbers of a token.
+    token: usize,
+    /// What sines are multiplied with.
+    sign: f32,
 }
 
 /// RoPE: rotates heads `[token, head, width]` by the angles `cos` and `sin` `[period, width / 2]` of their tokens, or back.
@@ -321,118 +250,138 @@ pub fn rope(
     inverse: bool,
     output: &mut [f32],
 ) {
-    let row = heads * 2 * half;
-    let (tokens, period) = (x.len() / row, cos.len() / half);
-    let out = Out::of(output);
-    let sign = if inverse { -1.0 } else { 1.0 };
-    let work = on_rows!([x: &'a [f32], cos: &'a [f32], sin: &'a [f32], row: usize, half: usize, period: usize, sign: f32, out: Out], |_part, range| {
-        for token in range {
-            let angle = token % period * half;
-            let (cos, sin) = (&cos[angle..][..half], &sin[angle..][..half]);
-            // SAFETY: each token is another's.
-            let out = unsafe { out.part(token * row, row) };
-            let heads = x[token * row..][..row].chunks_exact(2 * half).zip(out.chunks_exact_mut(2 * half));
-            for (x, out) in heads {
-                let ((low, high), (to_low, to_high)) = (x.split_at(half), out.split_at_mut(half));
-                for i in 0..half {
-                    let s = sin[i] * sign;
-                    to_low[i] = low[i] * cos[i] - high[i] * s;
-                    to_high[i] = high[i] * cos[i] + low[i] * s;
-                }
-            }
-        }
+    let token = heads * 2 * half;
+    let (tokens, sign) = (x.len() / token, if inverse { -1.0 } else { 1.0 });
+    let rotation = Rotation { cos, sin, half, token, sign };
+    over_rows(tokens, parts_of(tokens, token), [output], [token], |isa, range, [output]| {
+        rotate_tokens(isa, rows_of(x, &range, token), rotation, range.start, output);
     });
-    over_rows(tokens, row, work);
 }
 
-/// Does work on single numbers.
-fn over_runs(count: usize, work: impl OnRows) {
-    over_rows(count, 1, work);
+#[inline(always)]
+fn rotate_all<L: Simd>(
+    simd: L,
+    x: &[f32],
+    Rotation { cos, sin, half, token, sign }: Rotation<'_>,
+    first_token: usize,
+    output: &mut [f32],
+) {
+    let period = cos.len() / half;
+    for (i, (x, output)) in x.chunks_exact(token).zip(output.chunks_exact_mut(token)).enumerate() {
+        let angle = (first_token + i) % period * half;
+        let (cos, sin) = (&cos[angle..][..half], &sin[angle..][..half]);
+        for (x, output) in x.chunks_exact(2 * half).zip(output.chunks_exact_mut(2 * half)) {
+            let ((low, high), (to_low, to_high)) = (x.split_at(half), output.split_at_mut(half));
+            for i in 0..half {
+                let s = sin[i] * sign;
+                to_low[i] = simd.mul_add_one(-high[i], s, low[i] * cos[i]);
+                to_high[i] = simd.mul_add_one(low[i], s, high[i] * cos[i]);
+            }
+        }
+    }
 }
 
 /// `gate / (1 + e^-gate) * up`
 pub fn swiglu(gate: &[f32], up: &[f32], output: &mut [f32]) {
-    let out = Out::of(output);
-    let work = on_rows!([gate: &'a [f32], up: &'a [f32], out: Out], |_part, run| {
-        // SAFETY: each run is another's.
-        let out = unsafe { out.part(run.start, run.len()) };
-        for ((out, g), u) in out.iter_mut().zip(&gate[run.clone()]).zip(&up[run]) {
-            *out = g / (1.0 + exp(-g)) * u;
-        }
+    let count = gate.len();
+    over_rows(count, parts_of(count, 1), [output], [1], |isa, run, [output]| {
+        swiglu_run(isa, &gate[run.clone()], &up[run], output);
     });
-    over_runs(gate.len(), work);
+}
+
+#[inline(always)]
+fn swiglu_of<L: Simd>(simd: L, gate: &[f32], up: &[f32], output: &mut [f32]) {
+    for ((out, g), u) in output.iter_mut().zip(gate).zip(up) {
+        *out = g / (1.0 + exp_one(simd, -g)) * u;
+    }
 }
 
 /// The gradients of gate and up.
 #[must_use]
 pub fn swiglu_backward(gate: &[f32], up: &[f32], gradient: &[f32]) -> [Vec<f32>; 2] {
-    let (mut of_gate, mut of_up) = (unfilled(gate.len()), unfilled(gate.len()));
-    let (gates, ups) = (Out::of(&mut of_gate), Out::of(&mut of_up));
-    let work = on_rows!([gate: &'a [f32], up: &'a [f32], gradient: &'a [f32], gates: Out, ups: Out], |_part, run| {
-        // SAFETY: each run is another's.
-        let (gates, ups) = unsafe { (gates.part(run.start, run.len()), ups.part(run.start, run.len())) };
+    let count = gate.len();
+    let mut found = [unfilled(count), unfilled(count)];
+    let slices = found.each_mut().map(Vec::as_mut_slice);
+    over_rows(count, parts_of(count, 1), slices, [1, 1], |isa, run, [of_gate, of_up]| {
         let (gate, up, gradient) = (&gate[run.clone()], &up[run.clone()], &gradient[run]);
-        for i in 0..gate.len() {
-            let open = 1.0 / (1.0 + exp(-gate[i]));
-            let silu = gate[i] * open;
-            ups[i] = gradient[i] * silu;
-            gates[i] = gradient[i] * up[i] * (open + silu * (1.0 - open));
-        }
+        swiglu_back_run(isa, gate, up, gradient, of_gate, of_up);
     });
-    over_runs(gate.len(), work);
-    [of_gate, of_up]
+    found
+}
+
+#[inline(always)]
+fn swiglu_back<L: Simd>(
+    simd: L,
+    gate: &[f32],
+    up: &[f32],
+    gradient: &[f32],
+    of_gate: &mut [f32],
+    of_up: &mut [f32],
+) {
+    let inputs = gate.iter().zip(up).zip(gradient);
+    for (((gate, up), gradient), (of_gate, of_up)) in inputs.zip(of_gate.iter_mut().zip(of_up)) {
+        let open = 1.0 / (1.0 + exp_one(simd, -gate));
+        let silu = gate * open;
+        *of_up = gradient * silu;
+        *of_gate = gradient * up * simd.mul_add_one(silu, 1.0 - open, open);
+    }
 }
 
 const ROOT: f32 = 0.797_884_6; // of 2 / pi
 const CUBE: f32 = 0.044_715;
 
-/// The hyperbolic tangent.
-#[inline(always)]
-fn tanh(x: f32) -> f32 {
-    1.0 - 2.0 / (exp(2.0 * x) + 1.0)
-}
-
 /// GELU by the hyperbolic tangent.
 pub fn gelu(x: &[f32], output: &mut [f32]) {
-    let out = Out::of(output);
-    let work = on_rows!([x: &'a [f32], out: Out], |_part, run| {
-        // SAFETY: each run is another's.
-        let out = unsafe { out.part(run.start, run.len()) };
-        for (out, x) in out.iter_mut().zip(&x[run]) {
-            *out = 0.5 * x * (1.0 + tanh(ROOT * (x + CUBE * x * x * x)));
-        }
+    over_rows(x.len(), parts_of(x.len(), 1), [output], [1], |isa, run, [output]| {
+        gelu_run(isa, &x[run], output);
     });
-    over_runs(x.len(), work);
+}
+
+/// `tanh(ROOT * (x + CUBE * x^3))`, and the square of `x`.
+#[inline(always)]
+fn gelu_tanh<L: Simd>(simd: L, x: L::Vector) -> (L::Vector, L::Vector) {
+    let square = simd.mul(x, x);
+    let inner = simd.mul_add(simd.mul(square, simd.splat(ROOT * CUBE)), x, simd.mul(x, simd.splat(ROOT)));
+    (tanh_vector(simd, inner), square)
+}
+
+#[inline(always)]
+fn gelu_of<L: Simd>(simd: L, x: &[f32], output: &mut [f32]) {
+    let half = simd.splat(0.5);
+    for (x, output) in x.chunks(L::WIDTH).zip(output.chunks_mut(L::WIDTH)) {
+        // SAFETY: chunks of two slices of the same length have the same lengths, at most a vector.
+        unsafe {
+            let x = load(simd, x);
+            let (t, _) = gelu_tanh(simd, x);
+            let half = simd.mul(half, x);
+            store(simd, output, simd.mul_add(half, t, half));
+        }
+    }
 }
 
 /// The gradient of [`gelu`].
 #[must_use]
 pub fn gelu_backward(x: &[f32], gradient: &[f32]) -> Vec<f32> {
     let mut of_x = unfilled(x.len());
-    let out = Out::of(&mut of_x);
-    let work = on_rows!([x: &'a [f32], gradient: &'a [f32], out: Out], |_part, run| {
-        // SAFETY: each run is another's.
-        let out = unsafe { out.part(run.start, run.len()) };
-        for ((out, x), g) in out.iter_mut().zip(&x[run.clone()]).zip(&gradient[run]) {
-            let t = tanh(ROOT * (x + CUBE * x * x * x));
-            let inner_gradient = ROOT * (1.0 + 3.0 * CUBE * x * x);
-            *out = g * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner_gradient);
-        }
+    over_rows(x.len(), parts_of(x.len(), 1), [&mut of_x], [1], |isa, run, [output]| {
+        gelu_back_run(isa, &x[run.clone()], &gradient[run], output);
     });
-    over_runs(x.len(), work);
     of_x
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exponentials_are_right_to_the_last_digits() {
-        for i in -8700..8800 {
-            let x = i as f32 * 0.01;
-            let off = f64::from(exp(x)) / f64::from(x).exp() - 1.0;
-            assert!(off.abs() < 4e-7, "{x}: {off:e}");
+#[inline(always)]
+fn gelu_back<L: Simd>(simd: L, x: &[f32], gradient: &[f32], output: &mut [f32]) {
+    let (half, one) = (simd.splat(0.5), simd.splat(1.0));
+    let inputs = x.chunks(L::WIDTH).zip(gradient.chunks(L::WIDTH));
+    for ((x, gradient), output) in inputs.zip(output.chunks_mut(L::WIDTH)) {
+        // SAFETY: chunks of slices of the same length have the same lengths, at most a vector.
+        unsafe {
+            let (x, gradient) = (load(simd, x), load(simd, gradient));
+            let (t, square) = gelu_tanh(simd, x);
+            let inner = simd.mul_add(square, simd.splat(3.0 * ROOT * CUBE), simd.splat(ROOT));
+            let slope = simd.mul(simd.mul(simd.neg_mul_add(t, t, one), x), inner);
+            let derivative = simd.mul(half, simd.add(simd.add(t, one), slope));
+            store(simd, output, simd.mul(gradient, derivative));
         }
     }
 }

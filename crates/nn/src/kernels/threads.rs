@@ -1,6 +1,6 @@
 //! Dividing work among the threads of the pool.
 
-use crate::spin_pool::{self, Parallelism};
+use super::spin_pool::{self, Parallelism};
 
 /// Calls `work` once for each number below `count`, on all threads.
 pub(crate) fn for_each(count: usize, work: impl Fn(usize) + Sync) {

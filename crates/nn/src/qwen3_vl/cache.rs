@@ -147,7 +147,7 @@ impl FramePairCache {
 
 #[cfg(test)]
 mod tests {
-    use burn::tensor::Tensor;
+    use burn_tensor::Tensor;
 
     use super::*;
 

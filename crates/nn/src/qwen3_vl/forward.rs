@@ -1,6 +1,6 @@
 //! The forward pass that inference and training have in common, and batches for it.
 
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use burn_tensor::{Device, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::cache::{FramePairCache, ScoreCache};
@@ -24,8 +24,6 @@ pub(super) struct Architecture {
     pub(super) config: Config,
     pub(super) processor: Processor,
     pub(super) network: Network,
-    /// The type of activations.
-    pub(super) dtype: FloatDType,
     pub(super) device: Device,
 }
 
@@ -82,7 +80,7 @@ impl Architecture {
                 input.ids[from..].iter().enumerate().filter(|(_, id)| self.is_visual_token(**id));
             rows.extend(visual_tokens.map(|(token, _)| i * tokens + before + token));
         }
-        let rope = text::rope(&self.config.text, &positions, inputs.len(), self.dtype, &self.device);
+        let rope = text::rope(&self.config.text, &positions);
         let attend = match padding {
             // Attention is causal, so padding after a sequence does not matter to it.
             Padding::Right => AttentionMask::Causal,
@@ -218,7 +216,7 @@ impl Architecture {
         lengths: &[usize],
         queries: usize,
         tokens: usize,
-    ) -> Tensor<4, burn::tensor::Bool> {
+    ) -> Tensor<4, burn_tensor::Bool> {
         let hidden = lengths.iter().flat_map(|length| {
             let fill = tokens - length;
             (tokens - queries..tokens).flat_map(move |token| {
@@ -269,7 +267,7 @@ impl Architecture {
         }
         let count = numbers.len() / width;
         let patches = Tensor::<2>::from_data(TensorData::new(numbers, [count, width]), &self.device);
-        vision_forward(params, &self.network.vision, &self.config.vision, patches.cast(self.dtype), size)
+        vision_forward(params, &self.network.vision, &self.config.vision, patches, size)
     }
 
     /// Normalizes the bytes of a visual.

@@ -159,7 +159,7 @@ impl Architecture {
     ) -> Batch {
         let positions: Vec<[i32; 3]> =
             inputs.iter().map(|input| [input.positions.next + step as i32; 3]).collect();
-        let rope = text::rope(&self.config.text, &positions, inputs.len(), self.dtype, &self.device);
+        let rope = text::rope(&self.config.text, &positions);
         let attend = match lengths.iter().all(|length| *length == tokens) {
             true => AttentionMask::All,
             false => AttentionMask::Masked(Box::new(self.mask(lengths, 1, tokens))),

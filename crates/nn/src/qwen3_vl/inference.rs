@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn::tensor::{Device, FloatDType, Int, Tensor, TensorData};
+use burn_tensor::{Device, Int, Tensor};
 
 use super::adapter::Adapter;
 use super::layers::indices;
 use super::network::{Linear, Network};
 use super::param_source::ParamSource;
-use crate::classifier::{Id, Precision, Spec, download, is_cpu, number_type};
-use crate::ops::tokens::{FixedLinear, fixed_linear};
-use crate::weights::{Array, DType, Weights};
+use crate::classifier::{Id, Precision, Spec, download};
+use crate::ops::tokens::FixedLinear;
+use crate::weights::{Array, Weights};
 
 /// All parameters on a device.
 pub(super) struct FrozenParams {
@@ -23,11 +23,9 @@ pub(super) struct FrozenParams {
 
 /// The weights of a linear layer.
 enum LinearWeights {
-    /// Packed for the CPU, bias included.
+    /// Packed, bias included.
     Fixed(Arc<FixedLinear>),
-    /// `[outputs, inputs]`, for other devices.
-    Plain(Tensor<2>),
-    /// `[outputs, inputs]` of the head on the CPU, of which mostly a few rows are needed; packed when all are.
+    /// `[outputs, inputs]` of the head, of which mostly a few rows are needed; packed when all are.
     Head(Tensor<2>, OnceLock<Arc<FixedLinear>>),
 }
 
@@ -42,13 +40,12 @@ impl FrozenParams {
         device: &Device,
     ) -> Self {
         let all = network.all_linears();
-        let dtype = number_type(precision, device);
         let stored = |id: Id| {
             let stored = weights.get(&specs[id.0].name);
             stored.unwrap_or_else(|| unreachable!("weights were checked"))
         };
         let in_a_layer = |id: Id| id != network.text.embed && all.iter().any(|layer| layer.weight == id);
-        let value = |i| (!in_a_layer(Id(i))).then(|| upload(stored(Id(i)), dtype, device));
+        let value = |i| (!in_a_layer(Id(i))).then(|| upload(stored(Id(i)), device));
         let values: Vec<Option<Tensor<1>>> = (0..specs.len()).map(value).collect();
         let linear_weights = |layer: &&Linear| {
             let lora = adapter.and_then(|adapter| adapter.layers.get(&layer.name));
@@ -60,7 +57,7 @@ impl FrozenParams {
                 numbers
             };
             let is_head = layer.index == network.text.head.index;
-            if is_cpu(device) && !is_head {
+            if !is_head {
                 let bias = layer.bias.and_then(|bias| stored(bias).to_f32());
                 let own = precision.on_cpu();
                 return LinearWeights::Fixed(Arc::new(FixedLinear::new(
@@ -73,15 +70,10 @@ impl FrozenParams {
             }
             let flat = match (&values[layer.weight.0], lora) {
                 (Some(shared), None) => shared.clone(),
-                (None, None) => upload(stored(layer.weight), dtype, device),
-                (_, Some(_)) => crate::classifier::upload(merged(), device).cast(dtype),
+                (None, None) => upload(stored(layer.weight), device),
+                (_, Some(_)) => crate::classifier::upload(merged(), device),
             };
-            let plain = flat.reshape([layer.outputs, layer.inputs]);
-            if is_cpu(device) {
-                LinearWeights::Head(plain, OnceLock::new())
-            } else {
-                LinearWeights::Plain(plain)
-            }
+            LinearWeights::Head(flat.reshape([layer.outputs, layer.inputs]), OnceLock::new())
         };
         let linears = all.iter().map(linear_weights).collect();
         Self { values, linears, precision, device: device.clone() }
@@ -94,15 +86,9 @@ impl FrozenParams {
     }
 }
 
-/// A stored tensor on a device. Numbers that are stored in the wanted type are not converted.
-pub(super) fn upload(stored: &Array, dtype: FloatDType, device: &Device) -> Tensor<1> {
-    let count = stored.len();
-    if stored.dtype() == DType::Bf16 && dtype == FloatDType::BF16 {
-        let numbers = stored.elements::<half::bf16>().unwrap_or_default().into_owned();
-        return Tensor::from_data(TensorData::new(numbers, [count]), (device, burn::tensor::DType::BF16));
-    }
-    let numbers = stored.to_f32().unwrap_or_default();
-    Tensor::<1>::from_data(TensorData::new(numbers, [count]), device).cast(dtype)
+/// A stored tensor in single precision.
+pub(super) fn upload(stored: &Array, device: &Device) -> Tensor<1> {
+    crate::classifier::upload(stored.to_f32().unwrap_or_default(), device)
 }
 
 impl ParamSource for FrozenParams {
@@ -117,26 +103,16 @@ impl ParamSource for FrozenParams {
     }
 
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
-        let weights = match &self.linears[layer.index] {
-            LinearWeights::Fixed(fixed) => return fixed_linear(x, fixed),
-            LinearWeights::Head(plain, packed) => {
-                return fixed_linear(x, packed.get_or_init(|| self.packed_head(plain)));
-            }
-            LinearWeights::Plain(plain) => plain.clone(),
-        };
-        let y = x.matmul(weights.transpose());
-        match layer.bias {
-            Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
-            None => y,
+        match &self.linears[layer.index] {
+            LinearWeights::Fixed(fixed) => fixed.forward(x),
+            LinearWeights::Head(plain, packed) => packed.get_or_init(|| self.packed_head(plain)).forward(x),
         }
     }
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {
         let rows = indices(outputs.iter().map(|output| *output as usize), &self.device);
         match &self.linears[layer.index] {
-            LinearWeights::Plain(plain) | LinearWeights::Head(plain, _) => {
-                x.matmul(plain.clone().select(0, rows).transpose())
-            }
+            LinearWeights::Head(plain, _) => x.matmul(plain.clone().select(0, rows).transpose()),
             LinearWeights::Fixed(_) => self.linear(layer, x).select(1, rows),
         }
     }

@@ -1,139 +1,57 @@
-//! The operations between linear layers: our own on the CPU, Burn's elsewhere.
+//! The operations between linear layers.
 //!
 //! Heads lie token by token, `[batch, token, head, number]`, as linear layers give and take them.
 
 use std::sync::Arc;
 
-use burn::tensor::activation::{self, softmax};
-use burn::tensor::module::attention;
-use burn::tensor::ops::AttentionModuleOptions;
-use burn::tensor::{Bool, Device, FloatDType, Int, Tensor, TensorData};
+use burn_tensor::activation::softmax;
+use burn_tensor::module::attention;
+use burn_tensor::ops::AttentionModuleOptions;
+use burn_tensor::{Bool, Device, Int, Tensor, TensorData};
 
-use crate::classifier::is_cpu;
 use crate::kernels::attention::AttentionShape;
 use crate::ops::tokens::{self, RopeAngles};
+pub(super) use crate::ops::tokens::{linear, rms_norm, swiglu, tanh_gelu};
 
-/// Whether our kernels take it.
-pub(super) fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
-    is_cpu(&x.device().inner())
-}
-
-fn number_type<const D: usize>(x: &Tensor<D>) -> FloatDType {
-    FloatDType::from(x.dtype())
-}
-
-/// Root mean square normalisation over the last axis, in 32 bits, then a scale.
-pub(super) fn rms_norm(x: Tensor<2>, scale: Tensor<1>, epsilon: f64) -> Tensor<2> {
-    if on_cpu(&x) {
-        return tokens::rms_norm(x, scale, epsilon);
-    }
-    let dtype = number_type(&x);
-    let wide = x.cast(FloatDType::F32);
-    let square = (wide.clone() * wide.clone()).mean_dim(1);
-    let normal = wide / (square + epsilon).sqrt();
-    normal.cast(dtype) * scale.cast(dtype).unsqueeze::<2>()
-}
-
-/// The same over each head of `[b, s, heads, head]`.
+/// Root mean square normalisation of each head of `[b, s, heads, head]`.
 pub(super) fn head_norm(x: Tensor<4>, scale: Tensor<1>, epsilon: f64) -> Tensor<4> {
     let [batch, tokens, heads, width] = x.dims();
     let rows = x.reshape([batch * tokens * heads, width]);
     rms_norm(rows, scale, epsilon).reshape([batch, tokens, heads, width])
 }
 
-/// Layer normalisation over the last axis, in 32 bits.
+/// Layer normalisation of rows.
 pub(super) fn layer_norm(x: Tensor<2>, scale: Tensor<1>, shift: Tensor<1>) -> Tensor<2> {
     const EPSILON: f64 = 1e-6;
-    if on_cpu(&x) {
-        return tokens::token_layer_norm(x, scale, shift, EPSILON);
-    }
-    let dtype = number_type(&x);
-    let wide = x.cast(FloatDType::F32);
-    let centred = wide.clone() - wide.mean_dim(1);
-    let variance = (centred.clone() * centred.clone()).mean_dim(1);
-    let normal = centred / (variance + EPSILON).sqrt();
-    normal.cast(dtype) * scale.cast(dtype).unsqueeze::<2>() + shift.cast(dtype).unsqueeze::<2>()
+    tokens::layer_norm(x, scale, shift, EPSILON)
 }
 
-/// `silu(gate) * up`
-pub(super) fn swiglu(gate: Tensor<2>, up: Tensor<2>) -> Tensor<2> {
-    if on_cpu(&gate) { tokens::swiglu(gate, up) } else { activation::silu(gate) * up }
-}
-
-/// GELU by the hyperbolic tangent.
-pub(super) fn tanh_gelu(x: Tensor<2>) -> Tensor<2> {
-    if on_cpu(&x) { tokens::tanh_gelu(x) } else { activation::gelu_approximate(x) }
-}
-
-/// Rotary position embeddings (RoPE): angles of tokens.
+/// Rotary position embeddings (RoPE): the angles of all tokens, or of an image that is repeated.
 #[derive(Clone, Debug)]
-pub(super) enum Rope {
-    /// For the CPU: those of all tokens, or of an image that is repeated.
-    Numbers(RopeAngles),
-    /// For other devices: cosine and sine of each number of a head, `[b or 1, s, 1, head]`.
-    Tensors(Box<[Tensor<4>; 2]>),
-}
+pub(super) struct Rope(RopeAngles);
 
 impl Rope {
-    /// From the angles of the first half of each head's numbers, `[batch, tokens, half]`; the other half has the same.
-    pub(super) fn new(
-        angles: &[f32],
-        [batch, tokens, half]: [usize; 3],
-        dtype: FloatDType,
-        device: &Device,
-    ) -> Self {
-        if is_cpu(device) {
-            let numbers = |number: fn(f32) -> f32| angles.iter().map(|angle| number(*angle)).collect();
-            return Self::Numbers(RopeAngles { cos: numbers(f32::cos), sin: numbers(f32::sin), half });
-        }
-        let twice = |number: fn(f32) -> f32| {
-            let rows = angles.chunks_exact(half);
-            let numbers: Vec<f32> =
-                rows.flat_map(|row| row.iter().chain(row).map(|angle| number(*angle))).collect();
-            let data = TensorData::new(numbers, [batch, tokens, 1, 2 * half]);
-            Tensor::<4>::from_data(data, device).cast(dtype)
-        };
-        Self::Tensors(Box::new([twice(f32::cos), twice(f32::sin)]))
+    /// From the angles of the first half of each head's numbers, `[tokens, half]`; the other half has the same.
+    pub(super) fn new(angles: &[f32], half: usize) -> Self {
+        let numbers = |number: fn(f32) -> f32| angles.iter().map(|angle| number(*angle)).collect();
+        Self(RopeAngles { cos: numbers(f32::cos), sin: numbers(f32::sin), half })
     }
 
     /// Applies rotary position embeddings to `[b, s, heads, head]`.
     pub(super) fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let [batch, count, heads, width] = x.dims();
-        match self {
-            Self::Numbers(angles) => {
-                let rows = x.reshape([batch * count, heads * width]);
-                tokens::apply_rope(rows, heads, angles.clone()).reshape([batch, count, heads, width])
-            }
-            Self::Tensors(angles) => {
-                let [cos, sin] = (**angles).clone();
-                let dtype = number_type(&x);
-                let x = x.cast(number_type(&cos));
-                let low = x.clone().narrow(3, 0, width / 2);
-                let high = x.clone().narrow(3, width / 2, width / 2);
-                (x * cos + Tensor::cat(vec![high.neg(), low], 3) * sin).cast(dtype)
-            }
-        }
+        let rows = x.reshape([batch * count, heads * width]);
+        tokens::apply_rope(rows, heads, self.0.clone()).reshape([batch, count, heads, width])
     }
 
     /// The angles of one token of each sequence of `tokens`.
     pub(super) fn at(&self, chosen: &[usize], tokens: usize) -> Self {
-        match self {
-            Self::Numbers(RopeAngles { cos, sin, half }) => {
-                let pick = |numbers: &Arc<[f32]>| {
-                    let rows = chosen.iter().enumerate().map(|(b, token)| b * tokens + token);
-                    rows.flat_map(|row| numbers[row * half..][..*half].iter().copied()).collect()
-                };
-                Self::Numbers(RopeAngles { cos: pick(cos), sin: pick(sin), half: *half })
-            }
-            Self::Tensors(angles) => {
-                let pick = |x: &Tensor<4>| {
-                    let rows = chosen.iter().enumerate();
-                    let rows = rows.map(|(b, token)| x.clone().narrow(0, b, 1).narrow(1, *token, 1));
-                    Tensor::cat(rows.collect(), 0)
-                };
-                Self::Tensors(Box::new([pick(&angles[0]), pick(&angles[1])]))
-            }
-        }
+        let RopeAngles { cos, sin, half } = &self.0;
+        let pick = |numbers: &Arc<[f32]>| {
+            let rows = chosen.iter().enumerate().map(|(b, token)| b * tokens + token);
+            rows.flat_map(|row| numbers[row * half..][..*half].iter().copied()).collect()
+        };
+        Self(RopeAngles { cos: pick(cos), sin: pick(sin), half: *half })
     }
 }
 
@@ -173,51 +91,35 @@ impl AttentionMask {
 pub(super) fn attend(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &AttentionMask) -> Tensor<4> {
     let [batch, tokens, heads, width] = q.dims();
     let [_, keys, kv_heads, _] = k.dims();
-    if on_cpu(&q) && !matches!(attend, AttentionMask::Masked(_)) {
-        let causal = matches!(attend, AttentionMask::Causal);
-        let shape = AttentionShape { batch, tokens, keys, heads, kv_heads, width, causal };
-        let rows = |x: Tensor<4>| {
-            let [batch, tokens, heads, width] = x.dims();
-            x.reshape([batch * tokens, heads * width])
-        };
-        return tokens::attend([rows(q), rows(k), rows(v)], shape).reshape([batch, tokens, heads, width]);
+    if let AttentionMask::Masked(mask) = attend {
+        let [q, k, v] = [q, k, v].map(|x| x.swap_dims(1, 2));
+        return attend_masked(q, k, v, mask).swap_dims(1, 2);
     }
-    let [q, k, v] = [q, k, v].map(|x| x.swap_dims(1, 2));
-    attend_by_heads(q, k, v, attend).swap_dims(1, 2)
+    let causal = matches!(attend, AttentionMask::Causal);
+    let shape = AttentionShape { batch, tokens, keys, heads, kv_heads, width, causal };
+    let rows = |x: Tensor<4>| {
+        let [batch, tokens, heads, width] = x.dims();
+        x.reshape([batch * tokens, heads * width])
+    };
+    tokens::attend([rows(q), rows(k), rows(v)], shape).reshape([batch, tokens, heads, width])
 }
 
-/// The same of `[b, heads, s, head]`, by Burn's operations.
-fn attend_by_heads(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, attend: &AttentionMask) -> Tensor<4> {
+/// The same of `[b, heads, s, head]` with a mask of any form, by Burn's operations: prompts of different lengths are rare.
+fn attend_masked(q: Tensor<4>, k: Tensor<4>, v: Tensor<4>, mask: &Tensor<4, Bool>) -> Tensor<4> {
     let [batch, heads, tokens, width] = q.dims();
     let [_, kv_heads, keys, _] = k.dims();
-    let mask = match attend {
-        AttentionMask::All => None,
-        AttentionMask::Causal => Some(later_keys(tokens, keys, &q.device().inner())),
-        AttentionMask::Masked(mask) => Some((**mask).clone()),
-    };
-    let mask = mask.map(|mask| mask.expand([batch, heads, tokens, keys]));
+    let mask = mask.clone().expand([batch, heads, tokens, keys]);
     if !q.is_autodiff() && !k.is_autodiff() && !v.is_autodiff() {
-        let causal = matches!(attend, AttentionMask::Causal);
-        let options = AttentionModuleOptions { is_causal: causal, ..Default::default() };
-        return attention(q, k, v, mask.filter(|_| !causal), None, options);
+        return attention(q, k, v, Some(mask), None, AttentionModuleOptions::default());
     }
     // Heads that share keys become rows, so that keys need not be repeated.
     let group = heads / kv_heads;
     let rows = q.reshape([batch, kv_heads, group * tokens, width]) * (width as f64).powf(-0.5);
     let scores = rows.matmul(k.swap_dims(2, 3)).reshape([batch, heads, tokens, keys]);
-    let scores = match mask {
-        Some(mask) => scores.mask_fill(mask, f32::NEG_INFINITY),
-        None => scores,
-    };
-    let mixed = softmax(scores, 3).reshape([batch, kv_heads, group * tokens, keys]).matmul(v);
+    let mixed = softmax(scores.mask_fill(mask, f32::NEG_INFINITY), 3)
+        .reshape([batch, kv_heads, group * tokens, keys])
+        .matmul(v);
     mixed.reshape([batch, heads, tokens, width])
-}
-
-fn later_keys(tokens: usize, keys: usize, device: &Device) -> Tensor<4, Bool> {
-    let before = keys - tokens;
-    let later = (0..tokens).flat_map(|token| (0..keys).map(move |key| key > token + before));
-    let data = TensorData::new(later.collect::<Vec<bool>>(), [1, 1, tokens, keys]);
-    Tensor::from_data(data, device)
 }
 
 /// Whole numbers as indices.

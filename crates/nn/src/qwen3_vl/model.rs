@@ -16,7 +16,7 @@ use super::network;
 use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::TokenSelection;
-use crate::classifier::{Device, Precision, download, number_type};
+use crate::classifier::{Device, Precision, download};
 
 /// A Qwen3-VL model ready to be asked. Cloning it shares the weights.
 #[derive(Clone)]
@@ -97,21 +97,17 @@ impl QwenVl {
         let weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
         #[cfg(feature = "cuda-judge")]
-        if let Device::Cuda(index) = device
-            && (precision == Precision::Bf16 || !cfg!(feature = "cuda"))
-        {
+        if let Device::Cuda(index) = device {
             let gpu_model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
             let device = Device::Cpu.open()?;
-            let architecture =
-                Architecture { config, processor, network, dtype: number_type(precision, &device), device };
+            let architecture = Architecture { config, processor, network, device };
             return Ok(Self {
                 inner: Arc::new(Inner { architecture, backend: Backend::Gpu(Box::new(gpu_model)) }),
             });
         }
         let device = device.open()?;
-        let dtype = number_type(precision, &device);
         let frozen = FrozenParams::new(&network, &specs, &weights, adapter, precision, &device);
-        let architecture = Architecture { config, processor, network, dtype, device };
+        let architecture = Architecture { config, processor, network, device };
         Ok(Self { inner: Arc::new(Inner { architecture, backend: Backend::Burn(frozen) }) })
     }
 

@@ -1,6 +1,6 @@
 //! Where layers get their parameters from: one implementation of the network serves inference and training.
 
-use burn::tensor::{Int, Tensor};
+use burn_tensor::{Int, Tensor};
 
 use super::network::Linear;
 use crate::classifier::Id;

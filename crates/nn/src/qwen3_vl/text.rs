@@ -1,6 +1,6 @@
 //! The language model.
 
-use burn::tensor::{Device, FloatDType, IndexingUpdateOp, Tensor};
+use burn_tensor::{Device, IndexingUpdateOp, Tensor};
 
 use super::config::TextConfig;
 use super::layers::{AttentionMask, Rope, attend, head_norm, indices, rms_norm, swiglu};
@@ -60,19 +60,13 @@ pub(super) fn frequencies(config: &TextConfig) -> Vec<(usize, f32)> {
 }
 
 /// The angles of positions `[batch * tokens]`, interleaved over time, row and column.
-pub(super) fn rope(
-    config: &TextConfig,
-    positions: &[[i32; 3]],
-    batch: usize,
-    dtype: FloatDType,
-    device: &Device,
-) -> Rope {
+pub(super) fn rope(config: &TextConfig, positions: &[[i32; 3]]) -> Rope {
     let (half, frequencies) = (config.head_width / 2, frequencies(config));
     let angles: Vec<f32> = positions
         .iter()
         .flat_map(|position| frequencies.iter().map(|(axis, frequency)| position[*axis] as f32 * frequency))
         .collect();
-    Rope::new(&angles, [batch, positions.len() / batch, half], dtype, device)
+    Rope::new(&angles, half)
 }
 
 /// Runs the language model on a batch: hidden states of the selected tokens after the last norm, `[rows, width]`. Keys and values

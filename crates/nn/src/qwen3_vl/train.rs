@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{FloatDType, Gradients, Int, Tensor, TensorData};
+use burn_tensor::activation::log_softmax;
+use burn_tensor::{Gradients, Int, Tensor, TensorData};
 use plaudit_core::Seed;
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +12,15 @@ use super::config::Config;
 use super::error::VlmError;
 use super::forward::{Architecture, Padding};
 use super::inference::upload;
-use super::layers::{indices, on_cpu, rms_norm};
+use super::layers::{indices, linear, rms_norm};
 use super::load::{self, full_name};
 use super::network::{self, Linear, Network};
 use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::{self, TokenSelection};
 use crate::classifier::{
-    AdamW, Device, Id, Init, Optimizer, Order, Parameters, Precision, Role, Spec, StepOutcome, Value,
-    download, number_type,
+    AdamW, Device, Id, Init, Optimizer, Order, Parameters, Role, Spec, StepOutcome, Value, download,
 };
-use crate::ops;
 use crate::weights::Weights;
 
 /// Which weights are trained.
@@ -130,8 +128,6 @@ impl VlmTrainer {
         folder: impl AsRef<Path>,
         fine_tuning: &FineTuning,
         adamw: AdamW,
-        device: Device,
-        precision: Precision,
         seed: u64,
     ) -> Result<Self, VlmError> {
         let folder = folder.as_ref();
@@ -139,46 +135,33 @@ impl VlmTrainer {
         let processor = Processor::open(folder, &config)?;
         let weights = load::weights(folder)?;
         load::check(folder, &network::build(&config).1, &weights, config.tied)?;
-        Self::build(
-            config,
-            processor,
-            InitialWeights::Pretrained(&weights),
-            fine_tuning,
-            adamw,
-            device,
-            precision,
-            seed,
-        )
+        Self::build(config, processor, InitialWeights::Pretrained(&weights), fine_tuning, adamw, seed)
     }
 
     /// A model with random weights, all of which are trained. `init_std` is their standard deviation.
     ///
     /// # Errors
-    /// When the device is not there.
+    /// When a layer asks for what is not there.
     pub fn from_scratch(
         config: Config,
         processor: Processor,
         init_std: f64,
         adamw: AdamW,
-        device: Device,
         seed: u64,
     ) -> Result<Self, VlmError> {
         let first = InitialWeights::Random { init_std };
-        Self::build(config, processor, first, &FineTuning::Full, adamw, device, Precision::Fp32, seed)
+        Self::build(config, processor, first, &FineTuning::Full, adamw, seed)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a model and how it learns")]
     fn build(
         config: Config,
         processor: Processor,
         first: InitialWeights<'_>,
         fine_tuning: &FineTuning,
         adamw: AdamW,
-        device: Device,
-        precision: Precision,
         seed: u64,
     ) -> Result<Self, VlmError> {
-        let device = device.open()?;
+        let device = Device::Cpu.open()?;
         let (network, mut specs) = network::build(&config);
         let base = specs.len();
         if let InitialWeights::Random { init_std } = first {
@@ -191,15 +174,11 @@ impl VlmTrainer {
                 add_adapters(&network, lora, &mut specs)?
             }
         };
-        let dtype = match fine_tuning {
-            FineTuning::Full => FloatDType::F32,
-            FineTuning::Lora(_) => number_type(precision, &device),
-        };
         let seed = Seed::new(seed).purpose("weights");
         let value = |(i, spec): (usize, &Spec)| match first {
             InitialWeights::Pretrained(weights) if i < base => {
                 let stored = weights.get(&spec.name).unwrap_or_else(|| unreachable!("weights were checked"));
-                upload(stored, if spec.role == Role::Frozen { dtype } else { FloatDType::F32 }, &device)
+                upload(stored, &device)
             }
             _ => {
                 let numbers = spec.init.sample(spec.len(), &mut seed.purpose(&spec.name).rng());
@@ -209,7 +188,7 @@ impl VlmTrainer {
         let values = specs.iter().enumerate().map(value).map(Value::Numbers).collect();
         let parameters = Parameters { specs, values, device: device.clone() };
         let optimizer = Optimizer::new(adamw, &parameters);
-        let architecture = Architecture { config, processor, network, dtype, device };
+        let architecture = Architecture { config, processor, network, device };
         Ok(Self { architecture, parameters, lora_layers, optimizer, checkpointing: false })
     }
 
@@ -642,7 +621,7 @@ impl Architecture {
                 rows.flat_map(|(i, example)| example.targets.iter().map(move |target| i * tokens + target.0));
             hidden.select(0, indices(rows, &self.device))
         };
-        let logits = params.linear(&self.network.text.head, rows).cast(FloatDType::F32);
+        let logits = params.linear(&self.network.text.head, rows);
         let targets =
             examples.iter().flat_map(|example| example.targets.iter().map(|target| target.1 as i32));
         let targets: Vec<i32> = targets.collect();
@@ -679,11 +658,6 @@ impl<'a> TrainableParams<'a> {
     }
 }
 
-/// `x [m, k]` times the transpose of `weights [n, k]`.
-fn matmul_transposed(x: Tensor<2>, weights: Tensor<2>) -> Tensor<2> {
-    if on_cpu(&x) { ops::tokens::linear(x, weights) } else { x.matmul(weights.transpose()) }
-}
-
 impl ParamSource for TrainableParams<'_> {
     fn vector(&self, id: Id) -> Tensor<1> {
         match self.leaves.get(id.0) {
@@ -698,18 +672,14 @@ impl ParamSource for TrainableParams<'_> {
     }
 
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
-        let y = matmul_transposed(x.clone(), self.matrix(layer.weight, layer.outputs));
+        let y = linear(x.clone(), self.matrix(layer.weight, layer.outputs));
         let y = match layer.bias {
             Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
             None => y,
         };
         let Some(lora_layer) = &self.lora_layers[layer.index] else { return y };
-        let dtype = FloatDType::from(y.dtype());
-        let projected =
-            matmul_transposed(x.cast(FloatDType::F32), self.matrix(lora_layer.down, lora_layer.rank))
-                * lora_layer.scale;
-        let added = matmul_transposed(projected, self.matrix(lora_layer.up, layer.outputs));
-        y + added.cast(dtype)
+        let projected = linear(x, self.matrix(lora_layer.down, lora_layer.rank)) * lora_layer.scale;
+        y + linear(projected, self.matrix(lora_layer.up, layer.outputs))
     }
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {

@@ -2,8 +2,8 @@
 //!
 //! Attention never leaves a pair of frames, so a pair's tokens depend on its pixels alone and can be kept.
 
-use burn::tensor::activation::gelu;
-use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use burn_tensor::activation::gelu;
+use burn_tensor::{Device, Tensor, TensorData};
 
 use super::config::VisionConfig;
 use super::layers::{AttentionMask, Rope, attend, indices, layer_norm, tanh_gelu};
@@ -46,11 +46,10 @@ pub(super) fn vision_forward<P: ParamSource>(
     let (device, per_pair) = (patches.device(), rows * columns);
     let count = patches.dims()[0];
     let x = params.linear(&vision.patch, patches);
-    let dtype = FloatDType::from(x.dtype());
     let positions = learned_positions(params, vision, config, [rows, columns], &device);
-    let x = x.reshape([count / per_pair, per_pair, config.width]) + positions.cast(dtype).unsqueeze::<3>();
+    let x = x.reshape([count / per_pair, per_pair, config.width]) + positions.unsqueeze::<3>();
     let mut x = x.reshape([count, config.width]);
-    let rope = rope(config, [rows, columns], &device);
+    let rope = rope(config, [rows, columns]);
     let mut deepstack = Vec::with_capacity(config.deepstack.len());
     for (i, block) in vision.blocks.iter().enumerate() {
         x = block_forward(params, block, config, x, per_pair, &rope);
@@ -107,7 +106,7 @@ fn learned_positions<P: ParamSource>(
     let (corners, shares) = corners(config, [rows, columns]);
     let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
     let learned = params.rows(vision.positions, config.width, indices(corners, device));
-    let weighted = learned.cast(FloatDType::F32) * shares;
+    let weighted = learned * shares;
     weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
 }
 
@@ -135,10 +134,8 @@ fn between(index: usize, size: usize, side: usize) -> [(usize, f32); 2] {
 }
 
 /// The angles of rows and columns.
-fn rope(config: &VisionConfig, sides: [usize; 2], device: &Device) -> Rope {
-    let half = config.width / config.heads / 2;
-    let shape = [1, sides[0] * sides[1], half];
-    Rope::new(&angles(config, sides), shape, FloatDType::F32, device)
+fn rope(config: &VisionConfig, sides: [usize; 2]) -> Rope {
+    Rope::new(&angles(config, sides), config.width / config.heads / 2)
 }
 
 /// Patch by patch, the angles of half a head's numbers.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
-use plaudit_nn::classifier::{AdamW, Device};
+use plaudit_nn::classifier::AdamW;
 use plaudit_nn::qwen3_vl::{
     Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig,
     VlmError, VlmTrainer,
@@ -150,8 +150,7 @@ fn from_pretrained(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmErr
     let actor = &loaded.config.actor;
     let fine_tuning =
         if actor.model.is_lora { FineTuning::Lora(lora(&actor.model)) } else { FineTuning::Full };
-    let precision = actor.model.precision;
-    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), Device::Cpu, precision, actor.seed)?;
+    let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), actor.seed)?;
     let base = folder.to_path_buf();
     let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter() {
         Some(adapter) => adapter.save(folder, base.to_str()),
@@ -182,7 +181,7 @@ fn from_scratch(loaded: &LoadedConfig, questions: &[&str]) -> Result<Judge, VlmE
 fn random_init(loaded: &LoadedConfig, config: Config, processor: Processor) -> Result<VlmTrainer, VlmError> {
     let actor = &loaded.config.actor;
     let spread = actor.model.initializer_range;
-    VlmTrainer::from_scratch(config, processor, spread, adamw(loaded), Device::Cpu, actor.seed)
+    VlmTrainer::from_scratch(config, processor, spread, adamw(loaded), actor.seed)
 }
 
 fn lora(model: &ModelSettings) -> LoraConfig {

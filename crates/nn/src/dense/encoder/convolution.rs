@@ -7,13 +7,12 @@ use rayon::prelude::*;
 
 use super::keypoints::Keypoints;
 use super::{EncoderPart, EncoderTensor, last_layer};
-use crate::dense::aligned::AlignedBuffer;
-use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::init;
 use crate::dense::{Init, Mlp, MlpSpec, Scratch, Tape, TensorKind};
-use crate::kernels::Precision;
 use crate::kernels::conv::{self, ConvSaved, ConvShape};
-use crate::kernels::simd::Simd;
+use crate::kernels::memory::AlignedBuffer;
+use crate::kernels::simd::{Simd, for_each_isa};
+use crate::kernels::{Isa, Precision};
 
 /// The shape of a [`ConvEncoder`].
 #[derive(Debug, Clone, PartialEq)]
@@ -317,7 +316,7 @@ impl ConvEncoder {
         tape.layers.resize_with(self.shapes.len(), LayerTape::default);
         tape.images.fit(images.len());
         let numbers = tape.images[..images.len()].par_chunks_mut(self.inputs());
-        let isa = best_isa();
+        let isa = Isa::best(Precision::F32);
         numbers
             .zip(images.par_chunks(self.inputs()))
             .for_each(|(numbers, bytes)| center(isa, bytes, numbers));
@@ -406,7 +405,7 @@ impl ConvEncoder {
 
 /// Backward pass of ReLU, image by image; adds the sums for the bias in the order of the images.
 fn relu_back_all(output: &[f32], grad: &mut [f32], batch: usize, sums: &mut Vec<f32>, grad_bias: &mut [f32]) {
-    let (isa, image, channels) = (best_isa(), output.len() / batch.max(1), grad_bias.len());
+    let (isa, image, channels) = (Isa::best(Precision::F32), output.len() / batch.max(1), grad_bias.len());
     sums.resize(batch * channels, 0.0);
     let images = grad.par_chunks_mut(image).zip(output.par_chunks(image));
     let images = images.zip(sums.par_chunks_mut(channels));

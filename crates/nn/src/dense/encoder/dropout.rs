@@ -2,8 +2,8 @@
 
 use plaudit_core::Seed;
 
-use crate::dense::compiled::{best_isa, for_each_isa};
-use crate::kernels::simd::Simd;
+use crate::kernels::simd::{Simd, for_each_isa};
+use crate::kernels::{Isa, Precision};
 
 /// Whether some numbers are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Mask {
 
     /// Leaves out what the mask leaves out; the first value has the place `start`. For the forward and the backward pass.
     pub(super) fn apply(self, values: &mut [f32], start: usize) {
-        apply(best_isa(), values, start as u32, self);
+        apply(Isa::best(Precision::F32), values, start as u32, self);
     }
 }
 

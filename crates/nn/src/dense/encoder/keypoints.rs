@@ -8,9 +8,9 @@
 
 use rayon::prelude::*;
 
-use crate::dense::compiled::{best_isa, for_each_isa};
-use crate::dense::functions::exp_all;
-use crate::kernels::simd::Simd;
+use crate::kernels::functions::exp_all;
+use crate::kernels::simd::{Simd, for_each_isa};
+use crate::kernels::{Isa, Precision};
 
 /// The size of what points are taken from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Keypoints {
 
     /// Points `[batch, outputs]` of values `[batch, row, column, channel]`, which become p.
     pub(super) fn forward(self, values: &mut [f32], points: &mut [f32]) {
-        let isa = best_isa();
+        let isa = Isa::best(Precision::F32);
         let images = values.par_chunks_mut(self.inputs()).zip(points.par_chunks_mut(self.outputs()));
         images.for_each(|(values, points)| spatial_softmax(isa, values, points, self.height, self.width));
     }
@@ -46,7 +46,7 @@ impl Keypoints {
         grad_points: &[f32],
         grad_values: &mut [f32],
     ) {
-        let isa = best_isa();
+        let isa = Isa::best(Precision::F32);
         let images = grad_values.par_chunks_mut(self.inputs()).zip(probabilities.par_chunks(self.inputs()));
         let points = points.par_chunks(self.outputs()).zip(grad_points.par_chunks(self.outputs()));
         images.zip(points).for_each(|((grad, probabilities), (points, grad_points))| {

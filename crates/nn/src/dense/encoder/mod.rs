@@ -13,7 +13,8 @@ pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, Conv
 pub use dropout::Dropout;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};
 
-use super::spec::{Activation, Bias, Init, LayerSpec, Norm};
+use super::spec::{Bias, Init, LayerSpec, Norm};
+use crate::kernels::layer_ops::Activation;
 
 /// One tensor of an encoder, in PyTorch's order when exported.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,10 +5,10 @@ use rayon::prelude::*;
 
 use super::dropout::{Dropout, Mask};
 use super::{EncoderPart, EncoderTensor, last_layer};
-use crate::dense::aligned::AlignedBuffer;
-use crate::dense::compiled::{best_isa, for_each_isa};
 use crate::dense::{Mlp, MlpSpec, Scratch, Tape};
-use crate::kernels::simd::Simd;
+use crate::kernels::memory::AlignedBuffer;
+use crate::kernels::simd::{Simd, for_each_isa};
+use crate::kernels::{Isa, Precision};
 
 /// The shape of a [`SpatialEncoder`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -194,7 +194,8 @@ impl SpatialEncoder {
             batch * self.inputs(),
             "features must be [batch, channels, height, width]"
         );
-        let (isa, kernel, width) = (best_isa(), &params[..self.kernel_len()], self.head.inputs());
+        let (isa, kernel, width) =
+            (Isa::best(Precision::F32), &params[..self.kernel_len()], self.head.inputs());
         let (mask, sums) = (tape.mask, self.spec.features);
         tape.pooled.fit(batch * width);
         let rows = tape.pooled[..batch * width].par_chunks_mut(width).zip(features.par_chunks(self.inputs()));
@@ -209,7 +210,8 @@ impl SpatialEncoder {
     /// Channels side by side; for each, the images of the batch in their order.
     fn add_kernel_gradients(&self, features: &[f32], grad_pooled: &[f32], grads: &mut [f32]) {
         const CHANNELS: usize = 16;
-        let (isa, each, sums) = (best_isa(), self.places() * self.spec.features, self.spec.features);
+        let (isa, each, sums) =
+            (Isa::best(Precision::F32), self.places() * self.spec.features, self.spec.features);
         grads.par_chunks_mut(CHANNELS * each).enumerate().for_each(|(chunk, grads)| {
             let (first, count) = (chunk * CHANNELS, grads.len() / each);
             let images = features.chunks(self.inputs()).zip(grad_pooled.chunks(self.head.inputs()));

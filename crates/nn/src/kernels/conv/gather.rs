@@ -9,7 +9,8 @@
 use super::ConvEpilogue;
 use super::operands::Operands;
 use super::pack::Panels;
-use super::tile::{MOST_ROWS, add_products, even_pieces, with_rows};
+use super::tile::add_products;
+use crate::kernels::gemm::tile::{MOST_ROWS, even_pieces, with_rows};
 use crate::kernels::simd::{Isa, Kernel, Simd};
 use crate::kernels::threads::{Shared, for_each, part_start, pieces};
 use std::ops::Range;

@@ -10,7 +10,7 @@ use super::ConvShape;
 use super::epilogue::{ConvEpilogue, load_some, store_some};
 use super::operands::Operands;
 use super::pack::Panels;
-use super::tile::{even_pieces, with_rows};
+use crate::kernels::gemm::tile::{even_pieces, with_rows};
 use crate::kernels::memory::with_workspace;
 use crate::kernels::norm::GroupNorm;
 use crate::kernels::simd::{Isa, Kernel, Simd};

@@ -5,6 +5,7 @@
 
 #![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
 
+use crate::kernels::gemm::tile::{even_pieces, with_rows};
 use crate::kernels::simd::{Kernel, Simd};
 
 /// The sums of a tile.
@@ -51,39 +52,6 @@ unsafe fn add_product<L: Simd, const R: usize>(
             sums[r][1] = simd.dot(sums[r][1], left, right[1]);
         }
     }
-}
-
-/// Calls a function with the number of rows as a constant, so that its sums are registers.
-macro_rules! with_rows {
-    ($simd:ident, $rows:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match $rows {
-            1 => $function::<$simd, 1>($($argument),*),
-            2 => $function::<$simd, 2>($($argument),*),
-            3 => $function::<$simd, 3>($($argument),*),
-            4 => $function::<$simd, 4>($($argument),*),
-            5 if $simd::ROWS >= 5 => $function::<$simd, 5>($($argument),*),
-            6 if $simd::ROWS >= 6 => $function::<$simd, 6>($($argument),*),
-            7 if $simd::ROWS >= 7 => $function::<$simd, 7>($($argument),*),
-            8 if $simd::ROWS >= 8 => $function::<$simd, 8>($($argument),*),
-            9 if $simd::ROWS >= 9 => $function::<$simd, 9>($($argument),*),
-            10 if $simd::ROWS >= 10 => $function::<$simd, 10>($($argument),*),
-            11 if $simd::ROWS >= 11 => $function::<$simd, 11>($($argument),*),
-            12 if $simd::ROWS >= 12 => $function::<$simd, 12>($($argument),*),
-            rows => unreachable!("a tile of {rows} rows"),
-        }
-    };
-}
-pub(in crate::kernels) use with_rows;
-
-/// The most rows a tile has on any instruction set.
-pub(super) const MOST_ROWS: usize = 12;
-
-/// `items` cut into pieces of at most `most`, as equal as can be: `(start, length)` each.
-#[inline(always)]
-pub(in crate::kernels) fn even_pieces(items: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let pieces = items.div_ceil(most).max(1);
-    let (short, longer) = (items / pieces, items % pieces);
-    (0..pieces).map(move |i| (i * short + i.min(longer), short + usize::from(i < longer)))
 }
 
 /// `target = left * right`, or `target += left * right`.

@@ -8,10 +8,13 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod compiled;
 mod portable;
 
 use super::Precision;
+pub(crate) use compiled::for_each_isa;
 use portable::Portable;
+use std::sync::OnceLock;
 
 /// One instruction set. The methods that touch memory accept any alignment.
 pub(crate) trait Simd: Copy {
@@ -199,15 +202,19 @@ enum Level {
 }
 
 impl Isa {
-    /// The quickest instruction set here for multiplications in `precision`.
+    /// The quickest instruction set here for multiplications in `precision`, looked up once.
     #[must_use]
     pub fn best(precision: Precision) -> Self {
-        let mut all = Self::all().into_iter();
-        let best = match precision {
-            Precision::Bf16 => all.next(),
-            Precision::F32 => all.find(|isa| isa.precision() == Precision::F32),
-        };
-        best.unwrap_or(Self(Level::Portable))
+        static BEST: OnceLock<[Isa; 2]> = OnceLock::new();
+        let [single, half] = *BEST.get_or_init(|| {
+            let all = Self::all();
+            let single = all.iter().find(|isa| isa.precision() == Precision::F32);
+            [single, all.first()].map(|isa| isa.copied().unwrap_or(Self(Level::Portable)))
+        });
+        match precision {
+            Precision::F32 => single,
+            Precision::Bf16 => half,
+        }
     }
 
     /// Every instruction set that this CPU has, the quickest first.

@@ -1,15 +1,5 @@
 //! Functions compiled once for each instruction set.
 
-use std::sync::OnceLock;
-
-use crate::kernels::{Isa, Precision};
-
-/// The best instructions for single precision, looked up once.
-pub(super) fn best_isa() -> Isa {
-    static BEST: OnceLock<Isa> = OnceLock::new();
-    *BEST.get_or_init(|| Isa::best(Precision::F32))
-}
-
 /// For each line, makes a function that takes an [`Isa`](crate::kernels::Isa) and runs the generic one, whose first
 /// argument are its [`Simd`](crate::kernels::simd::Simd), compiled for it. The generic one and all that it calls must
 /// be `#[inline(always)]`. Plain loops over slices become vectors by that alone.
@@ -32,4 +22,4 @@ macro_rules! for_each_isa {
         }
     )*};
 }
-pub(super) use for_each_isa;
+pub(crate) use for_each_isa;

@@ -1,25 +1,34 @@
-//! Layer operations between matrix products: biases, activations, norms, and their backward passes.
+//! What happens to rows between matrix products: biases, activations, norms, and their backward passes.
 //!
 //! Compiled for each instruction set. Most are plain loops over slices that the compiler makes vectors of; what happens to
 //! a panel of a product, whose rows are two vectors short, is written in vectors.
 
-use super::compiled::for_each_isa;
-use super::spec::Activation;
-use crate::kernels::simd::Simd;
+use super::functions::{load, store, tanh_vector};
+use super::simd::{Simd, for_each_isa};
+use super::sums::{add_to, sum_of, sums_along};
 
-const LAYER_NORM_EPS: f32 = 1e-5;
+/// A function of each number alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    None,
+    /// Hyperbolic tangent.
+    Tanh,
+    /// The larger of the number and zero.
+    Relu,
+}
 
 /// A matrix inside a slice: so many rows of `width` numbers, `stride` apart.
 #[derive(Clone, Copy)]
-pub(super) struct StridedRows {
-    pub(super) count: usize,
-    pub(super) width: usize,
-    pub(super) stride: usize,
+pub(crate) struct StridedRows {
+    pub(crate) count: usize,
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
 }
 
 impl StridedRows {
     #[inline(always)]
-    pub(super) fn of(self, values: &[f32]) -> impl Iterator<Item = &[f32]> {
+    pub(crate) fn of(self, values: &[f32]) -> impl Iterator<Item = &[f32]> {
         values.chunks(self.stride).take(self.count).map(move |row| &row[..self.width])
     }
 
@@ -31,36 +40,44 @@ impl StridedRows {
 
 /// Scale and shift of a norm.
 #[derive(Clone, Copy)]
-pub(super) struct Affine<'a> {
-    pub(super) weight: &'a [f32],
-    pub(super) bias: &'a [f32],
+pub(crate) struct Affine<'a> {
+    pub(crate) weight: &'a [f32],
+    pub(crate) bias: &'a [f32],
+}
+
+/// A layer norm: what is added to variances, and what follows.
+#[derive(Clone, Copy)]
+pub(crate) struct LayerNorm<'a> {
+    pub(crate) eps: f32,
+    pub(crate) affine: Affine<'a>,
+    pub(crate) activation: Activation,
 }
 
 /// How each column is normalised: `(x - center) * scale + shift`.
 #[derive(Clone, Copy)]
-pub(super) struct BatchNormColumns<'a> {
-    pub(super) center: &'a [f32],
-    pub(super) scale: &'a [f32],
-    pub(super) shift: &'a [f32],
+pub(crate) struct BatchNormColumns<'a> {
+    pub(crate) center: &'a [f32],
+    pub(crate) scale: &'a [f32],
+    pub(crate) shift: &'a [f32],
 }
 
 /// What the backward pass of batch norm needs to know of each column: a gradient `g` becomes
 /// `grad_scale * (g - mean - (hat - center) * along)`.
 #[derive(Clone, Copy)]
-pub(super) struct BatchNormBackward<'a> {
-    pub(super) grad_scale: &'a [f32],
-    pub(super) mean: &'a [f32],
-    pub(super) center: &'a [f32],
-    pub(super) along: &'a [f32],
+pub(crate) struct BatchNormBackward<'a> {
+    pub(crate) grad_scale: &'a [f32],
+    pub(crate) mean: &'a [f32],
+    pub(crate) center: &'a [f32],
+    pub(crate) along: &'a [f32],
 }
 
 /// The outputs that a block has left, for gradients of some of its rows.
 #[derive(Clone, Copy)]
-pub(super) struct SavedOutputs<'a> {
-    pub(super) outputs: &'a [f32],
-    pub(super) stride: usize,
+pub(crate) struct SavedOutputs<'a> {
+    pub(crate) outputs: &'a [f32],
+    pub(crate) stride: usize,
     /// For each row of gradients, which row of the block it belongs to.
-    pub(super) rows: &'a [usize],
+    pub(crate) rows: &'a [usize],
 }
 
 impl<'a> SavedOutputs<'a> {
@@ -72,84 +89,47 @@ impl<'a> SavedOutputs<'a> {
 
 /// What a layer norm has left of a block.
 #[derive(Clone, Copy)]
-pub(super) struct SavedNorm<'a> {
-    pub(super) weight: &'a [f32],
-    pub(super) hat: &'a [f32],
-    pub(super) inv_std: &'a [f32],
+pub(crate) struct SavedNorm<'a> {
+    pub(crate) weight: &'a [f32],
+    pub(crate) hat: &'a [f32],
+    pub(crate) inv_std: &'a [f32],
 }
 
 for_each_isa! {
-    /// The hyperbolic tangent of each number.
-    pub(super) fn tanh_of = tanh_all(values: &mut [f32]);
-
     /// Applies the activation to each row.
-    pub(super) fn activate = activate_rows(values: &mut [f32], rows: StridedRows, activation: Activation);
+    pub(crate) fn activate = activate_rows(values: &mut [f32], rows: StridedRows, activation: Activation);
 
     /// Adds a bias (none if empty) to each row, then applies the activation.
-    pub(super) fn bias_activate = bias_activate_rows(values: &mut [f32], rows: StridedRows, bias: &[f32], activation: Activation);
+    pub(crate) fn bias_activate = bias_activate_rows(values: &mut [f32], rows: StridedRows, bias: &[f32], activation: Activation);
 
     /// Normalises each row, then scale, shift and activation. Keeps the normed values (laid out as the values) and one
     /// over the standard deviations where there is room for them.
-    pub(super) fn layer_norm = layer_norm_rows(values: &mut [f32], rows: StridedRows, affine: Affine<'_>, activation: Activation, hat: &mut [f32], inv_std: &mut [f32]);
+    pub(crate) fn layer_norm = layer_norm_rows(values: &mut [f32], rows: StridedRows, norm: LayerNorm<'_>, hat: &mut [f32], inv_std: &mut [f32]);
 
     /// From gradients of outputs to those before the activation. Writes their sums where there is room for them.
-    pub(super) fn activation_back = activation_back_rows(activation: Activation, saved: SavedOutputs<'_>, grad: &mut [f32], rows: StridedRows, sums: &mut [f32]);
+    pub(crate) fn activation_back = activation_back_rows(activation: Activation, saved: SavedOutputs<'_>, grad: &mut [f32], rows: StridedRows, sums: &mut [f32]);
 
     /// From gradients of outputs to those before activation, scale, shift and norm. Writes the sums for the bias before
     /// them, and for scale and shift, where there is room for them.
-    pub(super) fn layer_norm_back = layer_norm_back_rows(activation: Activation, saved: SavedOutputs<'_>, normed: SavedNorm<'_>, grad: &mut [f32], rows: StridedRows, sums: [&mut [f32]; 3]);
+    pub(crate) fn layer_norm_back = layer_norm_back_rows(activation: Activation, saved: SavedOutputs<'_>, normed: SavedNorm<'_>, grad: &mut [f32], rows: StridedRows, sums: [&mut [f32]; 3]);
 
     /// Adds numbers to sums.
-    pub(super) fn add = add_all(sums: &mut [f32], values: &[f32]);
+    pub(crate) fn add = add_all(sums: &mut [f32], values: &[f32]);
 
     /// Sums over the rows.
-    pub(super) fn column_sums = column_sums_rows(values: &[f32], rows: StridedRows, sums: &mut [f32]);
+    pub(crate) fn column_sums = column_sums_rows(values: &[f32], rows: StridedRows, sums: &mut [f32]);
 
     /// Sums over the rows of squared distances from a center.
-    pub(super) fn column_squares = column_squares_rows(values: &[f32], rows: StridedRows, center: &[f32], sums: &mut [f32]);
+    pub(crate) fn column_squares = column_squares_rows(values: &[f32], rows: StridedRows, center: &[f32], sums: &mut [f32]);
 
     /// Sums over the rows of products of two matrices.
-    pub(super) fn column_products = column_products_rows(values: &[f32], rows: StridedRows, others: &[f32], other_stride: usize, sums: &mut [f32]);
+    pub(crate) fn column_products = column_products_rows(values: &[f32], rows: StridedRows, others: &[f32], other_stride: usize, sums: &mut [f32]);
 
     /// Normalises columns and writes the result after scale and shift; before them too, where there is room.
-    pub(super) fn batch_norm = batch_norm_rows(inputs: &[f32], rows: StridedRows, columns: BatchNormColumns<'_>, affine: Affine<'_>, hat: &mut [f32], to: &mut [f32], to_stride: usize);
+    pub(crate) fn batch_norm = batch_norm_rows(inputs: &[f32], rows: StridedRows, columns: BatchNormColumns<'_>, affine: Affine<'_>, hat: &mut [f32], to: &mut [f32], to_stride: usize);
 
     /// The backward pass of [`batch_norm`], in place.
-    pub(super) fn batch_norm_back = batch_norm_back_rows(grad: &mut [f32], rows: StridedRows, hat: &[f32], hat_stride: usize, columns: BatchNormBackward<'_>);
-}
-
-/// Hyperbolic tangent within 1.5e-7 (4e-7 of its value), exact in sign and at zero; not-a-number stays.
-///
-/// `e = exp(2x) - 1` without the loss of digits near zero, then `e / (e + 2)`.
-#[inline(always)]
-fn tanh<L: Simd>(simd: L, x: L::Vector) -> L::Vector {
-    // (2^f - 1) / f for |f| <= 1/2: the polynomial of least relative error, 1e-8.
-    // Its last number is ln 2, which 0.693_147_2 is in this precision.
-    const POLYNOMIAL: [f32; 6] = [
-        0.000_154_035_12,
-        0.001_339_073_5,
-        0.009_618_238,
-        0.055_503_573,
-        0.240_226_49,
-        std::f32::consts::LN_2,
-    ];
-    // Adding this makes a float of magnitude below 2^22 an integer, found in its lowest bits.
-    const ROUNDER: f32 = 12_582_912.0;
-    let doublings = simd.mul(simd.clamp(x, -9.02, 9.02), simd.splat(2.0 * std::f32::consts::LOG2_E));
-    let rounded = simd.add(doublings, simd.splat(ROUNDER));
-    let f = simd.sub(doublings, simd.sub(rounded, simd.splat(ROUNDER)));
-    let mut p = simd.splat(POLYNOMIAL[0]);
-    for c in &POLYNOMIAL[1..] {
-        p = simd.mul_add(p, f, simd.splat(*c));
-    }
-    let power = simd.power_of_two(rounded);
-    let e = simd.mul_add(power, simd.mul(p, f), simd.sub(power, simd.splat(1.0)));
-    simd.div(e, simd.add(e, simd.splat(2.0)))
-}
-
-#[inline(always)]
-fn tanh_all<L: Simd>(simd: L, values: &mut [f32]) {
-    activate_slice(simd, values, Activation::Tanh);
+    pub(crate) fn batch_norm_back = batch_norm_back_rows(grad: &mut [f32], rows: StridedRows, hat: &[f32], hat_stride: usize, columns: BatchNormBackward<'_>);
 }
 
 #[inline(always)]
@@ -160,40 +140,10 @@ fn activate_slice<L: Simd>(simd: L, values: &mut [f32], activation: Activation) 
             let x = load(simd, chunk);
             let y = match activation {
                 Activation::None => x,
-                Activation::Tanh => tanh(simd, x),
+                Activation::Tanh => tanh_vector(simd, x),
                 Activation::Relu => simd.relu(x),
             };
             store(simd, chunk, y);
-        }
-    }
-}
-
-/// Reads a chunk of at most a vector.
-///
-/// # Safety
-/// It is no longer.
-#[inline(always)]
-unsafe fn load<L: Simd>(simd: L, chunk: &[f32]) -> L::Vector {
-    // SAFETY: the chunk can be read; the caller's promise.
-    unsafe {
-        match chunk.len() == L::WIDTH {
-            true => simd.load(chunk.as_ptr()),
-            false => simd.load_first(chunk.as_ptr(), chunk.len()),
-        }
-    }
-}
-
-/// Writes a chunk of at most a vector.
-///
-/// # Safety
-/// It is no longer.
-#[inline(always)]
-unsafe fn store<L: Simd>(simd: L, chunk: &mut [f32], vector: L::Vector) {
-    // SAFETY: the chunk can be written; the caller's promise.
-    unsafe {
-        match chunk.len() == L::WIDTH {
-            true => simd.store(chunk.as_mut_ptr(), vector),
-            false => simd.store_first(chunk.as_mut_ptr(), vector, chunk.len()),
         }
     }
 }
@@ -264,17 +214,11 @@ fn add_all<L: Simd>(_: L, sums: &mut [f32], values: &[f32]) {
 }
 
 #[inline(always)]
-fn add_to(sums: &mut [f32], row: &[f32]) {
-    sums.iter_mut().zip(row).for_each(|(s, x)| *s += x);
-}
-
-#[inline(always)]
 fn layer_norm_rows<L: Simd>(
     simd: L,
     values: &mut [f32],
     rows: StridedRows,
-    affine: Affine<'_>,
-    activation: Activation,
+    LayerNorm { eps, affine, activation }: LayerNorm<'_>,
     hat: &mut [f32],
     inv_std: &mut [f32],
 ) {
@@ -285,7 +229,7 @@ fn layer_norm_rows<L: Simd>(
     for (index, row) in rows.of_mut(values).enumerate() {
         let mean = sum_of(row, |x| x) * share;
         let variance = sum_of(row, |x| (x - mean) * (x - mean)) * share;
-        let inv = 1.0 / (variance + LAYER_NORM_EPS).sqrt();
+        let inv = 1.0 / (variance + eps).sqrt();
         let end = |hat: f32, w: f32, b: f32| {
             let y = simd.mul_add_one(hat, w, b);
             if y < floor { floor } else { y }
@@ -423,52 +367,4 @@ fn batch_norm_back_rows<L: Simd>(
             *g = columns.grad_scale[j] * (*g - columns.mean[j] - along);
         }
     }
-}
-
-/// Sums in so many SIMD lanes, so that vectors can add them, and none waits for the one before.
-const LANES: usize = 32;
-
-#[inline(always)]
-fn sum_of(values: &[f32], term: impl Fn(f32) -> f32) -> f32 {
-    let mut lanes = [0.0f32; LANES];
-    let chunks = values.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane += term(*x);
-        }
-    }
-    lanes.iter_mut().zip(rest).for_each(|(lane, x)| *lane += term(*x));
-    fold(lanes)
-}
-
-/// The sum of `a`, and that of its products with `b`.
-#[inline(always)]
-fn sums_along<L: Simd>(simd: L, a: &[f32], b: &[f32]) -> (f32, f32) {
-    let [mut sums, mut products] = [[0.0f32; LANES]; 2];
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let (a_rest, b_rest) = (a_chunks.remainder(), b_chunks.remainder());
-    for (a, b) in a_chunks.zip(b_chunks) {
-        for (((sum, product), x), y) in sums.iter_mut().zip(&mut products).zip(a).zip(b) {
-            *sum += x;
-            *product = simd.mul_add_one(*x, *y, *product);
-        }
-    }
-    for (((sum, product), x), y) in sums.iter_mut().zip(&mut products).zip(a_rest).zip(b_rest) {
-        *sum += x;
-        *product = simd.mul_add_one(*x, *y, *product);
-    }
-    (fold(sums), fold(products))
-}
-
-#[inline(always)]
-fn fold(mut lanes: [f32; LANES]) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
 }

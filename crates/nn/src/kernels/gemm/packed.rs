@@ -4,12 +4,10 @@
 //! place along `k` after another. The right side is arranged by the caller, once for many products if it stays
 //! ([`PackedRight`]); the left side in pieces that stay in the cache while all panels of the right side pass by.
 
-#![expect(clippy::needless_range_loop, reason = "arrays stay in registers only when indexed by constants")]
-
-use super::conv::tile::{even_pieces, with_rows};
-use super::memory::{Workspace, with_workspace};
-use super::simd::{Isa, Kernel, Simd};
-use super::threads::{Shared, for_each};
+use super::tile::{GemmEpilogue, TileStrides, even_pieces, tile_of_width};
+use crate::kernels::memory::{Workspace, with_workspace};
+use crate::kernels::simd::{Isa, Kernel, Simd};
+use crate::kernels::threads::{Shared, for_each};
 
 /// A matrix in memory, one of whose strides is 1.
 #[derive(Clone, Copy, Debug)]
@@ -183,88 +181,32 @@ impl Kernel for Block<'_> {
             }
             for panel in panels.clone() {
                 let first_column = panel * width;
-                let part = PanelContext {
-                    deep,
-                    // SAFETY: inside the panel.
-                    panel: unsafe {
-                        right
-                            .words
-                            .as_ptr()
-                            .cast::<u32>()
-                            .add((panel * depth + start / L::OPERANDS_PER_WORD) * width)
-                    },
-                    bias: bias.filter(|_| start == 0).map(|bias| &bias[first_column..]),
-                    add: start > 0,
-                    columns: width.min(right.rows - first_column),
-                    stride: right.rows,
+                let columns = width.min(right.rows - first_column);
+                let end = match bias {
+                    _ if start > 0 => GemmEpilogue::Add,
+                    Some(bias) => GemmEpilogue::Bias(&bias[first_column..]),
+                    None => GemmEpilogue::Write,
                 };
                 for (row, rows) in even_pieces(count, L::ROWS) {
-                    // SAFETY: the operands were written above; the tile is inside the output, and no other task has it.
+                    let strides = TileStrides {
+                        depth: deep,
+                        blocks: 1,
+                        a_row: 1,
+                        a_step: rows,
+                        a_block: 0,
+                        b_row: width,
+                        b_block: 0,
+                        c_row: right.rows,
+                    };
+                    // SAFETY: the operands were written above, those of the right side by `PackedRight::new`; the tile is
+                    // inside the output, and no other task has it.
                     unsafe {
-                        let target = output.add((first_row + row) * right.rows + first_column);
-                        with_rows!(L, rows, tile(simd, &part, words.add(row * deep), target));
+                        let words_before = (panel * depth + start / L::OPERANDS_PER_WORD) * width;
+                        let b = right.words.as_ptr().cast::<u32>().add(words_before);
+                        let c = output.add((first_row + row) * right.rows + first_column);
+                        tile_of_width(simd, &strides, end, rows, columns, words.add(row * deep), b, c);
                     }
                 }
-            }
-        }
-    }
-}
-
-/// What the tiles of a panel have in common.
-struct PanelContext<'a> {
-    /// Words to sum over.
-    deep: usize,
-    panel: *const u32,
-    bias: Option<&'a [f32]>,
-    /// Whether to add to what is there.
-    add: bool,
-    columns: usize,
-    /// Numbers from one row of the output to the next.
-    stride: usize,
-}
-
-/// One register tile.
-///
-/// # Safety
-/// There are `deep` words of `R` rows and of a panel, and room for the tile.
-#[inline(always)]
-unsafe fn tile<L: Simd, const R: usize>(
-    simd: L,
-    part: &PanelContext<'_>,
-    left: *const u32,
-    target: *mut f32,
-) {
-    let mut sums = [[simd.splat(0.0); 2]; R];
-    // SAFETY: the caller's promise.
-    unsafe {
-        for word in 0..part.deep {
-            let right = part.panel.add(word * 2 * L::WIDTH);
-            let right = [simd.load_words(right), simd.load_words(right.add(L::WIDTH))];
-            for r in 0..R {
-                let left = simd.splat_word(left.add(word * R + r));
-                sums[r][0] = simd.dot(sums[r][0], left, right[0]);
-                sums[r][1] = simd.dot(sums[r][1], left, right[1]);
-            }
-        }
-        let whole = part.columns == 2 * L::WIDTH;
-        for r in 0..R {
-            for half in 0..2 {
-                let first = half * L::WIDTH;
-                if first >= part.columns {
-                    continue;
-                }
-                let (to, count) = (target.add(r * part.stride + first), L::WIDTH.min(part.columns - first));
-                let before = match part.bias {
-                    _ if part.add => to.cast_const(),
-                    Some(bias) => bias.as_ptr().add(first),
-                    None => std::ptr::null(),
-                };
-                let mut sum = sums[r][half];
-                if !before.is_null() {
-                    let before = if whole { simd.load(before) } else { simd.load_first(before, count) };
-                    sum = simd.add(sum, before);
-                }
-                if whole { simd.store(to, sum) } else { simd.store_first(to, sum, count) }
             }
         }
     }

@@ -2,22 +2,21 @@
 
 use bytemuck::cast_slice_mut;
 
-use super::aligned::LINE;
-use super::compiled::for_each_isa;
-use super::layer_ops::StridedRows;
-use crate::kernels::simd::Simd;
+use crate::kernels::layer_ops::StridedRows;
+use crate::kernels::memory::LINE;
+use crate::kernels::simd::{Simd, for_each_isa};
 
-/// Words between the rows of [`pack_rows`]. The odd line is for the cache, as in [`super::memory_plan::stride`].
-pub(super) fn row_words(width: usize) -> usize {
+/// Words between the rows of [`pack_rows`]. The odd line is for the cache, as between the rows of a network's records.
+pub(crate) fn row_words(width: usize) -> usize {
     width.div_ceil(2).next_multiple_of(LINE) + LINE
 }
 
 for_each_isa! {
     /// Rows side by side become rows of half as many words. Only for instructions that multiply bfloat16.
-    pub(super) fn pack_rows = pack_rows_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
+    pub(crate) fn pack_rows = pack_rows_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
 
     /// Two rows, one below the other, become one of words. A last row without a partner has zeros below.
-    pub(super) fn pack_pairs = pack_pairs_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
+    pub(crate) fn pack_pairs = pack_pairs_of(values: &[f32], rows: StridedRows, words: &mut [f32], stride: usize);
 }
 
 #[inline(always)]
