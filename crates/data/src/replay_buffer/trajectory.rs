@@ -69,7 +69,8 @@ fn observations(episode: &Episode, from: usize) -> Result<PyValue, UnwritableEpi
     let mut entries = vec![("states", floats("states", &[steps, 1, width], &states)?)];
     if let Some((main, others)) = episode.cameras.split_first() {
         let FrameShape { height, width, channels } = main.shape;
-        let images = Array::new(DType::U8, &[steps, 1, height, width, channels], main.shared(from..from + steps));
+        let images =
+            Array::new(DType::U8, &[steps, 1, height, width, channels], main.shared(from..from + steps));
         entries.push(("main_images", tensor_under("main_images", images)?));
         let views = extra_views(others, from..from + steps, &[steps, 1])?;
         entries.extend(views.map(|views| (EXTRA_VIEWS, views)));
