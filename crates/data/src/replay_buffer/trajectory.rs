@@ -1,6 +1,5 @@
 //! One episode as a trajectory.
 
-use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
 use plaudit_pyfiles::{Array, DType, PyValue};
