@@ -144,7 +144,7 @@ fn failures_leave_what_was_there() {
     let error = write_pickle(&path, &value, PickleStyle::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot write an array of bfloat16 as a numpy array; write it as a torch tensor, or as float32"
+        "`[1]`: cannot write an array of bfloat16 as a numpy array; write it as a torch tensor, or as float32"
     );
     assert!(write_npy(&path, &value).is_err());
     assert!(write_npz(&path, [("a", &PyValue::None), ("a", &PyValue::None)]).is_err());
