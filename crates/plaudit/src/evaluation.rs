@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plaudit_core::{Emit, Env, Event, FramesNeeded, JsonNumber, Level, Policy, Seed};
+use plaudit_core::{Emit, Env, Event, FramesNeeded, JsonNumber, Policy, Seed};
 use plaudit_data::episode::CollectionRun;
 use plaudit_reward::ReloadableModel;
 use plaudit_rl::{Episode, Rollout};
