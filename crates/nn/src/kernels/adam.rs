@@ -1,4 +1,4 @@
-//! One step of Adam or AdamW over a slice of parameters, in one pass over memory; and the norm of gradients before it.
+//! Passes over flat parameters: a step of Adam or AdamW, the norm of gradients before it, and target networks that follow.
 
 use super::Precision;
 use super::simd::{Isa, Kernel, Simd, for_each_isa};
