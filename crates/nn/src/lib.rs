@@ -1,10 +1,10 @@
 //! The networks of plaudit, and the kernels that make them quick.
 //!
 //! This is the only crate that names the tensor library (Burn); what leaves it are plain numbers. Three kinds of
-//! network live here. Image models (`classifier` and what it is made of) are Burn modules: one definition for every device,
-//! with our own CPU kernels joined as backend extensions. So is the vision-language model (`qwen3_vl`). Policies and
-//! critics (`dense`) are small, run thousands of times a second, and so bring their own forward, backward and optimiser
-//! that allocate nothing in the loop.
+//! network live here. Image models (`classifier` and what it is made of) and the vision-language model (`qwen3_vl`) are
+//! written over Burn's tensors, with operations of our own where speed is decided (`ops`). Policies and critics (`dense`)
+//! are small, run thousands of times a second, and so bring their own forward and backward pass that allocate nothing in
+//! the loop. All of them compute with the same kernels (`kernels`).
 
 pub mod alloc;
 pub mod classifier;

@@ -5,7 +5,6 @@ use std::ops::Range;
 use plaudit_core::Seed;
 
 use super::backward::{GradientTask, Gradients};
-
 use super::ensemble::HeadInputs;
 use super::init;
 use super::layout::{ParameterLayout, Tensor, TensorKind};

@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use bytemuck::cast_slice;
 
-use crate::kernels::gemm::{GemmEpilogue, PANEL, PanelProduct, dots, panel_product, transpose};
-use crate::kernels::gemm::{pack_pairs, pack_rows};
-use crate::kernels::layer_ops::Activation;
-use crate::kernels::layer_ops::{self, StridedRows};
+use crate::kernels::gemm::{
+    GemmEpilogue, PANEL, PanelProduct, dots, pack_pairs, pack_rows, panel_product, transpose,
+};
+use crate::kernels::layer_ops::{self, Activation, StridedRows};
 use crate::kernels::{Isa, Precision};
 
 /// Up to so many outputs a panel would be mostly empty.

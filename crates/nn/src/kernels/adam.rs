@@ -1,4 +1,4 @@
-//! One step of Adam or AdamW over a slice of parameters, in one pass over memory; and the norm of gradients before it.
+//! Passes over flat parameters: a step of Adam or AdamW, the norm of gradients before it, and target networks that follow.
 
 use super::Precision;
 use super::simd::{Isa, Kernel, Simd, for_each_isa};
@@ -126,10 +126,10 @@ impl Kernel for Update<'_> {
                 let mean = l.load_first(self.means.as_ptr().add(i), count);
                 let mean = l.mul_add(new_mean, l.sub(grad, mean), mean);
                 let square = l.mul(l.load_first(self.squares.as_ptr().add(i), count), old_square);
-                let square = l.mul_add(l.mul(new_square, grad), grad, square);
+                let square = l.mul_add(l.mul(grad, grad), new_square, square);
                 let root = l.mul_add(l.sqrt(square), root_scale, eps);
                 let param = l.mul(l.load_first(self.params.as_ptr().add(i), count), keep);
-                let param = l.sub(param, l.div(l.mul(rate, mean), root));
+                let param = l.neg_mul_add(rate, l.div(mean, root), param);
                 l.store_first(self.means.as_mut_ptr().add(i), mean, count);
                 l.store_first(self.squares.as_mut_ptr().add(i), square, count);
                 l.store_first(self.params.as_mut_ptr().add(i), param, count);
@@ -178,7 +178,7 @@ pub fn polyak(target: &mut [f32], source: &[f32], tau: f32) {
 }
 
 for_each_isa! {
-    /// The sum of squares.
+    /// The sum of squares, in double precision.
     fn squares = squares_of(values: &[f32]) -> f64;
 
     fn multiply = multiply_all(values: &mut [f32], factor: f32);
@@ -198,25 +198,20 @@ fn follow_all<L: Simd>(simd: L, target: &mut [f32], source: &[f32], tau: f32) {
     }
 }
 
-/// Short sums in single precision, their sum in double.
 #[inline(always)]
-fn squares_of<L: Simd>(simd: L, values: &[f32]) -> f64 {
-    const PLACES: usize = 32;
-    let mut total = 0.0;
-    for chunk in values.chunks(64 * PLACES) {
-        let mut places = [0.0f32; PLACES];
-        let parts = chunk.chunks_exact(PLACES);
-        for (place, x) in places.iter_mut().zip(parts.remainder()) {
-            *place = x * x;
-        }
-        for part in parts {
-            for (place, x) in places.iter_mut().zip(part) {
-                *place = simd.mul_add_one(*x, *x, *place);
-            }
-        }
-        total += places.iter().map(|place| f64::from(*place)).sum::<f64>();
+fn squares_of<L: Simd>(_: L, values: &[f32]) -> f64 {
+    const PLACES: usize = 16;
+    let mut places = [0.0f64; PLACES];
+    let parts = values.chunks_exact(PLACES);
+    for (place, x) in places.iter_mut().zip(parts.remainder()) {
+        *place = f64::from(*x) * f64::from(*x);
     }
-    total
+    for part in parts {
+        for (place, x) in places.iter_mut().zip(part) {
+            *place += f64::from(*x) * f64::from(*x);
+        }
+    }
+    places.iter().sum()
 }
 
 #[cfg(test)]

@@ -163,14 +163,14 @@ fn rms_norm_back<L: Simd>(
     let width = scale.len();
     let rows = x.chunks_exact(width).zip(gradient.chunks_exact(width)).zip(output.chunks_exact_mut(width));
     for (((x, g), out), factor) in rows.zip(inverse) {
-        let (out, sums) = (&mut out[..width], &mut sums[..width]);
-        for i in 0..width {
-            out[i] = g[i] * scale[i];
-            sums[i] = simd.mul_add_one(g[i], x[i] * factor, sums[i]);
+        let inputs = x.iter().zip(g).zip(scale);
+        for ((out, sum), ((x, g), scale)) in out.iter_mut().zip(sums.iter_mut()).zip(inputs) {
+            *out = g * scale;
+            *sum = simd.mul_add_one(*g, x * factor, *sum);
         }
         let along = dot(simd, out, x) * factor * factor / width as f32;
-        for i in 0..width {
-            out[i] = factor * simd.mul_add_one(-x[i], along, out[i]);
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = factor * simd.mul_add_one(-x, along, *out);
         }
     }
 }
@@ -272,10 +272,12 @@ fn rotate_all<L: Simd>(
         let (cos, sin) = (&cos[angle..][..half], &sin[angle..][..half]);
         for (x, output) in x.chunks_exact(2 * half).zip(output.chunks_exact_mut(2 * half)) {
             let ((low, high), (to_low, to_high)) = (x.split_at(half), output.split_at_mut(half));
-            for i in 0..half {
-                let s = sin[i] * sign;
-                to_low[i] = simd.mul_add_one(-high[i], s, low[i] * cos[i]);
-                to_high[i] = simd.mul_add_one(low[i], s, high[i] * cos[i]);
+            let (inputs, angles) = (low.iter().zip(high), cos.iter().zip(sin));
+            let outputs = to_low.iter_mut().zip(to_high);
+            for ((to_low, to_high), ((low, high), (cos, sin))) in outputs.zip(inputs.zip(angles)) {
+                let sin = sin * sign;
+                *to_low = simd.mul_add_one(-high, sin, low * cos);
+                *to_high = simd.mul_add_one(*low, sin, high * cos);
             }
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn adamw(
     [parameters, first, second].map(wrap)
 }
 
-/// The sum of squares.
+/// The sum of squares, rounded to single precision as a tensor of it would be.
 pub(crate) fn sum_of_squares(tensor: Tensor<1>) -> f64 {
-    adam::sum_of_squares(numbers(&plain(tensor)))
+    f64::from(adam::sum_of_squares(numbers(&plain(tensor))) as f32)
 }

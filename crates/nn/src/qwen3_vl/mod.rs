@@ -27,8 +27,8 @@
 //!
 //! With the feature `cuda-judge`, a model that is opened on a GPU in bf16 scores there by its own forward pass (`gpu/`).
 //! Everywhere else one implementation (`vision.rs`, `text.rs`) takes its parameters from a `ParamSource`: frozen for
-//! inference (`inference.rs`), or trainable (`train.rs`). On the CPU the operations between linear layers are our own
-//! (`layers.rs`, `ops/tokens.rs`), on other devices Burn's.
+//! inference (`inference.rs`), or trainable (`train.rs`). The operations between linear layers are our own (`layers.rs`,
+//! `ops/tokens.rs`).
 
 mod adapter;
 mod cache;

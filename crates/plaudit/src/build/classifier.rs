@@ -13,6 +13,7 @@ use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settin
 use super::network::NetworkConfig;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
+use crate::config::blocks::data::EpisodeSource;
 use crate::config::blocks::reward::has_small_trunk;
 use crate::config::blocks::runner::Runner;
 

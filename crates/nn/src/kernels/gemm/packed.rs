@@ -263,8 +263,9 @@ impl Arrange {
                     simd.store_operands(words.as_mut_ptr().cast(), vector);
                     let first = start / L::OPERANDS_PER_WORD;
                     let target = self.target.add(first * self.width + row);
-                    for word in 0..count.div_ceil(L::OPERANDS_PER_WORD).min(per_vector) {
-                        *target.add(word * self.width) = words[word];
+                    let used = count.div_ceil(L::OPERANDS_PER_WORD).min(per_vector);
+                    for (i, word) in words[..used].iter().enumerate() {
+                        *target.add(i * self.width) = *word;
                     }
                 }
             }
