@@ -25,6 +25,7 @@ mod arm;
 mod camera;
 mod clock;
 mod compliance;
+mod guard;
 mod pilot;
 mod pose;
 mod serl;
@@ -34,6 +35,10 @@ pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{Camera, CameraError, CameraFrame};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
+pub use guard::{
+    AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
+    Workspace, WorkspaceError,
+};
 pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
 pub use pose::{ToolPose, Twist, Wrench};
 pub use stop::StopToken;
