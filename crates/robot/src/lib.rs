@@ -41,4 +41,5 @@ pub use guard::{
 };
 pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
 pub use pose::{ToolPose, Twist, Wrench};
+pub use serl::{AddressError, SERL_PORT, SerlArm};
 pub use stop::StopToken;
