@@ -29,6 +29,7 @@ mod guard;
 mod pilot;
 mod pose;
 mod serl;
+mod simulate;
 mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
@@ -42,4 +43,5 @@ pub use guard::{
 pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};
+pub use simulate::{Faults, PrepareScene, SimulateError, SimulateSettings, SimulatedRobot};
 pub use stop::StopToken;
