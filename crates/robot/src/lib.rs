@@ -33,7 +33,7 @@ mod simulate;
 mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
-pub use camera::{Camera, CameraError, CameraFrame};
+pub use camera::{Camera, CameraError, CameraFrame, MjpegCamera};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use guard::{
@@ -43,5 +43,7 @@ pub use guard::{
 pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};
-pub use simulate::{Faults, PrepareScene, SimulateError, SimulateSettings, SimulatedRobot};
+pub use simulate::{
+    Faults, PrepareScene, SceneClient, SimulateError, SimulateSettings, SimulatedRobot, Truth,
+};
 pub use stop::StopToken;

@@ -46,7 +46,7 @@ pub(super) fn jacobian(angles_rad: &[f64; JOINTS]) -> [[f64; JOINTS]; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::{Env, Seed};
+    use plaudit_core::Seed;
     use plaudit_env::{ControlMode, EnvId, EnvSettings, PickCubeSettings, make};
 
     /// The embedded simulator has its own kinematics: what its joints did must be what its tool did.

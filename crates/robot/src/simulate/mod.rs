@@ -6,6 +6,7 @@
 //! resets the table) and `/plaudit/faults`.
 
 mod backend;
+mod client;
 mod faults;
 mod frames;
 mod jacobian;
@@ -20,6 +21,7 @@ use glam::DVec3;
 use plaudit_core::{Env, EnvError, Frames, Seed};
 use thiserror::Error;
 
+pub use client::{SceneClient, Truth};
 pub use faults::Faults;
 pub use table::PrepareScene;
 

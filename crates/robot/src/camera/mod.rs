@@ -1,11 +1,17 @@
 //! Cameras: the newest frame wins, and every frame has its own time.
 
+mod decode;
+mod mjpeg;
+mod resize;
+
 use std::sync::Arc;
 
 use plaudit_core::{FrameShape, Frames};
 use thiserror::Error;
 
 use crate::Time;
+
+pub use mjpeg::MjpegCamera;
 
 /// A camera that takes frames by itself, whether anybody asks or not.
 pub trait Camera: Send {
