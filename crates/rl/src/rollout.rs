@@ -180,14 +180,14 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Replaces the actions of the policy where a person intervened; returns for which rows.
+/// Replaces the actions of the policy where something else was done; returns in which rows a person did it.
 fn apply_interventions(actions: &mut [f32], step: &Step, width: usize) -> Vec<bool> {
     let mut intervened = vec![false; actions.len() / width];
-    for Intervention { row, action } in &step.interventions {
+    for Intervention { row, action, by_person } in &step.interventions {
         let Some(own) = actions.chunks_exact_mut(width).nth(*row) else { continue };
         if own.len() == action.len() {
             own.copy_from_slice(action);
-            intervened[*row] = true;
+            intervened[*row] = *by_person;
         }
     }
     intervened

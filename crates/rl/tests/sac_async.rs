@@ -285,7 +285,8 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
             let done: Vec<f32> =
                 (0..rows).map(|row| if helps(row, steps) { 0.0 } else { actions[row] }).collect();
             let helped = (0..rows).filter(|row| helps(*row, steps));
-            let interventions = helped.map(|row| Intervention { row, action: vec![0.0] }).collect();
+            let interventions =
+                helped.map(|row| Intervention { row, action: vec![0.0], by_person: true }).collect();
             Ok(Step { interventions, ..self.0.step(&done)? })
         }
         fn set_frames_needed(&mut self, _: FramesNeeded) {}

@@ -25,6 +25,7 @@ mod arm;
 mod camera;
 mod clock;
 mod compliance;
+mod env;
 mod guard;
 mod pilot;
 mod pose;
@@ -36,6 +37,7 @@ pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{Camera, CameraError, CameraFrame, MjpegCamera};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
+pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Workspace, WorkspaceError,

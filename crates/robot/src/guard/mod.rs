@@ -188,6 +188,19 @@ impl Guard {
         Ok(self.state.insert(state))
     }
 
+    /// Whether a tool at `pose` may begin to move: inside of the workspace, and not in a keep-out box.
+    pub fn check_start(&self, pose: ToolPose) -> Result<(), HoldCause> {
+        let space = &self.limits.workspace;
+        let (nearest, faces) = space.nearest(pose);
+        let is_near = nearest.distance_m(pose) <= self.limits.max_lead_m;
+        if !(space.contains(pose, INSIDE_M, INSIDE_RAD) || self.is_guided && is_near) {
+            let [x, y, z] = pose.position_m.to_array();
+            let faces = faces.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(HoldCause::OutsideBox { at: format!("[{x:.3}, {y:.3}, {z:.3}]"), faces });
+        }
+        if space.crosses_keep_out(nearest, nearest) { Err(HoldCause::KeepOut) } else { Ok(()) }
+    }
+
     /// Moves the tool, as far as the limits allow.
     pub fn act(&mut self, motion: &Motion) -> Result<Sent, HoldCause> {
         let now = self.clock.now();
@@ -346,18 +359,10 @@ impl Guard {
     /// The first target is where the arm is, which must be inside of the workspace.
     fn send_first(&mut self) -> Result<Sent, HoldCause> {
         let measured = self.observe()?.pose;
+        self.check_start(measured)?;
         let space = &self.limits.workspace;
         let (inside, faces) = space.clamp(space.coordinates(measured));
         let target = space.pose(inside);
-        let is_near = target.distance_m(measured) <= self.limits.max_lead_m;
-        if !(space.contains(measured, INSIDE_M, INSIDE_RAD) || self.is_guided && is_near) {
-            let [x, y, z] = measured.position_m.to_array();
-            let faces = faces.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            return Err(HoldCause::OutsideBox { at: format!("[{x:.3}, {y:.3}, {z:.3}]"), faces });
-        }
-        if space.crosses_keep_out(target, target) {
-            return Err(HoldCause::KeepOut);
-        }
         self.is_guided = false;
         self.send(inside)?;
         let (translation_m, rotation_rad) = target.motion_from(measured);

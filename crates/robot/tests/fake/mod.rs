@@ -1,5 +1,8 @@
 //! An arm on a virtual clock that follows its targets with lag, writes down what it is told, and breaks on demand.
 
+#![allow(dead_code)] // each test file uses its own part of it
+
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use glam::{DQuat, DVec3};
@@ -44,6 +47,8 @@ pub(crate) struct World {
     /// The arm says so; SERL's do not.
     pub(crate) reports_reflex: bool,
     pub(crate) is_reachable: bool,
+    /// Nobody answers between these seconds.
+    pub(crate) outage: Range<f64>,
     pub(crate) wrench: Wrench,
     /// The state shows the negative quaternion.
     pub(crate) flip: bool,
@@ -71,6 +76,7 @@ impl FakeArm {
             in_reflex: false,
             reports_reflex: true,
             is_reachable: true,
+            outage: 0.0..0.0,
             wrench: Wrench::default(),
             flip: false,
             nan: false,
@@ -109,7 +115,9 @@ impl FakeArm {
     fn reach(&self, route: &'static str) -> Result<(), ArmError> {
         let why = "connection refused".to_string();
         let error = ArmError::Unreachable { address: "nowhere".into(), route, why };
-        if self.world().is_reachable { Ok(()) } else { Err(error) }
+        let world = self.world();
+        let is_out = world.outage.contains(&self.clock.now().elapsed().as_secs_f64());
+        if world.is_reachable && !is_out { Ok(()) } else { Err(error) }
     }
 }
 
