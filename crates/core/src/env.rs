@@ -148,6 +148,19 @@ pub struct Step {
     pub interventions: Vec<Intervention>,
 }
 
+/// The fact of a step that ends an episode which must not be kept: a camera, a reward or the robot itself was lost.
+pub const INVALID_FACT: &str = "invalid";
+
+impl Step {
+    /// Whether a row ended an episode that must not be kept.
+    pub fn ends_invalid(&self, row: usize) -> bool {
+        let is_invalid = |(name, values): &(Arc<str>, Vec<f32>)| {
+            &**name == INVALID_FACT && values.get(row).is_some_and(|value| *value > 0.0)
+        };
+        self.end.get(row).is_some_and(|end| end.is_end()) && self.facts.iter().any(is_invalid)
+    }
+}
+
 /// What was done in a row instead of what the policy asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {

@@ -302,7 +302,13 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
         let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
         let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
         let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
-        plaudit_rl::replay::NewRollout { segment, starts_chunk: Vec::new(), reward, version }
+        plaudit_rl::replay::NewRollout {
+            segment,
+            starts_chunk: Vec::new(),
+            invalid: Vec::new(),
+            reward,
+            version,
+        }
     };
     let mut sac = Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap();
     let mut env = Helped(Line::new(4));

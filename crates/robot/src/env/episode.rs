@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use glam::DVec3;
-use plaudit_core::Facts as NamedFacts;
+use plaudit_core::{Facts as NamedFacts, INVALID_FACT};
 
 use super::RobotEnv;
 use crate::{HoldCause, ToolPose};
@@ -36,7 +36,7 @@ impl Facts {
             ("intervention", flag(self.intervention)),
             ("clipped", flag(self.clipped)),
             ("held", flag(self.held)),
-            ("invalid", flag(self.invalid)),
+            (INVALID_FACT, flag(self.invalid)),
             ("frame_age", self.frame_age.as_secs_f32()),
             ("overrun", self.overrun.as_secs_f32()),
             ("force", self.force_n as f32),

@@ -380,8 +380,8 @@ impl RobotEnv {
         if self.wait_until_healthy() {
             self.begin_episode();
         } else {
-            // Whoever steps a stopped arm is slowed down to its pace.
-            self.parts.clock.sleep_until(self.now() + self.period());
+            // A rollout that goes on to its end should do so soon, but not spin.
+            self.parts.clock.sleep_until(self.now() + LOOKS_EVERY / 10);
         }
         let facts =
             Facts { invalid: true, held: true, time: self.now().since(self.started_at), ..Facts::default() };
