@@ -109,6 +109,7 @@ fn build(task: RobotTask, limits: Limits, agrees: usize) -> Result<Bench, EnvErr
         stop: stop.clone(),
         notify: Box::new(move |text| heard.lock().unwrap().push(text.into())),
         watchdog: false,
+        server: None,
     };
     let env = RobotEnv::new(task, parts)?;
     Ok(Bench { clock, arm, pilot, dark, asked, told, stop, env })

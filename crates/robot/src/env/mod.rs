@@ -74,6 +74,8 @@ pub struct RobotEnv {
     trouble: Option<String>,
     // Dropped last of all that uses the guard: it holds.
     _watchdog: Option<Watchdog>,
+    // Ends after everybody who talks to it.
+    _server: Option<crate::SimulatedRobot>,
 }
 
 /// The parts beside the guard.
@@ -103,7 +105,8 @@ impl RobotEnv {
             max_episode_steps: task.max_episode_steps,
             control_hz: task.control_hz,
         };
-        let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog } = parts;
+        let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog, server } =
+            parts;
         let guard = SharedGuard::new(guard);
         let watchdog = watchdog.then(|| Watchdog::start(guard.clone(), clock.clone(), stop.clone()));
         let watchdog = watchdog.transpose().map_err(|error| EnvError::Backend(Box::new(error)))?;
@@ -126,6 +129,7 @@ impl RobotEnv {
             gripper_told: None,
             trouble: None,
             _watchdog: watchdog,
+            _server: server,
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use glam::DVec3;
 use plaudit_core::FrameShape;
 
-use crate::{Camera, Clock, Compliance, Guard, Person, Pilot, StopToken, ToolPose};
+use crate::{Camera, Clock, Compliance, Guard, Person, Pilot, SimulatedRobot, StopToken, ToolPose};
 
 /// The task, and what actions and observations mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,6 +133,8 @@ pub struct RobotParts {
     pub notify: Box<dyn Fn(&str) + Send>,
     /// Whether a thread of its own holds the arm when nobody acts: always, except on a clock that is turned by hand.
     pub watchdog: bool,
+    /// A simulated server that lives as long as the environment.
+    pub server: Option<SimulatedRobot>,
 }
 
 impl RobotParts {

@@ -1,5 +1,7 @@
 //! A simulated PickCube behind a server on the loopback.
 
+#![allow(dead_code)] // each test file uses its own part of it
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
