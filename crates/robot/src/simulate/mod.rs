@@ -108,6 +108,8 @@ struct Told {
     broken: Option<String>,
     /// Where the arm was when its scene began.
     home: Option<ToolPose>,
+    /// Where it stands without a target: its brakes hold it.
+    rest: Option<ToolPose>,
 }
 
 /// What the server's threads share.
@@ -255,7 +257,13 @@ fn tick(table: &mut Table, shared: &Shared, starts_with_gripper: f64) -> Result<
             told.gripper = starts_with_gripper;
         }
         let follows = !told.faults.reflex && !told.impedance_off;
-        let target = told.target.filter(|_| follows);
+        let target = match told.target.filter(|_| follows) {
+            Some(target) => {
+                told.rest = None;
+                target
+            }
+            None => *told.rest.get_or_insert_with(|| table.pose()),
+        };
         (target, told.gripper, told.scene_wanted.then_some(told.scene), told.faults.force_n)
     };
     match scene {
@@ -265,7 +273,8 @@ fn tick(table: &mut Table, shared: &Shared, starts_with_gripper: f64) -> Result<
     *shared.snapshot() = Some(table.snapshot(shared.clock.now(), felt));
     if scene.is_some() {
         let mut told = shared.told();
-        (told.scene_wanted, told.home, told.target) = (false, Some(table.pose()), None);
+        (told.scene_wanted, told.home) = (false, Some(table.pose()));
+        (told.target, told.rest) = (None, Some(table.pose()));
         shared.scene_made.notify_all();
     }
     Ok(())

@@ -107,8 +107,8 @@ impl Table {
         Ok(())
     }
 
-    /// One step towards `target`, or none of the arm without one.
-    pub(super) fn step(&mut self, target: Option<ToolPose>, gripper: f64) -> Result<(), SimulateError> {
+    /// One step towards `target`.
+    pub(super) fn step(&mut self, target: ToolPose, gripper: f64) -> Result<(), SimulateError> {
         let action = self.action(target, gripper);
         let step = self.env.step(&action)?;
         let pose = self.last_pose;
@@ -123,10 +123,9 @@ impl Table {
     }
 
     /// ManiSkill's end-effector action for a step towards `target`.
-    fn action(&mut self, target: Option<ToolPose>, gripper: f64) -> [f32; 7] {
+    fn action(&mut self, target: ToolPose, gripper: f64) -> [f32; 7] {
         let mut action = [0.0; 7];
         action[6] = gripper as f32;
-        let Some(target) = target else { return action };
         let (way, turn) = target.motion_from(self.pose());
         if way.length() < 0.01 {
             self.missing_m = (self.missing_m + INTEGRAL * way).clamp_length_max(MOST_INTEGRAL_M);
