@@ -1,6 +1,6 @@
 //! A robot arm as a config describes it, or the simulated one in its place.
 
-use std::f64::consts::FRAC_PI_6;
+use std::f64::consts::{FRAC_PI_3, FRAC_PI_6};
 use std::sync::Arc;
 
 use glam::DVec3;
@@ -24,7 +24,7 @@ use crate::run::{interrupted, notify_soon};
 const IMAGE_SIDE: usize = 128;
 /// How far the tool may roll and pitch, radians.
 const TILT: f64 = 0.1;
-/// Room around start and target of a simulated robot, metres.
+/// Room around the way of the script, metres.
 const ROOM_M: f64 = 0.06;
 /// Speed limits are so much above the largest action.
 const HEADROOM: f64 = 1.25;
@@ -228,10 +228,11 @@ impl Builder<'_> {
         let robot = &self.settings.override_cfg;
         let (bounds, turn) = match (robot.ee_pose_limit_min, robot.ee_pose_limit_max, &server.simulated) {
             (Some(min), Some(max), _) => limits_as_written(min, max),
-            (None, None, Some(_)) if robot.clip_xy_range.is_none() && robot.clip_x_range.is_none() => {
-                let (from, to) = (task.reset_pose.position_m, task.target.position_m);
-                let room = DVec3::splat(ROOM_M);
-                (AxisBox { min_m: from.min(to) - room, max_m: from.max(to) + room }, [0.4, 0.4, FRAC_PI_6])
+            (None, None, Some((_, scene, _)))
+                if robot.clip_xy_range.is_none() && robot.clip_x_range.is_none() =>
+            {
+                let (from, to, room) = (scene.way.min_m, scene.way.max_m, DVec3::splat(ROOM_M));
+                (AxisBox { min_m: from - room, max_m: to + room }, [0.4, 0.4, FRAC_PI_3])
             }
             (None, None, _) => self.box_around_target(robot, task)?,
             _ => {

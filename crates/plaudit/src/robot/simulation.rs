@@ -1,8 +1,8 @@
 //! The embedded arms as simulated robots: their scenes, what a person prepares, and where the tool has to go.
 
-use plaudit_core::{Env, EnvError, Obs, Policy, Seed, Step};
+use plaudit_core::{Env, EnvError, EnvSpec, Obs, Policy, Seed, Step};
 use plaudit_env::{ControlMode, PegInsertionExpert, PickCubeExpert, SettingsError};
-use plaudit_robot::{PrepareScene, SceneClient, TableReset, ToolPose};
+use plaudit_robot::{AxisBox, PrepareScene, SceneClient, TableReset, ToolPose};
 use thiserror::Error;
 
 /// Steps that the script may take to prepare or to solve a scene.
@@ -46,6 +46,8 @@ pub struct SimulatedScene {
     pub start: ToolPose,
     /// Where it is when the task is solved.
     pub target: ToolPose,
+    /// All the places that the script brings it to between the two.
+    pub way: AxisBox,
 }
 
 impl SimulatedTask {
@@ -91,15 +93,24 @@ impl SimulatedTask {
                     Err(_) => continue, // a scene that cannot be prepared is no scene
                 }
             }
-            let start = tool(env, &obs);
-            let Ok(solved) = play(env, obs, expert.as_mut(), |step| step.success[0]) else { continue };
-            let mut left = SETTLE;
-            let settled = play(env, solved, expert.as_mut(), |_| {
-                left -= 1;
-                left == 0
-            })?;
-            if let (Some(start), Some(target)) = (start, tool(env, &settled)) {
-                return Ok(SimulatedScene { seed, start, target });
+            let Some(start) = tool(env.spec(), &obs) else { continue };
+            let (spec, mut way) =
+                (env.spec().clone(), AxisBox { min_m: start.position_m, max_m: start.position_m });
+            let mut left = None;
+            let settled = play(env, obs, expert.as_mut(), |step| {
+                if let Some(pose) = tool(&spec, &step.obs) {
+                    way = AxisBox {
+                        min_m: way.min_m.min(pose.position_m),
+                        max_m: way.max_m.max(pose.position_m),
+                    };
+                }
+                left = left.map(|left: usize| left - 1).or(step.success[0].then_some(SETTLE));
+                left == Some(0)
+            });
+            // A scene that the script does not solve is no scene.
+            let Ok(settled) = settled else { continue };
+            if let Some(target) = tool(&spec, &settled) {
+                return Ok(SimulatedScene { seed, start, target, way });
             }
         }
         Err(SimulationError::Unsolved)
@@ -133,8 +144,8 @@ fn is(step: &Step, fact: &str) -> bool {
 }
 
 /// The tool in the base frame.
-fn tool(env: &dyn Env, obs: &Obs) -> Option<ToolPose> {
-    let part = env.spec().state_parts.iter().find(|part| &*part.name == "tcp_pose")?;
+fn tool(spec: &EnvSpec, obs: &Obs) -> Option<ToolPose> {
+    let part = spec.state_parts.iter().find(|part| &*part.name == "tcp_pose")?;
     let row = &obs.state[part.range.clone()];
     let number = |at: usize| f64::from(row[at]);
     let x = f64::from(row[0] - BASE_X_M);
