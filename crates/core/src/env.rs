@@ -144,17 +144,32 @@ pub struct Step {
     pub last: Vec<(usize, Obs)>,
     /// Other ground-truth values by name, such as `is_grasped`: Gymnasium's `info`.
     pub facts: Facts,
-    /// Where a person took over from the policy.
+    /// Where something else was done than the policy asked for.
     pub interventions: Vec<Intervention>,
 }
 
-/// A person took over: what they did in a row instead of the policy.
+/// The fact of a step that ends an episode which must not be kept: a camera, a reward or the robot itself was lost.
+pub const INVALID_FACT: &str = "invalid";
+
+impl Step {
+    /// Whether a row ended an episode that must not be kept.
+    pub fn ends_invalid(&self, row: usize) -> bool {
+        let is_invalid = |(name, values): &(Arc<str>, Vec<f32>)| {
+            &**name == INVALID_FACT && values.get(row).is_some_and(|value| *value > 0.0)
+        };
+        self.end.get(row).is_some_and(|end| end.is_end()) && self.facts.iter().any(is_invalid)
+    }
+}
+
+/// What was done in a row instead of what the policy asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {
     /// The row.
     pub row: usize,
     /// The action that was taken, as wide as the policy's.
     pub action: Vec<f32>,
+    /// Whether a person took over, which makes it a demonstration. Otherwise a robot's limits cut the policy's action.
+    pub by_person: bool,
 }
 
 /// Named ground-truth values of a step, one number per row: Gymnasium's `info`.

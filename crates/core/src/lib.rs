@@ -41,7 +41,8 @@ mod schedule;
 mod segment;
 
 pub use env::{
-    ActionHistory, ActionSpace, Env, EnvError, EnvSpec, Facts, FramesNeeded, Intervention, StatePart, Step,
+    ActionHistory, ActionSpace, Env, EnvError, EnvSpec, Facts, FramesNeeded, INVALID_FACT, Intervention,
+    StatePart, Step,
 };
 pub use event::{DiscardEvents, Emit, EndReason, Event, Level};
 pub use json_number::JsonNumber;

@@ -5,6 +5,7 @@ mod judge_training;
 mod learner;
 pub(crate) mod network;
 mod reward;
+mod robot;
 mod trend;
 mod vision_encoder;
 
@@ -29,6 +30,7 @@ pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
 pub use learner::{cloning, learner, train_mode, trained_policy};
 pub use reward::{BuiltReward, MonitoredReward, film_scorer, frames_needed, reward};
+pub use robot::simulated_arm;
 pub use trend::judge_device;
 pub use vision_encoder::policy_uses_images;
 
@@ -67,7 +69,8 @@ pub fn env(loaded: &LoadedConfig, which: EnvBlock) -> Result<Box<dyn Env>, Compo
         EnvType::Embedded => builder.embedded()?,
         EnvType::Maniskill if builder.is_embedded() => builder.embedded()?,
         EnvType::Maniskill | EnvType::Gymnasium => builder.in_python()?,
-        EnvType::Realworld | EnvType::Foreign => {
+        EnvType::Realworld => builder.robot()?,
+        EnvType::Foreign => {
             let name = settings.foreign.as_deref().unwrap_or(settings.env_type.word());
             let message = format!("this version cannot run `{name}` environments");
             let hint = format!("set it to embedded; {}", supported_ids());
@@ -76,6 +79,11 @@ pub fn env(loaded: &LoadedConfig, which: EnvBlock) -> Result<Box<dyn Env>, Compo
     };
     env.set_frames_needed(frames_to_render(settings));
     Ok(env)
+}
+
+/// Environments of our own.
+fn embedded_env(settings: &plaudit_env::EnvSettings) -> Result<Box<dyn Env>, plaudit_core::EnvError> {
+    plaudit_env::make(settings)
 }
 
 /// A few environments to film evaluations in, where only the film needs frames: rendering all that are evaluated would
@@ -240,7 +248,7 @@ impl Builder<'_> {
             EnvId::PegInsertionSideV1 => built.peg_insertion = Some(self.peg_insertion(id)?),
             _ => self.refuse_unsupported_by_classic_control(id)?,
         }
-        plaudit_env::make(&built).map_err(|error| match hints::about(&error) {
+        embedded_env(&built).map_err(|error| match hints::about(&error) {
             Some(hint) => self.problem("engine", error, hint),
             None => {
                 let hint = "lower total_num_envs, or change what the message names";
@@ -408,7 +416,11 @@ pub fn policy(
     spec: &EnvSpec,
 ) -> Result<Box<dyn Policy>, ComposeError> {
     let model = &loaded.config.actor.model;
+    let is_robot = which.settings(loaded).env_type == EnvType::Realworld;
     match model.model_type {
+        _ if is_robot && !loaded.is_written("actor.model") => {
+            Ok(Box::new(robot::StillPolicy { width: spec.actions.width() }))
+        }
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
         ModelType::Scripted => scripted(loaded, which, spec),
         ModelType::Mlp | ModelType::Cnn => trained_policy(loaded, spec),

@@ -3,7 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    check, collect, completions, config, dataset, demo, eval, report, reward, serve, train,
+    check, collect, completions, config, dataset, demo, eval, report, reward, robot, serve, train,
 };
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
@@ -47,6 +47,9 @@ pub enum Command {
     Reward(reward::Command),
     /// Serve a reward model over HTTP
     Serve(Box<serve::Command>),
+    /// Robot arms, real and simulated
+    #[command(subcommand)]
+    Robot(robot::Command),
     /// Evaluate a policy by the environment's ground truth
     Eval(eval::Command),
     /// Lint a reward config without running it

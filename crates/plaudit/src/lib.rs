@@ -108,5 +108,6 @@ pub mod load;
 pub mod other_flags;
 pub mod output;
 pub mod progress;
+pub mod robot;
 pub mod run;
 pub mod signals;

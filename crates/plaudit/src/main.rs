@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Train(command) => command.run(cli.verbosity),
         Command::Reward(command) => command.run(cli.verbosity),
         Command::Serve(command) => command.run(cli.verbosity),
+        Command::Robot(command) => command.run(cli.verbosity),
         Command::Eval(command) => command.run(cli.verbosity),
         Command::Check(command) => command.run(cli.verbosity),
         Command::Report(command) => command.run(),

@@ -18,13 +18,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rl", &["core", "data", "nn", "pyfiles"]),
     ("env", &["core"]),
     ("cluster", &["core"]),
+    ("robot", &["core"]),
     ("serve", &[]),
     ("view", &["core", "draw", "pyfiles"]),
     (
         "plaudit",
         &[
-            "core", "compose", "data", "draw", "nn", "pyfiles", "reward", "rl", "env", "cluster", "serve",
-            "view",
+            "core", "compose", "data", "draw", "nn", "pyfiles", "reward", "rl", "env", "cluster", "robot",
+            "serve", "view",
         ],
     ),
 ];

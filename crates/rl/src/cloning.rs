@@ -66,7 +66,13 @@ impl<'a> DemoBatches<'a> {
         });
         for segment in &cloning.demos {
             let reward = vec![0.0; segment.end.len()];
-            let demo = NewRollout { segment: segment.clone(), starts_chunk: Vec::new(), reward, version: 0 };
+            let demo = NewRollout {
+                segment: segment.clone(),
+                starts_chunk: Vec::new(),
+                invalid: Vec::new(),
+                reward,
+                version: 0,
+            };
             replay.add_encoded(demo, vision_encoder)?;
         }
         if replay.transitions() == 0 {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plaudit_core::{
-    ActionHistory, Env, EnvError, Intervention, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step,
-    StepRow,
+    ActionHistory, End, Env, EnvError, Intervention, Obs, Policy, PolicyError, Seed, Segment, SegmentError,
+    Step, StepRow,
 };
 use thiserror::Error;
 
@@ -144,6 +144,7 @@ impl<'a> Rollout<'a> {
             decisions.values.extend(values);
             decisions.starts_chunk.extend(starts_chunk);
             decisions.intervened.extend(intervened);
+            decisions.note_validity(&segment.end, &step);
             let row = StepRow { actions, env_reward: step.reward, end: step.end, success: step.success };
             segment.push(row, step.obs, step.last).map_err(RolloutError::from)?;
         }
@@ -180,14 +181,14 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// Replaces the actions of the policy where a person intervened; returns for which rows.
+/// Replaces the actions of the policy where something else was done; returns in which rows a person did it.
 fn apply_interventions(actions: &mut [f32], step: &Step, width: usize) -> Vec<bool> {
     let mut intervened = vec![false; actions.len() / width];
-    for Intervention { row, action } in &step.interventions {
+    for Intervention { row, action, by_person } in &step.interventions {
         let Some(own) = actions.chunks_exact_mut(width).nth(*row) else { continue };
         if own.len() == action.len() {
             own.copy_from_slice(action);
-            intervened[*row] = true;
+            intervened[*row] = *by_person;
         }
     }
     intervened
@@ -239,6 +240,23 @@ pub struct Decisions {
     pub starts_chunk: Vec<bool>,
     /// Whether a person acted instead of the policy, `[T, B]`.
     pub intervened: Vec<bool>,
+    /// Whether the step belongs to an episode that ended invalid within the segment, `[T, B]`.
+    pub invalid: Vec<bool>,
+}
+
+impl Decisions {
+    /// Adds a step, and marks all of the episodes that it ends as invalid.
+    fn note_validity(&mut self, earlier_ends: &[End], step: &Step) {
+        let (batch, before) = (step.end.len(), earlier_ends.len());
+        self.invalid.resize(before + batch, false);
+        for row in (0..batch).filter(|row| step.ends_invalid(*row)) {
+            self.invalid[before + row] = true;
+            let earlier = (0..before).rev().filter(|at| at % batch == row);
+            for at in earlier.take_while(|at| !earlier_ends[*at].is_end()) {
+                self.invalid[at] = true;
+            }
+        }
+    }
 }
 
 /// Why a rollout stopped.
@@ -258,7 +276,7 @@ pub enum RolloutError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::{ActionSpace, Decision, End, EnvSpec, FramesNeeded};
+    use plaudit_core::{ActionSpace, Decision, EnvSpec, FramesNeeded};
     use proptest::prelude::*;
 
     /// Each row counts its steps and ends after `row + 2` of them; the state is that count.
@@ -355,6 +373,35 @@ mod tests {
         assert!(finished.iter().all(|e| e.success_once && e.success_at_end));
         let total: f64 = finished.iter().map(|e| e.env_return).sum();
         assert_eq!(total, segment.env_reward.iter().map(|&r| f64::from(r)).sum::<f64>());
+    }
+
+    #[test]
+    fn episodes_that_end_invalid_are_marked_from_their_first_step() {
+        let step = |end: [End; 2], invalid: [f32; 2]| Step {
+            obs: Obs::from_state(2, vec![0.0; 2]).unwrap(),
+            reward: vec![0.0; 2],
+            end: end.to_vec(),
+            success: vec![false; 2],
+            last: vec![],
+            facts: vec![(plaudit_core::INVALID_FACT.into(), invalid.to_vec())],
+            interventions: vec![],
+        };
+        let (no, over) = (End::No, End::Truncated);
+        let steps = [
+            step([no, no], [0.0, 1.0]), // a mark in the middle of an episode means nothing
+            step([over, no], [0.0, 0.0]),
+            step([no, no], [0.0, 0.0]),
+            step([over, no], [1.0, 0.0]),
+            step([no, over], [0.0, 0.0]),
+        ];
+        let (mut decisions, mut ends) = (Decisions::default(), Vec::new());
+        for step in &steps {
+            decisions.note_validity(&ends, step);
+            ends.extend(step.end.clone());
+        }
+        let row = |row: usize| decisions.invalid.iter().skip(row).step_by(2).copied().collect::<Vec<_>>();
+        assert_eq!(row(0), [false, false, true, true, false]);
+        assert_eq!(row(1), [false; 5]);
     }
 
     /// Decides three actions at once; each says the state it was decided in, and which of the three it is.

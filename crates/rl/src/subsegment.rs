@@ -14,11 +14,21 @@ pub(crate) fn labelled_subsegment(
     row: usize,
     steps: Range<usize>,
 ) -> Option<NewRollout> {
-    let Experience { segment, reward, .. } = experience;
+    let Experience { segment, reward, decisions } = experience;
     let batch = segment.batch();
+    let is_invalid = |t: usize| decisions.invalid.get(t * batch + row) == Some(&true);
+    if steps.clone().any(is_invalid) {
+        return None; // whatever is cut out of an episode that broke is as broken
+    }
     let rewards = steps.clone().map(|t| reward.total[t * batch + row]).collect();
     let segment = cut(segment, row, steps)?;
-    Some(NewRollout { segment, starts_chunk: Vec::new(), reward: rewards, version: reward.version })
+    Some(NewRollout {
+        segment,
+        starts_chunk: Vec::new(),
+        invalid: Vec::new(),
+        reward: rewards,
+        version: reward.version,
+    })
 }
 
 /// Some steps of one row as a segment of their own, with as much context as the whole one has.

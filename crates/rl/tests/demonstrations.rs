@@ -94,7 +94,9 @@ impl RewardCheck {
         };
         let mut replay = Replay::new(settings);
         let reward = EnvReward.label(&segment).unwrap().total;
-        replay.add(NewRollout { segment, starts_chunk: vec![], reward, version: 0 }, None).unwrap();
+        replay
+            .add(NewRollout { segment, starts_chunk: vec![], invalid: vec![], reward, version: 0 }, None)
+            .unwrap();
         let all = replay.all();
         Self { rewards: all.rewards, states: all.obs.states }
     }

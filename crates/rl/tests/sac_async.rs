@@ -337,7 +337,8 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
             let done: Vec<f32> =
                 (0..rows).map(|row| if helps(row, steps) { 0.0 } else { actions[row] }).collect();
             let helped = (0..rows).filter(|row| helps(*row, steps));
-            let interventions = helped.map(|row| Intervention { row, action: vec![0.0] }).collect();
+            let interventions =
+                helped.map(|row| Intervention { row, action: vec![0.0], by_person: true }).collect();
             Ok(Step { interventions, ..self.0.step(&done)? })
         }
         fn set_frames_needed(&mut self, _: FramesNeeded) {}
@@ -353,7 +354,13 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
         let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
         let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
         let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
-        plaudit_rl::replay::NewRollout { segment, starts_chunk: Vec::new(), reward, version }
+        plaudit_rl::replay::NewRollout {
+            segment,
+            starts_chunk: Vec::new(),
+            invalid: Vec::new(),
+            reward,
+            version,
+        }
     };
     let mut sac = Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap();
     let mut env = Helped(Line::new(4));

@@ -53,7 +53,7 @@ impl Counting {
             segment.push(row, self.obs(self.total), last).unwrap();
         }
         let RewardColumn { total, version, .. } = reward.label(&segment).unwrap();
-        NewRollout { segment, starts_chunk: Vec::new(), reward: total, version }
+        NewRollout { segment, starts_chunk: Vec::new(), invalid: Vec::new(), reward: total, version }
     }
 }
 
@@ -100,6 +100,35 @@ fn every_transition_is_whole_wherever_rollouts_were_cut() {
             assert_eq!(all.ends[at].is_end(), ended);
         }
     }
+}
+
+/// Row 0 ends after 3, 6, 9 … steps. Its episode of steps 3 to 5 turns out to be invalid, however the run was cut.
+#[test]
+fn invalid_episodes_are_never_sampled_nor_what_was_kept_of_them_before() {
+    for steps in [1, 2, 3, 4, 12] {
+        let mut env = Counting { rows: 2, total: 0, frames: FramesNeeded::Nothing };
+        let mut replay = Replay::new(settings(Amount::Rollouts(100), Amount::Rollouts(100)));
+        for first in (0..12).step_by(steps) {
+            let mut new = env.rollout(steps, 0, &EnvReward);
+            // A rollout knows of its own steps, and only once the episode has ended.
+            let ends_here = (first..first + steps).contains(&5);
+            let is_invalid = |at: usize| ends_here && at % 2 == 0 && (3..6).contains(&(first + at / 2));
+            new.invalid = (0..2 * steps).map(is_invalid).collect();
+            replay.add(new, None).unwrap();
+        }
+        let all = replay.all();
+        let rows = all.obs.states.chunks_exact(3).filter(|state| state[0] == 0.0);
+        let kept: Vec<usize> = rows.map(|state| state[1] as usize).collect();
+        assert_eq!(kept, [0, 1, 2, 6, 7, 8, 9, 10, 11], "rollouts of {steps}");
+        assert_eq!((replay.transitions(), replay.window()), (21, 21));
+        let outcomes = all.next_obs.states.chunks_exact(3).zip(all.obs.states.chunks_exact(3));
+        assert!(outcomes.into_iter().all(|(after, before)| after[1] == before[1] + 1.0), "all are whole");
+    }
+    let mut env = Counting { rows: 1, total: 0, frames: FramesNeeded::Nothing };
+    let mut replay = Replay::new(settings(Amount::Rollouts(100), Amount::Rollouts(100)));
+    let new = env.rollout(3, 0, &EnvReward);
+    replay.add(NewRollout { invalid: vec![true; 3], ..new }, None).unwrap();
+    assert_eq!((replay.rollouts(), replay.transitions()), (0, 0));
 }
 
 #[test]

@@ -39,7 +39,8 @@ impl Collector {
         }
     }
 
-    /// Takes note of a step and returns the episodes it finished that are worth keeping.
+    /// Takes note of a step and returns the episodes it finished that are worth keeping; those that a robot calls invalid
+    /// never are.
     pub fn step(&mut self, actions: &[f32], step: &Step) -> Vec<Episode> {
         self.batch_steps += 1;
         let width = actions.len() / self.rows.len();
@@ -59,7 +60,8 @@ impl Collector {
                 let next = begin_like(episode, step.obs.row(row), &step.obs);
                 let mut done = std::mem::replace(episode, next);
                 done.batch_step = self.batch_steps;
-                if self.keep == Keep::All || done.success {
+                let is_wanted = self.keep == Keep::All || done.success;
+                if is_wanted && !step.ends_invalid(row) {
                     finished.push(done);
                 }
             }
@@ -144,6 +146,16 @@ mod tests {
             facts,
             interventions: Vec::new(),
         }
+    }
+
+    #[test]
+    fn episodes_that_a_robot_calls_invalid_are_dropped() {
+        let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
+        let mut broken =
+            step([2.0, 11.0], [End::Truncated; 2], [true; 2], vec![(0, one(5.0)), (1, one(6.0))]);
+        broken.facts.push((plaudit_core::INVALID_FACT.into(), vec![1.0, 0.0]));
+        let kept = collector.step(&[0.0, 0.0], &broken);
+        assert_eq!(kept.iter().map(|episode| episode.row).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

@@ -116,7 +116,8 @@ fn interventions(facts: &Facts, spec: &EnvSpec) -> Vec<Intervention> {
     let Some(columns) = columns else { return Vec::new() };
     let action = |row: usize| {
         let number = |column: &&Vec<f32>| column.get(row).copied().filter(|value| value.is_finite());
-        Some(Intervention { row, action: columns.iter().map(number).collect::<Option<_>>()? })
+        let action = columns.iter().map(number).collect::<Option<_>>()?;
+        Some(Intervention { row, action, by_person: true })
     };
     (0..spec.num_envs).filter_map(action).collect()
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::build::{self, EnvBlock};
 use crate::cli::{RunArgs, Verbosity};
 use crate::config::LoadedConfig;
-use crate::config::blocks::env::RewardRender;
+use crate::config::blocks::env::{EnvType, RewardRender};
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
 use crate::load;
@@ -39,7 +39,7 @@ pub struct Command {
     config: RunArgs,
     /// Stop after this many episodes, equally many of each environment. Where `only_success` is set, this many
     /// successes. Not given: when `target_success` and `target_failure` are met, or else after one episode per
-    /// environment and `rollout_epoch`
+    /// environment and `rollout_epoch`; on a robot after `runner.num_data_episodes`
     #[arg(long, value_name = "N")]
     episodes: Option<u64>,
 }
@@ -192,7 +192,10 @@ fn wanted(command: &Command, loaded: &LoadedConfig, which: EnvBlock) -> u64 {
     let collection = &settings.data_collection;
     let failures = if collection.only_success { Some(0) } else { collection.target_failure };
     let targets = collection.target_success.zip(failures).map(|(success, failure)| success + failure);
-    let once = settings.total_num_envs.unwrap_or(1) as u64 * settings.rollout_epoch;
+    let once = match settings.env_type {
+        EnvType::Realworld => loaded.config.runner.num_data_episodes,
+        _ => settings.total_num_envs.unwrap_or(1) as u64 * settings.rollout_epoch,
+    };
     command.episodes.or(targets).unwrap_or(once)
 }
 

@@ -47,6 +47,7 @@ documents! {
     mujoco: "docs/mujoco.md",
     reward_model: "docs/reward-model.md",
     rewards: "docs/rewards.md",
+    robot: "docs/robot.md",
     serve: "docs/serve.md",
     simulator: "docs/simulator.md",
     store: "docs/store.md",

@@ -7,6 +7,11 @@ use crate::shell::Command;
 const SMALLER: &[(&str, &[&str])] = &[
     ("collect", &["--episodes 8", "env.eval.total_num_envs=4"]),
     ("collect pickcube_demos", &["--episodes 16", "env.eval.data_collection.target_success=16"]),
+    // A robot is one, and lives in real time.
+    (
+        "collect realworld_collect_data",
+        &["--episodes 1", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=2"],
+    ),
     ("eval", &["env.eval.total_num_envs=4"]),
     (
         "train",

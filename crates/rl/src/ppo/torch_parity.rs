@@ -201,8 +201,13 @@ impl Case {
             segment.push(row, obs(t + 1), last).unwrap();
         }
         let starts_chunk = of("fresh").iter().map(|&starts_chunk| starts_chunk == 1.0).collect();
-        let decisions =
-            Decisions { log_probs: of("old_log_prob"), values: vec![], starts_chunk, intervened: vec![] };
+        let decisions = Decisions {
+            log_probs: of("old_log_prob"),
+            values: vec![],
+            starts_chunk,
+            intervened: vec![],
+            invalid: vec![],
+        };
         let term = Term { name: "env".into(), weight: 1.0, values: of("rewards") };
         Experience { segment, decisions, reward: RewardColumn::of_terms(vec![term], 0).unwrap() }
     }

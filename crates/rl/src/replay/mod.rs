@@ -75,6 +75,9 @@ pub struct NewRollout {
     pub segment: Segment,
     /// Which steps start an action chunk, `[T, B]`; empty where all do.
     pub starts_chunk: Vec<bool>,
+    /// Which steps belong to episodes that ended invalid, `[T, B]`; empty where none does. They are never sampled, nor
+    /// are the steps of the same episodes in rollouts before.
+    pub invalid: Vec<bool>,
     /// The rewards, `[T, B]`.
     pub reward: Vec<f32>,
     /// The version of the reward that labelled it.
@@ -127,7 +130,13 @@ impl Replay {
 
     /// Adds a rollout and drops what is too old. `trunk` is for policies with a frozen one.
     pub fn add(&mut self, new: NewRollout, trunk: Option<TrunkFn<'_>>) -> Result<(), LearnError> {
+        let invalid = new.invalid.clone();
         let mut stored = self.store(new, trunk)?;
+        self.forget_begun_episodes(&stored, &invalid);
+        if invalid.contains(&true) && stored.starts.len() == 0 {
+            return Ok(());
+        }
+        stored.first = self.added;
         let continues = self.rollouts.back().and_then(|newest| newest.after.as_ref());
         if continues.is_some_and(|after| after.obs == stored.stored_obs[0].obs) {
             stored.context.clear();
@@ -140,6 +149,35 @@ impl Replay {
         self.drop_oldest();
         self.drop_frames();
         Ok(())
+    }
+
+    /// Drops the transitions of episodes that began in earlier rollouts and turned out to be invalid in this one.
+    fn forget_begun_episodes(&mut self, new: &StoredRollout, invalid: &[bool]) {
+        let rows = (0..new.batch()).filter(|row| invalid.get(*row) == Some(&true));
+        for row in rows.collect::<Vec<_>>() {
+            let (mut begun, mut next) = (new.elapsed[row], new.stored_obs.first().cloned());
+            for stored in self.rollouts.iter_mut().rev() {
+                // The rollout that this one follows: anything else is another stretch of time.
+                let follows = stored
+                    .after
+                    .as_ref()
+                    .is_none_or(|after| next.as_ref().is_some_and(|next| next.obs == after.obs));
+                if begun == 0 || !follows || stored.batch() != new.batch() {
+                    break;
+                }
+                let (steps, batch) = (stored.steps(), stored.batch());
+                let from = steps.saturating_sub(begun);
+                stored.starts.retain(|at| at % batch != row || at / batch < from);
+                begun -= begun.min(steps);
+                next = stored.stored_obs.first().cloned();
+            }
+        }
+        let mut first = self.rollouts.front().map_or(self.added, |oldest| oldest.first);
+        for stored in &mut self.rollouts {
+            stored.first = first;
+            first += stored.starts.len() as u64;
+        }
+        self.added = first;
     }
 
     /// Adds a rollout, with the features of the frozen trunk if the encoder has one.
@@ -222,9 +260,12 @@ impl Replay {
     }
 
     fn store(&self, new: NewRollout, trunk: Option<TrunkFn<'_>>) -> Result<StoredRollout, LearnError> {
-        let NewRollout { segment, starts_chunk, reward, version } = new;
+        let NewRollout { segment, starts_chunk, invalid, reward, version } = new;
         let batch = segment.batch();
-        let starts = Starts::of(&segment.end, &starts_chunk, batch, self.settings.chunk);
+        let mut starts = Starts::of(&segment.end, &starts_chunk, batch, self.settings.chunk);
+        if invalid.contains(&true) {
+            starts.retain(|at| invalid.get(at) != Some(&true));
+        }
         let mut keep = self.obs_filter(trunk);
         let mut stored_obs = Vec::with_capacity(segment.obs.len());
         for obs in segment.obs {

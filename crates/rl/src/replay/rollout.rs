@@ -87,6 +87,19 @@ impl Starts {
         Self::Some(starts.map(|at| at as u32).collect())
     }
 
+    /// Lets go of the places for which this is false.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let before = self.len();
+        let kept: Vec<u32> = (0..before)
+            .map(|number| self.place(number))
+            .filter(|at| is_kept(*at))
+            .map(|at| at as u32)
+            .collect();
+        if kept.len() < before {
+            *self = Self::Some(kept);
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
             Self::All(len) => *len,

@@ -610,6 +610,7 @@ impl Learner for Sac {
         let new = NewRollout {
             segment,
             starts_chunk: decisions.starts_chunk,
+            invalid: decisions.invalid,
             reward: reward.total,
             version: reward.version,
         };

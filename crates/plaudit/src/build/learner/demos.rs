@@ -46,7 +46,13 @@ impl Builder<'_> {
         for (number, segment) in self.segments(KEY, path, frames_needed)?.into_iter().enumerate() {
             let column = reward.label(&segment).map_err(|error| self.cannot_label(path, number, &error))?;
             let RewardColumn { total, version, .. } = column;
-            labelled.push(NewRollout { segment, starts_chunk: Vec::new(), reward: total, version });
+            labelled.push(NewRollout {
+                segment,
+                starts_chunk: Vec::new(),
+                invalid: Vec::new(),
+                reward: total,
+                version,
+            });
         }
         self.refuse_unrewarded(path, &labelled)?;
         Ok(labelled)

@@ -2,8 +2,8 @@
 
 use indexmap::IndexMap;
 
-use crate::config::block::{Fill, block};
-use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE};
+use crate::config::block::{Fill, block, choice};
+use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range};
 
 /// x, y, z in metres, then roll, pitch, yaw in radians.
 pub type Pose = [f64; 6];
@@ -12,11 +12,40 @@ pub type Pose = [f64; 6];
 #[allow(clippy::approx_constant)]
 const STRAIGHT_DOWN: Pose = [0.5, 0.0, 0.1, -3.14, 0.0, 0.0];
 
+choice! {
+    /// Who may take over from the policy.
+    PilotKind {
+        /// Nobody.
+        None = "none",
+        /// The script that solves the task of the simulated robot, from its ground truth.
+        Script = "script",
+        /// A person at a SpaceMouse.
+        Spacemouse = "spacemouse",
+    }
+}
+
 block! {
     /// A Franka arm and its task.
     RobotSettings as RobotSettingsWritten {
-        /// Address of the controller. Not set: from the cluster's hardware.
+        /// Address of the controller. Not set: from the cluster's hardware. `sim`: a simulated robot, started inside.
         robot_ip: Option<String> = None,
+        /// Address of a robot server that speaks SERL's HTTP dialect: `http://127.0.0.1:5000`.
+        server_url: Option<String> = None,
+        /// MJPEG streams by camera name. Not set: those of the simulated robot.
+        camera_urls: IndexMap<String, String> = IndexMap::new(),
+        /// Who may take over from the policy. Not set: with `use_spacemouse`, a SpaceMouse, or on a simulated robot the script.
+        pilot: Option<PilotKind> = None,
+        /// How many times as fast as a real one the simulated robot lives.
+        #[range(Range::Within(0.01, 100.0))]
+        sim_speed: f64 = 1.0,
+        /// The arm holds when more newtons press on the tool.
+        #[range(POSITIVE)]
+        max_force: f64 = 40.0,
+        /// The arm holds when more newton metres twist the tool.
+        #[range(POSITIVE)]
+        max_torque: f64 = 10.0,
+        /// The policy moves the arm only while a person holds a key or a button.
+        dead_man: bool = false,
         /// Serial numbers of the cameras, main view first.
         camera_serials: Option<Vec<String>> = None,
         /// Names for cameras by serial number. Not set: `wrist_1`, `wrist_2`, …

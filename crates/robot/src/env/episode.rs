@@ -1,0 +1,166 @@
+//! Where episodes begin, what they are rewarded with, and what is written down of a step.
+
+use std::time::Duration;
+
+use glam::DVec3;
+use plaudit_core::{Facts as NamedFacts, INVALID_FACT};
+
+use super::RobotEnv;
+use crate::{HoldCause, ToolPose};
+
+/// A reset has arrived when the tool is this near.
+const ARRIVED_M: f64 = 0.008;
+const ARRIVED_RAD: f64 = 0.06;
+/// How long one try may take beyond the time that the speed limit asks for.
+const SETTLE: Duration = Duration::from_secs(3);
+/// A dense reward falls off by this over squared metres.
+const DENSE_FALLOFF: f64 = 500.0;
+
+/// What is written down of a step.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Facts {
+    pub(super) intervention: bool,
+    pub(super) clipped: bool,
+    pub(super) held: bool,
+    pub(super) invalid: bool,
+    pub(super) frame_age: Duration,
+    pub(super) overrun: Duration,
+    pub(super) force_n: f64,
+    pub(super) time: Duration,
+}
+
+impl Facts {
+    pub(super) fn named(&self) -> NamedFacts {
+        let flag = |is: bool| f32::from(u8::from(is));
+        [
+            ("intervention", flag(self.intervention)),
+            ("clipped", flag(self.clipped)),
+            ("held", flag(self.held)),
+            (INVALID_FACT, flag(self.invalid)),
+            ("frame_age", self.frame_age.as_secs_f32()),
+            ("overrun", self.overrun.as_secs_f32()),
+            ("force", self.force_n as f32),
+            ("time", self.time.as_secs_f32()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.into(), vec![value]))
+        .collect()
+    }
+}
+
+impl RobotEnv {
+    /// Whether the tool is where it should be.
+    pub(super) fn is_near_target(&self, pose: ToolPose) -> bool {
+        let off = (pose.position_m - self.task.target.position_m).abs();
+        let is_turned = |most: f64| pose.angle_rad(self.task.target) <= most;
+        off.cmple(self.task.near_m).all() && self.task.near_rad.is_none_or(is_turned)
+    }
+
+    pub(super) fn reward(&self, pose: ToolPose, is_near: bool, gripper_moved: bool) -> f32 {
+        let reward = if is_near {
+            1.0
+        } else if self.task.dense_reward {
+            (-DENSE_FALLOFF * pose.position_m.distance_squared(self.task.target.position_m)).exp()
+        } else {
+            0.0
+        };
+        let penalty = if gripper_moved { self.task.gripper_penalty } else { 0.0 };
+        (self.task.reward_scale * (reward - penalty)) as f32
+    }
+
+    /// Resets the table, brings the tool to its start and looks. What breaks meanwhile is waited for; a stop leaves all
+    /// as it is.
+    pub(super) fn begin_episode(&mut self) {
+        let episode = self.episodes;
+        self.episodes += 1;
+        let start = self.start_of(episode);
+        loop {
+            if let Err(cause) = self.reset_table(episode).and_then(|()| self.bring_to(start)) {
+                self.tell(&cause);
+                if self.wait_until_healthy() {
+                    continue;
+                }
+                break;
+            }
+            match self.look() {
+                Ok(view) => {
+                    self.start = view.state.pose;
+                    self.view = Some(view);
+                    self.tell_going_on();
+                    break;
+                }
+                Err(cause) => {
+                    self.tell(&cause);
+                    if !self.wait_until_healthy() {
+                        break;
+                    }
+                }
+            }
+        }
+        (self.steps, self.held_steps) = (0, 0);
+        (self.pilot_moved, self.gripper_told) = (None, None);
+        (self.started_at, self.due) = (self.now(), self.now());
+    }
+
+    /// Where an episode starts: seed and number decide.
+    fn start_of(&self, episode: u64) -> ToolPose {
+        let mut rng = self.seed.purpose("start").index(episode).rng();
+        let mut within = |half: f64| if half > 0.0 { rng.uniform(-half, half) } else { 0.0 };
+        let aside = DVec3::new(within(self.task.random_xy_m), within(self.task.random_xy_m), 0.0);
+        let wanted = self.task.reset_pose.moved(aside, DVec3::Z * within(self.task.random_yaw_rad));
+        self.guard.lock().limits().workspace.nearest(wanted).0
+    }
+
+    fn reset_table(&mut self, episode: u64) -> Result<(), HoldCause> {
+        self.guard.lock().hold(HoldCause::Other("the table is reset".into()));
+        self.parts.table.reset(episode).map_err(HoldCause::Other)?;
+        self.guard.lock().anchor();
+        Ok(())
+    }
+
+    /// Moves the tool to `goal`: up first, if it is below, then over.
+    fn bring_to(&mut self, goal: ToolPose) -> Result<(), HoldCause> {
+        let mut missed = (f64::INFINITY, f64::INFINITY);
+        for _ in 0..self.task.reset_tries.max(1) {
+            let pose = self.guard.lock().observe()?.pose;
+            if pose.position_m.z < goal.position_m.z - ARRIVED_M {
+                let above = DVec3::new(pose.position_m.x, pose.position_m.y, goal.position_m.z);
+                self.approach(ToolPose::new(above, pose.rotation))?;
+            }
+            missed = self.approach(goal)?;
+            if missed.0 < ARRIVED_M && missed.1 < ARRIVED_RAD {
+                return Ok(());
+            }
+        }
+        let (metres, radians) = missed;
+        let cause = HoldCause::ResetMissed { metres, radians, tries: self.task.reset_tries.max(1) };
+        Err(self.guard.lock().wait_for_person(cause))
+    }
+
+    /// Sends targets towards `goal` until the tool is there or time is up; returns how far off it is.
+    fn approach(&mut self, goal: ToolPose) -> Result<(f64, f64), HoldCause> {
+        let (begun, period) = (self.now(), self.period());
+        let mut due = begun;
+        loop {
+            if self.parts.stop.is_raised() {
+                return Err(HoldCause::Stopped);
+            }
+            let off = {
+                let mut guard = self.guard.lock();
+                let pose = guard.observe()?.pose;
+                let off = (pose.distance_m(goal), pose.angle_rad(goal));
+                guard.approach(goal)?;
+                off
+            };
+            let limits = self.guard.lock().limits().clone();
+            let needed = (off.0 / limits.max_speed_m_s).max(off.1 / limits.max_turn_rad_s);
+            let is_there = off.0 < ARRIVED_M && off.1 < ARRIVED_RAD;
+            let is_late = self.now().since(begun) > SETTLE + Duration::from_secs_f64(needed.min(60.0));
+            if is_there || is_late {
+                return Ok(off);
+            }
+            due = (due + period).max(self.now());
+            self.parts.clock.sleep_until(due);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! An arm as an environment of one row that steps in real time.
+//!
+//! A step asks the pilot, chooses who acts, passes the motion to the guard, waits for an absolute deadline, and shows
+//! the arm's state and the newest frames. Cameras and pilots never make it wait: they run on threads of their own.
+//!
+//! What breaks does not end learning. The arm holds, the reason is told, and `step` returns when a state and frames are
+//! there again, with an episode that is truncated and has the fact `invalid`: whoever keeps episodes or transitions
+//! drops it.
+//!
+//! Facts of a step: `intervention`, `clipped`, `held` and `invalid` (0 or 1), `frame_age`, `overrun` and `time`
+//! (seconds), `force` (newtons).
+
+mod control;
+mod episode;
+mod settings;
+mod view;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plaudit_core::{ActionSpace, End, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
+
+pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, TableReset};
+
+use crate::{Clock, HoldCause, Mode, SharedGuard, StopToken, Time, ToolPose, Watchdog};
+use control::Done;
+use episode::Facts;
+use view::{STATE_WIDTH, View, state_parts};
+
+/// How often a broken arm is looked at.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
+/// How long an arm and its cameras may take at first.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// Ends an episode that somebody outside of the arm's loop knows to be worthless: the reward server is gone.
+#[derive(Debug, Clone, Default)]
+pub struct EpisodeBreaker(Arc<Mutex<Option<String>>>);
+
+impl EpisodeBreaker {
+    /// The arm holds, and the episode is invalid, for this reason.
+    pub fn break_off(&self, why: impl Into<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.into());
+    }
+
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// An arm as an environment.
+pub struct RobotEnv {
+    spec: EnvSpec,
+    task: RobotTask,
+    guard: SharedGuard,
+    parts: Parts,
+    breaker: EpisodeBreaker,
+    seed: Seed,
+    /// Episodes that have begun.
+    episodes: u64,
+    /// What the policy last saw; nothing before the first reset.
+    view: Option<View>,
+    /// Where the episode started.
+    start: ToolPose,
+    started_at: Time,
+    /// When the next step is over.
+    due: Time,
+    steps: usize,
+    held_steps: usize,
+    /// When the pilot last did something.
+    pilot_moved: Option<Time>,
+    /// What the gripper was last told, in the numbers of actions.
+    gripper_told: Option<f64>,
+    /// The trouble that was told last, so that it is told once.
+    trouble: Option<String>,
+    // Dropped last of all that uses the guard: it holds.
+    _watchdog: Option<Watchdog>,
+    // Ends after everybody who talks to it.
+    _server: Option<crate::SimulatedRobot>,
+}
+
+/// The parts beside the guard.
+struct Parts {
+    cameras: Vec<Box<dyn crate::Camera>>,
+    pilot: Box<dyn crate::Pilot>,
+    table: Box<dyn TableReset>,
+    person: Box<dyn AskPerson>,
+    clock: Arc<dyn Clock>,
+    stop: StopToken,
+    notify: Box<dyn Fn(&str) + Send>,
+}
+
+impl RobotEnv {
+    /// Puts an arm, its cameras and its pilot together. Nothing moves yet. A task that does not fit the limits is
+    /// refused.
+    pub fn new(task: RobotTask, parts: RobotParts) -> Result<Self, EnvError> {
+        check(&task, &parts)?;
+        let width = if task.has_gripper { 7 } else { 6 };
+        let spec = EnvSpec {
+            id: task.id.clone(),
+            num_envs: 1,
+            state_width: STATE_WIDTH,
+            state_parts: state_parts(),
+            actions: ActionSpace::Continuous { low: vec![-1.0; width], high: vec![1.0; width] },
+            cameras: parts.camera_shapes(),
+            max_episode_steps: task.max_episode_steps,
+            control_hz: task.control_hz,
+        };
+        let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog, server } =
+            parts;
+        let guard = SharedGuard::new(guard);
+        let watchdog = watchdog.then(|| Watchdog::start(guard.clone(), clock.clone(), stop.clone()));
+        let watchdog = watchdog.transpose().map_err(|error| EnvError::Backend(Box::new(error)))?;
+        let (start, now) = (task.reset_pose, clock.now());
+        Ok(Self {
+            spec,
+            task,
+            guard,
+            parts: Parts { cameras, pilot, table, person, clock, stop, notify },
+            breaker: EpisodeBreaker::default(),
+            seed: Seed::new(0),
+            episodes: 0,
+            view: None,
+            start,
+            started_at: now,
+            due: now,
+            steps: 0,
+            held_steps: 0,
+            pilot_moved: None,
+            gripper_told: None,
+            trouble: None,
+            _watchdog: watchdog,
+            _server: server,
+        })
+    }
+
+    /// Ends episodes from outside.
+    pub fn breaker(&self) -> EpisodeBreaker {
+        self.breaker.clone()
+    }
+
+    /// The guard: for whoever shows its mode.
+    pub fn guard(&self) -> SharedGuard {
+        self.guard.clone()
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs_f64(1.0 / self.task.control_hz)
+    }
+
+    fn now(&self) -> Time {
+        self.parts.clock.now()
+    }
+
+    /// State and frames that are fresh, tried for as long as they may be old.
+    fn look(&mut self) -> Result<View, HoldCause> {
+        let most = self.guard.lock().limits().max_state_age;
+        let give_up = self.now() + most;
+        loop {
+            let cause = match self.look_once(most) {
+                Ok(view) => return Ok(view),
+                Err(cause) => cause,
+            };
+            if self.now() >= give_up || self.parts.stop.is_raised() {
+                return Err(self.guard.lock().hold(cause));
+            }
+            self.parts.clock.sleep_until(self.now() + Duration::from_millis(10));
+        }
+    }
+
+    fn look_once(&mut self, most: Duration) -> Result<View, HoldCause> {
+        let state = {
+            let mut guard = self.guard.lock();
+            let state = guard.observe()?.clone();
+            match guard.mode() {
+                Mode::Reflex => return Err(HoldCause::Reflex),
+                Mode::NeedsPerson(cause) => return Err(cause.clone()),
+                Mode::Stopped => return Err(HoldCause::Stopped),
+                Mode::Armed | Mode::Disarmed => state,
+            }
+        };
+        let mut frames = Vec::with_capacity(self.parts.cameras.len());
+        for camera in &mut self.parts.cameras {
+            let (name, now) = (camera.name().to_string(), self.parts.clock.now());
+            let old = |age| HoldCause::FrameOld { camera: name.clone(), age };
+            let frame = camera.newest().ok_or_else(|| match camera.trouble() {
+                Some(trouble) => HoldCause::Other(trouble.to_string()),
+                None => HoldCause::Other(format!("camera `{name}` has sent no frame yet")),
+            })?;
+            let age = now.since(frame.time);
+            if age > most {
+                return Err(old(age));
+            }
+            frames.push((name.clone().into(), frame));
+        }
+        Ok(View { state, frames })
+    }
+
+    /// Says why the arm holds, once.
+    fn tell(&mut self, cause: &HoldCause) {
+        let text = cause.to_string();
+        // Ages and counts change while the trouble is the same.
+        let kind: String = text.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        if self.trouble.as_ref() != Some(&kind) {
+            (self.parts.notify)(&format!("the arm holds: {text}"));
+            self.trouble = Some(kind);
+        }
+    }
+
+    fn tell_going_on(&mut self) {
+        if self.trouble.take().is_some() {
+            (self.parts.notify)("the arm goes on");
+        }
+    }
+
+    /// Waits until arm and cameras are there again, recovers reflexes, asks a person where one has to look. Returns
+    /// false if it was told to stop.
+    fn wait_until_healthy(&mut self) -> bool {
+        loop {
+            if self.parts.stop.is_raised() {
+                self.guard.lock().stop();
+                return false;
+            }
+            let mode = self.guard.lock().mode().clone();
+            let result = match mode {
+                Mode::Reflex => self.guard.lock().recover(),
+                Mode::NeedsPerson(cause) => self.ask(&cause.to_string()).ok_or(cause),
+                Mode::Stopped => return false,
+                Mode::Armed | Mode::Disarmed => Ok(()),
+            };
+            match result.and_then(|()| self.look()) {
+                Ok(view) => {
+                    self.view = Some(view);
+                    return true;
+                }
+                Err(cause) => self.tell(&cause),
+            }
+            self.parts.clock.sleep_until(self.now() + LOOKS_EVERY);
+        }
+    }
+
+    /// Asks a person whether the arm may move.
+    fn ask(&mut self, why: &str) -> Option<()> {
+        let person = self.parts.person.may_move(why)?;
+        self.guard.lock().arm(&person);
+        Some(())
+    }
+
+    /// The first look of all: what is missing is an error, and nothing has moved.
+    fn first_look(&mut self) -> Result<(), EnvError> {
+        let give_up = self.now() + FIRST_LOOK;
+        loop {
+            match self.look() {
+                Ok(view) => {
+                    let first = self.guard.lock().check_start(view.state.pose);
+                    first.map_err(|cause| EnvError::Backend(Box::new(cause)))?;
+                    self.view = Some(view);
+                    return Ok(());
+                }
+                Err(cause) if self.now() >= give_up || self.parts.stop.is_raised() => {
+                    return Err(EnvError::Backend(Box::new(cause)));
+                }
+                Err(_) => self.parts.clock.sleep_until(self.now() + LOOKS_EVERY),
+            }
+        }
+    }
+
+    fn obs(&self) -> Result<Obs, EnvError> {
+        self.view.as_ref().ok_or(EnvError::NotReset)?.obs(&self.task, self.start)
+    }
+}
+
+impl Env for RobotEnv {
+    fn spec(&self) -> &EnvSpec {
+        &self.spec
+    }
+
+    fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError> {
+        self.seed = seed;
+        self.episodes = 0;
+        if self.view.is_none() {
+            self.first_look()?;
+        }
+        if *self.guard.lock().mode() == Mode::Disarmed && self.ask("nothing has moved yet").is_none() {
+            return Err(EnvError::Setting("nobody armed the robot, so it does not move".into()));
+        }
+        let compliance = self.task.compliance.clone();
+        if !compliance.values().is_empty() {
+            let set = self.guard.lock().compliance(&compliance);
+            set.map_err(|cause| EnvError::Backend(Box::new(cause)))?;
+        }
+        self.begin_episode();
+        self.obs()
+    }
+
+    fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+        self.spec.actions.check(1, actions)?;
+        if self.view.is_none() {
+            return Err(EnvError::NotReset);
+        }
+        if self.parts.stop.is_raised() {
+            self.guard.lock().stop();
+            return self.broken_step(actions, HoldCause::Stopped);
+        }
+        if let Some(why) = self.breaker.take() {
+            let cause = self.guard.lock().hold(HoldCause::Other(why));
+            return self.broken_step(actions, cause);
+        }
+        let done = self.act(actions);
+        let overrun = self.wait_for_deadline();
+        match self.look() {
+            Ok(view) => self.whole_step(view, actions, done, overrun),
+            Err(cause) => self.broken_step(actions, cause),
+        }
+    }
+
+    /// Frames come by themselves.
+    fn set_frames_needed(&mut self, _frames: FramesNeeded) {}
+}
+
+impl RobotEnv {
+    /// Sleeps until the step is over; returns by how much it was over already. After a whole period the deadlines begin
+    /// anew: lost time is not run after.
+    fn wait_for_deadline(&mut self) -> Duration {
+        let period = self.period();
+        self.due = self.due + period;
+        let overrun = self.now().since(self.due);
+        if overrun > period {
+            self.due = self.now();
+        }
+        self.parts.clock.sleep_until(self.due);
+        overrun
+    }
+
+    /// A step after which a state and frames were there.
+    fn whole_step(
+        &mut self,
+        view: View,
+        actions: &[f32],
+        done: Done,
+        overrun: Duration,
+    ) -> Result<Step, EnvError> {
+        self.steps += 1;
+        let is_near = self.is_near_target(view.state.pose);
+        self.held_steps = if is_near { self.held_steps + 1 } else { 0 };
+        let reward = self.reward(view.state.pose, is_near, done.gripper_moved);
+        let facts = Facts {
+            intervention: done.by_person,
+            clipped: done.is_clipped,
+            held: done.is_held,
+            invalid: false,
+            frame_age: view.frame_age(self.now()),
+            overrun,
+            force_n: view.state.wrench.force_n.length(),
+            time: self.now().since(self.started_at),
+        };
+        self.view = Some(view);
+        let is_done = self.held_steps >= self.task.success_hold_steps && !self.task.ignore_terminations;
+        let is_over = self.task.max_episode_steps.is_some_and(|most| self.steps >= most);
+        let end = match (is_done, is_over) {
+            (true, _) => End::Terminated,
+            (false, true) => End::Truncated,
+            (false, false) => End::No,
+        };
+        let last = if end.is_end() { vec![(0, self.obs()?)] } else { Vec::new() };
+        if end.is_end() {
+            self.begin_episode();
+        }
+        let interventions = done.interventions(actions);
+        Ok(Step {
+            obs: self.obs()?,
+            reward: vec![reward],
+            end: vec![end],
+            success: vec![is_near],
+            last,
+            facts: facts.named(),
+            interventions,
+        })
+    }
+
+    /// The end of an episode that broke: shows what was seen last, and waits until another one can begin.
+    fn broken_step(&mut self, actions: &[f32], cause: HoldCause) -> Result<Step, EnvError> {
+        let last = self.obs()?;
+        self.tell(&cause);
+        if self.wait_until_healthy() {
+            self.begin_episode();
+        } else {
+            // A rollout that goes on to its end should do so soon, but not spin.
+            self.parts.clock.sleep_until(self.now() + LOOKS_EVERY / 10);
+        }
+        let facts =
+            Facts { invalid: true, held: true, time: self.now().since(self.started_at), ..Facts::default() };
+        let nothing = Done::nothing(self.spec.actions.width());
+        Ok(Step {
+            obs: self.obs()?,
+            reward: vec![0.0],
+            end: vec![End::Truncated],
+            success: vec![false],
+            last: vec![(0, last)],
+            facts: facts.named(),
+            interventions: nothing.interventions(actions),
+        })
+    }
+}
+
+/// Refuses tasks that do not fit their limits.
+fn check(task: &RobotTask, parts: &RobotParts) -> Result<(), EnvError> {
+    let wrong = |why: String| Err(EnvError::Setting(why));
+    let space = &parts.guard.limits().workspace;
+    for (name, pose) in [("target", task.target), ("reset pose", task.reset_pose)] {
+        let (_, faces) = space.nearest(pose);
+        if !space.contains(pose, 1e-6, 1e-3) {
+            let faces = faces.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return wrong(format!("the {name} is outside of the robot's box ({faces})"));
+        }
+        if space.crosses_keep_out(pose, pose) {
+            return wrong(format!("the {name} is inside of a keep-out box"));
+        }
+    }
+    let positive =
+        [("control_hz", task.control_hz), ("action_m", task.action_m), ("action_rad", task.action_rad)];
+    if let Some((name, value)) = positive.into_iter().find(|(_, value)| !(value.is_finite() && *value > 0.0))
+    {
+        return wrong(format!("{name} is {value}; it must be a positive number"));
+    }
+    for (at, camera) in parts.cameras.iter().enumerate() {
+        if parts.cameras[..at].iter().any(|other| other.name() == camera.name()) {
+            return wrong(format!("two cameras are called `{}`", camera.name()));
+        }
+    }
+    Ok(())
+}
