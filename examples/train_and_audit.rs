@@ -12,6 +12,7 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use plaudit::data::Rules;
 use plaudit::reward::{
     AdamW, Arch, AuditSettings, Auditor, Checkpoints, ClassifierSettings, Device, LabelledFrames, ModelCard,
     Png, Scorer, Stored, TrainSettings, Trainer, Training, ViewKey, Weights,
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => return Err("give a folder to train on and one to audit on, or nothing".into()),
     };
     let views: [ViewKey; 1] = ["main_images".parse()?];
-    let read = |path: &Path| LabelledFrames::read(&views, &[path], None, &|_| {});
+    let read = |path: &Path| LabelledFrames::read(&views, &[path], &Rules::default(), &|_| {});
 
     let network = ClassifierSettings {
         arch: Arch::Resnet10,

@@ -190,7 +190,7 @@ pub enum EnvError {
     NotReset,
     /// A setting that cannot be.
     #[error("{0}")]
-    Setting(String),
+    Setting(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Whatever runs the environment failed.
     #[error("the environment failed: {0}")]
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),

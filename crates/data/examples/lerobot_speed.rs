@@ -76,7 +76,7 @@ fn episode(number: usize) -> Episode {
         batch_step: 0,
         success: false,
         task: Some("pick the cube".into()),
-        cameras: vec![CameraTrack { name: "main".into(), shape, pixels }],
+        cameras: vec![CameraTrack { name: "main".into(), shape, pixels: pixels.into() }],
         states: (0..=FRAMES).map(|at| vec![at as f32; 42]).collect(),
         actions: (0..FRAMES).map(|at| vec![at as f32; 8]).collect(),
         timesteps: (0..=FRAMES).map(timestep).collect(),

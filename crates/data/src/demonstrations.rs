@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::episode::Episode;
-use crate::recording::{BadFile, FileProblem, Item, OpenError, Recordings};
+use crate::recording::{BadFile, FileProblem, Item, OpenError, Recordings, Rules};
 
 /// Why demonstrations could not be read.
 #[derive(Debug, Error)]
@@ -29,7 +29,7 @@ pub enum DemonstrationError {
 /// # Errors
 /// When there are none, one of them cannot be read, or one has no actions.
 pub fn read(path: &Path) -> Result<Vec<Episode>, DemonstrationError> {
-    let Recordings { items, mut broken, .. } = Recordings::open(path)?;
+    let Recordings { items, mut broken, .. } = Recordings::open(path, &Rules::for_demonstrations())?;
     if let Some((file, problem)) = broken.pop() {
         return Err(DemonstrationError::File(problem.in_file(file)));
     }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_data::convert::{
-    BadFiles, ChannelOrder, ConvertError, ImageOptions, ImageReport, Source, WindowOptions, convert_images,
-    convert_windows,
+    BadFiles, ChannelOrder, ConvertError, ConvertOption, ImageOptions, ImageReport, WindowOptions,
+    convert_images, convert_windows,
 };
+use plaudit_data::recording::{DatasetFormat, Recordings, Rules};
 use plaudit_pyfiles::{self as pyfiles, Array, PickleStyle, PyValue};
 
 /// Images with their labels.
@@ -48,6 +49,14 @@ fn episode(number: usize, key: &str, make: impl Fn(usize) -> PyValue) -> PyValue
     ])
 }
 
+/// Ten frames, none of them a success.
+fn failure(number: usize) -> PyValue {
+    PyValue::dict([
+        ("observations", PyValue::list((0..10).map(|at| observation(image(number * 10 + at))))),
+        ("infos", PyValue::list((0..10).map(|_| info("success", false)))),
+    ])
+}
+
 fn save(path: &Path, value: &PyValue) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     pyfiles::write_pickle(path, value, PickleStyle::default()).unwrap();
@@ -84,14 +93,17 @@ fn all() -> ImageOptions {
 }
 
 /// What a conversion must hold, whatever the order.
-fn check(raw: &Path, source: Source, expected: impl IntoIterator<Item = (usize, bool)>) -> ImageReport {
-    assert_eq!(Source::detect(raw).unwrap(), source);
+fn check(
+    raw: &Path,
+    source: DatasetFormat,
+    expected: impl IntoIterator<Item = (usize, bool)>,
+) -> ImageReport {
     let (report, pairs) = convert_with(raw, &all()).unwrap();
     let mut expected: Vec<(Vec<u8>, i64)> =
         expected.into_iter().map(|(number, label)| (image(number).bytes().to_vec(), label.into())).collect();
     expected.sort();
     assert!(pairs == expected, "{} images, expected {}", pairs.len(), expected.len());
-    assert_eq!(report.source, Some(source));
+    assert_eq!(report.source, source);
     report
 }
 
@@ -127,7 +139,7 @@ fn folders_of_frames() {
     }
     let expected =
         (0..4).flat_map(|number| (0..6).map(move |at| (number * 10 + at, number % 2 == 0 && at > 3)));
-    check(raw.path(), Source::Frames, expected);
+    check(raw.path(), DatasetFormat::Frames, expected);
 }
 
 #[test]
@@ -157,7 +169,7 @@ fn trajectories_of_floats_with_channels_first() {
     }
     let expected =
         (0..4).flat_map(|number| (0..6).map(move |at| (number * 10 + at, number % 2 == 0 && at > 3)));
-    check(raw.path(), Source::Trajectories, expected);
+    check(raw.path(), DatasetFormat::Trajectories, expected);
 }
 
 #[test]
@@ -184,11 +196,11 @@ fn transitions_of_a_robot() {
         7 => *number < 16,
         _ => true,
     });
-    let report = check(raw.path(), Source::Transitions, kept.map(|number| (number, number % 8 >= 6)));
+    let report = check(raw.path(), DatasetFormat::Transitions, kept.map(|number| (number, number % 8 >= 6)));
     assert_eq!(report.metadata["num_train_episodes"], 2);
     check(
         &raw.path().join("data.pkl"),
-        Source::Transitions,
+        DatasetFormat::Transitions,
         (0..24).filter(|n| !matches!(n % 8, 2 | 3) && *n != 23).map(|n| (n, n % 8 >= 6)),
     );
 }
@@ -203,7 +215,7 @@ fn episodes_from_before_the_merge() {
         );
     }
     let expected = (0..3).flat_map(|number| (0..9).map(move |at| (number * 10 + at, at >= 7)));
-    check(raw.path(), Source::PreMerge, expected);
+    check(raw.path(), DatasetFormat::PreMerge, expected);
 }
 
 #[test]
@@ -221,7 +233,8 @@ fn keyboard_labels_are_split_by_block() {
         ("labels", PyValue::list(labels)),
     ]);
     save(&raw.path().join("session.pkl"), &data);
-    let report = check(raw.path(), Source::Keyboard, (0..200).filter_map(|at| Some((at, label(at)? == 1))));
+    let report =
+        check(raw.path(), DatasetFormat::Keyboard, (0..200).filter_map(|at| Some((at, label(at)? == 1))));
     assert_eq!(report.val, [8, 12], "two blocks of ten, of each class");
     assert_eq!(report.metadata["num_success_frames"], 40);
     assert_eq!((report.leakage.shared_episodes, report.leakage.exact_duplicates), (0, 0));
@@ -258,12 +271,14 @@ fn what_could_be_two_things_is_asked_for() {
     let raw = tempfile::tempdir().unwrap();
     good(raw.path(), 2);
     std::fs::create_dir(raw.path().join("success")).unwrap();
-    let text = Source::detect(raw.path()).unwrap_err().to_string();
-    assert!(text.contains("it could be frames or collected; say it with --source (collected, "), "{text}");
-    let options = ImageOptions { source: Some(Source::Collected), ..all() };
+    let error = Recordings::open(raw.path(), &Rules::default()).unwrap_err();
+    assert!(error.to_string().ends_with("it could be frames or collected"), "{error}");
+    assert_eq!(error.hint(), Some("say which kind of recording it is"));
+    let options =
+        ImageOptions { rules: Rules { format: Some(DatasetFormat::Episodes), ..Rules::default() }, ..all() };
     assert_eq!(convert_with(raw.path(), &options).unwrap().1.len(), 20);
     save(&raw.path().join("weights/w.pkl"), &PyValue::dict([("layer", PyValue::Int(1))]));
-    let text = Source::detect(&raw.path().join("weights")).unwrap_err().to_string();
+    let text = Recordings::open(&raw.path().join("weights"), &Rules::default()).unwrap_err().to_string();
     assert!(text.contains("a dict with layer"), "{text}");
 }
 
@@ -275,8 +290,9 @@ fn a_file_that_is_cut_short() {
     good(raw.path(), 3);
     let bytes = std::fs::read(raw.path().join("e1.pkl")).unwrap();
     std::fs::write(raw.path().join("e1.pkl"), &bytes[..bytes.len() / 2]).unwrap();
-    let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
-    assert!(text.contains("e1.pkl: byte ") && text.contains("--skip-bad"), "{text}");
+    let error = convert_with(raw.path(), &all()).unwrap_err();
+    assert!(matches!(error, ConvertError::BadFile { others: 0, .. }), "{error}");
+    assert!(error.to_string().contains("e1.pkl: byte "), "{error}");
     let options = ImageOptions { bad_files: BadFiles::Skip, ..all() };
     let (report, pairs) = convert_with(raw.path(), &options).unwrap();
     assert_eq!((report.skipped.len(), pairs.len()), (1, 20));
@@ -297,12 +313,7 @@ fn what_is_no_recording_is_called_by_its_name() {
 #[test]
 fn files_of_another_kind() {
     let text = message(&PyValue::dict([("observation", PyValue::None)]), &all());
-    assert!(
-        text.contains(
-            "the file has no `observations` (it has observation = None); is it what another collector wrote?"
-        ),
-        "{text}"
-    );
+    assert!(text.contains("the file has no `observations` (it has observation = None)"), "{text}");
     assert!(message(&PyValue::list([]), &all()).contains("the file is a list, not a dict"));
     let empty = PyValue::dict([("observations", PyValue::list([])), ("infos", PyValue::list([]))]);
     assert!(message(&empty, &all()).contains("`observations` is empty"));
@@ -332,7 +343,7 @@ fn images_that_are_none() {
     assert!(message(&floats, &all()).contains("float32 with values from 2.5 to 2.5"));
     let first = of(&|at| observation(shaped(&[3, 4, 5], at)));
     let text = message(&first, &all());
-    assert!(text.contains("[channels, height, width]") && text.contains("pass --chw"), "{text}");
+    assert!(text.contains("which is [channels, height, width], but [height, width, channels]"), "{text}");
     let states = of(&|_| PyValue::dict([("states", PyValue::None)]));
     let text = message(&states, &all());
     assert!(
@@ -368,18 +379,20 @@ fn too_little_to_split() {
     let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
     assert!(text.starts_with("no episodes in ") && text.contains("data.pkl"), "{text}");
     good(raw.path(), 1);
-    let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
-    assert!(text.starts_with("1 usable episode(s)") && text.contains("at least 2"), "{text}");
+    let error = convert_with(raw.path(), &all()).unwrap_err();
+    assert!(error.to_string().starts_with("1 usable episode(s)"), "{error}");
+    assert!(error.hint().unwrap().contains("at least 2"), "{error}");
     let missing = convert_with(&raw.path().join("nowhere"), &all()).unwrap_err().to_string();
     assert!(missing.contains("nowhere"), "{missing}");
 
     let failures = tempfile::tempdir().unwrap();
     for number in 0..3 {
         let path = failures.path().join(format!("e{number}.pkl"));
-        save(&path, &episode(number, "nothing", |at| observation(image(at))));
+        save(&path, &failure(number));
     }
-    let text = convert_with(failures.path(), &all()).unwrap_err().to_string();
-    assert!(text.starts_with("none of the 30 images in ") && text.contains("collect successful"), "{text}");
+    let error = convert_with(failures.path(), &all()).unwrap_err();
+    assert!(error.to_string().starts_with("none of the 30 images in "), "{error}");
+    assert!(error.hint().unwrap().contains("collect successful"), "{error}");
 }
 
 #[test]
@@ -387,10 +400,7 @@ fn a_split_without_success_is_said_to_be_empty() {
     let raw = tempfile::tempdir().unwrap();
     good(raw.path(), 1);
     for number in 1..3 {
-        save(
-            &raw.path().join(format!("e{number}.pkl")),
-            &episode(number, "nothing", |at| observation(image(at))),
-        );
+        save(&raw.path().join(format!("e{number}.pkl")), &failure(number));
     }
     let mut seen = [0, 0];
     for seed in 0..10 {
@@ -479,7 +489,7 @@ fn windows_without_a_view() {
             && text.contains("no observation has the view `extra_view_images[0]`"),
         "{text}"
     );
-    assert!(text.contains("(the first has main_images)") && text.contains("--extra-views"), "{text}");
+    assert!(text.contains("(the first has main_images)"), "{text}");
     let main_only = WindowOptions { extra_views: vec![], ..WindowOptions::default() };
     windows(raw.path(), &main_only).unwrap();
     let long = WindowOptions { window_size: 11, ..main_only };
@@ -488,8 +498,8 @@ fn windows_without_a_view() {
         text.contains("a whole window of 11 observations") && text.contains("the longest has 10"),
         "{text}"
     );
-    let text = windows(raw.path(), &WindowOptions { stride: 0, ..long }).unwrap_err().to_string();
-    assert!(text.starts_with("--stride 0: "), "{text}");
+    let error = windows(raw.path(), &WindowOptions { stride: 0, ..long }).unwrap_err();
+    assert!(matches!(error, ConvertError::Option { option: ConvertOption::Stride, .. }), "{error}");
 }
 
 #[test]

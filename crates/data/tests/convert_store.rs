@@ -115,7 +115,7 @@ fn what_is_there_already_stays() {
     let before = std::fs::read(out.path().join("val/manifest.jsonl")).unwrap();
     std::fs::remove_dir_all(out.path().join("train")).unwrap();
     let error = convert(&fixture("episodes_torch"), out.path(), &options).unwrap_err().to_string();
-    assert!(error.contains("val is there already; give another --output-dir"), "{error}");
+    assert!(error.contains("val is there already"), "{error}");
     assert_eq!(std::fs::read(out.path().join("val/manifest.jsonl")).unwrap(), before);
     assert_eq!(names(out.path()), ["val"], "nothing half-made is left");
 }

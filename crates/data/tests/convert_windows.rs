@@ -173,13 +173,21 @@ fn episodes_of_another_size_are_named() {
             batch_step: 7,
             success: true,
             task: None,
-            cameras: vec![CameraTrack { name: "base".into(), shape, pixels: vec![9; 8 * shape.bytes()] }],
+            cameras: vec![CameraTrack {
+                name: "base".into(),
+                shape,
+                pixels: vec![9; 8 * shape.bytes()].into(),
+            }],
             states: vec![vec![0.0]; 8],
             actions: vec![vec![0.0]; 7],
             timesteps: (0..8).map(timestep).collect(),
         };
-        pyfiles::write_pickle(raw.path().join(name), &as_pickle(&episode, 0), PickleStyle::default())
-            .unwrap();
+        pyfiles::write_pickle(
+            raw.path().join(name),
+            &as_pickle(&episode, 0).unwrap(),
+            PickleStyle::default(),
+        )
+        .unwrap();
     };
     write("a_success.pkl", 16);
     write("b_success.pkl", 16);

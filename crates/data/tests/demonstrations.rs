@@ -8,7 +8,7 @@ use plaudit_core::{End, FrameShape};
 use plaudit_data::episode::{
     CameraTrack, CollectionRun, Ending, Episode, EpisodeFormat, EpisodeWriter, Targets, Timestep,
 };
-use plaudit_data::replay_buffer::{self, Writer};
+use plaudit_data::replay_buffer::Writer;
 use plaudit_data::store::Origin;
 use plaudit_data::{demonstrations, lerobot};
 
@@ -18,7 +18,7 @@ fn buffer() -> PathBuf {
 
 #[test]
 fn a_trajectory_of_rlinf_is_cut_into_its_episodes() {
-    let episodes = replay_buffer::read(&buffer()).unwrap();
+    let episodes = demonstrations::read(&buffer()).unwrap();
     let found: Vec<_> = episodes
         .iter()
         .map(|episode| (episode.row, episode.len(), episode.timesteps.last().unwrap().end, episode.success))
@@ -56,7 +56,7 @@ fn episode(number: u64, steps: usize) -> Episode {
     let track = |name: &str, from: usize| CameraTrack {
         name: name.into(),
         shape: FrameShape::rgb(2, 2),
-        pixels: (0..(steps + 1) * 12).map(|at| (at + from) as u8).collect(),
+        pixels: (0..(steps + 1) * 12).map(|at| (at + from) as u8).collect::<Vec<_>>().into(),
     };
     let timestep = |at: usize| Timestep {
         reward: if at == 0 { 0.0 } else { value(at) },

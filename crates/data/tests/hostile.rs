@@ -29,14 +29,15 @@ fn episode(number: u8, success: bool) -> Episode {
         facts: vec![],
     };
     let shape = FrameShape::rgb(8, 8);
-    let pixels = (0..4 * shape.bytes()).map(|at| (at * 7 + usize::from(number) * 41) as u8 | 16).collect();
+    let pixels =
+        (0..4 * shape.bytes()).map(|at| (at * 7 + usize::from(number) * 41) as u8 | 16).collect::<Vec<_>>();
     Episode {
         row: 0,
         number: number.into(),
         batch_step: 3,
         success,
         task: None,
-        cameras: vec![CameraTrack { name: "base".into(), shape, pixels }],
+        cameras: vec![CameraTrack { name: "base".into(), shape, pixels: pixels.into() }],
         states: (0..4).map(|at| vec![at as f32, f32::from(number)]).collect(),
         actions: (0..3).map(|at| vec![at as f32]).collect(),
         timesteps: (0..4).map(timestep).collect(),
@@ -57,16 +58,16 @@ fn dataset(format: &str, folder: &Path) {
             "pickle" => {
                 let end = if episode.success { "success" } else { "fail" };
                 let name = format!("rank_0_env_0_episode_{number}_step_3_{end}.pkl");
-                pickle(&folder.join(name), &as_pickle(episode, 0));
+                pickle(&folder.join(name), &as_pickle(episode, 0).unwrap());
             }
             "frames" => {
                 let path = folder.join(outcome[0]).join(format!("episode_{number:06}.pkl"));
-                pickle(&path, &as_frames(episode, number as u64, 0.0));
+                pickle(&path, &as_frames(episode, number as u64, 0.0).unwrap());
             }
             "npy" => {
                 let path = folder.join(outcome[1]).join(format!("{number:06}.npy"));
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
-                pyfiles::write_npy(path, &as_npy(episode, &[])).unwrap();
+                pyfiles::write_npy(path, &as_npy(episode, &[]).unwrap()).unwrap();
             }
             "store" => {
                 let store = if number == 0 { Store::create(folder, None) } else { Store::open(folder) };
@@ -299,17 +300,17 @@ fn labels_of_every_other_format_are_zeros_and_ones_too() {
         let file = files(&folder).remove(0);
         let two = || PyValue::Int(2);
         let value = match format {
-            "pickle" => with(as_pickle(&episode(0, true), 0), "infos", |infos| {
+            "pickle" => with(as_pickle(&episode(0, true), 0).unwrap(), "infos", |infos| {
                 let infos = infos.as_items().unwrap().iter().cloned();
                 PyValue::list(infos.map(|info| with(info, "success", |_| two())))
             }),
-            "frames" => with(as_frames(&episode(0, true), 0, 0.0), "frames", |frames| {
+            "frames" => with(as_frames(&episode(0, true), 0, 0.0).unwrap(), "frames", |frames| {
                 let frames = frames.as_items().unwrap().iter().cloned();
                 PyValue::list(frames.map(|frame| with(frame, "success", |_| two())))
             }),
             _ => {
                 let labels = || Array::from_slice(&[3], &[0.0f32, 2.0, 1.0]).unwrap().into();
-                with(as_npy(&episode(0, true), &[]).item().unwrap().clone(), "labels", |_| labels())
+                with(as_npy(&episode(0, true), &[]).unwrap().item().unwrap().clone(), "labels", |_| labels())
             }
         };
         match format {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
-use plaudit_data::convert::{ImageFormat, ImageOptions, Source, convert_images};
+use plaudit_data::convert::{ImageFormat, ImageOptions, convert_images};
 use plaudit_data::episode::{CameraTrack, Episode, Timestep, as_python};
 use plaudit_data::labelled::{
     FramePick, LabelledData, LabelledError, LabelledFrame, ReadOptions, SplitOptions,
@@ -54,7 +54,7 @@ fn frames_are_chosen_as_a_conversion_chooses_them() {
     for kind in ["numpy", "torch"] {
         let raw = fixture(&format!("episodes_{kind}"));
         let data = read(&raw).unwrap();
-        assert_eq!(data.source, Some(Source::Collected));
+        assert_eq!(data.format, DatasetFormat::Episodes);
         for (samples, ratio, seed) in [(0, 2.0, 42), (5, 1.0, 7), (2, 3.0, 1)] {
             let options = ImageOptions {
                 num_samples_per_episode: samples,
@@ -102,7 +102,7 @@ fn episode(number: u64) -> Episode {
     let track = |name: &str, tint: u8| CameraTrack {
         name: name.into(),
         shape: SHAPE,
-        pixels: (0..72).map(|at| tint + at / 24 + number as u8).collect(),
+        pixels: (0..72).map(|at| tint + at / 24 + number as u8).collect::<Vec<_>>().into(),
     };
     let timestep = |success| Timestep { reward: 0.0, end: End::No, success, facts: vec![] };
     Episode {
@@ -129,7 +129,7 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     let pickles = folder.path().join("pickles");
     std::fs::create_dir(&pickles).unwrap();
     for number in 0..2 {
-        let value = as_python::as_pickle(&episode(number), 0);
+        let value = as_python::as_pickle(&episode(number), 0).unwrap();
         pyfiles::write_pickle(pickles.join(format!("{number}.pkl")), &value, PickleStyle::default()).unwrap();
     }
     let cameras = |keys: &[&str]| ReadOptions {
@@ -164,7 +164,8 @@ fn several_cameras_are_read_from_pickles_trajectories_and_stores() {
     let places = ["positive", "negative"].map(|name| folder.path().join(name));
     for (place, number) in places.iter().zip(0..) {
         std::fs::create_dir(place).unwrap();
-        pyfiles::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[])).unwrap();
+        pyfiles::write_npy(place.join("000000.npy"), &as_python::as_npy(&episode(number), &[]).unwrap())
+            .unwrap();
     }
     let options = cameras(&["base_camera", "side_camera"]);
     let data = LabelledData::read_trajectories(&places[0], &places[1], &options, &|_| {}).unwrap();

@@ -44,8 +44,9 @@ fn as_read(episode: &Episode, number: u64, batch_step: u64, names: &[&str]) -> E
     for (track, name) in read.cameras.iter_mut().zip(names) {
         track.name = (*name).into();
         let bytes = track.shape.bytes();
-        track.pixels.truncate(frames * bytes);
-        track.pixels.extend_from_within((frames - 1) * bytes..);
+        let pixels = std::sync::Arc::make_mut(&mut track.pixels);
+        pixels.truncate(frames * bytes);
+        pixels.extend_from_within((frames - 1) * bytes..);
     }
     read
 }
@@ -124,7 +125,7 @@ fn what_cannot_be_written_is_refused_and_others_follow() {
     let mut ragged = good.clone();
     ragged.actions[1].push(0.0);
     let mut blind = good.clone();
-    blind.cameras[0].pixels.pop();
+    std::sync::Arc::make_mut(&mut blind.cameras[0].pixels).pop();
     for wrong in [torn, ragged, blind] {
         let error = writer.append(&wrong).unwrap_err();
         assert!(matches!(error.problem(), Problem::Episode(_)), "{error}");

@@ -36,7 +36,7 @@ fn cameras(entries: usize) -> impl Strategy<Value = Vec<CameraTrack>> {
         let shape = FrameShape { height, width, channels };
         let pixels = prop::collection::vec(any::<u8>(), entries * shape.bytes());
         let name: Arc<str> = format!("camera \"{number}\" é").into();
-        pixels.prop_map(move |pixels| CameraTrack { name: name.clone(), shape, pixels })
+        pixels.prop_map(move |pixels| CameraTrack { name: name.clone(), shape, pixels: pixels.into() })
     };
     sides.prop_flat_map(move |sides| {
         sides.into_iter().enumerate().map(|(at, side)| track(at, side)).collect::<Vec<_>>()
@@ -95,7 +95,7 @@ fn small(state: f32) -> Episode {
         cameras: vec![CameraTrack {
             name: "main".into(),
             shape: FrameShape::rgb(2, 2),
-            pixels: (0..24).collect(),
+            pixels: (0..24).collect::<Vec<_>>().into(),
         }],
         states: vec![vec![state, 0.5], vec![1.0, 2.0]],
         actions: vec![vec![-1.0]],

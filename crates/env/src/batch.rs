@@ -224,7 +224,7 @@ impl<T: Task> Env for Batch<T> {
         if past.len() != self.rows.len() {
             let problem =
                 format!("cannot restore {} rows from the history of {}", self.rows.len(), past.len());
-            return Err(EnvError::Setting(problem));
+            return Err(EnvError::Setting(problem.into()));
         }
         let (options, width) = (self.options, self.spec.actions.width());
         let replay = |at: usize, row: &mut Row<T>| {

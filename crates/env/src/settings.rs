@@ -151,10 +151,7 @@ pub enum SettingsError {
     )]
     CannotTurn,
     /// An engine that is not part of this build.
-    #[error(
-        "`engine: mujoco` needs a build with MuJoCo, and this one has none; build with `--features mujoco` as \
-         docs/mujoco.md says, or use `engine: rapier`"
-    )]
+    #[error("the engine `mujoco` needs a build with MuJoCo, and this one has none")]
     NoMujoco,
     /// More environments than fit in memory.
     #[error(
@@ -174,7 +171,7 @@ pub enum SettingsError {
 
 impl From<SettingsError> for EnvError {
     fn from(error: SettingsError) -> Self {
-        Self::Setting(error.to_string())
+        Self::Setting(Box::new(error))
     }
 }
 

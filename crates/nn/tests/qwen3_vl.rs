@@ -749,7 +749,7 @@ fn a_gpu_that_cannot_be_used_is_refused() {
     let expected = match (cfg!(feature = "cuda"), cfg!(feature = "cuda-judge")) {
         (false, true) => "computes in bf16",
         (true, _) => "no GPU of number 9999",
-        (false, false) => "--features cuda-judge`",
+        (false, false) => "computes on the CPU alone",
     };
     let error = open(Precision::Fp32).to_string();
     assert!(error.contains(expected), "{error}");

@@ -21,11 +21,10 @@ use serde::de::DeserializeOwned;
 
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::ModelType;
-use crate::config::blocks::env::{
-    Engine, EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender, Seeding, Vectorization, VideoFormat,
-};
+use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender};
+use crate::hints;
 
-pub use classifier::{augment, classifier, classifier_training, episode_source};
+pub use classifier::{augment, classifier, classifier_training, reading_rules};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
 pub use learner::{cloning, learner, train_mode, trained_policy};
@@ -158,7 +157,7 @@ impl Builder<'_> {
                 settings.make = Make::Gymnasium {
                     id: id.clone(),
                     kwargs: arguments,
-                    vectorization: self.vectorization(),
+                    vectorization: self.settings.bridge.vectorization,
                 };
                 settings
             }
@@ -205,14 +204,6 @@ impl Builder<'_> {
         }
     }
 
-    fn vectorization(&self) -> plaudit_env::Vectorization {
-        match self.settings.bridge.vectorization {
-            Vectorization::Rows => plaudit_env::Vectorization::Rows,
-            Vectorization::Async => plaudit_env::Vectorization::Async,
-            Vectorization::Vector => plaudit_env::Vectorization::Vector,
-        }
-    }
-
     fn bridge(&self, settings: plaudit_env::BridgeSettings) -> plaudit_env::BridgeSettings {
         let (env, bridge) = (self.settings, self.settings.bridge.clone());
         plaudit_env::BridgeSettings {
@@ -220,10 +211,7 @@ impl Builder<'_> {
             import: bridge.import,
             max_episode_steps: env.max_episode_steps.map(|steps| steps as usize),
             ignore_terminations: env.ignore_terminations,
-            seeding: match bridge.seeding {
-                Seeding::EveryEpisode => plaudit_env::Seeding::EveryEpisode,
-                Seeding::FirstEpisode => plaudit_env::Seeding::FirstEpisode,
-            },
+            seeding: bridge.seeding,
             cameras: bridge.cameras,
             state: bridge.state,
             render: bridge.render,
@@ -252,8 +240,13 @@ impl Builder<'_> {
             EnvId::PegInsertionSideV1 => built.peg_insertion = Some(self.peg_insertion(id)?),
             _ => self.refuse_unsupported_by_classic_control(id)?,
         }
-        let hint = "lower total_num_envs, or change what the message names";
-        plaudit_env::make(&built).map_err(|error| self.problem("total_num_envs", error, hint))
+        plaudit_env::make(&built).map_err(|error| match hints::about(&error) {
+            Some(hint) => self.problem("engine", error, hint),
+            None => {
+                let hint = "lower total_num_envs, or change what the message names";
+                self.problem("total_num_envs", error, hint)
+            }
+        })
     }
 
     fn pick_cube(&self, id: EnvId) -> Result<PickCubeSettings, ComposeError> {
@@ -264,10 +257,7 @@ impl Builder<'_> {
             use_rel_reward: self.settings.use_rel_reward,
             obs_mode: self.obs_mode(),
             show_goal: self.settings.show_goal,
-            engine: match self.settings.engine {
-                Engine::Rapier => plaudit_env::Engine::Rapier,
-                Engine::Mujoco => plaudit_env::Engine::Mujoco,
-            },
+            engine: self.settings.engine,
             cameras: Some(self.cameras(PickCubeSettings::default().cameras_of(id))?),
         })
     }
@@ -292,9 +282,8 @@ impl Builder<'_> {
         }
     }
 
-    fn obs_mode(&self) -> plaudit_env::ObsMode {
-        let full_state = self.settings.init_params.obs_mode == ObsMode::State || self.settings.use_full_state;
-        if full_state { plaudit_env::ObsMode::State } else { plaudit_env::ObsMode::Rgb }
+    fn obs_mode(&self) -> ObsMode {
+        if self.settings.use_full_state { ObsMode::State } else { self.settings.init_params.obs_mode }
     }
 
     fn refuse_unsupported_by_tabletop(&self, id: EnvId) -> Result<(), ComposeError> {
@@ -393,10 +382,7 @@ pub fn video(
         envs: video.max_envs,
         info: video.info_on_video,
         extra: video.extra_info_on_video.clone(),
-        format: match video.format {
-            VideoFormat::Png => plaudit_view::video::VideoFormat::Apng,
-            VideoFormat::Mp4 => plaudit_view::video::VideoFormat::Mp4,
-        },
+        format: video.format,
         ..VideoSettings::new(directory, settings.seed, fps)
     });
     let key = format!("{}.video_cfg", which.key());

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
-use plaudit_rl::{Learner, RolloutState};
+use plaudit_rl::{LearnError, Learner, RolloutState};
 
 use crate::failure::Failure;
 
@@ -77,16 +77,30 @@ pub enum Restored {
 /// Restores a learner from a checkpoint. RLinf's checkpoints give their weights.
 pub fn restore(folder: &Path, learner: &mut dyn Learner) -> Result<Restored, Failure> {
     let actor = folder.join("actor");
-    let help = || "resume with the network and the algorithm of the run that saved it".to_string();
     if actor.join(LEARNER).is_file() {
-        learner.restore(&actor).map_err(|error| Failure::usage(error, help()))?;
-        let rollout_state = RolloutState::read(&actor).map_err(|error| Failure::runtime(error, None))?;
+        learner.restore(&actor).map_err(|error| unrestored(&error))?;
+        let rollout_state = RolloutState::read(&actor).map_err(|error| unrestored(&error))?;
         return Ok(Restored::Learner(rollout_state));
     }
-    let weights = Weights::read(folder).map_err(|error| Failure::usage(error, help()))?;
+    let weights = Weights::read(folder).map_err(|error| unrestored(&error.into()))?;
     let loaded = learner.load(&weights);
-    loaded.map_err(|misfit| Failure::usage(format!("{}: {misfit}", folder.display()), help()))?;
+    loaded.map_err(|misfit| {
+        Failure::usage(format!("{}: {misfit}", folder.display()), OTHER_LEARNER.to_string())
+    })?;
     Ok(Restored::Weights)
+}
+
+const OTHER_LEARNER: &str = "resume with the network and the algorithm of the run that saved it";
+
+/// A checkpoint that was not restored: its files are damaged, or they are of another learner.
+fn unrestored(error: &LearnError) -> Failure {
+    let help = match error {
+        LearnError::Unreadable(_) | LearnError::UnreadableReplay { .. } => {
+            "resume from an earlier checkpoint: set runner.resume_dir to another global_step_ folder"
+        }
+        _ => OTHER_LEARNER,
+    };
+    Failure::usage(error, help.to_string())
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

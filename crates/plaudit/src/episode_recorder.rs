@@ -1,8 +1,10 @@
 //! Records episodes while environments run, as `data_collection` asks for.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use plaudit_core::{Emit, Event, Level, Obs, Seed};
+use plaudit_core::{Emit, EnvSpec, Event, Level, Obs, Seed};
+use plaudit_data::episode::as_python::cameras_without_room;
 use plaudit_data::episode::{
     CollectionRun, Collector, Counts, Ending, Episode, EpisodeFormat, EpisodeWriter, Keep, Targets,
     WriterError,
@@ -29,14 +31,17 @@ pub struct EpisodeRecorder {
     seed: Seed,
     directory: PathBuf,
     resumes: bool,
+    /// Cameras that a format has no room for.
+    without_room: Vec<Arc<str>>,
 }
 
 impl EpisodeRecorder {
     /// Makes ready to record episodes in `directory`, unless the config names another. `by` tells a collection that goes
-    /// on from one that begins.
+    /// on from one that begins; `spec` is of the environments.
     pub fn start(
         loaded: &LoadedConfig,
         which: EnvBlock,
+        spec: &EnvSpec,
         directory: PathBuf,
         by: CollectionRun<'_>,
     ) -> Result<Self, Failure> {
@@ -52,9 +57,25 @@ impl EpisodeRecorder {
             let folder = if formats.len() > 1 { directory.join(format.word()) } else { directory.clone() };
             writers.push(writer(loaded, which, *format, &folder, by)?);
         }
+        let in_one_tensor = |format: &ExportFormat| {
+            matches!(format, ExportFormat::Pickle | ExportFormat::Frames | ExportFormat::ReplayBuffer)
+        };
+        let without_room = match formats.iter().any(in_one_tensor) {
+            true => cameras_without_room(&spec.cameras),
+            false => Vec::new(),
+        };
         let seed = Seed::new(which.settings(loaded).seed).purpose("keep");
         let resumes = matches!(by, CollectionRun::Resumed(_));
-        Ok(Self { collector: None, finished: Vec::new(), writers, settings, seed, directory, resumes })
+        Ok(Self {
+            collector: None,
+            finished: Vec::new(),
+            writers,
+            settings,
+            seed,
+            directory,
+            resumes,
+            without_room,
+        })
     }
 
     /// All environments were reset.
@@ -80,6 +101,7 @@ impl EpisodeRecorder {
 
     fn write(&mut self, episode: Episode) -> Result<(), Failure> {
         for writer in &mut self.writers {
+            // Images are shared, not copied.
             writer.write(episode.clone()).map_err(cannot_write)?;
         }
         Ok(())
@@ -132,8 +154,22 @@ impl EpisodeRecorder {
         &self.directory
     }
 
-    /// What the user should know of the folder, in a sentence; nothing if it was empty.
-    pub fn found(&self) -> Option<String> {
+    /// What the user should know before anything is recorded.
+    pub fn notices(&self) -> Vec<(Level, String)> {
+        let found = self.found().map(|text| (Level::Info, text));
+        let left_out = (!self.without_room.is_empty()).then(|| {
+            let text = format!(
+                "RLinf's layout has one size for all cameras but the first: {} will not be recorded; use export_format store \
+                 or lerobot, or give all of them one size in init_params.sensor_configs",
+                self.without_room.join(", ")
+            );
+            (Level::Warning, text)
+        });
+        found.into_iter().chain(left_out).collect()
+    }
+
+    /// What was in the folder, in a sentence; nothing if it was empty.
+    fn found(&self) -> Option<String> {
         let found = self.writers.first()?.found();
         let place = self.directory.display();
         let left = match found.unfinished {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use plaudit_core::{Emit, Env, Event, FramesNeeded, JsonNumber, Level, Policy, Seed};
+use plaudit_core::{Emit, Env, Event, FramesNeeded, JsonNumber, Policy, Seed};
 use plaudit_data::episode::CollectionRun;
 use plaudit_reward::ReloadableModel;
 use plaudit_rl::{Episode, Rollout};
@@ -55,11 +55,14 @@ impl Evaluator {
             env.set_frames_needed(FramesNeeded::Nothing);
         }
         let episode_recorder = match settings.data_collection.enabled {
-            true => Some(EpisodeRecorder::start(loaded, EnvBlock::Eval, data, CollectionRun::Anonymous)?),
+            true => {
+                let by = CollectionRun::Anonymous;
+                Some(EpisodeRecorder::start(loaded, EnvBlock::Eval, env.spec(), data, by)?)
+            }
             false => None,
         };
-        if let Some(text) = episode_recorder.as_ref().and_then(EpisodeRecorder::found) {
-            run.emit(Event::Notice { level: Level::Info, text });
+        for (level, text) in episode_recorder.iter().flat_map(EpisodeRecorder::notices) {
+            run.emit(Event::Notice { level, text });
         }
         Ok(Self {
             env,

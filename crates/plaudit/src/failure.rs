@@ -6,6 +6,8 @@ use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use plaudit_compose::{ComposeError, ErrorKind};
 use thiserror::Error;
 
+use crate::hints;
+
 /// Why a command did not do what it was asked.
 #[derive(Debug, Error, Diagnostic)]
 pub enum Failure {
@@ -58,6 +60,11 @@ impl Failure {
     /// The work failed.
     pub fn runtime(message: impl fmt::Display, help: impl Into<Option<String>>) -> Self {
         Self::Runtime { message: message.to_string(), help: help.into() }
+    }
+
+    /// The work failed in a library, which says what is wrong; what to do is known here.
+    pub fn caused_by(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::runtime(error, hints::about(error))
     }
 
     /// The exit code.

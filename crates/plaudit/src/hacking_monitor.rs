@@ -7,7 +7,7 @@ use plaudit_reward::hacking_monitor::{
 
 use crate::build::MonitoredReward;
 use crate::config::LoadedConfig;
-use crate::config::blocks::reward::{AlarmAction, CompareWith, HackingMonitorSettings};
+use crate::config::blocks::reward::{CompareWith, HackingMonitorSettings};
 use crate::failure::Failure;
 use crate::run::Run;
 
@@ -28,12 +28,7 @@ pub fn start(loaded: &LoadedConfig, monitored: MonitoredReward, run: &Run) -> li
 fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
     MonitorSettings {
         every: settings.every,
-        action: match settings.action {
-            AlarmAction::Warn => library::AlarmAction::Warn,
-            AlarmAction::Pause => library::AlarmAction::Pause,
-            AlarmAction::Terminal => library::AlarmAction::Terminal,
-            AlarmAction::RaiseThreshold => library::AlarmAction::RaiseThreshold,
-        },
+        action: settings.action,
         frames: settings.frames as usize,
         limits: Limits {
             false_success: settings.false_success,
@@ -48,7 +43,7 @@ fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
 
 /// Checks, if it is time to, and reports what was found; says whether the run should be saved and stop.
 pub fn check(monitor: &mut library::HackingMonitor, step: u64, run: &mut Run) -> Result<bool, Failure> {
-    let found = monitor.check(step).map_err(|error| Failure::runtime(error, None))?;
+    let found = monitor.check(step).map_err(|error| Failure::caused_by(&error))?;
     let Some(found) = found else { return Ok(false) };
     run.emit(Event::Metrics { step, values: found.values() });
     if let Some(response) = found.response {

@@ -36,6 +36,32 @@ pub use plaudit_core::{
     Term,
 };
 
+pub mod data {
+    //! Episodes in any format, read one at a time.
+    //!
+    //! ```no_run
+    //! use std::path::Path;
+    //! use plaudit::data::{Recordings, Rules};
+    //!
+    //! let recordings = Recordings::open(Path::new("logs/run/collected_data"), &Rules::default())?;
+    //! println!("{}: {} files", recordings.format.describe(), recordings.len());
+    //! for recording in recordings.iter() {
+    //!     let recording = recording?;
+    //!     let (solved, steps) = (recording.success(), recording.actions().len());
+    //!     println!("{}: {steps} steps, success {solved:?}", recording.name());
+    //!     for at in 0..recording.len() {
+    //!         let Some(frame) = recording.frame(at, "main_images")? else { continue };
+    //!         println!("{:?}, {} bytes", frame.shape(), frame.pixels().len());
+    //!     }
+    //! }
+    //! # Ok::<(), Box<dyn std::error::Error>>(())
+    //! ```
+    pub use plaudit_data::recording::{
+        BadFile, DatasetFormat, FileProblem, FrameImage, OpenError, Recording, Recordings, Rules,
+        UnlabelledFrames,
+    };
+}
+
 pub mod env {
     //! Environments that are built in.
     pub use plaudit_env::{EnvId, EnvSettings, make};
@@ -76,6 +102,7 @@ pub mod evaluation;
 pub mod failure;
 pub mod film;
 pub mod hacking_monitor;
+mod hints;
 pub mod lint;
 pub mod load;
 pub mod other_flags;

@@ -71,8 +71,10 @@ impl RequestedConfig {
         };
         let mut disk = Disk::for_config_in(&directory);
         if let Some(text) = streamed {
-            let text =
-                text.map_err(|error| Failure::usage(format!("cannot read the config: {error}"), None))?;
+            let text = text.map_err(|error| {
+                let help = "name a YAML file, or `-` to read the config from standard input".to_string();
+                Failure::usage(format!("cannot read the config: {error}"), help)
+            })?;
             disk = disk.with_text(&format!("{directory}/{name}.yaml"), text);
         }
         // A file whose defaults name RLinf's group files composes without RLinf: the recipes have them too.

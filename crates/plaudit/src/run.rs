@@ -304,7 +304,7 @@ fn without_resume(command: &[String]) -> String {
 }
 
 /// A word as a shell takes it.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-./=:,+@%".contains(c));
     if plain { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }

@@ -134,18 +134,49 @@ const CASES: &[Case] = &[
     (
         &[
             (
-                "{model_type: resnet",
-                "{model_type: history_vlm, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+                "{model_type: resnet, model_path: best_model",
+                "{model_type: history_vlm, model_path: tiny_judge, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
             ),
             ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
         ],
         &["rewards-dithering"],
     ),
+    // A judge that is not there, and a folder that holds another model.
     (
         &[
             (
-                "{model_type: resnet",
-                "{model_type: history_vlm, reward_parser_params: {negative_reward: -1.0}, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+                "{model_type: resnet, model_path: best_model",
+                "{model_type: history_vlm, model_path: no_such_judge, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+            ),
+            ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
+        ],
+        &["rewards-dithering", "checkpoint-unreadable"],
+    ),
+    (
+        &[
+            (
+                "{model_type: resnet, model_path: best_model",
+                "{model_type: history_vlm, model_path: best_model, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+            ),
+            ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
+        ],
+        &["rewards-dithering", "checkpoint-unreadable"],
+    ),
+    (
+        &[
+            (
+                "{model_type: resnet, model_path: best_model",
+                "{model_type: history_vlm, model_path: tiny_judge, lora_path: no_such_adapters, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
+            ),
+            ("reward_mode: terminal\n  reward_threshold: 0.5", "reward_mode: history_buffer"),
+        ],
+        &["rewards-dithering", "checkpoint-unreadable"],
+    ),
+    (
+        &[
+            (
+                "{model_type: resnet, model_path: best_model",
+                "{model_type: history_vlm, model_path: tiny_judge, reward_parser_params: {negative_reward: -1.0}, history_buffers: {w: {history_size: 5, history_keys: [main_images]}}",
             ),
             ("reward_mode: terminal", "reward_mode: history_buffer"),
         ],
@@ -176,7 +207,8 @@ fn best_model() -> &'static str {
 }
 
 fn read(yaml: &str) -> config::LoadedConfig {
-    let yaml = yaml.replace("best_model", best_model());
+    let judge = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/tests/qwen3_vl/model");
+    let yaml = yaml.replace("best_model", best_model()).replace("tiny_judge", judge);
     config::read(parse_yaml("test.yaml", &yaml).unwrap(), "test").unwrap()
 }
 
@@ -237,4 +269,42 @@ fn exit_codes_tell_a_script_what_was_found() {
     let (code, page) = check(&[&["maniskill_ppo_mlp_vlm_trend_reward"][..], &allowed].concat());
     assert_eq!((code, page.as_str()), (Some(0), "nothing found\n"));
     assert_eq!(check(&["no_such_recipe"]).0, Some(2));
+}
+
+/// Run under a clock: a pipe that is waited for never ends.
+#[cfg(unix)]
+#[test]
+fn a_named_pipe_or_a_device_is_no_config_and_what_a_shell_pipes_in_is() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path().join("mine.yaml")).status().unwrap().success());
+    let says = |script: &str| {
+        let script = format!("timeout 20 \"$0\" {script}");
+        let mut command = Command::new("bash");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_plaudit")]).current_dir(folder.path());
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for name in ["mine.yaml", "./mine.yaml", "/dev/zero", "/dev/tty"] {
+        let (code, said) = says(&format!("check {name}"));
+        assert_eq!(code, Some(2), "{name}: {said}");
+        assert!(said.contains(&format!("{name} is not a regular file")), "{said}");
+    }
+    for piped in [
+        "config show <(printf 'a: 1')",
+        "config show - < <(printf 'a: 1')",
+        "config show /dev/stdin <<< 'a: 1'",
+    ] {
+        let (_, said) = says(piped);
+        assert!(said.contains("unknown key") && !said.contains("regular file"), "{piped}: {said}");
+    }
+}
+
+#[test]
+fn a_width_that_a_policy_does_not_have_is_named() {
+    let notices = |model: &str| {
+        let yaml = SOUND.replace("actor: {", &format!("actor: {{model: {{{model}}}, "));
+        read(&yaml).notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>().join("\n")
+    };
+    assert!(notices("model_type: mlp_policy, hidden_dim: 8").contains("actor.model.hidden_sizes"));
+    assert!(!notices("model_type: mlp_policy, hidden_sizes: [8]").contains("hidden_dim"));
 }

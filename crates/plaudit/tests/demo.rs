@@ -4,7 +4,11 @@
 
 mod runs;
 
-use runs::{plaudit, refused, succeeds};
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use runs::{command, ctrl_c, plaudit, refused, succeeds};
 
 /// Everything done but the last stage.
 fn nearly_done(at: &std::path::Path) {
@@ -53,4 +57,24 @@ fn a_folder_of_another_demo_is_left_alone() {
     assert!(refused(at, &["demo"], 2).contains("holds another demo"));
     std::fs::write(at.join("file"), "").unwrap();
     assert!(refused(at, &["demo", "--dir", "file/below"], 2).contains("cannot make"));
+}
+
+#[test]
+fn ctrl_c_says_where_the_demo_stopped_and_how_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut demo = command(folder.path(), &["demo", "--seed", "7", "--dir", "my demo"]);
+    // A group of its own, as a terminal has one: Ctrl-C goes to the demo and to the stage that it runs.
+    let mut child = demo.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    while !said.contains("pickcube_demos") {
+        said += &lines.next().unwrap();
+    }
+    runs::wait_for(&folder.path().join("my demo/collect/events.jsonl"));
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args([ctrl_c(), "--", &group]).status().unwrap().success());
+    let said = lines.collect::<Vec<_>>().join("\n");
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("stopped in stage 1 of 9: A script shows how PickCube is done"), "{said}");
+    assert!(said.ends_with("to go on: plaudit demo --seed 7 --dir 'my demo'"), "{said}");
 }

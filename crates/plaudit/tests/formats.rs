@@ -21,25 +21,27 @@ const NO_ACTIONS: Outcome = Refused("it holds no actions");
 const NO_LAST_FRAME: Outcome = Refused("the one after the last action");
 /// LeRobot's datasets have no rewards: a learned reward can label them, the environment's cannot.
 const NO_REWARDS: Outcome = Refused("gets any reward");
-/// RLinf's replay buffers have rewards and no success, so that every frame counts as a failure where nothing terminated.
-const ONE_CLASS: Outcome = Refused("labelled failure");
-/// Windows are cut from collected pickles alone.
-const NOT_CUT: Outcome = Refused("no episodes in");
-const OTHER_PICKLE: Outcome = Refused("another collector");
+/// RLinf's replay buffers never say what succeeded.
+const NO_SUCCESS: Outcome = Refused("does not say which frames show success");
+/// Neither trajectories nor LeRobot's datasets have rewards: windows of them go by success, if that is asked for.
+const NO_SCORES: Outcome = Refused("it holds no rewards");
+/// Images that a person sorted have no order of time.
+const NO_ORDER: Outcome = Refused("without an order of time");
 
-/// A format, where it lies, and how it fares: inspect, images, windows, reward train, reward eval, reward audit, cloning, RLPD.
-type Row = (&'static str, [Outcome; 8]);
+/// A format, where it lies, and how it fares: inspect, images, windows, windows by success, reward train, reward eval, reward
+/// audit, cloning, RLPD.
+type Row = (&'static str, [Outcome; 9]);
 const TABLE: &[Row] = &[
-    ("pickle", [Works; 8]),
-    ("frames", [Works, Works, OTHER_PICKLE, Works, Works, Works, NO_LAST_FRAME, NO_LAST_FRAME]),
-    ("npy", [Works, Works, NOT_CUT, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
-    ("lerobot", [Works, Works, NOT_CUT, Works, Works, Works, Works, NO_REWARDS]),
+    ("pickle", [Works; 9]),
+    ("frames", [Works, Works, Works, Works, Works, Works, Works, NO_LAST_FRAME, NO_LAST_FRAME]),
+    ("npy", [Works, Works, NO_SCORES, Works, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
+    ("lerobot", [Works, Works, NO_SCORES, Works, Works, Works, Works, Works, NO_REWARDS]),
     (
         "replay_buffer",
-        [Works, Refused("collect successful episodes"), NOT_CUT, ONE_CLASS, Works, Works, Works, Works],
+        [Works, NO_SUCCESS, Works, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, NO_SUCCESS, Works, Works],
     ),
-    ("store", [Works, Works, NOT_CUT, Works, Works, Works, Works, Works]),
-    ("sorted", [Works, Works, NOT_CUT, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
+    ("store", [Works; 9]),
+    ("sorted", [Works, Works, NO_ORDER, NO_ORDER, Works, Works, Works, NO_ACTIONS, NO_ACTIONS]),
 ];
 
 /// The same six episodes in every format that `collect` writes.
@@ -77,7 +79,7 @@ fn sort_images(at: &Path) {
 }
 
 /// The commands in the order of the table.
-fn commands(format: &str) -> [Vec<String>; 8] {
+fn commands(format: &str) -> [Vec<String>; 9] {
     let trained = ["runner.max_steps=2", "runner.val_check_interval=1", "runner.save_interval=1"];
     let small = ["env.train.total_num_envs=2", "env.eval.total_num_envs=2", "runner.max_epochs=1"];
     let batches = ["actor.global_batch_size=8", "actor.micro_batch_size=8"];
@@ -88,7 +90,12 @@ fn commands(format: &str) -> [Vec<String>; 8] {
     [
         line("dataset inspect FORMAT", &[]),
         line("dataset images --raw-data-path FORMAT --output-dir images/FORMAT", &[]),
-        line("dataset windows --raw-data-path FORMAT --output-dir windows/FORMAT --window-size 5", &[]),
+        line("dataset windows --raw-data-path FORMAT --output-dir windows/FORMAT --extra-views none", &[]),
+        line(
+            "dataset windows --raw-data-path FORMAT --output-dir solved/FORMAT --extra-views none --score success \
+             --tail-unclear-ratio 0",
+            &[],
+        ),
         line(
             "reward train --data FORMAT -q actor.model.arch=resnet10 actor.model.image_size=[3,32,32] \
              runner.logger.log_path=models/FORMAT",
@@ -136,5 +143,43 @@ fn every_command_reads_every_format() {
                 }
             }
         }
+    }
+}
+
+/// A judge small enough to learn in a second.
+const SMALL: &str = "
+defaults: [pickcube_trend_sft, _self_]
+data: {dataset_name: simple_vlm_trend_reward_sft}
+runner: {max_steps: 1, val_check_interval: 1, save_interval: 1}
+actor:
+  micro_batch_size: 2
+  global_batch_size: 2
+  model:
+    text_config: {hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 1, num_key_value_heads: 1, intermediate_size: 64}
+    vision_config: {hidden_size: 32, depth: 1, num_heads: 1, intermediate_size: 64, num_position_embeddings: 16}
+";
+
+#[test]
+fn a_judge_learns_from_windows_of_every_format_of_episodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("small.yaml"), SMALL).unwrap();
+    for (format, score) in [
+        ("pickle", "rewards"),
+        ("frames", "rewards"),
+        ("store", "rewards"),
+        ("replay_buffer", "rewards"),
+        ("npy", "success"),
+        ("lerobot", "success"),
+    ] {
+        collect(at, format);
+        let out = format!("windows/{format}");
+        let made =
+            ["dataset", "windows", "-q", "--raw-data-path", format, "--output-dir", &out, "--score", score];
+        let few = ["--extra-views", "none", "--tail-unclear-ratio", "0", "--max-samples-per-label", "4"];
+        succeeds(at, &[&made[..], &few].concat());
+        let (root, run) =
+            (format!("data.data_root={out}"), format!("runner.logger.log_path=judges/{format}"));
+        succeeds(at, &["reward", "sft", "small.yaml", "-q", &root, &run]);
     }
 }

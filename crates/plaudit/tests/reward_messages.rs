@@ -46,6 +46,12 @@ const CASES: &[Case] = &[
     ("reward audit own.safetensors empty", &["no episodes in empty"], &["--raw-data-path"]),
     ("reward train --data empty", &["no episodes in empty", "data.data_path"], &["--raw-data-path"]),
     ("reward train --data empty --lr 1e-3 --epochs 2", &["no episodes in empty"], &["--positive-dir"]),
+    // The key that leaves nothing to train on.
+    (
+        "reward train --data episodes data.val_split=1",
+        &["data.val_split:", "leave none to train on", "lower data.val_split"],
+        &["data.data_path:"],
+    ),
     // The order of a size.
     (
         "reward train --data episodes actor.model.image_size=[64,64,3]",

@@ -485,8 +485,16 @@ fn a_server_that_comes_back_loses_no_rollout_and_one_that_stays_away_leaves_a_ru
         (code, said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" "))
     };
     let [_, path] = rewarded_by(local.to_str().unwrap());
-    let (code, said) = ends(train(&[&path, "runner.logger.log_path=local", "runner.max_epochs=40"]));
-    assert_eq!(code, Some(0), "{said}");
+    let rewarded_locally = |name: &str, steps: usize| {
+        let [name, steps] = [format!("runner.logger.log_path={name}"), format!("runner.max_epochs={steps}")];
+        let (code, said) = ends(train(&[&path, &name, &steps]));
+        assert_eq!(code, Some(0), "{said}");
+    };
+    let same = |name: &str, other: &str, steps: usize| {
+        assert_eq!(runs::curve(&here.join(name)), runs::curve(&here.join(other)), "{name} as {other}");
+        let weights = |run: &str| runs::weights(&here.join(run), steps as u64);
+        assert_eq!(weights(name), weights(other), "{name} as {other}");
+    };
 
     // Killed in the middle, and started again.
     let serving = Serving::start(here, &["best_model"]);
@@ -500,7 +508,8 @@ fn a_server_that_comes_back_loses_no_rollout_and_one_that_stays_away_leaves_a_ru
     let (code, said) = ends(child);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("does not answer") && said.contains("answers again"), "{said}");
-    assert_eq!(runs::curve(&here.join("served")), runs::curve(&here.join("local")), "nothing is lost");
+    rewarded_locally("local", 40);
+    same("served", "local", 40);
 
     // Killed for good.
     let words = [&api[0], &api[1], "reward.api.give_up_secs=1", "runner.max_epochs=100000"];
@@ -510,16 +519,21 @@ fn a_server_that_comes_back_loses_no_rollout_and_one_that_stays_away_leaves_a_ru
     let (code, said) = ends(child);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("gave no answer in") && said.contains("the last good checkpoint is"), "{said}");
+    let (_, resume) = said.split_once("to go on: plaudit train mine.yaml ").unwrap();
+    assert!(resume.contains("runner.resume_dir=run"), "{said}");
     let before = logged_steps(&here.join("run"));
 
-    // Started again, the run goes on from there.
-    let resumed = format!("runner.max_epochs={}", before + 2);
+    // Started again, the run goes on from there, and ends where one ends that never stopped.
+    let steps = before + 4;
+    let resumed = format!("runner.max_epochs={steps}");
     let words = [&api[0], &api[1], "reward.api.give_up_secs=1", resumed.as_str(), "runner.resume_dir=run"];
     let serving = Serving::start_again(&address, here, &["best_model"]);
     let (code, said) = ends(train(&words));
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(logged_steps(&here.join("run")), before + 2);
+    assert_eq!(logged_steps(&here.join("run")), steps);
     drop(serving);
+    rewarded_locally("uninterrupted", steps);
+    same("run", "uninterrupted", steps);
 }
 
 #[test]

@@ -176,11 +176,135 @@ fn the_binary_computes_no_statistics_of_audits() {
             assert!(!code.contains(word), "{} computes {word}: crates/reward/src/audit does", file.display());
         }
     }
-    for folder in ["audit", "hacking_monitor"] {
-        for file in rust_files(&root().join("crates/reward/src").join(folder)) {
-            let code = code(&file);
-            for word in ["\"--", " --", "reward.model.", "plaudit reward", "plaudit dataset"] {
-                assert!(!code.contains(word), "{} names a flag, a key or a command: {word}", file.display());
+}
+
+/// The string literals of a text, as they are written. Comments after code are left out.
+fn literals(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = code;
+    while let Some(at) = rest.find(['"', '\'', '/']) {
+        let (before, from) = rest.split_at(at);
+        if from.starts_with("//") {
+            rest = from.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if let Some(text) = from.strip_prefix('"') {
+            let hashes = before.len() - before.trim_end_matches('#').len();
+            let is_raw = before[..before.len() - hashes].ends_with('r');
+            let end =
+                if is_raw { text.find(&format!("\"{}", "#".repeat(hashes))) } else { end_of_text(text) };
+            let end = end.unwrap_or(text.len());
+            found.push(text[..end].to_string());
+            rest = text.get(end + 1..).unwrap_or("");
+        } else {
+            // A character may be a quotation mark; a lifetime has no second apostrophe that soon.
+            let is_quote = from.starts_with("'\"'") || from.starts_with("'\\\"'");
+            rest =
+                if is_quote { from[1..].split_once('\'').map_or("", |(_, rest)| rest) } else { &from[1..] };
+        }
+    }
+    found
+}
+
+/// Where a text in quotation marks ends.
+fn end_of_text(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(at, letter)| {
+        let ends = letter == '"' && !escaped;
+        escaped = letter == '\\' && !escaped;
+        ends.then_some(at)
+    })
+}
+
+/// Whether a text names a flag: `--word` where a word could begin.
+fn names_flag(text: &str) -> bool {
+    text.match_indices("--").any(|(at, _)| {
+        let begins =
+            text[..at].chars().next_back().is_none_or(|before| before == ' ' || "`(".contains(before));
+        begins && text[at + 2..].starts_with(|letter: char| letter.is_ascii_lowercase())
+    })
+}
+
+/// Every key with a dot in it, and every block inside a block, as docs/config.md lists them.
+fn dotted_keys() -> Vec<String> {
+    let (page, mut block, mut keys) = (plaudit::config::docs::page(), String::new(), Vec::new());
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("### `").and_then(|rest| rest.strip_suffix('`')) {
+            block = heading.to_string();
+            keys.push(block.clone());
+        } else if let Some((key, _)) = line.strip_prefix("| `").and_then(|rest| rest.split_once("` |")) {
+            keys.push(format!("{block}.{key}"));
+        }
+    }
+    let eval = keys.iter().filter_map(|key| Some(format!("env.eval{}", key.strip_prefix("env.train")?)));
+    let eval: Vec<String> = eval.collect();
+    keys.extend(eval);
+    keys.retain(|key| key.contains('.') && !key.contains(['<', '[', ' ']));
+    keys
+}
+
+/// What is asked for by flags and keys is the binary's business: an error below it carries data, and the binary adds what to do.
+#[test]
+fn nothing_below_the_binary_names_a_flag_a_key_or_a_command() {
+    let keys = dotted_keys();
+    assert!(keys.len() > 300 && keys.iter().any(|key| key == "reward.api.api_base"), "{}", keys.len());
+    for (name, path) in crates().into_iter().filter(|(name, _)| name != "plaudit") {
+        for file in rust_files(&path.join("src")) {
+            for text in literals(&code(&file)) {
+                let place = format!("{name}: {}: \"{text}\"", file.display());
+                // An option of NVIDIA's compiler.
+                assert!(
+                    !names_flag(&text) || text.starts_with("--gpu-architecture="),
+                    "{place} names a flag"
+                );
+                assert!(!text.contains("`plaudit "), "{place} names a command");
+                let key = keys.iter().find(|key| has_word(&text, key));
+                assert!(key.is_none(), "{place} names the key {key:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn literals_flags_and_keys_are_found() {
+    let code = "say(\"a \\\" b\", '\"', r#\"c \"d\"\"#); // \"no\"\nfn f<'a>() { \"e\" }";
+    assert_eq!(literals(code), ["a \\\" b", "c \"d\"", "e"]);
+    for (text, is_flag) in
+        [("lower --val-split", true), ("--seed", true), ("`--chw`", true), ("a -- b", false), ("x--y", false)]
+    {
+        assert_eq!(names_flag(text), is_flag, "{text}");
+    }
+    assert!(has_word("correct reward.api.api_base", "reward.api.api_base"));
+}
+
+/// Choices of a config that offer less than the type of the library has: these are written out, arm by arm.
+const PARTIAL_CHOICES: &[&str] =
+    &["EnvRewardMode", "Activation", "EpisodeSource", "Monitor", "RewardThreshold"];
+
+/// `One::Name => Other::Name,`: the type on the left, if both sides have the same name.
+fn mirrored(line: &str) -> Option<&str> {
+    let (pattern, value) = line.trim().strip_suffix(',')?.split_once(" => ")?;
+    let (of, name) = pattern.rsplit_once("::")?;
+    let (_, same) = value.rsplit_once("::")?;
+    let is_type = of.chars().all(|letter| letter.is_alphanumeric() || "_:".contains(letter));
+    (is_type && name == same).then(|| of.rsplit("::").next().unwrap_or(of))
+}
+
+/// A choice that means the same in the config and in a library is the library's type, with words: see `choice!`.
+#[test]
+fn no_choice_is_declared_twice() {
+    let source = root().join("crates/plaudit/src");
+    let files = rust_files(&source.join("build")).into_iter();
+    for file in files.chain([source.join("build.rs"), source.join("hacking_monitor.rs")]) {
+        let code = code(&file);
+        let lines: Vec<Option<&str>> = code.lines().map(mirrored).collect();
+        for pair in lines.windows(2) {
+            if let [Some(one), Some(next)] = pair
+                && one == next
+            {
+                let place = file.display();
+                assert!(
+                    PARTIAL_CHOICES.contains(one),
+                    "{place} repeats {one} arm by arm: let it be one type"
+                );
             }
         }
     }

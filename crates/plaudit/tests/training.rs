@@ -141,6 +141,15 @@ fn what_cannot_be_is_refused_before_the_first_step() {
         &["backbone.0.weight", "[16, 4]", "[32, 4]", "another network"],
     );
     check(&["runner.resume_dir=warm/checkpoints/global_step_9"], &["runner.resume_dir", "global_step_9"]);
+    // A file without its end is named as such; the algorithm has nothing to do with it.
+    let file = at.join("warm/checkpoints/global_step_1/actor/learner.safetensors");
+    let whole = std::fs::read(&file).unwrap();
+    for length in [whole.len() - 1, 100, 0] {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        check(&[resume], &["actor/learner.safetensors: the file is cut short", "an earlier checkpoint"]);
+        let said = refused(at, &train(resume, &["runner.max_epochs=3"]), 2);
+        assert!(!said.contains("algorithm"), "{said}");
+    }
     check(&["runner.ckpt_path=nowhere.pt"], &["runner.ckpt_path", "nowhere.pt"]);
     check(&["actor.model.obs_dim=42"], &["actor.model.obs_dim", "CartPole-v1 has 4 where this says 42"]);
     check(&["actor.model.num_action_chunks=5"], &["max_steps_per_rollout_epoch", "chunks of 5"]);

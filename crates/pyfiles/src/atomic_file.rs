@@ -29,6 +29,9 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 /// Large files go to disk in such pieces while they are being written, so that the end has little left to wait for.
 const PIECE: u64 = 32 << 20;
 
+/// Small writes are gathered up to this; what is larger, such as an image, goes to the system without a copy.
+const BUFFER: usize = 8 << 10;
+
 impl AtomicFile {
     /// Begins a file that will be called `target`.
     ///
@@ -46,7 +49,7 @@ impl AtomicFile {
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
         // The lock goes with the process, however that ends. Systems without locks do without.
         file.try_lock().ok();
-        let file = BufWriter::with_capacity(1 << 18, file);
+        let file = BufWriter::with_capacity(BUFFER, file);
         Ok(Self { target: target.to_owned(), temporary, file, unflushed: 0, flusher: None, committed: false })
     }
 

@@ -99,10 +99,16 @@ impl Deref for Buffer {
     }
 }
 
+impl From<Arc<Vec<u8>>> for Buffer {
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
+        let range = 0..bytes.len();
+        Self { backing: Backing::Heap(bytes), range }
+    }
+}
+
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
-        let range = 0..bytes.len();
-        Self { backing: Backing::Heap(Arc::new(bytes)), range }
+        Arc::new(bytes).into()
     }
 }
 

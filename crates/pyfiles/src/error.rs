@@ -191,8 +191,10 @@ pub enum WriteError {
         source: io::Error,
     },
     /// A value cannot be represented in this file format.
-    #[error("cannot write {what} {place}; {hint}")]
+    #[error("{}cannot write {what} {place}; {hint}", at_key(.key))]
     Unsupported {
+        /// Where the value stands, such as `observations[3].states`; empty: it is the whole of what is written.
+        key: String,
         /// The kind of value.
         what: String,
         /// The kind of file.
@@ -200,4 +202,8 @@ pub enum WriteError {
         /// What to do.
         hint: &'static str,
     },
+}
+
+fn at_key(key: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("`{key}`: ") }
 }

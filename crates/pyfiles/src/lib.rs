@@ -46,7 +46,6 @@
 
 mod array;
 pub mod atomic_file;
-mod bigint;
 mod buffer;
 mod dtype;
 mod error;
@@ -65,7 +64,6 @@ mod zip;
 use std::path::Path;
 
 pub use array::{Array, Element, ShapeError};
-pub use bigint::BigInt;
 pub use buffer::{Access, Buffer};
 pub use dtype::{DType, TimeUnit};
 pub use error::{Problem, ReadError, WriteError};

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use num_bigint::BigInt;
+use num_traits::ToPrimitive;
+
 use super::array::Array;
-use super::bigint::BigInt;
 use super::buffer::Buffer;
 use super::dtype::DType;
 use super::write::StoredTensor;
@@ -22,8 +24,8 @@ pub enum PyValue {
     Bool(bool),
     /// An `int` of up to 64 bits.
     Int(i64),
-    /// An `int` that does not fit [`Int`](Self::Int).
-    BigInt(BigInt),
+    /// An `int` that does not fit [`Int`](Self::Int), such as the state of numpy's random generators.
+    BigInt(Arc<BigInt>),
     /// A `float`.
     Float(f64),
     /// A `complex`: real and imaginary part.
@@ -277,7 +279,7 @@ impl PyValue {
         match self {
             Self::Bool(boolean) => Some(f64::from(u8::from(*boolean))),
             Self::Int(number) => Some(*number as f64),
-            Self::BigInt(number) => Some(number.to_f64()),
+            Self::BigInt(number) => number.to_f64(),
             Self::Float(number) => Some(*number),
             other => other.as_array()?.single()?.to_f64()?.first().copied(),
         }

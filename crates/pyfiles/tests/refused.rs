@@ -503,3 +503,26 @@ fn memory_stays_small() {
     let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < 900_000, "{peak} kB");
 }
+
+#[test]
+fn ints_of_any_size_are_read_and_nonsense_is_none() {
+    let number = |bytes: &[u8]| Reader::new().read_bytes([b"\x80\x02", bytes, b"."].concat());
+    for (decimal, bytes) in [
+        ("1180591620717411303424", &[0u8, 0, 0, 0, 0, 0, 0, 0, 64][..]),
+        ("-1180591620717411303424", &[0, 0, 0, 0, 0, 0, 0, 0, 192]),
+        ("18446744073709551615", &[255, 255, 255, 255, 255, 255, 255, 255, 0]),
+    ] {
+        let binary = number(&[&[0x8a, bytes.len() as u8], bytes].concat()).unwrap();
+        assert_eq!(binary, number(format!("L{decimal}L\n").as_bytes()).unwrap());
+        assert!(matches!(&binary, PyValue::BigInt(big) if big.to_string() == decimal), "{binary:?}");
+        assert_eq!(binary.to_f64(), Some(decimal.parse().unwrap()));
+    }
+    for (bytes, small) in [(&[][..], 0), (&[255; 10], -1), (&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0], 5)] {
+        assert_eq!(number(&[&[0x8a, bytes.len() as u8], bytes].concat()).unwrap(), PyValue::Int(small));
+    }
+    assert_eq!(number(b"I-9223372036854775808\n").unwrap(), PyValue::Int(i64::MIN));
+    for nonsense in ["", "-", "1e5", "0x10", "1_000", "１", "5-5", &"9".repeat(5000)] {
+        let error = number(format!("I{nonsense}\n").as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("a whole number"), "{nonsense}: {error}");
+    }
+}

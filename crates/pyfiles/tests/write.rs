@@ -144,7 +144,7 @@ fn failures_leave_what_was_there() {
     let error = write_pickle(&path, &value, PickleStyle::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot write an array of bfloat16 as a numpy array; write it as a torch tensor, or as float32"
+        "`[1]`: cannot write an array of bfloat16 as a numpy array; write it as a torch tensor, or as float32"
     );
     assert!(write_npy(&path, &value).is_err());
     assert!(write_npz(&path, [("a", &PyValue::None), ("a", &PyValue::None)]).is_err());
@@ -172,4 +172,32 @@ fn formats_are_not_mistaken() {
     let pickle = pickle_bytes(&PyValue::None, PickleStyle::default()).unwrap();
     let error = Reader::new().format(Format::TorchZip).read_bytes(pickle).unwrap_err();
     assert_eq!(error.to_string(), "byte 0: expected a file of torch.save, found a plain pickle");
+}
+
+#[test]
+fn what_cannot_be_written_is_named_by_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let half = PyValue::from(Array::new(DType::Bf16, &[1], vec![0; 2]).unwrap());
+    let within = |value: PyValue| {
+        let list = PyValue::list((0..1500).map(|at| if at == 1234 { value.clone() } else { PyValue::None }));
+        PyValue::dict([("label", PyValue::Int(1)), ("states", PyValue::tuple([list]))])
+    };
+    let pickled = write_pickle(&path, &within(half.clone()), PickleStyle::default()).unwrap_err().to_string();
+    assert!(
+        pickled.starts_with("`states[0][1234]`: cannot write an array of bfloat16 as a numpy array; "),
+        "{pickled}"
+    );
+    let saved = write_npy(&path, &within(half.clone())).unwrap_err().to_string();
+    assert!(saved.starts_with("`states[0][1234]`: "), "{saved}");
+    let zipped = write_npz(&path, [("episode", &within(half.clone()))]).unwrap_err().to_string();
+    assert!(zipped.starts_with("`episode.states[0][1234]`: "), "{zipped}");
+    let alone = write_npy(&path, &half).unwrap_err().to_string();
+    assert!(alone.starts_with("cannot write an array of bfloat16 in a .npy file; "), "{alone}");
+    let words = PyValue::Tensor(Arc::new(Array::new(DType::FixedBytes(2), &[1], vec![0; 2]).unwrap()));
+    for storages in [Storages::Own, Storages::Shared] {
+        let error = write_pt(&path, &within(words.clone()), storages).unwrap_err();
+        assert!(matches!(&error, WriteError::Unsupported { key, .. } if key == "states[0][1234]"), "{error}");
+    }
+    assert!(!path.exists());
 }

@@ -25,6 +25,11 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
+    /// An empty one whose problems name this file.
+    pub fn for_file(path: PathBuf) -> Self {
+        Self { path, ..Self::default() }
+    }
+
     /// Adds tensors under a name.
     pub fn tensors(&mut self, name: &str, tensors: Weights) {
         for (tensor, values) in tensors.iter() {
@@ -79,10 +84,8 @@ impl Checkpoint {
 
     /// Reads a file.
     pub fn read_from(path: &Path) -> Result<Self, LearnError> {
-        match Weights::read(path) {
-            Ok(tensors) => Ok(Self { path: path.into(), counts: tensors.metadata().clone(), tensors }),
-            Err(error) => Err(LearnError::Checkpoint { path: path.into(), problem: error.to_string() }),
-        }
+        let tensors = Weights::read(path)?;
+        Ok(Self { path: path.into(), counts: tensors.metadata().clone(), tensors })
     }
 
     /// One tensor.

@@ -15,7 +15,7 @@ use plaudit_core::{Seed, Segment};
 
 use crate::replay::{Amount, NewRollout, RelabelSettings, Replay, ReplaySettings, Transitions};
 use crate::vision_encoder::VisionEncoder;
-use crate::{LearnError, StateScale};
+use crate::{LearnError, SettingError, StateScale};
 
 /// What is cloned, and how.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ impl<'a> DemoBatches<'a> {
             replay.add_encoded(demo, vision_encoder)?;
         }
         if replay.transitions() == 0 {
-            return Err(LearnError::Setting("there is nothing to clone: no demonstration has a step".into()));
+            return Err(SettingError::NothingToClone.into());
         }
         Ok(Self { cloning, replay, scale, seed, batch: Transitions::default() })
     }

@@ -8,15 +8,17 @@
 //! ```
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use plaudit_core::{Policy, PolicyError, Reward, RewardColumn, RewardError, Segment};
-use plaudit_nn::Weights;
+use plaudit_nn::{Weights, WeightsError};
 use thiserror::Error;
 
 use crate::Decisions;
 use crate::cloning::{Cloning, CloningCallback};
 use crate::naming::WeightsMismatch;
+use crate::replay::SavedError;
 
 /// A learning algorithm: a policy that improves by experience.
 ///
@@ -126,12 +128,23 @@ pub enum LearnError {
     #[error(transparent)]
     Observation(#[from] PolicyError),
     /// A setting that cannot be.
-    #[error("{0}")]
-    Setting(String),
+    #[error(transparent)]
+    Setting(#[from] SettingError),
     /// A reward that failed while it relabelled.
     #[error(transparent)]
     Relabel(#[from] RewardError),
-    /// A checkpoint that cannot be read or written, or is of another shape.
+    /// A file of a checkpoint that cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] WeightsError),
+    /// A replay of a checkpoint that cannot be read.
+    #[error("{}: {error}", path.display())]
+    UnreadableReplay {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: SavedError,
+    },
+    /// A checkpoint that cannot be written, or is of another learner.
     #[error("{}: {problem}", path.display())]
     Checkpoint {
         /// The file.
@@ -139,4 +152,77 @@ pub enum LearnError {
         /// What is wrong with it.
         problem: String,
     },
+}
+
+/// A setting of a learner that cannot be.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum SettingError {
+    /// One ratio for several advantages.
+    #[error("one ratio per chunk cannot serve an advantage per action")]
+    ChunkRatio,
+    /// Soft actor-critic without numbers to choose.
+    #[error("soft actor-critic needs continuous actions, and these are one of several choices; use PPO")]
+    DiscreteActions,
+    /// Critics of states before images.
+    #[error("CrossQ's critics are for policies on states, and this one sees images")]
+    CrossQOnImages,
+    /// Images that are moved where none are kept.
+    #[error("images are to be shifted at random (DrQ), and this policy keeps none of them")]
+    ShiftWithoutImages,
+    /// States that are scaled where nothing keeps the scale.
+    #[error("scaled states are for critics that have a target network, and CrossQ's have none")]
+    ScaledStatesWithoutTarget,
+    /// Fewer demonstrations than are needed.
+    #[error("RLPD learns from demonstrations, and there are {found} where {needed} are needed")]
+    TooFewDemos {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        needed: usize,
+    },
+    /// Demonstrations without a step.
+    #[error("there is nothing to clone: no demonstration has a step")]
+    NothingToClone,
+    /// A count of nothing.
+    #[error("{0} is 0; it must be at least 1")]
+    Zero(CountSetting),
+    /// A range the wrong way round.
+    #[error("the range of the target is [{low}, {high}]; the smaller number comes first")]
+    TargetRange {
+        /// Its lower end.
+        low: f32,
+        /// Its upper end.
+        high: f32,
+    },
+}
+
+/// A setting that counts something, of which there must be one at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountSetting {
+    /// Transitions per update.
+    BatchSize,
+    /// Critic updates per policy update.
+    CriticActorRatio,
+    /// Updates between steps of the target.
+    TargetUpdateFreq,
+    /// Actions in a chunk.
+    ActionChunk,
+    /// Critics.
+    Critics,
+    /// Critics sampled for each target.
+    CriticSubsample,
+}
+
+impl fmt::Display for CountSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BatchSize => "the size of a batch",
+            Self::CriticActorRatio => "the number of critic updates per policy update",
+            Self::TargetUpdateFreq => "the number of updates between steps of the target",
+            Self::ActionChunk => "the number of actions in a chunk",
+            Self::Critics => "the number of critics",
+            Self::CriticSubsample => "the number of critics sampled for each target",
+        })
+    }
 }

@@ -69,7 +69,7 @@ pub use cloning::{Cloning, CloningCallback};
 pub use demonstrations::{DemoConverter, DemoError};
 pub use episodes::{Episode, Episodes};
 pub use gae::{Advantages, Bootstrap, GaeInputs, GaeSettings};
-pub use learner::{Experience, LearnError, Learner, Metrics};
+pub use learner::{CountSetting, Experience, LearnError, Learner, Metrics, SettingError};
 pub use rollout::{Decisions, PlayedSegment, Rollout, RolloutError, TakenStep};
 pub use rollout_state::RolloutState;
 pub use state_scale::StateScale;

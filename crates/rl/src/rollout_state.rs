@@ -33,30 +33,28 @@ pub struct RolloutState {
 impl RolloutState {
     /// Writes it into a checkpoint's folder.
     pub fn write(&self, folder: &Path) -> Result<(), LearnError> {
-        let mut file = Checkpoint::default();
+        let mut file = Checkpoint::for_file(folder.join(FILE));
         file.count("steps", self.steps);
         file.count("context", self.context.len() as u64);
         let lengths: Vec<u64> = self.past.iter().map(|past| past.actions.len() as u64).collect();
         let actions: Vec<f32> = self.past.iter().flat_map(|past| past.actions.iter().copied()).collect();
-        column(&mut file, "past/episode", self.past.iter().map(|past| past.episode));
-        column(&mut file, "past/length", lengths);
-        column(&mut file, "past/actions", actions);
-        column(&mut file, "episodes/length", self.episodes.iter().map(|episode| episode.length));
-        column(&mut file, "episodes/return", self.episodes.iter().map(|episode| episode.env_return));
+        column(&mut file, "past/episode", self.past.iter().map(|past| past.episode))?;
+        column(&mut file, "past/length", lengths)?;
+        column(&mut file, "past/actions", actions)?;
+        column(&mut file, "episodes/length", self.episodes.iter().map(|episode| episode.length))?;
+        column(&mut file, "episodes/return", self.episodes.iter().map(|episode| episode.env_return))?;
         column(
             &mut file,
             "episodes/success",
             self.episodes.iter().map(|episode| u8::from(episode.success_once)),
-        );
-        column(&mut file, "episodes/solved_by_reward", self.solved.iter().map(|&solved| u8::from(solved)));
+        )?;
+        column(&mut file, "episodes/solved_by_reward", self.solved.iter().map(|&solved| u8::from(solved)))?;
         for (at, obs) in self.context.iter().enumerate() {
-            column(&mut file, &format!("context/{at}/state"), obs.state.iter().copied());
+            column(&mut file, &format!("context/{at}/state"), obs.state.iter().copied())?;
             for (camera, frames) in &obs.cameras {
                 let FrameShape { height, width, channels } = frames.shape;
                 let shape = [frames.count(), height, width, channels];
-                if let Ok(pixels) = Array::from_slice(&shape, &frames.pixels) {
-                    file.tensor(&format!("context/{at}/camera/{camera}"), pixels);
-                }
+                tensor(&mut file, &format!("context/{at}/camera/{camera}"), &shape, &frames.pixels)?;
             }
         }
         file.write_as(&folder.join(FILE))
@@ -114,11 +112,25 @@ fn read<T: Element>(file: &Checkpoint, name: &str) -> Option<Vec<T>> {
     file.array(name)?.elements::<T>().map(|elements| elements.into_owned())
 }
 
-fn column<T: Element>(file: &mut Checkpoint, name: &str, values: impl IntoIterator<Item = T>) {
+fn column<T: Element>(
+    file: &mut Checkpoint,
+    name: &str,
+    values: impl IntoIterator<Item = T>,
+) -> Result<(), LearnError> {
     let values: Vec<T> = values.into_iter().collect();
-    if let Ok(column) = Array::from_slice(&[values.len()], &values) {
-        file.tensor(name, column);
-    }
+    tensor(file, name, &[values.len()], &values)
+}
+
+fn tensor<T: Element>(
+    file: &mut Checkpoint,
+    name: &str,
+    shape: &[usize],
+    values: &[T],
+) -> Result<(), LearnError> {
+    let values =
+        Array::from_slice(shape, values).map_err(|error| file.problem(format!("`{name}`: {error}")))?;
+    file.tensor(name, values);
+    Ok(())
 }
 
 /// One observation of the context.

@@ -26,6 +26,8 @@ pub struct Training<'a> {
     reward_success: RewardSuccess,
     num_envs: usize,
     on_labelled: Option<OnLabelled<'a>>,
+    /// Where the step of learning began that failed or is under way.
+    unfinished: Option<RolloutState>,
 }
 
 /// Callback for every labelled segment.
@@ -52,7 +54,8 @@ impl<'a> Training<'a> {
             so_far = vec![false; num_envs];
         }
         let reward_success = RewardSuccess { so_far, finished: (0, 0) };
-        Ok((Self { rollout, reward, plan, reward_success, num_envs, on_labelled: None }, restored))
+        let (on_labelled, unfinished) = (None, None);
+        Ok((Self { rollout, reward, plan, reward_success, num_envs, on_labelled, unfinished }, restored))
     }
 
     /// Calls `on_labelled` for every segment from now on, once, when it is first labelled.
@@ -65,12 +68,19 @@ impl<'a> Training<'a> {
         self.rollout.obs()
     }
 
-    /// The state of the rollout, for a later [`Self::start`].
+    /// The state of the rollout, for a later [`Self::start`]. After a [`step`](Self::step) that failed it is the state
+    /// that the step began in, so that a resumed run takes the same step and nothing of it is lost.
     pub fn rollout_state(&self) -> RolloutState {
+        self.unfinished.clone().unwrap_or_else(|| self.current_state())
+    }
+
+    /// Where the environments are now.
+    fn current_state(&self) -> RolloutState {
         RolloutState { solved: self.reward_success.so_far.clone(), ..self.rollout.rollout_state() }
     }
 
-    /// One step of learning, with a callback at each step of the environments.
+    /// One step of learning, with a callback at each step of the environments. A reward that fails leaves the learner as
+    /// it was: it is given the rollouts of the step once all of them have their rewards.
     pub fn step<E: From<TrainingError>>(
         &mut self,
         learner: &mut dyn Learner,
@@ -82,13 +92,17 @@ impl<'a> Training<'a> {
         let changed = self.reward.refresh().unwrap_or(false);
         let relabelled =
             if changed { Some(learner.relabel(self.reward).map_err(TrainingError::from)?) } else { None };
+        self.unfinished = Some(self.current_state());
         let mut policy = learner.explorer();
-        for _ in 0..self.plan.rollouts {
-            let experience = self.play(policy.as_mut(), &mut on_step, &mut stats)?;
+        let rollouts = (0..self.plan.rollouts)
+            .map(|_| self.play(policy.as_mut(), &mut on_step, &mut stats))
+            .collect::<Result<Vec<_>, E>>()?;
+        for experience in rollouts {
             learner.add_experience(experience).map_err(TrainingError::from)?;
         }
         let acted = began.elapsed().as_secs_f64();
         let learned = learner.improve().map_err(TrainingError::from)?;
+        self.unfinished = None;
         let env_steps = (self.plan.steps * self.plan.rollouts * self.num_envs) as f64;
         let mut metrics = Metrics::default();
         stats.push_to(&mut metrics);

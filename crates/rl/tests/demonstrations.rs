@@ -39,7 +39,7 @@ fn episode() -> Episode {
         cameras: vec![CameraTrack {
             name: "main_images".into(),
             shape: FrameShape::rgb(1, 1),
-            pixels: (0..12).collect(),
+            pixels: (0..12).collect::<Vec<_>>().into(),
         }],
         states: (0..4).map(|at| vec![at as f32, 0.5]).collect(),
         actions: vec![vec![0.25], vec![-3.0], vec![2.0]],

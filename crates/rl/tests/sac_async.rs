@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plaudit_core::{
-    ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, FramesNeeded, Intervention, Obs, Reward,
-    RewardColumn, RewardError, Schedule, Seed, Segment, Step, Term,
+    ActionHistory, ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, FramesNeeded, Intervention, Obs,
+    Reward, RewardColumn, RewardError, Schedule, Seed, Segment, Step, Term,
 };
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::replay::{Amount, RelabelSettings, ReplaySettings};
@@ -15,7 +15,8 @@ use plaudit_rl::sac::{
     Agg, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureKind, TemperatureSettings,
 };
 use plaudit_rl::{
-    AsyncPlan, AsyncTraining, Bootstrap, Learner, NoCallback, Training, TrainingError, TrainingPlan,
+    AsyncPlan, AsyncTraining, Bootstrap, Learner, NoCallback, RolloutState, Training, TrainingError,
+    TrainingPlan,
 };
 
 /// A point on a line that is rewarded for being near the middle; episodes last ten steps.
@@ -74,6 +75,14 @@ impl Env for Line {
     }
 
     fn set_frames_needed(&mut self, _: FramesNeeded) {}
+
+    fn fast_forward(&mut self, seed: Seed, past: &[ActionHistory]) -> Result<Option<Obs>, EnvError> {
+        let mut obs = self.reset(seed)?;
+        for step in 0..past[0].actions.len() {
+            obs = self.step(&past.iter().map(|past| past.actions[step]).collect::<Vec<_>>())?.obs;
+        }
+        Ok(Some(obs))
+    }
 }
 
 fn learner() -> Sac {
@@ -158,6 +167,49 @@ fn it_learns_and_goes_on_exactly_where_it_was_saved() {
     learn(&mut sac, 50);
     let after = distance(&sac);
     assert!(before > 1.0 && after < 0.5, "{before} before, {after} after");
+}
+
+/// Gives the environment's reward to the first `left` rollouts, and fails after that.
+struct FailsAfter {
+    left: AtomicU64,
+}
+
+impl Reward for FailsAfter {
+    fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
+        let left = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| RewardError::Backend("the server is gone".into()))?;
+        EnvReward.label(segment)
+    }
+}
+
+#[test]
+fn a_reward_that_fails_within_a_step_costs_nothing_but_that_step() {
+    let plan = TrainingPlan { steps: 7, rollouts: 3 };
+    let steps = |sac: &mut Sac, reward: &dyn Reward, from: Option<RolloutState>, steps: usize| {
+        let (mut line, resumes) = (Line::new(4), from.is_some());
+        let (mut training, restored) = Training::start(&mut line, reward, plan, Seed::new(3), from).unwrap();
+        assert_eq!(restored, resumes);
+        let done = (0..steps).map_while(|_| training.step::<TrainingError>(sac, |_| Ok(())).ok()).count();
+        (done, training.rollout_state())
+    };
+    let mut whole = learner();
+    steps(&mut whole, &EnvReward, None, 6);
+    for labelled in [6, 7, 8] {
+        let mut stopped = learner();
+        let reward = FailsAfter { left: AtomicU64::new(labelled) };
+        let (done, state) = steps(&mut stopped, &reward, None, 6);
+        assert_eq!(done, 2, "the third step fails");
+        let folder = tempfile::tempdir().unwrap();
+        stopped.save(folder.path()).unwrap();
+        state.write(folder.path()).unwrap();
+        let mut resumed = learner();
+        resumed.restore(folder.path()).unwrap();
+        let state = RolloutState::read(folder.path()).unwrap();
+        steps(&mut resumed, &EnvReward, state, 4);
+        let replayed = |sac: &Sac| (sac.replay().all().actions, sac.replay().all().rewards);
+        assert_eq!(replayed(&resumed), replayed(&whole), "after {labelled} rollouts");
+        assert_eq!(resumed.weights(), whole.weights(), "after {labelled} rollouts");
+    }
 }
 
 #[test]
@@ -265,7 +317,7 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
     let Err(error) = Sac::new(settings, Vec::new(), Seed::new(1)) else {
         panic!("there are no demonstrations")
     };
-    assert!(error.to_string().contains("demo_buffer.load_path"), "{error}");
+    assert!(error.to_string().contains("there are 0 where 1 are needed"), "{error}");
 }
 
 #[test]

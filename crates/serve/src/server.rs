@@ -63,7 +63,7 @@ pub struct ServerSettings {
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address is in use, or not ours.
-    #[error("cannot listen on {address}: {source}; choose another --host or --port")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// Where.
         address: SocketAddr,

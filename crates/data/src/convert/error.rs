@@ -1,5 +1,6 @@
 //! What can go wrong when episodes become training data: which file, what is wrong with it, what to do.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub enum ConvertError {
         source: io::Error,
     },
     /// The operating system would not take a file.
-    #[error("cannot write {}: {source}; what was there before is unchanged", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     Write {
         /// The folder or file.
         path: PathBuf,
@@ -32,13 +33,13 @@ pub enum ConvertError {
     #[error(transparent)]
     WritePython(#[from] WriteError),
     /// A store could not be written.
-    #[error("{}", without_open(.0))]
+    #[error("{}", without_advice(.0))]
     WriteStore(#[from] StoreError),
     /// No recording can be opened there.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// One input file is broken.
-    #[error("{first}; {}--skip-bad leaves such files out", more(*.others))]
+    #[error("{first}{}", more(*.others))]
     BadFile {
         /// The first one.
         first: BadFile,
@@ -57,8 +58,7 @@ pub enum ConvertError {
     },
     /// Too few episodes to have both a training and a validation split.
     #[error(
-        "{episodes} usable episode(s) in {} with --val-split {val_split} leave none to train on; collect more \
-         episodes, at least 2, or lower --val-split",
+        "{episodes} usable episode(s) in {} leave none to train on when a share of {val_split} validates",
         path.display()
     )]
     TooFewEpisodes {
@@ -70,11 +70,7 @@ pub enum ConvertError {
         val_split: f64,
     },
     /// No image anywhere shows success, so there is nothing to learn from.
-    #[error(
-        "none of the {frames} images in {} is labelled a success; collect successful episodes, or check that the \
-         environment reports `success` in its infos",
-        path.display()
-    )]
+    #[error("none of the {frames} images in {} is labelled a success", path.display())]
     NoSuccess {
         /// The folder.
         path: PathBuf,
@@ -84,7 +80,7 @@ pub enum ConvertError {
     /// One split would be empty, since failures are kept in proportion to successes.
     #[error(
         "the {split} split of {} would be empty: none of its {episodes} episodes has a success, and failures are kept \
-         in proportion to successes; collect more successful episodes, or change --seed (now {seed}) or --val-split",
+         in proportion to successes",
         path.display()
     )]
     EmptySplit {
@@ -99,8 +95,7 @@ pub enum ConvertError {
     },
     /// No episode is long enough for one window.
     #[error(
-        "no episode in {} has a whole window of {window_size} observations with scores; the longest has {longest}; \
-         lower --window-size",
+        "no episode in {} has a whole window of {window_size} observations with scores (the longest has {longest})",
         path.display()
     )]
     NoWindows {
@@ -112,33 +107,92 @@ pub enum ConvertError {
         longest: usize,
     },
     /// A file changed while it was read.
-    #[error("{} changed while it was being converted; wait until collection is over and start again", path.display())]
+    #[error("{} changed while it was being converted", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
     },
     /// An option has a value that makes no sense.
-    #[error("{option} {value}: {hint}")]
+    #[error("{option} is {value}: {expected}")]
     Option {
-        /// The flag.
-        option: &'static str,
+        /// Which.
+        option: ConvertOption,
         /// Its value.
         value: String,
         /// What it must be.
-        hint: &'static str,
+        expected: &'static str,
     },
 }
 
+/// An option of a conversion that has values which make no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConvertOption {
+    /// The share of episodes that validates.
+    ValSplit,
+    /// How many failures are kept for each success.
+    FailSuccessRatio,
+    /// Where the validation split goes.
+    ValOutput,
+    /// Frames in a window.
+    WindowSize,
+    /// Frames from one window to the next.
+    Stride,
+    /// The last share of each episode whose windows are unclear whatever the score does.
+    TailUnclearRatio,
+    /// The largest change of score that is unclear.
+    DeltaThreshold,
+}
+
+impl fmt::Display for ConvertOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ValSplit => "the share that validates",
+            Self::FailSuccessRatio => "the number of failures per success",
+            Self::ValOutput => "the place of the validation split",
+            Self::WindowSize => "the size of windows",
+            Self::Stride => "the stride of windows",
+            Self::TailUnclearRatio => "the share of each episode that is unclear",
+            Self::DeltaThreshold => "the change of score that is unclear",
+        })
+    }
+}
+
+impl ConvertError {
+    /// What can be done about it. Whoever knows how the conversion was asked for may know better.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Write { .. } => Some("what was there before is unchanged"),
+            Self::WriteStore(StoreError::Exists { .. } | StoreError::NotEmpty { .. }) => {
+                Some("choose another place, or remove it")
+            }
+            Self::Open(error) => error.hint(),
+            Self::BadFile { first, .. } | Self::AllBad { first, .. } => first.problem.hint(),
+            Self::TooFewEpisodes { .. } => {
+                Some("collect more episodes, at least 2, or lower the share that validates")
+            }
+            Self::NoSuccess { .. } => Some(
+                "collect successful episodes, or check that the environment reports `success` in its infos",
+            ),
+            Self::EmptySplit { .. } => {
+                Some("collect more successful episodes, or change the seed or the share that validates")
+            }
+            Self::NoWindows { .. } => Some("make windows shorter"),
+            Self::Changed { .. } => Some("wait until collection is over and start again"),
+            Self::Read { .. } | Self::WritePython(_) | Self::WriteStore(_) | Self::Option { .. } => None,
+        }
+    }
+}
+
 /// A conversion makes new stores and adds to none, whatever the store itself would advise.
-fn without_open(error: &StoreError) -> String {
+fn without_advice(error: &StoreError) -> String {
     match error {
         StoreError::Exists { path } | StoreError::NotEmpty { path } => {
-            format!("{} is there already; give another --output-dir, or remove it", path.display())
+            format!("{} is there already", path.display())
         }
         other => other.to_string(),
     }
 }
 
 fn more(others: usize) -> String {
-    if others == 0 { String::new() } else { format!("{others} more file(s) are bad; ") }
+    if others == 0 { String::new() } else { format!(", and {others} more file(s) are bad") }
 }

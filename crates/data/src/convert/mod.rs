@@ -38,17 +38,19 @@ mod split;
 mod stored;
 mod windows;
 
-pub use crate::recording::{BadFile, ChannelOrder, FileProblem, Source};
-pub use error::ConvertError;
+pub use crate::recording::{BadFile, ChannelOrder, FileProblem};
+pub use error::{ConvertError, ConvertOption};
 pub use images::{ImageFormat, ImageOptions, ImageReport, convert_images};
 pub use leakage::{Leakage, NEAR_BITS, NEAR_LEVELS};
 pub use progress::{BadFiles, OnProgress, Progress, Stage};
 pub use python_random::PythonRandom;
-pub use windows::{RecordedArguments, WindowOptions, WindowReport, convert_windows, window_prompt};
+pub use windows::{
+    RecordedArguments, WindowOptions, WindowReport, WindowScore, convert_windows, window_prompt,
+};
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use leakage::FingerprintedImage;
 pub(crate) use origins::Origins;
 pub(crate) use sampling::sample;
 pub(crate) use scan::scan;
-pub(crate) use split::{Block, balance, by_block, by_episode, cut_lone_blocks};
+pub(crate) use split::{Block, balance, cut_lone_blocks, split};

@@ -1,12 +1,21 @@
 //! Which episodes train, and which validate.
 
 use super::python_random::PythonRandom;
+use crate::recording::SplitUnit;
 
 /// Numbers of episodes, in the order in which they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Split {
     pub(crate) train: Vec<usize>,
     pub(crate) val: Vec<usize>,
+}
+
+/// The one split: whole episodes, or runs of one label, are on one side.
+pub(crate) fn split(unit: SplitUnit, units: &[Block], share: f64, random: &mut PythonRandom) -> Split {
+    match unit {
+        SplitUnit::Recording => by_episode(units.len(), share, random),
+        SplitUnit::Run => by_block(units, share, random),
+    }
 }
 
 /// All episodes shuffled; the first `max(1, int(count * share))` validate.
@@ -18,7 +27,7 @@ pub(crate) fn by_episode(count: usize, share: f64, random: &mut PythonRandom) ->
     Split { train, val }
 }
 
-/// A block of frames under one key: its label and its length.
+/// An episode, or a run of frames under one label: whether it has a success, and its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) success: bool,
@@ -29,7 +38,7 @@ pub(crate) struct Block {
 /// on each side.
 ///
 /// A class must have two blocks for that: [`cut_lone_blocks`] sees to it.
-pub(crate) fn by_block(blocks: &[Block], share: f64, random: &mut PythonRandom) -> Split {
+fn by_block(blocks: &[Block], share: f64, random: &mut PythonRandom) -> Split {
     let mut split = Split { train: Vec::new(), val: Vec::new() };
     for success in [true, false] {
         let mut numbers: Vec<usize> = (0..blocks.len()).filter(|at| blocks[*at].success == success).collect();

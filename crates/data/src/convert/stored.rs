@@ -88,7 +88,12 @@ impl KnownFile {
         Ok(file)
     }
 
-    fn changed(&self) -> ConvertError {
+    /// An error if the file is not as it was.
+    pub(crate) fn check_unchanged(&self) -> Result<(), ConvertError> {
+        if self.modified.is_some() { self.open().map(drop) } else { Ok(()) }
+    }
+
+    pub(crate) fn changed(&self) -> ConvertError {
         ConvertError::Changed { path: self.path.clone() }
     }
 }

@@ -56,7 +56,7 @@ impl Collector {
             episode.timesteps.push(timestep(step, row));
             episode.success |= step.success[row];
             if ended {
-                let next = begin(row, episode.number + 1, step.obs.row(row), &step.obs);
+                let next = begin_like(episode, step.obs.row(row), &step.obs);
                 let mut done = std::mem::replace(episode, next);
                 done.batch_step = self.batch_steps;
                 if self.keep == Keep::All || done.success {
@@ -66,6 +66,16 @@ impl Collector {
         }
         finished
     }
+}
+
+/// The episode after another. Most are about as long as the one before, so that images are not moved while it grows.
+fn begin_like(before: &Episode, observation: ObsRow<'_>, obs: &Obs) -> Episode {
+    let mut episode = begin(before.row, before.number + 1, observation, obs);
+    for (track, before) in episode.cameras.iter_mut().zip(&before.cameras) {
+        let more = before.pixels.len().saturating_sub(track.pixels.len());
+        Arc::make_mut(&mut track.pixels).reserve_exact(more);
+    }
+    episode
 }
 
 /// An episode with nothing but what the reset showed.
@@ -92,11 +102,12 @@ fn add_observation(episode: &mut Episode, observation: ObsRow<'_>, obs: &Obs) {
     for (name, frames) in &obs.cameras {
         let Some((shape, image)) = observation.image(name) else { continue };
         let at = episode.cameras.iter().position(|track| track.name == *name).unwrap_or_else(|| {
-            let pixels = vec![0; entries * shape.bytes()];
+            let pixels = Arc::new(vec![0; entries * shape.bytes()]);
             episode.cameras.push(CameraTrack { name: name.clone(), shape: frames.shape, pixels });
             episode.cameras.len() - 1
         });
-        episode.cameras[at].pixels.extend_from_slice(image);
+        // Nobody else has them yet, so that this copies one image and no more.
+        Arc::make_mut(&mut episode.cameras[at].pixels).extend_from_slice(image);
     }
     episode.states.push(observation.state.to_vec());
 }
@@ -146,7 +157,7 @@ mod tests {
         let [episode] = &done[..] else { panic!("one episode") };
         assert_eq!(episode.states, [[1.0], [2.0], [3.0]]);
         assert_eq!(episode.actions, [[0.1], [0.3]]);
-        assert_eq!(episode.cameras[0].pixels, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
+        assert_eq!(*episode.cameras[0].pixels, [1, 1, 1, 2, 2, 2, 3, 3, 3]);
         assert_eq!(episode.timesteps.iter().map(|m| m.reward).collect::<Vec<_>>(), [0.0, 0.5, 0.5]);
         assert_eq!(episode.timesteps[0].success, None);
         assert_eq!(episode.timesteps[1].facts, [("is_grasped".into(), 1.0)]);

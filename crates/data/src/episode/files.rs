@@ -9,6 +9,7 @@ use plaudit_pyfiles::{PickleStyle, write_npy, write_pickle};
 use super::Episode;
 use super::as_python::{as_frames, as_npy, as_pickle, pickle_name};
 use super::writer::{EpisodeSink, ExistingEpisodes, SinkError, WriterError};
+use crate::recording::DatasetFormat;
 
 /// The format of episode files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,15 @@ pub enum EpisodeFormat {
 }
 
 impl EpisodeFormat {
+    /// What it is called where it is read.
+    pub(super) fn dataset_format(&self) -> DatasetFormat {
+        match self {
+            Self::Pickle => DatasetFormat::Episodes,
+            Self::Frames => DatasetFormat::Frames,
+            Self::Npy { .. } => DatasetFormat::Trajectories,
+        }
+    }
+
     /// Folders that one collection at a time may write to.
     pub(super) fn claimed(&self, directory: &Path) -> Vec<PathBuf> {
         match self {
@@ -128,12 +138,14 @@ impl EpisodeSink for FileSink {
             };
         }
         match &self.format {
-            EpisodeFormat::Pickle => write_pickle(path, &as_pickle(episode, number), PickleStyle::default())?,
+            EpisodeFormat::Pickle => {
+                write_pickle(path, &as_pickle(episode, number)?, PickleStyle::default())?
+            }
             EpisodeFormat::Frames => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-                write_pickle(path, &as_frames(episode, number, now), PickleStyle::default())?;
+                write_pickle(path, &as_frames(episode, number, now)?, PickleStyle::default())?;
             }
-            EpisodeFormat::Npy { cameras, .. } => write_npy(path, &as_npy(episode, cameras))?,
+            EpisodeFormat::Npy { cameras, .. } => write_npy(path, &as_npy(episode, cameras)?)?,
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ mod collector;
 mod files;
 mod writer;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
+use plaudit_pyfiles::Buffer;
 
 pub use collector::{Collector, Keep};
 pub use files::EpisodeFormat;
@@ -49,11 +51,18 @@ pub struct CameraTrack {
     pub name: Arc<str>,
     /// Shape of each image.
     pub shape: FrameShape,
-    /// All images, HWC, one after the other.
-    pub pixels: Vec<u8>,
+    /// All images, HWC, one after the other. Shared: neither a copy of the episode nor what is written of it copies them.
+    pub pixels: Arc<Vec<u8>>,
 }
 
 impl CameraTrack {
+    /// Some images as shared bytes: none where there are not that many, which then fit no shape.
+    pub(crate) fn shared(&self, images: Range<usize>) -> Buffer {
+        let bytes = self.shape.bytes();
+        let shared = Buffer::from(self.pixels.clone()).slice(images.start * bytes..images.end * bytes);
+        shared.unwrap_or_else(|| Buffer::from(Vec::new()))
+    }
+
     /// Image number `at`.
     pub fn image(&self, at: usize) -> &[u8] {
         let bytes = self.shape.bytes();

@@ -17,6 +17,7 @@ use super::Episode;
 use super::claim::Claim;
 use super::files::{EpisodeFormat, FileSink};
 use crate::lerobot::{self, Existing};
+use crate::recording::{DatasetFormat, format_in};
 use crate::replay_buffer;
 use crate::store::{Origin, Store};
 
@@ -158,7 +159,13 @@ impl EpisodeWriter {
         targets: Targets,
         by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
-        let mut claim = by.claim(&format.claimed(directory))?;
+        let claimed = format.claimed(directory);
+        // Folders by outcome are found by the folder above them.
+        let by_outcome = claimed.iter().any(|folder| *folder == directory.join("positive"));
+        for folder in claimed.iter().map(PathBuf::as_path).chain(by_outcome.then_some(directory)) {
+            refuse_other_format(folder, format.dataset_format())?;
+        }
+        let mut claim = by.claim(&claimed)?;
         let (sink, found) = FileSink::open(directory, format, claim.begun())?;
         if claim.begun().is_none() {
             claim.begin(sink.next())?;
@@ -177,6 +184,7 @@ impl EpisodeWriter {
         targets: Targets,
         by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
+        refuse_other_format(directory, DatasetFormat::Store)?;
         let mut claim = by.claim(&[directory.to_owned()])?;
         let store =
             if Store::is_at(directory) { Store::open(directory) } else { Store::create(directory, None) };
@@ -205,6 +213,7 @@ impl EpisodeWriter {
         targets: Targets,
         by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
+        refuse_other_format(directory, DatasetFormat::Lerobot)?;
         let mut claim = by.claim(&[directory.to_owned()])?;
         if let Some(first) = claim.begun().and_then(<[u64]>::first) {
             settings.existing = Existing::Resume { first_shard: *first };
@@ -229,6 +238,7 @@ impl EpisodeWriter {
         targets: Targets,
         by: CollectionRun<'_>,
     ) -> Result<Self, WriterError> {
+        refuse_other_format(directory, DatasetFormat::ReplayBuffer)?;
         let mut claim = by.claim(&[directory.to_owned()])?;
         let mut buffer =
             replay_buffer::Writer::open(directory).map_err(|error| WriterError::Sink(error.into()))?;
@@ -348,6 +358,14 @@ impl EpisodeWriter {
     }
 }
 
+/// A folder of two formats would be read as one of them, and the episodes of the other would be lost from sight.
+fn refuse_other_format(folder: &Path, format: DatasetFormat) -> Result<(), WriterError> {
+    match format_in(folder).filter(|there| *there != format) {
+        Some(there) => Err(WriterError::OtherFormat { folder: folder.into(), there, format }),
+        None => Ok(()),
+    }
+}
+
 /// Episodes into plaudit's own store.
 struct StoreSink {
     store: Store,
@@ -401,6 +419,20 @@ pub enum WriterError {
         /// The folder.
         folder: PathBuf,
     },
+    /// Episodes of another format are there.
+    #[error(
+        "{} holds {}, and {} would be added to them; a folder has one format: give another data_collection.save_dir, \
+         or the export_format of what is there",
+        folder.display(), there.describe(), format.describe()
+    )]
+    OtherFormat {
+        /// The folder.
+        folder: PathBuf,
+        /// What is there.
+        there: DatasetFormat,
+        /// What was to be written.
+        format: DatasetFormat,
+    },
     /// A collection that is resumed is not the last that wrote there.
     #[error(
         "the collection cannot be resumed in {}: another one wrote there since, or the folder was moved or emptied; start a new run, which adds to what is there",
@@ -438,7 +470,7 @@ mod tests {
     fn episode(row: usize, success: bool) -> Episode {
         let timestep =
             |end, success| Timestep { reward: 0.5, end, success, facts: vec![("is_grasped".into(), 1.0)] };
-        let pixels = (0..9).collect();
+        let pixels = Arc::new((0..9).collect());
         Episode {
             row,
             number: 0,
@@ -462,6 +494,53 @@ mod tests {
         let mut names: Vec<_> = names.filter(|name| name != CLAIM).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_folder_of_another_format_is_refused_before_anything_is_written() {
+        let formats = ["pickle", "frames", "npy", "store", "lerobot", "replay_buffer"];
+        let begin = |folder: &Path, format: &str| {
+            let (targets, by) = (Targets::default(), CollectionRun::Anonymous);
+            match format {
+                "pickle" => EpisodeWriter::start(folder, EpisodeFormat::Pickle, targets, by),
+                "frames" => EpisodeWriter::start(folder, EpisodeFormat::Frames, targets, by),
+                "npy" => {
+                    let [positive, negative] = ["positive", "negative"].map(|name| folder.join(name));
+                    let cameras = Vec::new();
+                    EpisodeWriter::start(
+                        folder,
+                        EpisodeFormat::Npy { positive, negative, cameras },
+                        targets,
+                        by,
+                    )
+                }
+                "store" => EpisodeWriter::into_store(folder, Origin::new("a test"), targets, by),
+                "lerobot" => {
+                    let settings = lerobot::Settings { existing: Existing::Continue, ..Default::default() };
+                    EpisodeWriter::into_lerobot(folder, settings, targets, by)
+                }
+                _ => EpisodeWriter::into_replay_buffer(folder, targets, by),
+            }
+        };
+        for there in formats {
+            let folder = tempfile::tempdir().unwrap();
+            let mut writer = begin(folder.path(), there).unwrap();
+            writer.write(episode(0, true)).unwrap();
+            writer.finish(Ending::Complete).unwrap();
+            let before = names(folder.path());
+            for format in formats {
+                let begun = begin(folder.path(), format);
+                if format == there {
+                    begun.unwrap().finish(Ending::Paused).unwrap();
+                    continue;
+                }
+                let error = begun.unwrap_err().to_string();
+                assert!(error.contains("a folder has one format"), "{format} into {there}: {error}");
+                assert_eq!(names(folder.path()), before, "{format} into {there}");
+            }
+            // A folder of its own below is another matter.
+            begin(&folder.path().join("below"), "store").unwrap().finish(Ending::Complete).unwrap();
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use crate::recording::{FileProblem, Item, OpenError, Recordings};
+use crate::recording::{FileProblem, Item, OpenError, Recordings, Rules};
 use recorded::Recorded;
 use summary::ItemSummary;
 
@@ -50,10 +50,12 @@ pub use suspicion::Suspicion;
 pub use verify::{Verified, verify};
 
 /// Options of [`inspect`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct InspectOptions {
     /// Inspect so many files only, evenly spread over all.
     pub limit: Option<usize>,
+    /// How recordings are read.
+    pub rules: Rules,
 }
 
 /// The progress callback: files done, and files in all. Called from many threads.
@@ -71,7 +73,7 @@ pub fn inspect(
     if let Some(report) = lerobot::of_videos(path)? {
         return Ok(report);
     }
-    let collection = open(path)?;
+    let collection = open(path, &options.rules)?;
     let all = collection.items.len();
     let chosen = spread(&collection.items, options.limit);
     let done = AtomicUsize::new(0);
@@ -94,8 +96,8 @@ fn summarize_item(item: &Item) -> Result<Vec<ItemSummary>, FileProblem> {
 }
 
 /// What lies at a path; where nothing does, what lies below it.
-fn open(path: &Path) -> Result<Recordings, InspectError> {
-    Recordings::open(path).map_err(|error| match error {
+fn open(path: &Path, rules: &Rules) -> Result<Recordings, InspectError> {
+    Recordings::open(path, rules).map_err(|error| match error {
         OpenError::Read { path, source } => InspectError::Read { path, source },
         OpenError::NoEpisodes { path } => {
             let nearby = nearby(&path);
@@ -115,7 +117,7 @@ fn nearby(path: &Path) -> Vec<PathBuf> {
     };
     let first = below(path);
     let second: Vec<PathBuf> = first.iter().flat_map(|folder| below(folder)).collect();
-    let holds = |folder: &PathBuf| Recordings::open(folder).is_ok();
+    let holds = |folder: &PathBuf| Recordings::open(folder, &Rules::default()).is_ok();
     first.into_iter().chain(second).filter(holds).collect()
 }
 

@@ -195,7 +195,7 @@ pub(super) fn report(
     let mut broken: Vec<BrokenFile> = collection
         .broken
         .iter()
-        .map(|(file, problem)| BrokenFile { file: relative(file, path), problem: problem.to_string() })
+        .map(|(file, problem)| BrokenFile { file: relative(file, path), problem: problem.with_hint() })
         .collect();
     let mut inspected = Inspected { summaries: Vec::new(), origins: Vec::new(), names: Vec::new() };
     for (item, summarized) in chosen.iter().zip(summarized) {
@@ -206,7 +206,7 @@ pub(super) fn report(
                 inspected.origins.push((item, number));
                 inspected.summaries.push(summary);
             }),
-            Err(problem) => broken.push(BrokenFile { file, problem: problem.to_string() }),
+            Err(problem) => broken.push(BrokenFile { file, problem: problem.with_hint() }),
         }
     }
     let copies = copies(&inspected.summaries);
@@ -313,8 +313,8 @@ fn reward(summaries: &[ItemSummary]) -> Option<RewardRange> {
     // NaN where there is nothing to divide by; `min` and `max` pass over it.
     let count = all().map(|rewards| rewards.count).sum::<usize>() as f64;
     Some(RewardRange {
-        min: all().map(|rewards| f64::from(rewards.low)).fold(f64::NAN, f64::min),
-        max: all().map(|rewards| f64::from(rewards.high)).fold(f64::NAN, f64::max),
+        min: all().map(|rewards| rewards.low).fold(f64::NAN, f64::min),
+        max: all().map(|rewards| rewards.high).fold(f64::NAN, f64::max),
         mean: all().map(|rewards| rewards.sum).sum::<f64>() / count,
         zero_share: all().map(|rewards| rewards.zeros).sum::<usize>() as f64 / count,
         nan: all().map(|rewards| rewards.nan).sum(),

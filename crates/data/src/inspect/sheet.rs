@@ -9,20 +9,22 @@ use super::error::InspectError;
 use super::open;
 use super::recorded::{CameraImages, Recorded};
 use super::report::{Report, SheetPick};
-use crate::recording::{FileProblem, Item, Unit};
+use crate::recording::{FileProblem, Item, Rules, Unit};
 
 /// How the sheet is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SheetOptions {
     /// Frames of each episode: the first, the last, and others evenly between.
     pub columns: usize,
     /// The longer side of a frame in pixels.
     pub side: usize,
+    /// How recordings are read: as for the report.
+    pub rules: Rules,
 }
 
 impl Default for SheetOptions {
     fn default() -> Self {
-        Self { columns: 5, side: 128 }
+        Self { columns: 5, side: 128, rules: Rules::default() }
     }
 }
 
@@ -32,17 +34,18 @@ impl Default for SheetOptions {
 /// # Errors
 /// When a file is gone, or there are no images at all.
 pub fn contact_sheet(path: &Path, report: &Report, options: &SheetOptions) -> Result<Vec<u8>, InspectError> {
-    let collection = open(path)?;
+    let collection = open(path, &options.rules)?;
     let mut groups = Vec::new();
     let mut units = Vec::new();
     for pick in &report.picks {
-        let wrong = |error: FileProblem| InspectError::Sheet { why: format!("{}: {error}", pick.file) };
+        let wrong =
+            |error: FileProblem| InspectError::Sheet { why: format!("{}: {}", pick.file, error.with_hint()) };
         let item = collection.items.iter().find(|item| is_of(item, pick));
         let Some(item) = item else { return Err(wrong(FileProblem::Gone)) };
         let read: Vec<Recorded> = item.read().map_err(wrong)?.into_iter().map(Recorded::of).collect();
         if let Some(recorded) = read.get(pick.number) {
             groups.extend(rows(recorded, pick, options).map_err(wrong)?);
-            units.push(recorded.unit());
+            units.push(recorded.unit);
         }
     }
     if groups.is_empty() {
@@ -114,7 +117,7 @@ fn rows(recorded: &Recorded, pick: &SheetPick, options: &SheetOptions) -> Result
         let frames = indices.into_iter().map(|at| frame(recorded, views, *at, options.side));
         Ok(Group { heading, frames: frames.collect::<Result<_, FileProblem>>()? })
     };
-    if recorded.unit() != Unit::Images {
+    if recorded.unit != Unit::Images {
         let of_several =
             if recorded.name.is_empty() { String::new() } else { format!(" · {}", recorded.name) };
         let some = if count > columns { format!(" · {count} frames") } else { String::new() };
@@ -144,7 +147,7 @@ fn frame(
     let pixels = views.images[at].pixels()?;
     let [height, width, channels] = pixels.shape;
     let shape = FrameShape { height, width, channels };
-    let what = if recorded.unit() == Unit::Images { "image" } else { "frame" };
+    let what = if recorded.unit == Unit::Images { "image" } else { "frame" };
     Ok(SheetFrame {
         image: Canvas::fitted(shape, &pixels.bytes, side),
         tint: tint(recorded, at),
@@ -163,8 +166,8 @@ fn tint(recorded: &Recorded, at: usize) -> Tint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{ChannelOrder, Frame};
-    use plaudit_pyfiles::Array;
+    use crate::recording::{Observation, Recording};
+    use plaudit_pyfiles::{Array, PyValue};
 
     #[test]
     fn the_title_names_the_dataset_and_how_much_of_it_is_shown() {
@@ -181,12 +184,18 @@ mod tests {
     #[test]
     fn rows_say_which_file_and_which_frame_and_colours_have_a_legend() {
         let grey = Array::from_slice(&[2, 2, 3], &[90u8; 12]).unwrap();
-        let mut recorded = Recorded { labels: vec![Some(false), None, Some(true)], ..Recorded::default() };
-        (0..3)
-            .for_each(|_| recorded.add_image("main", Frame::Array(grey.clone(), ChannelOrder::ChannelsLast)));
+        let recorded = |unit| {
+            let seen = PyValue::dict([("main_images", grey.clone().into())]);
+            Recorded::of(Recording {
+                unit,
+                labels: vec![Some(false), None, Some(true)],
+                observations: vec![Observation::Dict(seen); 3],
+                ..Recording::default()
+            })
+        };
         let pick = SheetPick { file: "rank_0/episode_7.pkl".into(), number: 0, label: "success".into() };
-        let options = SheetOptions { columns: 2, side: 8 };
-        let rows = rows(&recorded, &pick, &options).unwrap();
+        let options = SheetOptions { columns: 2, side: 8, ..SheetOptions::default() };
+        let rows = rows(&recorded(Unit::Episode), &pick, &options).unwrap();
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].heading, "success · rank_0/episode_7.pkl · 3 frames");
         let shown: Vec<_> =
@@ -196,9 +205,11 @@ mod tests {
             legend(&rows, &[Unit::Episode]).into_iter().map(|(_, words)| words).collect();
         assert_eq!(words, ["green: success", "red: failure"], "grey is not there");
 
-        let image_set = Recorded { unit: Some(Unit::Images), ..recorded };
-        let headings: Vec<String> =
-            super::rows(&image_set, &pick, &options).unwrap().into_iter().map(|row| row.heading).collect();
+        let headings: Vec<String> = super::rows(&recorded(Unit::Images), &pick, &options)
+            .unwrap()
+            .into_iter()
+            .map(|row| row.heading)
+            .collect();
         let expected = ["success", "failure", "no label"]
             .map(|word| format!("{word} · rank_0/episode_7.pkl · 1 images"));
         assert_eq!(headings, expected);

@@ -48,8 +48,8 @@ pub(super) struct ItemSummary {
 /// Rewards in short.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rewards {
-    pub(super) low: f32,
-    pub(super) high: f32,
+    pub(super) low: f64,
+    pub(super) high: f64,
     pub(super) sum: f64,
     pub(super) count: usize,
     pub(super) zeros: usize,
@@ -76,13 +76,11 @@ pub(super) fn summarize(recorded: &Recorded, item: &Item) -> ItemSummary {
     }
     suspicions.extend(missing_images(&seen));
     for (camera, image_summaries) in &seen {
-        suspicions.extend(suspect_camera(camera, image_summaries, recorded.unit()));
+        suspicions.extend(suspect_camera(camera, image_summaries, recorded.unit));
     }
     let main = || seen.iter().take(1).flat_map(|(_, image_summaries)| image_summaries);
-    let known = recorded.labels.iter().flatten().copied();
-    let once = known.clone().reduce(|a, b| a | b);
     ItemSummary {
-        unit: recorded.unit(),
+        unit: recorded.unit,
         name: recorded.name.clone(),
         steps: recorded.steps(),
         frames: recorded.frames(),
@@ -94,8 +92,8 @@ pub(super) fn summarize(recorded: &Recorded, item: &Item) -> ItemSummary {
         labels: recorded.labels.clone(),
         window_label: recorded.window_label.clone(),
         cut_from: recorded.cut_from.clone(),
-        success: if recorded.unit() == Unit::Episode {
-            recorded.success.or(once).or_else(|| Some(item.declared_label.as_deref()? == "success"))
+        success: if recorded.unit == Unit::Episode {
+            recorded.success().or_else(|| Some(item.declared_label.as_deref()? == "success"))
         } else {
             None
         },
@@ -169,7 +167,7 @@ fn suspect(recorded: &Recorded) -> Vec<(Suspicion, String)> {
     if let Some(what) = not_finite(recorded) {
         say(Suspicion::NotFinite, what);
     }
-    if recorded.unit() != Unit::Episode {
+    if recorded.unit != Unit::Episode {
         return found;
     }
     let known: Vec<bool> = recorded.labels.iter().flatten().copied().collect();
@@ -212,17 +210,17 @@ fn few(numbers: &[f32]) -> String {
     format!("[{}{}]", shown.join(", "), if numbers.len() > 4 { ", …" } else { "" })
 }
 
-fn rewards(rewards: &[f32]) -> Option<Rewards> {
-    let finite: Vec<f32> = rewards.iter().copied().filter(|x| x.is_finite()).collect();
+fn rewards(rewards: &[f64]) -> Option<Rewards> {
+    let finite: Vec<f64> = rewards.iter().copied().filter(|x| x.is_finite()).collect();
     if rewards.is_empty() {
         return None;
     }
     Some(Rewards {
-        low: finite.iter().copied().fold(f32::NAN, f32::min),
-        high: finite.iter().copied().fold(f32::NAN, f32::max),
+        low: finite.iter().copied().fold(f64::NAN, f64::min),
+        high: finite.iter().copied().fold(f64::NAN, f64::max),
         nan: rewards.iter().filter(|x| x.is_nan()).count(),
         infinite: rewards.iter().filter(|x| x.is_infinite()).count(),
-        sum: finite.iter().map(|x| f64::from(*x)).sum(),
+        sum: finite.iter().sum(),
         count: finite.len(),
         zeros: finite.iter().filter(|x| **x == 0.0).count(),
     })
@@ -231,7 +229,7 @@ fn rewards(rewards: &[f32]) -> Option<Rewards> {
 /// Equal for what has the same images, states and actions. Images in a set are compared one by one instead.
 fn digest(recorded: &Recorded, seen: &[(String, Vec<ImageSummary>)]) -> Option<u64> {
     let anything = !seen.is_empty() || !recorded.states.is_empty();
-    if !anything || recorded.unit() == Unit::Images {
+    if !anything || recorded.unit == Unit::Images {
         return None;
     }
     let mut hasher = DefaultHasher::new();
@@ -248,7 +246,7 @@ fn digest(recorded: &Recorded, seen: &[(String, Vec<ImageSummary>)]) -> Option<u
 
 /// Three small images of an episode.
 fn thumbs(recorded: &Recorded) -> Option<Vec<u8>> {
-    let views = recorded.cameras.first().filter(|_| recorded.unit() == Unit::Episode)?;
+    let views = recorded.cameras.first().filter(|_| recorded.unit == Unit::Episode)?;
     let last = views.images.len().checked_sub(1)?;
     let small = |at: usize| Some(views.images[at].pixels().ok()?.thumb(THUMB));
     let thumbs: Option<Vec<Vec<u8>>> = [0, last / 2, last].into_iter().map(small).collect();

@@ -159,7 +159,7 @@ impl Suspicion {
             Self::NearDuplicates => "vary the starts (seeds, fixed reset states): copies teach little",
             Self::MetadataOnly => "export it with images instead of videos to have every frame inspected",
             Self::Unbalanced => {
-                "collect more of the rare one, or balance when converting (--fail-success-ratio)"
+                "collect more of the rare one, or keep fewer of the other when converting: so many failures per success"
             }
         }
     }

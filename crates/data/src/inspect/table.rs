@@ -4,7 +4,6 @@ use std::fmt::{self, Write};
 
 use super::finding::{Finding, Severity};
 use super::report::{LabelCount, Report, VectorWidth};
-use crate::recording::DatasetFormat;
 
 /// Broken files and examples that are shown.
 const SHOWN: usize = 8;
@@ -15,8 +14,7 @@ impl fmt::Display for Report {
         let [one, many] = self.format.noun();
         let noun = if self.episodes == 1 { one } else { many };
         // Episodes of LeRobot share files, and are counted themselves.
-        let (file, shared) =
-            if self.format == DatasetFormat::Lerobot { (many, true) } else { ("files", false) };
+        let (file, shared) = if self.format.shares_files() { (many, true) } else { ("files", false) };
         let files = if (1..self.files).contains(&self.inspected_files) {
             format!(
                 ", in {} of {} {file}, evenly spread",
@@ -49,7 +47,7 @@ impl Report {
     fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
         let lengths = &self.lengths;
         let steps = format!("{} to {}, median {}", lengths.min, lengths.max, lengths.median);
-        let steps = if self.format == DatasetFormat::Images { Vec::new() } else { vec![steps] };
+        let steps = if !self.format.has_lengths() { Vec::new() } else { vec![steps] };
         let facts = vec![
             ("length", steps),
             ("success", self.success_line().into_iter().collect()),
@@ -67,7 +65,7 @@ impl Report {
     fn success_line(&self) -> Option<String> {
         let success = self.success;
         if success.labelled == 0 {
-            return None;
+            return self.format.is_of_episodes().then(|| "unknown: nothing says which succeeded".into());
         }
         let unknown = self.episodes - success.labelled;
         let rest = if unknown > 0 { format!("; unknown for {unknown}") } else { String::new() };

@@ -12,7 +12,7 @@ use super::open;
 use super::recorded::Recorded;
 use super::report::{BrokenFile, relative};
 use crate::lerobot::{self, DatasetMetadata};
-use crate::recording::{DatasetFormat, FileProblem, Item, stores_below};
+use crate::recording::{DatasetFormat, FileProblem, Item, Rules, stores_below};
 use crate::store::{Store, StoreError};
 
 /// What a check of every file found.
@@ -46,12 +46,13 @@ pub fn verify(path: &Path, progress: &OnInspected<'_>) -> Result<Verified, Inspe
     if shards.len() == 1 && !found.unchecked.is_empty() {
         return Ok(found); // its images are videos, and nothing else of it is read
     }
-    let collection = open(path)?;
+    let collection = open(path, &Rules::default())?;
     found.format = collection.format;
     let is_unchecked =
         |file: &Path| found.unchecked.iter().any(|what| what.starts_with(&relative(file, path)));
     let broken = collection.broken.iter().filter(|(file, _)| !is_unchecked(file));
-    let broken: Vec<BrokenFile> = broken.map(|(file, problem)| broken_file(path, file, problem)).collect();
+    let broken: Vec<BrokenFile> =
+        broken.map(|(file, problem)| broken_file(path, file, &problem.with_hint())).collect();
     found.broken.extend(broken);
     let (done, total) = (AtomicUsize::new(0), collection.items.len());
     let check = |item: &Item| {
@@ -63,7 +64,7 @@ pub fn verify(path: &Path, progress: &OnInspected<'_>) -> Result<Verified, Inspe
     for (item, checked) in collection.items.iter().zip(checked) {
         match checked {
             Ok(whole) => found.whole += whole,
-            Err(problem) => found.broken.push(broken_file(path, &item.path, &problem)),
+            Err(problem) => found.broken.push(broken_file(path, &item.path, &problem.with_hint())),
         }
     }
     Ok(found)

@@ -2,8 +2,8 @@
 
 use super::LabelledData;
 use super::error::LabelledError;
-use crate::convert::{Block, PythonRandom, balance, by_block, by_episode, cut_lone_blocks, sample};
-use crate::recording::Source;
+use crate::convert::{Block, PythonRandom, balance, cut_lone_blocks, sample, split};
+use crate::recording::SplitUnit;
 
 /// One frame of one episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,24 +60,19 @@ impl LabelledData {
         let mut units: Vec<Vec<FramePick>> = (0..self.episodes.len())
             .map(|episode| self.sampled(episode, options.num_samples_per_episode).collect())
             .collect();
-        let split = match self.source {
-            Some(Source::Keyboard) => {
-                let success = |pick: &FramePick| self.frame(*pick).success;
-                cut_lone_blocks(&mut units, options.val_split, success);
-                let block =
-                    |unit: &Vec<FramePick>| Block { success: unit.iter().any(success), frames: unit.len() };
-                let blocks: Vec<Block> = units.iter().map(block).collect();
-                by_block(&blocks, options.val_split, &mut random)
-            }
-            _ => by_episode(units.len(), options.val_split, &mut random),
-        };
+        let success = |pick: &FramePick| self.frame(*pick).success;
+        if self.format.split_unit() == SplitUnit::Run {
+            cut_lone_blocks(&mut units, options.val_split, success);
+        }
+        let block = |unit: &Vec<FramePick>| Block { success: unit.iter().any(success), frames: unit.len() };
+        let blocks: Vec<Block> = units.iter().map(block).collect();
+        let split = split(self.format.split_unit(), &blocks, options.val_split, &mut random);
         if split.train.is_empty() || split.val.is_empty() {
             let (path, episodes) = (self.path.clone(), self.episodes.len());
             return Err(LabelledError::TooFewEpisodes { path, episodes });
         }
         let frames =
             |numbers: &[usize]| numbers.iter().flat_map(|at| units[*at].clone()).collect::<Vec<FramePick>>();
-        let success = |pick: &FramePick| self.frame(*pick).success;
         let train = balance(frames(&split.train), options.fail_success_ratio, success, &mut random);
         Ok(TrainValSplit { train, val: frames(&split.val) })
     }

@@ -10,13 +10,13 @@ use crate::recording::{BadFile, OpenError};
 #[non_exhaustive]
 pub enum LabelledError {
     /// There is no such file or folder.
-    #[error("{} does not exist; give a train.pt, a folder of episodes, or a store", path.display())]
+    #[error("{} does not exist", path.display())]
     Nothing {
         /// The path.
         path: PathBuf,
     },
     /// No camera was asked for.
-    #[error("no camera is named; name one, such as main_images")]
+    #[error("no camera is named")]
     NoCamera,
     /// A recording that cannot be read.
     #[error(transparent)]
@@ -25,7 +25,7 @@ pub enum LabelledError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// There is nothing in it yet.
-    #[error("{} is empty; collect episodes into it", path.display())]
+    #[error("{} is empty", path.display())]
     Empty {
         /// The file or folder.
         path: PathBuf,
@@ -35,8 +35,7 @@ pub enum LabelledError {
     Frames(BadFile),
     /// Too few episodes to have both a training and a validation split.
     #[error(
-        "{episodes} usable episode(s) in {} leave none to train on beside those that validate; collect more \
-         episodes, at least 2, or lower the share that validates",
+        "{episodes} usable episode(s) in {} leave none to train on beside those that validate",
         path.display()
     )]
     TooFewEpisodes {
@@ -45,4 +44,21 @@ pub enum LabelledError {
         /// How many episodes there are.
         episodes: usize,
     },
+}
+
+impl LabelledError {
+    /// What can be done about it. Whoever knows how the data was asked for may know better.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Nothing { .. } => Some("give a train.pt, a folder of episodes, or a store"),
+            Self::NoCamera => Some("name one, such as main_images"),
+            Self::Recording(error) => error.hint(),
+            Self::Open(error) => error.hint(),
+            Self::Empty { .. } => Some("collect episodes into it"),
+            Self::Frames(bad) => bad.problem.hint(),
+            Self::TooFewEpisodes { .. } => {
+                Some("collect more episodes, at least 2, or lower the share that validates")
+            }
+        }
+    }
 }

@@ -18,7 +18,6 @@
 
 mod choose;
 mod error;
-mod image;
 mod leak;
 mod read;
 
@@ -27,11 +26,11 @@ use std::path::{Path, PathBuf};
 use plaudit_core::FrameShape;
 
 use crate::convert::{BadFiles, OnProgress};
-use crate::recording::{BadFile, DatasetFormat, MAIN, Recordings, Source};
+use crate::recording::{BadFile, DatasetFormat, MAIN, Recordings, Rules};
 
+pub use crate::recording::FrameImage;
 pub use choose::{FramePick, SplitOptions, TrainValSplit};
 pub use error::LabelledError;
-pub use image::FrameImage;
 pub use leak::leakage;
 
 /// How data is read.
@@ -40,15 +39,15 @@ pub struct ReadOptions {
     /// The cameras of each frame, by their keys: `main_images`, `extra_view_images`, `extra_view_images[1]`, or whatever
     /// the recording calls them.
     pub cameras: Vec<String>,
-    /// Who wrote the recording; found out if not said.
-    pub source: Option<Source>,
+    /// How recordings are read.
+    pub rules: Rules,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { cameras: vec![MAIN.into()], source: None, bad_files: BadFiles::Stop }
+        Self { cameras: vec![MAIN.into()], rules: Rules::default(), bad_files: BadFiles::Stop }
     }
 }
 
@@ -91,8 +90,6 @@ pub struct LabelledData {
     pub path: PathBuf,
     /// What that is.
     pub format: DatasetFormat,
-    /// Which collector wrote it, where one did.
-    pub source: Option<Source>,
     /// The cameras that were asked for, and the size of their images.
     pub cameras: Vec<(String, FrameShape)>,
     /// The episodes. Images whose file does not say where they are from are one episode.
@@ -118,7 +115,7 @@ impl LabelledData {
         if !path.exists() {
             return Err(LabelledError::Nothing { path: path.into() });
         }
-        read::read(Recordings::open_as(path, options.source)?, options, progress)
+        read::read(Recordings::open(path, &options.rules)?, options, progress)
     }
 
     /// Reads folders of successful and of failed `.npy` trajectories that need not lie together.
@@ -131,7 +128,7 @@ impl LabelledData {
         options: &ReadOptions,
         progress: &OnProgress<'_>,
     ) -> Result<Self, LabelledError> {
-        read::read(Recordings::of_trajectories(positive, negative)?, options, progress)
+        read::read(Recordings::of_trajectories(positive, negative, &options.rules)?, options, progress)
     }
 
     /// A frame that was picked.

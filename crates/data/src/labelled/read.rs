@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 use plaudit_core::FrameShape;
 
 use super::error::LabelledError;
-use super::image::FrameImage;
 use super::{LabelledData, LabelledEpisode, LabelledFrame, ReadOptions};
 use crate::convert::{OnProgress, scan};
-use crate::recording::{
-    CameraKey, DatasetFormat, FileProblem, Item, LabelledEntry, Recording, Recordings, Source,
-};
+use crate::recording::{CameraKey, FileProblem, FrameImage, Item, LabelledEntry, Recording, Recordings};
 
 /// Every labelled frame of some recordings.
 pub(super) fn read(
@@ -22,14 +19,14 @@ pub(super) fn read(
     if cameras.is_empty() {
         return Err(LabelledError::NoCamera);
     }
-    let Recordings { path, format, source, items, mut broken } = recordings;
+    let Recordings { path, format, items, mut broken } = recordings;
     if let Some((file, problem)) = broken.pop() {
         return Err(LabelledError::Frames(problem.in_file(file)));
     }
     if items.is_empty() {
         return Err(LabelledError::Empty { path });
     }
-    let extract = |item: &Item, _| in_item(item, source, &cameras);
+    let extract = |item: &Item, _| in_item(item, &cameras);
     let (found, skipped) = match &items[..] {
         // What is wrong with the only file is what is wrong.
         [only] => {
@@ -43,17 +40,12 @@ pub(super) fn read(
         }
     };
     let shapes = one_size(&found)?;
-    let in_episodes = match format {
-        DatasetFormat::ImageFolder => false,
-        DatasetFormat::Images => found.iter().all(|found| found.knows_episodes),
-        _ => true,
-    };
+    let in_episodes = !found.iter().any(|found| found.is_loose);
     let episodes: Vec<LabelledEpisode> = found.into_iter().flat_map(|found| found.episodes).collect();
-    let has_history = in_episodes && (source.is_some() || LabelledData::is_gapless(&episodes));
+    let has_history = in_episodes && (format.is_collectors() || LabelledData::is_gapless(&episodes));
     Ok(LabelledData {
         path,
         format,
-        source,
         cameras: cameras.into_iter().map(|camera| camera.written).zip(shapes).collect(),
         episodes,
         in_episodes,
@@ -66,16 +58,16 @@ pub(super) fn read(
 struct FileEpisodes {
     path: PathBuf,
     episodes: Vec<LabelledEpisode>,
-    /// Whether it says which episodes its images are from.
-    knows_episodes: bool,
+    /// Whether nobody knows which episodes its images are from.
+    is_loose: bool,
 }
 
-fn in_item(item: &Item, source: Option<Source>, cameras: &[CameraKey]) -> Result<FileEpisodes, FileProblem> {
+fn in_item(item: &Item, cameras: &[CameraKey]) -> Result<FileEpisodes, FileProblem> {
     let mut episodes = Vec::new();
-    let (mut missed, mut knows_episodes) = (None, true);
+    let (mut missed, mut is_loose) = (None, false);
     for mut recording in item.read()? {
-        knows_episodes &= recording.episodes.is_some();
-        for unit in recording.units(source)? {
+        is_loose |= recording.is_loose;
+        for unit in recording.units()? {
             for (name, entries) in by_episode(&recording, unit) {
                 let mut frames = Vec::with_capacity(entries.len());
                 for entry in entries {
@@ -99,7 +91,7 @@ fn in_item(item: &Item, source: Option<Source>, cameras: &[CameraKey]) -> Result
     for (number, episode) in episodes.iter_mut().enumerate().filter(|(_, episode)| episode.name.is_empty()) {
         episode.name = if alone { item.stem() } else { format!("{}_{number}", item.stem()) };
     }
-    Ok(FileEpisodes { path: item.path.clone(), episodes, knows_episodes })
+    Ok(FileEpisodes { path: item.path.clone(), episodes, is_loose })
 }
 
 /// Images back in their episodes, in their order there, where a set of them says which those are.

@@ -12,7 +12,7 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let save_dir = folder.path();
 //! let timestep = |end| Timestep { reward: 0.0, end, success: None, facts: Vec::new() };
-//! let camera = CameraTrack { name: "main".into(), shape: FrameShape::rgb(2, 2), pixels: vec![128; 2 * 12] };
+//! let camera = CameraTrack { name: "main".into(), shape: FrameShape::rgb(2, 2), pixels: vec![128; 2 * 12].into() };
 //! let episode = Episode {
 //!     row: 0, number: 0, batch_step: 1, success: true, task: Some("pick the cube".into()), cameras: vec![camera],
 //!     states: vec![vec![0.5], vec![0.75]], actions: vec![vec![1.0, -1.0]],

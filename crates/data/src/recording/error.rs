@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::source::Source;
 use crate::lerobot::LeRobotError;
 use crate::replay_buffer::ReplayBufferError;
 use crate::store::StoreError;
@@ -32,7 +31,7 @@ pub enum OpenError {
     /// Nothing in the folder looks like episodes.
     #[error(
         "no episodes in {}: expected a store, a LeRobot dataset, a replay buffer, *.pkl episodes, folders `success` and \
-         `failure` of pickles, folders `positive` and `negative` of .npy, or a data.pkl; give the folder that holds the files",
+         `failure` of pickles, folders `positive` and `negative` of .npy, or a data.pkl",
         path.display()
     )]
     NoEpisodes {
@@ -40,17 +39,29 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A folder that should hold trajectories has none.
-    #[error("no .npy trajectory in {}; give the folder that `plaudit collect` wrote", path.display())]
+    #[error("no .npy trajectory in {}", path.display())]
     NoTrajectories {
         /// The folder.
         path: PathBuf,
     },
     /// The folder or file could be read in more than one way, or in none that is known.
-    #[error("cannot tell what {} holds: {why}; say it with --source ({})", path.display(), Source::names())]
+    #[error("cannot tell what {} holds: {why}", path.display())]
     Unsure {
         /// The folder or file.
         path: PathBuf,
         /// What was seen.
         why: String,
     },
+}
+
+impl OpenError {
+    /// What can be done about it. Whoever knows how the recording was asked for may know better.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::NoEpisodes { .. } => Some("give the folder that holds the files"),
+            Self::NoTrajectories { .. } => Some("give the folder that the collector wrote"),
+            Self::Unsure { .. } => Some("say which kind of recording it is"),
+            Self::Read { .. } | Self::Store(_) | Self::Lerobot(_) | Self::ReplayBuffer(_) => None,
+        }
+    }
 }

@@ -28,6 +28,34 @@ pub(crate) struct Pixels<'a> {
     pub(crate) shape: [usize; 3],
 }
 
+/// An image in its file: bytes of height, width and channel, or what becomes them. Cloning copies no pixel.
+#[derive(Clone, Debug)]
+pub struct FrameImage {
+    frame: Frame,
+    pixel_format: PixelFormat,
+}
+
+impl FrameImage {
+    /// An image: bytes, or floats from 0 to 1. Channels are found where there are 1, 3 or 4 of them.
+    pub(crate) fn of(frame: Frame, location: impl Fn() -> String) -> Result<Self, FileProblem> {
+        let pixel_format = frame.pixel_format(None, Strictness::AllowByteFloats, location)?;
+        Ok(Self { frame, pixel_format })
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn shape(&self) -> FrameShape {
+        let [height, width, channels] = self.pixel_format.shape();
+        FrameShape { height, width, channels }
+    }
+
+    /// Its bytes: a slice of the file where they lie as wanted, else converted.
+    #[must_use]
+    pub fn pixels(&self) -> Cow<'_, [u8]> {
+        self.frame.pixels_as(&self.pixel_format)
+    }
+}
+
 impl Frame {
     /// An image, if an array has the shape of one.
     pub(super) fn found(array: &Array, prefer: ChannelOrder) -> Option<Self> {

@@ -10,9 +10,24 @@ use std::path::{Path, PathBuf};
 use plaudit_pyfiles::{Array, DType, plain_file};
 
 use super::cameras::MAIN;
+use super::formats::Format;
+use super::item::Item;
 use super::observation::Columns;
-use super::source::list;
+use super::probe::list;
 use super::{FileProblem, Recording, Unit};
+
+pub(super) const FORMAT: Format = Format {
+    name: "image-folder",
+    describe: "images, sorted into folders success and failure",
+    noun: ["image", "images"],
+    is_at: |probe| Ok(is_at(probe.path)),
+    items: |path| {
+        let item = |(file, image)| Item::new(file, move |_| Ok(vec![read(&image)?]));
+        Ok(frames(path).into_iter().map(item).collect::<Vec<_>>().into())
+    },
+    location: |_, _| "the image".into(),
+    ..Format::EPISODES
+};
 
 /// The folders, and what lies in them.
 const SORTED: [(&str, bool); 2] = [("success", true), ("failure", false)];
@@ -22,19 +37,19 @@ const AT: char = '@';
 const MOST_PIXELS: u64 = 1 << 26;
 
 /// Whether a folder is an image folder.
-pub(super) fn is_at(path: &Path) -> bool {
+fn is_at(path: &Path) -> bool {
     SORTED.iter().any(|(name, _)| list(&path.join(name), "png").is_ok_and(|found| !found.is_empty()))
 }
 
 /// One frame of an image folder: its label, and its file of each camera.
 #[derive(Clone, Debug)]
-pub(super) struct SortedImage {
+struct SortedImage {
     success: bool,
     files: BTreeMap<String, PathBuf>,
 }
 
 /// Every frame with its name.
-pub(super) fn frames(path: &Path) -> Vec<(PathBuf, SortedImage)> {
+fn frames(path: &Path) -> Vec<(PathBuf, SortedImage)> {
     let of = |(folder, success): (&str, bool)| {
         let folder = path.join(folder);
         let frame = move |(name, files): (String, BTreeMap<String, PathBuf>)| {
@@ -46,13 +61,14 @@ pub(super) fn frames(path: &Path) -> Vec<(PathBuf, SortedImage)> {
 }
 
 /// One frame: a recording of its own, since nobody knows what came before it.
-pub(super) fn read(image: &SortedImage) -> Result<Recording, FileProblem> {
+fn read(image: &SortedImage) -> Result<Recording, FileProblem> {
     let camera = |(name, file): (&String, &PathBuf)| Ok((name.clone(), vec![read_image(file)?]));
     let cameras: Vec<_> = image.files.iter().map(camera).collect::<Result<_, FileProblem>>()?;
     // An image without a camera name is of the only camera that is asked for.
     let main = (cameras.len() == 1).then_some(0);
     Ok(Recording {
         unit: Unit::Images,
+        is_loose: true,
         observations: Columns { cameras, main, ..Columns::default() }.rows(1),
         labels: vec![Some(image.success)],
         ..Recording::default()

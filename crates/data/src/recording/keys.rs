@@ -1,5 +1,6 @@
 //! Looking into Python's values, with words for what is not there.
 
+use plaudit_core::End;
 use plaudit_pyfiles::PyValue;
 
 use super::problem::FileProblem;
@@ -106,9 +107,30 @@ pub(crate) fn items<'a>(value: &'a PyValue, key: &str) -> &'a [PyValue] {
     value.get(key).and_then(PyValue::as_items).unwrap_or_default()
 }
 
-/// A number, if it is one.
-pub(crate) fn one_number(value: &PyValue) -> Option<f32> {
-    value.to_f64().map(|number| number as f32)
+/// A number; NaN where it is none.
+pub(crate) fn number_or_nan(value: &PyValue) -> f64 {
+    value.to_f64().unwrap_or(f64::NAN)
+}
+
+/// A number for each entry of a list or row of an array; none where there is neither.
+pub(crate) fn column(value: Option<&PyValue>) -> Vec<f64> {
+    match value.map(|value| (value.as_items(), value.as_array())) {
+        Some((Some(items), _)) => items.iter().map(number_or_nan).collect(),
+        Some((None, Some(array))) => {
+            let rows = (0..array.shape().first().copied().unwrap_or(0)).filter_map(|at| array.row(at));
+            rows.map(|row| number_or_nan(&row.into())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// How a step ended.
+pub(crate) fn end(terminated: bool, truncated: bool) -> End {
+    match (terminated, truncated) {
+        (true, _) => End::Terminated,
+        (false, true) => End::Truncated,
+        (false, false) => End::No,
+    }
 }
 
 /// A list of labels, or an array of them: all 0 or 1.

@@ -127,6 +127,10 @@ fn image_under(
     let array = match value.get(&key.key) {
         None | Some(PyValue::None) => return Ok(None),
         Some(PyValue::Array(array) | PyValue::Tensor(array)) => array,
+        Some(PyValue::List(items) | PyValue::Tuple(items)) => {
+            let image = items.get(key.view).and_then(PyValue::as_array);
+            return Ok(image.map(|image| Frame::assumed(image, ChannelOrder::ChannelsLast)));
+        }
         Some(other) => {
             let found = other.kind();
             return Err(FileProblem::Kind { location: location(), expected: "torch tensor", found });
@@ -136,8 +140,7 @@ fn image_under(
         4 => array.row(key.view),
         _ => (key.view == 0).then(|| (**array).clone()),
     };
-    let no_view = || FileProblem::Shape { location: location(), shape: array.shape().to_vec() };
-    view.ok_or_else(no_view).map(|array| Some(Frame::assumed(&array, ChannelOrder::ChannelsLast)))
+    Ok(view.map(|array| Frame::assumed(&array, ChannelOrder::ChannelsLast)))
 }
 
 fn images_of(observation: &PyValue) -> Vec<(String, Frame)> {

@@ -292,9 +292,11 @@ mod tests {
         let nan = Array::from_slice(&[1, 1, 3], &[0.0f32, f32::NAN, 1.0]).unwrap();
         assert!(refused(&nan, ChannelOrder::ChannelsLast).contains("NaN"));
         let first = Array::from_slice(&[3, 2, 2], &[0u8; 12]).unwrap();
-        assert!(refused(&first, ChannelOrder::ChannelsLast).contains("--chw"));
+        assert!(
+            refused(&first, ChannelOrder::ChannelsLast).contains("[height, width, channels] was expected")
+        );
         let last = Array::from_slice(&[2, 2, 3], &[0u8; 12]).unwrap();
-        assert!(refused(&last, ChannelOrder::ChannelsFirst).contains("leave out --chw"));
+        assert!(refused(&last, ChannelOrder::ChannelsFirst).contains("channels were said to come first"));
         let flat = Array::from_slice(&[12], &[0u8; 12]).unwrap();
         assert!(refused(&flat, ChannelOrder::ChannelsLast).contains("[12]"));
     }

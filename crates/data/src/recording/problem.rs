@@ -30,7 +30,7 @@ pub enum FileProblem {
     #[error("cannot open it: {0}")]
     Unopened(#[from] io::Error),
     /// Something else is where a dict, list or array should be.
-    #[error("{location} is a {found}, not a {expected}; is it a file of another program?")]
+    #[error("{location} is a {found}, not a {expected}")]
     Kind {
         /// Where: `the file`, `observations[3]`.
         location: String,
@@ -40,7 +40,7 @@ pub enum FileProblem {
         found: &'static str,
     },
     /// A key is missing.
-    #[error("{location} has no `{key}` (it has {has}); is it what another collector wrote?")]
+    #[error("{location} has no `{key}` (it has {has})")]
     Missing {
         /// Where.
         location: String,
@@ -50,13 +50,13 @@ pub enum FileProblem {
         has: String,
     },
     /// A list that should have entries has none.
-    #[error("`{key}` is empty: nothing was recorded; delete the file or collect it again")]
+    #[error("`{key}` is empty: nothing was recorded")]
     Empty {
         /// Which list.
         key: &'static str,
     },
     /// There are more infos than observations, so that labels have no images.
-    #[error("{infos} infos but only {observations} observations: labels without images; collect it again")]
+    #[error("{infos} infos but only {observations} observations: labels without images")]
     TooFewObservations {
         /// Number of infos.
         infos: usize,
@@ -64,7 +64,7 @@ pub enum FileProblem {
         observations: usize,
     },
     /// A label that is neither 0 nor 1.
-    #[error("{location} is {found}, and a label is 0 or 1 (false or true); label it again")]
+    #[error("{location} is {found}, and a label is 0 or 1 (false or true)")]
     Label {
         /// Where: `infos[3]["success"]`.
         location: String,
@@ -72,7 +72,7 @@ pub enum FileProblem {
         found: String,
     },
     /// A label or number that is not one number.
-    #[error("{location} is {found}, not one {expected}; record each environment in its own file")]
+    #[error("{location} is {found}, not one {expected}")]
     NotOne {
         /// Where: `infos[3]["success"]`.
         location: String,
@@ -82,10 +82,7 @@ pub enum FileProblem {
         found: String,
     },
     /// No observation has an image.
-    #[error(
-        "no observation has an image under `{key}` (the first has {has}); collect with images (obs_mode rgb), or \
-         name the key with --image-key"
-    )]
+    #[error("no observation has an image under `{key}` (the first has {has})")]
     NoImages {
         /// The key that was looked for.
         key: String,
@@ -93,10 +90,7 @@ pub enum FileProblem {
         has: String,
     },
     /// A camera view that the windows need is in no observation.
-    #[error(
-        "no observation has the view `{view}` (the first has {has}); collect with that camera, choose others with \
-         --extra-views, or --extra-views none to use the main camera alone"
-    )]
+    #[error("no observation has the view `{view}` (the first has {has})")]
     MissingView {
         /// The view.
         view: String,
@@ -113,8 +107,7 @@ pub enum FileProblem {
     },
     /// Channels come first where they should come last.
     #[error(
-        "{location} has shape {shape:?}, which is [channels, height, width], but [height, width, channels] was expected; \
-         if that is how it was recorded, pass --chw"
+        "{location} has shape {shape:?}, which is [channels, height, width], but [height, width, channels] was expected"
     )]
     ChannelsFirst {
         /// Where.
@@ -123,7 +116,9 @@ pub enum FileProblem {
         shape: Vec<usize>,
     },
     /// Channels come last where they were said to come first.
-    #[error("{location} has shape {shape:?}, which is [height, width, channels]; leave out --chw")]
+    #[error(
+        "{location} has shape {shape:?}, which is [height, width, channels], but channels were said to come first"
+    )]
     ChannelsLast {
         /// Where.
         location: String,
@@ -132,8 +127,7 @@ pub enum FileProblem {
     },
     /// Floats that are not in 0..1, or integers that are not in 0..255.
     #[error(
-        "{location} is {dtype} with values from {low} to {high}, but images are uint8, or floats from 0 to 1; divide by \
-         255 before saving, or save uint8"
+        "{location} is {dtype} with values from {low} to {high}, but images are uint8, or floats from 0 to 1"
     )]
     Range {
         /// Where.
@@ -163,13 +157,13 @@ pub enum FileProblem {
     #[error("{0}")]
     Trajectory(#[from] replay_buffer::Problem),
     /// An image file that is none.
-    #[error("{what}; take this image out, or save it again")]
+    #[error("{what}")]
     Image {
         /// What is wrong.
         what: String,
     },
     /// Nobody knows which label is whose.
-    #[error("{images} images and {labels} labels; convert the episodes again, or take the file out")]
+    #[error("{images} images and {labels} labels")]
     Uneven {
         /// How many images.
         images: usize,
@@ -194,22 +188,23 @@ pub enum FileProblem {
         why: String,
     },
     /// A recording that never says what succeeded.
-    #[error(
-        "it does not say which frames show success; label its frames, or record `next.success` or `is_success`"
-    )]
+    #[error("it does not say which frames show success")]
     NoLabels,
     /// Windows have labels of their own kind.
-    #[error(
-        "it is a window, whose label is of the whole; train a vision-language model on it, or name the episodes"
-    )]
+    #[error("it is a window, whose label is of the whole")]
     Windows,
+    /// Images without an order of time.
+    #[error("it is a set of images without an order of time, and a window is some frames in a row")]
+    NoOrder,
+    /// Nothing says how it goes.
+    #[error("it holds no rewards, so nothing says which windows show progress")]
+    NoScores,
     /// A recording without actions is nothing to imitate.
-    #[error("it holds no actions, so there is nothing to imitate; name episodes as they were collected")]
+    #[error("it holds no actions, so there is nothing to imitate")]
     NoActions,
     /// An image of another size than the ones before.
     #[error(
-        "{location} has shape {found:?}, but {} has {expected:?}; all images of a dataset have one size: convert the two \
-         recordings apart, or collect one of them again",
+        "{location} has shape {found:?}, but {} has {expected:?}; all images of a dataset have one size",
         other.display()
     )]
     Size {
@@ -225,6 +220,49 @@ pub enum FileProblem {
 }
 
 impl FileProblem {
+    /// What can be done about it. Whoever knows how the file was asked for may know better.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Kind { .. } => "is it a file of another program?",
+            Self::Missing { .. } => "is it what another collector wrote?",
+            Self::Empty { .. } => "delete the file or collect it again",
+            Self::TooFewObservations { .. } => "collect it again",
+            Self::Label { .. } => "label it again",
+            Self::NotOne { .. } => "record each environment in its own file",
+            Self::NoImages { .. } => "collect with images, or name a camera that is there",
+            Self::MissingView { .. } => "collect with that camera, or do without it",
+            Self::ChannelsFirst { .. } | Self::ChannelsLast { .. } => "say in which order it was recorded",
+            Self::Range { .. } => "divide by 255 before saving, or save uint8",
+            Self::Image { .. } => "take this image out, or save it again",
+            Self::Uneven { .. } => "convert the episodes again, or take the file out",
+            Self::NoLabels => {
+                "label its frames, record `next.success` or `is_success`, or say which reward means success"
+            }
+            Self::Windows => "train a vision-language model on it, or name the episodes",
+            Self::NoOrder => "name the episodes they are from",
+            Self::NoScores => {
+                "collect with rewards (pickle, store or replay_buffer), or let success say how windows end"
+            }
+            Self::NoActions => "name episodes as they were collected",
+            Self::Size { .. } => "convert the two recordings apart, or collect one of them again",
+            Self::Unreadable(_)
+            | Self::Unopened(_)
+            | Self::Shape { .. }
+            | Self::Type { .. }
+            | Self::Store(_)
+            | Self::Lerobot(_)
+            | Self::Trajectory(_)
+            | Self::Lists { .. }
+            | Self::Gone
+            | Self::Line { .. } => return None,
+        })
+    }
+
+    /// What is wrong and what can be done about it, for lists that have one line for each file.
+    pub fn with_hint(&self) -> String {
+        self.hint().map_or_else(|| self.to_string(), |hint| format!("{self}; {hint}"))
+    }
+
     /// Names the file.
     pub(crate) fn in_file(self, path: impl Into<PathBuf>) -> BadFile {
         BadFile { path: path.into(), problem: Box::new(self) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plaudit_core::{End, FrameShape};
 
-use super::{FileProblem, MAIN, Observation, Recording};
+use super::{AfterLast, FileProblem, MAIN, Observation, Recording};
 use crate::episode::{CameraTrack, Episode, Timestep};
 
 impl Recording {
@@ -17,7 +17,12 @@ impl Recording {
         if steps == 0 {
             return Err(FileProblem::NoActions);
         }
-        let observations: Vec<&Observation> = self.observations.iter().chain(&self.after_last).collect();
+        let after_last = match &self.after_last {
+            AfterLast::Seen(observation) => Some(observation),
+            AfterLast::Repeated => self.observations.last(),
+            AfterLast::Included | AfterLast::Unknown => None,
+        };
+        let observations: Vec<&Observation> = self.observations.iter().chain(after_last).collect();
         if observations.len() != steps + 1 {
             let what = format!(
                 "{} observations for {steps} actions, where there should be one more: the one after the last action",
@@ -31,9 +36,9 @@ impl Recording {
         }
         let timesteps = self.timesteps(steps)?;
         let once = || timesteps.iter().any(|timestep| timestep.success == Some(true));
-        let (row, number, batch_step) = self.position;
+        let [row, number, batch_step] = self.position.map(Option::unwrap_or_default);
         Ok(Episode {
-            row,
+            row: row as usize,
             number,
             batch_step,
             success: self.success.unwrap_or_else(once),
@@ -48,7 +53,7 @@ impl Recording {
     /// The reset, and what followed each action.
     fn timesteps(&self, steps: usize) -> Result<Vec<Timestep>, FileProblem> {
         // Columns begin with the reset, unless what follows an action stands beside what was before it.
-        let has_reset = self.after_last.is_none();
+        let has_reset = !self.follows_actions();
         let expected = steps + usize::from(has_reset);
         if !self.rewards.is_empty() && self.rewards.len() != expected {
             let what = format!("{} rewards for {steps} actions; expected {expected}", self.rewards.len());
@@ -58,7 +63,7 @@ impl Recording {
         let timestep = |at: usize| {
             let column = if has_reset { at } else { at - 1 };
             Timestep {
-                reward: self.rewards.get(column).copied().unwrap_or(0.0),
+                reward: self.rewards.get(column).map_or(0.0, |reward| *reward as f32),
                 end: self.ends.get(column).copied().unwrap_or_default(),
                 success: self.labels.get(column).copied().flatten(),
                 facts: self.facts.get(column).cloned().unwrap_or_default(),
@@ -81,11 +86,13 @@ fn cameras(observations: &[&Observation]) -> Result<Vec<CameraTrack>, FileProble
             let [height, width, channels] = pixels.shape;
             let shape = FrameShape { height, width, channels };
             match tracks.iter_mut().find(|track| *track.name == *name) {
-                Some(track) if track.shape == shape => track.pixels.extend_from_slice(&pixels.bytes),
+                Some(track) if track.shape == shape => {
+                    Arc::make_mut(&mut track.pixels).extend_from_slice(&pixels.bytes)
+                }
                 None if at == 0 => tracks.push(CameraTrack {
                     name: Arc::from(name),
                     shape,
-                    pixels: pixels.bytes.into_owned(),
+                    pixels: pixels.bytes.into_owned().into(),
                 }),
                 Some(_) => return Err(changed(at, &name, "changes its size within the episode")),
                 None => return Err(changed(at, &name, "is not there from the start")),

@@ -1,13 +1,37 @@
 //! `.npy` trajectories of the oldest collectors: `images` `[T, C, H, W]` by camera, and `labels` `[T]`.
 
+use std::path::PathBuf;
+
 use plaudit_pyfiles::{Array, PyValue};
 
+use super::formats::{Format, StoredPixels};
+use super::item::Item;
 use super::observation::Columns;
 use super::pixel_format::ChannelOrder;
-use super::rules::MAIN_CAMERA;
-use super::{FileProblem, Recording, keys};
+use super::probe::by_outcome;
+use super::{FileProblem, Recording, Rules, keys};
 
-pub(super) fn read(value: &PyValue) -> Result<Recording, FileProblem> {
+const FOLDERS: [&str; 2] = ["positive", "negative"];
+
+pub(super) const FORMAT: Format = Format {
+    name: "trajectories",
+    describe: "trajectories, in folders positive and negative",
+    is_at: |probe| Ok(probe.has_folder(FOLDERS) || probe.is_file(&["npy"]) || probe.has_files("npy")?),
+    items: |path| {
+        let files = by_outcome(path, FOLDERS, "npy")?.into_iter();
+        Ok(files.map(|(file, outcome)| item(file, outcome)).collect::<Vec<_>>().into())
+    },
+    location: |entry, _| format!("images[{entry}]"),
+    pixels: StoredPixels::OldTrajectories,
+    ..Format::COLLECTED
+};
+
+/// A trajectory whose folder says how it ended.
+pub(super) fn item(file: PathBuf, outcome: Option<bool>) -> Item {
+    Item::file(file, |value, rules| Ok(vec![read(value, rules)?])).with_outcome(outcome)
+}
+
+fn read(value: &PyValue, rules: &Rules) -> Result<Recording, FileProblem> {
     let trajectory = value.item().unwrap_or(value);
     let images = keys::need(trajectory, "images", "the file")?;
     let labels = keys::zeros_and_ones(keys::need(trajectory, "labels", "the file")?)?;
@@ -24,7 +48,7 @@ pub(super) fn read(value: &PyValue) -> Result<Recording, FileProblem> {
     let frames = cameras.iter().map(|(_, images)| images.len()).max().unwrap_or(0);
     let main = match cameras.len() {
         1 => Some(0),
-        _ => cameras.iter().position(|(name, _)| name == MAIN_CAMERA),
+        _ => cameras.iter().position(|(name, _)| *name == rules.main_camera),
     };
     let columns = Columns { cameras, states: Vec::new(), channel_order: ChannelOrder::ChannelsFirst, main };
     let uneven = (frames != labels.len()).then(|| format!("{frames} images for {} labels", labels.len()));

@@ -7,30 +7,59 @@ use serde_json::Value;
 use plaudit_pyfiles::PyValue;
 use plaudit_pyfiles::plain_file;
 
-use super::formats::{DatasetFormat, Item, Recordings};
+use super::error::OpenError;
+use super::formats::Format;
+use super::item::{Item, Items};
 use super::observation::Columns;
+use super::probe::list;
 use super::{FileProblem, Recording, Unit, keys};
-use crate::windows::LINE_BYTES;
+use crate::windows::{LINE_BYTES, locate};
 
 const MANIFEST: &str = "segments.jsonl";
 
-/// The windows that the manifests in a folder, or in the folders `train` and `eval` below it, list.
-pub(super) fn manifests(folder: &Path) -> Option<Recordings> {
-    let here = [(folder.to_path_buf(), folder.file_name().map(|name| name.to_string_lossy().into_owned()))];
-    let below = ["train", "eval", "val", "test"].map(|name| (folder.join(name), Some(name.to_string())));
-    let found: Vec<_> =
-        here.into_iter().chain(below).filter(|(folder, _)| folder.join(MANIFEST).exists()).collect();
-    if found.is_empty() {
-        return None;
+pub(super) const FORMAT: Format = Format {
+    name: "windows",
+    describe: "labelled windows",
+    noun: ["window", "windows"],
+    is_at: |probe| {
+        let has_manifest = probe.is_named(MANIFEST) || !with_manifest(probe.path).is_empty();
+        Ok(has_manifest || probe.own_pickle()?.has("main_frames"))
+    },
+    items,
+    location: |entry, key| format!("observations[{entry}][\"{key}\"]"),
+    ..Format::EPISODES
+};
+
+/// The windows that manifests list, or those that pickles are.
+fn items(path: &Path) -> Result<Items, OpenError> {
+    let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST);
+    let folder = if is_manifest { path.parent().unwrap_or(Path::new(".")) } else { path };
+    let manifests = with_manifest(folder);
+    let mut found = Items::default();
+    for (folder, split) in &manifests {
+        manifest(folder, split.as_deref(), &mut found);
     }
-    let mut collection = Recordings::empty(folder, DatasetFormat::Windows);
-    for (folder, split) in found {
-        manifest(&folder, split.as_deref(), &mut collection);
+    if manifests.is_empty() {
+        let files = if path.is_file() { vec![path.into()] } else { list(path, "pkl")? };
+        found.items.extend(files.into_iter().map(|file| item(file, None, None)));
     }
-    Some(collection)
+    Ok(found)
 }
 
-fn manifest(folder: &Path, split: Option<&str>, collection: &mut Recordings) {
+/// The folder, and the folders `train` and `eval` below it, that have a manifest.
+fn with_manifest(folder: &Path) -> Vec<(PathBuf, Option<String>)> {
+    let here = (folder.to_path_buf(), folder.file_name().map(|name| name.to_string_lossy().into_owned()));
+    let below = ["train", "eval", "val", "test"].map(|name| (folder.join(name), Some(name.to_string())));
+    std::iter::once(here).chain(below).filter(|(folder, _)| folder.join(MANIFEST).exists()).collect()
+}
+
+fn item(path: PathBuf, split: Option<String>, declared_label: Option<String>) -> Item {
+    let declared = declared_label.clone();
+    let read = move |value: &PyValue, _: &super::Rules| Ok(vec![read(value, declared.as_deref())?]);
+    Item { split, declared_label, ..Item::file(path, read) }
+}
+
+fn manifest(folder: &Path, split: Option<&str>, collection: &mut Items) {
     let path = folder.join(MANIFEST);
     let lines = match plain_file::lines(&path, LINE_BYTES) {
         Ok(lines) => lines,
@@ -38,28 +67,22 @@ fn manifest(folder: &Path, split: Option<&str>, collection: &mut Recordings) {
     };
     for (number, line) in lines {
         let wrong = |why: String| FileProblem::Line { line: number, why };
-        let item = line.map_err(|error| wrong(error.to_string())).and_then(|line| {
+        let listed = line.map_err(|error| wrong(error.to_string())).and_then(|line| {
             let row: Value = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
             let pickle = row["pkl_path"].as_str().ok_or_else(|| wrong("it has no pkl_path".into()))?;
             let answer = row["answer"].as_str().map(String::from);
-            Ok(Item::window(beside(folder, pickle), split.map(String::from), answer))
+            let file = locate(&path, pickle, None).unwrap_or_else(|| folder.join(pickle));
+            Ok(item(file, split.map(String::from), answer))
         });
-        match item {
+        match listed {
             Ok(item) => collection.items.push(item),
             Err(problem) => collection.broken.push((path.clone(), problem)),
         }
     }
 }
 
-/// Manifests have absolute paths; folders move. A file beside the manifest is the one that is meant.
-fn beside(folder: &Path, written: &str) -> PathBuf {
-    let written = Path::new(written);
-    let near = written.file_name().map(|name| folder.join("pkl").join(name));
-    near.filter(|near| near.exists()).unwrap_or_else(|| folder.join(written))
-}
-
 /// One window; `declared` is what the manifest says.
-pub(super) fn read(value: &PyValue, declared: Option<&str>) -> Result<Recording, FileProblem> {
+fn read(value: &PyValue, declared: Option<&str>) -> Result<Recording, FileProblem> {
     let text = |key: &str| value.get(key).and_then(PyValue::as_str).map(String::from);
     let window_label = text("label").or_else(|| declared.map(String::from));
     let disagrees = match (&window_label, declared) {

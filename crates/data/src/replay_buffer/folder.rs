@@ -4,12 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use plaudit_pyfiles as pyfiles;
 use plaudit_pyfiles::plain_file;
 
-use super::trajectory::episodes_of;
 use super::{ReplayBufferError, writer};
-use crate::episode::Episode;
 
 /// A larger index is none.
 const INDEX_BYTES: u64 = 1 << 30;
@@ -17,20 +14,6 @@ const INDEX_BYTES: u64 = 1 << 30;
 /// Whether a folder is a replay buffer: it has an index, or files that are named like trajectories.
 pub fn is_at(folder: &Path) -> bool {
     folder.join(writer::INDEX).is_file() || numbered(folder).is_ok_and(|files| !files.is_empty())
-}
-
-/// Every episode in a replay buffer, in the order they were added.
-///
-/// # Errors
-/// When the folder, its index, or one of the trajectories that it names cannot be read.
-pub fn read(folder: &Path) -> Result<Vec<Episode>, ReplayBufferError> {
-    let mut episodes = Vec::new();
-    for path in files(folder)? {
-        let trajectory = pyfiles::read(&path)?;
-        let found = episodes_of(&trajectory);
-        episodes.extend(found.map_err(|problem| ReplayBufferError::Trajectory { path, problem })?);
-    }
-    Ok(episodes)
 }
 
 #[derive(Deserialize)]

@@ -7,21 +7,23 @@
 //!   trajectory_index.json            what each file holds
 //! ```
 //!
-//! [`Writer`] writes episodes as trajectories of one environment, as RLinf's collection of demonstrations does;
-//! [`read`] takes any such folder, also one with whole batches in each file, and gives the episodes in it.
+//! [`Writer`] writes episodes as trajectories of one environment, as RLinf's collection of demonstrations does. Such folders,
+//! also those with whole batches in each file, are read as every format is: by [`Recordings`](crate::recording::Recordings).
 
 mod folder;
 mod trajectory;
 mod writer;
 
-pub use folder::{files, is_at, is_trajectory, read};
-pub use trajectory::{Problem, episodes_of};
+pub use folder::{files, is_at, is_trajectory};
+pub use trajectory::Problem;
 pub use writer::Writer;
 
 use std::path::PathBuf;
 
 use plaudit_pyfiles::{ReadError, WriteError};
 use thiserror::Error;
+
+use crate::episode::as_python::UnwritableEpisode;
 
 /// Why a replay buffer could not be read or written.
 #[derive(Debug, Error)]
@@ -40,6 +42,9 @@ pub enum ReplayBufferError {
     /// A trajectory that could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// An episode that cannot be a trajectory.
+    #[error(transparent)]
+    Unwritable(#[from] UnwritableEpisode),
     /// An index that says something else than an index should.
     #[error("{}: {problem}; delete it and plaudit goes by the names of the files", path.display())]
     Index {

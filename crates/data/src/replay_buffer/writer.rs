@@ -7,9 +7,10 @@ use serde_json::{Map, Value, json};
 use plaudit_pyfiles::atomic_file::AtomicFile;
 use plaudit_pyfiles::{self as pyfiles, Storages, write_pt};
 
-use super::trajectory::{NO_VERSIONS, as_trajectory, episodes_of};
+use super::trajectory::{NO_VERSIONS, as_trajectory};
 use super::{ReplayBufferError, folder};
 use crate::episode::{Episode, EpisodeSink, SinkError};
+use crate::recording::samples_of;
 
 pub(super) const INDEX: &str = "trajectory_index.json";
 const METADATA: &str = "metadata.json";
@@ -17,7 +18,7 @@ const METADATA: &str = "metadata.json";
 const SEED: u64 = 1234;
 
 /// Writes episodes into a replay buffer. Each file is complete or absent, and the indices name none that is absent:
-/// whenever the process is killed, RLinf and [`read`](super::read) find a whole buffer.
+/// whenever the process is killed, RLinf and [`Recordings`](crate::recording::Recordings) find a whole buffer.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -38,12 +39,11 @@ impl Writer {
         std::fs::create_dir_all(folder).map_err(refused)?;
         let mut writer = Self { folder: folder.to_owned(), entries: Vec::new(), samples: 0, next_id: 0 };
         for (id, path) in folder::numbered(folder).map_err(refused)? {
-            let found = episodes_of(&pyfiles::read(&path)?);
-            let found =
-                found.map_err(|problem| ReplayBufferError::Trajectory { path: path.clone(), problem })?;
+            let samples = samples_of(&pyfiles::read(&path)?)
+                .map_err(|problem| ReplayBufferError::Trajectory { path: path.clone(), problem })?;
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
             let weights = name.splitn(3, '_').nth(2).unwrap_or(NO_VERSIONS).to_owned();
-            writer.enter(id, found.iter().map(Episode::len).sum(), &weights);
+            writer.enter(id, samples, &weights);
             writer.next_id = id + 1;
         }
         // A kill may have come between the last trajectory and the indices.
@@ -80,7 +80,7 @@ impl Writer {
             return Ok(());
         }
         let path = self.folder.join(format!("trajectory_{id}_{NO_VERSIONS}.pt"));
-        write_pt(path, &as_trajectory(episode), Storages::Own)?;
+        write_pt(path, &as_trajectory(episode)?, Storages::Own)?;
         self.enter(id, episode.len(), NO_VERSIONS);
         self.entries.sort_by_key(|(id, _)| *id);
         self.write_indices()

@@ -27,7 +27,7 @@
 //! # let timestep = |reward, end| Timestep { reward, end, success: Some(false), facts: vec![] };
 //! # let episode = Episode {
 //! #     row: 0, number: 0, batch_step: 1, success: false, task: None,
-//! #     cameras: vec![CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 1), pixels: vec![1, 2, 3, 4, 5, 6] }],
+//! #     cameras: vec![CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 1), pixels: vec![1, 2, 3, 4, 5, 6].into() }],
 //! #     states: vec![vec![0.0], vec![1.0]], actions: vec![vec![0.5]],
 //! #     timesteps: vec![timestep(0.0, End::No), timestep(1.0, End::Terminated)],
 //! # };

@@ -230,7 +230,8 @@ impl StoredEpisode {
             pixels: self
                 .file
                 .bytes(&(camera.start..camera.start + self.entries * camera.shape.bytes()))
-                .to_vec(),
+                .to_vec()
+                .into(),
         };
         let BatchPosition { row, number, batch_step } = self.batch_position;
         Episode {

@@ -2,7 +2,7 @@
 
 use plaudit_pyfiles::{self as pyfiles, Array, DType, PyValue};
 
-use super::error::WindowsError;
+use super::error::{WindowProblem, WindowsError};
 use super::{WindowRow, WindowViews};
 
 /// A frame of a window: height, width, and red, green and blue of each pixel.
@@ -44,26 +44,17 @@ fn is_further(key: &str) -> bool {
     number.is_some_and(|number| number.parse::<usize>().is_ok())
 }
 
-fn view(value: &PyValue, key: &str, size: Option<usize>) -> Result<Vec<WindowFrame>, String> {
+fn view(value: &PyValue, key: &str, size: Option<usize>) -> Result<Vec<WindowFrame>, WindowProblem> {
     let Some(items) = value.get(key).and_then(PyValue::as_items) else {
-        let hint = match key {
-            EXTRA => {
-                "; collect with a second camera, or use one view with data.dataset_name=simple_vlm_trend_reward_sft"
-            }
-            _ => "",
-        };
-        return Err(format!("has no `{key}`{hint}"));
+        return Err(WindowProblem::NoView { key: key.into(), is_extra: key == EXTRA });
     };
-    let least = size.unwrap_or(1).max(1);
-    if items.len() < least {
-        let found = items.len();
-        return Err(format!(
-            "`{key}` has {found} frames, and the window is to have {least}; make the windows again"
-        ));
+    let expected = size.unwrap_or(1).max(1);
+    if items.len() < expected {
+        return Err(WindowProblem::Short { key: key.into(), found: items.len(), expected });
     }
     let frame = |(at, item): (usize, &PyValue)| {
-        let array = item.as_array().ok_or_else(|| format!("`{key}[{at}]` is {}, no array", item.kind()))?;
-        rgb(array).map_err(|problem| format!("`{key}[{at}]` {problem}"))
+        let array = item.as_array().ok_or_else(|| format!("is {}, no array", item.kind()));
+        array.and_then(rgb).map_err(|what| WindowProblem::Frame { key: key.into(), at, what })
     };
     items.iter().enumerate().map(frame).collect()
 }

@@ -10,9 +10,9 @@ mod manifest;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub use error::WindowsError;
+pub use error::{LineProblem, WindowProblem, WindowsError};
 pub use frames::WindowFrame;
-pub(crate) use manifest::LINE_BYTES;
+pub(crate) use manifest::{LINE_BYTES, locate};
 
 /// Options for reading windows.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ pub(crate) fn episode(kind: &Kind, number: u64, frames: usize) -> Episode {
     let track = |(name, shape): &(&str, FrameShape)| CameraTrack {
         name: (*name).into(),
         shape: *shape,
-        pixels: (0..(frames + 1) * shape.bytes()).map(|_| noise() as u8).collect(),
+        pixels: (0..(frames + 1) * shape.bytes()).map(|_| noise() as u8).collect::<Vec<_>>().into(),
     };
     let cameras = kind.cameras.iter().map(track).collect();
     let timestep = |at: usize| Timestep {

@@ -181,7 +181,7 @@ impl BridgeError {
 impl From<BridgeError> for EnvError {
     fn from(error: BridgeError) -> Self {
         match error {
-            BridgeError::Setting(words) => Self::Setting(words),
+            BridgeError::Setting(words) => Self::Setting(words.into()),
             other => Self::Backend(Box::new(other)),
         }
     }

@@ -248,7 +248,7 @@ fn default_start_timeout_secs() -> f64 {
 }
 
 fn default_step_timeout_secs() -> f64 {
-    60.0
+    300.0
 }
 
 fn default_spin_micros() -> u32 {

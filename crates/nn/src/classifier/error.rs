@@ -31,10 +31,7 @@ pub enum ClassifierError {
         what: String,
     },
     /// plaudit was built without CUDA.
-    #[error(
-        "this build computes on the CPU alone; for vision-language models on an NVIDIA GPU build plaudit with \
-         `cargo build --release -p plaudit --features cuda-judge`"
-    )]
+    #[error("this build computes on the CPU alone")]
     NoCuda,
     /// The machine has no such GPU.
     #[error("no GPU of number {index}: {found} found. Check the driver (`nvidia-smi`)")]

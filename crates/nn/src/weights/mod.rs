@@ -56,6 +56,16 @@ pub enum WeightsError {
     /// A `.pt` or pickle that cannot be read.
     #[error(transparent)]
     Python(#[from] ReadError),
+    /// A safetensors file without its end.
+    #[error("{}: the file is cut short: it has {length} of at least {expected} bytes", file.display())]
+    CutShort {
+        /// The file.
+        file: PathBuf,
+        /// How many bytes it has.
+        length: u64,
+        /// How many its beginning announces, as far as that can be read.
+        expected: u64,
+    },
     /// A safetensors file that is not what it claims to be.
     #[error("{}: byte {at}: {problem}; the file is damaged or no safetensors file", file.display())]
     Safetensors {

@@ -1,10 +1,15 @@
 //! The safetensors format: a length, a JSON header, and bytes.
+//!
+//! Headers are parsed and validated by the `safetensors` crate: tensors that overlap, leave holes or do not fill their shape
+//! are refused. The bytes stay in the mapped file.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
 use indexmap::IndexMap;
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use plaudit_pyfiles::{Access, Array, AtomicFile, Buffer, DType, WriteError};
@@ -14,82 +19,97 @@ use super::{Weights, WeightsError};
 /// A header beyond this is a file of another kind, or an attack on the reader's memory.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The format's names for element types.
-const DTYPES: [(DType, &str); 15] = [
-    (DType::Bool, "BOOL"),
-    (DType::I8, "I8"),
-    (DType::I16, "I16"),
-    (DType::I32, "I32"),
-    (DType::I64, "I64"),
-    (DType::U8, "U8"),
-    (DType::U16, "U16"),
-    (DType::U32, "U32"),
-    (DType::U64, "U64"),
-    (DType::F16, "F16"),
-    (DType::Bf16, "BF16"),
-    (DType::F32, "F32"),
-    (DType::F64, "F64"),
-    (DType::F8E4M3, "F8_E4M3"),
-    (DType::F8E5M2, "F8_E5M2"),
+/// The format's element types.
+const DTYPES: [(DType, Dtype); 15] = [
+    (DType::Bool, Dtype::BOOL),
+    (DType::I8, Dtype::I8),
+    (DType::I16, Dtype::I16),
+    (DType::I32, Dtype::I32),
+    (DType::I64, Dtype::I64),
+    (DType::U8, Dtype::U8),
+    (DType::U16, Dtype::U16),
+    (DType::U32, Dtype::U32),
+    (DType::U64, Dtype::U64),
+    (DType::F16, Dtype::F16),
+    (DType::Bf16, Dtype::BF16),
+    (DType::F32, Dtype::F32),
+    (DType::F64, Dtype::F64),
+    (DType::F8E4M3, Dtype::F8_E4M3),
+    (DType::F8E5M2, Dtype::F8_E5M2),
 ];
 
 pub(super) fn is_named_so(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("safetensors"))
 }
 
-/// A problem and the byte it is at.
-type Fault = (u64, String);
+/// What is wrong with a file.
+#[derive(Debug, PartialEq, Eq)]
+enum Fault {
+    /// It ends before this byte.
+    CutShort { expected: u64 },
+    /// What is wrong, and at which byte.
+    At(u64, String),
+}
 
 pub(super) fn read(file: &Path) -> Result<Weights, WeightsError> {
     let bytes = Buffer::open(file, Access::Map)
         .map_err(|source| WeightsError::Io { file: file.to_owned(), source })?;
-    parse(&bytes).map_err(|(at, problem)| WeightsError::Safetensors { file: file.to_owned(), at, problem })
+    parse(&bytes).map_err(|fault| match fault {
+        Fault::At(at, problem) => WeightsError::Safetensors { file: file.to_owned(), at, problem },
+        Fault::CutShort { expected } => {
+            WeightsError::CutShort { file: file.to_owned(), length: bytes.len() as u64, expected }
+        }
+    })
 }
 
 fn parse(bytes: &Buffer) -> Result<Weights, Fault> {
     let length = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length));
-    let length = length.ok_or_else(|| (0, "the file is shorter than its first number".to_owned()))?;
-    let data_start = length.saturating_add(8);
-    if length > LONGEST_HEADER || data_start > bytes.len() as u64 {
-        return Err((0, format!("a header of {length} bytes is announced")));
+    let length = length.ok_or(Fault::CutShort { expected: 8 })?;
+    if length > LONGEST_HEADER {
+        return Err(Fault::At(0, format!("a header of {length} bytes is announced")));
+    }
+    let data_start = length + 8;
+    if data_start > bytes.len() as u64 {
+        return Err(Fault::CutShort { expected: data_start });
     }
     let data_start = data_start as usize;
-    let header: Map<String, Value> = serde_json::from_slice(&bytes[8..data_start])
-        .map_err(|error| (8 + error.column() as u64, format!("the header is no JSON object: {error}")))?;
-    let mut weights = Weights::new();
-    for (name, entry) in header {
-        if name == "__metadata__" {
-            weights.metadata = words(&entry);
-        } else {
-            let tensor =
-                tensor(&entry, bytes, data_start).map_err(|(at, why)| (at, format!("`{name}`: {why}")))?;
-            weights.tensors.insert(name, tensor);
-        }
+    // Copied before it is parsed: a mapped file might change meanwhile.
+    let header = bytes[8..data_start].to_vec();
+    let header: Metadata = serde_json::from_slice(&header).map_err(|error| {
+        Fault::At(8 + error.column() as u64, format!("the header is none of safetensors: {error}"))
+    })?;
+    let (described, follow) = (header.data_len(), bytes.len() - data_start);
+    if described > follow {
+        return Err(Fault::CutShort { expected: data_start.saturating_add(described) as u64 });
     }
-    Ok(weights)
+    if described < follow {
+        let why = format!("{described} bytes of tensors are described, {follow} follow");
+        return Err(Fault::At(data_start as u64, why));
+    }
+    let tensors = header.offset_keys().into_iter().filter_map(|name| {
+        let info = header.info(&name)?;
+        let tensor = tensor(info, bytes, data_start).map_err(|fault| match fault {
+            Fault::At(at, why) => Fault::At(at, format!("`{name}`: {why}")),
+            Fault::CutShort { .. } => fault,
+        });
+        Some(tensor.map(|tensor| (name, tensor)))
+    });
+    let tensors = tensors.collect::<Result<_, Fault>>()?;
+    Ok(Weights { tensors, metadata: header.metadata().iter().flatten().map(own).collect() })
 }
 
-fn words(entry: &Value) -> BTreeMap<String, String> {
-    let entries = entry.as_object().into_iter().flatten();
-    entries.filter_map(|(key, word)| Some((key.clone(), word.as_str()?.to_owned()))).collect()
+fn own((key, word): (&String, &String)) -> (String, String) {
+    (key.clone(), word.clone())
 }
 
-fn tensor(entry: &Value, bytes: &Buffer, data_start: usize) -> Result<Array, Fault> {
-    let in_header = |why: &str| (8, why.to_owned());
-    let name = entry["dtype"].as_str().ok_or_else(|| in_header("no dtype"))?;
-    let dtype = DTYPES.iter().find(|row| row.1 == name).map(|row| row.0);
-    let dtype = dtype.ok_or_else(|| in_header(&format!("element type {name} is unknown")))?;
-    let shape = numbers(&entry["shape"]).ok_or_else(|| in_header("no shape"))?;
-    let offsets = numbers(&entry["data_offsets"]).ok_or_else(|| in_header("no data_offsets"))?;
-    let [from, to] = offsets[..] else { return Err(in_header("data_offsets are not two numbers")) };
-    let range = data_start.saturating_add(from)..data_start.saturating_add(to);
-    let at = range.start as u64;
-    let data = bytes.slice(range).ok_or_else(|| (at, "its bytes lie past the end of the file".to_owned()))?;
-    Array::new(dtype, &shape, data).map_err(|error| (at, error.to_string()))
-}
-
-fn numbers(list: &Value) -> Option<Vec<usize>> {
-    list.as_array()?.iter().map(|number| usize::try_from(number.as_u64()?).ok()).collect()
+fn tensor(info: &TensorInfo, bytes: &Buffer, data_start: usize) -> Result<Array, Fault> {
+    let (from, to) = info.data_offsets;
+    let (range, at) = (data_start + from..data_start + to, (data_start + from) as u64);
+    let dtype = DTYPES.iter().find(|row| row.1 == info.dtype).map(|row| row.0);
+    let dtype = dtype.ok_or_else(|| Fault::At(at, format!("element type {} is not read", info.dtype)))?;
+    let expected = range.end as u64;
+    let data = bytes.slice(range).ok_or(Fault::CutShort { expected })?;
+    Array::new(dtype, &info.shape, data).map_err(|error| Fault::At(at, error.to_string()))
 }
 
 pub(super) fn write(
@@ -124,6 +144,7 @@ fn header(
         end += tensor.bytes().len();
         let dtype =
             DTYPES.iter().find(|row| row.0 == tensor.dtype()).ok_or_else(|| WriteError::Unsupported {
+                key: name.clone(),
                 what: format!("a tensor of {}", tensor.dtype()),
                 place: "into safetensors",
                 hint: "convert it to a float or integer type first",
@@ -152,18 +173,41 @@ mod tests {
     fn damage_is_named() {
         let tensor = r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
         assert_eq!(parse(&file(tensor, &[0; 8])).unwrap().len(), 1);
+        let two = |second: &str| {
+            let second = format!(r#","v":{{"dtype":"F32","shape":[2],"data_offsets":{second}}}}}"#);
+            tensor.strip_suffix('}').unwrap().to_owned() + &second
+        };
+        assert_eq!(parse(&file(&two("[8,16]"), &[0; 16])).unwrap().len(), 2);
         let cases = [
-            (file(tensor, &[0; 7]), "`w`: its bytes lie past the end of the file"),
-            (file(&tensor.replace("[2]", "[3]"), &[0; 8]), "needs 12, not 8 bytes"),
-            (file(&tensor.replace("F32", "F31"), &[0; 8]), "element type F31 is unknown"),
-            (file(&tensor.replace("[0,8]", "[8,0]"), &[0; 8]), "its bytes lie past"),
-            (file("{", &[]), "no JSON object"),
+            (file(tensor, &[0; 9]), "8 bytes of tensors are described, 9 follow"),
+            (file(&two("[4,12]"), &[0; 12]), "invalid offset for tensor `v`"),
+            (file(&two("[0,8]"), &[0; 8]), "invalid offset for tensor"),
+            (file(&two("[12,20]"), &[0; 20]), "invalid offset for tensor `v`"),
+            (file(&tensor.replace("[2]", "[3]"), &[0; 8]), "invalid shape"),
+            (file(&tensor.replace("[2]", "[9223372036854775807,4]"), &[0; 8]), "overflow"),
+            (file(&tensor.replace("F32", "F31"), &[0; 8]), "unknown variant `F31`"),
+            (
+                file(&tensor.replace("F32", "F8_E8M0").replace("[2]", "[8]"), &[0; 8]),
+                "`w`: element type F8_E8M0 is not",
+            ),
+            (file(&tensor.replace("[0,8]", "[8,0]"), &[0; 8]), "invalid offset for tensor `w`"),
+            (file("{", &[]), "the header is none of safetensors"),
             (Buffer::from(&u64::MAX.to_le_bytes()[..]), "a header of 18446744073709551615 bytes"),
-            (Buffer::from(&b"abc"[..]), "shorter than its first number"),
         ];
         for (bytes, expected) in cases {
-            let (_, problem) = parse(&bytes).unwrap_err();
+            let Err(Fault::At(_, problem)) = parse(&bytes) else { panic!("{expected}") };
             assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_file_without_its_end_is_told_from_a_damaged_one() {
+        let whole = file(r#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#, &[0; 8]);
+        let header = whole.len() - 8;
+        for (length, expected) in [(3, 8), (9, header), (header - 1, header), (whole.len() - 1, whole.len())]
+        {
+            let cut = parse(&Buffer::from(&whole[..length])).unwrap_err();
+            assert_eq!(cut, Fault::CutShort { expected: expected as u64 }, "{length}");
         }
     }
 }

@@ -4,19 +4,18 @@ use std::path::Path;
 
 use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
-use plaudit_data::convert::Source;
+use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
 use plaudit_reward::augment::Augment;
-use plaudit_reward::train::{
-    ClassWeight, EarlyStop, Length, LoopSettings, Monitor, Settings, steps_per_epoch,
-};
+use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
 
 use super::network::NetworkConfig;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
 use crate::config::blocks::data::EpisodeSource;
-use crate::config::blocks::runner;
+use crate::config::blocks::reward::has_small_trunk;
+use crate::config::blocks::runner::Runner;
 
 /// The network of a config, with the weights that it names, or fresh ones.
 pub fn classifier(loaded: &LoadedConfig) -> Result<Trainer, ComposeError> {
@@ -77,7 +76,7 @@ fn settings(loaded: &LoadedConfig) -> ClassifierSettings {
 /// Only the small trunk is ever frozen, and only one that has learned something, unless the config insists.
 fn is_frozen(loaded: &LoadedConfig, model: &ModelSettings) -> bool {
     let learned = model.pretrained_encoder_path.is_some() || model.model_path.is_some();
-    model.arch.has_small_trunk()
+    has_small_trunk(model.arch)
         && model.freeze_encoder
         && (learned || loaded.is_written("actor.model.freeze_encoder"))
 }
@@ -90,12 +89,7 @@ pub fn classifier_training(loaded: &LoadedConfig, frames: usize) -> Settings {
             eval_batch: actor.eval_batch_size.unwrap_or(256) as usize,
             ..loop_settings(loaded, frames, "reward training")
         },
-        monitor: match loaded.config.runner.early_stop.monitor {
-            runner::Monitor::ValLoss => Monitor::Loss,
-            runner::Monitor::ValAccuracy => Monitor::Accuracy,
-            runner::Monitor::Auc => Monitor::Auc,
-            runner::Monitor::AveragePrecision => Monitor::AveragePrecision,
-        },
+        monitor: loaded.config.runner.early_stop.monitor,
         loss: match actor.loss.focal_gamma {
             0.0 => Loss::Bce,
             gamma => Loss::Focal { gamma },
@@ -133,7 +127,7 @@ pub(super) fn loop_settings(loaded: &LoadedConfig, examples: usize, purpose: &st
 }
 
 /// How long a config trains.
-fn length(runner: &runner::Runner) -> Length {
+fn length(runner: &Runner) -> Length {
     let limit = |number: i64| u64::try_from(number).ok();
     Length {
         max_epochs: limit(runner.max_epochs).filter(|epochs| *epochs > 0),
@@ -172,14 +166,17 @@ pub fn augment(loaded: &LoadedConfig) -> Augment {
     }
 }
 
-/// The source of the episodes, if the config says so.
-pub fn episode_source(loaded: &LoadedConfig) -> Option<Source> {
-    loaded.config.data.source.map(|source| match source {
-        EpisodeSource::Collected => Source::Collected,
-        EpisodeSource::PreMerge => Source::PreMerge,
-        EpisodeSource::Frames => Source::Frames,
-        EpisodeSource::Trajectories => Source::Trajectories,
-        EpisodeSource::Transitions => Source::Transitions,
-        EpisodeSource::Keyboard => Source::Keyboard,
-    })
+/// How recordings are read, as the config says.
+pub fn reading_rules(loaded: &LoadedConfig) -> Rules {
+    let data = &loaded.config.data;
+    let format = data.source.map(|source| match source {
+        EpisodeSource::Collected => DatasetFormat::Episodes,
+        EpisodeSource::PreMerge => DatasetFormat::PreMerge,
+        EpisodeSource::Frames => DatasetFormat::Frames,
+        EpisodeSource::Trajectories => DatasetFormat::Trajectories,
+        EpisodeSource::Transitions => DatasetFormat::Transitions,
+        EpisodeSource::Keyboard => DatasetFormat::Keyboard,
+    });
+    let (success_reward, idle_action) = (data.success_reward, data.idle_action);
+    Rules { format, success_reward, idle_action, ..Rules::default() }
 }

@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 
 use plaudit_compose::ComposeError;
 use plaudit_data::windows::{WindowReadOptions, WindowViews, Windows};
-use plaudit_nn::classifier::{self as nn, AdamW, Device};
+use plaudit_nn::classifier::{AdamW, Device};
 use plaudit_nn::qwen3_vl::{
-    Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, PromptLayout, TextConfig,
-    VisionConfig, VlmError, VlmTrainer,
+    Config, FineTuning, FrameSampling, LoraConfig, NewModelFiles, Processor, TextConfig, VisionConfig,
+    VlmError, VlmTrainer,
 };
-use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TargetTokens, TrendMonitor, answers};
+use plaudit_reward::sft::{InputFormat, JudgeSettings, SaveModel, TrendMonitor, answers};
 use plaudit_reward::trend::JudgeCard;
 
 use super::classifier::loop_settings;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::config::blocks::actor::{ModelSettings, WeightInit};
-use crate::config::blocks::data::{LearnedTokens, WindowDataset, WindowLayout};
-use crate::config::blocks::reward::Precision;
+use crate::config::blocks::data::WindowDataset;
 use crate::config::blocks::runner::Monitor;
+use crate::hints;
 
 /// A judge that learns, and how it is written.
 pub struct Judge {
@@ -56,8 +56,9 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
     };
     let read = |key: &str, named: &OneOrMore<String>| {
         Windows::read(&paths(named), &reading).map_err(|error| {
-            let hint = "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
-            loaded.problem(key, error.to_string(), hint)
+            let otherwise =
+                "name the segments.jsonl that `plaudit dataset windows` wrote, or its data.data_root";
+            loaded.problem(key, error.to_string(), hints::about_windows(&error).unwrap_or(otherwise))
         })
     };
     let Some(train) = &data.train_data_paths else {
@@ -110,7 +111,7 @@ fn card(loaded: &LoadedConfig, questions: &[&str]) -> JudgeCard {
         named.as_ref().map(paths).unwrap_or_default().into_iter().map(whole).collect()
     };
     JudgeCard {
-        prompt_layout: Some(layout(data.prompt_layout)),
+        prompt_layout: Some(data.prompt_layout),
         label_temperature: None,
         questions: match questions.len() {
             0..=FEW_QUESTIONS => questions.iter().map(ToString::to_string).collect(),
@@ -136,13 +137,6 @@ fn paths(named: &OneOrMore<String>) -> Vec<PathBuf> {
     }
 }
 
-fn layout(layout: WindowLayout) -> PromptLayout {
-    match layout {
-        WindowLayout::VideosFirst => PromptLayout::VideosFirst,
-        WindowLayout::SharedPrefix => PromptLayout::SharedPrefix,
-    }
-}
-
 /// Adapters on random weights would leave nearly all of them random.
 fn refuse_adapters(loaded: &LoadedConfig) -> Result<(), ComposeError> {
     if !loaded.config.actor.model.is_lora {
@@ -156,11 +150,7 @@ fn from_pretrained(loaded: &LoadedConfig, folder: &Path) -> Result<Judge, VlmErr
     let actor = &loaded.config.actor;
     let fine_tuning =
         if actor.model.is_lora { FineTuning::Lora(lora(&actor.model)) } else { FineTuning::Full };
-    let precision = match actor.model.precision {
-        Precision::Fp32 => nn::Precision::Fp32,
-        Precision::Bf16 => nn::Precision::Bf16,
-        Precision::Fp16 => nn::Precision::Fp16,
-    };
+    let precision = actor.model.precision;
     let trainer = VlmTrainer::open(folder, &fine_tuning, adamw(loaded), Device::Cpu, precision, actor.seed)?;
     let base = folder.to_path_buf();
     let save: SaveModel<'static> = Box::new(move |trainer, folder| match trainer.adapter() {
@@ -253,8 +243,8 @@ fn sizes(model: &ModelSettings) -> Config {
 pub fn judge_training(loaded: &LoadedConfig, windows: usize) -> Result<JudgeSettings, ComposeError> {
     let data = &loaded.config.data;
     let monitor = match loaded.config.runner.early_stop.monitor {
-        Monitor::ValLoss => TrendMonitor::Loss,
-        Monitor::ValAccuracy => TrendMonitor::Accuracy,
+        Monitor::Loss => TrendMonitor::Loss,
+        Monitor::Accuracy => TrendMonitor::Accuracy,
         Monitor::Auc | Monitor::AveragePrecision => {
             let message = "this number is for two labels, and a judge has three";
             let hint = "use val_loss or val_accuracy";
@@ -264,13 +254,9 @@ pub fn judge_training(loaded: &LoadedConfig, windows: usize) -> Result<JudgeSett
     Ok(JudgeSettings {
         loop_settings: loop_settings(loaded, windows, "judge training"),
         monitor,
-        target_tokens: match data.loss {
-            LearnedTokens::Answer => TargetTokens::Answer,
-            LearnedTokens::FirstToken => TargetTokens::FirstToken,
-            LearnedTokens::Rlinf => TargetTokens::Rlinf,
-        },
+        target_tokens: data.loss,
         input_format: InputFormat {
-            layout: layout(data.prompt_layout),
+            layout: data.prompt_layout,
             frames: FrameSampling::Sampled,
             ..InputFormat::default()
         },

@@ -1,6 +1,6 @@
 //! The network of an image reward model, as configs describe it: for training and for scoring alike.
 
-use plaudit_nn::classifier::{self, ClassifierSettings};
+use plaudit_nn::classifier::ClassifierSettings;
 use plaudit_reward::open::{GivenNetwork, SettingDifference};
 
 use crate::config::LoadedConfig;
@@ -66,38 +66,18 @@ impl NetworkConfig<'_> {
             keys => keys.to_vec(),
         };
         ClassifierSettings {
-            arch: arch(self.arch),
+            arch: self.arch,
             hidden_dim: (self.hidden_dim > 0).then_some(self.hidden_dim as usize),
             dropout: self.dropout,
             image_size: self.image_size.map(|side| side as usize),
             normalize: self.normalize,
-            precision: precision(self.precision),
+            precision: self.precision,
             image_keys,
             shared_trunk: self.shared_trunk,
             num_spatial_blocks: self.num_spatial_blocks as usize,
             use_pretrain: self.use_pretrain,
             freeze_encoder: self.freeze_encoder,
         }
-    }
-}
-
-fn arch(arch: Arch) -> classifier::Arch {
-    match arch {
-        Arch::Resnet18 => classifier::Arch::Resnet18,
-        Arch::Resnet34 => classifier::Arch::Resnet34,
-        Arch::Resnet50 => classifier::Arch::Resnet50,
-        Arch::Resnet101 => classifier::Arch::Resnet101,
-        Arch::Resnet152 => classifier::Arch::Resnet152,
-        Arch::Resnet10 => classifier::Arch::Resnet10,
-        Arch::Resnet10Spatial => classifier::Arch::Resnet10Spatial,
-    }
-}
-
-pub(super) fn precision(precision: Precision) -> classifier::Precision {
-    match precision {
-        Precision::Fp32 => classifier::Precision::Fp32,
-        Precision::Bf16 => classifier::Precision::Bf16,
-        Precision::Fp16 => classifier::Precision::Fp16,
     }
 }
 

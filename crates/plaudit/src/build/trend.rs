@@ -9,22 +9,22 @@ use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{
-    self, ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
+    ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
 };
 use plaudit_reward::open::{ModelLocation, OpenError, OpenOptions, OpenVlm};
 use plaudit_reward::trend::{
     AnswerMode, CachedModel, FrameReadout, GenerationConfig, InputBuilder, JudgeCard, JudgeFolder,
     LabelRewards, LocalVlm, Prompt, PromptCheck, ReadoutSettings, TrendJudge, TrendModel, TrendReward,
-    VlmFrameJudge,
+    UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
-    AtTermination, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
-    camera_for,
+    FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward, camera_for,
 };
 
-use super::network;
 use super::reward::TermBuilder;
-use crate::config::blocks::reward::{self as blocks, OnFailure, PotentialEnd, Readout, WorkerType};
+use crate::config::block::Choice;
+use crate::config::blocks::reward::{Readout, WorkerType};
+use crate::hints;
 use crate::run;
 
 /// RLinf's builders of questions.
@@ -80,13 +80,6 @@ pub fn judge_device(gpu: Option<usize>, bf16: bool) -> (Device, Precision) {
     }
 }
 
-fn written_layout(layout: blocks::PromptLayout) -> PromptLayout {
-    match layout {
-        blocks::PromptLayout::VideosFirst => PromptLayout::VideosFirst,
-        blocks::PromptLayout::SharedPrefix => PromptLayout::SharedPrefix,
-    }
-}
-
 impl TermBuilder<'_> {
     /// A term of windows that a vision-language model judges.
     pub(super) fn trend_windows(
@@ -126,10 +119,7 @@ impl TermBuilder<'_> {
             history,
             gamma: self.loaded.config.algorithm.gamma as f32,
             potential_votes: model.potential_votes as f32,
-            at_termination: match model.potential_end {
-                PotentialEnd::Keep => AtTermination::Keep,
-                PotentialEnd::Zero => AtTermination::Zero,
-            },
+            at_termination: model.potential_end,
             longest_episode,
         })
     }
@@ -210,14 +200,10 @@ impl TermBuilder<'_> {
 
     /// Where the text stands: as the judge was tuned, which the config may say too.
     fn layout(&self, card: &JudgeCard) -> Result<PromptLayout, ComposeError> {
-        let written = written_layout(self.term.model.prompt_layout);
+        let written = self.term.model.prompt_layout;
         match card.prompt_layout {
             Some(tuned) if tuned != written && self.is_written("model.prompt_layout") => {
-                let word = match tuned {
-                    PromptLayout::VideosFirst => "videos_first",
-                    PromptLayout::SharedPrefix => "shared_prefix",
-                };
-                let message = format!("the judge was tuned with prompt_layout: {word}");
+                let message = format!("the judge was tuned with prompt_layout: {}", tuned.word());
                 Err(self.problem("model.prompt_layout", message, "write the same, or leave the key out"))
             }
             Some(tuned) => Ok(tuned),
@@ -296,7 +282,7 @@ impl TermBuilder<'_> {
             window: named.map_or(1, |(_, buffer)| buffer.history_size as usize),
             default_task: params.default_task_description.clone(),
             system: params.system_prompt.clone(),
-            layout: written_layout(self.term.model.prompt_layout),
+            layout: self.term.model.prompt_layout,
         })
     }
 
@@ -313,7 +299,7 @@ impl TermBuilder<'_> {
                 let questions = card.questions.clone();
                 let model = match questions.is_empty() {
                     true => model,
-                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(run::notify_soon))),
+                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(warn_of_prompt))),
                 };
                 Ok(AnsweringModel { model, card })
             }
@@ -329,7 +315,7 @@ impl TermBuilder<'_> {
         };
         let options = OpenOptions {
             device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
-            precision: network::precision(model.precision),
+            precision: model.precision,
             frames: self.frames_seen()?,
             ..OpenOptions::default()
         };
@@ -340,7 +326,8 @@ impl TermBuilder<'_> {
                 self.problem("model.lora_path", error, hint)
             }
             OpenError::Vlm(error) if error.is_device_error() => {
-                let hint = "leave it out to compute on the CPU";
+                let cpu = Some("leave it out to compute on the CPU".into());
+                let hint = hints::join([hints::about(&error), cpu]).unwrap_or_default();
                 self.problem("model.gpu", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
@@ -424,10 +411,7 @@ impl TermBuilder<'_> {
             timeout: Duration::from_secs_f64(api.timeout_secs),
             give_up: Duration::from_secs_f64(api.give_up_secs),
             concurrency: NonZeroUsize::new(api.concurrency as usize).unwrap_or(NonZeroUsize::MIN),
-            on_failure: match api.on_failure {
-                OnFailure::Stop => endpoint::OnFailure::Stop,
-                OnFailure::Skip => endpoint::OnFailure::Skip,
-            },
+            on_failure: api.on_failure,
             ..EndpointSettings::at(api_base)
         };
         let callbacks =
@@ -438,8 +422,16 @@ impl TermBuilder<'_> {
                 EndpointError::Access { .. } => "api_key_env",
                 _ => "api_base",
             };
-            let hint = "see docs/serve.md and docs/trend.md for servers and their settings";
+            let docs = Some("see docs/serve.md and docs/trend.md for servers and their settings".into());
+            let hint = hints::join([hints::about(&error), docs]).unwrap_or_default();
             self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
         })
     }
+}
+
+fn warn_of_prompt(unknown: &UnknownPrompt) {
+    run::notify_soon(&format!(
+        "{unknown}; make windows with the task in the environment's words, or set \
+         reward.model.input_builder_params.prompt"
+    ));
 }

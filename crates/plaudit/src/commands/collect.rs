@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, FramesNeeded, Level, Policy, Seed};
+use plaudit_core::{Emit, EndReason, Env, EnvSpec, Event, FramesNeeded, Level, Policy, Seed};
 use plaudit_data::episode::{CollectionRun, Counts, Ending};
 use plaudit_rl::{Rollout, RolloutError};
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,9 @@ impl Command {
                 let settings = which.settings(&loaded);
                 let seed = Seed::new(settings.seed).purpose("collect");
                 let mut plan = CollectPlan { wanted, seed, restarts: settings.bridge.restarts };
-                let (episode_recorder, state) = episode_recorder(&mut run, &loaded, which, state, wanted)?;
+                let spec = env.spec();
+                let (episode_recorder, state) =
+                    episode_recorder(&mut run, &loaded, (which, spec), state, wanted)?;
                 // A later collection into the same folder must not play the same episodes again.
                 plan.seed = plan.seed.index(state.found);
                 collect(&mut run, env.as_mut(), policy.as_mut(), episode_recorder, plan, state)
@@ -126,15 +128,15 @@ fn already_finished(run: &mut Run, wanted: u64) -> Result<(Counts, EndReason), F
 fn episode_recorder(
     run: &mut Run,
     loaded: &LoadedConfig,
-    which: EnvBlock,
+    (which, spec): (EnvBlock, &EnvSpec),
     state: Option<State>,
     wanted: u64,
 ) -> Result<(EpisodeRecorder, State), Failure> {
     let name = state.as_ref().map_or_else(new_name, |state| state.name.clone());
     let by = if state.is_some() { CollectionRun::Resumed(&name) } else { CollectionRun::New(&name) };
-    let episode_recorder = EpisodeRecorder::start(loaded, which, run.data_directory(), by)?;
-    if let Some(text) = episode_recorder.found() {
-        run.emit(Event::Notice { level: Level::Info, text });
+    let episode_recorder = EpisodeRecorder::start(loaded, which, spec, run.data_directory(), by)?;
+    for (level, text) in episode_recorder.notices() {
+        run.emit(Event::Notice { level, text });
     }
     let state = match state {
         Some(state) => state,

@@ -1,20 +1,20 @@
 //! `plaudit dataset`: collected episodes become training data.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use plaudit_data::convert::{
     BadFile, BadFiles, ChannelOrder, ConvertError, ImageFormat, ImageOptions, ImageReport, Leakage, Progress,
-    RecordedArguments, Source, Stage, WindowOptions, WindowReport, convert_images, convert_windows,
+    RecordedArguments, Stage, WindowOptions, WindowReport, WindowScore, convert_images, convert_windows,
 };
-use plaudit_data::recording::OpenError;
 
 use super::inspect::Inspect;
+use super::rule_args::RuleArgs;
 use super::verify::Verify;
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// Turn collected episodes into training data
@@ -46,7 +46,7 @@ pub enum Command {
   plaudit dataset images --raw-data-path logs/run/data.pkl \\
       --skip-bad --memory 1G")]
 pub struct Images {
-    /// Folder of collected episodes, or a data.pkl of transitions
+    /// Folder of episodes in any format that `dataset inspect` knows, or one file of them
     #[arg(long, value_name = "PATH")]
     raw_data_path: PathBuf,
     /// Where train.pt and val.pt go, or the stores train and val
@@ -82,10 +82,8 @@ pub struct Images {
     /// Drop failures from the validation part too, as RLinf does
     #[arg(long)]
     balance_val: bool,
-    /// Source of the episodes, where it cannot be detected: collected, pre-merge, frames, trajectories, transitions,
-    /// keyboard
-    #[arg(long, value_name = "SOURCE")]
-    source: Option<Source>,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Key of the images in each observation [default: main_images, or base_camera in .npy files]
     #[arg(long, value_name = "KEY")]
     image_key: Option<String>,
@@ -112,8 +110,8 @@ pub struct Images {
   plaudit dataset windows --raw-data-path logs/run/collected_data \\
       --extra-views none")]
 pub struct Windows {
-    /// Folder of collected episodes
-    #[arg(long, value_name = "DIR")]
+    /// Folder of episodes in any format that `dataset inspect` knows, or one file of them
+    #[arg(long, value_name = "PATH")]
     raw_data_path: PathBuf,
     /// Where train/, eval/ and dataset_info.json go
     #[arg(long, value_name = "DIR", default_value = "logs/processed_vlm_trend_reward_data")]
@@ -124,6 +122,9 @@ pub struct Windows {
     /// Frames from one window's start to the next one's
     #[arg(long, value_name = "N", default_value_t = 1)]
     stride: usize,
+    /// What says how it goes: `rewards` (gae where it was recorded), or `success` for episodes without rewards
+    #[arg(long, value_name = "SCORE", default_value_t)]
+    score: WindowScore,
     /// A score that changes by no more than this is unclear
     #[arg(long, value_name = "X", default_value_t = 0.05)]
     delta_threshold: f64,
@@ -169,6 +170,8 @@ pub struct Windows {
     /// Extra cameras used besides the main one, as places in extra_view_images: `0`, `0,1`, or `none`
     #[arg(long, value_name = "LIST", default_value = "0", value_parser = ExtraViews::parse)]
     extra_views: ExtraViews,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Images were recorded as [channels, height, width]
     #[arg(long)]
     chw: bool,
@@ -252,7 +255,7 @@ impl Images {
             fail_success_ratio: self.fail_success_ratio,
             seed: self.seed,
             balance_val: self.balance_val,
-            source: self.source,
+            rules: self.rules.rules(),
             image_key: self.image_key.clone(),
             channel_order: channel_order(self.chw),
             bad_files: bad_files(self.skip_bad),
@@ -298,6 +301,8 @@ impl Windows {
             seed: self.seed,
             extra_views: self.extra_views.0.clone(),
             channel_order: channel_order(self.chw),
+            score: self.score,
+            rules: self.rules.rules(),
             bad_files: bad_files(self.skip_bad),
             recorded: RecordedArguments {
                 fps: self.fps,
@@ -341,7 +346,7 @@ fn say_images(report: &ImageReport) {
     let classes = |[successes, failures]: [usize; 2]| format!("{successes} successes, {failures} failures");
     console::eprintln(&format!(
         "{} episodes: train {}; val {}",
-        report.kind,
+        report.source,
         classes(report.train),
         classes(report.val)
     ));
@@ -365,33 +370,23 @@ fn say_rest(skipped: &[BadFile], notes: &[String], leakage: &Leakage, verbosity:
     if !skipped.is_empty() {
         console::eprintln(&format!("note: {} file(s) were left out:", skipped.len()));
         let shown = if verbosity.verbose { skipped.len() } else { 5 };
-        skipped.iter().take(shown).for_each(|bad| console::eprintln(&format!("  {bad}")));
+        for BadFile { path, problem } in skipped.iter().take(shown) {
+            console::eprintln(&format!("  {}: {}", path.display(), problem.with_hint()));
+        }
         if skipped.len() > shown {
             console::eprintln(&format!("  … and {} more (-v shows all)", skipped.len() - shown));
         }
     }
 }
 
-/// What is wrong, and after the first semicolon what to do.
 fn failure(error: ConvertError) -> Failure {
-    let text = error.to_string();
-    let (what, help) = match text.split_once("; ") {
-        Some((what, help)) => (what.to_string(), Some(help.to_string())),
-        None => (text, None),
-    };
+    let help = hints::about_conversion(&error, AskedBy::DatasetFlags);
     match error {
-        ConvertError::Open(OpenError::Read { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Failure::usage(what, "check the path after --raw-data-path".to_string())
+        ConvertError::Option { option, value, expected } => {
+            Failure::usage(format!("{} {value}: {expected}", hints::convert_flag(option)), help)
         }
-        ConvertError::Option { .. } | ConvertError::Open(_) => Failure::usage(what, help),
-        ConvertError::Write { .. } | ConvertError::WritePython(_) => {
-            let place = "give --output-dir a place that can be written";
-            Failure::runtime(
-                what,
-                [Some(place), help.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("; "),
-            )
-        }
-        _ => Failure::runtime(what, help),
+        ConvertError::Open(_) => Failure::usage(error, help),
+        _ => Failure::runtime(error, help),
     }
 }
 

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_data::inspect::{
-    InspectError, InspectOptions, Report, SheetOptions, SheetPick, contact_sheet, inspect,
+    InspectError, InspectOptions, Report, SheetOptions, SheetPick, Suspicion, contact_sheet, inspect,
 };
 
+use super::rule_args::RuleArgs;
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::output;
 use crate::progress::{ProgressBar, ProgressUpdate};
 
@@ -42,18 +44,24 @@ pub struct Inspect {
     /// Look at so many files only, evenly spread over all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    #[command(flatten)]
+    rules: RuleArgs,
 }
 
 impl Inspect {
     /// Does it.
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
-        let options = InspectOptions { limit: self.limit.map(|limit| limit as usize) };
+        let options =
+            InspectOptions { limit: self.limit.map(|limit| limit as usize), rules: self.rules.rules() };
         let bar = ProgressBar::new("dataset inspect", verbosity);
         let tick = |done, total| bar.show(ProgressUpdate { what: "looking", unit: "files", done, total });
         let looked = inspect(&self.path, &options, &tick);
         drop(bar);
         match looked {
-            Ok(report) => {
+            Ok(mut report) => {
+                for finding in report.findings.iter_mut().filter(|one| one.kind == Suspicion::Unbalanced) {
+                    finding.advice += " (--fail-success-ratio)";
+                }
                 console::print(&self.text(&report)?)?;
                 self.sheet.as_deref().map_or(Ok(()), |file| self.draw(file, &report, verbosity))
             }
@@ -74,8 +82,8 @@ impl Inspect {
     }
 
     fn draw(&self, file: &Path, report: &Report, verbosity: Verbosity) -> Result<(), Failure> {
-        let sheet =
-            contact_sheet(&self.path, report, &SheetOptions::default()).map_err(|error| failure(&error))?;
+        let options = SheetOptions { rules: self.rules.rules(), ..SheetOptions::default() };
+        let sheet = contact_sheet(&self.path, report, &options).map_err(|error| failure(&error))?;
         output::write("--sheet", file, &sheet)?;
         if !verbosity.quiet {
             console::eprintln(&format!("\n{}, from top to bottom:\n{}", file.display(), rows(&report.picks)));
@@ -99,6 +107,9 @@ pub(super) fn failure(error: &InspectError) -> Failure {
         }
         InspectError::NothingRead { .. } => {
             "is it another program's data? the message names what was expected"
+        }
+        InspectError::Open(error) => {
+            return Failure::runtime(error, hints::about_open(error, AskedBy::DatasetFlags));
         }
         _ => return Failure::runtime(error, None),
     };

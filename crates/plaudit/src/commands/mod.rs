@@ -10,6 +10,7 @@ pub mod eval;
 pub mod inspect;
 pub mod report;
 pub mod reward;
+pub mod rule_args;
 pub mod serve;
 pub mod train;
 pub mod verify;

@@ -9,12 +9,12 @@ use std::marker::PhantomData;
 use indexmap::IndexMap;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, SeqAccess, Unexpected, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::range::Range;
 
 /// A value of the configuration: how it is written and what it becomes.
-pub trait Setting: Sized + Serialize {
+pub trait Setting: Sized {
     /// The type as written.
     type Written: DeserializeOwned + fmt::Debug + Clone + PartialEq;
 
@@ -28,6 +28,23 @@ pub trait Setting: Sized + Serialize {
 
     /// How documentation speaks of it.
     fn kind() -> Kind;
+
+    /// Writes it down again. A type of a library need not be one that serde knows.
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+/// What [`Setting::show`] writes, for containers of settings.
+struct Shown<'a, T>(&'a T);
+
+impl<T: Setting> Serialize for Shown<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.show(serializer)
+    }
+}
+
+/// [`Setting::show`] as fields of blocks are written.
+pub fn show<T: Setting, S: Serializer>(setting: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    setting.show(serializer)
 }
 
 /// What documentation says of a type.
@@ -75,6 +92,9 @@ macro_rules! plain {
             type Written = Self;
             fn resolve(written: Self) -> Self { written }
             fn kind() -> Kind { Kind::Plain($name.into()) }
+            fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.serialize(serializer)
+            }
         }
     )*};
 }
@@ -102,6 +122,9 @@ impl Setting for String {
     fn kind() -> Kind {
         Kind::Plain("text".into())
     }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
 }
 
 impl<T: Setting> Setting for Option<T> {
@@ -111,6 +134,12 @@ impl<T: Setting> Setting for Option<T> {
     }
     fn kind() -> Kind {
         T::kind()
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Some(given) => serializer.serialize_some(&Shown(given)),
+            None => serializer.serialize_none(),
+        }
     }
 }
 
@@ -122,12 +151,14 @@ impl<T: Setting> Setting for Vec<T> {
     fn kind() -> Kind {
         Kind::List(Box::new(T::kind()))
     }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(Shown))
+    }
 }
 
 impl<T: Setting, const N: usize> Setting for [T; N]
 where
     [T::Written; N]: DeserializeOwned,
-    [T; N]: Serialize,
 {
     type Written = [T::Written; N];
     fn resolve(written: Self::Written) -> Self {
@@ -135,6 +166,9 @@ where
     }
     fn kind() -> Kind {
         Kind::Plain(format!("list of {N} numbers"))
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter().map(Shown))
     }
 }
 
@@ -145,6 +179,9 @@ impl<T: Setting> Setting for IndexMap<String, T> {
     }
     fn kind() -> Kind {
         Kind::Names(Box::new(T::kind()))
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(name, value)| (name, Shown(value))))
     }
 }
 
@@ -159,7 +196,9 @@ macro_rules! block {
     ) => {
         $(#[doc = $about])*
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-        pub struct $name { $( $(#[doc = $doc])+ pub $field: $kind, )* }
+        pub struct $name {
+            $( $(#[doc = $doc])+ #[serde(serialize_with = "crate::config::block::show")] pub $field: $kind, )*
+        }
 
         #[doc = concat!("[`", stringify!($name), "`] as a user writes it.")]
         #[derive(Debug, Clone, Default, PartialEq, serde::Deserialize)]
@@ -189,6 +228,9 @@ macro_rules! block {
                     }, )* ],
                 })
             }
+            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serde::Serialize::serialize(self, serializer)
+            }
         }
 
         impl Default for $name {
@@ -211,8 +253,62 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
-/// Declares a choice: `Name { /// meaning \n Variant = "word" | "older word", … }`.
+/// A choice whose type is a library's: which words mean what.
+pub trait Choice: Sized + Copy {
+    /// The words users write.
+    const WORDS: &'static [&'static str];
+
+    /// The word users write.
+    fn word(self) -> &'static str;
+
+    /// What a word means, or an older one.
+    fn from_word(word: &str) -> Option<Self>;
+}
+
+/// A [`Choice`] as written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WrittenChoice<T>(pub T);
+
+impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_word(deserializer, T::WORDS, T::from_word).map(Self)
+    }
+}
+
+/// Declares a choice: `Name { /// meaning \n Variant = "word" | "older word", … }`. `Name = library::Type { … }` gives words to
+/// the type of a library, which is then declared there alone: the compiler asks for a word when it gets a variant more.
 macro_rules! choice {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident = $library:ty { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)? }
+    ) => {
+        $(#[doc = $about])*
+        pub type $name = $library;
+
+        impl $crate::config::block::Choice for $library {
+            const WORDS: &'static [&'static str] = &[$($word),*];
+
+            fn word(self) -> &'static str {
+                match self { $( Self::$variant => $word, )* }
+            }
+
+            fn from_word(word: &str) -> Option<Self> {
+                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+            }
+        }
+
+        impl $crate::config::block::Setting for $library {
+            type Written = $crate::config::block::WrittenChoice<Self>;
+            fn resolve(written: Self::Written) -> Self { written.0 }
+            fn kind() -> $crate::config::block::Kind {
+                use $crate::config::block::{Kind, paragraph};
+                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
+            }
+            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($crate::config::block::Choice::word(*self))
+            }
+        }
+    };
     (
         $(#[doc = $about:literal])*
         $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)? }
@@ -250,6 +346,9 @@ macro_rules! choice {
             fn kind() -> $crate::config::block::Kind {
                 use $crate::config::block::{Kind, paragraph};
                 Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
+            }
+            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.word())
             }
         }
     };
@@ -328,13 +427,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Fill<T> {
     }
 }
 
-impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq> Setting for Fill<T> {
+impl<T> Setting for Fill<T>
+where
+    T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
+{
     type Written = Self;
     fn resolve(written: Self) -> Self {
         written
     }
     fn kind() -> Kind {
         T::kind()
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize(serializer)
     }
 }
 
@@ -369,7 +474,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMore<T> {
     }
 }
 
-impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq> Setting for OneOrMore<T> {
+impl<T> Setting for OneOrMore<T>
+where
+    T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
+{
     type Written = Self;
     fn resolve(written: Self) -> Self {
         written
@@ -382,6 +490,9 @@ impl<T: Setting<Written = T> + DeserializeOwned + fmt::Debug + Clone + PartialEq
             Kind::Plain(name) => Kind::Plain(format!("{name}, or a list")),
             other => other,
         }
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize(serializer)
     }
 }
 
@@ -397,6 +508,9 @@ impl Setting for FreeForm {
     }
     fn kind() -> Kind {
         Kind::Plain("names and values, handed on as they are".into())
+    }
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.serialize(serializer)
     }
 }
 

@@ -340,6 +340,9 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
     if config.reward.hacking_monitor.is_on() && !config.reward.use_reward_model {
         notify("reward.hacking_monitor: no reward model is used, so there is nothing to monitor".into());
     }
+    if config.actor.model.model_type == ModelType::Mlp && edit::is_set(tree, "actor.model.hidden_dim") {
+        notify("actor.model.hidden_dim is for image reward models: the layers of an mlp_policy are as wide as actor.model.hidden_sizes says".into());
+    }
     for (path, term) in learned_terms(&config.reward) {
         let bonus = term.model.gt_success_bonus;
         if config.reward.use_reward_model && bonus != 0.0 {

@@ -6,6 +6,7 @@ use super::block::{BlockDoc, Kind, Setting};
 use super::blocks::actor::ModelType;
 use super::blocks::algorithm::LossType;
 use super::blocks::env::{EnvSettings, EnvType};
+use super::blocks::reward::has_small_trunk;
 use super::blocks::runner::TaskType;
 use super::{Config, edit};
 
@@ -145,7 +146,7 @@ impl Show<'_> {
             "Vision-language judge" => model == ModelType::Qwen3Vl,
             "Judge" => judge,
             "Image classifier" => !judge,
-            "Older classifier" => !judge && self.config.reward.model.arch.has_small_trunk(),
+            "Older classifier" => !judge && has_small_trunk(self.config.reward.model.arch),
             "Windows" => model == ModelType::Qwen3Vl && self.config.runner.task_type == TaskType::Sft,
             _ => true,
         }

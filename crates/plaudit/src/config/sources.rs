@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::DateTime;
 use plaudit_compose::{Composition, Request, Sources};
+use plaudit_pyfiles::plain_file;
 
 use super::legacy::RENAMED_VARIABLES;
 use super::{Notice, recipes};
@@ -103,7 +104,7 @@ impl Sources for Disk {
         if size > LARGEST_FILE {
             return Err(format!("it has {size} bytes; a config has at most {LARGEST_FILE}"));
         }
-        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let bytes = plain_file::read(Path::new(path), LARGEST_FILE).map_err(|error| error.to_string())?;
         String::from_utf8(bytes).map_err(|error| {
             format!("byte {} is not UTF-8; save the file as UTF-8", error.utf8_error().valid_up_to())
         })
@@ -157,6 +158,7 @@ impl Sources for Disk {
 }
 
 /// The text that comes through a pipe: `-`, `/dev/stdin`, or what a shell makes of `<(…)`. Nothing for names of files.
+/// Named pipes and devices are refused: whoever reads one waits for a writer that may never come.
 pub fn streamed(name: &str) -> Option<Result<String, String>> {
     let read = |input: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -170,8 +172,13 @@ pub fn streamed(name: &str) -> Option<Result<String, String>> {
         return Some(read(&mut std::io::stdin().lock()));
     }
     let kind = std::fs::metadata(name).ok()?.file_type();
-    if kind.is_file() && !name.starts_with("/dev/") || kind.is_dir() {
+    let is_open_already =
+        ["/dev/stdin", "/dev/fd/", "/proc/self/fd/"].iter().any(|own| name.starts_with(own));
+    if kind.is_file() && !is_open_already || kind.is_dir() {
         return None;
+    }
+    if !is_open_already {
+        return Some(Err(format!("{name} is not a regular file")));
     }
     Some(std::fs::File::open(name).map_err(|error| error.to_string()).and_then(|mut file| read(&mut file)))
 }

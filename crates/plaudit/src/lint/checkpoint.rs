@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plaudit_nn::classifier::Device;
-use plaudit_reward::open::{ClassifierCheckpoint, OpenError, SettingDifference};
+use plaudit_reward::open::{ClassifierCheckpoint, ModelLocation, OpenError, SettingDifference};
 
 use super::{Findings, Remark, Severity};
 use crate::build::network::{NetworkConfig, given_network, overrides};
@@ -20,11 +20,49 @@ pub(super) fn agreement(findings: &mut Findings<'_>) {
     let further = reward.terms.iter().map(|(name, term)| (format!("reward.terms.{name}.model"), term));
     let local_main = (reward.worker_type == WorkerType::Local).then(|| ("reward.model".to_string(), &main));
     for (block, term) in local_main.into_iter().chain(further) {
-        let is_classifier = term.source == TermSource::Model && term.model.model_type.is_image_classifier();
-        if let (true, Some(path)) = (is_classifier, &term.model.model_path) {
-            compare(findings, &block, term, Path::new(path));
+        let is_model = term.source == TermSource::Model;
+        match (&term.model.model_path, term.model.model_type.is_image_classifier()) {
+            (Some(path), true) if is_model => compare(findings, &block, term, Path::new(path)),
+            (Some(path), false) if is_model => judge_folder(findings, &block, term, Path::new(path)),
+            _ => {}
         }
     }
+}
+
+/// A vision-language model that is not where the config says.
+fn judge_folder(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &Path) {
+    let lora = term.model.lora_path.as_ref().map(Path::new);
+    let why = match ModelLocation::find(path, lora) {
+        Ok(ModelLocation::VisionLanguage(folder)) if folder.model.join("config.json").is_file() => {
+            if let Some(lora) = lora.filter(|lora| !lora.exists()) {
+                missing_adapters(findings, block, lora);
+            }
+            return;
+        }
+        Ok(ModelLocation::VisionLanguage(_) | ModelLocation::Classifier(_)) if !path.exists() => {
+            format!("{}: there is no such folder", path.display())
+        }
+        Ok(ModelLocation::VisionLanguage(_) | ModelLocation::Classifier(_)) => {
+            format!("{} has no config.json of a vision-language model", path.display())
+        }
+        Ok(ModelLocation::Server(address)) => format!("{address} is an address, and a folder is meant here"),
+        Err(error) => error.to_string(),
+    };
+    let remark = Remark {
+        what: "the vision-language model cannot be opened".into(),
+        why,
+        fix: "give its Hugging Face folder, a run of `plaudit reward sft`, or serve it: reward.worker_type: api".into(),
+    };
+    findings.add("checkpoint-unreadable", Severity::Error, &format!("{block}.model_path"), remark);
+}
+
+fn missing_adapters(findings: &mut Findings<'_>, block: &str, lora: &Path) {
+    let remark = Remark {
+        what: "the adapters cannot be read".into(),
+        why: format!("{}: there is no such file or folder", lora.display()),
+        fix: "give a folder that peft saved, or leave the key empty for the model without adapters".into(),
+    };
+    findings.add("checkpoint-unreadable", Severity::Error, &format!("{block}.lora_path"), remark);
 }
 
 fn compare(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &Path) {

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use num_bigint::BigInt;
+
 use super::globals::Global;
-use crate::bigint::BigInt;
 use crate::buffer::Buffer;
 use crate::dtype::{DType, NumpyType};
 
@@ -22,7 +23,7 @@ pub(crate) enum Slot {
 
 #[derive(Debug)]
 pub(crate) enum Node {
-    BigInt(BigInt),
+    BigInt(Arc<BigInt>),
     Complex(f64, f64),
     Str(Arc<str>),
     /// Python 2's `str`: text or bytes, nobody knows which.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use num_bigint::BigInt;
+
 use crate::array::Array;
-use crate::bigint::BigInt;
 use crate::dtype::DType;
 use crate::value::PyValue;
 
@@ -13,7 +14,7 @@ use crate::value::PyValue;
 pub(super) enum Key {
     None,
     Int(i64),
-    BigInt(BigInt),
+    BigInt(Arc<BigInt>),
     /// The bits of a float that is no whole number.
     Float(u64),
     Complex(u64, u64),
@@ -49,7 +50,7 @@ impl Key {
         match value {
             PyValue::Str(text) => Some(text.len()),
             PyValue::Bytes(bytes) => Some(bytes.len()),
-            PyValue::BigInt(number) => Some(number.le_bytes().len()),
+            PyValue::BigInt(number) => usize::try_from(number.bits() / 8 + 1).ok(),
             PyValue::Scalar(scalar) => Some(scalar.bytes().len()),
             PyValue::Tuple(items) => {
                 items.iter().try_fold(0usize, |sum, item| Some(sum.saturating_add(Self::weight(item)?)))

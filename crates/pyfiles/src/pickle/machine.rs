@@ -1,13 +1,19 @@
 //! The stack machine that a pickle is a program for, with every instruction that would run Python taken out.
 
+use std::sync::Arc;
+
+use num_bigint::BigInt;
+
 use super::globals;
 use super::heap::{Heap, Node, Slot, Storage};
 use super::memo::Memo;
 use super::opcode as op;
-use crate::bigint::AnyInt;
 use crate::buffer::Buffer;
 use crate::error::{Problem, ReadError, Result};
 use crate::limits::Meter;
+
+/// Python itself refuses to turn longer texts into numbers, which takes time by the square of their length.
+const MAX_DIGITS: usize = 4300;
 
 /// Finds the storage that a torch pickle refers to by name.
 pub(crate) type FindStorage<'a> = &'a mut dyn FnMut(&StorageId<'_>, usize) -> Result<Storage>;
@@ -329,14 +335,14 @@ impl<'a> Machine<'a> {
     }
 
     fn long(&mut self, len: usize) -> Result<()> {
-        let number = AnyInt::from_le_bytes(self.take(len)?);
+        let number = BigInt::from_signed_bytes_le(self.take(len)?);
         self.push_int(number)
     }
 
-    fn push_int(&mut self, number: AnyInt) -> Result<()> {
-        match number {
-            AnyInt::Small(small) => self.push(Slot::Int(small)),
-            AnyInt::Big(big) => self.make(Node::BigInt(big)),
+    fn push_int(&mut self, number: BigInt) -> Result<()> {
+        match i64::try_from(&number) {
+            Ok(small) => self.push(Slot::Int(small)),
+            Err(_) => self.make(Node::BigInt(Arc::new(number))),
         }
     }
 
@@ -355,7 +361,10 @@ impl<'a> Machine<'a> {
                 Err(_) => Err(self.bad("a number", shown(text))),
             };
         }
-        match AnyInt::from_decimal(text.strip_suffix('L').unwrap_or(text)) {
+        let digits = text.strip_suffix('L').unwrap_or(text);
+        let is_decimal = digits.bytes().all(|sign| sign.is_ascii_digit() || b"+-".contains(&sign));
+        let number = (is_decimal && digits.len() <= MAX_DIGITS).then(|| digits.parse().ok()).flatten();
+        match number {
             Some(number) => self.push_int(number),
             None => Err(self.bad("a whole number", shown(text))),
         }

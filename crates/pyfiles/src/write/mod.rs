@@ -53,16 +53,60 @@ pub fn pickle_bytes(value: &PyValue, style: PickleStyle) -> Result<Vec<u8>, Writ
 /// What goes wrong while a file is written, before the file's name is known.
 pub(crate) enum Fault {
     Io(io::Error),
-    Unsupported { what: String, place: &'static str, hint: &'static str },
+    /// A value that the format cannot represent, and the way to it from the innermost container outwards.
+    Unsupported {
+        path: Vec<Step>,
+        what: String,
+        place: &'static str,
+        hint: &'static str,
+    },
+}
+
+/// One step on the way from a container to a value in it.
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
 }
 
 impl Fault {
     pub(crate) fn in_file(self, file: &Path) -> WriteError {
         match self {
             Self::Io(source) => WriteError::Io { file: file.to_owned(), source },
-            Self::Unsupported { what, place, hint } => WriteError::Unsupported { what, place, hint },
+            Self::Unsupported { path, what, place, hint } => {
+                WriteError::Unsupported { key: key(&path), what, place, hint }
+            }
         }
     }
+
+    /// The same, seen from the container that holds the value.
+    pub(crate) fn within(mut self, step: impl FnOnce() -> Step) -> Self {
+        if let Self::Unsupported { path, .. } = &mut self {
+            path.push(step());
+        }
+        self
+    }
+}
+
+/// `observations[3].states`
+fn key(path: &[Step]) -> String {
+    let mut key = String::new();
+    for step in path.iter().rev() {
+        match step {
+            Step::Key(name) if key.is_empty() => key.push_str(name),
+            Step::Key(name) => key.extend([".", name]),
+            Step::Index(at) => key.push_str(&format!("[{at}]")),
+        }
+    }
+    key
+}
+
+/// A dict's key as a step on the way to its value.
+fn step_of(key: &PyValue) -> Step {
+    Step::Key(match key {
+        PyValue::Str(text) => text.to_string(),
+        PyValue::Int(number) => number.to_string(),
+        other => format!("a key that is a {}", other.kind()),
+    })
 }
 
 impl From<io::Error> for Fault {

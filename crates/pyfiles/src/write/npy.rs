@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::pickler::{Pickler, Protocol, TensorStyle, Tensors, unsupported_value};
-use super::{Fault, save};
+use super::{Fault, Step, save};
 use crate::array::Array;
 use crate::error::WriteError;
 use crate::value::{ObjectArray, PyValue};
@@ -49,7 +49,8 @@ pub fn write_npz<'a>(
                     "use short names, each once",
                 ));
             }
-            add(&mut zip, &format!("{name}.npy"), value)?;
+            add(&mut zip, &format!("{name}.npy"), value)
+                .map_err(|fault| fault.within(|| Step::Key(name.into())))?;
         }
         zip.finish()?;
         Ok(())

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use super::Fault;
+use num_bigint::BigInt;
+
 use super::pt::StoredTensor;
+use super::{Fault, Step, step_of};
 use crate::array::Array;
-use crate::bigint::BigInt;
 use crate::dtype::DType;
 use crate::pickle::opcode as op;
 use crate::value::PyValue;
@@ -195,7 +196,7 @@ impl<'a, W: Write> Pickler<'a, W> {
     }
 
     fn big_int(&mut self, number: &BigInt) -> Result<(), Fault> {
-        let bytes = number.le_bytes();
+        let bytes = number.to_signed_bytes_le();
         match (u8::try_from(bytes.len()), i32::try_from(bytes.len())) {
             (Ok(len), _) => self.put(&[op::LONG1, len])?,
             (_, Ok(len)) => self.op32(op::LONG4, len as u32)?,
@@ -207,7 +208,7 @@ impl<'a, W: Write> Pickler<'a, W> {
                 ));
             }
         }
-        self.put(bytes)
+        self.put(&bytes)
     }
 
     pub(super) fn float(&mut self, number: f64) -> Result<(), Fault> {
@@ -280,8 +281,8 @@ impl<'a, W: Write> Pickler<'a, W> {
 
     pub(super) fn list(&mut self, items: &[PyValue], depth: usize) -> Result<(), Fault> {
         self.put(&[op::EMPTY_LIST])?;
-        for batch in items.chunks(BATCH) {
-            self.marked(batch, depth)?;
+        for (start, batch) in (0..).step_by(BATCH).zip(items.chunks(BATCH)) {
+            self.marked(batch, start, depth)?;
             self.put(&[op::APPENDS])?;
         }
         Ok(())
@@ -291,13 +292,16 @@ impl<'a, W: Write> Pickler<'a, W> {
         if items.is_empty() {
             return self.put(&[op::EMPTY_TUPLE]);
         }
-        self.marked(items, depth)?;
+        self.marked(items, 0, depth)?;
         self.put(&[op::TUPLE])
     }
 
-    fn marked(&mut self, items: &[PyValue], depth: usize) -> Result<(), Fault> {
+    /// Items, the first of which is number `start` of its container.
+    fn marked(&mut self, items: &[PyValue], start: usize, depth: usize) -> Result<(), Fault> {
         self.put(&[op::MARK])?;
-        items.iter().try_for_each(|item| self.value(item, depth + 1))
+        let mut item =
+            |(at, item)| self.value(item, depth + 1).map_err(|fault| fault.within(|| Step::Index(at)));
+        (start..).zip(items).try_for_each(&mut item)
     }
 
     fn dict(&mut self, dict: &crate::value::PyDict, depth: usize) -> Result<(), Fault> {
@@ -312,12 +316,13 @@ impl<'a, W: Write> Pickler<'a, W> {
             self.put(&[op::MARK])?;
             for (key, value) in entries.by_ref().take(BATCH) {
                 self.value(key, depth + 1)?;
-                self.value(value, depth + 1)?;
+                self.value(value, depth + 1).map_err(|fault| fault.within(|| step_of(key)))?;
             }
             self.put(&[op::SETITEMS])?;
         }
         if let Some(attributes) = dict.attributes() {
-            self.dict(attributes, depth + 1)?;
+            self.dict(attributes, depth + 1)
+                .map_err(|fault| fault.within(|| Step::Key("__dict__".into())))?;
             self.put(&[op::BUILD])?;
         }
         Ok(())
@@ -330,11 +335,11 @@ impl<'a, W: Write> Pickler<'a, W> {
             return self.put(&[op::TUPLE1, op::REDUCE]);
         }
         if frozen {
-            self.marked(items, depth)?;
+            self.marked(items, 0, depth)?;
             return self.put(&[op::FROZENSET]);
         }
         self.put(&[op::EMPTY_SET])?;
-        self.marked(items, depth)?;
+        self.marked(items, 0, depth)?;
         self.put(&[op::ADDITEMS])
     }
 
@@ -357,7 +362,7 @@ impl<'a, W: Write> Pickler<'a, W> {
 }
 
 pub(super) fn unsupported_value(what: impl Into<String>, place: &'static str, hint: &'static str) -> Fault {
-    Fault::Unsupported { what: what.into(), place, hint }
+    Fault::Unsupported { path: Vec::new(), what: what.into(), place, hint }
 }
 
 /// The strides of an array in C order, in elements.

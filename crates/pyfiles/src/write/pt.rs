@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::Fault;
 use super::pickler::{Pickler, Protocol, Tensors, address, unsupported_value};
+use super::{Fault, Step, step_of};
 use crate::array::{Array, byte_len};
 use crate::atomic_file::AtomicFile;
 use crate::dtype::DType;
@@ -161,10 +161,7 @@ impl PtWriter {
     }
 
     fn begin(&mut self, dtype: DType) -> Result<(), Fault> {
-        if dtype.torch_name().is_none() {
-            let hint = "write it as a numpy array in a pickle or .npy file";
-            return Err(unsupported_value(format!("an array of {dtype}"), "as a torch tensor", hint));
-        }
+        refuse_foreign(dtype)?;
         self.zip.start_member(&format!("archive/data/{}", self.storages.len()))?;
         self.storages.push(0);
         Ok(())
@@ -227,19 +224,35 @@ fn find_tensors(value: &PyValue, found: &mut Vec<Arc<Array>>, depth: usize) -> R
         ));
     }
     match value {
-        PyValue::Tensor(tensor) => found.push(tensor.clone()),
-        PyValue::List(items) | PyValue::Tuple(items) => {
-            items.iter().try_for_each(|item| find_tensors(item, found, depth + 1))?;
+        PyValue::Tensor(tensor) => {
+            refuse_foreign(tensor.dtype())?;
+            found.push(tensor.clone());
         }
+        PyValue::List(items) | PyValue::Tuple(items) => find_in_items(items, found, depth)?,
         PyValue::Dict(dict) => {
             for part in [Some(&**dict), dict.attributes()].into_iter().flatten() {
-                part.iter().try_for_each(|(_, item)| find_tensors(item, found, depth + 1))?;
+                part.iter().try_for_each(|(key, item)| {
+                    find_tensors(item, found, depth + 1).map_err(|fault| fault.within(|| step_of(key)))
+                })?;
             }
         }
-        PyValue::ObjectArray(array) => {
-            array.items().iter().try_for_each(|item| find_tensors(item, found, depth + 1))?;
-        }
+        PyValue::ObjectArray(array) => find_in_items(array.items(), found, depth)?,
         _ => {}
     }
     Ok(())
+}
+
+fn find_in_items(items: &[PyValue], found: &mut Vec<Arc<Array>>, depth: usize) -> Result<(), Fault> {
+    items.iter().enumerate().try_for_each(|(at, item)| {
+        find_tensors(item, found, depth + 1).map_err(|fault| fault.within(|| Step::Index(at)))
+    })
+}
+
+/// Refuses an element type that torch does not have.
+fn refuse_foreign(dtype: DType) -> Result<(), Fault> {
+    if dtype.torch_name().is_some() {
+        return Ok(());
+    }
+    let hint = "write it as a numpy array in a pickle or .npy file";
+    Err(unsupported_value(format!("an array of {dtype}"), "as a torch tensor", hint))
 }

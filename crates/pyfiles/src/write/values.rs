@@ -25,7 +25,15 @@ impl<W: Write> Pickler<'_, W> {
 
     pub(super) fn object_array(&mut self, array: &ObjectArray, depth: usize) -> Result<(), Fault> {
         self.begin_array(array.shape(), None)?;
-        self.list(array.items(), depth)?;
+        match (array.shape(), array.items()) {
+            // What stands around one object adds nothing to the way to it.
+            ([], [item]) => {
+                self.put(&[op::EMPTY_LIST, op::MARK])?;
+                self.value(item, depth + 1)?;
+                self.put(&[op::APPENDS])?;
+            }
+            (_, items) => self.list(items, depth)?,
+        }
         self.put(&[op::TUPLE, op::BUILD])
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plaudit_core::Seed;
-use plaudit_data::convert::Source;
+use plaudit_data::recording::Rules;
 use plaudit_nn::classifier::Scorer;
 use plaudit_nn::process_memory::peak_of;
 
@@ -89,8 +89,8 @@ pub struct Auditor<'a> {
     pub settings: AuditSettings,
     /// What it learned from, to look for frames that are in both; none: where its card says it was.
     pub train_data: &'a [PathBuf],
-    /// Who recorded that, where it cannot be detected.
-    pub source: Option<Source>,
+    /// How that is read.
+    pub rules: Rules,
     /// What pixels show, where that is known.
     pub regions: Option<&'a RegionsOf<'a>>,
     /// Called as often as there is news.
@@ -112,7 +112,7 @@ impl<'a> Auditor<'a> {
             frames,
             settings: AuditSettings::DEFAULT,
             train_data: &[],
-            source: None,
+            rules: Rules::default(),
             regions: None,
             on_progress: &|_| {},
         }
@@ -184,7 +184,7 @@ impl<'a> Auditor<'a> {
 
     fn shared_with_training(&self) -> Result<SharedWithTraining, AuditError> {
         let read = |paths: &[PathBuf]| {
-            Frames::read(self.frames.views(), paths, self.source, &|progress| {
+            Frames::read(self.frames.views(), paths, &self.rules, &|progress| {
                 self.report("reading", "episodes", progress.done, progress.total);
             })
         };

@@ -7,6 +7,7 @@
 //!
 //! ```no_run
 //! use plaudit_nn::Weights;
+//! use plaudit_data::recording::Rules;
 //! use plaudit_nn::classifier::{Device, Scorer};
 //! use plaudit_reward::audit::{Auditor, Stored};
 //! use plaudit_reward::card::ModelCard;
@@ -17,7 +18,7 @@
 //! let weights = Weights::read(&file)?;
 //! let card = ModelCard::from_header(weights.metadata())?.ok_or("not written by plaudit")?;
 //! let scorer = Scorer::new(&card.settings, &weights, Device::Cpu)?;
-//! let frames = Frames::read(&["main_images".parse()?], &["held_out_episodes"], None, &|_| {})?;
+//! let frames = Frames::read(&["main_images".parse()?], &["held_out_episodes"], &Rules::default(), &|_| {})?;
 //!
 //! let auditor = Auditor::new("best_model", &scorer, &card, &frames);
 //! let audit = auditor.examine()?.conclude(Stored::In { file: file.display().to_string() })?;

@@ -38,14 +38,17 @@ impl Augment {
         *self == Self::default()
     }
 
-    /// Changes an image of height, width and channels. Colours are left alone unless there are three.
+    /// Changes an image of height, width and channels, from where it lies into `pixels`. Colours are left alone unless there
+    /// are three.
     ///
     /// # Panics
     /// If there are not as many bytes as the shape says.
-    pub fn apply(&self, pixels: &mut [u8], shape: FrameShape, seed: Seed) {
-        assert_eq!(pixels.len(), shape.bytes(), "an image of its shape");
+    pub fn apply(&self, image: &[u8], shape: FrameShape, seed: Seed, pixels: &mut [u8]) {
+        assert_eq!((image.len(), pixels.len()), (shape.bytes(), shape.bytes()), "images of their shape");
         if self.shift > 0.0 || self.crop > 0.0 {
-            space::move_and_crop(pixels, shape, self.shift, self.crop, seed);
+            space::move_and_crop(image, shape, self.shift, self.crop, seed, pixels);
+        } else {
+            pixels.copy_from_slice(image);
         }
         let jitter = colour::Jitter::sample(self, seed.purpose("colour"));
         if shape.channels == 3
@@ -73,8 +76,8 @@ mod tests {
     }
 
     fn changed(augment: Augment, seed: u64) -> Vec<u8> {
-        let mut pixels = image();
-        augment.apply(&mut pixels, SHAPE, Seed::new(seed));
+        let mut pixels = vec![0; SHAPE.bytes()];
+        augment.apply(&image(), SHAPE, Seed::new(seed), &mut pixels);
         pixels
     }
 
@@ -121,8 +124,8 @@ mod tests {
     #[test]
     fn a_plain_picture_stays_plain_under_moves_and_blur() {
         for augment in [ALL[0], ALL[1], ALL[6]] {
-            let mut pixels = vec![77; SHAPE.bytes()];
-            augment.apply(&mut pixels, SHAPE, Seed::new(9));
+            let mut pixels = vec![0; SHAPE.bytes()];
+            augment.apply(&vec![77; SHAPE.bytes()], SHAPE, Seed::new(9), &mut pixels);
             assert!(pixels.iter().all(|byte| *byte == 77), "{augment:?}");
         }
     }
@@ -144,7 +147,7 @@ mod tests {
         for (height, width, channels) in [(1, 1, 3), (2, 1, 1), (1, 5, 4)] {
             let shape = FrameShape { height, width, channels };
             for augment in ALL {
-                augment.apply(&mut vec![5; shape.bytes()], shape, Seed::new(2));
+                augment.apply(&vec![5; shape.bytes()], shape, Seed::new(2), &mut vec![0; shape.bytes()]);
             }
         }
     }

@@ -6,7 +6,14 @@ use plaudit_core::{FrameShape, Seed};
 pub(crate) const GREY: [u8; 3] = [124, 116, 104];
 
 /// Moves an image by up to `shift` of its sides and cuts it down by up to `crop` of them, as one resampling.
-pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, crop: f64, seed: Seed) {
+pub(super) fn move_and_crop(
+    image: &[u8],
+    shape: FrameShape,
+    shift: f64,
+    crop: f64,
+    seed: Seed,
+    pixels: &mut [u8],
+) {
     let mut moves = seed.purpose("shift").rng();
     let mut cuts = seed.purpose("crop").rng();
     let kept = 1.0 - crop.clamp(0.0, 0.95) * cuts.unit();
@@ -18,17 +25,16 @@ pub(super) fn move_and_crop(pixels: &mut [u8], shape: FrameShape, shift: f64, cr
     };
     let rows = window(shape.height, moves.uniform(-shift, shift.max(f64::MIN_POSITIVE)), cuts.unit());
     let columns = window(shape.width, moves.uniform(-shift, shift.max(f64::MIN_POSITIVE)), cuts.unit());
-    resample(pixels, shape, &rows, &columns);
+    resample(image, shape, &rows, &columns, pixels);
 }
 
 /// What is seen through two windows, stretched over the whole image; the border is repeated.
-pub(crate) fn resample(pixels: &mut [u8], shape: FrameShape, rows: &Window, columns: &Window) {
+pub(crate) fn resample(image: &[u8], shape: FrameShape, rows: &Window, columns: &Window, pixels: &mut [u8]) {
     let rows: Vec<Between> = (0..shape.height).map(|at| rows.source(at, shape.height)).collect();
     let columns: Vec<Between> = (0..shape.width).map(|at| columns.source(at, shape.width)).collect();
-    let old = pixels.to_vec();
     let channels = shape.channels;
     for (line, row) in pixels.chunks_exact_mut(shape.width * channels).zip(&rows) {
-        let line_at = |at: usize| &old[at * shape.width * channels..][..shape.width * channels];
+        let line_at = |at: usize| &image[at * shape.width * channels..][..shape.width * channels];
         let (above, below) = (line_at(row.first), line_at(row.second));
         for (pixel, column) in line.chunks_exact_mut(channels).zip(&columns) {
             for (channel, byte) in pixel.iter_mut().enumerate() {
@@ -144,8 +150,8 @@ mod tests {
         let shape = FrameShape { height: 4, width: 8, channels: 1 };
         let original: Vec<u8> = (0..32).collect();
         for seed in 0..30 {
-            let mut pixels = original.clone();
-            move_and_crop(&mut pixels, shape, 0.25, 0.0, Seed::new(seed));
+            let mut pixels = vec![0; original.len()];
+            move_and_crop(&original, shape, 0.25, 0.0, Seed::new(seed), &mut pixels);
             let found = (-1i64..=1).flat_map(|down| (-2i64..=2).map(move |right| (down, right))).find(
                 |(down, right)| {
                     let expected = |y: i64, x: i64| {

@@ -33,6 +33,9 @@ impl ViewBatch {
 /// What happens to an image: number of its frame, view, size, pixels.
 pub(crate) type PixelEdit<'a> = dyn Fn(usize, usize, FrameShape, &mut [u8]) + Sync + 'a;
 
+/// How an image of a batch is made: number of its frame, view, size, the image in its file, and where it goes.
+type PixelFill<'a> = dyn Fn(usize, usize, FrameShape, &[u8], &mut [u8]) + Sync + 'a;
+
 impl Batch {
     /// The frames of these numbers, as they are.
     #[must_use]
@@ -45,20 +48,27 @@ impl Batch {
     #[must_use]
     pub fn augmented(frames: &Frames, numbers: &[usize], augment: &Augment, epoch: Seed) -> Self {
         let cameras = frames.cameras();
-        Self::edited(frames, numbers, &|number, view, shape, pixels| {
+        Self::filled(frames, numbers, &|number, view, shape, image, pixels| {
             let seed = epoch.index(number as u64).index(cameras[view] as u64);
-            augment.apply(pixels, shape, seed);
+            augment.apply(image, shape, seed, pixels);
         })
     }
 
     /// The frames of these numbers, each image changed.
     pub(crate) fn edited(frames: &Frames, numbers: &[usize], change: &PixelEdit<'_>) -> Self {
+        Self::filled(frames, numbers, &|number, view, shape, image, pixels| {
+            pixels.copy_from_slice(image);
+            change(number, view, shape, pixels);
+        })
+    }
+
+    /// The frames of these numbers, each image made from the one in its file.
+    fn filled(frames: &Frames, numbers: &[usize], fill: &PixelFill<'_>) -> Self {
         let view_batch = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];
             pixels.par_chunks_exact_mut(shape.bytes()).zip(numbers).for_each(|(out, number)| {
-                out.copy_from_slice(&frames.image(*number, view).pixels());
-                change(*number, view, shape, out);
+                fill(*number, view, shape, &frames.image(*number, view).pixels(), out);
             });
             ViewBatch { key: frames.views()[view].to_string(), shape, pixels }
         };

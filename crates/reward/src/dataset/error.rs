@@ -11,16 +11,13 @@ pub enum DatasetError {
     #[error(transparent)]
     Read(#[from] LabelledError),
     /// No frames.
-    #[error("the {part} split has no frames; collect episodes, or give another dataset")]
+    #[error("the {part} split has no frames")]
     Empty {
         /// Which part.
         part: &'static str,
     },
     /// Labels that teach nothing.
-    #[error(
-        "all {frames} training frames are labelled {found}: a classifier needs both; collect episodes with a {missing}, \
-         or check that labels are recorded"
-    )]
+    #[error("all {frames} training frames are labelled {found}, none {missing}: a classifier needs both")]
     OneClass {
         /// How many frames there are.
         frames: usize,
@@ -31,8 +28,7 @@ pub enum DatasetError {
     },
     /// Recordings whose images differ in size.
     #[error(
-        "`{view}` is {}x{}x{} in {second} and {}x{}x{} in {first}; all images of a camera have one size in a dataset: \
-         train on one of them, or collect the other again",
+        "`{view}` is {}x{}x{} in {second} and {}x{}x{} in {first}; all images of a camera have one size in a dataset",
         found.height, found.width, found.channels, expected.height, expected.width, expected.channels
     )]
     Sizes {
@@ -48,20 +44,31 @@ pub enum DatasetError {
         found: FrameShape,
     },
     /// A name of a view that cannot be read.
-    #[error("`{text}` names no view; write a camera, or a camera some steps ago, such as main_images@-4")]
+    #[error("`{text}` names no view")]
     View {
         /// What was written.
         text: String,
     },
     /// A frame stack over data without past frames.
-    #[error(
-        "`{view}` stacks past frames, but {path} does not have every frame of its episodes; train from the episodes \
-         themselves"
-    )]
+    #[error("`{view}` stacks past frames, but {path} does not have every frame of its episodes")]
     NoHistory {
         /// The view.
         view: String,
         /// The data.
         path: String,
     },
+}
+
+impl DatasetError {
+    /// What can be done about it. Whoever knows how the data was asked for may know better.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Read(error) => return error.hint(),
+            Self::Empty { .. } => "collect episodes, or give another dataset",
+            Self::OneClass { .. } => "collect episodes with both, or check that labels are recorded",
+            Self::Sizes { .. } => "train on one of them, or collect the other again",
+            Self::View { .. } => "write a camera, or a camera some steps ago, such as main_images@-4",
+            Self::NoHistory { .. } => "train from the episodes themselves",
+        })
+    }
 }

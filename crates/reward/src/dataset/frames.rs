@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plaudit_core::FrameShape;
-use plaudit_data::convert::{BadFiles, OnProgress, Source};
+use plaudit_data::convert::{BadFiles, OnProgress};
 use plaudit_data::labelled::{FrameImage, FramePick, LabelledData, LabelledFrame, ReadOptions};
+use plaudit_data::recording::Rules;
 use serde::{Deserialize, Serialize};
 
 use super::error::DatasetError;
@@ -49,18 +50,18 @@ pub struct Origin<'a> {
 }
 
 impl Frames {
-    /// Every frame of some datasets: episodes of any collector, a `.pt` of images, a store, or a folder of images that
-    /// were sorted into `success` and `failure`. `source` says who recorded them, where that cannot be detected.
+    /// Every frame of some datasets, in any format, read by these rules.
     ///
     /// # Errors
     /// When one cannot be read, or images of a camera differ in size.
     pub fn read(
         views: &[ViewKey],
         paths: &[impl AsRef<Path>],
-        source: Option<Source>,
+        rules: &Rules,
         on_progress: &OnProgress<'_>,
     ) -> Result<Self, DatasetError> {
-        let options = ReadOptions { cameras: ViewKey::cameras(views), source, bad_files: BadFiles::Stop };
+        let options =
+            ReadOptions { cameras: ViewKey::cameras(views), rules: rules.clone(), bad_files: BadFiles::Stop };
         let read = |path: &Path| -> Result<_, DatasetError> {
             let data = LabelledData::read(path, &options, on_progress)?;
             let all = data.all();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::backoff::{self, RetryBackoff};
-use super::error::{EndpointError, RequestError};
+use super::error::{AddressProblem, EndpointError, RequestError};
 use super::reply::{self, ServedModel};
 use super::{EndpointCallbacks, EndpointSettings};
 
@@ -212,17 +212,15 @@ fn status_error(status: u16, body: &[u8], pause: Option<Duration>) -> RequestErr
 fn base_of(address: &str) -> Result<String, EndpointError> {
     let base = address.trim().trim_end_matches('/');
     let base = base.strip_suffix("/v1").unwrap_or(base).trim_end_matches('/');
-    let wrong = |why: &str| EndpointError::Address { address: address.into(), why: why.into() };
+    let wrong = |why| EndpointError::Address { address: address.into(), why };
     match base.split_once("://") {
         Some(("http", host)) if !host.is_empty() => {}
         Some(("https", host)) if !host.is_empty() => {
             if cfg!(not(feature = "tls")) {
-                return Err(wrong(
-                    "this build speaks plain http; build with `--features tls`, or put a proxy in front",
-                ));
+                return Err(wrong(AddressProblem::NoTls));
             }
         }
-        _ => return Err(wrong("write it as http://127.0.0.1:8000")),
+        _ => return Err(wrong(AddressProblem::NotHttp)),
     }
     Ok(base.into())
 }

@@ -16,10 +16,10 @@ pub enum EndpointError {
         /// As written.
         address: String,
         /// What is wrong with it.
-        why: String,
+        why: AddressProblem,
     },
     /// Nobody is there.
-    #[error("no reward server answers at {base}: {why}; start it, or correct reward.api.api_base")]
+    #[error("no reward server answers at {base}: {why}")]
     Unreachable {
         /// Where.
         base: String,
@@ -27,7 +27,7 @@ pub enum EndpointError {
         why: String,
     },
     /// It has other models.
-    #[error("the server at {base} has no model `{model}`, but {names}; set reward.api.model to one of them")]
+    #[error("the server at {base} has no model `{model}`, but {names}")]
     Model {
         /// Where.
         base: String,
@@ -37,16 +37,13 @@ pub enum EndpointError {
         names: String,
     },
     /// It does not say which models it has.
-    #[error("the server at {base} does not list its models; name one")]
+    #[error("the server at {base} does not list its models")]
     NoModels {
         /// Where.
         base: String,
     },
     /// It has another model than when it was opened.
-    #[error(
-        "the server at {base} was started again with another model than `{model}` was; serve the model that the run began \
-         with, and resume the run"
-    )]
+    #[error("the server at {base} was started again with another model than `{model}` was")]
     Changed {
         /// Where.
         base: String,
@@ -60,18 +57,13 @@ pub enum EndpointError {
         base: String,
     },
     /// It wants a key.
-    #[error(
-        "the server at {base} wants a key, or another one; put it into the variable that reward.api.api_key_env names"
-    )]
+    #[error("the server at {base} wants a key, or another one")]
     Access {
         /// Where.
         base: String,
     },
     /// It did not answer in the end.
-    #[error(
-        "the reward server at {base} gave no answer in {tries} tries over {secs} s ({why}); start it again and resume \
-         the run; a vision-language model may also be set to reward.api.on_failure: skip"
-    )]
+    #[error("the reward server at {base} gave no answer in {tries} tries over {secs} s ({why})")]
     Unanswered {
         /// Where.
         base: String,
@@ -83,10 +75,7 @@ pub enum EndpointError {
         secs: u64,
     },
     /// It answers with nothing.
-    #[error(
-        "the reward server at {base} gave {count} answers, all of them empty; is max_new_tokens too small for a model \
-         that thinks first?"
-    )]
+    #[error("the reward server at {base} gave {count} answers, all of them empty")]
     EmptyAnswers {
         /// Where.
         base: String,
@@ -101,6 +90,17 @@ pub enum EndpointError {
         /// What happened last.
         why: String,
     },
+}
+
+/// What is wrong with the address of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AddressProblem {
+    /// It is none of HTTP.
+    #[error("an address is written as http://127.0.0.1:8000")]
+    NotHttp,
+    /// It asks for encryption, which was not built in.
+    #[error("this build speaks plain http")]
+    NoTls,
 }
 
 impl From<EndpointError> for RewardModelError {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 pub use chat::ChatEndpoint;
-pub use error::EndpointError;
+pub use error::{AddressProblem, EndpointError};
 pub use frames::{FrameEndpoint, IMAGE_CLASSIFIER, RemoteClassifier, ServerModel};
 
 /// Where the server is, and how it is asked.

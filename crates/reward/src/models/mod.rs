@@ -178,13 +178,10 @@ pub enum RewardModelError {
         channels: usize,
     },
     /// A task that nobody put into words.
-    #[error(
-        "the environment does not say what the task is; set \
-         reward.model.input_builder_params.default_task_description"
-    )]
+    #[error("the environment does not say what the task is")]
     Task,
     /// A checkpoint that is not there.
-    #[error("cannot read {}: {reason}; is reward.model.model_path right?", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     File {
         /// The file or folder.
         path: PathBuf,

@@ -7,7 +7,6 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let location = ModelLocation::find("logs/reward_training".as_ref(), None)?;
 //! let model = RewardModel::open(&location, OpenOptions::default())?;
-//! assert!(model.capabilities().logits);
 //! match model {
 //!     RewardModel::Classifier(model) => drop(model.scorer),   // images to logits
 //!     RewardModel::VisionLanguage(model) => drop(model.model), // conversations to answers
@@ -134,25 +133,6 @@ impl RewardModel {
             }
         }
     }
-
-    /// What it can do.
-    #[must_use]
-    pub fn capabilities(&self) -> Capabilities {
-        match self {
-            Self::Classifier(model) => model.capabilities(),
-            Self::VisionLanguage(model) => model.capabilities(),
-            Self::Server(ServerModel::Frames(model)) => Capabilities {
-                input: ModelInput::frames(&model.image_keys),
-                logits: false,
-                runs_on: RunsOn::Server(model.address().into()),
-            },
-            Self::Server(ServerModel::Chat(model)) => Capabilities {
-                input: ModelInput::Conversations,
-                logits: false,
-                runs_on: RunsOn::Server(model.address().into()),
-            },
-        }
-    }
 }
 
 impl OpenClassifier {
@@ -160,7 +140,7 @@ impl OpenClassifier {
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         let input = ModelInput::frames(&self.card.settings.image_keys);
-        Capabilities { input, logits: true, runs_on: RunsOn::Device(self.device) }
+        Capabilities { input, device: self.device }
     }
 }
 
@@ -183,20 +163,17 @@ impl OpenVlm {
     /// What it can do.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        let runs_on = RunsOn::Device(self.device);
-        Capabilities { input: ModelInput::Conversations, logits: true, runs_on }
+        Capabilities { input: ModelInput::Conversations, device: self.device }
     }
 }
 
-/// What a reward model can do.
+/// What a reward model in this process can do, as a server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// What it is shown.
     pub input: ModelInput,
-    /// Whether it gives logits, which calibration and audits need, or scores and words alone.
-    pub logits: bool,
     /// Where it computes.
-    pub runs_on: RunsOn,
+    pub device: Device,
 }
 
 /// What a reward model is shown.
@@ -217,24 +194,5 @@ impl ModelInput {
     fn frames(image_keys: &[String]) -> Self {
         let history_len = classifier::history_len(image_keys);
         Self::Frames { image_keys: image_keys.to_vec(), history_len }
-    }
-}
-
-/// Where a reward model computes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RunsOn {
-    /// In this process.
-    Device(Device),
-    /// On a server with this address.
-    Server(String),
-}
-
-impl std::fmt::Display for RunsOn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Device(Device::Cpu) => f.write_str("CPU"),
-            Self::Device(Device::Cuda(number)) => write!(f, "GPU {number}"),
-            Self::Server(address) => f.write_str(address),
-        }
     }
 }

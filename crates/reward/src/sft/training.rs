@@ -165,10 +165,9 @@ fn refuse_one_answer(train: &Windows) -> Result<(), TrainError> {
     let balance = train.balance();
     let mut present = balance.iter().filter(|(_, count)| *count > 0);
     match (present.next(), present.next()) {
-        (Some((answer, count)), None) => Err(TrainError::NothingToLearn(format!(
-            "all {count} training windows are `{answer}`; collect episodes that succeed and fail, or lower \
-             --delta-threshold of `plaudit dataset windows`"
-        ))),
+        (Some((answer, count)), None) => {
+            Err(TrainError::OneAnswer { count: *count, answer: answer.to_string() })
+        }
         _ => Ok(()),
     }
 }

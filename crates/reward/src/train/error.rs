@@ -34,8 +34,13 @@ pub enum TrainError {
         error: Box<VlmError>,
     },
     /// Windows that teach nothing.
-    #[error("{0}")]
-    NothingToLearn(String),
+    #[error("all {count} training windows are `{answer}`")]
+    OneAnswer {
+        /// How many there are.
+        count: usize,
+        /// What each of them says.
+        answer: String,
+    },
     /// A checkpoint could not be written or read.
     #[error(transparent)]
     Weights(#[from] WeightsError),
@@ -48,7 +53,7 @@ pub enum TrainError {
         source: CardError,
     },
     /// A checkpoint folder could not be made or renamed.
-    #[error("cannot write {}: {source}; what was saved before is unchanged", path.display())]
+    #[error("cannot write {}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -56,10 +61,7 @@ pub enum TrainError {
         source: std::io::Error,
     },
     /// The loss left the numbers.
-    #[error(
-        "the loss of step {step} is {loss}, on the frames {frames}; {kept}. Lower the learning rate (now {lr:e}), or look \
-         at those frames"
-    )]
+    #[error("the loss of step {step} is {loss}, on the frames {frames}")]
     Loss {
         /// The step.
         step: u64,
@@ -74,8 +76,7 @@ pub enum TrainError {
     },
     /// Gradients left the numbers, time and again.
     #[error(
-        "the gradient of {steps} steps on end, up to step {step}, was not finite, last on the frames {frames}; {kept}. \
-         Lower the learning rate (now {lr:e})"
+        "the gradient of {steps} steps on end, up to step {step}, was not finite, last on the frames {frames}"
     )]
     Gradient {
         /// How many steps.
@@ -90,7 +91,7 @@ pub enum TrainError {
         kept: String,
     },
     /// A checkpoint to go on from that is not there.
-    #[error("{} has no state to go on from; resume the newest checkpoint of the run, or start a new run from its weights with actor.model.model_path", path.display())]
+    #[error("{} has no state to go on from", path.display())]
     NoState {
         /// The checkpoint.
         path: PathBuf,
@@ -98,6 +99,31 @@ pub enum TrainError {
     /// A callback could not store the progress.
     #[error("{0}")]
     Callback(String),
+}
+
+impl TrainError {
+    /// What can be done about it. Whoever knows how the training was asked for may know better.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Dataset(error) => error.hint().map(Into::into),
+            Self::OneAnswer { .. } => Some("collect episodes that succeed and fail".into()),
+            Self::Folder { .. } => Some("what was saved before is unchanged".into()),
+            Self::Loss { kept, lr, .. } => {
+                Some(format!("{kept}. Lower the learning rate (now {lr:e}), or look at those frames"))
+            }
+            Self::Gradient { kept, lr, .. } => Some(format!("{kept}. Lower the learning rate (now {lr:e})")),
+            Self::NoState { .. } => {
+                Some("resume the newest checkpoint of the run, or start a new run from its weights".into())
+            }
+            Self::Classifier(_)
+            | Self::Vlm(_)
+            | Self::Windows(_)
+            | Self::Window { .. }
+            | Self::Weights(_)
+            | Self::Card { .. }
+            | Self::Callback(_) => None,
+        }
+    }
 }
 
 impl From<VlmError> for TrainError {

@@ -34,7 +34,7 @@ pub(crate) use local::LocalVlmSettings;
 pub use local::{Completion, LocalVlm};
 pub use model::{Answer, AnswerMode, GenerationConfig, TrendModel};
 pub use parse::{parse_score, parse_trend};
-pub use prompt_check::PromptCheck;
+pub use prompt_check::{PromptCheck, UnknownPrompt};
 pub use readout::{LabelLogits, LabelProbabilities, ReadoutSettings};
 pub use reward::{LabelRewards, TrendReward};
 pub use vocabulary::Trend;

@@ -3,6 +3,7 @@
 //! A large model may not mind. A small one answers something all the same, and nothing shows in its answers that it did not
 //! understand the question.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,8 +15,24 @@ use crate::models::RewardModelError;
 pub struct PromptCheck {
     model: Arc<dyn TrendModel>,
     questions: Vec<String>,
-    warn: Arc<dyn Fn(&str) + Send + Sync>,
+    warn: Arc<dyn Fn(&UnknownPrompt) + Send + Sync>,
     warned: AtomicBool,
+}
+
+/// A prompt that a judge was not tuned with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownPrompt {
+    /// What it is asked.
+    pub asked: String,
+    /// What it was tuned with.
+    pub known: String,
+}
+
+impl fmt::Display for UnknownPrompt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked, known } = self;
+        write!(f, "the judge is asked `{asked}`, and was tuned with `{known}`: its answers may mean nothing")
+    }
 }
 
 impl PromptCheck {
@@ -23,7 +40,7 @@ impl PromptCheck {
     pub fn new(
         model: Arc<dyn TrendModel>,
         questions: Vec<String>,
-        warn: Arc<dyn Fn(&str) + Send + Sync>,
+        warn: Arc<dyn Fn(&UnknownPrompt) + Send + Sync>,
     ) -> Self {
         Self { model, questions, warn, warned: AtomicBool::new(false) }
     }
@@ -40,10 +57,7 @@ impl TrendModel for PromptCheck {
         if let (Some(asked), Some(known)) = (unknown, self.questions.first())
             && !self.warned.swap(true, Ordering::Relaxed)
         {
-            (self.warn)(&format!(
-                "the judge is asked `{asked}`, and was tuned with `{known}`: its answers may mean nothing; make windows with \
-                 the task in the environment's words, or set reward.model.input_builder_params.prompt"
-            ));
+            (self.warn)(&UnknownPrompt { asked, known: known.clone() });
         }
         self.model.answer(conversations, ask)
     }
@@ -77,7 +91,7 @@ mod tests {
     fn an_unknown_prompt_is_reported_once() {
         let warnings = Arc::new(Mutex::new(Vec::new()));
         let sink = warnings.clone();
-        let warn = Arc::new(move |text: &str| sink.lock().unwrap().push(text.to_string()));
+        let warn = Arc::new(move |unknown: &UnknownPrompt| sink.lock().unwrap().push(unknown.clone()));
         let check = PromptCheck::new(Arc::new(Silent), vec!["Better?".into()], warn);
         let ask = |words: &str| {
             let asked = Conversation { system: None, parts: vec![ContentPart::Text(words.into())] };
@@ -86,6 +100,7 @@ mod tests {
             warnings.lock().unwrap().len()
         };
         assert_eq!([ask("Better?"), ask("Worse?"), ask("Worse?"), ask("Better?")], [0, 1, 1, 1]);
-        assert!(warnings.lock().unwrap()[0].contains("`Worse?`, and was tuned with `Better?`"));
+        let expected = UnknownPrompt { asked: "Worse?".into(), known: "Better?".into() };
+        assert_eq!(warnings.lock().unwrap()[0], expected);
     }
 }

@@ -39,7 +39,7 @@ use crate::actor_critic::{ActionMode, ActorCritic, ActorCriticSettings, ForwardP
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{Cloning, CloningCallback};
 use crate::gae::{Bootstrap, GaeSettings};
-use crate::learner::{Experience, LearnError, Learner, Metrics};
+use crate::learner::{Experience, LearnError, Learner, Metrics, SettingError};
 use crate::naming::WeightsMismatch;
 use crate::replay::ObsBuffer;
 use crate::vision_encoder::ObsBatch;
@@ -147,9 +147,7 @@ impl Ppo {
         seed: Seed,
     ) -> Result<Self, LearnError> {
         if settings.reward_level == Level::Action && settings.log_prob_level == Level::Chunk {
-            let problem =
-                "one ratio per chunk cannot serve an advantage per action; make reward_type chunk_level too";
-            return Err(LearnError::Setting(problem.into()));
+            return Err(SettingError::ChunkRatio.into());
         }
         let expected = if settings.reward_level == Level::Action { networks.chunk } else { 1 };
         if networks.values != expected {

@@ -10,10 +10,7 @@ const UNKNOWN_MACHINE_BYTES: u64 = 64 << 30;
 
 /// A replay larger than memory.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "a full replay of {transitions} transitions needs {bytes} bytes, but {free} are free; lower \
-     algorithm.replay_buffer.cache_size, the number of environments, or the size of the images"
-)]
+#[error("a full replay of {transitions} transitions needs {bytes} bytes, but {free} are free")]
 pub struct MemoryError {
     /// How many transitions would be kept.
     pub transitions: u64,

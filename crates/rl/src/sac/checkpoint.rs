@@ -118,6 +118,6 @@ fn restored(like: &Replay, path: PathBuf) -> Result<Replay, LearnError> {
     let mut replay = like.emptied();
     match replay.restore(&path) {
         Ok(()) => Ok(replay),
-        Err(error) => Err(LearnError::Checkpoint { path, problem: error.to_string() }),
+        Err(error) => Err(LearnError::UnreadableReplay { path, error }),
     }
 }

@@ -51,7 +51,7 @@ use crate::replay::{Amount, NewRollout, ObsBuffer, Replay, Transitions};
 use crate::row_ops::{join, join_more, take_actions, take_encoded, zero};
 use crate::successes::successes;
 use crate::vision_encoder::{ObsBatch, VisionEncoder, VisionEncoderTape, shift};
-use crate::{ActionMode, Bootstrap, Experience, LearnError, Learner, Metrics, StateScale};
+use crate::{ActionMode, Bootstrap, Experience, LearnError, Learner, Metrics, SettingError, StateScale};
 use critics::choose;
 
 /// Soft actor-critic.
@@ -145,26 +145,19 @@ impl Sac {
     pub fn new(settings: SacSettings, demos: Vec<NewRollout>, seed: Seed) -> Result<Self, LearnError> {
         settings.check()?;
         let Some(mut networks) = SoftNetworks::new(&settings.networks) else {
-            let problem =
-                "soft actor-critic needs continuous actions, and these are one of several choices; use PPO";
-            return Err(LearnError::Setting(problem.into()));
+            return Err(SettingError::DiscreteActions.into());
         };
         if networks.vision_encoder.is_some() && !networks.has_target() {
-            let problem = "CrossQ's critics are for policies on states; set algorithm.q_head_type to default";
-            return Err(LearnError::Setting(problem.into()));
+            return Err(SettingError::CrossQOnImages.into());
         }
         if settings.shift.is_some()
             && networks.vision_encoder.as_ref().is_none_or(|vision_encoder| vision_encoder.trunk().is_some())
         {
-            let problem = "algorithm.enable_drq moves images, and this policy keeps none of them: it is for \
-                           actor.model.backbone conv";
-            return Err(LearnError::Setting(problem.into()));
+            return Err(SettingError::ShiftWithoutImages.into());
         }
         if settings.scale_states {
             if !networks.has_target() {
-                let problem = "algorithm.scale_states is for critics that have a target network; leave it out, or set \
-                               algorithm.q_head_type to default";
-                return Err(LearnError::Setting(problem.into()));
+                return Err(SettingError::ScaledStatesWithoutTarget.into());
             }
             networks.scale = scale_of(&demos);
         }
@@ -205,12 +198,7 @@ impl Sac {
             Amount::Rollouts(needed) => (demos.rollouts(), needed),
             Amount::Transitions(needed) => (demos.transitions(), needed),
         };
-        let problem = format!(
-            "RLPD learns from demonstrations, and there are {found} where {} are needed; \
-             set algorithm.demo_buffer.load_path to some, or leave demo_buffer out",
-            needed.max(1)
-        );
-        Err(LearnError::Setting(problem))
+        Err(SettingError::TooFewDemos { found, needed: needed.max(1) }.into())
     }
 
     /// α.

@@ -5,7 +5,7 @@ use plaudit_nn::dense::AdamSettings;
 
 use super::{Agg, BcRegularizer, SoftNetworkSettings, TemperatureSettings};
 use crate::replay::{Amount, ReplaySettings};
-use crate::{Bootstrap, LearnError};
+use crate::{Bootstrap, CountSetting, SettingError};
 
 /// How soft actor-critic learns.
 #[derive(Debug, Clone)]
@@ -83,23 +83,21 @@ pub struct Optim {
 
 impl SacSettings {
     /// Refuses what cannot be.
-    pub(super) fn check(&self) -> Result<(), LearnError> {
+    pub(super) fn check(&self) -> Result<(), SettingError> {
         let positive = [
-            ("actor.global_batch_size", self.batch_size as u64),
-            ("algorithm.critic_actor_ratio", self.critic_actor_ratio),
-            ("algorithm.target_update_freq", self.target_update_freq),
-            ("actor.model.num_action_chunks", self.networks.chunk as u64),
-            ("actor.model.num_q_heads", self.networks.critics as u64),
-            ("algorithm.critic_subsample_size", self.critic_subsample.map_or(1, |count| count as u64)),
+            (CountSetting::BatchSize, self.batch_size as u64),
+            (CountSetting::CriticActorRatio, self.critic_actor_ratio),
+            (CountSetting::TargetUpdateFreq, self.target_update_freq),
+            (CountSetting::ActionChunk, self.networks.chunk as u64),
+            (CountSetting::Critics, self.networks.critics as u64),
+            (CountSetting::CriticSubsample, self.critic_subsample.map_or(1, |count| count as u64)),
         ];
-        if let Some((key, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
-            return Err(LearnError::Setting(format!("{key} is 0; it must be at least 1")));
+        if let Some((setting, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Err(SettingError::Zero(setting));
         }
         match self.target_range {
             Some([low, high]) if low.is_nan() || high.is_nan() || low > high => {
-                let problem =
-                    format!("algorithm.target_range is [{low}, {high}]; write the smaller number first");
-                Err(LearnError::Setting(problem))
+                Err(SettingError::TargetRange { low, high })
             }
             _ => Ok(()),
         }

@@ -262,8 +262,8 @@ impl Page {
         format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <link rel=\"icon\" href=\"data:,\"><title>{title} · {kind}</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
-             <header><p class=\"over\">{kind}<b>{title}</b></p>{}<p class=\"soft\">{subtitle}</p></header>\n{}\
+             <link rel=\"icon\" href=\"data:,\"><title>{title} · plaudit {kind}</title>\n<style>\n{STYLE}</style></head>\n<body>\n\
+             <header><p class=\"over\">plaudit {kind}<b>{title}</b></p>{}<p class=\"soft\">{subtitle}</p></header>\n{}\
              <script>\n{SCRIPT}</script></body></html>\n",
             self.verdict.html(),
             self.body.text

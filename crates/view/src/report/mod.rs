@@ -32,8 +32,11 @@ pub use seeds::{Interval, interquartile_mean};
 pub struct ReportedRun {
     /// Where it is.
     pub dir: RunDir,
-    /// Its config, flat: `actor.optim.lr` and what it says. Empty if the run has none.
+    /// What its config says that tells experiments apart: keys with dots and their values. Runs that agree in all of it are
+    /// seeds of one experiment, so that seeds and places are left out. Empty if the run has no config.
     pub config: Vec<(String, String)>,
+    /// What it is evaluated on, if that is known.
+    pub task: Option<String>,
     /// The reward it was trained on.
     pub reward: RewardUsed,
 }
@@ -65,6 +68,7 @@ struct Run {
     dir: RunDir,
     summary: Summary,
     config: Vec<(String, String)>,
+    task: Option<String>,
     reward: RewardUsed,
 }
 
@@ -125,13 +129,13 @@ pub fn report(runs: &[ReportedRun], audits: &[AuditedModel]) -> Result<String, R
         return Err(ReportError::Nothing);
     }
     let read = |run: &ReportedRun| {
-        let ReportedRun { dir, config, reward } = run.clone();
-        Ok(Run { summary: Summary::read(&dir)?, dir, config, reward })
+        let ReportedRun { dir, config, task, reward } = run.clone();
+        Ok(Run { summary: Summary::read(&dir)?, dir, config, task, reward })
     };
     let runs = runs.iter().map(read).collect::<Result<Vec<Run>, ReportError>>()?;
     let experiments = groups::gather(runs);
     let mut page =
-        Page::new("plaudit report", title(&experiments), subtitle(&experiments), verdict::of(&experiments));
+        Page::new("report", title(&experiments), subtitle(&experiments), verdict::of(&experiments));
     let body = &mut page.body;
     body.findings(&verdict::findings(&experiments));
     let shown = videos::show(body, &experiments)?;

@@ -3,7 +3,7 @@
 use plaudit_core::Level;
 
 use super::outcome::{Measure, Reached, When, reached};
-use super::{Experiment, Run, all, groups};
+use super::{Experiment, Run, all};
 use crate::page::{Finding, Tone, Unit, Verdict};
 use crate::{Status, format};
 
@@ -148,8 +148,7 @@ fn of_several(experiments: &[Experiment], measure: &Measure) -> Verdict {
             evidence: String::new(),
         };
     };
-    let task = |one: &Experiment| groups::value(one, "env.eval.init_params.id").to_string();
-    let one_task = experiments.iter().all(|one| task(one) == task(&experiments[0]));
+    let one_task = experiments.iter().all(|one| one.runs[0].task == experiments[0].runs[0].task);
     let known = one_task && most.is_known && second.is_known;
     let ahead = known && most.interval.low > second.interval.high;
     let (tone, word) = match (known, ahead) {

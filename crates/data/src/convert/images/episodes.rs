@@ -12,7 +12,7 @@ use crate::convert::scan::{Scan, scan};
 use crate::convert::split::cut_lone_blocks;
 use crate::convert::stored::{KnownFile, StoredImage};
 use crate::recording::{
-    BadFile, CameraKey, ChannelOrder, FileProblem, Frame, Item, LabelledEntry, MAIN, Recordings, Source,
+    BadFile, CameraKey, ChannelOrder, FileProblem, Frame, Item, LabelledEntry, MAIN, Recordings, SplitUnit,
     Strictness,
 };
 
@@ -78,12 +78,7 @@ pub(super) struct FrameReader<'a> {
 
 impl<'a> FrameReader<'a> {
     pub(super) fn new(recordings: &'a Recordings, options: &ImageOptions) -> Self {
-        let (channel_order, strictness) = match recordings.source {
-            // Channels of the oldest trajectories always come first.
-            Some(Source::Trajectories) => (Some(ChannelOrder::ChannelsFirst), Strictness::AllowByteFloats),
-            Some(_) => (Some(options.channel_order), Strictness::Refuse),
-            None => (None, Strictness::Refuse),
-        };
+        let (channel_order, strictness) = recordings.format.pixels(options.channel_order);
         let camera = CameraKey::parse(options.image_key.as_deref().unwrap_or(MAIN));
         Self { recordings, camera, channel_order, strictness }
     }
@@ -98,7 +93,7 @@ impl<'a> FrameReader<'a> {
         let mut units = Vec::new();
         let mut has = None;
         for mut recording in recordings {
-            for unit in recording.units(self.recordings.source)? {
+            for unit in recording.units()? {
                 let mut frames = Vec::with_capacity(unit.len());
                 for entry in unit {
                     let observation = &recording.observations[entry.at];
@@ -140,7 +135,7 @@ pub(super) fn label(
     refuse_other_sizes(&mut scan, reader);
     scan.stop_if_bad(raw, options.bad_files)?;
     let mut episodes: Vec<Episode> = scan.found.into_iter().flat_map(|found| found.episodes).collect();
-    if reader.recordings.source == Some(Source::Keyboard) {
+    if reader.recordings.format.split_unit() == SplitUnit::Run {
         episodes = cut(episodes, options.val_split);
     }
     Ok(Labelled { files: scan.files, episodes, bad: scan.bad })

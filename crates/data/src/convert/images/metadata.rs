@@ -10,7 +10,7 @@ use super::episodes::Labelled;
 use super::{ChosenImages, ImageOptions, classes};
 use crate::convert::leakage::Leakage;
 use crate::convert::origins::Origins;
-use crate::recording::{Recordings, Source};
+use crate::recording::{Recordings, SplitUnit};
 
 /// RLinf's keys in RLinf's order, then ours. RLinf's reader takes any.
 #[derive(Serialize)]
@@ -60,7 +60,7 @@ pub(super) fn build(
         random_seed: options.seed,
         num_train_samples: chosen.train.len(),
         num_val_samples: chosen.val.len(),
-        source: recordings.name(),
+        source: recordings.format.name(),
         balance_val: options.balance_val,
         num_train_success: classes(&chosen.train)[0],
         num_val_success: classes(&chosen.val)[0],
@@ -68,7 +68,7 @@ pub(super) fn build(
         num_val_episodes: chosen.split.val.len(),
         skipped_files: labelled.bad.iter().map(|bad| bad.path.display().to_string()).collect(),
         leakage,
-        keyboard: (recordings.source == Some(Source::Keyboard)).then(|| keyboard(labelled)),
+        keyboard: (recordings.format.split_unit() == SplitUnit::Run).then(|| keyboard(labelled)),
     };
     serde_json::to_value(metadata).unwrap_or_default()
 }

@@ -19,14 +19,14 @@ mod to_store;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use super::error::ConvertError;
+use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
 use super::progress::{BadFiles, OnProgress, Stage};
 use super::python_random::PythonRandom;
 use super::split::{self, Block, Split};
 use super::stored::Files;
-use crate::recording::{BadFile, ChannelOrder, Recordings, Source};
+use crate::recording::{BadFile, ChannelOrder, DatasetFormat, Recordings, Rules, SplitUnit};
 use choose::ImagePick;
 use episodes::{Episode, FrameReader, Labelled};
 use output::{Output, SplitInput, WrittenImages};
@@ -48,8 +48,8 @@ pub struct ImageOptions {
     pub seed: i64,
     /// Whether failures are dropped from the validation split too, as RLinf does.
     pub balance_val: bool,
-    /// Who wrote the recording; found out if not said.
-    pub source: Option<Source>,
+    /// How recordings are read.
+    pub rules: Rules,
     /// The key of the images, where it is not the collector's own (`main_images`, `base_camera`).
     pub image_key: Option<String>,
     /// Whether images in pickles have their channels first.
@@ -72,7 +72,7 @@ impl Default for ImageOptions {
             fail_success_ratio: 2.0,
             seed: 42,
             balance_val: false,
-            source: None,
+            rules: Rules::default(),
             image_key: None,
             channel_order: ChannelOrder::default(),
             bad_files: BadFiles::default(),
@@ -87,10 +87,8 @@ impl Default for ImageOptions {
 pub struct ImageReport {
     /// What is in the files under `metadata`, as JSON: RLinf's keys first, then ours.
     pub metadata: serde_json::Value,
-    /// Who wrote the recording, if a collector did.
-    pub source: Option<Source>,
-    /// What the recording is called: the collector's name, or the format's.
-    pub kind: &'static str,
+    /// What the recording is.
+    pub source: DatasetFormat,
     /// Training images: successes and failures.
     pub train: [usize; 2],
     /// Validation images: successes and failures.
@@ -125,10 +123,10 @@ pub fn convert_images(
     progress: &OnProgress<'_>,
 ) -> Result<ImageReport, ConvertError> {
     check(train, val, options)?;
-    let recordings = Recordings::open_as(raw, options.source)?;
+    let recordings = Recordings::open(raw, &options.rules)?;
     let reader = FrameReader::new(&recordings, options);
     let labelled = episodes::label(raw, &reader, options, progress)?;
-    let chosen = choose_images(raw, &labelled, recordings.source, options)?;
+    let chosen = choose_images(raw, &labelled, recordings.format, options)?;
     for path in [train, val] {
         make_parent(path)?;
     }
@@ -169,8 +167,8 @@ fn report(
             "no validation image is a success: validation cannot tell whether successes are found".into(),
         );
     }
-    let (source, kind) = (recordings.source, recordings.name());
-    ImageReport { metadata, source, kind, train, val, leakage, skipped: labelled.bad, notes }
+    let source = recordings.format;
+    ImageReport { metadata, source, train, val, leakage, skipped: labelled.bad, notes }
 }
 
 /// The images of both splits, in the order in which they are written.
@@ -183,7 +181,7 @@ struct ChosenImages {
 fn choose_images(
     raw: &Path,
     labelled: &Labelled,
-    source: Option<Source>,
+    format: DatasetFormat,
     options: &ImageOptions,
 ) -> Result<ChosenImages, ConvertError> {
     let episodes = &labelled.episodes;
@@ -192,16 +190,13 @@ fn choose_images(
         return Err(ConvertError::NoSuccess { path: raw.into(), frames });
     }
     let mut random = PythonRandom::new(options.seed);
-    let split = match source {
-        Some(Source::Keyboard) => split::by_block(&blocks(episodes), options.val_split, &mut random),
-        _ => split::by_episode(episodes.len(), options.val_split, &mut random),
-    };
+    let split = split::split(format.split_unit(), &blocks(episodes), options.val_split, &mut random);
     if split.train.is_empty() || split.val.is_empty() {
         let (path, episodes, val_split) = (raw.into(), episodes.len(), options.val_split);
         return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
     }
     // A ratio of zero means "no failures" in RLinf's script for episodes, and "all" in its keyboard script.
-    let all_failures = source == Some(Source::Keyboard) && options.fail_success_ratio <= 0.0;
+    let all_failures = format.split_unit() == SplitUnit::Run && options.fail_success_ratio <= 0.0;
     let ratio = if all_failures { f64::INFINITY } else { options.fail_success_ratio };
     let train = choose::balanced(episodes, &split.train, ratio, &mut random);
     let val = match options.balance_val {
@@ -252,20 +247,24 @@ fn classes(picks: &[ImagePick]) -> [usize; 2] {
 }
 
 fn check(train: &Path, val: &Path, options: &ImageOptions) -> Result<(), ConvertError> {
-    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    let wrong = |option, value: String, expected| Err(ConvertError::Option { option, value, expected });
     if !(0.0..1.0).contains(&options.val_split) {
-        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+        return wrong(
+            ConvertOption::ValSplit,
+            options.val_split.to_string(),
+            "a share from 0 up to, but not, 1",
+        );
     }
     if !(options.fail_success_ratio >= 0.0 && options.fail_success_ratio.is_finite()) {
         return wrong(
-            "--fail-success-ratio",
+            ConvertOption::FailSuccessRatio,
             options.fail_success_ratio.to_string(),
             "a number of failures per success, from 0 on",
         );
     }
     if train == val {
         return wrong(
-            "--val-output-path",
+            ConvertOption::ValOutput,
             val.display().to_string(),
             "the training split goes there; choose another file",
         );

@@ -3,15 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
-use plaudit_pyfiles::{Array, Buffer, PyValue};
-
-use super::WindowOptions;
+use super::{WindowOptions, WindowScore};
 use crate::convert::sampling::sample;
 use crate::convert::scan::Scan;
-use crate::convert::stored::StoredImage;
-use crate::recording::{FileProblem, Frame, PixelFormat, Strictness, keys};
+use crate::recording::{
+    AfterLast, CameraKey, DatasetFormat, FileProblem, Frame, Item, Observation, PixelFormat, Recording,
+    Strictness, Unit,
+};
 
 /// What a window shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,15 +54,17 @@ impl Window {
 #[derive(Debug)]
 pub(super) struct Episode {
     pub(super) path: PathBuf,
+    /// Which item it was read from, and which of its recordings it is.
+    pub(super) origin: (usize, usize),
     /// What its windows' files are named after: its own file, and its folder where two files have one name.
     pub(super) name: String,
     pub(super) task: String,
-    pub(super) episode_id: Value,
-    pub(super) env_idx: Value,
-    pub(super) success: Value,
+    pub(super) episode_id: Option<u64>,
+    pub(super) env_idx: Option<u64>,
+    pub(super) success: Option<bool>,
     pub(super) score_source: &'static str,
-    /// Where each frame is, by view: the main one first.
-    pub(super) views: Vec<Vec<Option<StoredImage>>>,
+    /// What becomes of each frame, by view: the main one first.
+    pub(super) views: Vec<Vec<Option<PixelFormat>>>,
     pub(super) windows: Vec<Window>,
     /// Observations that have a score.
     pub(super) length: usize,
@@ -97,32 +97,58 @@ pub(super) fn tell_apart(episodes: &mut [Episode]) {
 
 const NO_TASK: &str = "robot manipulation progress judgment";
 
+/// Every episode of an item, cut.
+pub(super) fn cut(
+    item: &Item,
+    number: usize,
+    format: DatasetFormat,
+    options: &WindowOptions,
+) -> Result<Vec<Episode>, FileProblem> {
+    let recordings = item.read()?;
+    let alone = recordings.len() == 1;
+    let mut episodes = Vec::with_capacity(recordings.len());
+    for (at, recording) in recordings.iter().enumerate() {
+        let mut episode = Episode::cut(recording, item, format, options)?;
+        episode.origin = (number, at);
+        if !alone {
+            episode.name = format!("{}_{at}", episode.name);
+        }
+        episodes.push(episode);
+    }
+    Ok(episodes)
+}
+
 impl Episode {
-    pub(super) fn cut(
-        value: &PyValue,
-        bytes: &Buffer,
-        path: &Path,
-        file: usize,
+    fn cut(
+        recording: &Recording,
+        item: &Item,
+        format: DatasetFormat,
         options: &WindowOptions,
     ) -> Result<Self, FileProblem> {
-        let observations = keys::need_list(value, "observations")?;
-        let (scores, score_source) = scores(value)?;
-        let arrays = views(observations, options)?;
+        match recording.unit {
+            Unit::Episode => {}
+            Unit::Images => return Err(FileProblem::NoOrder),
+            Unit::Window => return Err(FileProblem::Windows),
+        }
+        let (scores, score_source) = scores(recording, options.score)?;
+        let views = views(recording, item, options)?;
+        let [env_idx, episode_id, _] = recording.position;
         let mut episode = Self {
-            path: path.into(),
-            name: stem(path),
-            task: task(value, observations, options),
-            episode_id: fact(value, "episode_id"),
-            env_idx: fact(value, "env_idx"),
-            success: fact(value, "success"),
+            path: item.path.clone(),
+            origin: (0, 0),
+            name: item.stem(),
+            task: task(recording, options),
+            episode_id,
+            env_idx,
+            success: recording.success,
             score_source,
-            views: store(&arrays, bytes, path, file, options)?,
+            views: pixel_formats(&views, item, format, options)?,
             windows: Vec::new(),
-            length: observations.len().min(scores.len()),
+            length: timeline(recording).count().min(scores.len()),
             incomplete: 0,
         };
         if episode.length >= options.window_size {
-            refuse_missing(&arrays, observations, options)?;
+            refuse_missing(&views, recording, options)?;
             episode.windows = episode.all_windows(&scores, options)?;
         }
         Ok(episode)
@@ -130,17 +156,13 @@ impl Episode {
 
     /// Where each view is first seen, and its size there.
     fn sizes(&self) -> Vec<Option<(usize, [usize; 3])>> {
-        let first = |view: &Vec<Option<StoredImage>>| {
-            view.iter().enumerate().find_map(|(at, stored)| Some((at, stored.as_ref()?.pixel_format.shape())))
+        let first = |view: &Vec<Option<PixelFormat>>| {
+            view.iter().enumerate().find_map(|(at, format)| Some((at, format.as_ref()?.shape())))
         };
         self.views.iter().map(first).collect()
     }
 
-    fn all_windows(
-        &mut self,
-        scores: &Scores<'_>,
-        options: &WindowOptions,
-    ) -> Result<Vec<Window>, FileProblem> {
+    fn all_windows(&mut self, scores: &[f64], options: &WindowOptions) -> Result<Vec<Window>, FileProblem> {
         let starts = || (0..=self.length - options.window_size).step_by(options.stride);
         let tail = (starts().count() as f64 * (1.0 - options.tail_unclear_ratio)) as usize;
         let mut windows = Vec::new();
@@ -151,7 +173,8 @@ impl Episode {
                 incomplete += 1;
                 continue;
             }
-            let (start_score, end_score) = (scores.get(start)?, scores.get(end)?);
+            let score = |at: usize| self.score(scores, at);
+            let (start_score, end_score) = (score(start)?, score(end)?);
             let mut window = Window { start, end, label: Label::Unclear, start_score, end_score };
             if ordinal < tail {
                 window.label = label(window.score(), options.delta_threshold);
@@ -161,6 +184,17 @@ impl Episode {
         self.incomplete = incomplete;
         let kept = sample(windows.len(), options.num_samples_per_episode, options.keep_last_window);
         Ok(kept.into_iter().map(|at| windows[at]).collect())
+    }
+
+    fn score(&self, scores: &[f64], at: usize) -> Result<f64, FileProblem> {
+        let score = scores[at];
+        let location = || format!("{}[{at}]", self.score_source);
+        let problem = || FileProblem::NotOne {
+            location: location(),
+            expected: "finite number",
+            found: score.to_string(),
+        };
+        score.is_finite().then_some(score).ok_or_else(problem)
     }
 }
 
@@ -174,59 +208,38 @@ fn label(score: f64, threshold: f64) -> Label {
     }
 }
 
-/// Progress at each observation: a list, or an array.
-struct Scores<'a> {
-    value: &'a PyValue,
-    name: &'static str,
+/// Every observation in the order of time, the last one too.
+fn timeline(recording: &Recording) -> impl Iterator<Item = &Observation> {
+    let last = match &recording.after_last {
+        AfterLast::Seen(last) => Some(last),
+        AfterLast::Included | AfterLast::Repeated | AfterLast::Unknown => None,
+    };
+    recording.observations.iter().chain(last)
 }
 
-/// `gae` if there is any, else `rewards`.
-fn scores(episode: &PyValue) -> Result<(Scores<'_>, &'static str), FileProblem> {
-    let gae = episode.get("gae").map(|value| Scores { value, name: "gae" });
-    match gae.filter(|scores| scores.len() > 0) {
-        Some(scores) => Ok((scores, "gae")),
-        None => {
-            Ok((Scores { value: keys::need(episode, "rewards", "the file")?, name: "rewards" }, "rewards"))
+/// How it goes at each observation, and where that is from: `gae` if there is any, else `rewards`; or success.
+fn scores(recording: &Recording, score: WindowScore) -> Result<(Vec<f64>, &'static str), FileProblem> {
+    let (column, source) = match score {
+        WindowScore::Success if recording.success().is_none() => return Err(FileProblem::NoLabels),
+        WindowScore::Success => {
+            let solved = recording.labels.iter().map(|label| f64::from(u8::from(*label == Some(true))));
+            (solved.collect(), "success")
         }
-    }
+        WindowScore::Rewards if !recording.progress.is_empty() => (recording.progress.clone(), "gae"),
+        WindowScore::Rewards if recording.rewards.is_empty() => return Err(FileProblem::NoScores),
+        WindowScore::Rewards => (recording.rewards.clone(), "rewards"),
+    };
+    // What followed the last action is beside what it led to; nothing was gained at a reset. Where nobody saw what it led
+    // to, the observation before stands for it.
+    let reset = matches!(recording.after_last, AfterLast::Seen(_)).then_some(0.0);
+    Ok((reset.into_iter().chain(column).collect(), source))
 }
 
-impl Scores<'_> {
-    fn len(&self) -> usize {
-        match (self.value.as_items(), self.value.as_array()) {
-            (Some(items), _) => items.len(),
-            (None, Some(array)) => array.shape().first().copied().unwrap_or(0),
-            (None, None) => 0,
-        }
-    }
-
-    fn get(&self, at: usize) -> Result<f64, FileProblem> {
-        let row = || self.value.as_array().and_then(|array| array.row(at)).map(PyValue::from);
-        let item = self.value.as_items().and_then(|items| items.get(at)).cloned().or_else(row);
-        keys::number(&item.unwrap_or(PyValue::None), || format!("{}[{at}]", self.name))
-    }
-}
-
-/// The episode's own words, the user's, or those that each observation carries: the prompt of the reward model.
-fn task(episode: &PyValue, observations: &[PyValue], options: &WindowOptions) -> String {
-    let words = |of: &PyValue, key: &str| of.get(key).and_then(PyValue::as_str).map(str::to_owned);
-    let of_episode = |key: &str| words(episode, key).filter(|text| !text.is_empty());
-    let given = || options.task_description.clone().filter(|text| !text.is_empty());
-    let seen = || words(observations.first()?, "task_descriptions").filter(|text| !text.is_empty());
-    let found = of_episode("task").or_else(|| of_episode("task_description")).or_else(given).or_else(seen);
-    found.unwrap_or_else(|| NO_TASK.into())
-}
-
-/// A fact about an episode that JSON can say.
-fn fact(episode: &PyValue, key: &str) -> Value {
-    match episode.get(key) {
-        Some(PyValue::Bool(boolean)) => (*boolean).into(),
-        Some(PyValue::Str(text)) => (**text).into(),
-        Some(PyValue::Float(number)) => (*number).into(),
-        Some(value) if key == "success" => value.to_bool().into(),
-        Some(value) => value.to_i64().into(),
-        None => Value::Null,
-    }
+/// The episode's own words, the user's, or the environment's: the prompt of the reward model.
+fn task(recording: &Recording, options: &WindowOptions) -> String {
+    let given = || options.task_description.as_deref().filter(|text| !text.is_empty());
+    let found = recording.own_task.as_deref().or_else(given).or(recording.task.as_deref());
+    found.unwrap_or(NO_TASK).into()
 }
 
 /// What a view is called in manifests and messages.
@@ -236,116 +249,77 @@ pub(super) fn view_names(options: &WindowOptions) -> Vec<String> {
 }
 
 /// The images of one view, one for each observation that has it.
-type View = Vec<Option<Array>>;
+pub(super) type View = Vec<Option<Frame>>;
 
-/// The images of each view, observation by observation.
-fn views(observations: &[PyValue], options: &WindowOptions) -> Result<Vec<View>, FileProblem> {
-    let mut views = vec![View::new(); 1 + options.extra_views.len()];
-    for (at, seen) in observations.iter().enumerate() {
-        if seen.as_dict().is_none() {
-            let (location, found) = (format!("observations[{at}]"), seen.kind());
-            return Err(FileProblem::Kind { location, expected: "dict", found });
-        }
-        views[0].push(image(seen, "main_images", || location("main_images", at))?);
-        for (view, extra) in views[1..].iter_mut().zip(&options.extra_views) {
-            view.push(extra_image(seen, at, *extra)?);
+/// The images of each view, observation by observation. What the format's rules leave out is in no window.
+pub(super) fn views(
+    recording: &Recording,
+    item: &Item,
+    options: &WindowOptions,
+) -> Result<Vec<View>, FileProblem> {
+    let cameras: Vec<CameraKey> = view_names(options).iter().map(|name| CameraKey::parse(name)).collect();
+    // The first extra camera has a name of its own in some of RLinf's environments.
+    let third = CameraKey::parse("third_view_images");
+    let mut views = vec![View::new(); cameras.len()];
+    for (at, seen) in timeline(recording).enumerate() {
+        for (number, (view, camera)) in views.iter_mut().zip(&cameras).enumerate() {
+            let image = |camera: &CameraKey| seen.image(camera, || item.location(at, &camera.key));
+            let is_first_extra = number > 0 && camera.view == 0;
+            let named = if is_first_extra { image(&third)? } else { None };
+            let found = if named.is_some() { named } else { image(camera)? };
+            view.push(found.filter(|_| !recording.is_left_out(at)));
         }
     }
     Ok(views)
 }
 
-/// An extra camera's image: `third_view_images` for the first, or one of `extra_view_images`.
-fn extra_image(seen: &PyValue, at: usize, extra: usize) -> Result<Option<Array>, FileProblem> {
-    if extra == 0
-        && let Some(third) = image(seen, "third_view_images", || location("third_view_images", at))?
-    {
-        return Ok(Some(third));
-    }
-    if let Some(items) = seen.get("extra_view_images").and_then(PyValue::as_items) {
-        return Ok(items.get(extra).and_then(PyValue::as_array).cloned());
-    }
-    let images = image(seen, "extra_view_images", || location("extra_view_images", at))?;
-    Ok(images.and_then(|images| match images.shape().len() {
-        3 if extra == 0 => Some(images),
-        4 => images.row(extra),
-        _ => None,
-    }))
-}
-
-/// The image of an observation, if it has one.
-fn image(
-    observation: &PyValue,
-    key: &str,
-    location: impl Fn() -> String,
-) -> Result<Option<Array>, FileProblem> {
-    match observation.get(key) {
-        None | Some(PyValue::None) => Ok(None),
-        Some(PyValue::Array(array) | PyValue::Tensor(array)) => Ok(Some((**array).clone())),
-        Some(other) => {
-            Err(FileProblem::Kind { location: location(), expected: "torch tensor", found: other.kind() })
-        }
-    }
-}
-
-fn location(key: &str, at: usize) -> String {
-    format!("observations[{at}][\"{key}\"]")
-}
-
-/// All images of a file, in the order in which [`StoredImage`] numbers them.
-pub(super) fn images(value: &PyValue, options: &WindowOptions) -> Result<Vec<Frame>, FileProblem> {
-    let views = views(keys::need_list(value, "observations")?, options)?;
-    let frame = |array| Frame::Array(array, options.channel_order);
-    Ok(views.into_iter().flatten().flatten().map(frame).collect())
-}
-
-/// Where all images are. Those of one view have one size.
-fn store(
+/// How all images are stored. Those of one view have one size.
+fn pixel_formats(
     views: &[View],
-    bytes: &Buffer,
-    path: &Path,
-    file: usize,
+    item: &Item,
+    format: DatasetFormat,
     options: &WindowOptions,
-) -> Result<Vec<Vec<Option<StoredImage>>>, FileProblem> {
-    let mut number = 0;
-    let mut stored = Vec::with_capacity(views.len());
+) -> Result<Vec<Vec<Option<PixelFormat>>>, FileProblem> {
+    let (said, _) = format.pixels(options.channel_order);
+    let mut all = Vec::with_capacity(views.len());
     for (view, name) in views.iter().zip(view_names(options)) {
         let mut size = None;
-        let mut stored_images = Vec::with_capacity(view.len());
-        for (at, array) in view.iter().enumerate() {
-            let Some(array) = array else {
-                stored_images.push(None);
-                continue;
-            };
-            let pixel_format = PixelFormat::of(array, options.channel_order, Strictness::AllowBytes, || {
-                location(&name, at)
-            })?;
-            let expected = *size.get_or_insert(pixel_format.shape());
-            if pixel_format.shape() != expected {
-                let (location, found, other) =
-                    (location(&name, at), pixel_format.shape(), path.to_path_buf());
-                return Err(FileProblem::Size { location, found, expected, other });
+        let mut formats = Vec::with_capacity(view.len());
+        for (at, frame) in view.iter().enumerate() {
+            let location = || item.location(at, &name);
+            let format =
+                frame.as_ref().map(|frame| frame.pixel_format(said, Strictness::AllowBytes, location));
+            let format = format.transpose()?;
+            if let Some(found) = format.map(|format| format.shape()) {
+                let expected = *size.get_or_insert(found);
+                if found != expected {
+                    let (location, other) = (location(), item.path.clone());
+                    return Err(FileProblem::Size { location, found, expected, other });
+                }
             }
-            let frame = Frame::Array(array.clone(), options.channel_order);
-            stored_images.push(Some(StoredImage::of(&frame, pixel_format, Some(bytes), file, number)));
-            number += 1;
+            formats.push(format);
         }
-        stored.push(stored_images);
+        all.push(formats);
     }
-    Ok(stored)
+    Ok(all)
 }
 
-/// The first episode says how large each view is. Episodes that differ are bad.
-pub(super) fn refuse_other_sizes(scan: &mut Scan<Episode>, options: &WindowOptions) {
-    let Some(first) = scan.found.first() else { return };
+/// The first episode says how large each view is. Files with an episode that differs are bad.
+pub(super) fn refuse_other_sizes(scan: &mut Scan<Vec<Episode>>, items: &[Item], options: &WindowOptions) {
+    let Some(first) = scan.found.iter().flatten().next() else { return };
     let (expected, other) = (first.sizes(), first.path.clone());
     let bad = &mut scan.bad;
-    scan.found.retain(|episode| {
+    let differs = |episode: &Episode| {
         let pairs = episode.sizes().into_iter().zip(&expected).zip(view_names(options));
-        let differs = pairs.into_iter().find_map(|((found, expected), name)| {
+        pairs.into_iter().find_map(|((found, expected), name)| {
             let ((at, found), (_, expected)) = (found?, (*expected)?);
-            (found != expected).then(|| (location(&name, at), found, expected))
-        });
-        let Some((location, found, expected)) = differs else { return true };
+            let location = || items[episode.origin.0].location(at, &name);
+            (found != expected).then(|| (location(), found, expected))
+        })
+    };
+    scan.found.retain(|episodes| {
+        let wrong = episodes.iter().find_map(|episode| Some((episode, differs(episode)?)));
+        let Some((episode, (location, found, expected))) = wrong else { return true };
         let problem = FileProblem::Size { location, found, expected, other: other.clone() };
         bad.push(problem.in_file(&episode.path));
         false
@@ -353,14 +327,11 @@ pub(super) fn refuse_other_sizes(scan: &mut Scan<Episode>, options: &WindowOptio
 }
 
 /// A view that no frame has is a mistake; one that some frames lack only costs windows.
-fn refuse_missing(
-    views: &[View],
-    observations: &[PyValue],
-    options: &WindowOptions,
-) -> Result<(), FileProblem> {
+fn refuse_missing(views: &[View], recording: &Recording, options: &WindowOptions) -> Result<(), FileProblem> {
     for (view, name) in views.iter().zip(view_names(options)) {
         if view.iter().all(Option::is_none) {
-            return Err(FileProblem::MissingView { view: name, has: keys::of(observations.first()) });
+            let has = recording.observations.first().map_or_else(|| "nothing".into(), Observation::names);
+            return Err(FileProblem::MissingView { view: name, has });
         }
     }
     Ok(())
@@ -375,9 +346,10 @@ mod tests {
             path: path.into(),
             name: stem(Path::new(path)),
             task: String::new(),
-            episode_id: Value::Null,
-            env_idx: Value::Null,
-            success: Value::Null,
+            origin: (0, 0),
+            episode_id: None,
+            env_idx: None,
+            success: None,
             score_source: "rewards",
             views: Vec::new(),
             windows: Vec::new(),
@@ -397,16 +369,17 @@ mod tests {
 
     #[test]
     fn the_task_is_in_the_words_that_are_nearest() {
-        let text = |words: &str| PyValue::Str(words.into());
-        let seen = [PyValue::dict([("task_descriptions", text("lift the cube"))])];
         let given =
             WindowOptions { task_description: Some("as the user says".into()), ..WindowOptions::default() };
         let plain = WindowOptions::default();
-        let named = PyValue::dict([("task_description", text("as the episode says"))]);
-        let nothing = PyValue::dict([("task", text(""))]);
-        assert_eq!(task(&named, &seen, &given), "as the episode says");
-        assert_eq!(task(&nothing, &seen, &given), "as the user says");
-        assert_eq!(task(&nothing, &seen, &plain), "lift the cube");
-        assert_eq!(task(&nothing, &[], &plain), NO_TASK);
+        let seen = |own_task: Option<&str>| Recording {
+            own_task: own_task.map(Into::into),
+            task: Some("lift the cube".into()),
+            ..Recording::default()
+        };
+        assert_eq!(task(&seen(Some("as the episode says")), &given), "as the episode says");
+        assert_eq!(task(&seen(None), &given), "as the user says");
+        assert_eq!(task(&seen(None), &plain), "lift the cube");
+        assert_eq!(task(&Recording::default(), &plain), NO_TASK);
     }
 }

@@ -1,6 +1,9 @@
 //! Labelled windows of frames for a vision-language model, as RLinf's `preprocess_vlm_trend_reward_dataset.py`
 //! makes them with one loader: a pickle per window, `segments.jsonl` for each split, and `dataset_info.json`.
 //!
+//! Episodes are read in any format ([`Recordings`]). What has no order of time, such as images that a person sorted, has no
+//! windows.
+//!
 //! A window is positive, negative or unclear by how the score changes from its first frame to its last. For the same
 //! episodes, options and seed the manifests are equal to RLinf's, byte for byte; so are the frames. What differs: a
 //! pickle that is there already is written again, since episodes of two runs may have the same names; floats from 0
@@ -13,19 +16,21 @@ mod rows;
 mod write;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::error::ConvertError;
+use super::error::{ConvertError, ConvertOption};
 use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
 use super::progress::{BadFiles, OnProgress};
 use super::python_random::PythonRandom;
 use super::scan::scan;
 use super::split::{self, Split};
-use super::stored::{Files, KnownFile};
-use crate::recording::{BadFile, ChannelOrder, Item, Recordings, Source};
+use super::stored::KnownFile;
+use crate::recording::{BadFile, ChannelOrder, Item, Recordings, Rules};
 use cut::Episode;
 use gather::Sample;
 pub use rows::window_prompt;
@@ -64,10 +69,50 @@ pub struct WindowOptions {
     pub extra_views: Vec<usize>,
     /// Whether images have their channels first.
     pub channel_order: ChannelOrder,
+    /// What says how it goes.
+    pub score: WindowScore,
+    /// How recordings are read.
+    pub rules: Rules,
     /// What happens with files that cannot be used.
     pub bad_files: BadFiles,
     /// Arguments of RLinf's script that change nothing, kept for `dataset_info.json`.
     pub recorded: RecordedArguments,
+}
+
+/// What says how it goes: a window shows progress where this rises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WindowScore {
+    /// RLinf's `gae` where it was recorded, else the environment's rewards.
+    #[default]
+    Rewards,
+    /// Success, for recordings without rewards: it rises where the task is solved, and nowhere else.
+    Success,
+}
+
+impl WindowScore {
+    /// What `--score` calls it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rewards => "rewards",
+            Self::Success => "success",
+        }
+    }
+}
+
+impl fmt::Display for WindowScore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WindowScore {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Rewards, Self::Success].into_iter().find(|score| score.name() == text);
+        found.ok_or_else(|| format!("`{text}` is neither rewards nor success"))
+    }
 }
 
 /// Arguments of RLinf's script that change nothing here.
@@ -106,6 +151,8 @@ impl Default for WindowOptions {
             seed: 42,
             extra_views: vec![0],
             channel_order: ChannelOrder::default(),
+            score: WindowScore::default(),
+            rules: Rules::default(),
             bad_files: BadFiles::default(),
             recorded: RecordedArguments::default(),
         }
@@ -148,6 +195,14 @@ struct ScannedEpisodes {
     incomplete: usize,
 }
 
+/// What windows are written from: every item is read again, once for each split.
+struct WindowSource<'a> {
+    items: &'a [Item],
+    known: &'a [KnownFile],
+    episodes: &'a [Episode],
+    options: &'a WindowOptions,
+}
+
 /// The windows of both splits, in the order in which they are written.
 struct ChosenWindows {
     split: Split,
@@ -167,15 +222,15 @@ pub fn convert_windows(
     progress: &OnProgress<'_>,
 ) -> Result<WindowReport, ConvertError> {
     check(options)?;
-    let items = Recordings::open_as(raw, Some(Source::Collected))?.items;
-    let found = find(raw, &items, options, progress)?;
+    let recordings = Recordings::open(raw, &options.rules)?;
+    let found = find(raw, &recordings, options, progress)?;
     let chosen = choose(raw, &found.episodes, options)?;
-    let again = |number: usize| cut::images(&items[number].open_value()?.1, options);
-    let files = Files { known: &found.files, images: &again };
+    let source =
+        WindowSource { items: &recordings.items, known: &found.files, episodes: &found.episodes, options };
     let cleared = leftovers::clear(&["train", "eval"].map(|split| out.join(split).join("pkl")));
-    let written = write::both_splits(&files, &found.episodes, &chosen, out, options, progress)?;
+    let written = write::both_splits(&source, &chosen, out, progress)?;
     let leakage = leakage(&found, &chosen, &written);
-    let metadata = rows::dataset_info(raw, out, options, &found, &chosen, leakage);
+    let metadata = rows::dataset_info(&recordings, out, options, &found, &chosen, leakage);
     write::finish(written, &found.episodes, &chosen, out, options, &metadata)?;
     let mut report = report(found, &chosen, leakage, metadata);
     report.notes.extend(cleared);
@@ -210,22 +265,21 @@ fn report(found: ScannedEpisodes, chosen: &ChosenWindows, leakage: Leakage, meta
 /// Reads all episodes and cuts them.
 fn find(
     raw: &Path,
-    items: &[Item],
+    recordings: &Recordings,
     options: &WindowOptions,
     progress: &OnProgress<'_>,
 ) -> Result<ScannedEpisodes, ConvertError> {
-    let extract = |item: &Item, number: usize| {
-        let (bytes, value) = item.open_value()?;
-        Episode::cut(&value, &bytes, &item.path, number, options)
-    };
+    let items = &recordings.items;
+    let extract = |item: &Item, number: usize| cut::cut(item, number, recordings.format, options);
     let mut scan = scan(raw, items, options.bad_files, progress, extract)?;
-    cut::refuse_other_sizes(&mut scan, options);
+    cut::refuse_other_sizes(&mut scan, items, options);
     scan.stop_if_bad(raw, options.bad_files)?;
-    let longest = scan.found.iter().map(|episode| episode.length).max().unwrap_or(0);
-    let short = scan.found.iter().filter(|episode| episode.length < options.window_size).count();
-    let incomplete = scan.found.iter().map(|episode| episode.incomplete).sum();
+    let all = || scan.found.iter().flatten();
+    let longest = all().map(|episode| episode.length).max().unwrap_or(0);
+    let short = all().filter(|episode| episode.length < options.window_size).count();
+    let incomplete = all().map(|episode| episode.incomplete).sum();
     let mut episodes: Vec<Episode> =
-        scan.found.into_iter().filter(|episode| !episode.windows.is_empty()).collect();
+        scan.found.into_iter().flatten().filter(|episode| !episode.windows.is_empty()).collect();
     cut::tell_apart(&mut episodes);
     if episodes.is_empty() {
         return Err(ConvertError::NoWindows { path: raw.into(), window_size: options.window_size, longest });
@@ -261,32 +315,45 @@ fn leakage(found: &ScannedEpisodes, chosen: &ChosenWindows, written: &write::Wri
         })
         .collect()
     };
-    let path = |episode: &usize| {
-        let path = &found.episodes[*episode].path;
-        path.canonicalize().unwrap_or_else(|_| path.clone())
+    let identity = |episode: &usize| -> (PathBuf, usize) {
+        let Episode { path, origin, .. } = &found.episodes[*episode];
+        (path.canonicalize().unwrap_or_else(|_| path.clone()), origin.1)
     };
-    let trained: HashSet<_> = chosen.split.train.iter().map(path).collect();
-    let same = chosen.split.val.iter().filter(|episode| trained.contains(&path(episode))).copied().collect();
+    let trained: HashSet<_> = chosen.split.train.iter().map(identity).collect();
+    let same =
+        chosen.split.val.iter().filter(|episode| trained.contains(&identity(episode))).copied().collect();
     Leakage::between(&fingerprinted(&written.train), &fingerprinted(&written.eval), &same)
 }
 
 fn check(options: &WindowOptions) -> Result<(), ConvertError> {
-    let wrong = |option, value: String, hint| Err(ConvertError::Option { option, value, hint });
+    let wrong = |option, value: String, expected| Err(ConvertError::Option { option, value, expected });
     if options.window_size == 0 {
-        return wrong("--window-size", "0".into(), "a window has one frame at least");
+        return wrong(ConvertOption::WindowSize, "0".into(), "a window has one frame at least");
     }
     if options.stride == 0 {
-        return wrong("--stride", "0".into(), "windows would all start at the same frame; use 1 or more");
+        return wrong(
+            ConvertOption::Stride,
+            "0".into(),
+            "windows would all start at the same frame; use 1 or more",
+        );
     }
     if !(0.0..1.0).contains(&options.val_split) {
-        return wrong("--val-split", options.val_split.to_string(), "a share from 0 up to, but not, 1");
+        return wrong(
+            ConvertOption::ValSplit,
+            options.val_split.to_string(),
+            "a share from 0 up to, but not, 1",
+        );
     }
     if !(0.0..=1.0).contains(&options.tail_unclear_ratio) {
-        return wrong("--tail-unclear-ratio", options.tail_unclear_ratio.to_string(), "a share from 0 to 1");
+        return wrong(
+            ConvertOption::TailUnclearRatio,
+            options.tail_unclear_ratio.to_string(),
+            "a share from 0 to 1",
+        );
     }
     if options.delta_threshold.is_nan() || options.delta_threshold < 0.0 {
         return wrong(
-            "--delta-threshold",
+            ConvertOption::DeltaThreshold,
             options.delta_threshold.to_string(),
             "a change of score, from 0 on",
         );

@@ -9,6 +9,7 @@ use super::cut::{Episode, view_names};
 use super::gather::Sample;
 use super::{ChosenWindows, ScannedEpisodes, WindowOptions};
 use crate::convert::leakage::Leakage;
+use crate::recording::Recordings;
 
 /// One line of `segments.jsonl`.
 #[derive(Serialize)]
@@ -20,7 +21,7 @@ pub(super) struct Row<'a> {
     pkl_path: String,
     messages: [Message; 2],
     source_episode_path: String,
-    segment_metadata: Segment<'a>,
+    segment_metadata: Segment,
     supervision: Supervision,
 }
 
@@ -37,13 +38,13 @@ struct Text {
 }
 
 #[derive(Serialize)]
-struct Segment<'a> {
+struct Segment {
     start_step: usize,
     end_step: usize,
     window_size: usize,
-    episode_id: &'a Value,
-    env_idx: &'a Value,
-    success: &'a Value,
+    episode_id: Option<u64>,
+    env_idx: Option<u64>,
+    success: Option<bool>,
     augmentation: Option<&'static str>,
     views: Vec<String>,
 }
@@ -80,9 +81,9 @@ impl<'a> Row<'a> {
                 start_step: sample.window.start,
                 end_step: sample.window.end,
                 window_size: options.window_size,
-                episode_id: &episode.episode_id,
-                env_idx: &episode.env_idx,
-                success: &episode.success,
+                episode_id: episode.episode_id,
+                env_idx: episode.env_idx,
+                success: episode.success,
                 augmentation: sample.augmentation(),
                 views: view_names(options),
             },
@@ -152,12 +153,14 @@ struct DatasetInfo<'a> {
     num_short_episodes: usize,
     num_incomplete_windows: usize,
     skipped_files: Vec<String>,
+    source: &'static str,
+    score: &'static str,
     leakage: Leakage,
 }
 
 /// What `dataset_info.json` says.
 pub(super) fn dataset_info(
-    raw: &Path,
+    recordings: &Recordings,
     out: &Path,
     options: &WindowOptions,
     found: &ScannedEpisodes,
@@ -166,7 +169,7 @@ pub(super) fn dataset_info(
 ) -> Value {
     let manifest = |split: &str| out.join(split).join("segments.jsonl").display().to_string();
     let info = DatasetInfo {
-        raw_data_path: raw.display().to_string(),
+        raw_data_path: recordings.path.display().to_string(),
         output_dir: out.display().to_string(),
         window_size: options.window_size,
         stride: options.stride,
@@ -197,6 +200,8 @@ pub(super) fn dataset_info(
         num_short_episodes: found.short,
         num_incomplete_windows: found.incomplete,
         skipped_files: found.bad.iter().map(|bad| bad.path.display().to_string()).collect(),
+        source: recordings.format.name(),
+        score: options.score.name(),
         leakage,
     };
     serde_json::to_value(info).unwrap_or_default()

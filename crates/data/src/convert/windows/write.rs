@@ -1,6 +1,6 @@
 //! Pickles of windows, written to a staging folder and moved into place when all are there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +11,15 @@ use serde_json::Value;
 use plaudit_pyfiles::atomic_file::AtomicFile;
 use plaudit_pyfiles::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
 
-use super::cut::Episode;
+use super::cut::{self, Episode, View};
 use super::gather::Sample;
 use super::rows::Row;
-use super::{ChosenWindows, WindowOptions};
+use super::{ChosenWindows, WindowOptions, WindowSource};
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
 use crate::convert::python_json;
-use crate::convert::stored::{Fetch, Files, StoredImage};
+use crate::recording::{FileProblem, PixelFormat};
 
 /// Pickles of one split in a staging folder, and the fingerprints of the frames in them.
 pub(super) struct WrittenSplit {
@@ -36,28 +36,29 @@ pub(super) struct WrittenSplits {
 
 /// Writes all pickles to staging folders.
 pub(super) fn both_splits(
-    files: &Files<'_>,
-    episodes: &[Episode],
+    source: &WindowSource<'_>,
     chosen: &ChosenWindows,
     out: &Path,
-    options: &WindowOptions,
     progress: &OnProgress<'_>,
 ) -> Result<WrittenSplits, ConvertError> {
     let split = |name: &str, samples: &[Sample], stage| {
         let staging = StagingFolder::create(&out.join(name))?;
         let done = AtomicUsize::new(0);
-        let fingerprints = samples.par_iter().map(|sample| {
-            let fingerprints =
-                write_sample(files, sample, &episodes[sample.episode], &staging.folder, options)?;
+        let tick = || {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             progress(Progress { stage, done, total: samples.len() });
-            Ok(fingerprints)
-        });
-        let fingerprints: Result<Vec<_>, ConvertError> = fingerprints.collect();
-        Ok::<WrittenSplit, ConvertError>(WrittenSplit {
-            staging,
-            fingerprints: fingerprints?.into_iter().flatten().collect(),
-        })
+        };
+        let mut by_item: BTreeMap<usize, Vec<&Sample>> = BTreeMap::new();
+        for sample in samples {
+            by_item.entry(source.episodes[sample.episode].origin.0).or_default().push(sample);
+        }
+        let items: Vec<(usize, Vec<&Sample>)> = by_item.into_iter().collect();
+        let written = items
+            .par_iter()
+            .map(|(item, samples)| write_item(source, *item, samples, &staging.folder, &tick))
+            .collect::<Result<Vec<_>, ConvertError>>()?;
+        let fingerprints = written.into_iter().flatten().collect();
+        Ok::<WrittenSplit, ConvertError>(WrittenSplit { staging, fingerprints })
     };
     Ok(WrittenSplits {
         train: split("train", &chosen.train, Stage::WritingTrain)?,
@@ -97,24 +98,62 @@ pub(super) fn finish(
 /// A frame of an episode, and its fingerprint.
 type FrameFingerprint = ((usize, usize), Fingerprint);
 
+/// Reads an item again and writes its windows.
+fn write_item(
+    source: &WindowSource<'_>,
+    item: usize,
+    samples: &[&Sample],
+    folder: &Path,
+    tick: &(dyn Fn() + Sync),
+) -> Result<Vec<FrameFingerprint>, ConvertError> {
+    let (known, item) = (&source.known[item], &source.items[item]);
+    known.check_unchanged()?;
+    let bad = |problem: FileProblem| ConvertError::BadFile { first: problem.in_file(&item.path), others: 0 };
+    let recordings = item.read().map_err(bad)?;
+    let views = recordings.iter().map(|recording| cut::views(recording, item, source.options));
+    let views: Vec<Vec<View>> = views.collect::<Result<_, FileProblem>>().map_err(bad)?;
+    let written = samples.par_iter().map(|sample| {
+        let episode = &source.episodes[sample.episode];
+        let views = views.get(episode.origin.1).ok_or_else(|| known.changed())?;
+        let shown = show(sample, episode, views).ok_or_else(|| known.changed())?;
+        tick();
+        write_sample(shown, sample, episode, folder, source.options)
+    });
+    Ok(written.collect::<Result<Vec<_>, ConvertError>>()?.into_iter().flatten().collect())
+}
+
+/// The frames of a window by view; nothing where one is not as it was.
+fn show(sample: &Sample, episode: &Episode, views: &[View]) -> Option<Vec<Vec<(Array, Fingerprint)>>> {
+    let view = |(frames, formats): (&View, &Vec<Option<PixelFormat>>)| {
+        let image = |at: usize| {
+            let (frame, format) = (frames.get(at)?.as_ref()?, formats.get(at)?.as_ref()?);
+            let fits = frame.stored_bytes().len() == format.stored_bytes();
+            let pixels = fits.then(|| frame.pixels_as(format))?;
+            let fingerprint = Fingerprint::of(&pixels, format.shape());
+            Some((Array::new(DType::U8, &format.shape(), pixels.into_owned()).ok()?, fingerprint))
+        };
+        sample.frames().into_iter().map(image).collect()
+    };
+    views.iter().zip(&episode.views).map(view).collect()
+}
+
 /// Writes one pickle; returns the fingerprints of the main view's frames.
 fn write_sample(
-    files: &Files<'_>,
+    shown: Vec<Vec<(Array, Fingerprint)>>,
     sample: &Sample,
     episode: &Episode,
     folder: &Path,
     options: &WindowOptions,
 ) -> Result<Vec<FrameFingerprint>, ConvertError> {
-    let frames = sample.frames();
     let mut entries = Vec::new();
     let mut fingerprints = Vec::new();
-    for (view, stored_images) in episode.views.iter().enumerate() {
-        let stored: Vec<StoredImage> = frames.iter().filter_map(|frame| stored_images[*frame]).collect();
-        let (images, names) = fetch(files, &stored)?;
+    for (view, images) in shown.into_iter().enumerate() {
+        let (images, names): (Vec<Array>, Vec<Fingerprint>) = images.into_iter().unzip();
         if view == 0 {
-            fingerprints = frames.iter().map(|frame| (sample.episode, *frame)).zip(names).collect();
+            let frames = sample.frames().into_iter().map(|frame| (sample.episode, frame));
+            fingerprints = frames.zip(names).collect();
         }
-        entries.push((view_key(view, options), images));
+        entries.push((view_key(view, options), PyValue::list(images.into_iter().map(PyValue::from))));
     }
     entries.extend([
         ("label".into(), sample.label.name().into()),
@@ -138,21 +177,6 @@ fn view_key(view: usize, options: &WindowOptions) -> String {
         1 => "extra_view_frames".into(),
         further => format!("extra_view_{}_frames", options.extra_views[further - 1]),
     }
-}
-
-/// Images as a list of numpy arrays.
-fn fetch(files: &Files<'_>, stored: &[StoredImage]) -> Result<(PyValue, Vec<Fingerprint>), ConvertError> {
-    let mut images: Vec<Vec<u8>> =
-        stored.iter().map(|stored| vec![0; stored.pixel_format.shape().iter().product()]).collect();
-    let both = stored.iter().zip(&mut images);
-    let mut fetches: Vec<Fetch<'_>> =
-        both.map(|(from, to)| Fetch { from: *from, to, fingerprint: Fingerprint::default() }).collect();
-    files.fetch_all(&mut fetches)?;
-    let fingerprints = fetches.iter().map(|fetch| fetch.fingerprint).collect();
-    let arrays = stored.iter().zip(images).filter_map(|(stored, pixels)| {
-        Array::new(DType::U8, &stored.pixel_format.shape(), pixels).ok().map(PyValue::from)
-    });
-    Ok((PyValue::list(arrays), fingerprints))
 }
 
 /// A temporary folder beside the final one. What is still in it when it is dropped is removed.

@@ -154,7 +154,7 @@ impl EpisodeReader<'_> {
             })
         })?;
         pixels.extend_from_within(pixels.len() - shape.bytes()..);
-        Ok(CameraTrack { name: feature.name.as_str().into(), shape, pixels })
+        Ok(CameraTrack { name: feature.name.as_str().into(), shape, pixels: pixels.into() })
     }
 
     /// What it will take in memory, by what the dataset declares.

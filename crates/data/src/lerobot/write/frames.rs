@@ -164,7 +164,7 @@ mod tests {
             let track = |name: &&str| CameraTrack {
                 name: (*name).into(),
                 shape: FrameShape::rgb(1, 1),
-                pixels: Vec::new(),
+                pixels: Vec::new().into(),
             };
             camera_names(&names.iter().map(track).collect::<Vec<_>>())
         };

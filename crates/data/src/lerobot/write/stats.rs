@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn images_by_colour_in_parts_of_one() {
         let pixels = vec![0, 255, 51, 255, 255, 51, 9, 9, 9, 9, 9, 9];
-        let track = CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 2), pixels };
+        let track = CameraTrack { name: "main".into(), shape: FrameShape::rgb(1, 2), pixels: pixels.into() };
         let stats = of_images(&track, 1);
         near(&stats.mean, &[0.5, 1.0, 0.2]);
         near(&stats.std, &[0.5, 0.0, 0.0]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plaudit_compose::ComposeError;
 use plaudit_core::{ActionSpace, FramesNeeded, Reward, RewardColumn, RewardError, Segment};
-use plaudit_data::demonstrations;
+use plaudit_data::demonstrations::{self, DemonstrationError};
 use plaudit_env::EnvId;
 use plaudit_reward::camera_for;
 use plaudit_rl::replay::NewRollout;
@@ -92,8 +92,15 @@ impl Builder<'_> {
         path: &Path,
         frames_needed: FramesNeeded,
     ) -> Result<Vec<Segment>, ComposeError> {
-        let episodes = demonstrations::read(path)
-            .map_err(|error| self.loaded.problem(key, error.to_string(), self.how_to_get_demos(path)))?;
+        let episodes = demonstrations::read(path).map_err(|error| {
+            let message = match &error {
+                DemonstrationError::File(bad) => {
+                    format!("{}: {}", bad.path.display(), bad.problem.with_hint())
+                }
+                other => other.to_string(),
+            };
+            self.loaded.problem(key, message, self.how_to_get_demos(path))
+        })?;
         let camera = |name: &str| {
             let kept = further_camera(name).map(|at| self.spec.cameras.get(1 + at));
             let found = kept.unwrap_or_else(|| camera_for(name, &self.spec.cameras).ok());

@@ -13,12 +13,13 @@ use plaudit_core::{EnvSpec, LrDecay, Policy, Reward, Schedule, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::sac::{SoftNetworks, SoftPolicy};
-use plaudit_rl::{ActionMode, ActorCritic, AsyncPlan, Cloning, Learner, TrainingPlan};
+use plaudit_rl::{ActionMode, ActorCritic, AsyncPlan, Cloning, LearnError, Learner, TrainingPlan};
 
 use crate::commands::train::TrainMode;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
-use crate::config::blocks::algorithm::{Bootstrap, LossType};
+use crate::config::blocks::algorithm::LossType;
+use crate::hints;
 
 /// How much one step of learning is.
 fn training_plan(loaded: &LoadedConfig) -> Result<TrainingPlan, ComposeError> {
@@ -161,6 +162,18 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// A learner that cannot be, at the key of the setting that makes it so.
+    fn impossible(&self, error: &LearnError) -> ComposeError {
+        let (key, hint) = match error {
+            LearnError::Setting(setting) => {
+                let hints::SettingHint { key, hint } = hints::about_setting(setting);
+                (key, hint)
+            }
+            _ => ("algorithm", "change what the message names"),
+        };
+        self.loaded.problem(key, error.to_string(), hint)
+    }
+
     /// A width that was written must be the environment's.
     fn same(&self, key: &str, written: Option<u64>, is: usize) -> Result<(), ComposeError> {
         match written {
@@ -192,13 +205,6 @@ impl Builder<'_> {
             LrSchedule::Linear => LrDecay::Linear { total: end()?, min_lr },
         };
         Ok(Schedule { lr, warmup, decay })
-    }
-}
-
-fn bootstrap(choice: Bootstrap) -> plaudit_rl::Bootstrap {
-    match choice {
-        Bootstrap::Standard => plaudit_rl::Bootstrap::Standard,
-        Bootstrap::Always => plaudit_rl::Bootstrap::Always,
     }
 }
 

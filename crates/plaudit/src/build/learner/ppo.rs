@@ -5,7 +5,7 @@ use plaudit_core::{ActionSpace, Seed};
 use plaudit_rl::ppo::{KlEstimate, LossSettings, Ppo, PpoSettings};
 use plaudit_rl::{ActorCriticSettings, GaeSettings, Inputs, Learner, StdKind};
 
-use super::{Builder, adam, bootstrap};
+use super::{Builder, adam};
 use crate::build::vision_encoder::vision_encoder;
 use crate::config::blocks::actor::{Activation, ModelType};
 use crate::config::blocks::algorithm::{Algorithm, Level};
@@ -15,8 +15,7 @@ impl Builder<'_> {
         let networks = self.networks()?;
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("ppo");
         let ppo = Ppo::new(&networks, self.ppo_settings()?, seed);
-        let hint = "change what the message names";
-        let ppo = ppo.map_err(|error| self.loaded.problem("algorithm", error.to_string(), hint))?;
+        let ppo = ppo.map_err(|error| self.impossible(&error))?;
         Ok(Box::new(ppo))
     }
 
@@ -27,7 +26,7 @@ impl Builder<'_> {
             gae: GaeSettings {
                 gamma: algorithm.gamma as f32,
                 lambda: algorithm.gae_lambda as f32,
-                bootstrap: bootstrap(algorithm.bootstrap_type),
+                bootstrap: algorithm.bootstrap_type,
             },
             normalize_advantages: algorithm.normalize_advantages,
             reward_level: level(algorithm.reward_type),

@@ -5,15 +5,14 @@ use plaudit_core::{LrDecay, Reward, Schedule, Seed};
 use plaudit_nn::dense::Activation;
 use plaudit_rl::replay::{Amount, RelabelSettings, ReplayFill};
 use plaudit_rl::sac::{
-    Agg, BcRegularizer, CriticKind, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings,
-    TemperatureKind, TemperatureSettings,
+    BcRegularizer, DemoSettings, Optim, Sac, SacSettings, SoftNetworkSettings, TemperatureSettings,
 };
 use plaudit_rl::{Inputs, Learner};
 
-use super::{Builder, adam, bootstrap, training_plan};
+use super::{Builder, adam, training_plan};
 use crate::build::vision_encoder::{policy_uses_images, vision_encoder};
 use crate::config::blocks::actor::{self, LrSchedule, ModelType};
-use crate::config::blocks::algorithm::{AggQ, Algorithm, AlphaType, QHeadType, ReplaySettings, ReplayUnit};
+use crate::config::blocks::algorithm::{Algorithm, ReplaySettings, ReplayUnit};
 use crate::config::blocks::reward::{AlarmAction, RewardSettings};
 
 impl Builder<'_> {
@@ -28,8 +27,7 @@ impl Builder<'_> {
         };
         let seed = Seed::new(self.loaded.config.actor.seed).purpose("soft actor-critic");
         let sac = Sac::new(settings, demos, seed);
-        let hint = "change what the message names";
-        let sac = sac.map_err(|error| self.loaded.problem("algorithm", error.to_string(), hint))?;
+        let sac = sac.map_err(|error| self.impossible(&error))?;
         Ok(Box::new(sac))
     }
 
@@ -66,7 +64,7 @@ impl Builder<'_> {
 
     fn sac_settings(&self, reward: &dyn Reward) -> Result<SacSettings, ComposeError> {
         let (algorithm, actor) = (&self.loaded.config.algorithm, &self.loaded.config.actor);
-        let agg_q = agg(algorithm.agg_q);
+        let agg_q = algorithm.agg_q;
         let critics_as_policy =
             || actor::Optim { lr: actor.optim.value_lr.unwrap_or(actor.optim.lr), ..actor.optim.clone() };
         let critic_optim = actor.critic_optim.clone().unwrap_or_else(critics_as_policy);
@@ -78,9 +76,9 @@ impl Builder<'_> {
         });
         Ok(SacSettings {
             gamma: algorithm.gamma as f32,
-            bootstrap: bootstrap(algorithm.bootstrap_type),
+            bootstrap: algorithm.bootstrap_type,
             agg_q,
-            actor_agg_q: algorithm.actor_agg_q.map_or(agg_q, agg),
+            actor_agg_q: algorithm.actor_agg_q.unwrap_or(agg_q),
             critic_subsample: algorithm
                 .critic_subsample_size
                 .filter(|count| *count > 0)
@@ -116,11 +114,7 @@ impl Builder<'_> {
         self.same("actor.model.action_dim", model.action_dim, spec.actions.width())?;
         let chunk = model.num_action_chunks.max(1) as usize;
         let (actions, critics) = (spec.actions.clone(), model.num_q_heads as usize);
-        let critic_kind = match self.loaded.config.algorithm.q_head_type {
-            QHeadType::Default => CriticKind::LayerNorm,
-            QHeadType::Plain => CriticKind::Plain,
-            QHeadType::CrossQ => CriticKind::CrossQ,
-        };
+        let critic_kind = self.loaded.config.algorithm.q_head_type;
         match model.model_type {
             ModelType::Mlp => {
                 self.same("actor.model.obs_dim", model.obs_dim, spec.state_width)?;
@@ -162,11 +156,7 @@ impl Builder<'_> {
         let action_width =
             self.spec.actions.width() as u64 * self.loaded.config.actor.model.num_action_chunks;
         TemperatureSettings {
-            kind: match tuning.alpha_type {
-                AlphaType::Softplus => TemperatureKind::Softplus,
-                AlphaType::Exp => TemperatureKind::Exp,
-                AlphaType::Fixed => TemperatureKind::Fixed,
-            },
+            kind: tuning.alpha_type,
             initial: tuning.initial_alpha,
             target_entropy: tuning.target_entropy.unwrap_or(-(action_width as f64)),
             lr: tuning.optim.lr,
@@ -225,7 +215,7 @@ impl Builder<'_> {
         };
         let filling = ReplayFill { steps_per_rollout: plan.steps, rollouts, feature_width };
         let key = "algorithm.replay_buffer.cache_size";
-        let hint = "lower it, the number of environments, or runner.max_epochs";
+        let hint = "lower it, the number of environments, the size of the images, or runner.max_epochs";
         settings
             .replay
             .check_memory(self.spec, filling)
@@ -238,13 +228,6 @@ fn may_be_relabelled(reward: &RewardSettings) -> bool {
     let changes_when_hacked =
         reward.hacking_monitor.is_on() && reward.hacking_monitor.action != AlarmAction::Warn;
     reward.use_reward_model && (reward.reload_model || changes_when_hacked)
-}
-
-fn agg(choice: AggQ) -> Agg {
-    match choice {
-        AggQ::Min => Agg::Min,
-        AggQ::Mean => Agg::Mean,
-    }
 }
 
 fn amount(unit: ReplayUnit, number: u64) -> Amount {

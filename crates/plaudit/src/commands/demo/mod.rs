@@ -17,7 +17,7 @@ use self::stages::{Stage, stages};
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
-use crate::run::{interrupted, listen_for_interrupts};
+use crate::run::{interrupted, listen_for_interrupts, quoted};
 
 /// From episodes to a policy trained with a learned reward, in a few minutes
 ///
@@ -70,11 +70,26 @@ impl Command {
                 stage.title,
                 stage.meaning
             ));
-            run_stage(stage, verbosity)?;
-            progress.done.push(stage.name.into());
-            self.save(&progress)?;
+            let is_finished = run_stage(stage, verbosity)?;
+            if is_finished {
+                progress.done.push(stage.name.into());
+                self.save(&progress)?;
+            }
+            if interrupted() && progress.done.len() < stages.len() {
+                let when = if is_finished { "after" } else { "in" };
+                let place =
+                    format!("stopped {when} stage {} of {}: {}", number + 1, stages.len(), stage.title);
+                console::eprintln(&format!("\n{place}\nto go on: {}", self.as_typed()));
+                return Err(Failure::Stopped);
+            }
         }
         self.conclude(began)
+    }
+
+    /// The command that goes on with this demo.
+    fn as_typed(&self) -> String {
+        let dir = quoted(&self.dir.display().to_string());
+        format!("plaudit demo --seed {} --dir {dir}", self.seed)
     }
 
     /// What an earlier demo of this folder has done.
@@ -127,8 +142,8 @@ impl Command {
     }
 }
 
-/// Runs a stage as its own process, which shows its own progress.
-fn run_stage(stage: &Stage, verbosity: Verbosity) -> Result<(), Failure> {
+/// Runs a stage as its own process, which shows its own progress. Says whether it came to its end, or Ctrl-C stopped it.
+fn run_stage(stage: &Stage, verbosity: Verbosity) -> Result<bool, Failure> {
     let words = resumed_command(&stage.command)?;
     console::eprintln(&format!("\n  $ {}\n", as_typed(&words)));
     let unable =
@@ -139,11 +154,11 @@ fn run_stage(stage: &Stage, verbosity: Verbosity) -> Result<(), Failure> {
         process.arg("--quiet");
     }
     let status = process.status().map_err(unable)?;
-    if interrupted() {
-        return Err(Failure::Stopped);
-    }
     if status.success() || status.code().is_some_and(|code| stage.accepted == Some(code)) {
-        return Ok(());
+        return Ok(true);
+    }
+    if interrupted() {
+        return Ok(false);
     }
     let message = format!("the stage stopped: {status}");
     let help = "what went wrong is said above; the same `plaudit demo` goes on with this stage".to_string();

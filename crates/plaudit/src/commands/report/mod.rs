@@ -46,7 +46,12 @@ impl Command {
         let runs: Vec<ReportedRun> = dirs
             .into_iter()
             .zip(configs)
-            .map(|(dir, config)| ReportedRun { dir, config: config.flat(), reward: config.reward() })
+            .map(|(dir, config)| ReportedRun {
+                dir,
+                config: config.flat(),
+                task: config.task(),
+                reward: config.reward(),
+            })
             .collect();
         let page = report(&runs, &audits).map_err(|error| Failure::runtime(error, None))?;
         let place = self.output.unwrap_or_else(|| self.runs[0].join("report.html"));

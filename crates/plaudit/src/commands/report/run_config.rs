@@ -7,6 +7,11 @@ use plaudit_view::{RewardUsed, RunDir};
 
 use crate::failure::Failure;
 
+/// Keys that say where a run keeps things, or which random numbers it samples. Runs that differ in these alone are seeds of
+/// one experiment.
+const PLACES_AND_SEEDS: [&str; 6] =
+    ["seed", "log_path", "save_dir", "video_base_dir", "resume_dir", "debug_save_dir"];
+
 /// The config that a run kept; empty if it kept none.
 pub(super) struct RunConfig {
     tree: Option<Node>,
@@ -63,14 +68,25 @@ impl RunConfig {
         RewardUsed { is_learned: true, weights }
     }
 
-    /// Every key with what it says.
+    /// The environment that it is evaluated in.
+    pub(super) fn task(&self) -> Option<String> {
+        self.get("env.eval.init_params.id").map(words)
+    }
+
+    /// Every key that tells experiments apart, with what it says.
     pub(super) fn flat(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         if let Some(tree) = &self.tree {
             flatten(tree, "", &mut found);
         }
+        found.retain(|(key, _)| is_significant(key));
         found
     }
+}
+
+fn is_significant(key: &str) -> bool {
+    let last = key.rsplit('.').next().unwrap_or(key);
+    !PLACES_AND_SEEDS.contains(&last) && !key.starts_with("runner.logger.")
 }
 
 fn key_text(key: &Key) -> String {
@@ -142,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_config_is_flat_and_lists_stay_whole() {
-        let found = config("a: {b: [1, 2], c: null}\nd: text").flat();
+        let found =
+            config("a: {b: [1, 2], c: null}\nd: text\nactor: {seed: 3}\nrunner: {logger: {name: x}}").flat();
         let expected = [("a.b", "[1, 2]"), ("a.c", "null"), ("d", "text")];
         assert_eq!(found, expected.map(|(key, value)| (key.to_string(), value.to_string())));
     }

@@ -10,7 +10,6 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use plaudit_data::convert::Source;
 use plaudit_reward::audit::{
     AlarmFrames, AuditError, AuditProgress, AuditSettings, Auditor, Examination, JudgeAuditSettings, Stored,
 };
@@ -31,6 +30,7 @@ use super::windows::audit::JudgeAuditRun;
 use super::windows::{JudgeArgs, refuse};
 use crate::cli::Verbosity;
 use crate::commands::report::audit_file;
+use crate::commands::rule_args::RuleArgs;
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
@@ -106,9 +106,8 @@ pub struct AuditCommand {
     seed: u64,
     #[command(flatten)]
     preparation: PreparationArgs,
-    /// Source of the episodes, where it cannot be detected
-    #[arg(long, value_name = "SOURCE")]
-    source: Option<Source>,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -161,7 +160,7 @@ impl AuditCommand {
         let auditor = Auditor {
             settings: self.settings(),
             train_data: &self.train_data,
-            source: self.source,
+            rules: self.rules.rules(),
             regions: regions.as_ref().map(|regions| regions as _),
             on_progress: &|progress| show(&bar, progress),
             ..Auditor::new(file.display().to_string(), &scorer, &card, &frames)
@@ -250,9 +249,9 @@ impl AuditCommand {
             ("--alarm", self.alarm != AlarmWord::AnyFrame),
             ("--threshold", self.threshold.is_some()),
             ("--min-detection", self.min_detection != DEFAULT.min_detection),
-            ("--source", self.source.is_some()),
         ];
-        refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
+        let given = [&flags[..], &self.rules.given(), &self.preparation.given()].concat();
+        refuse(&given, "a vision-language judge")?;
         let audit = JudgeAuditRun {
             judge,
             asked: &self.judge,
@@ -292,7 +291,7 @@ impl AuditCommand {
 
     fn frames(&self, card: &ModelCard, bar: &ProgressBar) -> Result<Frames, Failure> {
         let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
-        let reader = FrameReader { views, source: self.source, bar };
+        let reader = FrameReader { views, rules: self.rules.rules(), bar };
         let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
             return Err(Failure::usage(

@@ -12,6 +12,7 @@ use crate::cli::Verbosity;
 use crate::config::Notice;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints;
 
 /// How frames are prepared for a model that does not say it.
 #[derive(Debug, Clone, Default, Args)]
@@ -92,9 +93,10 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
                 true => "leave --gpu out to compute on the CPU",
                 false => "give the folder of a Qwen3-VL model, and adapters made for it",
             };
-            Failure::usage(error, help.to_string())
+            let help = hints::join([hints::about(&error), Some(help.into())]);
+            Failure::usage(error, help)
         }
-        OpenError::Endpoint(error) => Failure::usage(error, None),
+        OpenError::Endpoint(error) => Failure::usage(error, "start it, or correct the address".to_string()),
     }
 }
 

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress, Source};
+use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress};
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
+use plaudit_data::recording::Rules;
 use plaudit_reward::dataset::{DatasetError, Frames, ViewKey};
 
 use crate::build;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
 use crate::failure::Failure;
+use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
 
 /// What a training learns from, and what it is measured on.
@@ -22,7 +24,7 @@ pub(super) struct TrainingData {
 /// How frames are read.
 pub(super) struct FrameReader<'a> {
     pub(super) views: Vec<ViewKey>,
-    pub(super) source: Option<Source>,
+    pub(super) rules: Rules,
     pub(super) bar: &'a ProgressBar,
 }
 
@@ -32,7 +34,8 @@ impl FrameReader<'_> {
     }
 
     fn options(&self) -> ReadOptions {
-        ReadOptions { cameras: ViewKey::cameras(&self.views), source: self.source, bad_files: BadFiles::Stop }
+        let (cameras, rules) = (ViewKey::cameras(&self.views), self.rules.clone());
+        ReadOptions { cameras, rules, bad_files: BadFiles::Stop }
     }
 
     fn tick(&self, progress: Progress) {
@@ -42,7 +45,7 @@ impl FrameReader<'_> {
 
     /// Every frame of some datasets.
     pub(super) fn all(&self, paths: &[PathBuf]) -> Result<Frames, DatasetError> {
-        Frames::read(&self.views, paths, self.source, &|progress| self.tick(progress))
+        Frames::read(&self.views, paths, &self.rules, &|progress| self.tick(progress))
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn training_data(loaded: &LoadedConfig, bar: &ProgressBar) -> Result<
     let hint = "name cameras, such as main_images, extra_view_images, or main_images@-4 for the past";
     let views =
         views(keys).map_err(|error| loaded.problem("actor.model.image_keys", error.to_string(), hint))?;
-    let reader = FrameReader { views, source: build::episode_source(loaded), bar };
+    let reader = FrameReader { views, rules: build::reading_rules(loaded), bar };
     let (key, read) = named(loaded, &reader)?;
     read.map_err(|error| problem(loaded, key, &error))
 }
@@ -133,57 +136,27 @@ fn split(
     Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?) })
 }
 
-/// An error of the data, at the key that it is about. What flags of `dataset images` would change, keys change here.
+/// An error of the data, at the key that it is about.
 fn problem(loaded: &LoadedConfig, key: &str, error: &DatasetError) -> Failure {
-    let key = if is_about_cameras(error) { "actor.model.image_keys" } else { key };
-    let (what, hint) = in_words(
-        error,
-        &[
-            ("name the key with --image-key", "name a camera that is there"),
-            ("--source", "data.source"),
-            ("--raw-data-path", "it"),
-            ("--seed", "data.seed"),
-            ("--val-split", "data.val_split"),
-        ],
-    );
+    let key = match error {
+        _ if is_about_cameras(error) => "actor.model.image_keys",
+        // One episode cannot be split, whatever the share: that is the data's fault.
+        DatasetError::Read(LabelledError::TooFewEpisodes { episodes: 2.., .. }) => "data.val_split",
+        _ => key,
+    };
     let otherwise = match key {
         "actor.model.image_keys" => "name cameras that are there",
         _ => "name a train.pt, a folder of episodes, or a store",
     };
-    loaded.problem(key, what, hint.unwrap_or_else(|| otherwise.into())).into()
+    let hint = hints::about_data(error, AskedBy::Config).unwrap_or_else(|| otherwise.into());
+    loaded.problem(key, error.to_string(), hint).into()
 }
 
 /// Trouble with data, in words that fit a command which takes cameras from the model.
 pub(super) fn as_failure(error: &DatasetError) -> Failure {
-    let (what, help) = in_words(
-        error,
-        &[("name the key with --image-key", "give data with the camera that the model looks through")],
-    );
+    let help = hints::about_data(error, AskedBy::Model);
     let about_cameras = "the model looks through these cameras; give data that has them";
-    Failure::usage(what, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))
-}
-
-/// What is wrong, and what to do: in the words of a command that has other flags than `dataset images`.
-fn in_words(error: &DatasetError, flags: &[(&str, &str)]) -> (String, Option<String>) {
-    let mut text = error.to_string();
-    // Flags that have no counterpart outside `dataset images`.
-    for absent in [
-        "; --skip-bad leaves such files out",
-        "--skip-bad leaves such files out",
-        "; if that is how it was recorded, pass --chw",
-    ] {
-        text = text.replace(absent, "");
-    }
-    for (flag, here) in flags {
-        text = text.replace(flag, here);
-    }
-    let text = text.trim_end_matches([';', ' ']);
-    match (is_about_cameras(error), text.rsplit_once("; ")) {
-        // What is there belongs to what is wrong.
-        (true, Some((what, there))) if there.starts_with("it has ") => (format!("{what}; {there}"), None),
-        (_, Some((what, help))) => (what.to_string(), Some(help.to_string())),
-        (_, None) => (text.to_string(), None),
-    }
+    Failure::usage(error, help.or_else(|| is_about_cameras(error).then(|| about_cameras.into())))
 }
 
 /// Whether the cameras that are asked for are not those that are there.

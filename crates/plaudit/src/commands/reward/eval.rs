@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use plaudit_data::convert::Source;
 use plaudit_reward::audit::{logits, score_of};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
@@ -19,6 +18,7 @@ use super::summary::measured;
 use super::windows::eval::JudgeEvalRun;
 use super::windows::{JudgeArgs, refuse};
 use crate::cli::Verbosity;
+use crate::commands::rule_args::RuleArgs;
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
@@ -55,9 +55,8 @@ pub struct Eval {
     output_dir: Option<PathBuf>,
     #[command(flatten)]
     preparation: PreparationArgs,
-    /// Source of the episodes, where it cannot be detected
-    #[arg(long, value_name = "SOURCE")]
-    source: Option<Source>,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -78,8 +77,9 @@ impl Eval {
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self.judge.locate(&self.model)? {
             ModelLocation::VisionLanguage(judge) => {
-                let flags = [("--threshold", self.threshold.is_some()), ("--source", self.source.is_some())];
-                refuse(&[&flags[..], &self.preparation.given()].concat(), "a vision-language judge")?;
+                let flags = [("--threshold", self.threshold.is_some())];
+                let given = [&flags[..], &self.rules.given(), &self.preparation.given()].concat();
+                refuse(&given, "a vision-language judge")?;
                 let (asked, output) = (&self.judge, self.output_dir.clone());
                 JudgeEvalRun { judge, asked, data: &self.data, output, json: self.json }.run(verbosity)
             }
@@ -133,7 +133,7 @@ impl Eval {
     fn frames(&self, card: &ModelCard, verbosity: Verbosity) -> Result<Frames, Failure> {
         let views = views(&card.settings.image_keys).map_err(|error| as_failure(&error))?;
         let bar = ProgressBar::new("reward eval", verbosity);
-        let reader = FrameReader { views, source: self.source, bar: &bar };
+        let reader = FrameReader { views, rules: self.rules.rules(), bar: &bar };
         let frames = reader.all(&self.data).map_err(|error| as_failure(&error))?;
         if frames.is_empty() {
             return Err(Failure::usage(

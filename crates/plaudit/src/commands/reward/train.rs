@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_data::recording::Rules;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
 use plaudit_reward::open::ClassifierCheckpoint;
@@ -20,6 +21,7 @@ use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
 use crate::failure::Failure;
+use crate::hints;
 use crate::load;
 use crate::progress::ProgressBar;
 use crate::run::{Run, interrupted};
@@ -66,7 +68,7 @@ impl Train {
         refuse_other_work(&loaded)?;
         let bar = ProgressBar::new("reward train", verbosity);
         let data = training_data(&loaded, &bar)?;
-        let reader = FrameReader { views: data.train.views().to_vec(), source: None, bar: &bar };
+        let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
         let data = self.warm_start.with_added(data, &reader)?;
         drop(bar);
         let output = self.legacy_flags.output_checkpoint.as_deref();
@@ -240,18 +242,14 @@ pub(super) fn tempfile_in(folder: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn failure(error: TrainError) -> Failure {
-    let text = error.to_string();
-    let (what, help) = match text.split_once("; ") {
-        Some((what, help)) => (what.to_string(), Some(help.to_string())),
-        None => (text, None),
-    };
+    let help = hints::about_reward_training(&error);
     match error {
         TrainError::Dataset(_)
         | TrainError::NoState { .. }
         | TrainError::Windows(_)
         | TrainError::Window { .. }
-        | TrainError::NothingToLearn(_) => Failure::usage(what, help),
-        _ => Failure::runtime(what, help),
+        | TrainError::OneAnswer { .. } => Failure::usage(error, help),
+        _ => Failure::runtime(error, help),
     }
 }
 

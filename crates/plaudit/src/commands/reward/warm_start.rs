@@ -115,19 +115,18 @@ fn unreadable(path: &Path, error: &LabelledError) -> Failure {
         ) => Some(first),
         _ => None,
     };
-    let text = bad_file.map_or_else(|| error.to_string(), ToString::to_string);
-    let (what, hint) = text.split_once("; ").unwrap_or((&text, ""));
+    let what = bad_file.map_or_else(|| error.to_string(), ToString::to_string);
+    let hint = bad_file.and_then(|bad| bad.problem.hint());
     let waiting = std::fs::read_dir(path.join(UNSORTED)).map_or(0, Iterator::count);
     let (what, help) = match bad_file {
         _ if waiting > 0 => {
             let what = format!("{waiting} images in {} wait to be sorted", path.join(UNSORTED).display());
             (what, "move them to success/ and failure/ beside it")
         }
-        Some(_) if !hint.is_empty() => (what.into(), hint),
-        _ => (
-            what.into(),
-            "give a folder with images in success/ and failure/, such as the hacking monitor leaves behind",
-        ),
+        _ => {
+            let other = "give a folder with images in success/ and failure/, such as the hacking monitor leaves behind";
+            (what, hint.unwrap_or(other))
+        }
     };
     Failure::usage(what, help.to_string())
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use plaudit_nn::classifier::Device;
 use plaudit_reward::open::{Capabilities, ModelInput, ModelLocation};
 use plaudit_serve::{Batching, Limits, Model, Server, ServerSettings};
 use serde_json::{Map, Value, json};
@@ -138,7 +139,11 @@ fn details(capabilities: &Capabilities, own: Value) -> Map<String, Value> {
         }
         ModelInput::Conversations => {}
     }
-    details.insert("device".into(), capabilities.runs_on.to_string().into());
+    let device = match capabilities.device {
+        Device::Cpu => "CPU".into(),
+        Device::Cuda(number) => format!("GPU {number}"),
+    };
+    details.insert("device".into(), device.into());
     details
 }
 
@@ -171,7 +176,7 @@ impl Command {
             },
         };
         let open = settings.token.is_none();
-        let server = Server::bind(settings, model).map_err(|error| Failure::runtime(error, None))?;
+        let server = Server::bind(settings, model).map_err(|error| Failure::caused_by(&error))?;
         listen_for_interrupts();
         if !verbosity.quiet {
             console::eprintln(&format!("serving {described}"));

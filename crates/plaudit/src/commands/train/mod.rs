@@ -197,14 +197,15 @@ impl<'a> Job<'a> {
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
         let records_episodes = loaded.config.env.train.data_collection.enabled;
         let data = run.data_directory();
-        let episode_recorder = match records_episodes {
-            true => {
-                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, data.clone(), CollectionRun::Anonymous)?)
+        let episode_recorder = match env.as_ref().filter(|_| records_episodes) {
+            Some(env) => {
+                let by = CollectionRun::Anonymous;
+                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, env.spec(), data.clone(), by)?)
             }
-            false => None,
+            None => None,
         };
-        if let Some(text) = episode_recorder.as_ref().and_then(EpisodeRecorder::found) {
-            notify(run, Level::Info, &text);
+        for (level, text) in episode_recorder.iter().flat_map(EpisodeRecorder::notices) {
+            notify(run, level, &text);
         }
         let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
         let on_labelled = hacking_monitor.as_ref().map(|monitor| Box::new(monitor.on_labelled()) as _);
@@ -406,7 +407,7 @@ fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Resul
         }
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    learner.imitate(cloning, &mut on_progress).map_err(|error| Failure::runtime(error, None))?;
+    learner.imitate(cloning, &mut on_progress).map_err(|error| Failure::caused_by(&error))?;
     if done < cloning.steps {
         notify(run, Level::Info, "stopped during cloning: a resumed run starts with it again");
         return Ok(());
@@ -423,7 +424,7 @@ fn imitate(learner: &mut dyn Learner, cloning: &Cloning, run: &mut Run) -> Resul
 
 /// Relabels experience that another reward has labelled, where that can be.
 fn relabel(learner: &mut dyn Learner, reward: &dyn Reward, run: &mut Run) -> Result<(), Failure> {
-    let relabelled = learner.relabel(reward).map_err(|error| Failure::runtime(error, None))?;
+    let relabelled = learner.relabel(reward).map_err(|error| Failure::caused_by(&error))?;
     if relabelled > 0 {
         notify(
             run,

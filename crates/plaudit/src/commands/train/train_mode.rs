@@ -11,6 +11,7 @@ use plaudit_rl::{
 use super::notify;
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
+use crate::hints;
 use crate::run::{Run, interrupted};
 
 /// Whether acting and learning alternate or run in parallel.
@@ -64,7 +65,7 @@ impl<'a> ActiveTraining<'a> {
                 let Some(env) = env.as_deref_mut() else { return Err(envs_in_use()) };
                 let resumed = resume_state.is_some();
                 let started = Training::start(env, reward.as_ref(), plan, seed, resume_state);
-                let (mut training, went_back) = started.map_err(|error| Failure::runtime(error, None))?;
+                let (mut training, went_back) = started.map_err(|error| Failure::caused_by(&error))?;
                 if resumed && !went_back {
                     let text = "these environments cannot be restored to their saved state: they start anew";
                     notify(run, Level::Warning, text);
@@ -118,10 +119,13 @@ impl<'a> ActiveTraining<'a> {
                 Ok(failure) => *failure,
                 Err(error) => Failure::runtime(error, None),
             }),
-            error @ TrainingError::Reward(_) => {
-                StepError::RewardFailed(Failure::runtime(format!("step {step}: {error}"), None))
+            error => {
+                let failure = Failure::runtime(format!("step {step}: {error}"), hints::about(&error));
+                match error {
+                    TrainingError::Reward(_) => StepError::RewardFailed(failure),
+                    _ => StepError::Other(failure),
+                }
             }
-            error => StepError::Other(Failure::runtime(format!("step {step}: {error}"), None)),
         })
     }
 

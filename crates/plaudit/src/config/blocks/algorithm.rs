@@ -42,7 +42,7 @@ choice! {
 
 choice! {
     /// Which ends of episodes are bootstrapped.
-    Bootstrap {
+    Bootstrap = plaudit_rl::Bootstrap {
         /// Truncation only, as in textbooks.
         Standard = "standard",
         /// Every end: success is treated like running out of time.
@@ -52,7 +52,7 @@ choice! {
 
 choice! {
     /// How the values of several critics become one.
-    AggQ {
+    AggQ = plaudit_rl::sac::Agg {
         /// The smallest.
         Min = "min",
         /// The average.
@@ -62,7 +62,7 @@ choice! {
 
 choice! {
     /// How the temperature is kept positive.
-    AlphaType {
+    AlphaType = plaudit_rl::sac::TemperatureKind {
         /// Through softplus.
         Softplus = "softplus",
         /// Through exp.
@@ -74,9 +74,9 @@ choice! {
 
 choice! {
     /// What the critic's networks are made of.
-    QHeadType {
+    QHeadType = plaudit_rl::sac::CriticKind {
         /// Layer norm, a target network.
-        Default = "default",
+        LayerNorm = "default",
         /// No norm, a target network: as soft actor-critic began.
         Plain = "plain",
         /// CrossQ: batch norm, no target network.
@@ -178,7 +178,7 @@ block! {
         /// episode; targets of the critics are clipped to them. Not set: no bounds.
         target_range: Option<[f64; 2]> = None,
         /// SAC: what the critic's networks are made of.
-        q_head_type: QHeadType = QHeadType::Default,
+        q_head_type: QHeadType = QHeadType::LayerNorm,
         /// SAC: updates before the policy starts to learn.
         train_actor_steps: u64 = 0,
         /// SAC: the temperature.

@@ -1,7 +1,7 @@
 //! `cluster`: which machine does what.
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::config::block::{Kind, Setting, block};
 use crate::config::range::AT_LEAST_ONE;
@@ -145,6 +145,9 @@ macro_rules! placed {
             type Written = Self;
             fn resolve(written: Self) -> Self { written }
             fn kind() -> Kind { Kind::Plain($words.into()) }
+            fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.serialize(serializer)
+            }
         }
     )*};
 }

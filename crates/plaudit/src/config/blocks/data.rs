@@ -1,5 +1,6 @@
 //! `data`: what reward models are trained on.
 
+use super::reward::PromptLayout;
 use crate::config::block::{OneOrMore, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, SHARE};
 
@@ -17,23 +18,13 @@ choice! {
 
 choice! {
     /// Which tokens a judge learns.
-    LearnedTokens {
+    LearnedTokens = plaudit_reward::sft::TargetTokens {
         /// The answer and the end of its turn.
         Answer = "answer",
         /// The first token of the answer, by which labels are read.
         FirstToken = "first_token",
         /// RLinf's: also the header of the turn after it, which is always the same.
         Rlinf = "rlinf",
-    }
-}
-
-choice! {
-    /// Where the text of a prompt stands.
-    WindowLayout {
-        /// After the videos, as RLinf has it.
-        VideosFirst = "videos_first",
-        /// Before them: what all prompts share is computed once.
-        SharedPrefix = "shared_prefix",
     }
 }
 
@@ -97,6 +88,12 @@ block! {
         data_path: Option<String> = None,
         /// The source of the episodes, where it cannot be detected.
         source: Option<EpisodeSource> = None,
+        /// A step with a reward above this shows success, where episodes do not say. 0.5 for transitions of a robot where
+        /// nothing is written.
+        success_reward: Option<f64> = None,
+        /// A robot's action whose absolute values sum to less does nothing, and nothing is learned from it.
+        #[range(NOT_NEGATIVE)]
+        idle_action: f64 = 1e-5,
         /// Successful `.npy` trajectories; with `negative_dir`, used instead of all of the above.
         positive_dir: Option<String> = None,
         /// Failed `.npy` trajectories.
@@ -132,7 +129,7 @@ block! {
         /// Windows: which tokens are learned.
         loss: LearnedTokens = LearnedTokens::Answer,
         /// Windows: where the text of a prompt stands. A judge is prompted as it was trained.
-        prompt_layout: WindowLayout = WindowLayout::VideosFirst,
+        prompt_layout: PromptLayout = PromptLayout::VideosFirst,
         /// Windows: longest prompt, in tokens.
         #[range(AT_LEAST_ONE)]
         max_prompt_length: u64 = 4096,

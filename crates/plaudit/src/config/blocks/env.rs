@@ -35,7 +35,7 @@ choice! {
 
 choice! {
     /// What a policy sees.
-    ObsMode {
+    ObsMode = plaudit_env::ObsMode {
         /// State vectors alone.
         State = "state" | "state_dict",
         /// Camera images (and a state vector).
@@ -59,7 +59,7 @@ choice! {
 
 choice! {
     /// Which physics the embedded PickCube runs on.
-    Engine {
+    Engine = plaudit_env::Engine {
         /// Built in.
         Rapier = "rapier",
         /// MuJoCo, in builds that have it (docs/mujoco.md).
@@ -174,7 +174,7 @@ block! {
 
 choice! {
     /// Which episodes of an environment in Python get a seed.
-    Seeding {
+    Seeding = plaudit_env::Seeding {
         /// Every one: seed, row and number determine an episode.
         EveryEpisode = "every_episode",
         /// The first of each row; later ones are seeded by the environment itself. For large batches on a GPU.
@@ -184,7 +184,7 @@ choice! {
 
 choice! {
     /// How environments in Python become a batch.
-    Vectorization {
+    Vectorization = plaudit_env::Vectorization {
         /// One after the other in one process.
         Rows = "rows",
         /// Each in a process of its own: for simulators that take milliseconds.
@@ -220,9 +220,9 @@ block! {
         /// Seconds that starting may take.
         #[range(POSITIVE)]
         start_timeout_secs: f64 = 300.0,
-        /// Seconds that one step of the batch may take.
+        /// Seconds that one step or reset of the batch may take; a process that takes longer is killed.
         #[range(POSITIVE)]
-        step_timeout_secs: f64 = 60.0,
+        step_timeout_secs: f64 = 300.0,
     }
 }
 
@@ -300,9 +300,9 @@ block! {
 
 choice! {
     /// What kind of file a video is.
-    VideoFormat {
+    VideoFormat = plaudit_view::video::VideoFormat {
         /// Animated PNG: every pixel exact; shown in a README too.
-        Png = "png" | "apng",
+        Apng = "png" | "apng",
         /// H.264: the smallest.
         Mp4 = "mp4",
     }

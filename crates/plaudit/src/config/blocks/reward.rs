@@ -1,7 +1,7 @@
 //! `reward`: the reward of a policy, and the reward model.
 
 use indexmap::IndexMap;
-use serde::{Serialize, Serializer};
+use serde::Serializer;
 
 use crate::config::block::{FreeForm, Kind, Setting, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, SHARE};
@@ -67,7 +67,7 @@ choice! {
 
 choice! {
     /// Where the text of a judge's prompt stands.
-    PromptLayout {
+    PromptLayout = plaudit_nn::qwen3_vl::PromptLayout {
         /// After the videos: RLinf's.
         VideosFirst = "videos_first",
         /// Before them: what all windows share comes first. For models that were tuned that way.
@@ -77,7 +77,7 @@ choice! {
 
 choice! {
     /// The value of a judge's potential when the task itself ends an episode.
-    PotentialEnd {
+    PotentialEnd = plaudit_reward::AtTermination {
         /// Its last value: an episode is rewarded for the progress it made.
         Keep = "keep",
         /// 0: the optimal policy stays that of the other rewards (potential-based shaping).
@@ -87,7 +87,7 @@ choice! {
 
 choice! {
     /// What happens with a window that a server does not answer.
-    OnFailure {
+    OnFailure = plaudit_reward::endpoint::OnFailure {
         /// The run stops, after its last good checkpoint.
         Stop = "stop",
         /// It is rewarded as a step without a window, and counted in the log.
@@ -97,7 +97,7 @@ choice! {
 
 choice! {
     /// The trunk of an image reward model, and with it the kind of head.
-    Arch {
+    Arch = plaudit_nn::classifier::Arch {
         /// 18 layers: the default.
         Resnet18 = "resnet18",
         /// 34 layers.
@@ -127,7 +127,7 @@ choice! {
 
 choice! {
     /// Precision of arithmetic.
-    Precision {
+    Precision = plaudit_nn::classifier::Precision {
         /// 32 bits.
         Fp32 = "fp32" | "32" | "32-true" | "float32",
         /// 16 bits with the range of 32.
@@ -159,10 +159,8 @@ impl Setting for RewardThreshold {
     fn kind() -> Kind {
         f64::kind()
     }
-}
 
-impl Serialize for RewardThreshold {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Checkpoint => serializer.serialize_none(),
             Self::NoFilter => serializer.serialize_f64(0.0),
@@ -270,7 +268,7 @@ block! {
 
 choice! {
     /// What is done when the reward is hacked.
-    AlarmAction {
+    AlarmAction = plaudit_reward::hacking_monitor::AlarmAction {
         /// Warn.
         Warn = "warn",
         /// Warn, and reward only the ends of episodes from then on.
@@ -540,13 +538,11 @@ impl RewardModelType {
     }
 }
 
-impl Arch {
-    /// Whether it has the small trunk with group norm, which may come pretrained and be frozen.
-    pub fn has_small_trunk(self) -> bool {
-        match self {
-            Self::Resnet10 | Self::Resnet10Spatial => true,
-            Self::Resnet18 | Self::Resnet34 | Self::Resnet50 | Self::Resnet101 | Self::Resnet152 => false,
-        }
+/// Whether an architecture has the small trunk with group norm, which may come pretrained and be frozen.
+pub fn has_small_trunk(arch: Arch) -> bool {
+    match arch {
+        Arch::Resnet10 | Arch::Resnet10Spatial => true,
+        Arch::Resnet18 | Arch::Resnet34 | Arch::Resnet50 | Arch::Resnet101 | Arch::Resnet152 => false,
     }
 }
 

@@ -95,11 +95,11 @@ block! {
 
 choice! {
     /// The number that makes a model the best, and that early stopping watches.
-    Monitor {
+    Monitor = plaudit_reward::train::Monitor {
         /// Validation loss; lower is better.
-        ValLoss = "val_loss",
+        Loss = "val_loss",
         /// Validation accuracy; higher is better.
-        ValAccuracy = "val_accuracy",
+        Accuracy = "val_accuracy",
         /// Probability that a success scores higher than a failure (area under the ROC curve), on validation data; higher is better.
         Auc = "auc" | "val_auc",
         /// Average precision on validation data; higher is better.
@@ -118,6 +118,6 @@ block! {
         #[range(NOT_NEGATIVE)]
         min_delta: f64 = 0.001,
         /// The number to watch. It also decides which model is the best, early stop or not.
-        monitor: Monitor = Monitor::ValLoss,
+        monitor: Monitor = Monitor::Loss,
     }
 }

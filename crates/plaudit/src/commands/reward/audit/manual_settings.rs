@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use plaudit_nn::classifier::{ClassifierSettings, Precision};
+use plaudit_nn::classifier::ClassifierSettings;
 use plaudit_reward::audit::{AlarmFrames, OperatingPoint};
 use serde::Serialize;
 
 use super::super::legacy_flags::quoted;
 use super::text::written;
+use crate::config::block::Choice;
 
 /// What makes others decide as the audit counted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,11 +48,7 @@ impl ManualSettings {
 
 /// What a config must say about a network, whatever its recipe says.
 fn keys(network: &ClassifierSettings) -> impl Iterator<Item = (&'static str, String)> + use<> {
-    let precision = match network.precision {
-        Precision::Fp32 => "fp32",
-        Precision::Bf16 => "bf16",
-        Precision::Fp16 => "fp16",
-    };
+    let precision = network.precision.word();
     let cameras: Vec<String> = network.image_keys.iter().map(|key| word(key)).collect();
     let [channels, height, width] = network.image_size;
     [

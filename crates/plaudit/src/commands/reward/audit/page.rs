@@ -20,8 +20,7 @@ const EPISODES_SHOWN: usize = 50;
 pub(super) fn page(report: &AuditReport, images: &PageImages) -> String {
     let audit = &report.audit;
     let subtitle = format!("on {}", audit.data.join(", "));
-    let mut page =
-        Page::new("plaudit audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
+    let mut page = Page::new("audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
     let body = &mut page.body;
     guarantee(body, audit);
     findings(body, &audit.verdict);

@@ -12,8 +12,7 @@ const STRIP: f64 = 30.0;
 /// The whole page; `mistakes` are images with captions.
 pub(super) fn page(audit: &JudgeAudit, mistakes: &[(Png, String)]) -> String {
     let subtitle = format!("on {}", audit.data.join(", "));
-    let mut page =
-        Page::new("plaudit audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
+    let mut page = Page::new("audit", &audit.model, subtitle, headline(&audit.verdict, evidence(audit)));
     let body = &mut page.body;
     guarantee(body, audit);
     show_findings(body, &audit.verdict);
