@@ -379,8 +379,9 @@ fn too_little_to_split() {
     let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
     assert!(text.starts_with("no episodes in ") && text.contains("data.pkl"), "{text}");
     good(raw.path(), 1);
-    let text = convert_with(raw.path(), &all()).unwrap_err().to_string();
-    assert!(text.starts_with("1 usable episode(s)") && text.contains("at least 2"), "{text}");
+    let error = convert_with(raw.path(), &all()).unwrap_err();
+    assert!(error.to_string().starts_with("1 usable episode(s)"), "{error}");
+    assert!(error.hint().unwrap().contains("at least 2"), "{error}");
     let missing = convert_with(&raw.path().join("nowhere"), &all()).unwrap_err().to_string();
     assert!(missing.contains("nowhere"), "{missing}");
 
@@ -389,8 +390,9 @@ fn too_little_to_split() {
         let path = failures.path().join(format!("e{number}.pkl"));
         save(&path, &failure(number));
     }
-    let text = convert_with(failures.path(), &all()).unwrap_err().to_string();
-    assert!(text.starts_with("none of the 30 images in ") && text.contains("collect successful"), "{text}");
+    let error = convert_with(failures.path(), &all()).unwrap_err();
+    assert!(error.to_string().starts_with("none of the 30 images in "), "{error}");
+    assert!(error.hint().unwrap().contains("collect successful"), "{error}");
 }
 
 #[test]

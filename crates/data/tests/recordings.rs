@@ -142,8 +142,9 @@ fn windows_are_the_same_from_every_format_that_has_the_frames_and_rewards() {
     assert!(convert("store", WindowScore::Rewards).unwrap() == expected);
     assert!(convert("frames", WindowScore::Rewards).is_ok());
     for format in ["npy", "lerobot"] {
-        let error = convert(format, WindowScore::Rewards).unwrap_err().to_string();
-        assert!(error.contains("it holds no rewards") && error.contains("--score success"), "{error}");
+        let error = convert(format, WindowScore::Rewards).unwrap_err();
+        assert!(error.to_string().contains("it holds no rewards"), "{error}");
+        assert!(error.hint().unwrap().contains("let success say"), "{error}");
         let found = convert(format, WindowScore::Success).unwrap();
         assert!(found.iter().any(|(label, _)| label == "positive"), "{format}");
     }
@@ -154,8 +155,9 @@ fn success_that_nobody_knows_stays_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let buffer = written(folder.path(), "replay_buffer");
     let unknown = "does not say which frames show success";
-    let error = LabelledData::read(&buffer, &ReadOptions::default(), &|_| {}).unwrap_err().to_string();
-    assert!(error.contains(unknown) && error.contains("--success-reward"), "{error}");
+    let error = LabelledData::read(&buffer, &ReadOptions::default(), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains(unknown), "{error}");
+    assert!(error.hint().unwrap().contains("which reward means success"), "{error}");
     let images = |rules: Rules| {
         let [train, val] = ["train.pt", "val.pt"].map(|name| folder.path().join(name));
         convert_images(&buffer, &train, &val, &ImageOptions { rules, ..Default::default() }, &|_| {})

@@ -298,7 +298,7 @@ fn bad_data_is_refused_before_anything_is_written() {
     let check = |words: &[&str], says: &[&str]| refused(&train(here, words), 2, says);
     check(
         &["data.train_data_paths=failures.pt", "data.val_data_paths=both.pt"],
-        &["all 6 training frames are labelled failure", "collect episodes with a success"],
+        &["all 6 training frames are labelled failure", "collect episodes with both"],
     );
     check(&["--data", "both.pt"], &["data.data_path", "1 usable episode", "at least 2"]);
     check(&["--data", "empty"], &["no episodes in empty"]);

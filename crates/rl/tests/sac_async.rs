@@ -270,6 +270,10 @@ fn a_reward_that_changes_relabels_what_is_kept_and_what_is_on_its_way() {
         for _ in 0..5 {
             training.step(&mut sac, || false).unwrap().unwrap();
         }
+        // On a busy machine the environments may not have come to their first rollout yet.
+        while sac.replay().all().rewards.is_empty() {
+            training.step(&mut sac, || false).unwrap().unwrap();
+        }
         reward.written.store(version, Ordering::SeqCst);
         let metrics = training.step(&mut sac, || false).unwrap().unwrap();
         assert!(metrics.get("train/replay_buffer/relabelled").unwrap() > 0.0);
@@ -317,7 +321,7 @@ fn rlpd_without_demonstrations_is_refused_before_the_first_step() {
     let Err(error) = Sac::new(settings, Vec::new(), Seed::new(1)) else {
         panic!("there are no demonstrations")
     };
-    assert!(error.to_string().contains("demo_buffer.load_path"), "{error}");
+    assert!(error.to_string().contains("there are 0 where 1 are needed"), "{error}");
 }
 
 #[test]

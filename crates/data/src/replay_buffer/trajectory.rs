@@ -1,6 +1,5 @@
 //! One episode as a trajectory.
 
-
 use plaudit_core::{End, FrameShape};
 use plaudit_pyfiles::{Array, DType, PyValue};
 use thiserror::Error;

@@ -74,7 +74,8 @@ fn parse(bytes: &Buffer) -> Result<Weights, Fault> {
     }
     let data_start = data_start as usize;
     // Copied before it is parsed: a mapped file might change meanwhile.
-    let header: Metadata = serde_json::from_slice(&bytes[8..data_start].to_vec()).map_err(|error| {
+    let header = bytes[8..data_start].to_vec();
+    let header: Metadata = serde_json::from_slice(&header).map_err(|error| {
         Fault::At(8 + error.column() as u64, format!("the header is none of safetensors: {error}"))
     })?;
     let (described, follow) = (header.data_len(), bytes.len() - data_start);

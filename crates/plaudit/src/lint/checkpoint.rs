@@ -34,10 +34,10 @@ fn judge_folder(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, pat
     let lora = term.model.lora_path.as_ref().map(Path::new);
     let why = match ModelLocation::find(path, lora) {
         Ok(ModelLocation::VisionLanguage(folder)) if folder.model.join("config.json").is_file() => {
-            return match lora.filter(|lora| !lora.exists()) {
-                Some(lora) => missing_adapters(findings, block, lora),
-                None => {}
-            };
+            if let Some(lora) = lora.filter(|lora| !lora.exists()) {
+                missing_adapters(findings, block, lora);
+            }
+            return;
         }
         Ok(ModelLocation::VisionLanguage(_) | ModelLocation::Classifier(_)) if !path.exists() => {
             format!("{}: there is no such folder", path.display())

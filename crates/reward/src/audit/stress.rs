@@ -278,11 +278,13 @@ fn disturb_plainly(what: Disturbance, pixels: &mut [u8], shape: FrameShape, seed
     match what {
         Disturbance::Shift(across, down) => {
             let window = |side: f64, share: f64| Window { start: -(side * share).round(), kept: 1.0 };
-            space::resample(&pixels.to_vec(), shape, &window(height, down), &window(width, across), pixels);
+            let before = pixels.to_vec();
+            space::resample(&before, shape, &window(height, down), &window(width, across), pixels);
         }
         Disturbance::Crop(kept) => {
             let window = |side: f64| Window { start: side * (1.0 - kept) / 2.0, kept };
-            space::resample(&pixels.to_vec(), shape, &window(height), &window(width), pixels);
+            let before = pixels.to_vec();
+            space::resample(&before, shape, &window(height), &window(width), pixels);
         }
         Disturbance::Brightness(brightness) if coloured => Jitter { brightness, ..none }.apply(pixels),
         Disturbance::Hue(hue_turns) if coloured => Jitter { hue_turns, ..none }.apply(pixels),

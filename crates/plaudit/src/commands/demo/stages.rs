@@ -35,7 +35,7 @@ struct StageBuilder<'a> {
 
 impl StageBuilder<'_> {
     fn within(&self, name: &str) -> String {
-        self.dir.join(name).display().to_string()
+        self.dir.join(name).display().to_string().replace(' ', BLANK_IN_WORD)
     }
 
     fn demos(&self) -> String {
@@ -193,9 +193,12 @@ impl StageBuilder<'_> {
     }
 }
 
-/// Words of a command line, from pieces of it. No piece holds a blank within a word.
+/// Stands for a blank of the folder's name, which does not part words.
+const BLANK_IN_WORD: &str = "\u{1f}";
+
+/// Words of a command line, from pieces of it.
 fn words(pieces: &[&str]) -> Vec<String> {
-    pieces.iter().flat_map(|piece| piece.split(' ')).map(String::from).collect()
+    pieces.iter().flat_map(|piece| piece.split(' ')).map(|word| word.replace(BLANK_IN_WORD, " ")).collect()
 }
 
 #[cfg(test)]
