@@ -34,7 +34,10 @@ mod simulate;
 mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
-pub use camera::{Camera, CameraError, CameraFrame, MjpegCamera};
+pub use camera::{
+    Camera, CameraCounts, CameraError, CameraFrame, Crop, CropRegion, CropRegionError, FrameFit, LiveCamera,
+    MjpegCamera, first_frame,
+};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};

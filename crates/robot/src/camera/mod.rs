@@ -1,8 +1,9 @@
 //! Cameras: the newest frame wins, and every frame has its own time.
 
-mod decode;
+mod fit;
+mod jpeg;
+mod live;
 mod mjpeg;
-mod resize;
 
 use std::sync::Arc;
 
@@ -11,6 +12,8 @@ use thiserror::Error;
 
 use crate::Time;
 
+pub use fit::{Crop, CropRegion, CropRegionError, FrameFit};
+pub use live::{CameraCounts, LiveCamera, first_frame};
 pub use mjpeg::MjpegCamera;
 
 /// A camera that takes frames by itself, whether anybody asks or not.
