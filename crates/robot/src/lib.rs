@@ -35,8 +35,8 @@ mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{
-    Camera, CameraCounts, CameraError, CameraFrame, Crop, CropRegion, CropRegionError, FrameFit, LiveCamera,
-    MjpegCamera, first_frame,
+    AtEnd, Camera, CameraCounts, CameraError, CameraFrame, Crop, CropRegion, CropRegionError, FrameFit,
+    LiveCamera, MjpegCamera, ReplayCamera, V4l2Camera, V4l2Settings, first_frame,
 };
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};

@@ -65,7 +65,7 @@ struct Shared {
     counts: CameraCounts,
 }
 
-/// A camera with a thread of its own: [`MjpegCamera`](crate::MjpegCamera) or `V4l2Camera`.
+/// A camera with a thread of its own: [`MjpegCamera`](crate::MjpegCamera) or [`V4l2Camera`](crate::V4l2Camera).
 pub struct LiveCamera<Device> {
     name: String,
     address: String,

@@ -4,6 +4,10 @@ mod fit;
 mod jpeg;
 mod live;
 mod mjpeg;
+mod replay;
+mod v4l2;
+#[cfg(any(test, all(feature = "devices", target_os = "linux")))]
+mod yuyv;
 
 use std::sync::Arc;
 
@@ -15,6 +19,8 @@ use crate::Time;
 pub use fit::{Crop, CropRegion, CropRegionError, FrameFit};
 pub use live::{CameraCounts, LiveCamera, first_frame};
 pub use mjpeg::MjpegCamera;
+pub use replay::{AtEnd, ReplayCamera};
+pub use v4l2::{V4l2Camera, V4l2Settings};
 
 /// A camera that takes frames by itself, whether anybody asks or not.
 pub trait Camera: Send {
