@@ -45,7 +45,10 @@ pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Workspace, WorkspaceError,
 };
-pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
+pub use pilot::{
+    Buttons, CombinedPilot, Deflection, GamepadPilot, Key, KeyLatch, NoPilot, Pilot, PilotError, PilotInput,
+    ScriptPilot, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+};
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};
 pub use simulate::{

@@ -1,9 +1,22 @@
 //! Pilots: people, or scripts in their place, who move the arm instead of the policy.
 
+mod device;
+mod gamepad;
+mod keys;
+mod script;
+mod spacemouse;
+mod terminal;
+
 use glam::DVec3;
 use thiserror::Error;
 
 use crate::GripperCommand;
+
+pub use gamepad::GamepadPilot;
+pub use keys::KeyLatch;
+pub use script::{CombinedPilot, ScriptPilot};
+pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
+pub use terminal::TerminalPilot;
 
 /// Deflections smaller than this are a device at rest.
 const AT_REST: f64 = 1e-3;
