@@ -69,9 +69,7 @@ impl V4l2Camera {
 /// What is behind a device's name.
 pub struct VideoDevice {
     device: String,
-    #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
     settings: V4l2Settings,
-    #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
     clock: Arc<dyn Clock>,
 }
 
@@ -135,7 +133,6 @@ fn not_found(named: &[String]) -> String {
 }
 
 /// What to do when a device cannot be opened.
-#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 fn explained(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such device: is it plugged in?".into(),

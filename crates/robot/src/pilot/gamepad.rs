@@ -40,7 +40,6 @@ impl Pilot for GamepadPilot {
 }
 
 struct Gamepad {
-    #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
     path: Option<String>,
 }
 
@@ -127,7 +126,6 @@ impl GamepadState {
 }
 
 /// What to do about a device that may not be opened.
-#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 fn explained(path: &str, error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => format!(

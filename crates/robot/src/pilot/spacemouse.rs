@@ -8,7 +8,6 @@ use crate::{Buttons, Deflection, Pilot, PilotError, PilotInput};
 /// A deflection of this many counts is a whole action, as RLinf reads it.
 const FULL_SCALE: f64 = 350.0;
 /// The longest report of all models.
-#[cfg(all(feature = "devices", target_os = "linux"))]
 const LONGEST_REPORT: usize = 64;
 
 /// Makers and models: 3Dconnexion, and Logitech, who sold them before.
@@ -62,7 +61,6 @@ impl InputDevice for SpaceMouse {
     }
 }
 
-#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 fn is_space_mouse(vendor: u16, product: u16) -> bool {
     MODELS.iter().any(|(maker, models)| *maker == vendor && models.contains(&product))
 }
@@ -183,7 +181,6 @@ mod hid {
 }
 
 /// What to do about a device that may not be opened.
-#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 fn denied(place: &str) -> String {
     format!(
         "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control --reload && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
