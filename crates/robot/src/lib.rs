@@ -35,8 +35,9 @@ mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{
-    AtEnd, Camera, CameraCounts, CameraError, CameraFrame, Crop, CropRegion, CropRegionError, FrameFit,
-    LiveCamera, MjpegCamera, ReplayCamera, V4l2Camera, V4l2Settings, first_frame,
+    AtEnd, Camera, CameraAddress, CameraAddressError, CameraCounts, CameraError, CameraFrame, Crop,
+    CropRegion, CropRegionError, FrameFit, LiveCamera, MjpegCamera, ReplayCamera, V4l2Camera, V4l2Settings,
+    first_frame,
 };
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
@@ -46,8 +47,8 @@ pub use guard::{
     Workspace, WorkspaceError,
 };
 pub use pilot::{
-    Buttons, CombinedPilot, Deflection, GamepadPilot, Key, KeyLatch, NoPilot, Pilot, PilotError, PilotInput,
-    ScriptPilot, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, NoPilot, Pilot,
+    PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
 };
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};

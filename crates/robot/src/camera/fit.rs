@@ -3,6 +3,8 @@
 use plaudit_core::{FrameShape, Frames};
 use thiserror::Error;
 
+use super::jpeg::LARGEST_SIDE;
+
 /// Part of an image, in shares of its height and width from the upper left corner: RLinf's `camera_crop_regions`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CropRegion {
@@ -80,6 +82,15 @@ impl FrameFit {
     /// The shape of the frames.
     pub fn shape(&self) -> FrameShape {
         FrameShape::rgb(self.height, self.width)
+    }
+
+    /// Refuses frames without pixels, and such as nobody can mean.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let (height, width) = (self.height, self.width);
+        if (1..=LARGEST_SIDE).contains(&height) && (1..=LARGEST_SIDE).contains(&width) {
+            return Ok(());
+        }
+        Err(format!("frames of {width}x{height} cannot be made; sides of 1 to {LARGEST_SIDE} pixels can"))
     }
 
     /// Cuts and scales one RGB image. Scaling is linear between the centres of pixels, as OpenCV does by default.
@@ -198,6 +209,13 @@ mod tests {
         let image = Frames::new(FrameShape::rgb(1, 2), vec![0, 0, 0, 100, 100, 100]).unwrap();
         let reds: Vec<u8> = fit.apply(image).pixels.chunks(3).map(|pixel| pixel[0]).collect();
         assert_eq!(reds, [0, 25, 75, 100]);
+    }
+
+    #[test]
+    fn frames_that_cannot_be_are_refused() {
+        assert!(FrameFit::square(128).check().is_ok());
+        assert!(FrameFit::square(0).check().unwrap_err().contains("0x0"));
+        assert!(FrameFit { crop: Crop::Whole, height: 1, width: 1 << 40 }.check().is_err());
     }
 
     #[test]

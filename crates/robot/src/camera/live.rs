@@ -86,6 +86,7 @@ impl<Device> LiveCamera<Device> {
     where
         Device: FrameDevice,
     {
+        fit.check().map_err(|why| CameraError::Broken { name: name.into(), why })?;
         let (address, shared) = (device.address(), Arc::<Mutex<Shared>>::default());
         let ended = StopToken::new();
         let reader = Reader {

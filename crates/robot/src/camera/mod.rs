@@ -1,5 +1,6 @@
 //! Cameras: the newest frame wins, and every frame has its own time.
 
+mod address;
 mod fit;
 mod jpeg;
 mod live;
@@ -18,6 +19,7 @@ use thiserror::Error;
 
 use crate::Time;
 
+pub use address::{CameraAddress, CameraAddressError};
 pub use fit::{Crop, CropRegion, CropRegionError, FrameFit};
 pub use live::{CameraCounts, LiveCamera, first_frame};
 pub use mjpeg::MjpegCamera;

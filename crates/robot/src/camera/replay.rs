@@ -83,6 +83,7 @@ impl ReplayCamera {
             return Err(wrong(format!("{hz} frames a second cannot be shown; 0.001 to 1000 can")));
         }
         let (files, fit) = (frame_files(folder).map_err(|error| wrong(error.to_string()))?, fit.into());
+        fit.check().map_err(wrong)?;
         let bytes = files.len().saturating_mul(fit.shape().bytes());
         if bytes > LARGEST_RECORDING {
             return Err(wrong(format!(

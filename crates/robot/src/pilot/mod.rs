@@ -3,11 +3,11 @@
 // Parsers are built and tested everywhere; without the devices they are for, nobody else calls them.
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod device;
+mod function;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod gamepad;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 mod keys;
-mod script;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod spacemouse;
 mod terminal;
@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use crate::GripperCommand;
 
+pub use function::{CombinedPilot, FunctionPilot};
 pub use gamepad::GamepadPilot;
 pub use keys::KeyLatch;
-pub use script::{CombinedPilot, ScriptPilot};
 pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
 pub use terminal::TerminalPilot;
 

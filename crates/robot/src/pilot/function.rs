@@ -2,10 +2,10 @@
 
 use crate::{Pilot, PilotError, PilotInput};
 
-/// A script that looks at a state, of whatever kind, and acts on it. Without a state it is at rest.
+/// A script: a function of a state, of whatever kind. Without a state it is at rest.
 ///
 /// ```
-/// use plaudit_robot::{Deflection, Pilot, PilotInput, ScriptPilot};
+/// use plaudit_robot::{Deflection, Pilot, PilotInput, FunctionPilot};
 ///
 /// // Takes over when the tool is lower than 5 cm, and lifts it.
 /// let mut heights_m = [Some(0.2), Some(0.04), None].into_iter();
@@ -13,16 +13,16 @@ use crate::{Pilot, PilotError, PilotInput};
 ///     let linear = if *height_m < 0.05 { glam::DVec3::Z } else { glam::DVec3::ZERO };
 ///     PilotInput { deflection: Deflection { linear, ..Deflection::default() }, ..PilotInput::default() }
 /// };
-/// let mut pilot = ScriptPilot::new(move || heights_m.next().flatten(), lift);
+/// let mut pilot = FunctionPilot::new(move || heights_m.next().flatten(), lift);
 /// let takes_over: Vec<bool> = (0..3).map(|_| pilot.poll().unwrap().intervenes()).collect();
 /// assert_eq!(takes_over, [false, true, false]);
 /// ```
-pub struct ScriptPilot<State> {
+pub struct FunctionPilot<State> {
     observe: Box<dyn FnMut() -> Option<State> + Send>,
     act: Box<dyn FnMut(&State) -> PilotInput + Send>,
 }
 
-impl<State> ScriptPilot<State> {
+impl<State> FunctionPilot<State> {
     /// A script that sees what `observe` finds, which must not wait, and does what `act` says.
     pub fn new(
         observe: impl FnMut() -> Option<State> + Send + 'static,
@@ -32,7 +32,7 @@ impl<State> ScriptPilot<State> {
     }
 }
 
-impl<State> Pilot for ScriptPilot<State> {
+impl<State> Pilot for FunctionPilot<State> {
     fn poll(&mut self) -> Result<PilotInput, PilotError> {
         let Some(state) = (self.observe)() else { return Ok(PilotInput::default()) };
         let mut input = (self.act)(&state);
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn a_script_that_asks_too_much_is_cut_or_named() {
-        let mut pilot = ScriptPilot::new(|| Some(()), |()| moved(DVec3::new(5.0, 0.5, -3.0)));
+        let mut pilot = FunctionPilot::new(|| Some(()), |()| moved(DVec3::new(5.0, 0.5, -3.0)));
         assert_eq!(pilot.poll().unwrap().deflection.linear, DVec3::new(1.0, 0.5, -1.0));
-        let mut pilot = ScriptPilot::new(|| Some(()), |()| moved(DVec3::NAN));
+        let mut pilot = FunctionPilot::new(|| Some(()), |()| moved(DVec3::NAN));
         assert!(pilot.poll().unwrap_err().to_string().contains("no motion"));
     }
 
