@@ -47,8 +47,8 @@ pub use guard::{
     Workspace, WorkspaceError,
 };
 pub use pilot::{
-    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, NoPilot, Pilot,
-    PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,
+    Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
 };
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};

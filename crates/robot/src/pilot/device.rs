@@ -45,10 +45,14 @@ struct Shared {
     pressed: Vec<Key>,
     /// What went wrong and was not told yet.
     trouble: Option<String>,
+    stop: StopToken,
 }
 
 impl Shared {
     fn take(&mut self, controls: Controls) {
+        if controls.held.contains(&Key::Escape) {
+            self.stop.raise();
+        }
         let new = controls.held.iter().filter(|key| !self.controls.held.contains(key));
         let room = MOST_PRESSED.saturating_sub(self.pressed.len());
         self.pressed.extend(new.take(room));
@@ -66,11 +70,12 @@ pub(super) struct DeviceReader {
 
 impl DeviceReader {
     /// Opens the device, which must be there, and reads it from now on.
-    pub(super) fn start(mut device: impl InputDevice) -> Result<Self, PilotError> {
+    /// Esc, on devices that have it, raises `stop` whoever polls and when.
+    pub(super) fn start(mut device: impl InputDevice, stop: StopToken) -> Result<Self, PilotError> {
         let name = device.name();
         let wrong = |why| PilotError { device: name.into(), why };
         let stream = device.open().map_err(wrong)?;
-        let (shared, ended) = (Arc::<Mutex<Shared>>::default(), StopToken::new());
+        let (shared, ended) = (Arc::new(Mutex::new(Shared { stop, ..Shared::default() })), StopToken::new());
         let (seen, is_over) = (shared.clone(), ended.clone());
         let thread = std::thread::Builder::new()
             .name("pilot".into())
@@ -228,14 +233,14 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_at_first_is_an_error() {
         let (_plug, streams) = channel();
-        let error = DeviceReader::start(Sent { streams }).err().unwrap();
+        let error = DeviceReader::start(Sent { streams }, StopToken::new()).err().unwrap();
         assert_eq!(error.to_string(), "the pilot's test stick cannot be read: it is not plugged in");
     }
 
     #[test]
     fn silence_off_centre_is_a_release_of_the_stick_alone() {
         let (_plug, reports, device) = plugged();
-        let reader = DeviceReader::start(device).unwrap();
+        let reader = DeviceReader::start(device, StopToken::new()).unwrap();
         reports.send(Ok(pushed())).unwrap();
         let input = until(&reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
         assert_eq!(input.pressed, [Key::Char('c')]);
@@ -245,9 +250,23 @@ mod tests {
     }
 
     #[test]
+    fn escape_stops_though_nobody_polls() {
+        let (_plug, reports, device) = plugged();
+        let stop = StopToken::new();
+        let _reader = DeviceReader::start(device, stop.clone()).unwrap();
+        reports.send(Ok(pushed())).unwrap();
+        reports.send(Ok(Controls { held: vec![Key::Escape], ..Controls::default() })).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !stop.is_raised() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
     fn an_unplugged_device_lets_go_says_so_once_and_is_found_again() {
         let (plug, reports, device) = plugged();
-        let reader = DeviceReader::start(device).unwrap();
+        let reader = DeviceReader::start(device, StopToken::new()).unwrap();
         reports.send(Ok(pushed())).unwrap();
         until(&reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
         drop(reports);

@@ -3,14 +3,12 @@
 use glam::DVec3;
 
 use super::device::{Controls, DeviceReader, InputDevice, InputStream};
-use crate::{Buttons, Deflection, Key, Pilot, PilotError, PilotInput};
+use super::events::{EV_ABS, EV_KEY};
+use crate::{Buttons, Deflection, Key, Pilot, PilotError, PilotInput, StopToken};
 
 /// Sticks this near to their centre are at rest.
 const DEAD_ZONE: f64 = 0.12;
 
-/// Types of the kernel's events: buttons and axes.
-const EV_KEY: u16 = 1;
-const EV_ABS: u16 = 3;
 /// Axes: left stick, right stick, the cross.
 const AXES: [u16; 6] = [0, 1, 3, 4, 16, 17];
 /// Shoulder buttons.
@@ -27,9 +25,10 @@ const KEYS: [(u16, Key); 4] =
 pub struct GamepadPilot(DeviceReader);
 
 impl GamepadPilot {
-    /// Opens a device such as `/dev/input/event7`, or without one the first gamepad that is plugged in.
-    pub fn open(device: Option<&str>) -> Result<Self, PilotError> {
-        DeviceReader::start(Gamepad { path: device.map(String::from) }).map(Self)
+    /// Opens a device such as `/dev/input/event7`, or without one the first gamepad that is plugged in. Select raises
+    /// `stop` at once.
+    pub fn open(device: Option<&str>, stop: StopToken) -> Result<Self, PilotError> {
+        DeviceReader::start(Gamepad { path: device.map(String::from) }, stop).map(Self)
     }
 }
 
@@ -50,7 +49,7 @@ impl InputDevice for Gamepad {
 
     #[cfg(all(feature = "devices", target_os = "linux"))]
     fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        events::open(self.path.as_deref()).map(|stream| Box::new(stream) as Box<dyn InputStream>)
+        pad::open(self.path.as_deref()).map(|stream| Box::new(stream) as Box<dyn InputStream>)
     }
 
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
@@ -125,98 +124,48 @@ impl GamepadState {
     }
 }
 
-/// What to do about a device that may not be opened.
-fn explained(path: &str, error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::PermissionDenied => format!(
-            "you may not open {path}: sit at the machine, or `sudo usermod -aG input $USER` and log in again"
-        ),
-        std::io::ErrorKind::NotFound => format!("{path} is not there: is it plugged in?"),
-        _ => format!("{path}: {error}"),
-    }
-}
-
 #[cfg(all(feature = "devices", target_os = "linux"))]
-mod events {
+mod pad {
     use std::time::Duration;
 
     use evdev::{AbsoluteAxisCode, KeyCode, raw_stream::RawDevice};
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::{AXES, AxisRange, Controls, EV_ABS, EV_KEY, GamepadState, InputStream, KEYS, explained};
+    use super::super::events::{explained, open_first, read_events};
+    use super::{AXES, AxisRange, Controls, EV_ABS, EV_KEY, GamepadState, InputStream, KEYS};
 
-    pub(super) struct EventStream {
+    pub(super) struct PadStream {
         device: RawDevice,
         state: GamepadState,
     }
 
-    pub(super) fn open(path: Option<&str>) -> Result<EventStream, String> {
-        let path = match path {
-            Some(path) => path.to_string(),
-            None => find()?,
-        };
-        let device = RawDevice::open(&path).map_err(|error| explained(&path, &error))?;
-        if !is_gamepad(&device) {
-            return Err(format!("{path} is no gamepad: it has no two axes and no button south"));
-        }
+    pub(super) fn open(path: Option<&str>) -> Result<PadStream, String> {
+        let (path, device) = open_first(path, is_gamepad)?;
         let state = device.get_abs_state().map_err(|error| explained(&path, &error))?;
         let info = |axis: u16| state.get(usize::from(axis)).map(|info| (info.minimum, info.maximum));
         let range =
             |axis| info(axis).map_or(AxisRange { low: 0, high: 0 }, |(low, high)| AxisRange { low, high });
         let mut pad = GamepadState::new(AXES.map(range));
         // A stick or a button that is held already sends no event.
-        AXES.iter()
-            .filter_map(|axis| Some((*axis, state.get(usize::from(*axis))?.value)))
-            .for_each(|(axis, value)| pad.take(EV_ABS, axis, value));
+        for (axis, info) in AXES.iter().filter_map(|axis| Some((*axis, state.get(usize::from(*axis))?))) {
+            pad.take(EV_ABS, axis, info.value);
+        }
         let keys = device.get_key_state().map_err(|error| explained(&path, &error))?;
         keys.iter().for_each(|key| pad.take(EV_KEY, key.code(), 1));
-        Ok(EventStream { device, state: pad })
+        Ok(PadStream { device, state: pad })
     }
 
     fn is_gamepad(device: &RawDevice) -> bool {
         let axes = [AbsoluteAxisCode::ABS_X, AbsoluteAxisCode::ABS_Y];
-        let has_axes = device
-            .supported_absolute_axes()
-            .is_some_and(|known| axes.iter().all(|axis| known.contains(*axis)));
+        let known = device.supported_absolute_axes();
+        let has_axes = known.is_some_and(|known| axes.iter().all(|axis| known.contains(*axis)));
         has_axes && device.supported_keys().is_some_and(|keys| keys.contains(KeyCode::new(KEYS[0].0)))
     }
 
-    /// The first gamepad; where none can be opened, the reason of a device that could not.
-    fn find() -> Result<String, String> {
-        let entries = std::fs::read_dir("/dev/input").map_err(|error| explained("/dev/input", &error))?;
-        let paths = entries.flatten().map(|entry| entry.path());
-        let is_event = |path: &std::path::PathBuf| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("event"))
-        };
-        let mut paths: Vec<_> = paths.filter(is_event).collect();
-        paths.sort();
-        let mut denied = None;
-        for path in paths {
-            let path = path.to_string_lossy().into_owned();
-            match RawDevice::open(&path) {
-                Ok(device) if is_gamepad(&device) => return Ok(path),
-                Ok(_) => {}
-                Err(error) => denied = Some(explained(&path, &error)),
-            }
-        }
-        Err(denied
-            .map_or("none is plugged in".into(), |why| format!("none is found that may be opened; {why}")))
-    }
-
-    impl InputStream for EventStream {
+    impl InputStream for PadStream {
         fn read(&mut self, wait: Duration) -> Result<Option<Controls>, String> {
-            let mut waiting = [PollFd::new(&self.device, PollFlags::IN)];
-            let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-            match poll(&mut waiting, Some(&wait)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
-                Ok(_) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-            let events = self.device.fetch_events().map_err(|error| error.to_string())?;
-            for event in events {
-                self.state.take(event.event_type().0, event.code(), event.value());
-            }
-            Ok(Some(self.state.controls()))
+            let events = read_events(&mut self.device, wait)?;
+            events.iter().for_each(|&(kind, code, value)| self.state.take(kind, code, value));
+            Ok((!events.is_empty()).then(|| self.state.controls()))
         }
 
         /// A stick that is held still sends nothing.
@@ -277,12 +226,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_says_what_to_do() {
-        let said = |kind: std::io::ErrorKind| explained("/dev/input/event7", &kind.into());
-        assert!(said(std::io::ErrorKind::PermissionDenied).contains("usermod -aG input"));
-        assert!(said(std::io::ErrorKind::NotFound).starts_with("/dev/input/event7 is not there"));
-        let error = GamepadPilot::open(Some("/dev/input/event-none")).err().unwrap().to_string();
-        assert!(error.contains("gamepad"), "{error}");
+    fn a_gamepad_that_is_not_there_is_named() {
+        let error = GamepadPilot::open(Some("/dev/input/event-none"), StopToken::new()).err().unwrap();
+        assert!(error.to_string().starts_with("the pilot's gamepad cannot be read: "), "{error}");
     }
 
     proptest! {

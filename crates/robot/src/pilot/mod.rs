@@ -3,9 +3,13 @@
 // Parsers are built and tested everywhere; without the devices they are for, nobody else calls them.
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod device;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod events;
 mod function;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod gamepad;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod keyboard;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 mod keys;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
@@ -19,6 +23,7 @@ use crate::GripperCommand;
 
 pub use function::{CombinedPilot, FunctionPilot};
 pub use gamepad::GamepadPilot;
+pub use keyboard::KeyboardPilot;
 pub use keys::KeyLatch;
 pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
 pub use terminal::TerminalPilot;

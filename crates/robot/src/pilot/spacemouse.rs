@@ -3,7 +3,7 @@
 use glam::DVec3;
 
 use super::device::{Controls, DeviceReader, InputDevice, InputStream};
-use crate::{Buttons, Deflection, Pilot, PilotError, PilotInput};
+use crate::{Buttons, Deflection, Pilot, PilotError, PilotInput, StopToken};
 
 /// A deflection of this many counts is a whole action, as RLinf reads it.
 const FULL_SCALE: f64 = 350.0;
@@ -33,7 +33,8 @@ pub struct SpaceMousePilot(DeviceReader);
 impl SpaceMousePilot {
     /// Opens the SpaceMouse that is plugged in.
     pub fn open() -> Result<Self, PilotError> {
-        DeviceReader::start(SpaceMouse).map(Self)
+        // It has no key that stops.
+        DeviceReader::start(SpaceMouse, StopToken::new()).map(Self)
     }
 }
 
