@@ -34,7 +34,11 @@ mod simulate;
 mod stop;
 
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
-pub use camera::{Camera, CameraError, CameraFrame, MjpegCamera};
+pub use camera::{
+    AtEnd, Camera, CameraAddress, CameraAddressError, CameraCounts, CameraError, CameraFrame, Crop,
+    CropRegion, CropRegionError, FrameFit, LiveCamera, MjpegCamera, ReplayCamera, V4l2Camera, V4l2Settings,
+    first_frame,
+};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
@@ -42,7 +46,10 @@ pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Workspace, WorkspaceError,
 };
-pub use pilot::{Buttons, Deflection, Key, NoPilot, Pilot, PilotError, PilotInput};
+pub use pilot::{
+    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,
+    Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+};
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};
 pub use simulate::{

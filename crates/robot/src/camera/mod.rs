@@ -1,8 +1,16 @@
 //! Cameras: the newest frame wins, and every frame has its own time.
 
-mod decode;
+mod address;
+mod fit;
+mod jpeg;
+mod live;
 mod mjpeg;
-mod resize;
+mod replay;
+// Built and tested everywhere; without the devices they are for, nobody else calls them.
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod v4l2;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod yuyv;
 
 use std::sync::Arc;
 
@@ -11,7 +19,12 @@ use thiserror::Error;
 
 use crate::Time;
 
+pub use address::{CameraAddress, CameraAddressError};
+pub use fit::{Crop, CropRegion, CropRegionError, FrameFit};
+pub use live::{CameraCounts, LiveCamera, first_frame};
 pub use mjpeg::MjpegCamera;
+pub use replay::{AtEnd, ReplayCamera};
+pub use v4l2::{V4l2Camera, V4l2Settings};
 
 /// A camera that takes frames by itself, whether anybody asks or not.
 pub trait Camera: Send {

@@ -260,6 +260,7 @@ fn unchunk(mut rest: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Opens a stream of parts: sends a GET and reads the head. Returns the stream, the content type, and what came after.
+/// The request is HTTP/1.0, to which no server answers in chunks.
 pub(crate) fn open_stream(
     (address, host): (SocketAddr, &str),
     path: &str,
@@ -267,10 +268,13 @@ pub(crate) fn open_stream(
 ) -> io::Result<(TcpStream, String, Vec<u8>)> {
     let stream = TcpStream::connect_timeout(&address, timeout)?;
     let mut bounded = Bounded { stream: &stream, deadline: Instant::now() + timeout };
-    bounded.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes())?;
+    bounded.write_all(format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").as_bytes())?;
     let (status, head, rest) = read_reply_head(&mut bounded)?;
     if status != 200 {
         return Err(invalid(format!("status {status}")));
+    }
+    if head.is_chunked() {
+        return Err(invalid("it answers HTTP/1.0 in chunks, which are not read"));
     }
     let kind = head.get("content-type").unwrap_or_default().to_string();
     Ok((stream, kind, rest))

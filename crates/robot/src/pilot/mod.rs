@@ -1,9 +1,32 @@
 //! Pilots: people, or scripts in their place, who move the arm instead of the policy.
 
+// Parsers are built and tested everywhere; without the devices they are for, nobody else calls them.
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod device;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod events;
+mod function;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod gamepad;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod keyboard;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+mod keys;
+#[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
+mod spacemouse;
+mod terminal;
+
 use glam::DVec3;
 use thiserror::Error;
 
 use crate::GripperCommand;
+
+pub use function::{CombinedPilot, FunctionPilot};
+pub use gamepad::GamepadPilot;
+pub use keyboard::KeyboardPilot;
+pub use keys::KeyLatch;
+pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
+pub use terminal::TerminalPilot;
 
 /// Deflections smaller than this are a device at rest.
 const AT_REST: f64 = 1e-3;

@@ -1,0 +1,140 @@
+//! Keys from the bytes that a terminal sends, and labels that a key switches on.
+
+use crate::Key;
+
+const ESCAPE: u8 = 0x1b;
+
+/// Turns a terminal's bytes into keys. Arrows and other long sequences are no keys here.
+///
+/// Esc alone and the beginning of an arrow are the same byte. One that ends what has come counts as Esc at once: a stop
+/// must not wait, and a stop too many is no harm.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KeyParser {
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Place {
+    #[default]
+    Ground,
+    /// After Esc, which may begin a sequence.
+    Escaped,
+    /// In a sequence that one letter ends.
+    Sequence,
+    /// Before the one byte that ends a sequence.
+    LastByte,
+}
+
+impl KeyParser {
+    /// The keys in what has come.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<Key> {
+        let mut keys = Vec::new();
+        for (at, &byte) in bytes.iter().enumerate() {
+            self.place = match (self.place, byte) {
+                (_, ESCAPE) => {
+                    let is_alone = !matches!(bytes.get(at + 1), Some(b'[' | b'O'));
+                    keys.extend(is_alone.then_some(Key::Escape));
+                    Place::Escaped
+                }
+                (Place::Escaped, b'[') => Place::Sequence,
+                (Place::Escaped, b'O') => Place::LastByte,
+                (Place::Sequence, 0x40..=0x7e) | (Place::LastByte, _) => Place::Ground,
+                (Place::Sequence, _) => Place::Sequence,
+                (Place::Ground | Place::Escaped, byte) => {
+                    keys.extend(key(byte));
+                    Place::Ground
+                }
+            };
+        }
+        keys
+    }
+}
+
+fn key(byte: u8) -> Option<Key> {
+    match byte {
+        b' ' => Some(Key::Space),
+        b'\r' | b'\n' => Some(Key::Enter),
+        _ if byte.is_ascii_alphanumeric() => Some(Key::Char(char::from(byte.to_ascii_lowercase()))),
+        _ => None,
+    }
+}
+
+/// A label that one press switches on and space switches off: terminals tell presses, and no releases.
+///
+/// A key that repeats while it is held leaves its label on. It is not a key that is held: a dead-man's switch needs a
+/// device that knows when it is let go of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeyLatch {
+    on: Option<char>,
+}
+
+impl KeyLatch {
+    /// Takes the keys that went down; letters that `is_label` does not know change nothing.
+    pub fn press(&mut self, pressed: &[Key], is_label: impl Fn(char) -> bool) {
+        for key in pressed {
+            match key {
+                Key::Char(letter) if is_label(*letter) => self.on = Some(*letter),
+                Key::Space => self.on = None,
+                Key::Char(_) | Key::Enter | Key::Escape => {}
+            }
+        }
+    }
+
+    /// The label that is on.
+    pub fn on(&self) -> Option<char> {
+        self.on
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn keys(reads: &[&[u8]]) -> Vec<Key> {
+        let mut parser = KeyParser::default();
+        reads.iter().flat_map(|bytes| parser.take(bytes)).collect()
+    }
+
+    #[test]
+    fn letters_space_and_return() {
+        let wanted = [Key::Char('c'), Key::Char('a'), Key::Space, Key::Enter, Key::Char('7')];
+        assert_eq!(keys(&[b"cA \r7"]), wanted);
+        assert_eq!(keys(&[&[3, 0xc3, 0xbc, b'~', 127]]), [], "control, ü, signs");
+    }
+
+    #[test]
+    fn arrows_are_no_keys_and_escape_stops_at_once() {
+        assert_eq!(keys(&[b"\x1b[A\x1bOP\x1b[15~\x1b[1;5Cc"]), [Key::Char('c')]);
+        assert_eq!(keys(&[b"\x1b"]), [Key::Escape]);
+        assert_eq!(keys(&[b"\x1b\x1b"]), [Key::Escape, Key::Escape]);
+        assert_eq!(keys(&[b"\x1bc"]), [Key::Escape, Key::Char('c')]);
+        // A slow connection cuts an arrow in two: it stops, and types nothing.
+        assert_eq!(keys(&[b"\x1b", b"[A", b"a"]), [Key::Escape, Key::Char('a')]);
+    }
+
+    #[test]
+    fn a_label_stays_on_until_space() {
+        let mut latch = KeyLatch::default();
+        let mut press = |keys: &[Key]| {
+            latch.press(keys, |letter| "ac".contains(letter));
+            latch.on()
+        };
+        assert_eq!(press(&[Key::Char('x'), Key::Enter]), None);
+        assert_eq!(press(&[Key::Char('c'), Key::Char('c')]), Some('c'));
+        assert_eq!(press(&[]), Some('c'));
+        assert_eq!(press(&[Key::Char('a')]), Some('a'));
+        assert_eq!(press(&[Key::Space]), None);
+    }
+
+    proptest! {
+        /// No byte is more than a key, and after any bytes a line of text is read as it is.
+        #[test]
+        fn any_bytes_leave_the_parser_usable(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let mut parser = KeyParser::default();
+            prop_assert!(parser.take(&bytes).len() <= bytes.len());
+            parser.take(b"~~");
+            prop_assert_eq!(parser.take(b"c "), [Key::Char('c'), Key::Space]);
+        }
+    }
+}
