@@ -11,6 +11,7 @@ pub mod episode;
 mod file_lock;
 pub mod inspect;
 pub mod labelled;
+pub mod labelling;
 pub mod lerobot;
 pub mod recording;
 pub mod replay_buffer;

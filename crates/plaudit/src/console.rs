@@ -22,6 +22,17 @@ pub fn eprintln(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// A line on stderr that the next one replaces. Only for terminals: see [`shows_status`].
+pub fn status(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = write!(out, "\r\x1b[2K{text}").and_then(|()| out.flush());
+}
+
+/// Whether there is a terminal to show a changing line on.
+pub fn shows_status() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// Notices about a config: shortened, whole with `-v`, none with `-q`.
 pub fn notices(notices: &[Notice], verbosity: Verbosity) {
     if verbosity.quiet {

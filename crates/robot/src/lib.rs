@@ -25,6 +25,7 @@ mod arm;
 mod camera;
 mod clock;
 mod compliance;
+pub mod doctor;
 mod env;
 mod guard;
 mod pilot;

@@ -1,5 +1,13 @@
 //! `plaudit robot`: robot arms, real and simulated.
 
+mod bench;
+mod doctor;
+mod keys;
+mod label;
+mod pose;
+mod reaction;
+mod server;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +32,12 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 pub enum Command {
     /// Serve a simulated arm that speaks SERL's HTTP dialect
     Simulate(Simulate),
+    /// Read the pose of the tool, to write it into a config
+    Pose(pose::Pose),
+    /// Check a bench: server, cameras, devices, box, compliance, e-stop
+    Doctor(doctor::Doctor),
+    /// Label frames by key while the robot moves: train.pt and val.pt
+    Label(Box<label::Label>),
 }
 
 impl Command {
@@ -31,6 +45,9 @@ impl Command {
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self {
             Self::Simulate(simulate) => simulate.run(verbosity),
+            Self::Pose(command) => command.run(verbosity),
+            Self::Doctor(command) => command.run(verbosity),
+            Self::Label(command) => command.run(verbosity),
         }
     }
 }

@@ -22,6 +22,21 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run("README.md", "tensorboard", "a server for a browser; crates/view checks its files"),
     not_run("README.md", "python3 -m venv", "it fetches packages"),
     not_run("docs/from-rlinf.md", "bash examples/", "RLinf's own script"),
+    not_run(
+        "docs/robot.md",
+        "plaudit robot pose",
+        "it needs a robot server; robot_bench.rs runs it with a simulated one",
+    ),
+    not_run(
+        "docs/robot.md",
+        "plaudit robot doctor",
+        "it needs a robot server; robot_bench.rs runs it with a simulated one",
+    ),
+    not_run(
+        "docs/robot.md",
+        "plaudit robot label",
+        "it needs a robot server; robot_bench.rs runs it with a simulated one",
+    ),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 

@@ -151,6 +151,19 @@ impl SerlArm {
         Ok(std::array::from_fn(|row| std::array::from_fn(|joint| flat[row * JOINTS + joint])))
     }
 
+    /// Whether the server has a route; `None` where it does not say. Asks with OPTIONS, which runs no route: Flask answers
+    /// it for routes it has, and others refuse the method and not the route.
+    pub fn has_route(&self, route: &'static str) -> Result<Option<bool>, ArmError> {
+        let place = (self.address, self.host.as_str());
+        let (status, _) = http::exchange(place, ("OPTIONS", &format!("/{route}")), None, self.timeout)
+            .map_err(|error| self.unreachable(route, &error))?;
+        Ok(match status {
+            404 => Some(false),
+            200..300 | 405 => Some(true),
+            _ => None,
+        })
+    }
+
     fn get(&self, route: &'static str) -> Result<Value, ArmError> {
         let body = self.post(route, None)?;
         serde_json::from_slice(&body).map_err(|error| not_understood(route, error.to_string()))

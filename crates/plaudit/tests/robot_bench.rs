@@ -1,0 +1,287 @@
+//! The commands of the bench against a simulated robot server.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plaudit_env::{CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeSettings, make};
+use plaudit_robot::{Faults, RealClock, SceneClient, SerlArm, SimulateSettings, SimulatedRobot};
+use serde_json::Value;
+
+/// A simulated PickCube behind a server on the loopback.
+struct Bench {
+    _robot: SimulatedRobot,
+    url: String,
+    arm: SerlArm,
+    scene: SceneClient,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let mut settings = EnvSettings::new(EnvId::PickCubeV1, 1);
+        settings.ignore_terminations = true;
+        settings.max_episode_steps = Some(1_000_000);
+        let camera = CameraSettings { width: 64, height: 64, ..CameraSettings::new(CameraName::BaseCamera) };
+        settings.pick_cube = Some(PickCubeSettings {
+            control_mode: ControlMode::PdEeDeltaPose,
+            cameras: Some(vec![camera]),
+            ..PickCubeSettings::default()
+        });
+        let clock = Arc::new(RealClock::new());
+        let robot =
+            SimulatedRobot::start(make(&settings).unwrap(), SimulateSettings::new(clock.clone())).unwrap();
+        let url = format!("http://{}", robot.address().unwrap());
+        let arm = SerlArm::new(&url, clock).unwrap().with_timeout(Duration::from_secs(5));
+        let scene = SceneClient::new(&url).unwrap();
+        let begun = Instant::now();
+        while arm.pose().is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the simulation never began");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { _robot: robot, url, arm, scene }
+    }
+}
+
+fn robot(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+    command.arg("robot").args(words).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Without the line breaks and bars that the width of a terminal puts in.
+fn flat(text: &str) -> String {
+    text.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// An address at which nobody listens.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn the_pose_is_what_the_arm_reports() {
+    let bench = Bench::start();
+    let expected = bench.arm.pose().unwrap();
+    let output = robot(&["pose", &bench.url, "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let numbers = |key: &str| -> Vec<f64> {
+        value[key].as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect()
+    };
+    for (read, there) in numbers("xyz_quat").iter().zip(expected.to_xyz_quat()) {
+        assert!((read - there).abs() < 0.01, "{value}");
+    }
+    assert_eq!(numbers("xyz_euler").len(), 6);
+    assert!(value["moved_m"].as_f64().unwrap() < 0.01);
+
+    let output = robot(&["pose", &bench.url, "--as", "reset"]);
+    let page = text(&output.stdout);
+    let [x, ..] = expected.to_xyz_euler();
+    assert!(page.contains(&format!("      reset_ee_pose: [{x:.2}")), "{page}");
+    // What is printed can be pasted: a config takes it.
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("bench.yaml");
+    std::fs::write(&config, format!("{page}    env_type: realworld\n")).unwrap();
+    let show = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+    let shown = { show }.args(["config", "show"]).arg(&config).output().unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+}
+
+#[test]
+fn a_pose_that_cannot_be_read_is_an_error_with_advice() {
+    let output = robot(&["pose", &nowhere()]);
+    let message = flat(&text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("does not answer getpos") && message.contains("plaudit robot simulate"),
+        "{message}"
+    );
+    assert!(output.stdout.is_empty());
+    let output = robot(&["pose", "https://robot"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(flat(&text(&output.stderr)).contains("SERL's port is 5000"));
+    let bench = Bench::start();
+    bench.scene.set_faults(&Faults { error_rate: 1.0, ..Faults::default() }).unwrap();
+    let output = robot(&["pose", &bench.url]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(flat(&text(&output.stderr)).contains("status 500"));
+}
+
+#[test]
+fn the_doctor_tells_a_healthy_bench_from_a_sick_one() {
+    let bench = Bench::start();
+    let words = ["doctor", "--server", &bench.url, "--camera", "base_camera", "--json"];
+    let output = robot(&words);
+    let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    assert_eq!(report["server"]["dialect"], "simulated", "{report}");
+    assert_eq!(report["server"]["missing"].as_array().unwrap().len(), 0);
+    let state = &report["server"]["state"];
+    assert!(state["median_ms"].as_f64().unwrap() <= state["p99_ms"].as_f64().unwrap());
+    assert_eq!(report["cameras"][0]["size"], serde_json::json!([64, 64]));
+    assert!(report["cameras"][0]["hz"].as_f64().unwrap() > 1.0);
+    assert_eq!(report["e_stop"], "not_tested", "there is no terminal to ask in");
+    // A busy machine may make the bench slow; the exit code says what the report says.
+    let expected = i32::from(report["verdict"] == "wrong");
+    assert_eq!(output.status.code(), Some(expected), "{report}");
+
+    bench.scene.set_faults(&Faults { freeze_frames: true, ..Faults::default() }).unwrap();
+    let output = robot(&["doctor", "--server", &bench.url, "--camera", "base_camera", "--yes"]);
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{page}");
+    assert!(page.lines().any(|line| line.starts_with("WRONG  camera")), "{page}");
+    assert!(page.contains("The bench is not fit to be used"), "{page}");
+
+    let output = robot(&["doctor", "--server", &nowhere()]);
+    let page = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{page}");
+    assert!(page.starts_with("WRONG  server") && page.contains("plaudit robot simulate"), "{page}");
+    assert_eq!(robot(&["doctor"]).status.code(), Some(2), "no robot is named");
+}
+
+#[test]
+fn the_doctor_reads_the_box_and_the_compliance_of_a_config() {
+    let bench = Bench::start();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("bench.yaml");
+    let examined = |override_cfg: &str| {
+        let yaml = format!(
+            "env:\n  eval:\n    env_type: realworld\n    init_params: {{id: PegInsertionEnv-v1}}\n    override_cfg: {{{override_cfg}}}\n"
+        );
+        std::fs::write(&config, yaml).unwrap();
+        text(&robot(&["doctor", config.to_str().unwrap(), "--server", &bench.url, "--yes"]).stdout)
+    };
+    let [x, y, z, roll, pitch, yaw] = bench.arm.pose().unwrap().to_xyz_euler();
+    let here = format!("target_ee_pose: [{x}, {y}, {z}, {roll}, {pitch}, {yaw}]");
+    let page = examined(&here);
+    assert!(page.contains("full actions from here are cut towards -z (by -z)"), "{page}");
+    let page = examined("target_ee_pose: [0.2, 0.3, 0.1, 3.14, 0.0, 0.0]");
+    assert!(
+        page.contains("WRONG  workspace") && page.contains("the tool is outside, beyond +x, -y"),
+        "{page}"
+    );
+    let page = examined(&format!("{here}, compliance_param: {{translational_stiffness: 9000}}"));
+    assert!(page.contains("WRONG  compliance") && page.contains("the controller takes 0 to 6000"), "{page}");
+    // The config may name server and cameras itself.
+    let camera = format!("{}/camera/base_camera", bench.url);
+    let yaml = format!(
+        "env:\n  eval:\n    env_type: realworld\n    override_cfg:\n      server_url: {}\n      camera_urls: {{wrist_1: \"{camera}\"}}\n",
+        bench.url
+    );
+    let named = folder.path().join("named.yaml");
+    std::fs::write(&named, yaml).unwrap();
+    let page = text(&robot(&["doctor", named.to_str().unwrap(), "--yes"]).stdout);
+    assert!(page.contains("plaudit's simulated robot") && page.contains("`wrist_1`:"), "{page}");
+    let page = examined("target_ee_pose: TARGET_EE_POSE");
+    assert!(page.contains("`override_cfg.target_ee_pose` is still TARGET_EE_POSE"), "{page}");
+}
+
+/// A session of labelling with keys through a pipe.
+fn label(bench: &Bench, folder: &std::path::Path, words: &[&str]) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+    command.args(["robot", "label", "--server", &bench.url, "--camera", "base_camera", "--image-size", "32"]);
+    command.arg("--output-dir").arg(folder).args(words);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn press(child: &mut std::process::Child, keys: &[u8]) {
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), keys).unwrap();
+}
+
+/// Waits until the journal has so many frames.
+fn wait_for_frames(folder: &std::path::Path, count: usize) {
+    let begun = Instant::now();
+    let frames = || {
+        let journal = std::fs::read_to_string(folder.join("journal.jsonl")).unwrap_or_default();
+        journal.lines().filter(|line| line.starts_with("{\"frame\"")).count()
+    };
+    while frames() < count {
+        assert!(begun.elapsed() < Duration::from_secs(60), "only {} frames", frames());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn labels_survive_kill_and_become_train_and_val() {
+    let bench = Bench::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = label(&bench, folder.path(), &[]);
+    press(&mut child, b"a");
+    wait_for_frames(folder.path(), 40);
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    assert!(!folder.path().join("train.pt").exists());
+
+    let mut child = label(&bench, folder.path(), &["--block-secs", "1", "--gap-secs", "0.2"]);
+    press(&mut child, b"c");
+    wait_for_frames(folder.path(), 80);
+    press(&mut child, b"q");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains('\r'), "no bar without a terminal");
+    let page = text(&output.stdout);
+    let counts = |page: &str, row: &str| -> Vec<usize> {
+        let line = page.lines().find(|line| line.starts_with(row)).unwrap();
+        line.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+    };
+    let labelled = counts(&page, "labelled");
+    assert!(labelled[0] >= 20 && labelled[1] >= 20, "both sessions: {page}");
+    for part in ["train", "val"] {
+        let counted = counts(&page, part);
+        assert!(counted[0] > 0 && counted[1] > 0, "{page}");
+        let file = plaudit_pyfiles::read(folder.path().join(format!("{part}.pt"))).unwrap();
+        let images = file.get("images").and_then(|images| images.as_items()).unwrap();
+        let labels = file.get("labels").and_then(|labels| labels.as_items()).unwrap();
+        let successes = labels.iter().filter(|label| label.to_i64() == Some(1)).count();
+        assert_eq!([successes, labels.len() - successes], counted[..2], "{page}");
+        assert_eq!(images[0].as_array().unwrap().shape(), [32, 32, 3]);
+    }
+
+    // Without a robot: the same labels, a third of a second earlier.
+    let words = ["label", "--rebuild", "--lag", "0.3", "--output-dir", folder.path().to_str().unwrap()];
+    let output = robot(&words);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("labels are moved back by 0.30 s"));
+}
+
+#[test]
+fn ctrl_c_ends_labelling_and_loses_nothing() {
+    let bench = Bench::start();
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = label(&bench, folder.path(), &[]);
+    press(&mut child, b"c");
+    wait_for_frames(folder.path(), 25);
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let message = flat(&text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("every label is in") && message.contains("--rebuild"), "{message}");
+    let words = ["label", "--rebuild", "--output-dir", folder.path().to_str().unwrap()];
+    let message = flat(&text(&robot(&words).stderr));
+    assert!(
+        message.contains("no failure is labelled that could be trained on (0 are labelled)"),
+        "{message}"
+    );
+}
+
+#[test]
+fn labelling_says_what_is_missing() {
+    let camera = format!("{}/camera/wrist_1", nowhere());
+    for (words, code, says) in [
+        (vec!["label"], 2, "which camera?"),
+        (vec!["label", "--camera", "wrist_1"], 2, "where is camera `wrist_1`?"),
+        (vec!["label", "--camera", &camera], 1, "plaudit robot doctor"),
+        (vec!["label", "--rebuild", "--output-dir", "/nowhere/at/all"], 1, "journal.jsonl"),
+        (vec!["label", "--rate", "1000"], 2, "from 0.1 to 120"),
+    ] {
+        let output = robot(&words);
+        let message = flat(&text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {message}");
+        assert!(message.contains(says), "{words:?}: {message}");
+    }
+}
