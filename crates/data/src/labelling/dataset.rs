@@ -8,7 +8,8 @@ use super::error::LabellingError;
 use super::journal::{PixelReader, Recovered};
 use super::marks::labels;
 use super::session::check_lag;
-use crate::convert::{Block, Origins, PythonRandom, balance, by_block, cut_lone_blocks};
+use crate::convert::{Block, Origins, PythonRandom, balance, cut_lone_blocks, split};
+use crate::recording::SplitUnit;
 
 /// Frames further apart than this were not taken in a row, seconds.
 const IN_A_ROW_SECS: f64 = 0.5;
@@ -159,7 +160,7 @@ fn choose(frames: Vec<LabelledFrame>, options: &DatasetOptions) -> ChosenFrames 
     let sizes: Vec<Block> =
         blocks.iter().map(|block| Block { success: of_block(block), frames: block.len() }).collect();
     let mut random = PythonRandom::new(options.seed);
-    let split = by_block(&sizes, options.val_split, &mut random);
+    let split = split(SplitUnit::Run, &sizes, options.val_split, &mut random);
     let frames_of = |numbers: &[usize]| -> Vec<LabelledFrame> {
         numbers.iter().flat_map(|number| blocks[*number].iter().copied()).collect()
     };
@@ -254,6 +255,7 @@ fn origins(blocks: &[bool], frames: &[LabelledFrame]) -> Origins {
 mod tests {
     use super::*;
     use crate::labelling::{JournalHeader, LabelKey, Session, SessionSettings};
+    use crate::recording::{DatasetFormat, Recordings, Rules};
     use proptest::prelude::*;
 
     /// Labels by a script: for each run its label, or none, and how long it lasts; ten frames a second. The pixels of a
@@ -320,9 +322,8 @@ mod tests {
             assert_eq!(*success, (167..217).contains(number), "frame {number}");
         }
         // The files are what every other command reads.
-        let recordings =
-            crate::recording::Recordings::open_as(&folder.path().join("train.pt"), None).unwrap();
-        assert!(recordings.source.is_none(), "labelled images, not episodes");
+        let opened = Recordings::open(&folder.path().join("train.pt"), &Rules::default()).unwrap();
+        assert_eq!(opened.format, DatasetFormat::Images);
     }
 
     #[test]

@@ -134,7 +134,7 @@ fn play(
             return Ok(obs);
         }
     }
-    Err(EnvError::Setting(format!("the script did not get there in {MOST_STEPS} steps")))
+    Err(EnvError::Setting(format!("the script did not get there in {MOST_STEPS} steps").into()))
 }
 
 fn is(step: &Step, fact: &str) -> bool {

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Finding, quantile};
 use crate::serl::http;
-use crate::{AddressError, Camera, Clock, MjpegCamera};
+use crate::{Camera, CameraError, Clock, MjpegCamera};
 
 const ABOUT: &str = "camera";
 /// How long a first frame may take, how long frames are watched after it, and how often.
@@ -42,7 +42,7 @@ pub struct CameraCheck {
 }
 
 /// Watches a camera for some seconds.
-pub fn check_camera(name: &str, url: &str, clock: Arc<dyn Clock>) -> Result<CameraCheck, AddressError> {
+pub fn check_camera(name: &str, url: &str, clock: Arc<dyn Clock>) -> Result<CameraCheck, CameraError> {
     let mut camera = MjpegCamera::open(name, url, FrameShape::rgb(128, 128), clock.clone())?;
     let begun = Instant::now();
     while camera.newest().is_none() && begun.elapsed() < FIRST_FRAME {

@@ -404,7 +404,7 @@ impl RobotEnv {
 
 /// Refuses tasks that do not fit their limits.
 fn check(task: &RobotTask, parts: &RobotParts) -> Result<(), EnvError> {
-    let wrong = |why: String| Err(EnvError::Setting(why));
+    let wrong = |why: String| Err(EnvError::Setting(why.into()));
     let space = &parts.guard.limits().workspace;
     for (name, pose) in [("target", task.target), ("reset pose", task.reset_pose)] {
         let (_, faces) = space.nearest(pose);

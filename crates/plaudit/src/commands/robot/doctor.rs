@@ -94,7 +94,7 @@ impl Doctor {
         let mut cameras = Vec::new();
         for (name, url) in &bench.cameras {
             let check =
-                check_camera(name, url, clock.clone()).map_err(|error| server::wrong_address(&error))?;
+                check_camera(name, url, clock.clone()).map_err(|error| server::wrong_camera(&error))?;
             findings.extend(check.findings(bench.control_hz));
             cameras.push(check);
         }

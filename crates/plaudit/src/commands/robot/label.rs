@@ -123,7 +123,7 @@ impl Label {
         let size = usize::from(self.image_size);
         let clock = Arc::new(RealClock::new());
         let camera = MjpegCamera::open(name, url, FrameShape::rgb(size, size), clock.clone());
-        let mut camera = camera.map_err(|error| server::wrong_address(&error))?;
+        let mut camera = camera.map_err(|error| server::wrong_camera(&error))?;
         wait_for_frame(&mut camera)?;
         let folder = output_folder(self.output_dir.clone())?;
         listen_for_interrupts();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plaudit_robot::{AddressError, ArmError, Clock, SerlArm};
+use plaudit_robot::{AddressError, ArmError, CameraError, Clock, SerlArm};
 
 use crate::failure::Failure;
 
@@ -14,6 +14,14 @@ pub(super) fn arm(address: &str, clock: Arc<dyn Clock>) -> Result<SerlArm, Failu
 /// An address at which no robot server can be.
 pub(super) fn wrong_address(error: &AddressError) -> Failure {
     Failure::usage(error, "give the robot server as `http://HOST:PORT`; SERL's port is 5000".to_string())
+}
+
+/// An address at which no camera can be.
+pub(super) fn wrong_camera(error: &CameraError) -> Failure {
+    Failure::usage(
+        error,
+        "give a camera as the address of its MJPEG stream, `http://HOST:PORT/PATH`".to_string(),
+    )
 }
 
 /// What an arm that does not answer or obey is told as.
