@@ -727,9 +727,19 @@ fn rounded_products_give_the_same_answers() {
     let best = |logits: &[f32]| (0..3).max_by(|a, b| logits[*a].total_cmp(&logits[*b])).unwrap();
     let (exact, near) =
         (model.label_logits(&windows, &labels).unwrap(), rounded.label_logits(&windows, &labels).unwrap());
+    // Rounding may lead as far away as it leads transformers.
+    let [in_fp32, in_bf16] = ["batch3_left", "bf16_windows"]
+        .map(|name| case(&format!("more/{name}")).get("logits_last").unwrap().to_f32().unwrap());
+    let vocabulary = in_fp32.len() / 3;
+    let label_values = |logits: &[f32]| -> Vec<f32> {
+        let of_row = |row: &[f32]| labels.iter().map(|label| row[*label as usize]).collect::<Vec<_>>();
+        logits.chunks_exact(vocabulary).flat_map(of_row).collect()
+    };
+    let allowed = worst(&label_values(&in_fp32), &label_values(&in_bf16));
+    assert!((0.05..0.2).contains(&allowed), "{allowed}");
     for (exact, near) in exact.iter().zip(&near) {
         assert_eq!(best(exact), best(near), "{exact:?} and {near:?}");
-        assert!(worst(exact, near) < 0.1, "{exact:?} and {near:?}");
+        assert!(worst(exact, near) <= allowed, "{exact:?} and {near:?}, allowed {allowed}");
     }
     let options = GenerateOptions { max_new_tokens: 1, decoding: Decoding::Greedy };
     assert_eq!(model.generate(&windows, &options).unwrap(), rounded.generate(&windows, &options).unwrap());

@@ -115,6 +115,19 @@ def main() -> None:
         inputs["pixel_values_videos"] = inputs["pixel_values_videos"].to(half.dtype)
         save("bf16", half, inputs)
 
+    # The windows of `batch3_left` one by one in bf16: how far rounding alone may lead.
+    inputs_of = lambda i: processor(
+        text=[window_text(tasks[i])], videos=videos[2 * i:2 * i + 2], do_sample_frames=True, return_tensors="pt",
+        video_metadata=metadata(videos[2 * i:2 * i + 2], 24.0),
+    )
+    last = []
+    for i in range(3):
+        inputs = {k: v for k, v in inputs_of(i).items() if isinstance(v, torch.Tensor)}
+        inputs["pixel_values_videos"] = inputs["pixel_values_videos"].to(half.dtype)
+        with torch.no_grad():
+            last.append(half(**inputs).logits[0, -1].float())
+    save_file({"logits_last": torch.stack(last)}, HERE / "more" / "bf16_windows.safetensors")
+
 
 if __name__ == "__main__":
     main()
