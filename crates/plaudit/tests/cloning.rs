@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 
-use runs::{curve, refused, succeeds, weights};
+use crate::runs::{curve, refused, succeeds, weights};
 
 /// Small networks in few environments.
 const SMALL: [&str; 7] = [

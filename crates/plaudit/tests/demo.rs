@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
+use crate::runs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use runs::{command, ctrl_c, plaudit, refused, succeeds};
+use crate::runs::{command, ctrl_c, plaudit, refused, succeeds};
 
 /// Everything done but the last stage.
 fn nearly_done(at: &std::path::Path) {

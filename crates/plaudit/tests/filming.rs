@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 
+use crate::runs::succeeds;
 use plaudit_view::video::VideoTrack;
-use runs::succeeds;
 
 /// What ran under the films of a run.
 fn tracks(at: &Path, run: &str, envs: &str) -> Vec<VideoTrack> {

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 
-use runs::{plaudit, refused, succeeds};
+use crate::runs::{plaudit, refused, succeeds};
 
 /// What a command does with a format.
 #[derive(Clone, Copy)]

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 use std::process::Stdio;
 
-use runs::{command, plaudit, refused, wait_for};
+use crate::runs::{command, plaudit, refused, wait_for};
 
 /// A model of 32 pixels that sees success above `threshold`, as a training run leaves it behind.
 fn model(folder: &Path, threshold: f64) {

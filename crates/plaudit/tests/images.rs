@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::runs::{curve, refused, succeeds, weights};
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
-use runs::{curve, refused, succeeds, weights};
 use serde_json::Value;
 
 /// Two tables, small images, few steps.

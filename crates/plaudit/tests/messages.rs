@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
+use crate::runs;
+use crate::runs::{plaudit, refused};
 use clap::CommandFactory;
 use plaudit::cli::Cli;
-use runs::{plaudit, refused};
 
 const NO_PYTHON: &str = "env.eval.python=/no/such/python";
 

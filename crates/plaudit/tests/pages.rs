@@ -3,8 +3,7 @@
 //! These tests need Chromium (Debian: `apt-get install chromium`) and say so when it is not there.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-mod browser;
-
+use crate::browser;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -3,13 +3,11 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 
+use crate::runs::plaudit;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use plaudit_reward::card::ModelCard;
-use runs::plaudit;
 
 /// Words, what the answer must say, and what it must not say.
 type Case = (&'static str, &'static [&'static str], &'static [&'static str]);

@@ -1,8 +1,7 @@
 //! `plaudit reward sft` as a user types it: it learns what is plain to see, goes on where it stopped, and says what is wrong.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-mod browser;
-
+use crate::browser;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

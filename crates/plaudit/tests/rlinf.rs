@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
+use crate::runs;
 use std::path::Path;
 
+use crate::runs::{command, files_in, refused};
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use plaudit_reward::card::ModelCard;
-use runs::{command, files_in, refused};
 use serde_json::Value;
 
 /// One step of learning in a second.

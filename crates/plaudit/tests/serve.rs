@@ -1,14 +1,14 @@
 //! `plaudit serve` as its users meet it, and `worker_type: api` against it.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-mod runs;
-
+use crate::runs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::runs::{command, ctrl_c, plaudit, refused};
 use plaudit::build::{self, EnvBlock};
 use plaudit::cli::ConfigArgs;
 use plaudit::config;
@@ -18,7 +18,6 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
-use runs::{command, ctrl_c, plaudit, refused};
 use serde_json::{Value, json};
 
 /// A model of 32 pixels with fresh weights.

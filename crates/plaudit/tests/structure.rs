@@ -327,6 +327,23 @@ fn every_example_is_declared_and_runs_in_ci() {
 /// Where models are read, and who may do it: `reward`'s one door, and the modules that it is made of.
 const DOOR: &str = "crates/reward/src/open";
 
+/// Where tests are one binary, cargo looks for no others.
+#[test]
+fn every_file_of_tests_is_compiled() {
+    for folder in
+        crates().values().map(|path| path.join("tests")).filter(|path| path.join("main.rs").exists())
+    {
+        let main = read(&folder.join("main.rs"));
+        for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_module =
+                path.extension().is_some_and(|extension| extension == "rs") || path.join("mod.rs").exists();
+            let declared = main.lines().any(|line| line == format!("mod {name};"));
+            assert!(!is_module || name == "main" || declared, "{} is in no `mod`", path.display());
+        }
+    }
+}
+
 #[test]
 fn reward_models_have_one_door() {
     let openers = [

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
-use runs::{command, curve, files_in, refused, succeeds, wait_for, weights};
+use crate::runs::{command, curve, files_in, refused, succeeds, wait_for, weights};
 
 /// A run of a second or so.
 const SMALL: [&str; 6] = [

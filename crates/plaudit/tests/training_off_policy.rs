@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 
+use crate::runs::{command, curve, refused, succeeds, wait_for, weights};
 use plaudit_nn::Weights;
-use runs::{command, curve, refused, succeeds, wait_for, weights};
 
 /// A run of a second or so.
 const SMALL: [&str; 8] = [

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 
-use crate::markdown::{Block, Language, blocks};
-use crate::not_run::{GIVEN, NEEDS, NOT_COMPARED, NOT_RUN, Need};
-use crate::shell::commands;
-use crate::{read, root, shape, smaller};
+use crate::documents::markdown::{Block, Language, blocks};
+use crate::documents::not_run::{GIVEN, NEEDS, NOT_COMPARED, NOT_RUN, Need};
+use crate::documents::shell::commands;
+use crate::documents::{read, root, shape, smaller};
 
 /// Longer than any document takes, on a busy machine too.
 const LIMIT_SECS: &str = "900";

@@ -1,6 +1,6 @@
 //! The commands of a ```` ```bash ```` block. Bash itself runs them; here they are only split, and given other numbers.
 
-use crate::markdown::Block;
+use crate::documents::markdown::Block;
 
 /// A command, with the lines it goes on over joined and its comment gone. Words are as written, quotes included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ fn words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::markdown::Language;
+    use crate::documents::markdown::Language;
 
     fn one(text: &str) -> Command {
         let block = Block { language: Language::Bash, line: 1, text: text.into(), follows: false };

@@ -1,6 +1,6 @@
 //! How much smaller everything is in the test than in the documents. Nothing else differs.
 
-use crate::shell::Command;
+use crate::documents::shell::Command;
 
 /// What commands with such words get instead of what they, or their recipes, say. All lines that fit count, in this
 /// order: the first word is the command, the others are among its words.

@@ -1,0 +1,34 @@
+//! All tests of the program in one binary: linking it takes longer than most of them.
+//!
+//! `cargo test -p plaudit --test main pages::` runs those of one file.
+
+mod audit_to_train;
+mod browser;
+mod check;
+mod cloning;
+mod collecting;
+mod command_line;
+mod demo;
+mod documents;
+mod filming;
+mod formats;
+mod hacking;
+mod images;
+mod messages;
+mod outputs;
+mod pages;
+mod recipes;
+mod reward;
+mod reward_messages;
+mod reward_sft;
+mod reward_training;
+mod rlinf;
+mod robot;
+mod robot_bench;
+mod runs;
+mod seeds;
+mod serve;
+mod signals;
+mod structure;
+mod training;
+mod training_off_policy;
