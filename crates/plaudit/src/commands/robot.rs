@@ -63,8 +63,8 @@ impl Command {
   plaudit robot simulate
   plaudit robot simulate pick-cube --port 5001 --speed 4
   curl -s -X POST localhost:5000/getstate
-  curl -s -X POST localhost:5000/plaudit/faults \\
-      -H 'Content-Type: application/json' -d '{\"latency_ms\": 50, \"tear_frames\": 0.1}'
+  curl -s localhost:5000/plaudit/faults -H 'Content-Type: application/json' \\
+      -d '{\"latency_ms\": 50, \"tear_frames\": 0.1}'
   plaudit collect realworld_collect_data env.eval.override_cfg.robot_ip=sim")]
 pub struct Simulate {
     /// The task on its table
