@@ -78,8 +78,7 @@ impl WorkspaceCheck {
             let text = format!("{who} is outside, beyond {}", faces.join(", "));
             (!faces.is_empty()).then(|| Finding::wrong(ABOUT, text, advice))
         };
-        let advice =
-            "widen the box (`clip_*_range`, `ee_pose_limit_*`) or read the pose again: `plaudit robot pose`";
+        let advice = "widen the box (`clip_*_range`, `ee_pose_limit_*`) or read the poses at the robot again";
         findings.extend(outside("the target", &self.target_beyond, advice));
         findings.extend(outside("the start of episodes", &self.reset_beyond, advice));
         let advice = "move the arm into the box by hand, or widen it: nothing moves from outside";
