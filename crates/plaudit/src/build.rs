@@ -29,8 +29,11 @@ pub use classifier::{augment, classifier, classifier_training, reading_rules};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
 pub use learner::{cloning, learner, train_mode, trained_policy};
-pub use reward::{BuiltReward, MonitoredReward, film_scorer, frames_needed, reward};
-pub use robot::simulated_arm;
+pub use reward::{BuiltReward, LiveModel, MonitoredReward, film_scorer, frames_needed, live_model, reward};
+pub use robot::{
+    BuiltRobot, NamedCamera, RobotHooks, RobotProblem, full_action, reset_pose, robot, simulated_arm, target,
+    usual_name, workspace, written_cameras,
+};
 pub use trend::judge_device;
 pub use vision_encoder::policy_uses_images;
 

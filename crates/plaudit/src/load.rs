@@ -5,6 +5,7 @@ use std::path::Path;
 use plaudit_compose::Request;
 
 use crate::cli::{ConfigArgs, RunArgs, Verbosity};
+use crate::config::blocks::reward::WorkerType;
 use crate::config::sources::{self, Disk};
 use crate::config::{self, LoadedConfig, Notice, recipes};
 use crate::console;
@@ -15,26 +16,45 @@ const STREAMED: &str = "stdin";
 
 /// The config of a run, with its notices said. One that needs other machines is refused, unless everything may run here.
 pub fn to_run(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
-    let asked = RequestedConfig::from_args(&args.config)?;
-    let loaded = config::load(&asked.disk, &asked.request)?;
-    console::notices(&loaded.notices, verbosity);
-    match loaded.config.cluster.elsewhere() {
-        Some(elsewhere) if args.local => {
-            let text = format!(
-                "{}: {}, and everything runs on this machine (--local)",
-                elsewhere.key, elsewhere.what
-            );
-            console::notices(&[Notice { text }], verbosity);
-        }
-        Some(elsewhere) => {
-            let message = format!("{}: plaudit runs on one machine", elsewhere.what);
-            return Err(loaded
-                .problem(&elsewhere.key, message, "`--local` runs everything on this one")
-                .into());
-        }
-        None => {}
+    let loaded = noticed(&args.config, verbosity)?;
+    refuse_elsewhere(&loaded, args.local, "`--local` runs everything on this one", verbosity)?;
+    Ok(loaded)
+}
+
+/// The config of a robot's bench. What it places on another machine may be a model on a server.
+pub fn to_teleoperate(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
+    let loaded = noticed(&args.config, verbosity)?;
+    let reward = &loaded.config.reward;
+    if reward.use_reward_model && reward.worker_type == WorkerType::Local {
+        let hint = "`--local` runs the model on this one; `plaudit serve` runs it on another, with reward.worker_type=api \
+                    reward.api.api_base=http://GPU:8000";
+        refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
     }
     Ok(loaded)
+}
+
+fn noticed(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
+    let asked = RequestedConfig::from_args(args)?;
+    let loaded = config::load(&asked.disk, &asked.request)?;
+    console::notices(&loaded.notices, verbosity);
+    Ok(loaded)
+}
+
+fn refuse_elsewhere(
+    loaded: &LoadedConfig,
+    is_local: bool,
+    hint: &str,
+    verbosity: Verbosity,
+) -> Result<(), Failure> {
+    let Some(elsewhere) = loaded.config.cluster.elsewhere() else { return Ok(()) };
+    if !is_local {
+        let message = format!("{}: plaudit runs on one machine", elsewhere.what);
+        return Err(loaded.problem(&elsewhere.key, message, hint).into());
+    }
+    let text =
+        format!("{}: {}, and everything runs on this machine (--local)", elsewhere.key, elsewhere.what);
+    console::notices(&[Notice { text }], verbosity);
+    Ok(())
 }
 
 /// A config that was requested, and where to read it from.

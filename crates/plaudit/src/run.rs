@@ -29,6 +29,11 @@ pub(crate) fn notify_soon(text: &str) {
     }
 }
 
+/// The notices that nobody has shown yet.
+pub(crate) fn pending_notices() -> Vec<String> {
+    PENDING_NOTICES.lock().map(|mut texts| std::mem::take(&mut *texts)).unwrap_or_default()
+}
+
 /// Keeps the terminal alive while a step takes long: the clock moves on, and Ctrl-C is answered at once.
 struct Ticker {
     stop: Arc<AtomicBool>,
@@ -48,9 +53,7 @@ impl Ticker {
                     let text = "finishing this step, then saving (Ctrl-C again stops at once)".into();
                     terminal.emit(Event::Notice { level: Level::Info, text });
                 }
-                for text in
-                    PENDING_NOTICES.lock().map(|mut texts| std::mem::take(&mut *texts)).unwrap_or_default()
-                {
+                for text in pending_notices() {
                     terminal.emit(Event::Notice { level: Level::Warning, text });
                 }
                 terminal.tick();

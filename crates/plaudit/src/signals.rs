@@ -16,6 +16,7 @@ pub(crate) fn listen_for_interrupts() {
     // A handler that is there already (a second run in one process) does the same.
     let _ = ctrlc::set_handler(|| {
         if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            plaudit_robot::restore_terminal();
             std::process::exit(1);
         }
     });

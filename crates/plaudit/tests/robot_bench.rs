@@ -285,3 +285,139 @@ fn labelling_says_what_is_missing() {
         assert!(message.contains(says), "{words:?}: {message}");
     }
 }
+
+/// A person at a terminal who lets an arm move, and what may happen then.
+#[cfg(target_os = "linux")]
+mod at_a_terminal {
+    use std::fs::File;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::Child;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use plaudit_robot::ToolPose;
+
+    use super::*;
+
+    /// How far the start of episodes is from where the tool is, and how fast it gets there.
+    const WAY_M: f64 = 0.10;
+    const FULL_ACTION_M: f64 = 0.004;
+    /// At that speed, a tenth of a second and what an arm under way still goes.
+    const STOPS_WITHIN_M: f64 = 0.03;
+
+    struct Session {
+        child: Child,
+        /// What a person types into.
+        person: File,
+        said: Receiver<String>,
+    }
+
+    /// `plaudit robot teleop` without a model, in a terminal of its own.
+    fn teleop(bench: &Bench, folder: &std::path::Path) -> Session {
+        let [x, y, z, roll, pitch, yaw] = bench.arm.pose().unwrap().to_xyz_euler();
+        let (room, start) = (WAY_M + 0.05, x - WAY_M);
+        let yaml = format!(
+            "env:\n  eval:\n    env_type: realworld\n    init_params: {{id: FrankaEnv-v1}}\n    override_cfg:\n      server_url: {}\n      \
+             camera_urls: {{wrist_1: \"{}/camera/base_camera\"}}\n      pilot: none\n      \
+             target_ee_pose: [{x}, {y}, {z}, {roll}, {pitch}, {yaw}]\n      \
+             reset_ee_pose: [{start}, {y}, {z}, {roll}, {pitch}, {yaw}]\n      clip_xy_range: {room}\n      clip_z_range_low: 0.05\n      \
+             clip_z_range_high: 0.05\n      action_scale: [{FULL_ACTION_M}, 0.1, 1.0]\n",
+            bench.url, bench.url
+        );
+        let config = folder.join("bench.yaml");
+        std::fs::write(&config, yaml).unwrap();
+        let nix::pty::OpenptyResult { master, slave } = nix::pty::openpty(None, None).unwrap();
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_plaudit"), "robot", "teleop"]).arg(config);
+        command.stdin(slave).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (says, said) = channel();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| says.send(line)));
+        // What a terminal echoes has to be read by somebody.
+        let (person, mut echo) = (File::from(master.try_clone().unwrap()), File::from(master));
+        std::thread::spawn(move || while echo.read(&mut [0; 256]).is_ok_and(|read| read > 0) {});
+        Session { child, person, said }
+    }
+
+    impl Session {
+        fn wait_for(&self, words: &str) {
+            let mut all = Vec::new();
+            while !all.iter().any(|line: &String| line.contains(words)) {
+                match self.said.recv_timeout(Duration::from_secs(60)) {
+                    Ok(line) => all.push(line),
+                    Err(_) => panic!("`{words}` was never said: {all:?}"),
+                }
+            }
+        }
+
+        fn signal(&self, signal: &str) {
+            let pid = self.child.id().to_string();
+            assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        }
+    }
+
+    /// Lets the arm begin its way to the start, and stops it there. Where it was then, and where it is in the end.
+    fn stopped(bench: &Bench, session: &mut Session, stop: impl Fn(&mut Session)) -> (ToolPose, ToolPose) {
+        let begun = bench.arm.pose().unwrap();
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"arm\n").unwrap();
+        let waits = Instant::now();
+        while bench.arm.pose().unwrap().distance_m(begun) < 0.01 {
+            assert!(waits.elapsed() < Duration::from_secs(60), "the arm never moved");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let before = bench.arm.pose().unwrap();
+        stop(session);
+        std::thread::sleep(Duration::from_secs(2));
+        (before, bench.arm.pose().unwrap())
+    }
+
+    fn check_stop(how: &str, stop: impl Fn(&mut Session)) {
+        let bench = Bench::start();
+        let folder = tempfile::tempdir().unwrap();
+        let mut session = teleop(&bench, folder.path());
+        let (before, after) = stopped(&bench, &mut session, &stop);
+        let went = after.distance_m(before);
+        assert!(went < STOPS_WITHIN_M, "{how}: it went {went} m of {WAY_M}");
+        std::thread::sleep(Duration::from_millis(500));
+        let still = bench.arm.pose().unwrap().distance_m(after);
+        assert!(still < 0.002, "{how}: it still goes, {still} m in half a second");
+        let status = session.child.wait().unwrap();
+        assert_eq!(status.code(), if how == "kill -9" { None } else { Some(0) }, "{how}: {status:?}");
+    }
+
+    #[test]
+    fn sigterm_holds_the_arm() {
+        check_stop("SIGTERM", |session| session.signal("-TERM"));
+    }
+
+    #[test]
+    fn escape_holds_the_arm() {
+        check_stop("Esc", |session| session.person.write_all(b"\x1b").unwrap());
+    }
+
+    #[test]
+    fn the_server_holds_an_arm_whose_client_was_killed() {
+        check_stop("kill -9", |session| session.signal("-KILL"));
+    }
+
+    #[test]
+    fn an_arm_that_nobody_arms_stays_where_it_is() {
+        let bench = Bench::start();
+        let folder = tempfile::tempdir().unwrap();
+        let before = bench.arm.pose().unwrap();
+        let mut session = teleop(&bench, folder.path());
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"no\n").unwrap();
+        session.wait_for("nobody armed the robot");
+        assert_eq!(session.child.wait().unwrap().code(), Some(1));
+        assert!(bench.arm.pose().unwrap().distance_m(before) < 0.002);
+        // Without a terminal nobody can be asked.
+        let config = folder.path().join("bench.yaml");
+        let output = robot(&["teleop", config.to_str().unwrap()]);
+        let message = flat(&text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains("standard input is no terminal"), "{message}");
+        assert!(bench.arm.pose().unwrap().distance_m(before) < 0.002);
+    }
+}

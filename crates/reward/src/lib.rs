@@ -75,6 +75,6 @@ pub use models::{
 };
 pub use shaping::{
     AtTermination, Clip, ClipBuffer, ClipFrame, FrameIndex, FrameReward, Guard, GuardError, History,
-    HistoryBuffer, Latch, MeanScoreModel, RewardKind, RewardTiming, Rule, SuccessThreshold, TermSettings,
-    VoteReward, WeightedSum, WindowReward,
+    HistoryBuffer, Latch, LiveRule, MeanScoreModel, RewardKind, RewardTiming, Rule, SuccessThreshold,
+    TermSettings, VoteReward, WeightedSum, WindowReward,
 };

@@ -50,6 +50,7 @@ pub use guard::{
 pub use pilot::{
     Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,
     Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+    restore_terminal,
 };
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};

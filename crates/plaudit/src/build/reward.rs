@@ -13,9 +13,9 @@ use plaudit_reward::endpoint::ServerModel;
 use plaudit_reward::hacking_monitor::AdjustableReward;
 use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
 use plaudit_reward::{
-    CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, MeanScoreModel,
+    CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, LiveRule, MeanScoreModel,
     ReloadableModel, RewardKind, RewardModelError, RewardModelFile, RewardTiming, Rule, StateOnlyModel,
-    SuccessThreshold, TermSettings, WeightedSum, WindowReward, camera_for,
+    SuccessThreshold, TermSettings, VersionedModel, WeightedSum, WindowReward, camera_for,
 };
 
 use super::EnvBlock;
@@ -120,6 +120,48 @@ pub fn film_scorer(
     let notices = RefCell::default(); // which were reported when the reward was built
     let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices };
     builder.frame_model().map(Some)
+}
+
+/// A model that scores a robot's frames while it moves, and what success takes.
+pub struct LiveModel {
+    /// The model.
+    pub model: Arc<VersionedModel>,
+    /// When the task counts as solved.
+    pub rule: LiveRule,
+    /// What the user should know about the model.
+    pub notices: Vec<Notice>,
+}
+
+/// The model that scores the frames of a robot like this; none without `use_reward_model`.
+pub fn live_model(
+    loaded: &LoadedConfig,
+    which: EnvBlock,
+    spec: &EnvSpec,
+) -> Result<Option<LiveModel>, ComposeError> {
+    let settings = &loaded.config.reward;
+    if !settings.use_reward_model {
+        return Ok(None);
+    }
+    let main = settings.main_term();
+    let notices = RefCell::default();
+    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices };
+    if main.reward_mode == RewardMode::HistoryBuffer {
+        let message = "windows are scored when they are full, and frames are to be scored as they come";
+        return Err(builder.problem("reward_mode", message, "set it to per_step"));
+    }
+    let decides = settings.standalone_realworld;
+    if decides && main.hysteresis.is_none() && main.reward_threshold == RewardThreshold::NoFilter {
+        let message = "the model alone decides about success, and every score would be one";
+        return Err(builder.problem("reward_threshold", message, "set it as an audit says, such as 0.5"));
+    }
+    let model = builder.frame_model()?.current();
+    let mut rule = builder.rule()?;
+    if decides {
+        // RLinf has the number of steps in the environment.
+        rule.hold = rule.hold.max(at_least_one(which.settings(loaded).override_cfg.success_hold_steps));
+    }
+    let rule = LiveRule::new(rule, model.model.threshold());
+    Ok(Some(LiveModel { model, rule, notices: notices.into_inner() }))
 }
 
 /// Which frames training needs: for the reward, for a policy on images (`policy_uses_images`), and for what is kept.

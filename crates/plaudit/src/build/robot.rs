@@ -1,29 +1,36 @@
 //! A robot arm as a config describes it, or the simulated one in its place.
 
-use std::f64::consts::{FRAC_PI_3, FRAC_PI_6};
+mod cameras;
+mod pilots;
+mod task;
+
+use std::f64::consts::FRAC_PI_3;
 use std::sync::Arc;
 
 use glam::DVec3;
 use plaudit_compose::ComposeError;
-use plaudit_core::{Decision, Env, FrameShape, Obs, Policy, PolicyError, Seed};
+use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Seed};
 use plaudit_env::{CameraName, CameraSettings, ControlMode, EnvId, EnvSettings as EmbeddedSettings};
 use plaudit_env::{PegInsertionSettings, PickCubeSettings};
 use plaudit_robot::{
-    AxisBox, Camera, Clock, Compliance, Guard, Limits, MjpegCamera, NoPilot, NoTableReset, Pilot, RealClock,
-    RobotEnv, RobotParts, RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, StopToken,
-    TableReset, ToolPose, Workspace,
+    AxisBox, Camera, Clock, Compliance, Guard, Limits, NoTableReset, RealClock, RobotEnv, RobotParts,
+    RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, StopToken, TableReset,
 };
 
-use super::Builder;
+use super::{Builder, EnvBlock};
+use crate::config::LoadedConfig;
 use crate::config::block::Fill;
-use crate::config::blocks::robot::{PilotKind, RobotSettings};
-use crate::robot::{SceneReset, ScriptPilot, SimulatedPerson, SimulatedScene, SimulatedTask, TerminalPerson};
+use crate::config::blocks::env::KeyboardLabels;
+use crate::robot::{
+    KeyTap, SceneReset, SimulatedPerson, SimulatedScene, SimulatedTask, TappedPilot, TerminalPerson,
+};
 use crate::run::{interrupted, notify_soon};
+
+pub use cameras::{NamedCamera, usual_name, written_cameras};
+pub use task::{RobotProblem, full_action, reset_pose, target, workspace};
 
 /// Pixels of a side of the images that policies see.
 const IMAGE_SIDE: usize = 128;
-/// How far the tool may roll and pitch, radians.
-const TILT: f64 = 0.1;
 /// Room around the way of the script, metres.
 const ROOM_M: f64 = 0.06;
 /// Speed limits are so much above the largest action.
@@ -36,12 +43,42 @@ struct Server {
     simulated: Option<(SimulatedRobot, SimulatedScene, SimulatedTask)>,
 }
 
+/// What a command does with a robot beside stepping it.
+pub struct RobotHooks {
+    /// Is told why the arm holds, and when it goes on.
+    pub notify: Box<dyn Fn(&str) + Send>,
+    /// Gets the keys that a person presses, for a command that knows what they mean.
+    pub keys: Option<KeyTap>,
+    /// Whether the pose of the tool ends episodes.
+    pub ends_by_pose: bool,
+}
+
+/// A robot as an environment, and what stops it.
+pub struct BuiltRobot {
+    /// The environment.
+    pub env: RobotEnv,
+    /// Holds the arm for good: Ctrl-C, SIGTERM, Esc.
+    pub stop: StopToken,
+}
+
+/// The robot of a block, which has `env_type: realworld`.
+pub fn robot(loaded: &LoadedConfig, which: EnvBlock, hooks: RobotHooks) -> Result<BuiltRobot, ComposeError> {
+    Builder { loaded, which, settings: which.settings(loaded) }.built_robot(hooks)
+}
+
 impl Builder<'_> {
     /// A robot arm.
     pub(super) fn robot(&self) -> Result<Box<dyn Env>, ComposeError> {
-        self.refuse_unsupported_by_robots()?;
+        let hooks = RobotHooks { notify: Box::new(notify_soon), keys: None, ends_by_pose: true };
+        Ok(Box::new(self.built_robot(hooks)?.env))
+    }
+
+    fn built_robot(&self, hooks: RobotHooks) -> Result<BuiltRobot, ComposeError> {
+        self.refuse_unsupported_by_robots(hooks.keys.is_some())?;
+        let written = written_cameras(self.settings).map_err(|problem| self.robot_problem(problem))?;
         let server = self.robot_server()?;
-        let task = self.robot_task(&server)?;
+        let mut task = self.robot_task(&server)?;
+        task.ignore_terminations |= !hooks.ends_by_pose;
         let limits = self.robot_limits(&server, &task)?;
         let wrong = |error: &dyn std::fmt::Display| {
             self.problem("override_cfg", error, "change what the message names")
@@ -50,8 +87,12 @@ impl Builder<'_> {
         let arm =
             arm.map_err(|error| self.problem("override_cfg.server_url", error, "as http://127.0.0.1:5000"))?;
         let guard = Guard::new(Box::new(arm), limits, server.clock.clone()).map_err(|error| wrong(&error))?;
-        let cameras = self.robot_cameras(&server)?;
-        let pilot = self.robot_pilot(&server, &task)?;
+        let cameras = self.robot_cameras(&server, written)?;
+        let stop = StopToken::or_when(interrupted);
+        let pilots::BuiltPilot { mut pilot, terminal } = self.robot_pilot(&server, &task, &stop)?;
+        if let Some(tap) = hooks.keys {
+            pilot = Box::new(TappedPilot::new(pilot, tap));
+        }
         let Server { url, clock, simulated } = server;
         let table: Box<dyn TableReset> = match &simulated {
             Some(_) => Box::new(SceneReset(SceneClient::new(&url).map_err(|error| wrong(&error))?)),
@@ -64,37 +105,38 @@ impl Builder<'_> {
             table,
             person: match &simulated {
                 Some(_) => Box::new(SimulatedPerson),
-                None => Box::new(TerminalPerson { address: url }),
+                None => Box::new(TerminalPerson { address: url, terminal, stop: stop.clone() }),
             },
             clock,
-            stop: StopToken::or_when(interrupted),
-            notify: Box::new(notify_soon),
+            stop: stop.clone(),
+            notify: hooks.notify,
             watchdog: true,
             server: simulated.map(|(robot, ..)| robot),
         };
-        Ok(Box::new(RobotEnv::new(task, parts).map_err(|error| wrong(&error))?))
+        let env = RobotEnv::new(task, parts).map_err(|error| wrong(&error))?;
+        Ok(BuiltRobot { env, stop })
+    }
+
+    fn robot_problem(&self, problem: RobotProblem) -> ComposeError {
+        self.problem(&format!("override_cfg.{}", problem.key), problem.message, problem.hint)
     }
 
     /// What robots cannot do yet, by name.
-    fn refuse_unsupported_by_robots(&self) -> Result<(), ComposeError> {
+    fn refuse_unsupported_by_robots(&self, has_keys: bool) -> Result<(), ComposeError> {
         let (env, robot) = (self.settings, &self.settings.override_cfg);
+        let labels_work = match env.keyboard_reward_wrapper {
+            None => true,
+            Some(KeyboardLabels::SingleStage) => has_keys,
+            Some(_) => false,
+        };
         let refused = [
             ("total_num_envs", env.total_num_envs.unwrap_or(1) > 1, "a robot is one environment"),
-            (
-                "keyboard_reward_wrapper",
-                env.keyboard_reward_wrapper.is_some(),
-                "labels by key are not there yet",
-            ),
+            ("keyboard_reward_wrapper", !labels_work, "labels by key are not there yet"),
             ("use_gello", env.use_gello, "GELLO arms cannot be read yet"),
             (
-                "override_cfg.camera_serials",
-                robot.camera_serials.is_some(),
-                "cameras are not found by serial number yet; name their streams in camera_urls",
-            ),
-            (
-                "override_cfg.camera_crop_regions",
-                !robot.camera_crop_regions.is_empty(),
-                "images are cut to the square in their middle",
+                "override_cfg.camera_type",
+                robot.camera_type.as_deref() == Some("zed"),
+                "ZED cameras show both eyes in one image",
             ),
             (
                 "override_cfg.end_effector_type",
@@ -158,23 +200,20 @@ impl Builder<'_> {
         let (env, robot) = (self.settings, &self.settings.override_cfg);
         let is_written =
             |key: &str| self.loaded.is_written(&format!("{}.override_cfg.{key}", self.which.key()));
-        let target = match (&robot.target_ee_pose, &server.simulated) {
-            (Fill::Blank(_), Some((_, scene, _))) => scene.target,
-            (Fill::Given(_), Some((_, scene, _))) if !is_written("target_ee_pose") => scene.target,
-            (Fill::Given(pose), _) => self.robot_pose("target_ee_pose", *pose)?,
-            (Fill::Blank(blank), None) => {
-                let message = format!("it still says {blank}");
-                let hint = "x, y, z in metres, then roll, pitch, yaw in radians: where the tool is when the task is solved";
-                return Err(self.problem("override_cfg.target_ee_pose", message, hint));
-            }
+        let problem = |problem| self.robot_problem(problem);
+        let scene = server.simulated.as_ref().map(|(_, scene, _)| scene);
+        let is_target_written =
+            matches!(robot.target_ee_pose, Fill::Given(_)) && is_written("target_ee_pose");
+        let target = match scene {
+            Some(scene) if !is_target_written => scene.target,
+            _ => target(robot).map_err(problem)?,
         };
-        let reset_pose = match (&robot.reset_ee_pose, &server.simulated) {
-            (Some(Fill::Given(pose)), _) => self.robot_pose("reset_ee_pose", *pose)?,
-            (_, Some((_, scene, _))) => scene.start,
-            _ => target.moved(DVec3::Z * 0.1, DVec3::ZERO),
+        let reset_pose = match (&robot.reset_ee_pose, scene) {
+            (Some(Fill::Blank(_)) | None, Some(scene)) => scene.start,
+            _ => reset_pose(robot, target).map_err(problem)?,
         };
         let id = env.init_params.id.clone().unwrap_or_else(|| "FrankaEnv-v1".into());
-        let [action_m, action_rad, _] = robot.action_scale.unwrap_or([0.02, 0.1, 1.0]);
+        let (action_m, action_rad) = full_action(robot);
         let near = robot.reward_threshold.unwrap_or([0.01, 0.01, 0.01, 0.2, 0.2, 0.2]);
         let compliance = robot.compliance_param.iter().map(|(name, value)| (name.as_str(), *value));
         let compliance = Compliance::new(compliance).map_err(|error| {
@@ -213,40 +252,22 @@ impl Builder<'_> {
         })
     }
 
-    fn robot_pose(&self, key: &str, pose: [f64; 6]) -> Result<ToolPose, ComposeError> {
-        ToolPose::from_xyz_euler(pose).ok_or_else(|| {
-            self.problem(
-                &format!("override_cfg.{key}"),
-                "it has something that is no number",
-                "six finite numbers",
-            )
-        })
-    }
-
-    /// The box that is written, or that of the task around its target.
+    /// The box that is written, or that of the task around its target, or on a simulated robot the way of the script.
     fn robot_limits(&self, server: &Server, task: &RobotTask) -> Result<Limits, ComposeError> {
         let robot = &self.settings.override_cfg;
-        let (bounds, turn) = match (robot.ee_pose_limit_min, robot.ee_pose_limit_max, &server.simulated) {
-            (Some(min), Some(max), _) => limits_as_written(min, max),
-            (None, None, Some((_, scene, _)))
-                if robot.clip_xy_range.is_none() && robot.clip_x_range.is_none() =>
-            {
+        let is_written = robot.ee_pose_limit_min.is_some()
+            || robot.ee_pose_limit_max.is_some()
+            || robot.clip_xy_range.is_some()
+            || robot.clip_x_range.is_some();
+        let workspace = match &server.simulated {
+            Some((_, scene, _)) if !is_written => {
                 let (from, to, room) = (scene.way.min_m, scene.way.max_m, DVec3::splat(ROOM_M));
-                (AxisBox { min_m: from - room, max_m: to + room }, [0.4, 0.4, FRAC_PI_3])
+                let bounds = AxisBox { min_m: from - room, max_m: to + room };
+                task::workspace_of(bounds, task.target, [0.4, 0.4, FRAC_PI_3])
             }
-            (None, None, _) => self.box_around_target(robot, task)?,
-            _ => {
-                let message = "the box has one of its two corners alone";
-                return Err(self.problem(
-                    "override_cfg.ee_pose_limit_min",
-                    message,
-                    "write ee_pose_limit_max, too",
-                ));
-            }
+            _ => workspace(self.settings, task.target),
         };
-        let workspace = Workspace::new(bounds, task.target.rotation, turn).map_err(|error| {
-            self.problem("override_cfg.ee_pose_limit_min", error, "give the box an inside")
-        })?;
+        let workspace = workspace.map_err(|problem| self.robot_problem(problem))?;
         let limits = Limits::new(workspace, task.control_hz);
         Ok(Limits {
             max_speed_m_s: HEADROOM * task.action_m * task.control_hz,
@@ -258,90 +279,35 @@ impl Builder<'_> {
         })
     }
 
-    fn box_around_target(
+    /// The cameras that are written, or those of the simulated robot, the main view first.
+    fn robot_cameras(
         &self,
-        robot: &RobotSettings,
-        task: &RobotTask,
-    ) -> Result<(AxisBox, [f64; 3]), ComposeError> {
-        let is_peg = &*task.id == "PegInsertionEnv-v1";
-        let usual = |written: Option<f64>, peg: f64| written.or(is_peg.then_some(peg));
-        let x = usual(robot.clip_x_range.or(robot.clip_xy_range), 0.05);
-        let y = usual(robot.clip_y_range.or(robot.clip_xy_range), 0.05);
-        let (low, high) = (usual(robot.clip_z_range_low, 0.0), usual(robot.clip_z_range_high, 0.1));
-        let (Some(x), Some(y), Some(low), Some(high)) = (x, y, low, high) else {
-            let message = format!("{} has no box of its own, and none is written", task.id);
-            let hint = "write ee_pose_limit_min and ee_pose_limit_max, or clip_xy_range, clip_z_range_low and clip_z_range_high: the tool never leaves it";
-            return Err(self.problem("override_cfg.ee_pose_limit_min", message, hint));
+        server: &Server,
+        written: Vec<NamedCamera>,
+    ) -> Result<Vec<Box<dyn Camera>>, ComposeError> {
+        let named = match (written.is_empty(), server.simulated.is_some()) {
+            (false, _) => written,
+            (true, true) => cameras::simulated_cameras(self.settings, &server.url)
+                .map_err(|problem| self.robot_problem(problem))?,
+            (true, false) => {
+                let main = cameras::main_view(self.settings);
+                let message = format!("no camera is named for the main view, `{main}`");
+                let hint = format!(
+                    "camera_urls: {{{main}: \"http://ROBOT:8080/?action=stream\"}} or {{{main}: /dev/video0}}, or \
+                     camera_serials (`plaudit robot doctor --camera ADDRESS` tries one)"
+                );
+                return Err(self.problem("override_cfg.camera_urls", message, hint));
+            }
         };
-        let centre = task.target.position_m;
-        let bounds = AxisBox {
-            min_m: centre - DVec3::new(x, y, low + 1e-3),
-            max_m: centre + DVec3::new(x, y, high + 1e-3),
-        };
-        Ok((bounds, [TILT, TILT, robot.clip_rz_range.unwrap_or(FRAC_PI_6)]))
-    }
-
-    /// The streams that are named, or those of the simulated robot, the main view first.
-    fn robot_cameras(&self, server: &Server) -> Result<Vec<Box<dyn Camera>>, ComposeError> {
-        let urls = &self.settings.override_cfg.camera_urls;
-        let main = self.settings.main_image_key.clone().unwrap_or_else(|| "wrist_1".into());
-        let mut streams: Vec<(String, String)> =
-            urls.iter().map(|(name, url)| (name.clone(), url.clone())).collect();
-        if streams.is_empty() && server.simulated.is_some() {
-            let second = if main == "wrist_1" { "wrist_2" } else { "wrist_1" };
-            let stream = |camera: &str| format!("{}/camera/{camera}", server.url);
-            streams = vec![(main.clone(), stream("hand_camera")), (second.into(), stream("base_camera"))];
-        }
-        let Some(first) = streams.iter().position(|(name, _)| *name == main) else {
-            let message = format!("no stream is named for the main view, `{main}`");
-            let hint = format!("camera_urls: {{{main}: \"http://ROBOT:8080/?action=stream\"}}");
-            return Err(self.problem("override_cfg.camera_urls", message, hint));
-        };
-        streams.swap(0, first);
-        let shape = FrameShape::rgb(IMAGE_SIDE, IMAGE_SIDE);
-        let open = |(name, url): (String, String)| {
-            let camera = MjpegCamera::open(&name, &url, shape, server.clock.clone());
-            camera.map(|camera| Box::new(camera) as Box<dyn Camera>).map_err(|error| {
-                self.problem("override_cfg.camera_urls", error, "an MJPEG stream over plain http")
+        let open = |camera: NamedCamera| {
+            let opened = camera.address.open(&camera.name, camera.fit(IMAGE_SIDE), server.clock.clone());
+            opened.map_err(|error| {
+                let hint = "`plaudit robot doctor --camera ADDRESS` says more about a camera";
+                self.problem("override_cfg.camera_urls", error, hint)
             })
         };
-        streams.into_iter().map(open).collect()
+        named.into_iter().map(open).collect()
     }
-
-    fn robot_pilot(&self, server: &Server, task: &RobotTask) -> Result<Box<dyn Pilot>, ComposeError> {
-        let usual = match (&server.simulated, self.settings.use_spacemouse) {
-            (_, false) => PilotKind::None,
-            (Some(_), true) => PilotKind::Script,
-            (None, true) => PilotKind::Spacemouse,
-        };
-        let key = "override_cfg.pilot";
-        match (self.settings.override_cfg.pilot.unwrap_or(usual), &server.simulated) {
-            (PilotKind::None, _) => Ok(Box::new(NoPilot)),
-            (PilotKind::Spacemouse, _) => {
-                let message = "the SpaceMouse cannot be read yet";
-                Err(self.problem(key, message, "set it to none, or to script with robot_ip: sim"))
-            }
-            (PilotKind::Script, None) => {
-                let message = "the script sees the simulator's ground truth, which a robot does not have";
-                Err(self.problem(key, message, "set it to none, or override_cfg.robot_ip to sim"))
-            }
-            (PilotKind::Script, Some((_, _, simulated))) => {
-                let wrong = |error: &dyn std::fmt::Display| self.problem(key, error, "set it to none");
-                let scene = SceneClient::new(&server.url).map_err(|error| wrong(&error))?;
-                let expert = simulated.expert().map_err(|error| wrong(&error))?;
-                let action = (task.action_m, task.action_rad);
-                let pilot = ScriptPilot::start(scene, expert, server.clock.clone(), action);
-                Ok(Box::new(pilot.map_err(|error| wrong(&error))?))
-            }
-        }
-    }
-}
-
-/// RLinf writes both corners as poses. Angles count from the target there, too; the wider side counts.
-fn limits_as_written(min: [f64; 6], max: [f64; 6]) -> (AxisBox, [f64; 3]) {
-    let bounds =
-        AxisBox { min_m: DVec3::new(min[0], min[1], min[2]), max_m: DVec3::new(max[0], max[1], max[2]) };
-    (bounds, std::array::from_fn(|axis| (max[axis + 3] - min[axis + 3]).abs() / 2.0))
 }
 
 /// One simulated arm that moves its tool and never ends its episodes.

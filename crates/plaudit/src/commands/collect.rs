@@ -14,6 +14,7 @@ use crate::config::LoadedConfig;
 use crate::config::blocks::env::{EnvType, RewardRender};
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
+use crate::hints;
 use crate::load;
 use crate::run::{Run, interrupted};
 
@@ -306,11 +307,12 @@ fn kept_so_far(episode_recorder: EpisodeRecorder, error: PlayError) -> Failure {
     match (error, episode_recorder.finish(Ending::Paused)) {
         (PlayError::Recording(failure), _) => failure,
         (PlayError::Rollout(error), Ok(counts)) => {
-            let help = format!(
-                "the {} episodes before it are in {place}; bridge.restarts tries again",
-                counts.all()
-            );
-            Failure::runtime(error, help)
+            let kept = match counts.all() {
+                0 => None,
+                count => Some(format!("the {count} episodes before it are in {place}")),
+            };
+            let about = hints::about(&error).unwrap_or_else(|| "bridge.restarts tries again".into());
+            Failure::runtime(error, hints::join([kept, Some(about)]))
         }
         (PlayError::Rollout(error), Err(_)) => Failure::runtime(error, None),
     }

@@ -7,6 +7,7 @@ mod label;
 mod pose;
 mod reaction;
 mod server;
+mod teleop;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ pub enum Command {
     Doctor(doctor::Doctor),
     /// Label frames by key while the robot moves: train.pt and val.pt
     Label(Box<label::Label>),
+    /// Move an arm by hand while the reward model scores what it sees
+    Teleop(Box<teleop::Teleop>),
 }
 
 impl Command {
@@ -48,6 +51,7 @@ impl Command {
             Self::Pose(command) => command.run(verbosity),
             Self::Doctor(command) => command.run(verbosity),
             Self::Label(command) => command.run(verbosity),
+            Self::Teleop(command) => command.run(verbosity),
         }
     }
 }

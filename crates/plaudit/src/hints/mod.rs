@@ -3,6 +3,7 @@
 //! A library says what is wrong, by type and in words; nothing is read out of the words here.
 
 mod data;
+mod robot;
 mod training;
 
 use std::error::Error;
@@ -17,6 +18,7 @@ use plaudit_rl::{LearnError, TrainingError};
 use plaudit_serve::ServeError;
 
 pub(crate) use data::{AskedBy, about_conversion, about_data, about_open, about_windows, convert_flag};
+pub(crate) use robot::about_arm;
 pub(crate) use training::{SettingHint, about_reward_training, about_setting};
 
 /// What to do about an error, or about what caused it.
@@ -70,6 +72,9 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(SettingsError::NoMujoco) = error.downcast_ref() {
         return Some(NO_MUJOCO.into());
     }
+    if let Some(cause) = error.downcast_ref() {
+        return robot::about_hold(cause).map(Into::into);
+    }
     if let Some(ServeError::Listen { .. }) = error.downcast_ref() {
         return Some("choose another --host or --port".into());
     }
@@ -122,6 +127,9 @@ mod tests {
         assert!(about(&VlmError::Device(ClassifierError::NoCuda)).unwrap().contains("cuda-judge"));
         let setting = plaudit_core::EnvError::from(SettingsError::NoMujoco);
         assert!(about(&setting).unwrap().contains("docs/mujoco.md"));
+        let outside = plaudit_robot::HoldCause::OutsideBox { at: String::new(), faces: "+x".into() };
+        let env = plaudit_core::EnvError::Backend(Box::new(outside));
+        assert!(about(&plaudit_rl::RolloutError::from(env)).unwrap().contains("ee_pose_limit_"));
         assert_eq!(about(&std::io::Error::other("odd")), None);
     }
 }

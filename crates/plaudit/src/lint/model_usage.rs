@@ -65,10 +65,10 @@ pub(super) fn equality(findings: &mut Findings<'_>) {
         && reward.standalone_realworld
         && reward.reward_type == RewardType::Continuous
     {
-        findings.add("success-by-equality", Severity::Error, "reward.reward_type", Remark {
+        findings.add("success-by-equality", Severity::Note, "reward.reward_type", Remark {
             what: "continuous, and on the robot the model alone decides about success".into(),
-            why: "success is a reward of 1.0, which a probability never quite reaches: no episode would ever succeed".into(),
-            fix: "set reward_type: binary and a reward_threshold (audit gives one)".into(),
+            why: "to RLinf success is a reward of exactly 1.0, which a probability never quite reaches; plaudit compares it with reward_threshold".into(),
+            fix: "nothing to do here; for RLinf set reward_type: binary".into(),
         });
     }
 }

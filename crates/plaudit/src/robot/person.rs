@@ -2,21 +2,30 @@
 
 use std::io::{BufRead, IsTerminal};
 
-use plaudit_robot::{AskPerson, Person};
+use plaudit_robot::{AskPerson, Person, StopToken, TerminalPilot};
 
 use crate::console;
 
-/// The person at the terminal, who presses Enter.
-#[derive(Debug, Clone)]
+/// The person at the terminal, who types a word.
+#[derive(Clone)]
 pub struct TerminalPerson {
     /// Which robot is asked about.
     pub address: String,
+    /// Who else reads the terminal.
+    pub terminal: Option<TerminalPilot>,
+    /// Ends the question.
+    pub stop: StopToken,
 }
 
 impl AskPerson for TerminalPerson {
     fn may_move(&mut self, why: &str) -> Option<Person> {
-        let stdin = std::io::stdin();
-        if !stdin.is_terminal() {
+        if self.stop.is_raised() {
+            return None;
+        }
+        if !std::io::stdin().is_terminal() {
+            console::eprintln(
+                "a person lets the arm move by typing `arm`, and standard input is no terminal",
+            );
             return None;
         }
         let address = &self.address;
@@ -24,9 +33,51 @@ impl AskPerson for TerminalPerson {
             "{why}\nThe robot at {address} will move. Is its box clear, and the e-stop in your hand?"
         ));
         console::eprintln("Type `arm` and Enter to let it move; anything else leaves it where it is.");
-        let mut line = String::new();
-        stdin.lock().read_line(&mut line).ok()?;
-        (line.trim() == "arm").then(|| Person::agreed("typed `arm` at the terminal"))
+        let ask = || line(&self.stop);
+        let line = match &self.terminal {
+            Some(terminal) => terminal.suspended(ask),
+            None => ask(),
+        };
+        (line?.trim() == "arm").then(|| Person::agreed("typed `arm` at the terminal"))
+    }
+}
+
+/// A line that a person types; none if somebody wants to stop before that.
+fn line(stop: &StopToken) -> Option<String> {
+    while !waiting::is_line() {
+        if stop.is_raised() {
+            return None;
+        }
+    }
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).ok()?;
+    Some(line)
+}
+
+#[cfg(unix)]
+mod waiting {
+    use std::os::fd::AsFd;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    /// Milliseconds of one wait.
+    const SLICE_MS: u8 = 50;
+
+    /// Whether a line is there, after a moment. A terminal that cannot be asked has one, or its end.
+    pub(super) fn is_line() -> bool {
+        let stdin = std::io::stdin();
+        let mut asked = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut asked, PollTimeout::from(SLICE_MS)) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => false,
+            Ok(_) | Err(_) => true,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod waiting {
+    pub(super) fn is_line() -> bool {
+        true
     }
 }
 

@@ -12,6 +12,9 @@ const SMALLER: &[(&str, &[&str])] = &[
         "collect realworld_collect_data",
         &["--episodes 1", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=2"],
     ),
+    ("collect realworld_collect_data --episodes", &["--episodes 2"]),
+    // A model of few steps is not sure of anything.
+    ("robot teleop", &["--episodes 1", "env.eval.max_episode_steps=20", "reward.reward_threshold=0.01"]),
     ("eval", &["env.eval.total_num_envs=4"]),
     (
         "train",

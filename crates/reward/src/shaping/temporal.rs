@@ -120,6 +120,11 @@ impl Thresholds {
     pub(crate) const DEFAULT: Self =
         Self { enter: DEFAULT_THRESHOLD, leave: DEFAULT_THRESHOLD, has_memory: false };
 
+    /// The score above which a frame is a success.
+    pub(crate) fn level(self) -> f32 {
+        self.enter
+    }
+
     /// Whether a score alone decides, and how.
     pub(crate) fn decides(self, score: Score) -> Option<bool> {
         match score.get() {

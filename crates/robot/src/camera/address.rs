@@ -1,5 +1,6 @@
 //! How people write where a camera is.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -67,6 +68,15 @@ impl FromStr for CameraAddress {
     }
 }
 
+impl fmt::Display for CameraAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(address) | Self::Device(address) => f.write_str(address),
+            Self::Replay(folder) => write!(f, "replay:{}", folder.display()),
+        }
+    }
+}
+
 impl CameraAddress {
     /// Opens the camera that is there. What is not there yet is waited for; see [`Camera::trouble`].
     pub fn open(
@@ -102,6 +112,7 @@ mod tests {
         assert_eq!(parsed("/dev/video2"), CameraAddress::Device("/dev/video2".into()));
         assert_eq!(parsed("230322271473"), CameraAddress::Device("230322271473".into()));
         assert_eq!(parsed("replay:frames/wrist"), CameraAddress::Replay("frames/wrist".into()));
+        assert_eq!(parsed("replay:frames/wrist").to_string(), "replay:frames/wrist");
         for (wrong, why) in [
             ("rtsp://10.0.0.3/stream", "`rtsp` is not spoken"),
             ("https://cam", "`https` is not spoken"),

@@ -5,18 +5,19 @@ use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plaudit_core::FrameShape;
 use serde::Serialize;
 
 use super::{Finding, quantile};
 use crate::serl::http;
-use crate::{Camera, CameraError, Clock, MjpegCamera};
+use crate::{CameraAddress, CameraError, Clock, FrameFit};
 
 const ABOUT: &str = "camera";
 /// How long a first frame may take, how long frames are watched after it, and how often.
 const FIRST_FRAME: Duration = Duration::from_secs(5);
 const WATCHED: Duration = Duration::from_secs(3);
 const LOOKS_EVERY: Duration = Duration::from_millis(5);
+/// Pixels of a side of the frames that are looked at.
+const SIDE: usize = 128;
 /// A frame's header is somewhere in the first bytes of a stream.
 const HEADER_BYTES: usize = 256 << 10;
 /// Older frames than this, and the arm holds.
@@ -28,29 +29,33 @@ pub struct CameraCheck {
     /// Its name.
     pub name: String,
     /// Where it is.
-    pub url: String,
+    pub address: String,
     /// Frames per second.
     pub hz: f64,
     /// How old the newest frame is at any time, half of the time.
     pub age_median_ms: f64,
     /// How old the newest frame got.
     pub age_max_ms: f64,
-    /// Width and height as the camera sends them.
+    /// Width and height as a stream has them.
     pub size: Option<[usize; 2]>,
     /// Why no frames came.
     pub trouble: Option<String>,
 }
 
 /// Watches a camera for some seconds.
-pub fn check_camera(name: &str, url: &str, clock: Arc<dyn Clock>) -> Result<CameraCheck, CameraError> {
-    let mut camera = MjpegCamera::open(name, url, FrameShape::rgb(128, 128), clock.clone())?;
+pub fn check_camera(
+    name: &str,
+    address: &CameraAddress,
+    clock: Arc<dyn Clock>,
+) -> Result<CameraCheck, CameraError> {
+    let mut camera = address.open(name, FrameFit::square(SIDE), clock.clone())?;
     let begun = Instant::now();
     while camera.newest().is_none() && begun.elapsed() < FIRST_FRAME {
         std::thread::sleep(LOOKS_EVERY);
     }
     let mut check = CameraCheck {
         name: name.into(),
-        url: url.into(),
+        address: address.to_string(),
         hz: 0.0,
         age_median_ms: 0.0,
         age_max_ms: 0.0,
@@ -75,7 +80,9 @@ pub fn check_camera(name: &str, url: &str, clock: Arc<dyn Clock>) -> Result<Came
     check.age_median_ms = quantile(&ages_ms, 0.5);
     check.age_max_ms = quantile(&ages_ms, 1.0);
     check.trouble = camera.trouble().map(|trouble| trouble.to_string());
-    check.size = size_at(url);
+    if let CameraAddress::Http(url) = address {
+        check.size = size_at(url);
+    }
     Ok(check)
 }
 
@@ -83,8 +90,13 @@ impl CameraCheck {
     /// What that means for a loop of `control_hz`.
     pub fn findings(&self, control_hz: f64) -> Vec<Finding> {
         if let (Some(trouble), true) = (&self.trouble, self.hz == 0.0) {
-            let advice =
-                format!("open {} in a browser, and look at the camera's cable and its server", self.url);
+            let advice = match self.address.starts_with("http") {
+                true => format!(
+                    "open {} in a browser, and look at the camera's cable and its server",
+                    self.address
+                ),
+                false => "look at the camera's cable and at its path".into(),
+            };
             return vec![Finding::wrong(ABOUT, trouble.clone(), advice)];
         }
         let size = self.size.map_or_else(String::new, |[width, height]| format!(", {width}x{height}"));
@@ -162,7 +174,7 @@ mod tests {
     fn slow_old_and_dead_cameras_are_told_apart() {
         let good = CameraCheck {
             name: "wrist_1".into(),
-            url: "http://robot/camera/wrist_1".into(),
+            address: "http://robot/camera/wrist_1".into(),
             hz: 30.0,
             age_median_ms: 20.0,
             age_max_ms: 45.0,

@@ -9,31 +9,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Finding;
+use crate::UDEV_RULES_PATH;
+use crate::pilot::is_space_mouse;
 
 const ABOUT: &str = "pilot";
-/// Where the rules go: before those that give devices to whoever sits at the machine.
-pub const UDEV_RULES_FILE: &str = "/etc/udev/rules.d/70-plaudit.rules";
-/// What lets whoever sits at the machine read SpaceMice and gamepads.
-pub const UDEV_RULES: &str = r#"KERNEL=="hidraw*", ATTRS{idVendor}=="256f", MODE="0660", TAG+="uaccess"
-KERNEL=="hidraw*", ATTRS{idVendor}=="046d", MODE="0660", TAG+="uaccess"
-SUBSYSTEM=="input", KERNEL=="event*", ENV{ID_INPUT_JOYSTICK}=="1", MODE="0660", TAG+="uaccess"
-"#;
-/// SpaceMice by vendor and product; other devices of the same vendors are keyboards and mice.
-const SPACE_MICE: [(u32, u32); 13] = [
-    (0x046d, 0xc625),
-    (0x046d, 0xc626),
-    (0x046d, 0xc627),
-    (0x046d, 0xc629),
-    (0x046d, 0xc62b),
-    (0x256f, 0xc635),
-    (0x256f, 0xc641),
-    (0x256f, 0xc62e),
-    (0x256f, 0xc63a),
-    (0x256f, 0xc632),
-    (0x256f, 0xc638),
-    (0x256f, 0xc633),
-    (0x256f, 0xc652),
-];
 /// Linux's codes of buttons and keys.
 const BTN_GAMEPAD: usize = 0x130;
 const KEYBOARD_KEYS: [usize; 4] = [16, 30, 46, 48]; // q, a, c, b
@@ -79,7 +58,8 @@ pub fn find_devices(sys: &Path, dev: &Path) -> Vec<Device> {
     for name in names(&sys.join("class/hidraw")) {
         let uevent = read(&sys.join("class/hidraw").join(&name).join("device/uevent"));
         let value = |key: &str| uevent.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        if value("HID_ID").and_then(hid_ids).is_some_and(|ids| SPACE_MICE.contains(&ids)) {
+        if value("HID_ID").and_then(hid_ids).is_some_and(|(vendor, product)| is_space_mouse(vendor, product))
+        {
             let called = value("HID_NAME").unwrap_or("SpaceMouse").to_string();
             devices.push(device(DeviceKind::SpaceMouse, called, dev.join(&name)));
         }
@@ -111,7 +91,7 @@ pub fn devices_findings(devices: &[Device]) -> Vec<Finding> {
             Finding::fine(ABOUT, format!("{text}, which only the terminal reads"))
         } else {
             let advice = format!(
-                "write the rules below to {UDEV_RULES_FILE}, then `sudo udevadm control --reload && sudo udevadm \
+                "write the rules below to {UDEV_RULES_PATH}, then `sudo udevadm control -R && sudo udevadm \
                  trigger`, and plug it in again"
             );
             Finding::wrong(ABOUT, format!("{text} may not be read by this user"), advice)
@@ -149,8 +129,9 @@ fn read(path: &Path) -> String {
 }
 
 /// Vendor and product of `0003:0000256F:0000C635`.
-fn hid_ids(text: &str) -> Option<(u32, u32)> {
-    let mut words = text.trim().split(':').skip(1).map(|word| u32::from_str_radix(word, 16).ok());
+fn hid_ids(text: &str) -> Option<(u16, u16)> {
+    let id = |word| u32::from_str_radix(word, 16).ok().and_then(|id| u16::try_from(id).ok());
+    let mut words = text.trim().split(':').skip(1).map(id);
     Some((words.next()??, words.next()??))
 }
 
@@ -203,7 +184,7 @@ mod tests {
         fs::remove_file(dev.join("hidraw0")).unwrap();
         let findings = devices_findings(&find_devices(&sys, &dev));
         assert_eq!(verdict(&findings), Level::Wrong);
-        assert!(findings[0].advice.as_ref().unwrap().contains(UDEV_RULES_FILE));
+        assert!(findings[0].advice.as_ref().unwrap().contains(UDEV_RULES_PATH));
         fs::remove_dir_all(root).unwrap();
         assert_eq!(verdict(&devices_findings(&find_devices(&sys, &dev))), Level::Warning);
     }

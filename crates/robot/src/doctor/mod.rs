@@ -11,7 +11,7 @@ mod workspace;
 use serde::Serialize;
 
 pub use camera::{CameraCheck, check_camera};
-pub use devices::{Device, DeviceKind, UDEV_RULES, UDEV_RULES_FILE, devices_findings, find_devices};
+pub use devices::{Device, DeviceKind, devices_findings, find_devices};
 pub use server::{Dialect, Latencies, ServerCheck, check_server};
 pub use workspace::{WorkspaceCheck, check_workspace};
 

@@ -54,6 +54,7 @@ fn key(byte: u8) -> Option<Key> {
     match byte {
         b' ' => Some(Key::Space),
         b'\r' | b'\n' => Some(Key::Enter),
+        0x7f | 0x08 => Some(Key::Backspace),
         _ if byte.is_ascii_alphanumeric() => Some(Key::Char(char::from(byte.to_ascii_lowercase()))),
         _ => None,
     }
@@ -75,7 +76,7 @@ impl KeyLatch {
             match key {
                 Key::Char(letter) if is_label(*letter) => self.on = Some(*letter),
                 Key::Space => self.on = None,
-                Key::Char(_) | Key::Enter | Key::Escape => {}
+                Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace => {}
             }
         }
     }
@@ -100,7 +101,7 @@ mod tests {
     fn letters_space_and_return() {
         let wanted = [Key::Char('c'), Key::Char('a'), Key::Space, Key::Enter, Key::Char('7')];
         assert_eq!(keys(&[b"cA \r7"]), wanted);
-        assert_eq!(keys(&[&[3, 0xc3, 0xbc, b'~', 127]]), [], "control, ü, signs");
+        assert_eq!(keys(&[&[3, 0xc3, 0xbc, b'~', 127]]), [Key::Backspace], "control, ü, signs");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod function;
 mod gamepad;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod keyboard;
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+#[cfg_attr(not(unix), allow(dead_code))]
 mod keys;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod spacemouse;
@@ -25,8 +25,9 @@ pub use function::{CombinedPilot, FunctionPilot};
 pub use gamepad::GamepadPilot;
 pub use keyboard::KeyboardPilot;
 pub use keys::KeyLatch;
+pub(crate) use spacemouse::is_space_mouse;
 pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
-pub use terminal::TerminalPilot;
+pub use terminal::{TerminalPilot, restore_terminal};
 
 /// Deflections smaller than this are a device at rest.
 const AT_REST: f64 = 1e-3;
@@ -71,6 +72,8 @@ pub enum Key {
     Space,
     /// Return.
     Enter,
+    /// The key that takes back.
+    Backspace,
     /// Esc: stop.
     Escape,
 }

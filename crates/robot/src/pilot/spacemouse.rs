@@ -16,12 +16,13 @@ const MODELS: &[(u16, &[u16])] = &[
     (0x256f, &[0xc62e, 0xc632, 0xc633, 0xc635, 0xc638, 0xc63a, 0xc641, 0xc652]),
 ];
 
-/// Rules for udev that let the person at the machine read a SpaceMouse. They belong into [`UDEV_RULES_PATH`].
+/// Rules for udev that let the person at the machine read SpaceMice and gamepads. They belong into [`UDEV_RULES_PATH`].
 pub const UDEV_RULES: &str = r#"KERNEL=="hidraw*", ATTRS{idVendor}=="256f", TAG+="uaccess"
 KERNEL=="hidraw*", ATTRS{idVendor}=="046d", ATTRS{idProduct}=="c625|c626|c627|c629|c62b", TAG+="uaccess"
+SUBSYSTEM=="input", KERNEL=="event*", ENV{ID_INPUT_JOYSTICK}=="1", TAG+="uaccess"
 "#;
 
-/// Where [`UDEV_RULES`] belong; after that `sudo udevadm control --reload && sudo udevadm trigger`.
+/// Where [`UDEV_RULES`] belong; after that `sudo udevadm control -R && sudo udevadm trigger`.
 pub const UDEV_RULES_PATH: &str = "/etc/udev/rules.d/60-plaudit-robot.rules";
 
 /// A SpaceMouse. Needs the cargo feature `devices` and Linux.
@@ -58,11 +59,12 @@ impl InputDevice for SpaceMouse {
 
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
     fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build; build with `--features devices` on Linux".into())
+        Err("it is not part of this build: the cargo feature `devices` has it, on Linux".into())
     }
 }
 
-fn is_space_mouse(vendor: u16, product: u16) -> bool {
+/// Whether a device is a SpaceMouse; others of the same makers are keyboards and mice.
+pub(crate) fn is_space_mouse(vendor: u16, product: u16) -> bool {
     MODELS.iter().any(|(maker, models)| *maker == vendor && models.contains(&product))
 }
 
@@ -184,7 +186,7 @@ mod hid {
 /// What to do about a device that may not be opened.
 fn denied(place: &str) -> String {
     format!(
-        "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control --reload && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
+        "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control -R && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
     )
 }
 
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn a_build_without_devices_says_so() {
         let error = SpaceMousePilot::open().err().unwrap().to_string();
-        assert!(error.contains("SpaceMouse") && error.contains("--features devices"), "{error}");
+        assert!(error.contains("SpaceMouse") && error.contains("feature `devices`"), "{error}");
     }
 
     proptest! {

@@ -9,30 +9,58 @@ use crate::{Pilot, PilotError, PilotInput, StopToken};
 /// asks the person for a whole line keeps one, for [`suspended`](Self::suspended).
 #[derive(Clone)]
 pub struct TerminalPilot {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     reader: std::sync::Arc<unix::Reader>,
 }
 
 impl TerminalPilot {
     /// Begins to read standard input, which must be a terminal.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub fn open(stop: StopToken) -> Result<Self, PilotError> {
-        unix::Reader::start(stop).map(|reader| Self { reader: reader.into() }).map_err(wrong)
+        unix::Reader::terminal(stop).map(|reader| Self { reader: reader.into() }).map_err(wrong)
+    }
+
+    /// Begins to read standard input, whatever it is: a pipe has keys, too, and ends.
+    #[cfg(unix)]
+    pub fn open_stdin(stop: StopToken) -> Result<Self, PilotError> {
+        unix::Reader::stdin(stop).map(|reader| Self { reader: reader.into() }).map_err(wrong)
+    }
+
+    /// Whether standard input is a terminal, and its keys are for this process: not for one in the background, which the
+    /// system stops as soon as it touches the terminal.
+    pub fn is_there() -> bool {
+        #[cfg(unix)]
+        let is_there = unix::is_foreground_terminal();
+        #[cfg(not(unix))]
+        let is_there = false;
+        is_there
     }
 
     /// Begins to read standard input, which must be a terminal.
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     pub fn open(_stop: StopToken) -> Result<Self, PilotError> {
-        Err(wrong("it is read on Linux alone".into()))
+        Err(wrong("it is read on Unix alone".into()))
+    }
+
+    /// Begins to read standard input, whatever it is.
+    #[cfg(not(unix))]
+    pub fn open_stdin(stop: StopToken) -> Result<Self, PilotError> {
+        Self::open(stop)
     }
 
     /// Leaves the terminal to `ask`, with lines that are shown and edited, and takes it back after that. Nobody sees
     /// Esc meanwhile, so the arm must not move.
     pub fn suspended<T>(&self, ask: impl FnOnce() -> T) -> T {
-        #[cfg(target_os = "linux")]
+        #[cfg(unix)]
         let _suspended = self.reader.suspend();
         ask()
     }
+}
+
+/// Leaves the terminal as it was before a [`TerminalPilot`] read it: for whoever ends the process without dropping it.
+pub fn restore_terminal() {
+    #[cfg(unix)]
+    unix::restore();
 }
 
 fn wrong(why: String) -> PilotError {
@@ -40,18 +68,18 @@ fn wrong(why: String) -> PilotError {
 }
 
 impl Pilot for TerminalPilot {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     fn poll(&mut self) -> Result<PilotInput, PilotError> {
         self.reader.poll().map_err(wrong)
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     fn poll(&mut self) -> Result<PilotInput, PilotError> {
         Ok(PilotInput::default())
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod unix {
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,8 +89,9 @@ mod unix {
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::io::Errno;
+    use rustix::process::getpgrp;
     use rustix::termios::{
-        LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcsetattr,
+        LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr,
     };
 
     use super::super::keys::KeyParser;
@@ -74,6 +103,21 @@ mod unix {
     const LOOKS_EVERY: Duration = Duration::from_millis(20);
     /// Presses that nobody asks for are forgotten beyond this many.
     const MOST_PRESSED: usize = 256;
+
+    /// The terminal that is read now, and how it was before.
+    static CHANGED: Mutex<Option<(Arc<OwnedFd>, Termios)>> = Mutex::new(None);
+
+    pub(super) fn is_foreground_terminal() -> bool {
+        let input = rustix::stdio::stdin();
+        isatty(input) && tcgetpgrp(input).is_ok_and(|group| group == getpgrp())
+    }
+
+    pub(super) fn restore() {
+        if let Some((terminal, before)) = lock(&CHANGED).take() {
+            // A terminal that is gone needs no restoring.
+            let _ = tcsetattr(&*terminal, OptionalActions::Now, &before);
+        }
+    }
 
     #[derive(Default)]
     struct Shared {
@@ -90,11 +134,29 @@ mod unix {
         reading: Mutex<()>,
     }
 
-    /// Reads keys until it is dropped, and then leaves the terminal as it was.
-    pub(super) struct Reader {
-        terminal: Arc<OwnedFd>,
+    /// How a terminal was, and how it is while keys are read.
+    struct Settings {
         before: Termios,
         by_key: Termios,
+    }
+
+    impl Settings {
+        /// Keys come one by one and are not shown; signals such as Ctrl-C stay.
+        fn of(terminal: &OwnedFd) -> Result<Self, Errno> {
+            let before = tcgetattr(terminal)?;
+            let mut by_key = before.clone();
+            by_key.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            by_key.special_codes[SpecialCodeIndex::VMIN] = 1;
+            by_key.special_codes[SpecialCodeIndex::VTIME] = 0;
+            Ok(Self { before, by_key })
+        }
+    }
+
+    /// Reads keys until it is dropped, and then leaves the terminal as it was.
+    pub(super) struct Reader {
+        input: Arc<OwnedFd>,
+        /// Of a terminal; a pipe has none.
+        settings: Option<Settings>,
         turn: Arc<Turn>,
         shared: Arc<Mutex<Shared>>,
         ended: StopToken,
@@ -102,34 +164,37 @@ mod unix {
     }
 
     impl Reader {
-        pub(super) fn start(stop: StopToken) -> Result<Self, String> {
-            let input = rustix::stdio::stdin();
-            if !isatty(input) {
-                return Err("standard input is no terminal; run the command in one".into());
+        pub(super) fn terminal(stop: StopToken) -> Result<Self, String> {
+            match is_foreground_terminal() {
+                true => Self::stdin(stop),
+                false if isatty(rustix::stdio::stdin()) => Err("this process runs in the background".into()),
+                false => Err("standard input is no terminal".into()),
             }
-            let terminal = input.try_clone_to_owned().map_err(|error| error.to_string())?;
-            Self::on(terminal, stop)
         }
 
-        pub(super) fn on(terminal: OwnedFd, stop: StopToken) -> Result<Self, String> {
+        pub(super) fn stdin(stop: StopToken) -> Result<Self, String> {
+            let input = rustix::stdio::stdin().try_clone_to_owned().map_err(|error| error.to_string())?;
+            Self::on(input, stop)
+        }
+
+        pub(super) fn on(input: OwnedFd, stop: StopToken) -> Result<Self, String> {
             let said = |error: Errno| error.to_string();
-            let before = tcgetattr(&terminal).map_err(said)?;
-            let mut by_key = before.clone();
-            // Keys come one by one and are not shown; signals such as Ctrl-C stay.
-            by_key.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-            by_key.special_codes[SpecialCodeIndex::VMIN] = 1;
-            by_key.special_codes[SpecialCodeIndex::VTIME] = 0;
-            tcsetattr(&terminal, OptionalActions::Now, &by_key).map_err(said)?;
-            let (terminal, turn) = (Arc::new(terminal), Arc::<Turn>::default());
+            let settings = isatty(&input).then(|| Settings::of(&input)).transpose().map_err(said)?;
+            let input = Arc::new(input);
+            if let Some(Settings { before, by_key }) = &settings {
+                tcsetattr(&*input, OptionalActions::Now, by_key).map_err(said)?;
+                *lock(&CHANGED) = Some((input.clone(), before.clone()));
+            }
+            let turn = Arc::<Turn>::default();
             let (shared, ended) = (Arc::<Mutex<Shared>>::default(), StopToken::new());
             let mut keys = Keys {
-                input: terminal.clone(),
+                input: input.clone(),
                 turn: turn.clone(),
                 shared: shared.clone(),
                 ended: ended.clone(),
                 stop,
             };
-            let mut reader = Self { terminal, before, by_key, turn, shared, ended, thread: None };
+            let mut reader = Self { input, settings, turn, shared, ended, thread: None };
             let thread = std::thread::Builder::new().name("pilot-terminal".into());
             let thread = thread.spawn(move || {
                 let why = keys.read_all();
@@ -143,18 +208,24 @@ mod unix {
         pub(super) fn suspend(&self) -> Suspended<'_> {
             self.turn.suspended.fetch_add(1, Ordering::SeqCst);
             let turn = self.turn.reading.lock().unwrap_or_else(PoisonError::into_inner);
-            // A terminal that is gone needs no settings.
-            let _ = tcsetattr(&*self.terminal, OptionalActions::Now, &self.before);
+            self.set(|settings| &settings.before);
             Suspended { reader: self, _turn: turn }
         }
 
+        fn set(&self, which: fn(&Settings) -> &Termios) {
+            if let Some(settings) = &self.settings {
+                // A terminal that is gone needs no settings.
+                let _ = tcsetattr(&*self.input, OptionalActions::Now, which(settings));
+            }
+        }
+
+        /// What was pressed, and when there is nothing more, why.
         pub(super) fn poll(&self) -> Result<PilotInput, String> {
             let mut shared = lock(&self.shared);
-            match shared.trouble.take() {
+            let pressed = std::mem::take(&mut shared.pressed);
+            match shared.trouble.take_if(|_| pressed.is_empty()) {
                 Some(why) => Err(why),
-                None => {
-                    Ok(PilotInput { pressed: std::mem::take(&mut shared.pressed), ..PilotInput::default() })
-                }
+                None => Ok(PilotInput { pressed, ..PilotInput::default() }),
             }
         }
     }
@@ -167,8 +238,7 @@ mod unix {
 
     impl Drop for Suspended<'_> {
         fn drop(&mut self) {
-            // A terminal that is gone needs no settings.
-            let _ = tcsetattr(&*self.reader.terminal, OptionalActions::Now, &self.reader.by_key);
+            self.reader.set(|settings| &settings.by_key);
             self.reader.turn.suspended.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -180,12 +250,12 @@ mod unix {
                 // A thread that panicked has no more to say.
                 let _ = thread.join();
             }
-            // A terminal that is gone needs no restoring.
-            let _ = tcsetattr(&*self.terminal, OptionalActions::Now, &self.before);
+            self.set(|settings| &settings.before);
+            lock(&CHANGED).take_if(|(input, _)| Arc::ptr_eq(input, &self.input));
         }
     }
 
-    fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -312,10 +382,17 @@ mod unix {
             assert_eq!(reader.poll().unwrap(), PilotInput::default());
         }
 
+        /// All that was written is read before the end is told, and once.
         #[test]
-        fn what_is_no_terminal_is_refused() {
-            let file = std::fs::File::open("/dev/null").unwrap();
-            assert!(Reader::on(file.into(), StopToken::new()).is_err());
+        fn a_pipe_has_keys_and_an_end() {
+            let (program, mut person) = std::io::pipe().unwrap();
+            let reader = Reader::on(program.into(), StopToken::new()).unwrap();
+            std::io::Write::write_all(&mut person, b"ca").unwrap();
+            drop(person);
+            let mut typed = Vec::new();
+            let why = until(|| reader.poll().map(|input| typed.extend(input.pressed)).err());
+            assert_eq!((typed, why.as_str()), (vec![Key::Char('c'), Key::Char('a')], "it was closed"));
+            assert_eq!(reader.poll().unwrap(), PilotInput::default());
         }
     }
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use clap::Args;
 use plaudit_robot::doctor::{
-    CameraCheck, Device, Finding, Level, ServerCheck, UDEV_RULES, UDEV_RULES_FILE, WorkspaceCheck,
-    check_camera, check_server, devices_findings, find_devices, verdict,
+    CameraCheck, Device, Finding, Level, ServerCheck, WorkspaceCheck, check_camera, check_server,
+    devices_findings, find_devices, verdict,
 };
-use plaudit_robot::{Clock, Compliance, RealClock};
+use plaudit_robot::{Clock, Compliance, RealClock, UDEV_RULES, UDEV_RULES_PATH};
 use serde::Serialize;
 
 use super::bench::{Bench, BenchArgs};
@@ -18,6 +18,7 @@ use super::server;
 use crate::cli::Verbosity;
 use crate::console;
 use crate::failure::Failure;
+use crate::hints::about_arm;
 
 /// Check a bench: server, cameras, devices, box, compliance, e-stop
 ///
@@ -28,7 +29,7 @@ use crate::failure::Failure;
   plaudit robot doctor --server http://127.0.0.1:5000 --camera base_camera
   plaudit robot doctor bench.yaml --server http://10.0.0.2:5000
   plaudit robot doctor --server http://10.0.0.2:5000 \\
-      --camera http://10.0.0.3:8080/stream --yes --json")]
+      --camera http://10.0.0.3:8080/stream --camera /dev/video0 --yes --json")]
 pub struct Doctor {
     #[command(flatten)]
     bench: BenchArgs,
@@ -87,19 +88,26 @@ impl Doctor {
                 Some(check)
             }
             Err(error) => {
-                findings.push(Finding::wrong("server", error.to_string(), server::advice(&error)));
+                findings.push(Finding::wrong("server", error.to_string(), about_arm(&error)));
                 None
             }
         };
         let mut cameras = Vec::new();
-        for (name, url) in &bench.cameras {
-            let check =
-                check_camera(name, url, clock.clone()).map_err(|error| server::wrong_camera(&error))?;
-            findings.extend(check.findings(bench.control_hz));
-            cameras.push(check);
+        for camera in &bench.cameras {
+            match check_camera(&camera.name, &camera.address, clock.clone()) {
+                Ok(check) => {
+                    findings.extend(check.findings(bench.control_hz));
+                    cameras.push(check);
+                }
+                Err(error) => {
+                    let advice = "correct its address, or plug it in";
+                    findings.push(Finding::wrong("camera", error.to_string(), advice));
+                }
+            }
         }
-        if cameras.is_empty() {
-            let advice = "name them: --camera NAME for the server's own, or --camera URL of an MJPEG stream";
+        if bench.cameras.is_empty() {
+            let advice =
+                "name them: --camera NAME for the server's own, or --camera ADDRESS of a stream or a device";
             findings.push(Finding::warning("camera", "no camera was looked at", advice));
         }
         let devices = find_devices(Path::new("/sys"), Path::new("/dev"));
@@ -192,7 +200,7 @@ fn page(report: &DoctorReport) -> String {
         }
     }
     if report.devices.iter().any(|device| !device.is_readable) {
-        let _ = write!(page, "\n# {UDEV_RULES_FILE}\n{UDEV_RULES}");
+        let _ = write!(page, "\n# {UDEV_RULES_PATH}\n{UDEV_RULES}");
     }
     let wrong = report.findings.iter().filter(|finding| finding.level == Level::Wrong).count();
     let _ = match (wrong, report.verdict) {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use plaudit_core::{FrameShape, Seed};
+use plaudit_core::Seed;
 use plaudit_data::labelling::{
     DatasetOptions, DatasetReport, JOURNAL_FILE, JournalHeader, LabelKey, LabellingError, Session,
     SessionSettings, write_dataset,
 };
-use plaudit_robot::{Camera, CameraFrame, Clock, Key, MjpegCamera, RealClock, Time};
+use plaudit_robot::{Camera, CameraFrame, Clock, Key, RealClock, Time, first_frame};
 
 use super::bench::{Bench, BenchArgs};
-use super::keys::{Keys, StdinKeys};
+use super::keys::Keys;
 use super::{reaction, server};
 use crate::cli::Verbosity;
 use crate::console;
@@ -116,21 +116,22 @@ impl Label {
             return self.write(&folder, &self.options(None, self.lag), verbosity);
         }
         let bench = self.bench.resolve_cameras(verbosity)?;
-        let Some((name, url)) = bench.cameras.first() else {
-            let help = "name one: --camera NAME of the robot server's, or --camera URL of an MJPEG stream";
+        let Some(named) = bench.cameras.first() else {
+            let help =
+                "name one: --camera NAME of the robot server's, or --camera ADDRESS of a stream or a device";
             return Err(Failure::usage("which camera?", help.to_string()));
         };
         let size = usize::from(self.image_size);
         let clock = Arc::new(RealClock::new());
-        let camera = MjpegCamera::open(name, url, FrameShape::rgb(size, size), clock.clone());
+        let camera = named.address.open(&named.name, named.fit(size), clock.clone());
         let mut camera = camera.map_err(|error| server::wrong_camera(&error))?;
-        wait_for_frame(&mut camera)?;
+        first_frame(camera.as_mut(), FIRST_FRAME).map_err(|error| server::wrong_camera(&error))?;
         let folder = output_folder(self.output_dir.clone())?;
         listen_for_interrupts();
-        let mut keys = StdinKeys::listen()?;
+        let mut keys = Keys::listen()?;
         let lag_secs = if self.measure_lag { self.measured_lag(&mut keys, &*clock)? } else { self.lag };
         let options = self.options(Some(&bench), lag_secs);
-        let header = JournalHeader { camera: name.clone(), height: size, width: size };
+        let header = JournalHeader { camera: named.name.clone(), height: size, width: size };
         let targets = self.targets(&bench);
         let session = Session::open(&folder, SessionSettings { header, targets, lag_secs })
             .map_err(|error| failed(&error))?;
@@ -142,7 +143,7 @@ impl Label {
             last: None,
             bar: Bar { quiet: verbosity.quiet, shown: Instant::now(), rate_hz: 0.0 },
         };
-        let ended = labelling.run(&mut camera, &mut keys, &interrupted);
+        let ended = labelling.run(camera.as_mut(), &mut keys, &interrupted);
         drop(keys);
         if console::shows_status() && !verbosity.quiet {
             console::eprintln("");
@@ -187,7 +188,7 @@ impl Label {
     }
 
     /// Measures, says, and lets the person decide.
-    fn measured_lag(&self, keys: &mut dyn Keys, clock: &dyn Clock) -> Result<f64, Failure> {
+    fn measured_lag(&self, keys: &mut Keys, clock: &dyn Clock) -> Result<f64, Failure> {
         if !console::shows_status() {
             let help = "measure it in a terminal, or give it: --lag 0.3".to_string();
             return Err(Failure::usage("--measure-lag needs a terminal to show its signal in", help));
@@ -277,28 +278,13 @@ fn failed(error: &LabellingError) -> Failure {
     Failure::runtime(error, help.to_string())
 }
 
-/// A camera that shows nothing is said before anything is labelled.
-fn wait_for_frame(camera: &mut dyn Camera) -> Result<(), Failure> {
-    let begun = Instant::now();
-    while camera.newest().is_none() {
-        if begun.elapsed() > FIRST_FRAME {
-            let silent = || format!("camera `{}` shows nothing", camera.name());
-            let why = camera.trouble().map_or_else(silent, |trouble| trouble.to_string());
-            let help = "`plaudit robot doctor` says more about cameras".to_string();
-            return Err(Failure::runtime(why, help));
-        }
-        std::thread::sleep(LOOKS_EVERY);
-    }
-    Ok(())
-}
-
 /// What a key does here.
 fn label_key(key: Key) -> Option<LabelKey> {
     match key {
         Key::Char('c') => Some(LabelKey::Success),
         Key::Char('a') => Some(LabelKey::Fail),
         Key::Char('b') | Key::Space => Some(LabelKey::Off),
-        Key::Char('u') => Some(LabelKey::Undo),
+        Key::Char('u') | Key::Backspace => Some(LabelKey::Undo),
         Key::Char(_) | Key::Enter | Key::Escape => None,
     }
 }
@@ -318,7 +304,7 @@ impl Labelling {
     fn run(
         &mut self,
         camera: &mut dyn Camera,
-        keys: &mut dyn Keys,
+        keys: &mut Keys,
         is_stopped: &dyn Fn() -> bool,
     ) -> Result<LabelEnd, LabellingError> {
         self.started = self.clock.now();
@@ -407,8 +393,8 @@ fn bar(session: &Session, age: Duration, rate_hz: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_core::Frames;
-    use plaudit_robot::VirtualClock;
+    use plaudit_core::{FrameShape, Frames};
+    use plaudit_robot::{Pilot, PilotError, PilotInput, VirtualClock};
 
     /// A camera at twenty frames a second.
     struct Film {
@@ -438,15 +424,12 @@ mod tests {
         left: Vec<(u64, Key)>,
     }
 
-    impl Keys for Script {
-        fn pressed(&mut self) -> Vec<Key> {
+    impl Pilot for Script {
+        fn poll(&mut self) -> Result<PilotInput, PilotError> {
             let now = self.clock.now().elapsed().as_millis() as u64;
             let later = self.left.iter().position(|(at, _)| *at > now).unwrap_or(self.left.len());
-            self.left.drain(..later).map(|(_, key)| key).collect()
-        }
-
-        fn have_ended(&self) -> bool {
-            false
+            let pressed = self.left.drain(..later).map(|(_, key)| key).collect();
+            Ok(PilotInput { pressed, ..PilotInput::default() })
         }
     }
 
@@ -466,7 +449,7 @@ mod tests {
             last: None,
             bar: Bar { quiet: true, shown: Instant::now(), rate_hz: 0.0 },
         };
-        let mut keys = Script { clock: clock.clone(), left: keys.to_vec() };
+        let mut keys = Keys::of(Script { clock: clock.clone(), left: keys.to_vec() });
         let mut film = Film { clock: clock.clone() };
         let ended = labelling.run(&mut film, &mut keys, &|| clock.now().elapsed() >= stops_after).unwrap();
         (ended, labelling.session.counts())

@@ -20,7 +20,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(2);
 /// Shows a signal after a wait of unknown length, several times, and measures how long until a key is pressed. `None` when
 /// the person pressed too little, or stopped.
 pub(super) fn measure(
-    keys: &mut dyn Keys,
+    keys: &mut Keys,
     clock: &dyn Clock,
     seed: Seed,
     show: &mut dyn FnMut(&str),
@@ -49,7 +49,7 @@ pub(super) fn measure(
 /// Waits for a key until `deadline`. Nothing when the person wants to stop.
 fn pressed_before(
     deadline: Time,
-    keys: &mut dyn Keys,
+    keys: &mut Keys,
     clock: &dyn Clock,
     is_stopped: &dyn Fn() -> bool,
 ) -> Option<bool> {
@@ -69,39 +69,32 @@ fn pressed_before(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plaudit_robot::VirtualClock;
-    use std::cell::Cell;
-    use std::rc::Rc;
-    use std::sync::Arc;
+    use plaudit_robot::{Pilot, PilotError, PilotInput, VirtualClock};
+    use std::sync::{Arc, Mutex};
 
     /// Somebody who presses so long after the signal.
     struct Somebody {
         clock: Arc<VirtualClock>,
-        signal: Rc<Cell<Option<Time>>>,
+        signal: Arc<Mutex<Option<Time>>>,
         after: Duration,
     }
 
-    impl Keys for Somebody {
-        fn pressed(&mut self) -> Vec<Key> {
-            let is_due = self.signal.get().is_some_and(|signal| self.clock.now() >= signal + self.after);
-            if is_due {
-                self.signal.set(None);
-            }
-            if is_due { vec![Key::Char('c')] } else { vec![] }
-        }
-
-        fn have_ended(&self) -> bool {
-            false
+    impl Pilot for Somebody {
+        fn poll(&mut self) -> Result<PilotInput, PilotError> {
+            let mut signal = self.signal.lock().unwrap();
+            let shown = signal.take_if(|shown| self.clock.now() >= *shown + self.after);
+            let pressed = shown.map(|_| Key::Char('c')).into_iter().collect();
+            Ok(PilotInput { pressed, ..PilotInput::default() })
         }
     }
 
     fn measured(after: Duration, stops: bool) -> Option<Reaction> {
         let clock = Arc::new(VirtualClock::new());
-        let signal = Rc::new(Cell::new(None));
-        let mut keys = Somebody { clock: clock.clone(), signal: signal.clone(), after };
+        let signal = Arc::<Mutex<Option<Time>>>::default();
+        let mut keys = Keys::of(Somebody { clock: clock.clone(), signal: signal.clone(), after });
         let mut show = |text: &str| {
             if text.contains("press c now") {
-                signal.set(Some(clock.now()));
+                *signal.lock().unwrap() = Some(clock.now());
             }
         };
         measure(&mut keys, &*clock, Seed::new(1), &mut show, &|| stops)

@@ -19,8 +19,14 @@ choice! {
         None = "none",
         /// The script that solves the task of the simulated robot, from its ground truth.
         Script = "script",
-        /// A person at a SpaceMouse.
+        /// A person at a SpaceMouse, and at the keys of the terminal.
         Spacemouse = "spacemouse",
+        /// A person at a gamepad, and at the keys of the terminal.
+        Gamepad = "gamepad",
+        /// The keys of a keyboard at this machine, also while they are held. They move nothing by themselves.
+        Keyboard = "keyboard",
+        /// The keys of the terminal, which does not tell which are held. They move nothing by themselves.
+        Terminal = "terminal",
     }
 }
 
@@ -31,10 +37,13 @@ block! {
         robot_ip: Option<String> = None,
         /// Address of a robot server that speaks SERL's HTTP dialect: `http://127.0.0.1:5000`.
         server_url: Option<String> = None,
-        /// MJPEG streams by camera name. Not set: those of the simulated robot.
+        /// Cameras by name: `http://…` of an MJPEG stream, a device such as `/dev/video0`, a serial number, or `replay:FOLDER` for
+        /// recorded frames. Not set: those of `camera_serials`, or of the simulated robot.
         camera_urls: IndexMap<String, String> = IndexMap::new(),
         /// Who may take over from the policy. Not set: with `use_spacemouse`, a SpaceMouse, or on a simulated robot the script.
         pilot: Option<PilotKind> = None,
+        /// The gamepad or the keyboard among several: `/dev/input/event7`. Not set: the first gamepad, the only keyboard.
+        pilot_device: Option<String> = None,
         /// How many times as fast as a real one the simulated robot lives.
         #[range(Range::Within(0.01, 100.0))]
         sim_speed: f64 = 1.0,
@@ -44,15 +53,17 @@ block! {
         /// The arm holds when more newton metres twist the tool.
         #[range(POSITIVE)]
         max_torque: f64 = 10.0,
-        /// The policy moves the arm only while a person holds a key or a button.
+        /// The policy moves the arm only while a person holds a key of a keyboard or a button of a gamepad.
         dead_man: bool = false,
-        /// Serial numbers of the cameras, main view first.
+        /// Serial numbers of cameras at this machine's ports, or what `camera_urls` takes; called `wrist_1`, `wrist_2`, … in this
+        /// order.
         camera_serials: Option<Vec<String>> = None,
         /// Names for cameras by serial number. Not set: `wrist_1`, `wrist_2`, …
         camera_names: IndexMap<String, String> = IndexMap::new(),
         /// What the cameras are.
         camera_type: Option<String> = None,
-        /// Part of each camera's image to keep: top, left, bottom, right in 0..1.
+        /// Part of each camera's image to keep, by serial number or name: top, left, bottom, right in 0..1. Not set: the square in the
+        /// middle.
         camera_crop_regions: IndexMap<String, [f64; 4]> = IndexMap::new(),
         /// Show the cameras in a window.
         enable_camera_player: bool = true,
