@@ -2,6 +2,7 @@
 
 use std::f64::consts::{FRAC_PI_3, FRAC_PI_6};
 use std::sync::Arc;
+use std::time::Duration;
 
 use glam::DVec3;
 use plaudit_compose::ComposeError;
@@ -20,8 +21,6 @@ use crate::config::blocks::robot::{PilotKind, RobotSettings};
 use crate::robot::{SceneReset, ScriptPilot, SimulatedPerson, SimulatedScene, SimulatedTask, TerminalPerson};
 use crate::run::{interrupted, notify_soon};
 
-/// Pixels of a side of the images that policies see.
-const IMAGE_SIDE: usize = 128;
 /// How far the tool may roll and pitch, radians.
 const TILT: f64 = 0.1;
 /// Room around the way of the script, metres.
@@ -139,7 +138,8 @@ impl Builder<'_> {
             Some("PegInsertionEnv-v1") => SimulatedTask::PegInsertion,
             _ => SimulatedTask::PickCube,
         };
-        let mut env = simulated_arm(task, IMAGE_SIDE).map_err(|error| wrong(&error))?;
+        let mut env = simulated_arm(task, self.settings.override_cfg.image_side as usize)
+            .map_err(|error| wrong(&error))?;
         let scene =
             task.find_scene(env.as_mut(), Seed::new(self.settings.seed)).map_err(|error| wrong(&error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::at_speed(self.settings.override_cfg.sim_speed));
@@ -147,6 +147,7 @@ impl Builder<'_> {
             seed: scene.seed,
             prepare: task.prepare().map_err(|error| wrong(&error))?,
             starts_closed: task == SimulatedTask::PegInsertion,
+            incidents_per_minute: self.settings.override_cfg.sim_incidents,
             ..SimulateSettings::new(clock.clone())
         };
         let robot = SimulatedRobot::start(env, settings).map_err(|error| wrong(&error))?;
@@ -209,6 +210,8 @@ impl Builder<'_> {
             ignore_terminations: env.ignore_terminations,
             compliance,
             instruction: words,
+            pilot_waits: Duration::from_secs_f64(robot.pilot_waits.min(86_400.0)),
+            pilot_share: robot.pilot_share,
             ..RobotTask::reach(&id, target, reset_pose)
         })
     }
@@ -298,7 +301,8 @@ impl Builder<'_> {
             return Err(self.problem("override_cfg.camera_urls", message, hint));
         };
         streams.swap(0, first);
-        let shape = FrameShape::rgb(IMAGE_SIDE, IMAGE_SIDE);
+        let side = self.settings.override_cfg.image_side as usize;
+        let shape = FrameShape::rgb(side, side);
         let open = |(name, url): (String, String)| {
             let camera = MjpegCamera::open(&name, &url, shape, server.clock.clone());
             camera.map(|camera| Box::new(camera) as Box<dyn Camera>).map_err(|error| {
