@@ -22,11 +22,11 @@ const SMALL: [&str; 21] = [
     "runner.max_epochs=-1",
     "runner.save_interval=5",
     "env.train.max_episode_steps=12",
-    "env.train.override_cfg.image_side=16",
+    "env.train.override_cfg.image_side=32",
     "env.train.override_cfg.sim_speed=8",
-    "env.train.override_cfg.sim_incidents=40",
+    "env.train.override_cfg.sim_incidents=15",
     "env.train.override_cfg.pilot_waits=0.6",
-    "actor.model.image_size=[3,16,16]",
+    "actor.model.image_size=[3,32,32]",
     "actor.global_batch_size=8",
     "actor.micro_batch_size=8",
     "algorithm.cloning.steps=5",
@@ -62,7 +62,7 @@ fn collect(at: &Path) {
         "--episodes",
         "1",
         "env.eval.data_collection.save_dir=demos",
-        "env.eval.override_cfg.image_side=16",
+        "env.eval.override_cfg.image_side=32",
         "env.eval.override_cfg.sim_speed=8",
     ];
     succeeds(at, &words);
