@@ -6,12 +6,15 @@ OUT.csv has a row for each evaluation (seed, step, seconds, value); OUT.png draw
 RUN is a run directory of `plaudit train`; seeds are counted in the order given. Needs matplotlib.
 
 To compare, write GROUP=RUN: seeds are counted in each group, a group has one colour, and values are drawn over steps.
+
+--mean N before OUT: the mean of the last N values, for a metric of single episodes, such as a robot's env/success_alone.
+--clock SPEED: seconds are those of a simulated robot whose clock was so fast (env.train.override_cfg.sim_speed).
 """
 
+import argparse
 import csv
 import json
 import pathlib
-import sys
 
 import matplotlib
 
@@ -32,6 +35,12 @@ def read(run, metric):
             if metric in values:
                 rows.append((event["step"], event["elapsed_secs"], values[metric]))
     return rows
+
+
+def smoothed(rows, count):
+    """Each value as the mean of itself and those before it, `count` in all; what has fewer before it is left out."""
+    means = (sum(row[2] for row in rows[end - count:end]) / count for end in range(count, len(rows) + 1))
+    return [(*row[:2], mean) for row, mean in zip(rows[count - 1:], means)]
 
 
 def grouped(run):
@@ -71,11 +80,12 @@ def draw(out, metric, title, curves):
     figure.savefig(f"{out}.png", metadata={"Software": None})
 
 
-def main(out, metric, title, *runs):
+def main(out, metric, title, runs, mean=1, clock=1.0):
     counts, curves = {}, []
     for group, run in map(grouped, runs):
         counts[group] = counts.get(group, 0) + 1
-        curves.append((group, counts[group], read(run, metric)))
+        rows = [(step, seconds * clock, value) for step, seconds, value in read(run, metric)]
+        curves.append((group, counts[group], smoothed(rows, mean)))
     table(out, metric, curves)
     draw(out, metric, title, curves)
     for group, seed, rows in curves:
@@ -86,4 +96,10 @@ def main(out, metric, title, *runs):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--mean", type=int, default=1)
+    words.add_argument("--clock", type=float, default=1.0)
+    for name in ("out", "metric", "title"):
+        words.add_argument(name)
+    words.add_argument("runs", nargs="+")
+    main(**vars(words.parse_args()))

@@ -30,6 +30,18 @@ pub trait Env: Send {
     fn fast_forward(&mut self, _seed: Seed, _past: &[ActionHistory]) -> Result<Option<Obs>, EnvError> {
         Ok(None)
     }
+
+    /// Whether an episode may turn out to be worthless when it ends ([`INVALID_FACT`]), as a robot's does whose camera
+    /// froze. Rollouts are then whole episodes, so that nothing is learned from one before it is known to be sound.
+    fn may_break(&self) -> bool {
+        false
+    }
+
+    /// What another thread calls when no further step is needed: a step that waits for a robot returns then, and the robot
+    /// holds. Nothing where steps never wait.
+    fn stopper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        None
+    }
 }
 
 /// What a row had done in its unfinished episode: enough to replay it.
@@ -150,6 +162,12 @@ pub struct Step {
 
 /// The fact of a step that ends an episode which must not be kept: a camera, a reward or the robot itself was lost.
 pub const INVALID_FACT: &str = "invalid";
+
+/// The fact of a step in real time: seconds from the end of the step before, on the robot's clock. 0 where there is none.
+pub const PERIOD_FACT: &str = "period";
+
+/// The fact of a simulated robot: commands since the start that broke a limit which should have been kept.
+pub const BROKEN_LIMITS_FACT: &str = "broken_limits";
 
 impl Step {
     /// Whether a row ended an episode that must not be kept.

@@ -41,8 +41,8 @@ mod schedule;
 mod segment;
 
 pub use env::{
-    ActionHistory, ActionSpace, Env, EnvError, EnvSpec, Facts, FramesNeeded, INVALID_FACT, Intervention,
-    StatePart, Step,
+    ActionHistory, ActionSpace, BROKEN_LIMITS_FACT, Env, EnvError, EnvSpec, Facts, FramesNeeded,
+    INVALID_FACT, Intervention, PERIOD_FACT, StatePart, Step,
 };
 pub use event::{DiscardEvents, Emit, EndReason, Event, Level};
 pub use json_number::JsonNumber;

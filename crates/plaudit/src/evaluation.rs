@@ -14,7 +14,7 @@ use crate::config::LoadedConfig;
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
 use crate::film::Film;
-use crate::run::Run;
+use crate::run::{Run, interrupted};
 
 /// Evaluates a policy: the environments, their film, and the recorder of their episodes.
 pub struct Evaluator {
@@ -123,7 +123,11 @@ impl Evaluator {
                 episode_recorder.step(&taken, u64::MAX)?;
             }
             for episode in rollout.take_finished() {
-                if std::mem::replace(&mut open[episode.row], false) {
+                // An episode that a robot broke off says nothing about the policy: it is played again.
+                if episode.invalid && !interrupted() {
+                    continue;
+                }
+                if std::mem::replace(&mut open[episode.row], false) && !episode.invalid {
                     stats.add(&episode);
                 }
             }

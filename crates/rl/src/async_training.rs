@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! environments (a thread)    newest policy → rollout → rewards → queue
+//! a robot's (two threads)    newest policy → episode → (its own thread) rewards → queue
 //! learner (the caller)       queue → replay → update → newer policy
 //! ```
 //!
@@ -12,20 +13,19 @@
 //! still in the queue is relabelled when it arrives.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Reward, Seed};
+use plaudit_core::{Env, Obs, Policy, Reward, Seed};
 
-use crate::training::RolloutStats;
-use crate::{
-    Experience, Learner, Metrics, OnLabelled, RolloutState, TakenStep, Training, TrainingError, TrainingPlan,
-};
+use crate::rollout_stats::RolloutStats;
+use crate::rollout_thread::RolloutThread;
+use crate::{Experience, Learner, Metrics, OnLabelled, RolloutState, TakenStep, TrainingError, TrainingPlan};
 
 /// How long the learner waits for experience before it checks again whether to stop.
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How acting and learning are synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,9 @@ pub struct AsyncTraining {
     rollout_state: Option<RolloutState>,
     /// Steps of learning since the start.
     steps: u64,
-    num_envs: usize,
     on_labelled: Option<OnLabelled<'static>>,
+    /// Ends a step that waits for a robot.
+    stopper: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// A callback for each step of the environments, on their thread.
@@ -60,6 +61,11 @@ pub trait StepCallback: Send {
 
     /// A step was taken. An error ends the training.
     fn step(&mut self, taken: &TakenStep) -> Result<(), TrainingError>;
+
+    /// What is called, from any thread, when a reward fails and is waited for.
+    fn on_reward_trouble(&self) -> Box<dyn Fn(&str) + Send> {
+        Box::new(|_| {})
+    }
 }
 
 /// Does nothing.
@@ -75,20 +81,24 @@ impl StepCallback for NoCallback {
 }
 
 /// Where the rollout thread fetches the newest policy.
-struct PolicyMailbox {
-    policy: Mutex<Option<Box<dyn Policy>>>,
+pub(crate) struct PolicyMailbox {
+    pub(crate) policy: Mutex<Option<Box<dyn Policy>>>,
     version: AtomicU64,
+    /// No further rollout begins.
     stop: AtomicBool,
+    /// The rollout that is under way is not needed, either.
+    abandon: AtomicBool,
 }
 
 /// A finished rollout, as the rollout thread sends it.
-struct RolloutReport {
-    experience: Experience,
-    stats: RolloutStats,
-    rollout_state: RolloutState,
+pub(crate) struct RolloutReport {
+    /// Nothing where the rollout turned out to be worthless.
+    pub(crate) experience: Option<Experience>,
+    pub(crate) stats: RolloutStats,
+    pub(crate) rollout_state: RolloutState,
     /// The most versions that the policy was behind when it acted.
-    staleness: u64,
-    took: Duration,
+    pub(crate) staleness: u64,
+    pub(crate) took: Duration,
 }
 
 impl AsyncTraining {
@@ -107,8 +117,9 @@ impl AsyncTraining {
             policy: Mutex::new(Some(learner.explorer())),
             version: AtomicU64::new(1),
             stop: AtomicBool::new(false),
+            abandon: AtomicBool::new(false),
         });
-        let num_envs = env.spec().num_envs;
+        let stopper = env.stopper();
         let rollout_thread = RolloutThread {
             env,
             reward: reward.clone(),
@@ -120,7 +131,7 @@ impl AsyncTraining {
         };
         let thread = std::thread::spawn(move || rollout_thread.act(&send));
         let (thread, rollout_state, on_labelled) = (Some(thread), None, None);
-        Self { plan, reward, mailbox, queue, thread, rollout_state, steps: 0, num_envs, on_labelled }
+        Self { plan, reward, mailbox, queue, thread, rollout_state, steps: 0, on_labelled, stopper }
     }
 
     /// Calls `on_labelled` for every segment from now on, once, when it arrives at the learner.
@@ -213,8 +224,9 @@ impl AsyncTraining {
         arrived.staleness += staleness;
         arrived.max_staleness = arrived.max_staleness.max(staleness);
         arrived.acting += took;
-        arrived.has_other_version |= experience.reward.version != self.reward.version();
         self.rollout_state = Some(rollout_state);
+        let Some(experience) = experience else { return Ok(()) };
+        arrived.has_other_version |= experience.reward.version != self.reward.version();
         if let Some(on_labelled) = &mut self.on_labelled {
             on_labelled(&experience.segment, &experience.reward);
         }
@@ -242,7 +254,7 @@ impl AsyncTraining {
         if arrived.rollouts > 0 {
             metrics.push("train/async/staleness", arrived.staleness as f64 / rollouts);
             metrics.push("train/async/staleness_max", arrived.max_staleness as f64);
-            let steps = (self.plan.rollouts.steps * self.num_envs) as f64 * rollouts;
+            let steps = arrived.stats.env_steps() as f64;
             metrics.push("time/env_steps_per_second", steps / arrived.acting.as_secs_f64());
         }
         metrics.push("time/step", whole.as_secs_f64());
@@ -253,6 +265,10 @@ impl AsyncTraining {
 impl Drop for AsyncTraining {
     fn drop(&mut self) {
         self.mailbox.stop.store(true, Ordering::Relaxed);
+        self.mailbox.abandon.store(true, Ordering::Relaxed);
+        if let Some(stop) = &self.stopper {
+            stop();
+        }
         if let Some(thread) = self.thread.take() {
             // Whoever drops it unfinished has an error of their own to report.
             let _ = thread.join();
@@ -282,94 +298,15 @@ impl PolicyMailbox {
         }
     }
 
-    fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
-}
 
-/// The rollout thread.
-struct RolloutThread {
-    env: Box<dyn Env>,
-    reward: Arc<dyn Reward>,
-    plan: AsyncPlan,
-    seed: Seed,
-    resume_from: Option<RolloutState>,
-    mailbox: Arc<PolicyMailbox>,
-    callback: Box<dyn StepCallback>,
-}
-
-impl RolloutThread {
-    /// Acts until it is stopped, or nobody receives any more.
-    fn act(mut self, queue: &Sender<RolloutReport>) -> Result<(), TrainingError> {
-        let plan = self.plan.rollouts;
-        let (mut training, _) =
-            Training::start(self.env.as_mut(), self.reward.as_ref(), plan, self.seed, self.resume_from)?;
-        let callback = &mut self.callback;
-        callback.begin(training.obs());
-        let mut policy = LatestPolicy::new(self.mailbox.clone(), self.plan.staleness_threshold);
-        while !self.mailbox.stop.load(Ordering::Relaxed) {
-            let (began, mut stats) = (Instant::now(), RolloutStats::default());
-            policy.begin();
-            let experience =
-                training.play(&mut policy, &mut |taken: &TakenStep| callback.step(taken), &mut stats)?;
-            let report = RolloutReport {
-                experience,
-                stats,
-                rollout_state: training.rollout_state(),
-                staleness: policy.staleness,
-                took: began.elapsed(),
-            };
-            if queue.send(report).is_err() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The newest policy, or one that is at most `bound` versions behind.
-struct LatestPolicy {
-    mailbox: Arc<PolicyMailbox>,
-    bound: Option<u64>,
-    policy: Option<Box<dyn Policy>>,
-    version: u64,
-    /// The most versions it was behind when it acted in this rollout.
-    staleness: u64,
-}
-
-impl LatestPolicy {
-    fn new(mailbox: Arc<PolicyMailbox>, bound: Option<u64>) -> Self {
-        Self { mailbox, bound, policy: None, version: 0, staleness: 0 }
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
-    /// A rollout begins.
-    fn begin(&mut self) {
-        self.fetch();
-        self.staleness = 0;
-    }
-
-    fn fetch(&mut self) {
-        let Ok(mut newest) = self.mailbox.policy.lock() else { return };
-        if let Some(policy) = newest.take() {
-            self.policy = Some(policy);
-            self.version = self.mailbox.version();
-        }
-    }
-
-    fn behind(&self) -> u64 {
-        self.mailbox.version() - self.version
-    }
-}
-
-impl Policy for LatestPolicy {
-    fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        if self.bound.is_some_and(|bound| self.behind() > bound) {
-            self.fetch();
-        }
-        self.staleness = self.staleness.max(self.behind());
-        match &mut self.policy {
-            Some(policy) => policy.act(obs, seed),
-            None => Err(PolicyError::Backend("no policy has arrived".into())),
-        }
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandon.load(Ordering::Relaxed)
     }
 }

@@ -15,6 +15,12 @@ pub struct Episode {
     pub success_once: bool,
     /// Whether the task was solved at the last step.
     pub success_at_end: bool,
+    /// Whether it was solved before any person took over.
+    pub success_alone: bool,
+    /// Steps in which a person acted.
+    pub person_steps: u64,
+    /// Whether it turned out to be worthless: nothing is learned from it, and it counts neither as success nor as failure.
+    pub invalid: bool,
     /// How it ended.
     pub end: End,
 }
@@ -49,6 +55,10 @@ impl Episodes {
             episode.env_return += f64::from(step.reward[row]);
             episode.success_at_end = step.success[row];
             episode.success_once |= step.success[row];
+            let is_persons = step.interventions.iter().any(|by| by.row == row && by.by_person);
+            episode.person_steps += u64::from(is_persons);
+            episode.success_alone |= step.success[row] && episode.person_steps == 0;
+            episode.invalid = step.ends_invalid(row);
             episode.end = step.end[row];
             if episode.end.is_end() {
                 finished.push(std::mem::replace(episode, new_episode(row)));
@@ -58,6 +68,16 @@ impl Episodes {
     }
 }
 
-fn new_episode(row: usize) -> Episode {
-    Episode { row, length: 0, env_return: 0.0, success_once: false, success_at_end: false, end: End::No }
+pub(crate) fn new_episode(row: usize) -> Episode {
+    Episode {
+        row,
+        length: 0,
+        env_return: 0.0,
+        success_once: false,
+        success_at_end: false,
+        success_alone: false,
+        person_steps: 0,
+        invalid: false,
+        end: End::No,
+    }
 }

@@ -65,7 +65,12 @@ impl<'a> Rollout<'a> {
             Some(obs) if has_context(&resume_from, context, width, &obs) => {
                 Ok((Self::at(env, seed, context, resume_from, obs), true))
             }
-            _ => Ok((Self::start(env, seed.purpose("anew").index(resume_from.steps), context)?, false)),
+            _ => {
+                let steps = resume_from.steps;
+                let fresh = Self::start(env, seed.purpose("anew").index(steps), context)?;
+                // Steps are counted on: another interruption starts from another seed.
+                Ok((Self { steps, ..fresh }, false))
+            }
         }
     }
 
@@ -98,6 +103,16 @@ impl<'a> Rollout<'a> {
         }
     }
 
+    /// Whether an episode may turn out to be worthless.
+    pub fn may_break(&self) -> bool {
+        self.env.may_break()
+    }
+
+    /// Steps taken since the first start, over all resumed runs.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// What the policy sees now.
     pub fn obs(&self) -> &Obs {
         &self.obs
@@ -121,7 +136,8 @@ impl<'a> Rollout<'a> {
         Ok(TakenStep { actions, log_probs, values, starts_chunk, intervened, step })
     }
 
-    /// The next `steps` steps, as what a reward and a learner need.
+    /// The next `steps` steps, as what a reward and a learner need. Where episodes may break it is one episode instead,
+    /// however long.
     pub fn play(&mut self, policy: &mut dyn Policy, steps: usize) -> Result<PlayedSegment, RolloutError> {
         self.play_with_callback(policy, steps, |_| Ok(()))
     }
@@ -136,7 +152,12 @@ impl<'a> Rollout<'a> {
         let context = self.context.iter().cloned().collect();
         let mut segment = Segment::continuing(self.obs.clone(), context, self.elapsed.clone());
         let mut decisions = Decisions::default();
-        for _ in 0..steps {
+        let whole_episodes = self.env.may_break() && self.obs.batch() == 1;
+        let is_over = |segment: &Segment| match whole_episodes {
+            true => segment.end.last().is_some_and(|end| end.is_end()),
+            false => segment.steps() >= steps,
+        };
+        while !is_over(&segment) {
             let taken = self.advance(policy)?;
             on_step(&taken)?;
             let TakenStep { actions, log_probs, values, starts_chunk, intervened, step } = taken;
@@ -245,6 +266,11 @@ pub struct Decisions {
 }
 
 impl Decisions {
+    /// Whether nothing in the segment is worth learning from.
+    pub(crate) fn are_all_invalid(&self) -> bool {
+        !self.invalid.is_empty() && self.invalid.iter().all(|invalid| *invalid)
+    }
+
     /// Adds a step, and marks all of the episodes that it ends as invalid.
     fn note_validity(&mut self, earlier_ends: &[End], step: &Step) {
         let (batch, before) = (step.end.len(), earlier_ends.len());

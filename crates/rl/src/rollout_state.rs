@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use plaudit_core::{ActionHistory, End, FrameShape, Frames, Obs};
+use plaudit_core::{ActionHistory, FrameShape, Frames, Obs};
 use plaudit_nn::weights::{Array, Element};
 
+use crate::episodes::new_episode;
 use crate::learner::LearnError;
 use crate::{Checkpoint, Episode};
 
@@ -103,7 +104,7 @@ fn open_episodes(file: &Checkpoint, rows: usize) -> Option<Vec<Episode>> {
     let open = |row: usize| {
         let (length, env_return, success_once) =
             (*lengths.get(row)?, *returns.get(row)?, *success.get(row)? != 0);
-        Some(Episode { row, length, env_return, success_once, success_at_end: false, end: End::No })
+        Some(Episode { length, env_return, success_once, ..new_episode(row) })
     };
     (0..rows).map(open).collect()
 }

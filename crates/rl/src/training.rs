@@ -1,13 +1,14 @@
 //! The training loop: act, label with rewards, learn, and log metrics.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use plaudit_core::{Env, Obs, Policy, Reward, RewardColumn, RewardError, Seed, Segment};
 use thiserror::Error;
 
 use crate::learner::{Experience, LearnError, Learner, Metrics};
-use crate::{Episode, PlayedSegment, Rollout, RolloutError, RolloutState, TakenStep};
+use crate::robot_facts::RobotFacts;
+use crate::rollout_stats::RolloutStats;
+use crate::{PlayedSegment, Rollout, RolloutError, RolloutState, TakenStep};
 
 /// How much is done in one step of learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +22,13 @@ pub struct TrainingPlan {
 /// A learner in its environments, with a reward.
 pub struct Training<'a> {
     rollout: Rollout<'a>,
-    reward: &'a dyn Reward,
+    labeller: RewardLabeller<'a>,
     plan: TrainingPlan,
-    reward_success: RewardSuccess,
     num_envs: usize,
     on_labelled: Option<OnLabelled<'a>>,
     /// Where the step of learning began that failed or is under way.
     unfinished: Option<RolloutState>,
+    robot_facts: RobotFacts,
 }
 
 /// Callback for every labelled segment.
@@ -53,9 +54,18 @@ impl<'a> Training<'a> {
         if !restored {
             so_far = vec![false; num_envs];
         }
-        let reward_success = RewardSuccess { so_far, finished: (0, 0) };
-        let (on_labelled, unfinished) = (None, None);
-        Ok((Self { rollout, reward, plan, reward_success, num_envs, on_labelled, unfinished }, restored))
+        let mut labeller = RewardLabeller::new(reward, num_envs);
+        labeller.success.so_far = so_far;
+        let training = Self {
+            rollout,
+            labeller,
+            plan,
+            num_envs,
+            on_labelled: None,
+            unfinished: None,
+            robot_facts: RobotFacts::default(),
+        };
+        Ok((training, restored))
     }
 
     /// Calls `on_labelled` for every segment from now on, once, when it is first labelled.
@@ -76,7 +86,7 @@ impl<'a> Training<'a> {
 
     /// Where the environments are now.
     fn current_state(&self) -> RolloutState {
-        RolloutState { solved: self.reward_success.so_far.clone(), ..self.rollout.rollout_state() }
+        RolloutState { solved: self.labeller.success.so_far.clone(), ..self.rollout.rollout_state() }
     }
 
     /// One step of learning, with a callback at each step of the environments. A reward that fails leaves the learner as
@@ -89,21 +99,23 @@ impl<'a> Training<'a> {
         let mut stats = RolloutStats::default();
         let began = Instant::now();
         // A model that cannot be read just now is being written: the old one stays in use.
-        let changed = self.reward.refresh().unwrap_or(false);
-        let relabelled =
-            if changed { Some(learner.relabel(self.reward).map_err(TrainingError::from)?) } else { None };
+        let changed = self.labeller.reward.refresh().unwrap_or(false);
+        let relabelled = if changed {
+            Some(learner.relabel(self.labeller.reward).map_err(TrainingError::from)?)
+        } else {
+            None
+        };
         self.unfinished = Some(self.current_state());
         let mut policy = learner.explorer();
         let rollouts = (0..self.plan.rollouts)
-            .map(|_| self.play(policy.as_mut(), &mut on_step, &mut stats))
+            .map(|_| self.play_labelled(policy.as_mut(), &mut on_step, &mut stats))
             .collect::<Result<Vec<_>, E>>()?;
-        for experience in rollouts {
+        for experience in rollouts.into_iter().flatten() {
             learner.add_experience(experience).map_err(TrainingError::from)?;
         }
         let acted = began.elapsed().as_secs_f64();
         let learned = learner.improve().map_err(TrainingError::from)?;
         self.unfinished = None;
-        let env_steps = (self.plan.steps * self.plan.rollouts * self.num_envs) as f64;
         let mut metrics = Metrics::default();
         stats.push_to(&mut metrics);
         metrics.extend(learned);
@@ -112,41 +124,94 @@ impl<'a> Training<'a> {
         }
         let whole = began.elapsed().as_secs_f64();
         metrics.push("time/step", whole);
-        metrics.push("time/generate_rollouts", acted - stats.reward_secs);
-        metrics.push("time/reward/compute_rewards", stats.reward_secs);
+        metrics.push("time/generate_rollouts", acted - stats.reward_secs());
+        metrics.push("time/reward/compute_rewards", stats.reward_secs());
         metrics.push("time/actor_training", whole - acted);
-        metrics.push("time/env_steps_per_second", env_steps / whole);
+        metrics.push("time/env_steps_per_second", stats.env_steps() as f64 / whole);
         Ok(metrics)
     }
 
-    /// One rollout, labelled.
+    /// One rollout, labelled; nothing if all of it is worthless.
+    fn play_labelled<E: From<TrainingError>>(
+        &mut self,
+        policy: &mut dyn Policy,
+        on_step: &mut impl FnMut(&TakenStep) -> Result<(), E>,
+        stats: &mut RolloutStats,
+    ) -> Result<Option<Experience>, E> {
+        let Some(PlayedSegment { segment, decisions }) = self.play(policy, on_step, stats)? else {
+            return Ok(None);
+        };
+        let reward = self.label(&segment, stats)?;
+        Ok(Some(Experience { segment, decisions, reward }))
+    }
+
+    /// One rollout; nothing if all of it belongs to an episode that broke.
     pub(crate) fn play<E: From<TrainingError>>(
         &mut self,
         policy: &mut dyn Policy,
         on_step: &mut impl FnMut(&TakenStep) -> Result<(), E>,
         stats: &mut RolloutStats,
-    ) -> Result<Experience, E> {
-        let callback = |taken: &TakenStep| on_step(taken).map_err(Stop::Callback);
+    ) -> Result<Option<PlayedSegment>, E> {
+        let robot_facts = &mut self.robot_facts;
+        let callback = |taken: &TakenStep| {
+            robot_facts.add(&taken.step);
+            on_step(taken).map_err(Stop::Callback)
+        };
         let played = self.rollout.play_with_callback(policy, self.plan.steps, callback);
-        let PlayedSegment { segment, decisions } = played.map_err(|stop| match stop {
+        let played = played.map_err(|stop| match stop {
             Stop::Rollout(error) => TrainingError::Rollout(error).into(),
             Stop::Callback(error) => error,
         })?;
-        let began = Instant::now();
-        let reward = self.reward.label(&segment).map_err(TrainingError::from)?;
-        stats.reward_secs += began.elapsed().as_secs_f64();
+        stats.add_rollout(played.segment.steps() * self.num_envs, self.rollout.take_finished());
+        if self.rollout.may_break() {
+            stats.add_robot(self.rollout.steps(), &self.robot_facts);
+        }
+        Ok((!played.decisions.are_all_invalid()).then_some(played))
+    }
+
+    /// The rewards of a rollout.
+    pub(crate) fn label(
+        &mut self,
+        segment: &Segment,
+        stats: &mut RolloutStats,
+    ) -> Result<RewardColumn, TrainingError> {
+        let reward = self.labeller.label(segment, stats)?;
         if let Some(on_labelled) = &mut self.on_labelled {
-            on_labelled(&segment, &reward);
+            on_labelled(segment, &reward);
         }
-        stats.add_terms(&reward);
-        stats.episodes.extend(self.rollout.take_finished());
-        self.reward_success.add(&segment, &reward);
-        if reward.success.is_some() {
-            let (episodes, solved) = std::mem::take(&mut self.reward_success.finished);
-            let counts = stats.reward_success.get_or_insert((0, 0));
-            *counts = (counts.0 + episodes, counts.1 + solved);
-        }
-        Ok(Experience { segment, decisions, reward })
+        Ok(reward)
+    }
+
+    /// Whether an episode may turn out to be worthless.
+    pub(crate) fn may_break(&self) -> bool {
+        self.rollout.may_break()
+    }
+}
+
+/// A reward, and which episodes it saw solved.
+pub(crate) struct RewardLabeller<'a> {
+    reward: &'a dyn Reward,
+    success: RewardSuccess,
+}
+
+impl<'a> RewardLabeller<'a> {
+    /// For environments at the start of their episodes.
+    pub(crate) fn new(reward: &'a dyn Reward, num_envs: usize) -> Self {
+        Self { reward, success: RewardSuccess { so_far: vec![false; num_envs], finished: (0, 0) } }
+    }
+
+    /// The rewards of a rollout.
+    pub(crate) fn label(
+        &mut self,
+        segment: &Segment,
+        stats: &mut RolloutStats,
+    ) -> Result<RewardColumn, TrainingError> {
+        let began = Instant::now();
+        let reward = self.reward.label(segment)?;
+        self.success.add(segment, &reward);
+        let counts = reward.success.is_some().then(|| std::mem::take(&mut self.success.finished));
+        stats.add_reward(&reward, counts, began.elapsed());
+        Ok(reward)
     }
 }
 
@@ -180,66 +245,6 @@ impl RewardSuccess {
                 *episodes += 1;
                 *solved += u64::from(std::mem::take(so_far));
             }
-        }
-    }
-}
-
-/// Statistics of the rollouts of one step of learning.
-#[derive(Default)]
-pub(crate) struct RolloutStats {
-    episodes: Vec<Episode>,
-    /// Episodes that the reward scored, and those it saw solved.
-    reward_success: Option<(u64, u64)>,
-    terms: Vec<(Arc<str>, f64, usize)>,
-    reward_secs: f64,
-}
-
-impl RolloutStats {
-    fn add_terms(&mut self, reward: &RewardColumn) {
-        for term in &reward.terms {
-            let sum: f64 = term.values.iter().map(|&value| f64::from(value)).sum();
-            match self.terms.iter_mut().find(|(name, ..)| *name == term.name) {
-                Some((_, total, count)) => (*total, *count) = (*total + sum, *count + term.values.len()),
-                None => self.terms.push((term.name.clone(), sum, term.values.len())),
-            }
-        }
-    }
-
-    /// Adds the statistics of another rollout.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.episodes.extend(other.episodes);
-        self.reward_secs += other.reward_secs;
-        for (name, sum, count) in other.terms {
-            match self.terms.iter_mut().find(|(other, ..)| *other == name) {
-                Some((_, total, values)) => (*total, *values) = (*total + sum, *values + count),
-                None => self.terms.push((name, sum, count)),
-            }
-        }
-        if let Some((episodes, solved)) = other.reward_success {
-            let counts = self.reward_success.get_or_insert((0, 0));
-            *counts = (counts.0 + episodes, counts.1 + solved);
-        }
-    }
-
-    /// Means over the episodes that ended, under RLinf's names, and each term of the reward.
-    pub(crate) fn push_to(&self, metrics: &mut Metrics) {
-        let n = self.episodes.len() as f64;
-        if !self.episodes.is_empty() {
-            let mean = |of: fn(&Episode) -> f64| self.episodes.iter().map(of).sum::<f64>() / n;
-            let once = mean(|episode| f64::from(u8::from(episode.success_once)));
-            metrics.push("env/success_once", once);
-            metrics.push("env/success_at_end", mean(|episode| f64::from(u8::from(episode.success_at_end))));
-            metrics.push("env/return", mean(|episode| episode.env_return));
-            metrics.push("env/episode_len", mean(|episode| episode.length as f64));
-            metrics.push("env/reward", mean(|episode| episode.env_return / episode.length as f64));
-            if let Some((scored, solved)) = self.reward_success.filter(|(scored, _)| *scored > 0) {
-                metrics.push("env/success_true", once);
-                metrics.push("env/success_by_model", solved as f64 / scored as f64);
-            }
-        }
-        metrics.push("env/num_trajectories", n);
-        for (name, sum, count) in &self.terms {
-            metrics.push(format!("reward/{name}"), sum / (*count).max(1) as f64);
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plaudit_core::{
     ActionHistory, ActionSpace, End, Env, EnvError, EnvReward, EnvSpec, FramesNeeded, Intervention, Obs,
@@ -380,4 +380,145 @@ fn what_a_person_does_is_kept_as_a_demonstration_too() {
     let kept = sac.replay().all();
     let held = kept.actions.iter().filter(|&&action| action == 0.0).count();
     assert_eq!(held, 32, "the replay holds what was done, not what the policy wanted");
+}
+
+/// A line as a robot: every second episode breaks at its fourth step, and a person acts from the third step of every
+/// episode on. After `waits_at` steps it waits until it is told to stop.
+struct Robot {
+    line: Line,
+    episodes: u64,
+    taken: u64,
+    waits_at: u64,
+    stop: Arc<AtomicBool>,
+}
+
+impl Robot {
+    fn new(waits_at: u64) -> Self {
+        Self { line: Line::new(1), episodes: 0, taken: 0, waits_at, stop: Arc::default() }
+    }
+}
+
+impl Env for Robot {
+    fn spec(&self) -> &EnvSpec {
+        self.line.spec()
+    }
+
+    fn reset(&mut self, seed: Seed) -> Result<Obs, EnvError> {
+        self.line.reset(seed)
+    }
+
+    fn step(&mut self, actions: &[f32]) -> Result<Step, EnvError> {
+        self.taken += 1;
+        while self.taken > self.waits_at && !self.stop.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let mut step = self.line.step(actions)?;
+        let number = if step.end[0].is_end() { 10 } else { self.line.steps };
+        if number >= 3 {
+            step.interventions = vec![Intervention { row: 0, action: actions.to_vec(), by_person: true }];
+        }
+        if self.episodes % 2 == 1 && number == 4 {
+            step.end = vec![End::Truncated];
+            step.last = vec![(0, Obs::from_state(1, vec![self.line.at[0]]).unwrap())];
+            step.facts = vec![(plaudit_core::INVALID_FACT.into(), vec![1.0])];
+            self.line.place();
+            step.obs = Obs::from_state(1, self.line.at.clone()).unwrap();
+        }
+        self.episodes += u64::from(step.end[0].is_end());
+        Ok(step)
+    }
+
+    fn set_frames_needed(&mut self, _: FramesNeeded) {}
+
+    fn may_break(&self) -> bool {
+        true
+    }
+
+    fn stopper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        let stop = self.stop.clone();
+        Some(Arc::new(move || stop.store(true, Ordering::SeqCst)))
+    }
+}
+
+/// A learner with a demonstration of ten steps.
+fn learner_from_demonstration() -> Sac {
+    let settings = learner().settings().clone();
+    let demos = Some(plaudit_rl::sac::DemoSettings {
+        replay: settings.replay.clone(),
+        min: Amount::Rollouts(1),
+        self_imitation_min_reward: None,
+    });
+    let mut line = Line::new(1);
+    let mut rollout = plaudit_rl::Rollout::start(&mut line, Seed::new(1), 0).unwrap();
+    let segment = rollout.play(learner().greedy().as_mut(), 10).unwrap().segment;
+    let RewardColumn { total: reward, version, .. } = EnvReward.label(&segment).unwrap();
+    let (starts_chunk, invalid) = (Vec::new(), Vec::new());
+    let demo = plaudit_rl::replay::NewRollout { segment, starts_chunk, invalid, reward, version };
+    Sac::new(SacSettings { demos, ..settings }, vec![demo], Seed::new(1)).unwrap()
+}
+
+/// Learns beside a robot that waits after 200 steps, until all its episodes before that have arrived; returns the sums of
+/// all metrics, and the last ones.
+fn learn_beside_robot(sac: &mut Sac, reward: Arc<dyn Reward>) -> (f64, f64, plaudit_rl::Metrics) {
+    let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
+    let robot = Box::new(Robot::new(200));
+    let mut training =
+        AsyncTraining::start(robot, reward, plan, Seed::new(3), None, sac, Box::new(NoCallback));
+    let (mut sound, mut retries) = (0.0, 0.0);
+    let began = std::time::Instant::now();
+    loop {
+        let metrics = training.step(sac, || false).unwrap().unwrap();
+        sound += metrics.get("env/num_trajectories").unwrap();
+        retries += metrics.get("reward/retries").unwrap_or(0.0);
+        // A sound episode of ten steps and a broken one of four: 14 such pairs, and the beginning of the next.
+        if metrics.get("env/total_steps") == Some(196.0) {
+            return (sound, retries, metrics);
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{metrics:?}");
+    }
+}
+
+#[test]
+fn what_a_robot_breaks_off_is_never_learned_from() {
+    let mut sac = learner_from_demonstration();
+    let (sound, retries, last) = learn_beside_robot(&mut sac, Arc::new(EnvReward));
+    assert_eq!((sound, retries), (14.0, 0.0));
+    assert_eq!(sac.replay().transitions(), 140, "whole episodes of ten steps, although a rollout has five");
+    assert_eq!(last.get("train/demo_buffer/total_samples"), Some(10.0 + 14.0 * 8.0));
+    assert!(last.get("env/invalid_episodes").is_some());
+}
+
+#[test]
+fn a_robot_waits_for_a_reward_that_is_gone() {
+    /// Works once, fails twice, and works again.
+    struct GoneForAWhile(AtomicU64);
+    impl Reward for GoneForAWhile {
+        fn label(&self, segment: &Segment) -> Result<RewardColumn, RewardError> {
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                1 | 2 => Err(RewardError::Backend("the server is gone".into())),
+                _ => EnvReward.label(segment),
+            }
+        }
+    }
+    let mut sac = learner_from_demonstration();
+    let (sound, retries, _) = learn_beside_robot(&mut sac, Arc::new(GoneForAWhile(AtomicU64::new(0))));
+    assert_eq!((sound, retries), (14.0, 2.0));
+    assert_eq!(sac.replay().transitions(), 140, "no episode is lost");
+}
+
+#[test]
+fn a_reward_that_never_worked_ends_the_training_of_a_robot_too() {
+    let mut sac = learner_from_demonstration();
+    let plan = AsyncPlan { rollouts: PLAN, weight_sync_interval: 1, staleness_threshold: None };
+    let reward = Arc::new(FailsAfter { left: AtomicU64::new(0) });
+    let robot = Box::new(Robot::new(u64::MAX));
+    let mut training =
+        AsyncTraining::start(robot, reward, plan, Seed::new(3), None, &sac, Box::new(NoCallback));
+    let error = loop {
+        match training.step(&mut sac, || false) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("the server is gone"), "{error}");
 }

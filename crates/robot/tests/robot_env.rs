@@ -366,3 +366,33 @@ fn resets_keep_the_limits() {
     assert!(targets.len() > 200);
     assert!(targets.iter().all(|target| limits.workspace.contains(*target, 0.0, 0.0)));
 }
+
+#[test]
+fn a_patient_pilot_watches_before_taking_over_and_only_in_some_episodes() {
+    let patient = RobotTask { pilot_waits: Duration::from_millis(450), ..task() };
+    let persons_steps = |bench: &mut Bench| {
+        let linear = DVec3::new(0.0, 0.5, 0.0);
+        let pushes = Deflection { linear, ..Deflection::default() };
+        *bench.pilot.0.lock().unwrap() = PilotInput { deflection: pushes, ..PilotInput::default() };
+        let steps = (0..8).map(|_| bench.env.step(&[0.0; 6]).unwrap());
+        steps.map(|step| fact(&step, "intervention") > 0.0).collect::<Vec<_>>()
+    };
+    let seen = persons_steps(&mut started(patient.clone()));
+    assert_eq!(seen, [false, false, false, false, false, true, true, true], "five steps, then the pilot");
+    let nobody = RobotTask { pilot_share: 0.0, ..patient };
+    assert_eq!(persons_steps(&mut started(nobody)), [false; 8]);
+}
+
+#[test]
+fn the_period_of_every_step_is_measured_and_a_stopper_ends_waiting() {
+    let mut bench = started(task());
+    let periods = (0..4).map(|_| fact(&bench.env.step(&[0.0; 6]).unwrap(), plaudit_core::PERIOD_FACT));
+    let periods: Vec<f32> = periods.collect();
+    assert_eq!(periods[0], 0.0, "nothing is before the first");
+    assert!(periods[1..].iter().all(|period| (period - 0.1).abs() < 1e-6), "{periods:?}");
+    assert!(bench.env.may_break());
+    *bench.dark.lock().unwrap() = secs(&bench)..1e9; // for good
+    bench.env.stopper().unwrap()();
+    let step = bench.env.step(&[0.0; 6]).unwrap();
+    assert!(step.ends_invalid(0));
+}

@@ -6,6 +6,7 @@ mod task;
 
 use std::f64::consts::FRAC_PI_3;
 use std::sync::Arc;
+use std::time::Duration;
 
 use glam::DVec3;
 use plaudit_compose::ComposeError;
@@ -29,8 +30,6 @@ use crate::run::{interrupted, notify_soon};
 pub use cameras::{NamedCamera, usual_name, written_cameras};
 pub use task::{RobotProblem, full_action, reset_pose, target, workspace};
 
-/// Pixels of a side of the images that policies see.
-const IMAGE_SIDE: usize = 128;
 /// Room around the way of the script, metres.
 const ROOM_M: f64 = 0.06;
 /// Speed limits are so much above the largest action.
@@ -181,7 +180,8 @@ impl Builder<'_> {
             Some("PegInsertionEnv-v1") => SimulatedTask::PegInsertion,
             _ => SimulatedTask::PickCube,
         };
-        let mut env = simulated_arm(task, IMAGE_SIDE).map_err(|error| wrong(&error))?;
+        let mut env = simulated_arm(task, self.settings.override_cfg.image_side as usize)
+            .map_err(|error| wrong(&error))?;
         let scene =
             task.find_scene(env.as_mut(), Seed::new(self.settings.seed)).map_err(|error| wrong(&error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::at_speed(self.settings.override_cfg.sim_speed));
@@ -189,6 +189,7 @@ impl Builder<'_> {
             seed: scene.seed,
             prepare: task.prepare().map_err(|error| wrong(&error))?,
             starts_closed: task == SimulatedTask::PegInsertion,
+            incidents_per_minute: self.settings.override_cfg.sim_incidents,
             ..SimulateSettings::new(clock.clone())
         };
         let robot = SimulatedRobot::start(env, settings).map_err(|error| wrong(&error))?;
@@ -248,6 +249,8 @@ impl Builder<'_> {
             ignore_terminations: env.ignore_terminations,
             compliance,
             instruction: words,
+            pilot_waits: Duration::from_secs_f64(robot.pilot_waits.min(86_400.0)),
+            pilot_share: robot.pilot_share,
             ..RobotTask::reach(&id, target, reset_pose)
         })
     }
@@ -299,8 +302,9 @@ impl Builder<'_> {
                 return Err(self.problem("override_cfg.camera_urls", message, hint));
             }
         };
+        let side = self.settings.override_cfg.image_side as usize;
         let open = |camera: NamedCamera| {
-            let opened = camera.address.open(&camera.name, camera.fit(IMAGE_SIDE), server.clock.clone());
+            let opened = camera.address.open(&camera.name, camera.fit(side), server.clock.clone());
             opened.map_err(|error| {
                 let hint = "`plaudit robot doctor --camera ADDRESS` says more about a camera";
                 self.problem("override_cfg.camera_urls", error, hint)

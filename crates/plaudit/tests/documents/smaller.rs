@@ -15,6 +15,10 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("collect realworld_collect_data --episodes", &["--episodes 2"]),
     // A model of few steps is not sure of anything.
     ("robot teleop", &["--episodes 1", "env.eval.max_episode_steps=20", "reward.reward_threshold=0.01"]),
+    (
+        "collect robot_pickcube_demos",
+        &["--episodes 4", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=3"],
+    ),
     ("eval", &["env.eval.total_num_envs=4"]),
     (
         "train",
@@ -42,6 +46,17 @@ const SMALLER: &[(&str, &[&str])] = &[
     ("train pickcube_rlpd", &["algorithm.cloning.steps=40"]),
     ("train pickcube_rlpd_env_reward", &["algorithm.cloning.steps=40"]),
     ("train pickcube_rlpd_cnn", &["algorithm.cloning.steps=4"]),
+    (
+        "train robot_pickcube_rlpd",
+        &[
+            "env.train.total_num_envs=1",
+            "env.train.override_cfg.sim_speed=3",
+            "env.eval.total_num_envs=1",
+            "algorithm.cloning.steps=4",
+            "algorithm.replay_buffer.min_buffer_size=50",
+            "runner.val_check_interval=-1",
+        ],
+    ),
     // A judge is slow.
     (
         "train maniskill_ppo_mlp_vlm_trend_reward",

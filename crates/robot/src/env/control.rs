@@ -4,7 +4,7 @@ use glam::{DQuat, DVec3};
 use plaudit_core::Intervention;
 
 use super::RobotEnv;
-use crate::{GripperCommand, Key, Motion, PilotInput};
+use crate::{Buttons, Deflection, GripperCommand, Key, Motion, PilotInput};
 
 /// Actions that differ by less are the same.
 const SAME: f32 = 1e-3;
@@ -46,7 +46,10 @@ impl RobotEnv {
     /// Lets the pilot or the policy move the arm.
     pub(super) fn act(&mut self, actions: &[f32]) -> Done {
         let Some(view) = self.view.clone() else { return Done::nothing(actions.len()) };
-        let input = self.poll_pilot();
+        let mut input = self.poll_pilot();
+        if !self.pilot_may_take_over() {
+            (input.deflection, input.buttons) = (Deflection::default(), Buttons::default());
+        }
         let by_person = self.pilot_has_the_arm(&input);
         // From the policy's axes to the base's.
         let axes = if self.task.relative_frame { view.state.pose.rotation } else { DQuat::IDENTITY };
@@ -106,6 +109,15 @@ impl RobotEnv {
             self.guard.lock().stop();
         }
         input
+    }
+
+    /// Whether a pilot who is patient has seen enough: the episode is old, and the task not solved.
+    fn pilot_may_take_over(&self) -> bool {
+        if self.task.pilot_waits.is_zero() {
+            return self.pilot_is_there;
+        }
+        let is_old = self.now().since(self.started_at) >= self.task.pilot_waits;
+        self.pilot_is_there && is_old && !self.is_solved
     }
 
     /// Whether the pilot acts: while a device is moved, and for a moment after.

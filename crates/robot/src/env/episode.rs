@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use glam::DVec3;
-use plaudit_core::{Facts as NamedFacts, INVALID_FACT};
+use plaudit_core::{BROKEN_LIMITS_FACT, Facts as NamedFacts, INVALID_FACT, PERIOD_FACT};
 
 use super::RobotEnv;
 use crate::{HoldCause, ToolPose};
@@ -25,7 +25,9 @@ pub(super) struct Facts {
     pub(super) invalid: bool,
     pub(super) frame_age: Duration,
     pub(super) overrun: Duration,
+    pub(super) period: Duration,
     pub(super) force_n: f64,
+    pub(super) broken_limits: u64,
     pub(super) time: Duration,
 }
 
@@ -39,7 +41,9 @@ impl Facts {
             (INVALID_FACT, flag(self.invalid)),
             ("frame_age", self.frame_age.as_secs_f32()),
             ("overrun", self.overrun.as_secs_f32()),
+            (PERIOD_FACT, self.period.as_secs_f32()),
             ("force", self.force_n as f32),
+            (BROKEN_LIMITS_FACT, self.broken_limits as f32),
             ("time", self.time.as_secs_f32()),
         ]
         .into_iter()
@@ -97,8 +101,10 @@ impl RobotEnv {
                 }
             }
         }
-        (self.steps, self.held_steps) = (0, 0);
-        (self.pilot_moved, self.gripper_told) = (None, None);
+        (self.steps, self.held_steps, self.is_solved) = (0, 0, false);
+        (self.pilot_moved, self.gripper_told, self.stepped_at) = (None, None, None);
+        let mut rng = self.seed.purpose("pilot").index(episode).rng();
+        self.pilot_is_there = self.task.pilot_share >= 1.0 || rng.unit() < self.task.pilot_share;
         (self.started_at, self.due) = (self.now(), self.now());
     }
 

@@ -7,8 +7,10 @@
 //! there again, with an episode that is truncated and has the fact `invalid`: whoever keeps episodes or transitions
 //! drops it.
 //!
-//! Facts of a step: `intervention`, `clipped`, `held` and `invalid` (0 or 1), `frame_age`, `overrun` and `time`
-//! (seconds), `force` (newtons).
+//! Success is a simulated robot's own ground truth. Of a real one nobody knows it; there, the tool at its target is success.
+//!
+//! Facts of a step: `intervention`, `clipped`, `held` and `invalid` (0 or 1), `frame_age`, `overrun`, `period` and `time`
+//! (seconds), `force` (newtons), `broken_limits` (a count, of a simulated robot).
 
 mod control;
 mod episode;
@@ -68,6 +70,12 @@ pub struct RobotEnv {
     held_steps: usize,
     /// When the pilot last did something.
     pilot_moved: Option<Time>,
+    /// Whether the pilot watches this episode.
+    pilot_is_there: bool,
+    /// Whether the last step ended with the task solved.
+    is_solved: bool,
+    /// When the last step of the episode was over.
+    stepped_at: Option<Time>,
     /// What the gripper was last told, in the numbers of actions.
     gripper_told: Option<f64>,
     /// The trouble that was told last, so that it is told once.
@@ -75,7 +83,7 @@ pub struct RobotEnv {
     // Dropped last of all that uses the guard: it holds.
     _watchdog: Option<Watchdog>,
     // Ends after everybody who talks to it.
-    _server: Option<crate::SimulatedRobot>,
+    server: Option<crate::SimulatedRobot>,
 }
 
 /// The parts beside the guard.
@@ -107,6 +115,9 @@ impl RobotEnv {
         };
         let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog, server } =
             parts;
+        if let Some(server) = &server {
+            server.watch(guard.limits().clone());
+        }
         let guard = SharedGuard::new(guard);
         let watchdog = watchdog.then(|| Watchdog::start(guard.clone(), clock.clone(), stop.clone()));
         let watchdog = watchdog.transpose().map_err(|error| EnvError::Backend(Box::new(error)))?;
@@ -126,10 +137,13 @@ impl RobotEnv {
             steps: 0,
             held_steps: 0,
             pilot_moved: None,
+            pilot_is_there: true,
+            is_solved: false,
+            stepped_at: None,
             gripper_told: None,
             trouble: None,
             _watchdog: watchdog,
-            _server: server,
+            server,
         })
     }
 
@@ -315,6 +329,15 @@ impl Env for RobotEnv {
 
     /// Frames come by themselves.
     fn set_frames_needed(&mut self, _frames: FramesNeeded) {}
+
+    fn may_break(&self) -> bool {
+        true
+    }
+
+    fn stopper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        let stop = self.parts.stop.clone();
+        Some(Arc::new(move || stop.raise()))
+    }
 }
 
 impl RobotEnv {
@@ -343,6 +366,11 @@ impl RobotEnv {
         let is_near = self.is_near_target(view.state.pose);
         self.held_steps = if is_near { self.held_steps + 1 } else { 0 };
         let reward = self.reward(view.state.pose, is_near, done.gripper_moved);
+        let success = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
+        let success = success.unwrap_or(false);
+        self.is_solved = success;
+        let now = self.now();
+        let period = self.stepped_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
         let facts = Facts {
             intervention: done.by_person,
             clipped: done.is_clipped,
@@ -350,7 +378,9 @@ impl RobotEnv {
             invalid: false,
             frame_age: view.frame_age(self.now()),
             overrun,
+            period,
             force_n: view.state.wrench.force_n.length(),
+            broken_limits: self.server.as_ref().map_or(0, crate::SimulatedRobot::broken_limits),
             time: self.now().since(self.started_at),
         };
         self.view = Some(view);
@@ -370,7 +400,7 @@ impl RobotEnv {
             obs: self.obs()?,
             reward: vec![reward],
             end: vec![end],
-            success: vec![is_near],
+            success: vec![success],
             last,
             facts: facts.named(),
             interventions,

@@ -58,6 +58,10 @@ pub struct RobotTask {
     pub instruction: Option<Arc<str>>,
     /// How long a pilot who let go keeps the arm.
     pub pilot_keeps: Duration,
+    /// How long the pilot watches the policy before taking over, if the task is not solved by then. Zero: at any time.
+    pub pilot_waits: Duration,
+    /// The share of episodes in which the pilot is there.
+    pub pilot_share: f64,
 }
 
 impl RobotTask {
@@ -87,6 +91,8 @@ impl RobotTask {
             compliance: Compliance::default(),
             instruction: None,
             pilot_keeps: Duration::from_millis(500),
+            pilot_waits: Duration::ZERO,
+            pilot_share: 1.0,
         }
     }
 }

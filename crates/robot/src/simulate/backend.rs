@@ -85,6 +85,10 @@ impl Backend for Simulated {
     }
 
     fn target(&self, pose: ToolPose) -> Result<(), Refusal> {
+        if let Some(watch) = self.shared.watch().as_mut() {
+            let tool = self.shared.snapshot().as_ref().map(|snapshot| snapshot.reported.pose);
+            watch.target(pose, tool);
+        }
         let mut told = self.shared.told();
         if told.faults.reflex {
             // A controller in a reflex forgets its targets.

@@ -9,8 +9,10 @@ mod backend;
 mod client;
 mod faults;
 mod frames;
+mod incidents;
 mod jacobian;
 mod table;
+mod watch;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,9 +28,11 @@ pub use faults::Faults;
 pub use table::PrepareScene;
 
 use crate::serl::server::Server;
-use crate::{Clock, StopToken, Time, ToolPose};
+use crate::{Clock, Limits, StopToken, Time, ToolPose};
 use faults::{Dice, millis};
+use incidents::Incidents;
 use table::{Snapshot, Table};
+use watch::Watch;
 
 /// What can be chosen about a simulated robot server.
 pub struct SimulateSettings {
@@ -46,6 +50,8 @@ pub struct SimulateSettings {
     pub prepare: Option<PrepareScene>,
     /// Whether the gripper starts closed.
     pub starts_closed: bool,
+    /// How often something goes wrong by itself, per minute of the robot's clock: one of many faults, for a while.
+    pub incidents_per_minute: f64,
 }
 
 impl SimulateSettings {
@@ -59,6 +65,7 @@ impl SimulateSettings {
             seed: Seed::new(0),
             prepare: None,
             starts_closed: false,
+            incidents_per_minute: 0.0,
         }
     }
 }
@@ -122,9 +129,14 @@ struct Shared {
     ended: StopToken,
     dice: Dice,
     cameras: Vec<Arc<str>>,
+    watch: Mutex<Option<Watch>>,
 }
 
 impl Shared {
+    fn watch(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -163,14 +175,23 @@ pub struct SimulatedRobot {
     shared: Arc<Shared>,
     server: Option<Server>,
     stepping: Option<JoinHandle<()>>,
+    incidents: Option<Incidents>,
 }
 
 impl SimulatedRobot {
     /// Starts the server and its robot. `env` is one simulated Panda under `pd_ee_delta_pose` that never ends its
     /// episodes by itself.
     pub fn start(env: Box<dyn Env>, settings: SimulateSettings) -> Result<Self, SimulateError> {
-        let SimulateSettings { address, clock, base_in_world_m, hold_after, seed, prepare, starts_closed } =
-            settings;
+        let SimulateSettings {
+            address,
+            clock,
+            base_in_world_m,
+            hold_after,
+            seed,
+            prepare,
+            starts_closed,
+            incidents_per_minute,
+        } = settings;
         let mut table = Table::new(env, base_in_world_m, seed, prepare)?;
         let cameras = table.spec().cameras.iter().map(|(name, _)| name.clone()).collect();
         let gripper = if starts_closed { -1.0 } else { 1.0 };
@@ -184,6 +205,7 @@ impl SimulatedRobot {
             ended: StopToken::new(),
             dice: Dice::default(),
             cameras,
+            watch: Mutex::new(None),
         });
         let listen = |why| SimulateError::Listen { address, why };
         let server =
@@ -192,12 +214,28 @@ impl SimulatedRobot {
         let run = move || run(&mut table, &stepped, gripper);
         let stepping =
             std::thread::Builder::new().name("robot-simulator".into()).spawn(run).map_err(listen)?;
-        Ok(Self { shared, server: Some(server), stepping: Some(stepping) })
+        let incidents = Incidents::start(shared.clone(), seed, incidents_per_minute).map_err(listen)?;
+        Ok(Self { shared, server: Some(server), stepping: Some(stepping), incidents })
     }
 
     /// Where it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
+    }
+
+    /// Whether its task is solved, by the simulator's ground truth; nothing before it has begun.
+    pub fn is_solved(&self) -> Option<bool> {
+        self.shared.snapshot().as_ref().map(|snapshot| snapshot.success)
+    }
+
+    /// From now on it counts the targets that break these limits.
+    pub fn watch(&self, limits: Limits) {
+        *self.shared.watch() = Some(Watch::new(limits));
+    }
+
+    /// Targets that broke the limits it was told to watch.
+    pub fn broken_limits(&self) -> u64 {
+        self.shared.watch().as_ref().map_or(0, Watch::broken)
     }
 
     /// Names of its cameras.
@@ -216,6 +254,7 @@ impl SimulatedRobot {
 impl Drop for SimulatedRobot {
     fn drop(&mut self) {
         self.shared.ended.raise();
+        self.incidents = None;
         self.server = None;
         if let Some(stepping) = self.stepping.take() {
             // A simulation that panicked has no more to say.

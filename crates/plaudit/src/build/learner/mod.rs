@@ -19,6 +19,7 @@ use crate::commands::train::TrainMode;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
 use crate::config::blocks::algorithm::LossType;
+use crate::config::blocks::env::{EnvSettings, EnvType};
 use crate::hints;
 
 /// How much one step of learning is.
@@ -36,6 +37,7 @@ fn training_plan(loaded: &LoadedConfig) -> Result<TrainingPlan, ComposeError> {
 /// Whether acting and learning alternate or run in parallel.
 pub fn train_mode(loaded: &LoadedConfig) -> Result<TrainMode, ComposeError> {
     let (plan, config) = (training_plan(loaded)?, &loaded.config);
+    refuse_unsafe_for_robots(loaded)?;
     if !config.runner.asynchronous {
         return Ok(TrainMode::Sync(plan));
     }
@@ -48,6 +50,27 @@ pub fn train_mode(loaded: &LoadedConfig) -> Result<TrainMode, ComposeError> {
         weight_sync_interval: config.runner.weight_sync_interval,
         staleness_threshold: config.algorithm.staleness_threshold,
     }))
+}
+
+/// What is fine in a simulator, and not with an arm.
+fn refuse_unsafe_for_robots(loaded: &LoadedConfig) -> Result<(), ComposeError> {
+    let (config, env) = (&loaded.config, &loaded.config.env);
+    if env.train.env_type == EnvType::Realworld && config.algorithm.loss_type == LossType::Ppo {
+        let message = "PPO cannot learn on a robot: it takes what people do, and what limits leave of an action, for its own";
+        return Err(loaded.problem("algorithm.loss_type", message, "set it to embodied_sac (SAC, RLPD)"));
+    }
+    if env.train.env_type == EnvType::Realworld && env.train.max_episode_steps.is_none() {
+        let message = "a robot's episodes are learned from when they are over, and these never are";
+        return Err(loaded.problem("env.train.max_episode_steps", message, "100 is usual"));
+    }
+    let is_real =
+        |env: &EnvSettings| env.env_type == EnvType::Realworld && env.override_cfg.server_url.is_some();
+    if config.runner.val_check_interval > 0 && is_real(&env.train) && is_real(&env.eval) {
+        let message = "an arm that learns cannot be evaluated at the same time";
+        let hint = "set it to -1, and evaluate afterwards: plaudit eval with runner.ckpt_path";
+        return Err(loaded.problem("runner.val_check_interval", message, hint));
+    }
+    Ok(())
 }
 
 /// What learns in environments like these, for `steps` steps if the run has an end. Weights the config names are

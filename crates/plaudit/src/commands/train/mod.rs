@@ -90,13 +90,13 @@ type Numbers = serde_json::Map<String, serde_json::Value>;
 
 fn train(loaded: &LoadedConfig, command: &[String], verbosity: Verbosity) -> Result<Numbers, Failure> {
     let last_step = last_step(loaded);
+    let mode = build::train_mode(loaded)?; // first: a refusal must come before anything could move
     let mut env = build::env(loaded, EnvBlock::Train)?;
     let build::BuiltReward { reward, monitored, notices } = build::reward(loaded, env.spec())?;
     console::notices(&notices, verbosity);
     let reward: Arc<dyn Reward> = reward.into();
     let policy_uses_images = build::policy_uses_images(loaded);
     env.set_frames_needed(build::frames_needed(loaded, EnvBlock::Train, reward.as_ref(), policy_uses_images));
-    let mode = build::train_mode(loaded)?;
     let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
     let cloning = build::cloning(loaded, env.spec())?;
     let evaluates = loaded.config.runner.val_check_interval > 0;

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use plaudit_core::{Env, Level, Obs, Reward, Seed};
 use plaudit_rl::{
-    AsyncPlan, AsyncTraining, Learner, Metrics, NoCallback, OnLabelled, RolloutState, StepCallback,
-    TakenStep, Training, TrainingError, TrainingPlan,
+    AsyncPlan, AsyncTraining, Learner, Metrics, OnLabelled, RolloutState, StepCallback, TakenStep, Training,
+    TrainingError, TrainingPlan,
 };
 
 use super::notify;
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
 use crate::hints;
-use crate::run::{Run, interrupted};
+use crate::run::{Run, interrupted, notify_soon};
 
 /// Whether acting and learning alternate or run in parallel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,10 +83,7 @@ impl<'a> ActiveTraining<'a> {
                 let Some(env) = env.take() else { return Err(envs_in_use()) };
                 let episode_recorder =
                     episode_recorder.map(|episode_recorder| Arc::new(Mutex::new(episode_recorder)));
-                let callback: Box<dyn StepCallback> = match &episode_recorder {
-                    Some(episode_recorder) => Box::new(RecordingCallback(episode_recorder.clone())),
-                    None => Box::new(NoCallback),
-                };
+                let callback = Box::new(RunCallback { episode_recorder: episode_recorder.clone() });
                 let mut training =
                     AsyncTraining::start(env, reward.clone(), plan, seed, resume_state, learner, callback);
                 if let Some(on_labelled) = on_labelled {
@@ -157,17 +154,26 @@ fn record_step(episode_recorder: &mut EpisodeRecorder, taken: &TakenStep) -> Res
     episode_recorder.step(taken, u64::MAX).map_err(|failure| TrainingError::Callback(Box::new(failure)))
 }
 
-/// Records episodes on the environments' thread.
-struct RecordingCallback(SharedEpisodeRecorder);
+/// Records episodes on the environments' thread, and tells what a robot waits for.
+struct RunCallback {
+    episode_recorder: Option<SharedEpisodeRecorder>,
+}
 
-impl StepCallback for RecordingCallback {
+impl StepCallback for RunCallback {
     fn begin(&mut self, obs: &Obs) {
-        if let Ok(mut episode_recorder) = self.0.lock() {
+        if let Some(Ok(mut episode_recorder)) = self.episode_recorder.as_ref().map(|shared| shared.lock()) {
             episode_recorder.reset(obs);
         }
     }
 
     fn step(&mut self, taken: &TakenStep) -> Result<(), TrainingError> {
-        self.0.lock().map_or(Ok(()), |mut episode_recorder| record_step(&mut episode_recorder, taken))
+        match self.episode_recorder.as_ref().map(|shared| shared.lock()) {
+            Some(Ok(mut episode_recorder)) => record_step(&mut episode_recorder, taken),
+            _ => Ok(()),
+        }
+    }
+
+    fn on_reward_trouble(&self) -> Box<dyn Fn(&str) + Send> {
+        Box::new(|why| notify_soon(&format!("{why}; the episode waits for its reward, and learning goes on")))
     }
 }

@@ -47,6 +47,20 @@ block! {
         /// How many times as fast as a real one the simulated robot lives.
         #[range(Range::Within(0.01, 100.0))]
         sim_speed: f64 = 1.0,
+        /// How often something goes wrong with the simulated robot, per minute of its clock: late answers, errors, frozen frames, a
+        /// reflex, a push, a server that stands still.
+        #[range(NOT_NEGATIVE)]
+        sim_incidents: f64 = 0.0,
+        /// Pixels of a side of the images that policies see.
+        #[range(Range::Within(16.0, 512.0))]
+        image_side: u64 = 128,
+        /// Seconds that the pilot watches an episode before taking over, if the task is not solved by then. 0: takes over whenever
+        /// the device is moved.
+        #[range(NOT_NEGATIVE)]
+        pilot_waits: f64 = 0.0,
+        /// The share of episodes in which there is a pilot who may take over.
+        #[range(Range::Within(0.0, 1.0))]
+        pilot_share: f64 = 1.0,
         /// The arm holds when more newtons press on the tool.
         #[range(POSITIVE)]
         max_force: f64 = 40.0,
