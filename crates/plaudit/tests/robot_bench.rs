@@ -275,6 +275,9 @@ fn labelling_says_what_is_missing() {
     for (words, code, says) in [
         (vec!["label"], 2, "which camera?"),
         (vec!["label", "--camera", "wrist_1"], 2, "where is camera `wrist_1`?"),
+        (vec!["label", "--camera", "my camera"], 2, "neither an address, nor a path, nor a serial number"),
+        (vec!["label", "--camera", "/dev/video-none"], 1, "there is no such device: is it plugged in?"),
+        (vec!["label", "--camera", "replay:no/such/folder"], 1, "camera `wrist_1` at no/such/folder"),
         (vec!["label", "--camera", &camera], 1, "plaudit robot doctor"),
         (vec!["label", "--rebuild", "--output-dir", "/nowhere/at/all"], 1, "journal.jsonl"),
         (vec!["label", "--rate", "1000"], 2, "from 0.1 to 120"),

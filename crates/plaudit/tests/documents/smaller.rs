@@ -13,8 +13,11 @@ const SMALLER: &[(&str, &[&str])] = &[
         &["--episodes 1", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=2"],
     ),
     ("collect realworld_collect_data --episodes", &["--episodes 2"]),
-    // A model of few steps is not sure of anything.
-    ("robot teleop", &["--episodes 1", "env.eval.max_episode_steps=20", "reward.reward_threshold=0.01"]),
+    // A model of few steps is sure of nothing, and of everything when hardly anything is asked of it.
+    (
+        "robot teleop",
+        &["--episodes 1", "--seconds 60", "reward.reward_threshold=0.000001", "reward.hold_steps=15"],
+    ),
     (
         "collect robot_pickcube_demos",
         &["--episodes 4", "env.eval.total_num_envs=1", "env.eval.override_cfg.sim_speed=3"],

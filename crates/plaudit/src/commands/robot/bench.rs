@@ -119,7 +119,8 @@ fn robot_env(loaded: &LoadedConfig) -> &EnvSettings {
 /// A camera by its name or address. One that only has an address is called as RLinf calls it.
 fn named_camera(server: &str, (number, camera): (usize, &String)) -> Result<NamedCamera, Failure> {
     // What people call a camera has a letter in it; serial numbers of RealSense cameras do not.
-    let is_name = !camera.contains([':', '/']) && camera.contains(char::is_alphabetic);
+    let is_word = camera.chars().all(|letter| letter.is_alphanumeric() || "_-.".contains(letter));
+    let is_name = is_word && camera.contains(char::is_alphabetic);
     let (name, address) = match (is_name, server.trim_end_matches('/')) {
         (false, _) => (build::usual_name(number), camera.clone()),
         (true, "") => {

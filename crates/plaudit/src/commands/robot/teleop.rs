@@ -63,7 +63,9 @@ impl Teleop {
         let Session { env, summary, .. } = session;
         drop(env); // the arm holds before anything is said about it
         if let Err(failure) = result {
-            console::eprintln("the arm holds");
+            if summary.steps > 0 {
+                console::eprintln("the arm holds");
+            }
             return Err(failure);
         }
         if self.json {
@@ -168,6 +170,7 @@ impl Session {
                 return Ok(());
             }
             if next == Next::Begin {
+                self.display.waits("the tool goes to its start");
                 self.env.reset(self.seed.index(number)).map_err(|error| broken(&error))?;
             }
             if let Some(scores) = &mut self.scores {
@@ -185,7 +188,7 @@ impl Session {
     }
 
     fn episode(&mut self, number: u64) -> Result<Next, Failure> {
-        let (begun, mut live, mut steps) = (Instant::now(), LiveState::new(number), 0);
+        let (begun, mut live, mut steps) = (Instant::now(), LiveState::new(number, self.scores.is_some()), 0);
         loop {
             let step = self.env.step(&self.still).map_err(|error| broken(&error))?;
             steps += 1;
@@ -233,14 +236,15 @@ impl Session {
             scorer.show(step.obs.clone(), live.frame_age);
         }
         let scored = scorer.take().map_err(|error| Failure::caused_by(&error))?;
-        let mut is_sure = false;
         for frame in &scored {
             let is_success = rule.take(frame.score, &frame.obs.row(0));
             live.scored(frame, rule, is_success);
-            is_sure |= is_success;
             self.summary.took_ms.push(1e3 * frame.took.as_secs_f64());
+            if is_success && *model_decides {
+                return Ok(true);
+            }
         }
-        Ok(is_sure && *model_decides)
+        Ok(false)
     }
 }
 

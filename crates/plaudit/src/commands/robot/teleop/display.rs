@@ -47,6 +47,7 @@ impl Rate {
 /// What is known while an episode runs.
 #[derive(Debug, Clone)]
 pub(super) struct LiveState {
+    has_model: bool,
     episode: u64,
     steps: u64,
     /// The newest probability.
@@ -68,8 +69,9 @@ pub(super) struct LiveState {
 }
 
 impl LiveState {
-    pub(super) fn new(episode: u64) -> Self {
+    pub(super) fn new(episode: u64, has_model: bool) -> Self {
         Self {
+            has_model,
             episode,
             steps: 0,
             score: None,
@@ -104,6 +106,10 @@ impl LiveState {
         self.score.filter(|_| age < FORGOTTEN_AFTER + self.frame_age).map(|score| (score, age))
     }
 
+    fn frame(&self) -> String {
+        format!("frame {} ms", self.frame_age.as_millis())
+    }
+
     fn line(&self, elapsed: Duration) -> String {
         let bar = |score: f32| {
             let full = (score * BAR as f32).round() as usize;
@@ -123,7 +129,8 @@ impl LiveState {
                 )
             }
             (None, Some(taken)) => format!("no score for {:.0} s", taken.elapsed().as_secs_f64()),
-            (None, None) => format!("no score yet  frame {} ms", self.frame_age.as_millis()),
+            (None, None) if self.has_model => format!("no score yet  {}", self.frame()),
+            (None, None) => self.frame(),
         };
         let loop_hz = self.loop_rate.hz();
         format!("{score}  loop {loop_hz:.1} Hz  episode {}  {:.0} s", self.episode + 1, elapsed.as_secs_f64())
@@ -142,7 +149,8 @@ impl LiveState {
                     self.model_rate.hz()
                 )
             }
-            None => format!("no score  frame {} ms", self.frame_age.as_millis()),
+            None if self.has_model => format!("no score  {}", self.frame()),
+            None => self.frame(),
         };
         format!("step {:<5} {score}  loop {:.1} Hz\n", self.steps, self.loop_rate.hz())
     }
@@ -170,6 +178,14 @@ impl Display {
     pub(super) fn notifier(&self) -> Box<dyn Fn(&str) + Send> {
         let is_terminal = self.is_terminal;
         Box::new(move |text| say(is_terminal, text))
+    }
+
+    /// Says in the line what takes a while.
+    pub(super) fn waits(&self, what: &str) {
+        if self.is_terminal && !self.is_quiet {
+            let _one = SCREEN.lock();
+            console::status(what);
+        }
     }
 
     pub(super) fn notice(&self, text: &str) {
@@ -225,7 +241,7 @@ mod tests {
 
     fn live(score: f32, age: Duration) -> LiveState {
         let taken = Instant::now().checked_sub(age);
-        LiveState { score: Some(score), taken, level: 0.2, streak: 3, hold: 5, ..LiveState::new(1) }
+        LiveState { score: Some(score), taken, level: 0.2, streak: 3, hold: 5, ..LiveState::new(1, true) }
     }
 
     #[test]
@@ -244,7 +260,11 @@ mod tests {
         let stale = live(0.9, Duration::from_secs(3));
         assert!(stale.line(Duration::ZERO).starts_with("no score for 3 s"));
         assert!(stale.plain().contains("no score"));
-        assert!(LiveState::new(0).line(Duration::ZERO).starts_with("no score yet"));
+        assert!(LiveState::new(0, true).line(Duration::ZERO).starts_with("no score yet"));
+        assert!(
+            LiveState::new(0, false).line(Duration::ZERO).starts_with("frame 0 ms  loop"),
+            "without a model"
+        );
     }
 
     #[test]
