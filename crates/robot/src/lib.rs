@@ -4,6 +4,9 @@
 //! takes frames by itself, the newest of which wins; a [`Pilot`] is a person, or a script in a person's place, who
 //! may take over from the policy; a [`Clock`] runs, or is turned by hand in tests.
 //!
+//! Arms that follow joint positions instead, such as LeRobot's, are a [`JointArm`] with a guard and an environment of their
+//! own, [`JointGuard`] and [`JointEnv`].
+//!
 //! Units and frames are in the names: metres, radians and newtons, in the base frame of the robot. Quaternions are
 //! ordered x, y, z, w.
 //!
@@ -28,6 +31,7 @@ mod compliance;
 pub mod doctor;
 mod env;
 mod guard;
+mod joints;
 mod pilot;
 mod pose;
 mod serl;
@@ -45,7 +49,11 @@ pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
-    Workspace, WorkspaceError,
+    Watched, Workspace, WorkspaceError,
+};
+pub use joints::{
+    JointAction, JointArm, JointArmError, JointArmSpec, JointEnv, JointGuard, JointLimits, JointMotion,
+    JointParts, JointRange, JointSent, JointState, JointTask, LeaderEvents, TakeOver,
 };
 pub use pilot::{
     Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,

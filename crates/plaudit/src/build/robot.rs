@@ -21,7 +21,7 @@ use crate::robot::{SceneReset, ScriptPilot, SimulatedPerson, SimulatedScene, Sim
 use crate::run::{interrupted, notify_soon};
 
 /// Pixels of a side of the images that policies see.
-const IMAGE_SIDE: usize = 128;
+pub(super) const IMAGE_SIDE: usize = 128;
 /// How far the tool may roll and pitch, radians.
 const TILT: f64 = 0.1;
 /// Room around the way of the script, metres.
@@ -39,6 +39,9 @@ struct Server {
 impl Builder<'_> {
     /// A robot arm.
     pub(super) fn robot(&self) -> Result<Box<dyn Env>, ComposeError> {
+        if let Some(lerobot) = &self.settings.override_cfg.lerobot {
+            return self.lerobot(lerobot);
+        }
         self.refuse_unsupported_by_robots()?;
         let server = self.robot_server()?;
         let task = self.robot_task(&server)?;

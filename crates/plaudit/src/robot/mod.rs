@@ -1,9 +1,11 @@
-//! Robots as the binary knows them: the simulated one and its script, and the person who lets an arm move.
+//! Robots as the binary knows them: the simulated one and its script, LeRobot's, and the person who lets an arm move.
 
+mod lerobot;
 mod person;
 mod script;
 mod simulation;
 
+pub use lerobot::LerobotArm;
 pub use person::{SimulatedPerson, TerminalPerson};
 pub use script::ScriptPilot;
 pub use simulation::{SceneReset, SimulatedScene, SimulatedTask, SimulationError};

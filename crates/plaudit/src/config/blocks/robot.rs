@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::lerobot::LerobotSettings;
 use crate::config::block::{Fill, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range};
 
@@ -31,6 +32,8 @@ block! {
         robot_ip: Option<String> = None,
         /// Address of a robot server that speaks SERL's HTTP dialect: `http://127.0.0.1:5000`.
         server_url: Option<String> = None,
+        /// An arm of LeRobot's in the place of a robot server.
+        lerobot: Option<LerobotSettings> = None,
         /// MJPEG streams by camera name. Not set: those of the simulated robot.
         camera_urls: IndexMap<String, String> = IndexMap::new(),
         /// Who may take over from the policy. Not set: with `use_spacemouse`, a SpaceMouse, or on a simulated robot the script.
