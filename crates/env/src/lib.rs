@@ -53,7 +53,10 @@ mod render;
 mod settings;
 
 pub use batch::Diverged;
-pub use bridge::{Arguments, Bridge, BridgeError, BridgeSettings, During, Make, Seeding, Vectorization};
+pub use bridge::{
+    Arguments, Bridge, BridgeError, BridgeSettings, During, Make, PythonRobot, PythonRobotReading,
+    PythonRobotSettings, PythonRobotSpec, PythonTeleopEvents, Seeding, Vectorization,
+};
 pub use id::EnvId;
 pub use make::make;
 pub use panda::{CameraName, CameraSettings, ControlMode, Engine, ObsMode, PixelLabel, RewardMode};

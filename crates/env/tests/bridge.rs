@@ -12,6 +12,8 @@ mod failures;
 mod maniskill;
 #[path = "bridge/parity.rs"]
 mod parity;
+#[path = "bridge/robot.rs"]
+mod robot;
 #[path = "bridge/shapes.rs"]
 mod shapes;
 #[path = "bridge/stubs.rs"]

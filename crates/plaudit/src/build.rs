@@ -3,6 +3,7 @@
 mod classifier;
 mod judge_training;
 mod learner;
+mod lerobot;
 pub(crate) mod network;
 mod reward;
 mod robot;

@@ -4,6 +4,9 @@
 //! takes frames by itself, the newest of which wins; a [`Pilot`] is a person, or a script in a person's place, who
 //! may take over from the policy; a [`Clock`] runs, or is turned by hand in tests.
 //!
+//! Arms that follow joint positions instead, such as LeRobot's, are a [`JointArm`] with a guard and an environment of their
+//! own, [`JointGuard`] and [`JointEnv`].
+//!
 //! Units and frames are in the names: metres, radians and newtons, in the base frame of the robot. Quaternions are
 //! ordered x, y, z, w.
 //!
@@ -27,13 +30,18 @@ mod clock;
 mod compliance;
 pub mod doctor;
 mod env;
+#[cfg(all(feature = "franka", target_os = "linux"))]
+mod franka;
 mod guard;
+mod joints;
 mod pilot;
 mod pose;
 mod serl;
 mod simulate;
 mod stop;
 
+#[cfg(all(feature = "franka", target_os = "linux"))]
+pub use crate::franka::{FrankaServeError, FrankaServer, FrankaSettings};
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{
     AtEnd, Camera, CameraAddress, CameraAddressError, CameraCounts, CameraError, CameraFrame, Crop,
@@ -45,7 +53,11 @@ pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
-    Workspace, WorkspaceError,
+    Watched, Workspace, WorkspaceError,
+};
+pub use joints::{
+    JointAction, JointArm, JointArmError, JointArmSpec, JointEnv, JointGuard, JointLimits, JointMotion,
+    JointParts, JointRange, JointSent, JointState, JointTask, LeaderEvents, TakeOver,
 };
 pub use pilot::{
     Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,

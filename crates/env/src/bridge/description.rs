@@ -29,8 +29,9 @@ pub(super) struct EnvDescription {
     control_hz: Option<f64>,
 }
 
+/// A camera.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct CameraDescription {
+pub(super) struct CameraDescription {
     name: String,
     height: u64,
     width: u64,
@@ -56,7 +57,7 @@ impl EnvDescription {
             state_width: self.state_width as usize,
             state_parts: Vec::new(),
             actions: self.actions.space()?,
-            cameras: self.cameras()?,
+            cameras: camera_shapes(&self.cameras)?,
             max_episode_steps: self.max_episode_steps.map(|steps| steps as usize),
             control_hz: match self.control_hz {
                 Some(rate) if rate.is_finite() && rate > 0.0 => rate,
@@ -64,26 +65,27 @@ impl EnvDescription {
             },
         })
     }
+}
 
-    fn cameras(&self) -> Result<Vec<(Arc<str>, FrameShape)>, String> {
-        if self.cameras.len() > MOST_CAMERAS {
-            return Err(format!("{} cameras", self.cameras.len()));
-        }
-        let mut names = HashSet::new();
-        let one = |camera: &CameraDescription| {
-            let CameraDescription { name, height, width, channels } = camera;
-            let fits = |side: &u64, most: u64| (1..=most).contains(side);
-            if !fits(height, MOST_PIXELS) || !fits(width, MOST_PIXELS) || !fits(channels, MOST_CHANNELS) {
-                return Err(format!("camera `{name}` of {height} x {width} x {channels}"));
-            }
-            if !names.insert(name.clone()) {
-                return Err(format!("two cameras named `{name}`"));
-            }
-            let [height, width, channels] = [*height, *width, *channels].map(|side| side as usize);
-            Ok((name.as_str().into(), FrameShape { height, width, channels }))
-        };
-        self.cameras.iter().map(one).collect()
+/// Names and shapes of cameras, or what about them cannot be.
+pub(super) fn camera_shapes(cameras: &[CameraDescription]) -> Result<Vec<(Arc<str>, FrameShape)>, String> {
+    if cameras.len() > MOST_CAMERAS {
+        return Err(format!("{} cameras", cameras.len()));
     }
+    let mut names = HashSet::new();
+    let one = |camera: &CameraDescription| {
+        let CameraDescription { name, height, width, channels } = camera;
+        let fits = |side: &u64, most: u64| (1..=most).contains(side);
+        if !fits(height, MOST_PIXELS) || !fits(width, MOST_PIXELS) || !fits(channels, MOST_CHANNELS) {
+            return Err(format!("camera `{name}` of {height} x {width} x {channels}"));
+        }
+        if !names.insert(name.clone()) {
+            return Err(format!("two cameras named `{name}`"));
+        }
+        let [height, width, channels] = [*height, *width, *channels].map(|side| side as usize);
+        Ok((name.as_str().into(), FrameShape { height, width, channels }))
+    };
+    cameras.iter().map(one).collect()
 }
 
 impl ActionsDescription {

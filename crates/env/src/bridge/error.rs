@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use plaudit_core::EnvError;
 use serde::Deserialize;
@@ -69,7 +70,7 @@ pub enum BridgeError {
         traceback: String,
     },
     /// The process ended.
-    #[error("`{id}` {during}: its Python process {how}; reset restarts it{}", printed(output))]
+    #[error("`{id}` {during}: its Python process {how}{}{}", during.restart(), printed(output))]
     Died {
         /// The environment.
         id: String,
@@ -82,8 +83,8 @@ pub enum BridgeError {
     },
     /// The process did not answer in time and was ended.
     #[error(
-        "`{id}` {during}: no answer within {secs} s, so its Python process was killed; raise the timeout, or \
-         reset to restart it{}",
+        "`{id}` {during}: no answer within {secs} s, so its Python process was killed; raise the timeout{}{}",
+        during.restart_too(),
         printed(output)
     )]
     TimedOut {
@@ -95,6 +96,16 @@ pub enum BridgeError {
         secs: f64,
         /// The end of what it printed, with the place where Python was.
         output: String,
+    },
+    /// There is no answer yet; it may still come.
+    #[error("`{id}` {during}: no answer for {} ms", waited.as_millis())]
+    Late {
+        /// The robot.
+        id: String,
+        /// What it was doing.
+        during: During,
+        /// Since when it was asked.
+        waited: Duration,
     },
     /// The process sent an invalid message.
     #[error(
@@ -155,6 +166,12 @@ pub enum BridgeError {
         /// The environment.
         id: String,
     },
+    /// The process of a robot is gone since an earlier error.
+    #[error("the Python process of the robot `{id}` is gone since an earlier error")]
+    Disconnected {
+        /// The robot.
+        id: String,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {
@@ -196,6 +213,27 @@ pub enum During {
     Reset,
     /// Stepping.
     Step,
+    /// A robot: being read.
+    Observe,
+    /// A robot: taking targets.
+    Act,
+}
+
+impl During {
+    /// What helps after the process is gone. Robots are not restarted by a reset: somebody has to look first.
+    fn restart(self) -> &'static str {
+        match self {
+            Self::Observe | Self::Act => "",
+            Self::Start | Self::Reset | Self::Step => "; reset restarts it",
+        }
+    }
+
+    fn restart_too(self) -> &'static str {
+        match self {
+            Self::Observe | Self::Act => "",
+            Self::Start | Self::Reset | Self::Step => ", or reset to restart it",
+        }
+    }
 }
 
 impl fmt::Display for During {
@@ -204,6 +242,8 @@ impl fmt::Display for During {
             Self::Start => "could not be made",
             Self::Reset => "failed in reset",
             Self::Step => "failed in step",
+            Self::Observe => "could not be read",
+            Self::Act => "did not take its targets",
         })
     }
 }

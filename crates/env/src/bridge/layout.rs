@@ -75,7 +75,7 @@ impl MemoryLayout {
         let success = builder.add("success", "u1", &[b]);
         let facts = builder.add("facts", "f4", &[facts, b]);
         let (now, last) = (builder.obs_regions("now", spec), builder.obs_regions("last", spec));
-        let (bytes, for_python) = (builder.bytes.max(1), Value::Object(builder.for_python));
+        let (bytes, for_python) = builder.finish();
         Self { actions, seeds, reward, end, success, facts, now, last, bytes, for_python }
     }
 
@@ -87,20 +87,27 @@ impl MemoryLayout {
     }
 }
 
+/// Lays out one array after the other.
 #[derive(Default)]
-struct LayoutBuilder {
+pub(super) struct LayoutBuilder {
     bytes: usize,
     for_python: Map<String, Value>,
 }
 
 impl LayoutBuilder {
-    fn add(&mut self, name: &str, dtype: &str, shape: &[usize]) -> Region {
+    /// The next array, of type `f4`, `u4` or `u1`.
+    pub(super) fn add(&mut self, name: &str, dtype: &str, shape: &[usize]) -> Region {
         let size = if dtype == "u1" { 1 } else { 4 };
         let offset = self.bytes.next_multiple_of(ALIGN);
         let row = shape[1..].iter().product::<usize>() * size;
         self.bytes = offset + row * shape[0];
         self.for_python.insert(name.into(), json!([dtype, shape, offset]));
         Region { offset, row, rows: shape[0] }
+    }
+
+    /// The bytes of all of it, and the same for Python: `{name: [dtype, shape, offset]}`.
+    pub(super) fn finish(self) -> (usize, Value) {
+        (self.bytes.max(1), Value::Object(self.for_python))
     }
 
     fn obs_regions(&mut self, name: &str, spec: &EnvSpec) -> ObsRegions {

@@ -14,6 +14,10 @@ use super::error::PythonError;
 const MOST_BYTES: u32 = 16 << 20;
 /// How often a long wait checks that the process is alive.
 const POLL: Duration = Duration::from_millis(250);
+/// The shortest wait: none at all means for ever.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// How long the rest of an answer may take.
+const REST: Duration = Duration::from_secs(1);
 
 /// The socket to the Python process.
 #[derive(Debug)]
@@ -101,8 +105,11 @@ impl Link {
         let mut wait = Wait { deadline: began + limit, lives, gone: false };
         let mut mark = [0];
         if !self.spin(began, &mut mark) {
+            self.socket.set_read_timeout(Some(limit.clamp(SHORTEST, POLL)))?;
             wait.fill(&mut self.socket, &mut mark)?;
         }
+        // Whoever has begun an answer goes on at once; stopping in its middle would lose the rest.
+        wait.deadline = wait.deadline.max(Instant::now() + REST);
         self.spins = began.elapsed() < self.spin;
         match mark[0] {
             b'k' => Ok(Answer::Done),

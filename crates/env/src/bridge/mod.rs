@@ -19,7 +19,7 @@
 //!
 //! How it works: the process starts with a socket as its standard input and a nameless memory file as its
 //! standard output, and takes both over at once, so what it prints later goes elsewhere and is kept. Over the
-//! socket it gets its program (`child.py`), then the settings. It answers what the environments are like;
+//! socket it gets its program (`link.py` and `child.py`), then the settings. It answers what the environments are like;
 //! we check that, lay out the memory file, and both sides map it. From then on a step is two bytes to the
 //! process and one byte back. All numbers and pixels lie in the shared memory.
 
@@ -36,6 +36,7 @@ mod output;
 mod process;
 #[cfg(target_os = "linux")]
 mod reader;
+mod robot;
 #[cfg(target_os = "linux")]
 mod running;
 mod settings;
@@ -44,4 +45,5 @@ mod shared;
 
 pub use env::Bridge;
 pub use error::{BridgeError, During};
+pub use robot::{PythonRobot, PythonRobotReading, PythonRobotSettings, PythonRobotSpec, PythonTeleopEvents};
 pub use settings::{Arguments, BridgeSettings, Make, Seeding, Vectorization};

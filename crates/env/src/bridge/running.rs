@@ -16,7 +16,7 @@ use super::shared::{SharedMemory, memory_file};
 use crate::memory;
 
 /// The program that Python runs.
-const PROGRAM: &str = include_str!("child.py");
+const PROGRAM: &str = concat!(include_str!("link.py"), include_str!("child.py"));
 
 /// A process with environments in it.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ fn explain(
             process.dump_traceback_and_kill();
             let secs = match during {
                 During::Start => settings.start_timeout_secs,
-                During::Reset | During::Step => settings.step_timeout_secs,
+                _ => settings.step_timeout_secs,
             };
             BridgeError::TimedOut { id, during, secs, output: process.output() }
         }

@@ -68,6 +68,9 @@ pub fn robot(loaded: &LoadedConfig, which: EnvBlock, hooks: RobotHooks) -> Resul
 impl Builder<'_> {
     /// A robot arm.
     pub(super) fn robot(&self) -> Result<Box<dyn Env>, ComposeError> {
+        if let Some(lerobot) = &self.settings.override_cfg.lerobot {
+            return self.lerobot(lerobot);
+        }
         let hooks = RobotHooks { notify: Box::new(notify_soon), keys: None, ends_by_pose: true };
         Ok(Box::new(self.built_robot(hooks)?.env))
     }
@@ -129,6 +132,11 @@ impl Builder<'_> {
             Some(_) => false,
         };
         let refused = [
+            (
+                "override_cfg.lerobot",
+                robot.lerobot.is_some(),
+                "this command moves arms by the pose of their tool",
+            ),
             ("total_num_envs", env.total_num_envs.unwrap_or(1) > 1, "a robot is one environment"),
             ("keyboard_reward_wrapper", !labels_work, "labels by key are not there yet"),
             ("use_gello", env.use_gello, "GELLO arms cannot be read yet"),

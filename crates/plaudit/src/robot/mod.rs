@@ -1,11 +1,13 @@
-//! Robots as the binary knows them: the simulated one and its script, and the person who lets an arm move.
+//! Robots as the binary knows them: the simulated one and its script, LeRobot's, and the person who lets an arm move.
 
+mod lerobot;
 mod live_scores;
 mod person;
 mod script;
 mod simulation;
 mod tap;
 
+pub use lerobot::LerobotArm;
 pub use live_scores::{LiveScorer, ScoredFrame};
 pub use person::{SimulatedPerson, TerminalPerson};
 pub use script::ScriptPilot;

@@ -11,18 +11,18 @@ const SAME: f32 = 1e-3;
 
 /// What was done in a step.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Done {
+pub(crate) struct Done {
     /// In the policy's frame and numbers.
-    pub(super) action: Vec<f32>,
-    pub(super) by_person: bool,
-    pub(super) is_clipped: bool,
+    pub(crate) action: Vec<f32>,
+    pub(crate) by_person: bool,
+    pub(crate) is_clipped: bool,
     /// The guard held instead.
-    pub(super) is_held: bool,
-    pub(super) gripper_moved: bool,
+    pub(crate) is_held: bool,
+    pub(crate) gripper_moved: bool,
 }
 
 impl Done {
-    pub(super) fn nothing(width: usize) -> Self {
+    pub(crate) fn nothing(width: usize) -> Self {
         Self {
             action: vec![0.0; width],
             by_person: false,
@@ -33,7 +33,7 @@ impl Done {
     }
 
     /// What has to be stored instead of what the policy asked for.
-    pub(super) fn interventions(self, asked: &[f32]) -> Vec<Intervention> {
+    pub(crate) fn interventions(self, asked: &[f32]) -> Vec<Intervention> {
         let is_same = self.action.iter().zip(asked).all(|(done, asked)| (done - asked).abs() <= SAME);
         if is_same && !self.by_person {
             return Vec::new();

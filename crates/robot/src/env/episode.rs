@@ -18,21 +18,21 @@ const DENSE_FALLOFF: f64 = 500.0;
 
 /// What is written down of a step.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Facts {
-    pub(super) intervention: bool,
-    pub(super) clipped: bool,
-    pub(super) held: bool,
-    pub(super) invalid: bool,
-    pub(super) frame_age: Duration,
-    pub(super) overrun: Duration,
-    pub(super) period: Duration,
-    pub(super) force_n: f64,
-    pub(super) broken_limits: u64,
-    pub(super) time: Duration,
+pub(crate) struct Facts {
+    pub(crate) intervention: bool,
+    pub(crate) clipped: bool,
+    pub(crate) held: bool,
+    pub(crate) invalid: bool,
+    pub(crate) frame_age: Duration,
+    pub(crate) overrun: Duration,
+    pub(crate) period: Duration,
+    pub(crate) force_n: f64,
+    pub(crate) broken_limits: u64,
+    pub(crate) time: Duration,
 }
 
 impl Facts {
-    pub(super) fn named(&self) -> NamedFacts {
+    pub(crate) fn named(&self) -> NamedFacts {
         let flag = |is: bool| f32::from(u8::from(is));
         [
             ("intervention", flag(self.intervention)),

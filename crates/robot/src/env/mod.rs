@@ -25,8 +25,8 @@ use plaudit_core::{ActionSpace, End, Env, EnvError, EnvSpec, FramesNeeded, Obs, 
 pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, TableReset};
 
 use crate::{Clock, HoldCause, Mode, SharedGuard, StopToken, Time, ToolPose, Watchdog};
-use control::Done;
-use episode::Facts;
+pub(crate) use control::Done;
+pub(crate) use episode::Facts;
 use view::{STATE_WIDTH, View, state_parts};
 
 /// How often a broken arm is looked at.

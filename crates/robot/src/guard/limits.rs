@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{ArmError, Workspace};
+use crate::{ArmError, JointArmError, Workspace};
 
 /// What an arm may do.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,6 +180,41 @@ pub enum HoldCause {
         metres: f64,
         /// How far turned.
         radians: f64,
+        /// How often it tried.
+        tries: usize,
+    },
+    /// An arm that follows joint positions does not answer or obey.
+    #[error(transparent)]
+    JointArm(JointArmError),
+    /// A joint is beyond its limits.
+    #[error("joint `{joint}` is at {at:.2}, outside of {low} to {high}: move it inside by hand")]
+    JointOutside {
+        /// Which joint.
+        joint: String,
+        /// Where it is.
+        at: f64,
+        /// The lowest it may be.
+        low: f64,
+        /// The highest it may be.
+        high: f64,
+    },
+    /// A joint is not where it was sent.
+    #[error("joint `{joint}` is {off:.2} from where it was sent; at most {most} are allowed")]
+    JointLost {
+        /// Which joint.
+        joint: String,
+        /// How far.
+        off: f64,
+        /// What is allowed.
+        most: f64,
+    },
+    /// A reset of the joints that did not arrive.
+    #[error("the reset missed its position by {off:.2} at joint `{joint}` after {tries} tries")]
+    JointResetMissed {
+        /// The joint that is furthest off.
+        joint: String,
+        /// How far off.
+        off: f64,
         /// How often it tried.
         tries: usize,
     },

@@ -21,7 +21,7 @@ use std::time::Duration;
 use glam::DVec3;
 
 pub use limits::{HoldCause, LimitError, Limits};
-pub use watchdog::{SharedGuard, Watchdog};
+pub use watchdog::{SharedGuard, Watchdog, Watched};
 pub use workspace::{AxisBox, Face, Workspace, WorkspaceError};
 
 use crate::{Arm, ArmError, ArmState, Clock, Compliance, GripperCommand, Time, ToolPose};

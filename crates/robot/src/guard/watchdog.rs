@@ -10,32 +10,56 @@ use crate::{Clock, StopToken};
 /// How often the watchdog looks: a stop is a hold within a few of these.
 const LOOKS_EVERY: Duration = Duration::from_millis(10);
 
-/// A guard that several threads may use, one at a time.
-#[derive(Clone)]
-pub struct SharedGuard(Arc<Mutex<Guard>>);
+/// A guard that a watchdog looks after.
+pub trait Watched: Send + 'static {
+    /// Holds for good.
+    fn stop(&mut self);
 
-impl SharedGuard {
+    /// What has to happen although nobody acts.
+    fn tick(&mut self);
+}
+
+impl Watched for Guard {
+    fn stop(&mut self) {
+        Guard::stop(self);
+    }
+
+    fn tick(&mut self) {
+        Guard::tick(self);
+    }
+}
+
+/// A guard that several threads may use, one at a time.
+pub struct SharedGuard<G = Guard>(Arc<Mutex<G>>);
+
+impl<G> Clone for SharedGuard<G> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<G> SharedGuard<G> {
     /// Shares a guard.
-    pub fn new(guard: Guard) -> Self {
+    pub fn new(guard: G) -> Self {
         Self(Arc::new(Mutex::new(guard)))
     }
 
     /// Waits for the guard. One whose user panicked is still a guard: what it sends is checked as ever.
-    pub fn lock(&self) -> MutexGuard<'_, Guard> {
+    pub fn lock(&self) -> MutexGuard<'_, G> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Looks after a guard until it is dropped, and then holds.
-pub struct Watchdog {
-    guard: SharedGuard,
+pub struct Watchdog<G: Watched = Guard> {
+    guard: SharedGuard<G>,
     ended: StopToken,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watchdog {
+impl<G: Watched> Watchdog<G> {
     /// Begins to look. `stop` holds the arm for good.
-    pub fn start(guard: SharedGuard, clock: Arc<dyn Clock>, stop: StopToken) -> std::io::Result<Self> {
+    pub fn start(guard: SharedGuard<G>, clock: Arc<dyn Clock>, stop: StopToken) -> std::io::Result<Self> {
         let (ended, watched) = (StopToken::new(), guard.clone());
         let has_ended = ended.clone();
         let look = move || {
@@ -55,7 +79,7 @@ impl Watchdog {
     }
 }
 
-impl Drop for Watchdog {
+impl<G: Watched> Drop for Watchdog<G> {
     fn drop(&mut self) {
         self.ended.raise();
         if let Some(thread) = self.thread.take() {

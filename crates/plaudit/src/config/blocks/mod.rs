@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod collection;
 pub mod data;
 pub mod env;
+pub mod lerobot;
 pub mod reward;
 pub mod robot;
 pub mod runner;

@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::lerobot::LerobotSettings;
 use crate::config::block::{Fill, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range};
 
@@ -37,6 +38,8 @@ block! {
         robot_ip: Option<String> = None,
         /// Address of a robot server that speaks SERL's HTTP dialect: `http://127.0.0.1:5000`.
         server_url: Option<String> = None,
+        /// An arm of LeRobot's in the place of a robot server.
+        lerobot: Option<LerobotSettings> = None,
         /// Cameras by name: `http://…` of an MJPEG stream, a device such as `/dev/video0`, a serial number, or `replay:FOLDER` for
         /// recorded frames. Not set: those of `camera_serials`, or of the simulated robot.
         camera_urls: IndexMap<String, String> = IndexMap::new(),
