@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use plaudit_pyfiles::{PtWriter, PyValue};
 
-use super::choose::ImagePick;
 use super::episodes::Labelled;
 use super::{metadata, to_pt, to_store};
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
+use crate::convert::split::FramePick;
 use crate::convert::stored::Files;
 use crate::store::{Entry, StoreBuilder};
 
@@ -59,7 +59,7 @@ pub(super) struct SplitInput<'a> {
     pub(super) files: &'a Files<'a>,
     pub(super) labelled: &'a Labelled,
     /// In the order of the split.
-    pub(super) picks: &'a [ImagePick],
+    pub(super) picks: &'a [FramePick],
     pub(super) stage: Stage,
     pub(super) memory_bytes: usize,
     pub(super) progress: &'a OnProgress<'a>,
@@ -69,7 +69,7 @@ impl SplitInput<'_> {
     /// Height, width and channels, which are the same for all.
     pub(super) fn shape(&self) -> [usize; 3] {
         let first = self.picks.first();
-        first.map_or([1; 3], |pick| pick.image(&self.labelled.episodes).pixel_format.shape())
+        first.map_or([1; 3], |pick| self.labelled.frame(*pick).image.pixel_format.shape())
     }
 
     pub(super) fn report(&self, done: usize) {
