@@ -8,6 +8,7 @@ mod legacy_flags;
 mod sft;
 mod summary;
 mod train;
+mod training_run;
 mod warm_start;
 mod windows;
 
