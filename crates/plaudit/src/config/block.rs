@@ -253,7 +253,7 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
-/// A choice whose type is a library's: which words mean what.
+/// A choice: which words mean what.
 pub trait Choice: Sized + Copy {
     /// The words users write.
     const WORDS: &'static [&'static str];
@@ -265,13 +265,43 @@ pub trait Choice: Sized + Copy {
     fn from_word(word: &str) -> Option<Self>;
 }
 
+/// The value of a flag whose words are those of a choice, with hyphens for underscores.
+pub fn flag_word<T: Choice>(word: &str) -> Result<T, String> {
+    let found = T::from_word(word).or_else(|| T::from_word(&word.replace('-', "_")));
+    let words = || T::WORDS.iter().map(|word| word.replace('_', "-")).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| format!("possible values: {}", words()))
+}
+
 /// A [`Choice`] as written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WrittenChoice<T>(pub T);
 
+/// A number counts as its digits, since people write `precision: 32`.
 impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_word(deserializer, T::WORDS, T::from_word).map(Self)
+        struct Word<T>(PhantomData<T>);
+
+        impl<T: Choice> Visitor<'_> for Word<T> {
+            type Value = T;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                let words: Vec<_> = T::WORDS.iter().map(|word| format!("`{word}`")).collect();
+                write!(f, "{}", words.join(" or "))
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
+                T::from_word(word).ok_or_else(|| E::unknown_variant(word, T::WORDS))
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_i128<E: de::Error>(self, number: i128) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Word(PhantomData)).map(Self)
     }
 }
 
@@ -280,34 +310,11 @@ impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
 macro_rules! choice {
     (
         $(#[doc = $about:literal])*
-        $name:ident = $library:ty { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)? }
+        $name:ident = $library:ty { $($words:tt)* }
     ) => {
         $(#[doc = $about])*
         pub type $name = $library;
-
-        impl $crate::config::block::Choice for $library {
-            const WORDS: &'static [&'static str] = &[$($word),*];
-
-            fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )* }
-            }
-
-            fn from_word(word: &str) -> Option<Self> {
-                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
-            }
-        }
-
-        impl $crate::config::block::Setting for $library {
-            type Written = $crate::config::block::WrittenChoice<Self>;
-            fn resolve(written: Self::Written) -> Self { written.0 }
-            fn kind() -> $crate::config::block::Kind {
-                use $crate::config::block::{Kind, paragraph};
-                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
-            }
-            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str($crate::config::block::Choice::word(*self))
-            }
-        }
+        $crate::config::block::words! { $library, $crate::config::block::WrittenChoice<$library>, |written| written.0, $($words)* }
     };
     (
         $(#[doc = $about:literal])*
@@ -317,14 +324,14 @@ macro_rules! choice {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name { $( $(#[doc = $doc])+ $variant, )* }
 
+        $crate::config::block::words! {
+            $name, $name, |written| written, $( $(#[doc = $doc])+ $variant = $word $(| $other)* ),*
+        }
+
         impl $name {
             /// The word users write.
             pub fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )* }
-            }
-
-            fn from_word(word: &str) -> Option<Self> {
-                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+                $crate::config::block::Choice::word(self)
             }
         }
 
@@ -336,55 +343,45 @@ macro_rules! choice {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::config::block::read_word(deserializer, &[$($word),*], Self::from_word)
-            }
-        }
-
-        impl $crate::config::block::Setting for $name {
-            type Written = Self;
-            fn resolve(written: Self) -> Self { written }
-            fn kind() -> $crate::config::block::Kind {
-                use $crate::config::block::{Kind, paragraph};
-                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
-            }
-            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.word())
+                $crate::config::block::WrittenChoice::deserialize(deserializer).map(|written| written.0)
             }
         }
     };
 }
 pub(crate) use choice;
 
-/// Reads one of some words; a number counts as its digits, since people write `precision: 32`.
-pub fn read_word<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    words: &'static [&'static str],
-    from_word: fn(&str) -> Option<T>,
-) -> Result<T, D::Error> {
-    struct Word<T>(&'static [&'static str], fn(&str) -> Option<T>);
+/// The words of a choice, and how it is written.
+macro_rules! words {
+    (
+        $name:ty, $written:ty, |$from:ident| $resolved:expr,
+        $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)?
+    ) => {
+        impl $crate::config::block::Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),*];
 
-    impl<T> Visitor<'_> for Word<T> {
-        type Value = T;
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            let words: Vec<_> = self.0.iter().map(|word| format!("`{word}`")).collect();
-            write!(f, "{}", words.join(" or "))
-        }
-        fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
-            (self.1)(word).ok_or_else(|| E::unknown_variant(word, self.0))
-        }
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_i128<E: de::Error>(self, number: i128) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
+            fn word(self) -> &'static str {
+                match self { $( Self::$variant => $word, )* }
+            }
 
-    deserializer.deserialize_any(Word(words, from_word))
+            fn from_word(word: &str) -> Option<Self> {
+                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+            }
+        }
+
+        impl $crate::config::block::Setting for $name {
+            type Written = $written;
+            fn resolve($from: Self::Written) -> Self { $resolved }
+            fn kind() -> $crate::config::block::Kind {
+                use $crate::config::block::{Kind, paragraph};
+                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
+            }
+            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($crate::config::block::Choice::word(*self))
+            }
+        }
+    };
 }
+pub(crate) use words;
 
 /// Joins the lines of a doc comment into one paragraph.
 pub fn paragraph(lines: &[&str]) -> String {
