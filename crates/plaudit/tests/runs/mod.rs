@@ -26,13 +26,19 @@ pub(crate) fn succeeds(directory: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What was said, without the line breaks and bars that the width of a terminal puts in.
+pub(crate) fn on_one_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said).replace(['│', '×'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// What a refused command says, on one line.
 pub(crate) fn refused(directory: &Path, words: &[&str], code: i32) -> String {
     let output = plaudit(directory, words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(!said.contains("panicked"), "{said}");
-    said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    said
 }
 
 /// Every number of a run by step and name, but for times and memory. A step that was run twice must have logged the same.
