@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indexmap::IndexMap;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, SeqAccess, Unexpected, Visitor};
@@ -86,18 +87,29 @@ pub struct FieldDoc {
     pub range: Option<Range>,
 }
 
+/// Of a [`Setting`] that is written as it is resolved and shown: all but its kind.
+macro_rules! as_written {
+    () => {
+        type Written = Self;
+        fn resolve(written: Self) -> Self {
+            written
+        }
+        fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serde::Serialize::serialize(self, serializer)
+        }
+    };
+}
+
+/// Declares what is written as it is: `Type: "what it is, in words"`.
 macro_rules! plain {
     ($($type:ty: $name:literal),* $(,)?) => {$(
-        impl Setting for $type {
-            type Written = Self;
-            fn resolve(written: Self) -> Self { written }
-            fn kind() -> Kind { Kind::Plain($name.into()) }
-            fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.serialize(serializer)
-            }
+        impl $crate::config::block::Setting for $type {
+            $crate::config::block::as_written!();
+            fn kind() -> $crate::config::block::Kind { $crate::config::block::Kind::Plain($name.into()) }
         }
     )*};
 }
+pub(crate) use {as_written, plain};
 
 plain! {
     bool: "true or false",
@@ -108,22 +120,17 @@ plain! {
     f32: "number",
     f64: "number",
     serde_json::Value: "anything",
+    FreeForm: "names and values, handed on as they are",
 }
 
 impl Setting for String {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     /// RLinf's files write `model_path: ""` for none.
     fn is_unset(written: &Self) -> bool {
         written.is_empty()
     }
     fn kind() -> Kind {
         Kind::Plain("text".into())
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
     }
 }
 
@@ -265,11 +272,14 @@ pub trait Choice: Sized + Copy {
     fn from_word(word: &str) -> Option<Self>;
 }
 
-/// The value of a flag whose words are those of a choice, with hyphens for underscores.
-pub fn flag_word<T: Choice>(word: &str) -> Result<T, String> {
-    let found = T::from_word(word).or_else(|| T::from_word(&word.replace('-', "_")));
-    let words = || T::WORDS.iter().map(|word| word.replace('_', "-")).collect::<Vec<_>>().join(", ");
-    found.ok_or_else(|| format!("possible values: {}", words()))
+/// The values of a flag: words of a choice, with hyphens where the config has underscores.
+pub fn flag_words<T: Choice + Send + Sync + 'static>(
+    words: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().copied()).try_map(|word| {
+        let found = T::from_word(&word).or_else(|| T::from_word(&word.replace('-', "_")));
+        found.ok_or("no such word")
+    })
 }
 
 /// A [`Choice`] as written.
@@ -428,15 +438,9 @@ impl<T> Setting for Fill<T>
 where
     T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
 {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     fn kind() -> Kind {
         T::kind()
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
     }
 }
 
@@ -475,10 +479,7 @@ impl<T> Setting for OneOrMore<T>
 where
     T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
 {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     fn is_unset(written: &Self) -> bool {
         matches!(written, Self::One(one) if T::is_unset(one))
     }
@@ -488,28 +489,12 @@ where
             other => other,
         }
     }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
-    }
 }
 
 /// Free-form settings that are handed on as they are, such as keyword arguments of a Python simulator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FreeForm(pub BTreeMap<String, serde_json::Value>);
-
-impl Setting for FreeForm {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
-    fn kind() -> Kind {
-        Kind::Plain("names and values, handed on as they are".into())
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
-    }
-}
 
 #[cfg(test)]
 #[allow(unreachable_pub)] // the macros declare public types

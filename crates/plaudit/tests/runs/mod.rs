@@ -72,6 +72,19 @@ pub(crate) fn wait_for(path: &Path) {
     }
 }
 
+/// A run that is killed once a step is saved, and resumed, leaves what one leaves that was not. `words` start it, with the
+/// key that says where.
+pub(crate) fn survives_a_kill<'a>(at: &Path, saved: u64, last: u64, words: impl Fn(&'a str) -> Vec<&'a str>) {
+    succeeds(at, &words("runner.logger.log_path=whole"));
+    let mut child = command(at, &words("runner.logger.log_path=killed")).spawn().unwrap();
+    wait_for(&at.join(format!("killed/checkpoints/global_step_{saved}")));
+    child.kill().unwrap(); // SIGKILL, wherever it is
+    child.wait().unwrap();
+    succeeds(at, &words("runner.resume_dir=killed"));
+    assert_eq!(curve(&at.join("killed")), curve(&at.join("whole")));
+    assert_eq!(weights(&at.join("killed"), last), weights(&at.join("whole"), last));
+}
+
 pub(crate) fn weights(run: &Path, step: u64) -> Weights {
     Weights::read(run.join(format!("checkpoints/global_step_{step}/actor/model.safetensors"))).unwrap()
 }

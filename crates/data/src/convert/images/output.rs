@@ -1,8 +1,6 @@
 //! Where the chosen images of a split go: a `.pt`, or a store.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use serde_json::Value;
 
@@ -26,32 +24,6 @@ pub enum ImageFormat {
     /// One plaudit store for each split: an episode there has the chosen frames of one recorded episode in the
     /// order of time, the labels in its column `success`, and the frames' indices in the recording under the fact `frame`.
     Store,
-}
-
-impl ImageFormat {
-    /// What `--format` calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pt => "pt",
-            Self::Store => "store",
-        }
-    }
-}
-
-impl fmt::Display for ImageFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ImageFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Pt, Self::Store].into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("`{text}` is neither pt nor store"))
-    }
 }
 
 /// The input of a split: its files, labels and chosen images.

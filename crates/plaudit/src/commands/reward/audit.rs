@@ -1,5 +1,6 @@
 //! `plaudit reward audit`: whether a reward model can be trusted, as a page, as JSON, and as an exit code.
 
+mod charts;
 pub(super) mod hints;
 mod images;
 mod manual_settings;
@@ -31,13 +32,14 @@ use super::windows::{JudgeArgs, refuse};
 use crate::cli::Verbosity;
 use crate::commands::report::audit_file;
 use crate::commands::rule_args::RuleArgs;
-use crate::config::block::flag_word;
+use crate::config::block::{Choice, flag_words};
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{ProgressBar, ProgressUpdate};
 
-pub(super) use self::page::{calibration_chart, details, findings as show_findings, headline, shown};
+pub(in crate::commands) use self::charts::{calibration_chart, scores_chart};
+pub(super) use self::page::{details, findings as show_findings, headline, shown};
 pub(super) use self::text::{findings, interval};
 
 /// What is asked for where nothing else is.
@@ -80,7 +82,7 @@ pub struct AuditCommand {
     #[arg(long, value_name = "P", default_value_t = DEFAULT.confidence)]
     confidence: f64,
     /// Which frames can raise an alarm: `any-frame` for a reward at every step, `last-frame` for a terminal one
-    #[arg(long, value_name = "WHICH", default_value = "any-frame", value_parser = flag_word::<AlarmFrames>)]
+    #[arg(long, value_name = "WHICH", default_value = "any-frame", value_parser = flag_words::<AlarmFrames>(AlarmFrames::WORDS))]
     alarm: AlarmFrames,
     /// Audit at this threshold instead of picking one; it must keep the guarantee as well. It is compared with scores as
     /// `reward eval`, `train` and `serve` give them after this audit: at the temperature that it stores, or, where nothing

@@ -14,6 +14,7 @@ mod windows;
 
 use clap::Subcommand;
 
+pub(super) use audit::{calibration_chart, scores_chart};
 pub(super) use checkpoint::{PreparationArgs, probability, unopened};
 
 use crate::cli::Verbosity;

@@ -17,7 +17,7 @@ use plaudit_reward::trend::JudgeFolder;
 use super::checkpoint::unopened;
 use super::train::failure;
 use crate::build::judge_device;
-use crate::config::block::flag_word;
+use crate::config::block::flag_words;
 use crate::failure::Failure;
 
 /// What is said about a vision-language judge.
@@ -27,9 +27,8 @@ pub(super) struct JudgeArgs {
     /// Low-rank adapters for MODEL, as peft or RLinf saves them
     #[arg(long, value_name = "DIR")]
     pub(super) lora: Option<PathBuf>,
-    /// Where the text of the prompt stands: videos-first or shared-prefix [default: as the judge was tuned, or
-    /// videos-first]
-    #[arg(long, value_name = "LAYOUT", value_parser = flag_word::<PromptLayout>)]
+    /// Where the text of the prompt stands [default: as the judge was tuned, or videos-first]
+    #[arg(long, value_name = "LAYOUT", value_parser = flag_words::<PromptLayout>(&["videos-first", "shared-prefix"]))]
     prompt_layout: Option<PromptLayout>,
     /// Show every frame of a window, not four of five as Qwen3-VL's processor does
     #[arg(long)]
