@@ -87,6 +87,16 @@ pub enum WindowScore {
     Success,
 }
 
+impl WindowScore {
+    /// What `dataset_info.json` calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rewards => "rewards",
+            Self::Success => "success",
+        }
+    }
+}
+
 /// Arguments of RLinf's script that change nothing here.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedArguments {

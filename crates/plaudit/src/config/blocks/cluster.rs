@@ -1,7 +1,7 @@
 //! `cluster`: which machine does what.
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::config::block::{block, plain};
 use crate::config::range::AT_LEAST_ONE;
