@@ -467,7 +467,7 @@ impl<'t> Evaluator<'t> {
         origin: &Origin,
     ) -> Result<Resolved<'t>> {
         Ok(match element {
-            Element::Literal(literal) => Resolved::Plain(literal.value()),
+            Element::Literal(value) => Resolved::Plain(value.clone()),
             Element::Unquoted(template) => self.evaluate(template, container, origin)?,
             Element::Quoted(template) => {
                 Resolved::Plain(Value::Str(self.joined(&template.parts, container, origin)?))

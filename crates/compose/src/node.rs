@@ -285,15 +285,6 @@ impl Node {
         }
     }
 
-    /// The child under one step of a path, to change.
-    pub fn child_mut(&mut self, step: &str) -> Option<&mut Node> {
-        match &mut self.value {
-            Value::Map(map) => map.get_mut(&Key::Str(step.to_owned())),
-            Value::List(items) => items.get_mut(step.parse::<usize>().ok()?),
-            _ => None,
-        }
-    }
-
     /// The node at a dotted path such as `env.train.0.seed` or `env.train[0].seed`.
     pub fn get(&self, path: &str) -> Option<&Node> {
         split_path(path).iter().try_fold(self, |node, step| node.child(step))

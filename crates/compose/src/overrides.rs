@@ -1,7 +1,7 @@
 //! Hydra's override grammar: `key=value`, `+key=value`, `++key=value`, `~key`, for keys and config groups.
 
 use crate::error::{ComposeError, ErrorKind, Result, did_you_mean};
-use crate::grammar::{is_key_token, join_tokens, literal_key};
+use crate::grammar::{is_key_token, join_tokens, scalar_key};
 use crate::node::{COMMAND_LINE, Key, Map, Node, Origin, Value};
 use crate::python;
 use crate::scan::{self, Kind};
@@ -284,14 +284,13 @@ impl<'t> Parser<'t> {
 
     fn map_key(&mut self) -> Result<Key> {
         let tokens = self.words(false);
-        join_tokens(trimmed(&tokens)).and_then(literal_key).ok_or_else(|| self.error("a key without quotes"))
+        join_tokens(trimmed(&tokens)).and_then(scalar_key).ok_or_else(|| self.error("a key without quotes"))
     }
 
     /// Words, numbers and interpolations that stand together without quotes.
     fn primitive(&mut self) -> Result<Value> {
         let tokens = self.words(true);
-        let Some(literal) = join_tokens(trimmed(&tokens)) else { return Err(self.error("a value")) };
-        Ok(literal.value())
+        join_tokens(trimmed(&tokens)).ok_or_else(|| self.error("a value"))
     }
 
     fn words(&mut self, in_value: bool) -> Vec<(Kind, &'t str)> {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use granit_parser::{ErrorKind as ScanKind, Event, Marker, Parser, ScalarStyle, Span, Tag};
 
 use crate::error::{ComposeError, ErrorKind, Result};
+use crate::grammar::scalar_key;
 use crate::node::{Key, Map, Node, Origin, Value};
 use crate::scalar;
 
@@ -323,14 +324,6 @@ fn check_collection_tag(tag: Option<&Tag>, expected: &str, origin: &Origin) -> R
 }
 
 fn key_of(node: Node) -> Result<Key> {
-    match node.value {
-        Value::Str(text) => Ok(Key::Str(text)),
-        Value::Int(number) => Ok(Key::Int(number)),
-        Value::Bool(flag) => Ok(Key::Bool(flag)),
-        Value::Float(number) => Ok(Key::Float(number.to_bits())),
-        other => {
-            let kind = ErrorKind::BadKey { found: other.a_kind().to_owned() };
-            Err(ComposeError::at(kind, &node.origin))
-        }
-    }
+    let kind = ErrorKind::BadKey { found: node.value.a_kind().to_owned() };
+    scalar_key(node.value).ok_or_else(|| ComposeError::at(kind, &node.origin))
 }

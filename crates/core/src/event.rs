@@ -29,6 +29,7 @@ pub enum Event {
         /// The step they belong to.
         step: u64,
         /// Name and value, in the order they should be shown.
+        #[serde(with = "crate::json_number::named")]
         values: Vec<(String, f64)>,
     },
     /// The distribution of something at a step.
@@ -38,6 +39,7 @@ pub enum Event {
         /// Its name.
         name: String,
         /// The values themselves.
+        #[serde(with = "crate::json_number::plain")]
         values: Vec<f64>,
     },
     /// An image, as the bytes of a PNG file.

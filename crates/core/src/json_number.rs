@@ -55,3 +55,33 @@ impl<'de> Deserialize<'de> for JsonNumber {
         }
     }
 }
+
+/// For `#[serde(with)]`: measured numbers.
+pub(crate) mod plain {
+    use super::{Deserialize, Deserializer, JsonNumber, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(numbers: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(numbers.iter().copied().map(JsonNumber))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        let numbers: Vec<JsonNumber> = Vec::deserialize(deserializer)?;
+        Ok(numbers.into_iter().map(|number| number.0).collect())
+    }
+}
+
+/// The same with the name of each.
+pub(crate) mod named {
+    use super::{Deserialize, Deserializer, JsonNumber, Serializer};
+
+    type Named = Vec<(String, f64)>;
+
+    pub(crate) fn serialize<S: Serializer>(numbers: &Named, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(numbers.iter().map(|(name, number)| (name, JsonNumber(*number))))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Named, D::Error> {
+        let numbers: Vec<(String, JsonNumber)> = Vec::deserialize(deserializer)?;
+        Ok(numbers.into_iter().map(|(name, number)| (name, number.0)).collect())
+    }
+}

@@ -46,7 +46,7 @@ fn splitmix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers. Its whole state is a key and a position, so it can be saved and jumped.
+/// A stream of random numbers. Its whole state is a key and a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rng {
     key: [u32; 2],
@@ -55,19 +55,6 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// How many 32-bit words have been generated. With the seed, this is all a checkpoint needs.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Continues as if `position` words had been generated.
-    pub fn jump_to(&mut self, position: u64) {
-        self.position = position;
-        if !position.is_multiple_of(4) {
-            self.block = philox(self.counter(position / 4), self.key);
-        }
-    }
-
     /// 32 random bits.
     pub fn u32(&mut self) -> u32 {
         let lane = (self.position % 4) as usize;
@@ -188,16 +175,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn a_jump_equals_sampling(seed: u64, skip in 0usize..40) {
-            let mut stepped = Seed::new(seed).rng();
-            for _ in 0..skip { stepped.u32(); }
-            let mut jumped = Seed::new(seed).rng();
-            jumped.jump_to(skip as u64);
-            prop_assert_eq!(stepped.u32(), jumped.u32());
-            prop_assert_eq!(stepped.position(), jumped.position());
-        }
-
         #[test]
         fn below_stays_below(seed: u64, n in 1usize..1000) {
             prop_assert!(Seed::new(seed).rng().below(n) < n);

@@ -13,7 +13,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(raw), Some(out)) = (next(), next()) else {
         return Err("give a folder of episodes and a folder to write to".into());
     };
-    let format: ImageFormat = next().unwrap_or_default().parse().unwrap_or_default();
+    let format = match next().as_deref() {
+        None | Some("pt") => ImageFormat::Pt,
+        Some("store") => ImageFormat::Store,
+        Some(other) => return Err(format!("{other} is neither pt nor store").into()),
+    };
     let [train, val] = ["train", "val"].map(|split| match format {
         ImageFormat::Pt => PathBuf::from(&out).join(split).with_extension("pt"),
         ImageFormat::Store => PathBuf::from(&out).join(split),

@@ -15,6 +15,7 @@ use plaudit_data::inspect::{
     verify,
 };
 use plaudit_data::lerobot::{Settings, Writer};
+use plaudit_data::recording::OpenError;
 use plaudit_data::replay_buffer;
 use plaudit_data::store::{Origin, Store};
 use plaudit_pyfiles::{self as pyfiles, Array, PickleStyle, PyValue, Storages};
@@ -359,7 +360,7 @@ fn what_is_no_dataset_is_said_with_what_might_be() {
     let error = inspect(dir.path(), &InspectOptions::default(), &|_, _| {}).unwrap_err();
     assert!(error.to_string().contains("did you mean"), "{error}");
     let error = inspect(&dir.path().join("gone"), &InspectOptions::default(), &|_, _| {}).unwrap_err();
-    assert!(matches!(error, InspectError::Read { .. }));
+    assert!(matches!(error, InspectError::Open(OpenError::Read { .. })));
 
     let refused = inspect(
         &tests().join("../../pyfiles/tests/python/refused/evil.pkl"),

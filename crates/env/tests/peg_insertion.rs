@@ -1,11 +1,14 @@
 //! PegInsertionSide as a user meets it.
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use plaudit_core::{End, Env, FramesNeeded, Policy, Seed};
+mod table_tasks;
+
+use plaudit_core::{Env, FramesNeeded, Policy, Seed};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PegInsertionExpert,
-    PegInsertionSettings, PickCubeSettings, RandomPolicy, RewardMode, make,
+    PegInsertionSettings, PickCubeSettings, RewardMode, make,
 };
+use table_tasks::MODES;
 
 fn tables(num_envs: usize, settings: PegInsertionSettings) -> Box<dyn Env> {
     let plain = EnvSettings::new(EnvId::PegInsertionSideV1, num_envs);
@@ -16,20 +19,7 @@ fn tables(num_envs: usize, settings: PegInsertionSettings) -> Box<dyn Env> {
 fn solved(control_mode: ControlMode, noise: f64, num_envs: usize) -> usize {
     let mut env = tables(num_envs, PegInsertionSettings { control_mode, ..PegInsertionSettings::default() });
     let mut expert = PegInsertionExpert::new(control_mode).unwrap().with_noise(noise);
-    let mut obs = env.reset(Seed::new(21)).unwrap();
-    let mut outcome = vec![None; num_envs];
-    for t in 0..100 {
-        let actions = expert.act(&obs, Seed::new(22).index(t)).unwrap().actions;
-        let step = env.step(&actions).unwrap();
-        for (row, outcome) in outcome.iter_mut().enumerate() {
-            if step.end[row].is_end() && outcome.is_none() {
-                *outcome = Some(step.success[row]);
-                assert_eq!(step.end[row] == End::Terminated, step.success[row]);
-            }
-        }
-        obs = step.obs;
-    }
-    outcome.into_iter().filter(|success| *success == Some(true)).count()
+    table_tasks::solved(env.as_mut(), &mut expert, 21, 100)
 }
 
 #[test]
@@ -135,25 +125,9 @@ fn rewards_rise_as_the_task_goes_on() {
 
 #[test]
 fn wild_actions_break_nothing() {
-    let modes = [
-        ControlMode::PdJointDeltaPos,
-        ControlMode::PdJointPos,
-        ControlMode::PdEeDeltaPos,
-        ControlMode::PdEeDeltaPose,
-    ];
-    for control_mode in modes {
-        let mut env = tables(8, PegInsertionSettings { control_mode, ..PegInsertionSettings::default() });
-        let mut policy = RandomPolicy::new(env.spec().actions.clone());
-        let mut obs = env.reset(Seed::new(4)).unwrap();
-        for t in 0..150 {
-            let mut actions = policy.act(&obs, Seed::new(5).index(t / 10)).unwrap().actions;
-            actions.iter_mut().for_each(|action| *action *= if t % 50 < 25 { 1.0 } else { 1e6 });
-            obs = env.step(&actions).unwrap().obs;
-            for row in 0..8 {
-                let speeds = &obs.row(row).state[9..18];
-                assert!(speeds.iter().all(|speed| speed.abs() < 20.0), "{control_mode:?} {t}: {speeds:?}");
-            }
-        }
+    for control_mode in MODES {
+        let settings = PegInsertionSettings { control_mode, ..PegInsertionSettings::default() };
+        table_tasks::endures_wild_actions(tables(8, settings).as_mut(), 20.0);
     }
 }
 

@@ -16,7 +16,7 @@ use plaudit_compose::ComposeError;
 use plaudit_core::{Env, EnvSpec, FramesNeeded, Policy};
 use plaudit_env::{
     Bridge, BridgeError, CameraName, CameraSettings, ControlMode, EnvId, Make, PegInsertionExpert,
-    PegInsertionSettings, PickCubeExpert, PickCubeSettings, RandomPolicy, RewardMode,
+    PegInsertionSettings, PickCubeExpert, PickCubeSettings, RandomPolicy,
 };
 use plaudit_view::video::{VideoRecorder, VideoSettings};
 use serde::de::DeserializeOwned;
@@ -265,7 +265,7 @@ impl Builder<'_> {
         self.refuse_unsupported_by_tabletop(id)?;
         Ok(PickCubeSettings {
             control_mode: self.control_mode()?,
-            reward_mode: self.reward_mode(),
+            reward_mode: self.settings.reward_mode,
             use_rel_reward: self.settings.use_rel_reward,
             obs_mode: self.obs_mode(),
             show_goal: self.settings.show_goal,
@@ -278,20 +278,11 @@ impl Builder<'_> {
         self.refuse_unsupported_by_tabletop(id)?;
         Ok(PegInsertionSettings {
             control_mode: self.control_mode()?,
-            reward_mode: self.reward_mode(),
+            reward_mode: self.settings.reward_mode,
             use_rel_reward: self.settings.use_rel_reward,
             obs_mode: self.obs_mode(),
             cameras: Some(self.cameras(PegInsertionSettings::default().cameras())?),
         })
-    }
-
-    fn reward_mode(&self) -> RewardMode {
-        match self.settings.reward_mode {
-            EnvRewardMode::Raw => RewardMode::Raw,
-            EnvRewardMode::OnlySuccess => RewardMode::OnlySuccess,
-            EnvRewardMode::Sparse => RewardMode::Sparse,
-            EnvRewardMode::NormalizedDense => RewardMode::NormalizedDense,
-        }
     }
 
     fn obs_mode(&self) -> ObsMode {

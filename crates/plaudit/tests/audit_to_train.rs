@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
+use crate::runs::plaudit;
 use plaudit::build::{self, EnvBlock};
 use plaudit::cli::ConfigArgs;
 use plaudit::config;
@@ -82,11 +82,6 @@ fn weights(arch: Arch) -> Weights {
     weights
 }
 
-fn plaudit(here: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-    command.args(words).current_dir(here).stdin(Stdio::null()).output().unwrap()
-}
-
 fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
@@ -102,6 +97,16 @@ struct Kind {
     /// The temperature that readers divide by, where the audit stores none.
     own_temperature: f64,
 }
+
+/// A file of RLinf's.
+const FOREIGN_KIND: Kind = Kind {
+    file: "reward_model_step_7.pt",
+    write: write_wrapped,
+    flags: &FOREIGN,
+    is_stored: false,
+    is_asked: false,
+    own_temperature: 1.0,
+};
 
 const FOREIGN: [&str; 6] = ["--image-size", "3", "32", "32", "--normalize", "false"];
 
@@ -284,40 +289,18 @@ fn a_flat_state_dict_of_rlinf() {
 #[test]
 fn safetensors_without_a_header() {
     let write = |path: &Path| weights(Arch::Resnet10).write_safetensors(path, &BTreeMap::new()).unwrap();
-    check(&Kind {
-        file: "bare.safetensors",
-        write,
-        flags: &FOREIGN,
-        is_stored: false,
-        is_asked: false,
-        own_temperature: 1.0,
-    });
+    check(&Kind { file: "bare.safetensors", write, ..FOREIGN_KIND });
 }
 
 #[test]
 fn a_state_dict_inside_a_checkpoint_of_older_trainers() {
-    let kind = Kind {
-        file: "reward_model_step_7.pt",
-        write: write_wrapped,
-        flags: &FOREIGN,
-        is_stored: false,
-        is_asked: false,
-        own_temperature: 1.0,
-    };
-    check(&kind);
+    check(&FOREIGN_KIND);
 }
 
 #[test]
 fn the_oldest_classifier_with_its_spatial_pooling() {
     let write = |path: &Path| weights(Arch::Resnet10Spatial).write_pt(path).unwrap();
-    check(&Kind {
-        file: "spatial.pt",
-        write,
-        flags: &FOREIGN,
-        is_stored: false,
-        is_asked: false,
-        own_temperature: 1.0,
-    });
+    check(&Kind { file: "spatial.pt", write, ..FOREIGN_KIND });
 }
 
 /// A header that cannot be written costs nothing but the header: here the name is so long that no file can be made beside it

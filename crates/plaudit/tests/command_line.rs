@@ -4,26 +4,13 @@
 
 use crate::runs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-fn plaudit(directory: &Path, words: &[&str]) -> Output {
-    command(directory, words).output().unwrap()
-}
-
-fn command(directory: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-    command.args(words).current_dir(directory).env_remove("NO_SUCH_VARIABLE").stdin(Stdio::null());
-    command
-}
+use crate::runs::{command, on_one_line, plaudit};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Without the line breaks and bars that the width of a terminal puts in.
-fn flat(text: &str) -> String {
-    text.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Shows a config made of `files` (the first is asked for) and expects a refusal that says all of `says`.
@@ -36,7 +23,7 @@ fn refused(files: &[(&str, &str)], overrides: &[&str], says: &[&str]) {
     words.extend(overrides);
     let began = Instant::now();
     let output = plaudit(directory.path(), &words);
-    let message = flat(&text(&output.stderr));
+    let message = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
     for expected in says {
         assert!(message.contains(expected), "`{expected}` is not in: {message}");
@@ -96,7 +83,7 @@ fn wrong_use_is_refused_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let check = |words: &[&str], says: &[&str]| {
         let output = plaudit(directory.path(), words);
-        let message = flat(&text(&output.stderr));
+        let message = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {message}");
         for expected in says {
             assert!(message.contains(expected), "{words:?}: `{expected}` is not in: {message}");
@@ -165,7 +152,7 @@ fn a_value_says_where_it_comes_from() {
     std::fs::write(directory.path().join("a.yaml"), "runner:\n  max_epochs: 3\n").unwrap();
     let words = ["config", "show", "a.yaml", "runner.max_steps=7", "--origins"];
     let shown = text(&plaudit(directory.path(), &words).stdout);
-    let line = |key: &str| flat(shown.lines().find(|line| line.contains(key)).unwrap());
+    let line = |key: &str| on_one_line(shown.lines().find(|line| line.contains(key)).unwrap().as_bytes());
     assert!(line("max_epochs").ends_with("# ./a.yaml:2"), "{shown}");
     assert!(line("max_steps").contains("# command line"), "{shown}");
     assert!(line("save_interval").ends_with("# default"), "{shown}");
@@ -236,5 +223,5 @@ fn a_stopped_evaluation_resumes_to_the_same_result() {
 
     let other = plaudit(directory.path(), &["eval", "cartpole_random", "env.eval.seed=5", &more, &resume]);
     assert_eq!(other.status.code(), Some(2));
-    assert!(flat(&text(&other.stderr)).contains("another config"), "{}", text(&other.stderr));
+    assert!(on_one_line(&other.stderr).contains("another config"), "{}", text(&other.stderr));
 }

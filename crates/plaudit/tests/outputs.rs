@@ -2,23 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use std::path::Path;
-use std::process::{Command, Output};
-
-fn plaudit(directory: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_plaudit")).args(words).current_dir(directory).output().unwrap()
-}
-
-/// What was said, however the lines are broken.
-fn said(output: &Output) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    text.split_whitespace().filter(|word| *word != "│").collect::<Vec<_>>().join(" ")
-}
-
-fn succeed(directory: &Path, words: &[&str]) {
-    let output = plaudit(directory, words);
-    assert!(output.status.success(), "{words:?}: {}", said(&output));
-}
+use crate::runs::{on_one_line, plaudit, succeeds};
 
 #[test]
 fn an_output_that_cannot_be_written_is_reported_with_its_flag() {
@@ -26,11 +10,11 @@ fn an_output_that_cannot_be_written_is_reported_with_its_flag() {
     let path = directory.path();
     std::fs::write(path.join("file"), "in the way").unwrap();
     let quick = ["env.eval.rollout_epoch=1", "env.eval.total_num_envs=2", "runner.logger.log_path=run"];
-    succeed(path, &[&["eval", "cartpole_random"][..], &quick].concat());
+    succeeds(path, &[&["eval", "cartpole_random"][..], &quick].concat());
     let small =
         ["env.eval.init_params.sensor_configs.width=16", "env.eval.init_params.sensor_configs.height=16"];
     let kept = ["--episodes", "4", "actor.model.noise=0", "env.eval.data_collection.save_dir=kept"];
-    succeed(path, &[&["collect", "pickcube_scripted"][..], &small, &kept].concat());
+    succeeds(path, &[&["collect", "pickcube_scripted"][..], &small, &kept].concat());
 
     // Root may write anywhere, so the place is one that nobody can write: below a file.
     for (words, flag) in [
@@ -40,7 +24,7 @@ fn an_output_that_cannot_be_written_is_reported_with_its_flag() {
         (&["dataset", "images", "--raw-data-path", "kept", "--output-dir", "file/images"], "--output-dir"),
     ] {
         let output = plaudit(path, words);
-        let said = said(&output);
+        let said = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
         assert!(
             said.contains(flag) && said.contains("file") && !said.contains("log path"),
@@ -65,9 +49,9 @@ fn a_dataset_is_verified() {
         "env.eval.data_collection.save_dir=kept",
         "env.eval.data_collection.export_format=store",
     ];
-    succeed(path, &words);
+    succeeds(path, &words);
     let whole = plaudit(path, &["dataset", "verify", "kept"]);
-    assert_eq!(whole.status.code(), Some(0), "{}", said(&whole));
+    assert_eq!(whole.status.code(), Some(0), "{}", on_one_line(&whole.stderr));
     assert!(String::from_utf8_lossy(&whole.stdout).contains("3 episodes are whole"));
 
     let file = std::fs::read_dir(path.join("kept/episodes")).unwrap().next().unwrap().unwrap().path();

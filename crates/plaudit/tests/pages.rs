@@ -5,20 +5,15 @@
 
 use crate::browser;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-fn plaudit(directory: &Path, words: &[&str]) {
-    let out =
-        Command::new(env!("CARGO_BIN_EXE_plaudit")).current_dir(directory).args(words).output().unwrap();
-    assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
-}
+use crate::runs::{plaudit, succeeds};
 
 /// A short run of CartPole.
 fn trained(here: &Path, name: &str, seed: u64, lr: &str) -> PathBuf {
     let (log, seed) = (format!("runner.logger.log_path={name}"), format!("actor.seed={seed}"));
     let lr = format!("actor.optim.lr={lr}");
     let short = ["runner.max_epochs=4", "runner.val_check_interval=2", "env.eval.total_num_envs=8"];
-    plaudit(here, &[&["-q", "train", "cartpole_ppo", &log, &seed, &lr], &short[..]].concat());
+    succeeds(here, &[&["-q", "train", "cartpole_ppo", &log, &seed, &lr], &short[..]].concat());
     here.join(name)
 }
 
@@ -26,7 +21,7 @@ fn trained(here: &Path, name: &str, seed: u64, lr: &str) -> PathBuf {
 fn reported(here: &Path, name: &str, runs: &[&Path]) -> PathBuf {
     let output = here.join(format!("{name}.html"));
     let runs: Vec<&str> = runs.iter().map(|run| run.to_str().unwrap()).collect();
-    plaudit(here, &[&["report", "--output", output.to_str().unwrap()], &runs[..]].concat());
+    succeeds(here, &[&["report", "--output", output.to_str().unwrap()], &runs[..]].concat());
     is_by_itself(&output);
     output
 }
@@ -152,7 +147,7 @@ fn collected(here: &Path, name: &str, seed: u64, episodes: u64) {
     let (folder, seed) =
         (format!("env.eval.data_collection.save_dir={name}"), format!("env.eval.seed={seed}"));
     let episodes = episodes.to_string();
-    plaudit(
+    succeeds(
         here,
         &[
             "-q",
@@ -171,7 +166,7 @@ fn collected(here: &Path, name: &str, seed: u64, episodes: u64) {
 
 fn audit(here: &Path, words: &[&str]) -> (Option<i32>, String) {
     let all = [&["-q", "reward", "audit", "run", "held", "--stress-frames", "6"], words].concat();
-    let out = Command::new(env!("CARGO_BIN_EXE_plaudit")).current_dir(here).args(all).output().unwrap();
+    let out = plaudit(here, &all);
     let text = [out.stdout, out.stderr].concat();
     (out.status.code(), String::from_utf8(text).unwrap())
 }
@@ -195,7 +190,7 @@ fn rewarded_by(here: &Path, model: &Path) -> PathBuf {
         format!("env.train.{size}"),
         format!("env.eval.{size}"),
     ];
-    plaudit(here, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    succeeds(here, &words.iter().map(String::as_str).collect::<Vec<_>>());
     let track = plaudit_view::video::VideoTrack::read(&here.join("rewarded/video/seed_0/0.json")).unwrap();
     assert_eq!((track.step, track.video.as_str(), track.episodes.len()), (0, "0.mp4", 2));
     let episode = &track.episodes[0];
@@ -231,7 +226,7 @@ fn an_audit_is_a_page_json_an_exit_code_and_a_threshold_in_the_checkpoint() {
     collected(here, "held", 2, 24);
     let small = ["actor.model.arch=resnet10", "actor.model.image_size=[3,32,32]", "runner.max_steps=6"];
     let words = ["-q", "reward", "train", "--data", "train", "runner.logger.log_path=run"];
-    plaudit(here, &[&words[..], &small[..]].concat());
+    succeeds(here, &[&words[..], &small[..]].concat());
     let model = here.join("run/checkpoints/best_model/model.safetensors");
     let before = plaudit_nn::Weights::read(&model).unwrap();
 
@@ -271,7 +266,7 @@ fn an_audit_is_a_page_json_an_exit_code_and_a_threshold_in_the_checkpoint() {
     assert_eq!((guarantee.max_rate, guarantee.episodes), (0.3, 24));
 
     let words = ["-q", "reward", "eval", "run", "held", "--json", "--output-dir", "eval"];
-    let out = Command::new(env!("CARGO_BIN_EXE_plaudit")).current_dir(here).args(words).output().unwrap();
+    let out = plaudit(here, &words);
     let eval: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(eval["metrics"]["threshold"].as_f64(), card.threshold);
     let [measured, audited] =
@@ -283,7 +278,7 @@ fn an_audit_is_a_page_json_an_exit_code_and_a_threshold_in_the_checkpoint() {
     assert_eq!(code, Some(3));
     assert!(said.contains("24 episodes are too few to show a false-alarm rate of 0.01"), "{said}");
     let words = ["-q", "reward", "audit", "run", "train", "--output", "leak", "--stress-frames", "4"];
-    let out = Command::new(env!("CARGO_BIN_EXE_plaudit")).current_dir(here).args(words).output().unwrap();
+    let out = plaudit(here, &words);
     assert_eq!(out.status.code(), Some(3));
     assert!(String::from_utf8(out.stdout).unwrap().contains("cannot be believed"));
     assert_eq!(audit(here, &["--max-fpr", "1.5"]).0, Some(2));

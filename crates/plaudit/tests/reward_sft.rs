@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::runs::{on_one_line, plaudit};
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{Adapter, FrameSampling, Inputs, PromptLayout, QwenVl, RgbImage};
 use plaudit_pyfiles::{Array, DType, PickleStyle, Protocol, PyValue, TensorStyle, pickle_bytes};
@@ -74,18 +75,12 @@ impl Place {
 
     fn sft(&self, words: &[&str]) -> Output {
         let data = format!("data.data_root={}", self.0.path().join("windows").display());
-        Command::new(env!("CARGO_BIN_EXE_plaudit"))
-            .current_dir(self.0.path())
-            .args(["reward", "sft", "small.yaml", &data])
-            .args(words)
-            .output()
-            .unwrap()
+        plaudit(self.0.path(), &[&["reward", "sft", "small.yaml", &data], words].concat())
     }
 
     /// Any command of `plaudit reward`.
     fn reward(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-        command.current_dir(self.0.path()).arg("reward").args(words).output().unwrap()
+        plaudit(self.0.path(), &[&["reward"], words].concat())
     }
 
     /// Its result as JSON.
@@ -106,12 +101,6 @@ impl Place {
         let file = format!("{run}/checkpoints/global_step_{step}/actor/trainer.safetensors");
         fs::read(self.0.path().join(file)).unwrap()
     }
-}
-
-/// Messages are wrapped to the width of a terminal.
-fn on_one_line(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said).replace(['│', '\n'], " ");
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn open(folder: &Path) -> QwenVl {

@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::sync::Arc;
 
+use crate::runs::{on_one_line, plaudit};
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_pyfiles::{self as pyfiles, Array, ObjectArray, PyValue, Storages};
@@ -27,15 +28,8 @@ const SMALL: [&str; 9] = [
     "runner.save_interval=4",
 ];
 
-fn plaudit(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-    command.args(words).current_dir(folder).stdin(Stdio::null()).output().unwrap()
-}
-
 fn said(output: &Output) -> String {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    let text = String::from_utf8(text).unwrap().replace(['│', '×'], " ");
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    on_one_line(&[&output.stdout[..], &output.stderr[..]].concat())
 }
 
 fn train(folder: &Path, words: &[&str]) -> Output {

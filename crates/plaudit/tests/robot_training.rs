@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-mod runs;
-
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use runs::{command, ctrl_c, refused, succeeds};
+use crate::runs::{command, ctrl_c, refused, succeeds};
 
 /// The recipe on a small scale: the tool's pose is the reward, and the robot lives eight times as fast.
 const SMALL: [&str; 21] = [

@@ -277,8 +277,7 @@ fn literals_flags_and_keys_are_found() {
 }
 
 /// Choices of a config that offer less than the type of the library has: these are written out, arm by arm.
-const PARTIAL_CHOICES: &[&str] =
-    &["EnvRewardMode", "Activation", "EpisodeSource", "Monitor", "RewardThreshold"];
+const PARTIAL_CHOICES: &[&str] = &["Activation", "EpisodeSource", "Monitor"];
 
 /// `One::Name => Other::Name,`: the type on the left, if both sides have the same name.
 fn mirrored(line: &str) -> Option<&str> {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
-use crate::runs::{command, curve, files_in, refused, succeeds, wait_for, weights};
+use crate::runs::{curve, files_in, refused, succeeds, survives_a_kill, weights};
 
 /// A run of a second or so.
 const SMALL: [&str; 6] = [
@@ -92,16 +92,8 @@ fn a_run_leaves_curves_and_checkpoints_that_can_be_evaluated_and_collected_with(
 #[test]
 fn a_run_that_is_killed_and_resumed_has_the_curve_of_one_that_was_not() {
     let folder = tempfile::tempdir().unwrap();
-    let at = folder.path();
     let length = ["runner.max_epochs=12", "runner.save_interval=2", "runner.val_check_interval=4"];
-    succeeds(at, &train("runner.logger.log_path=whole", &length));
-    let mut child = command(at, &train("runner.logger.log_path=killed", &length)).spawn().unwrap();
-    wait_for(&at.join("killed/checkpoints/global_step_4"));
-    child.kill().unwrap(); // SIGKILL, wherever it is
-    child.wait().unwrap();
-    succeeds(at, &train("runner.resume_dir=killed", &length));
-    assert_eq!(curve(&at.join("killed")), curve(&at.join("whole")));
-    assert_eq!(weights(&at.join("killed"), 12), weights(&at.join("whole"), 12));
+    survives_a_kill(folder.path(), 4, 12, |into| train(into, &length));
 }
 
 #[test]

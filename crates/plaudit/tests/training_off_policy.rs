@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::runs::{command, curve, refused, succeeds, wait_for, weights};
+use crate::runs::{curve, refused, succeeds, survives_a_kill, weights};
 use plaudit_nn::Weights;
 
 /// A run of a second or so.
@@ -86,15 +86,7 @@ fn a_run_that_is_killed_and_resumed_has_the_curve_of_one_that_was_not() {
         "algorithm.replay_buffer.cache_size=60", // so that what is dropped is the same as well
         "algorithm.demo_buffer.load_path=demos",
     ];
-    let run = |into: &'static str| train(&[&[into], &length[..]].concat());
-    succeeds(at, &run("runner.logger.log_path=whole"));
-    let mut child = command(at, &run("runner.logger.log_path=killed")).spawn().unwrap();
-    wait_for(&at.join("killed/checkpoints/global_step_10"));
-    child.kill().unwrap(); // SIGKILL, wherever it is
-    child.wait().unwrap();
-    succeeds(at, &run("runner.resume_dir=killed"));
-    assert_eq!(curve(&at.join("killed")), curve(&at.join("whole")));
-    assert_eq!(weights(&at.join("killed"), 30), weights(&at.join("whole"), 30));
+    survives_a_kill(at, 10, 30, |into| train(&[&[into], &length[..]].concat()));
 }
 
 #[test]

@@ -29,8 +29,10 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 /// Large files go to disk in such pieces while they are being written, so that the end has little left to wait for.
 const PIECE: u64 = 32 << 20;
 
-/// Small writes are gathered up to this; what is larger, such as an image, goes to the system without a copy.
+/// Small writes are gathered up to this.
 const BUFFER: usize = 8 << 10;
+/// What is as large as this goes to the system without a copy: any image does.
+const DIRECT: usize = 1 << 10;
 
 impl AtomicFile {
     /// Begins a file that will be called `target`.
@@ -157,15 +159,15 @@ impl Flusher {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file.write(bytes)?;
+        let written = match bytes.len() < DIRECT {
+            true => self.file.write(bytes)?,
+            false => {
+                self.file.flush()?;
+                self.file.get_mut().write(bytes)?
+            }
+        };
         self.count_written(written);
         Ok(written)
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.count_written(bytes.len());
-        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -198,6 +200,17 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn an_image_goes_to_the_system_without_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = AtomicFile::create(&dir.path().join("episode.pkl")).unwrap();
+        let written = |file: &AtomicFile| fs::read(&file.temporary).unwrap().len();
+        file.write_all(b"head").unwrap();
+        assert_eq!(written(&file), 0);
+        file.write_all(&[7; 20 * 20 * 3]).unwrap();
+        assert_eq!(written(&file), 4 + 1200, "in the order in which it was written, and at once");
     }
 
     #[test]

@@ -96,6 +96,13 @@ pub fn bytes(value: u64) -> String {
     format!("{amount:.1} GiB")
 }
 
+/// With a capital letter first.
+#[must_use]
+pub fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@
 //! ```
 //! use std::time::SystemTime;
 //! use plaudit_core::{Emit, EndReason, Event};
-//! use plaudit_view::{Both, LiveView, Recorder, RunDir, Status, Summary, Terminal};
+//! use plaudit_view::{Both, LiveView, Recorder, RunDir, Summary, Terminal};
 //!
 //! # let root = tempfile::tempdir()?;
 //! # let root = root.path();
@@ -45,7 +45,7 @@
 //!
 //! // Later, or elsewhere.
 //! let summary = Summary::read(&RunDir::open(run.path())?)?;
-//! assert_eq!(summary.status, Status::Done);
+//! assert_eq!(summary.end, Some(EndReason::Done));
 //! assert_eq!(summary.curves["train/loss"].last(), Some(0.5));
 //! for line in LiveView::of(&summary).render(Default::default(), 80, false) {
 //!     println!("{line}");
@@ -76,5 +76,5 @@ pub use log::{EventLog, LogError};
 pub use recorder::{Both, LostEvents, Recorder, Repair};
 pub use report::{AuditedModel, Interval, ReportError, ReportedRun, RewardUsed, interquartile_mean, report};
 pub use run_dir::{RunDir, RunError, write_atomically};
-pub use summary::{Curve, Point, Status, Summary};
+pub use summary::{Curve, Point, Summary};
 pub use terminal::{Size, Terminal};

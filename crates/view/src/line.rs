@@ -1,10 +1,9 @@
 //! One line of `events.jsonl`: an event, its time, and the file that holds its image.
 //!
-//! The event is written as `plaudit_core` spells it, with one addition: JSON has no word for numbers that are
-//! not finite, and a loss that became NaN is exactly what a log is read for. They are written as
-//! [`JsonNumber`] does it.
+//! The event is written as `plaudit_core` spells it, numbers that are not finite among them: a loss that became NaN is
+//! exactly what a log is read for.
 
-use plaudit_core::{Event, JsonNumber};
+use plaudit_core::Event;
 use serde::{Deserialize, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -34,7 +33,7 @@ pub(crate) fn write_line(
     event: &Event,
     file: Option<&str>,
 ) -> Result<Vec<u8>, serde_json::Error> {
-    let mut line = serde_json::to_vec(&Written { stamp, event: body(event), file })?;
+    let mut line = serde_json::to_vec(&Written { stamp, event, file })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -47,9 +46,7 @@ pub(crate) fn read_line(line: &[u8]) -> Result<Entry, serde_json::Error> {
         elapsed_secs: take(&mut fields, "elapsed_secs")?,
     };
     let file = fields.remove("file").map(serde_json::from_value).transpose()?;
-    let numbers = matches!(fields.get("event").and_then(Value::as_str), Some("metrics" | "histogram"));
-    let fields = Value::Object(fields);
-    let event = if numbers { Measured::deserialize(fields)?.into() } else { Event::deserialize(fields)? };
+    let event = Event::deserialize(Value::Object(fields))?;
     Ok(Entry { stamp, event, file })
 }
 
@@ -63,52 +60,9 @@ struct Written<'a> {
     #[serde(flatten)]
     stamp: Stamp,
     #[serde(flatten)]
-    event: Body<'a>,
+    event: &'a Event,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Body<'a> {
-    Measured(Measured),
-    Other(&'a Event),
-}
-
-fn body(event: &Event) -> Body<'_> {
-    match event {
-        Event::Metrics { step, values } => {
-            let values = values.iter().map(|(name, value)| (name.clone(), JsonNumber(*value))).collect();
-            Body::Measured(Measured::Metrics { step: *step, values })
-        }
-        Event::Histogram { step, name, values } => {
-            let values = values.iter().copied().map(JsonNumber).collect();
-            Body::Measured(Measured::Histogram { step: *step, name: name.clone(), values })
-        }
-        other => Body::Other(other),
-    }
-}
-
-/// The events that carry measured numbers, which need not be finite.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Measured {
-    Metrics { step: u64, values: Vec<(String, JsonNumber)> },
-    Histogram { step: u64, name: String, values: Vec<JsonNumber> },
-}
-
-impl From<Measured> for Event {
-    fn from(measured: Measured) -> Self {
-        match measured {
-            Measured::Metrics { step, values } => Self::Metrics {
-                step,
-                values: values.into_iter().map(|(name, value)| (name, value.0)).collect(),
-            },
-            Measured::Histogram { step, name, values } => {
-                Self::Histogram { step, name, values: values.into_iter().map(|value| value.0).collect() }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use plaudit_core::{EndReason, Event};
 use crate::format;
 use crate::metric_table::MetricTable;
 use crate::paint::{Row, TextStyle, wrap};
-use crate::summary::{Status, Summary};
+use crate::summary::Summary;
 
 /// Lines do not grow wider than this; longer ones are hard to read.
 const WIDEST: usize = 100;
@@ -73,11 +73,9 @@ impl LiveView {
     #[must_use]
     pub fn of(summary: &Summary) -> Self {
         let ran = Duration::try_from_secs_f64(summary.ran_secs).unwrap_or_default();
-        let phase = match summary.status.clone() {
-            Status::Done => Phase::Over(EndReason::Done, ran),
-            Status::Interrupted => Phase::Over(EndReason::Interrupted, ran),
-            Status::Failed { error } => Phase::Over(EndReason::Failed { error }, ran),
-            Status::Unfinished => Phase::Unfinished(ran),
+        let phase = match summary.end.clone() {
+            Some(reason) => Phase::Over(reason, ran),
+            None => Phase::Unfinished(ran),
         };
         let mut metrics = MetricTable::default();
         for (name, curve) in &summary.curves {

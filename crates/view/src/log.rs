@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use plaudit_core::Event;
-
 use crate::line::{Entry, read_line};
 use crate::run_dir::RunDir;
 
@@ -15,11 +13,9 @@ use crate::run_dir::RunDir;
 /// and [`EventLog::unfinished`] tells. Anything else that is no event is an error with its file and line.
 #[derive(Debug)]
 pub struct EventLog {
-    directory: PathBuf,
     path: PathBuf,
     lines: BufReader<File>,
     line: u64,
-    images: bool,
     unfinished: Option<usize>,
 }
 
@@ -32,14 +28,7 @@ impl EventLog {
         let path = run.events();
         let file = File::open(&path).map_err(|source| LogError::Read { path: path.clone(), source })?;
         let lines = BufReader::new(file);
-        Ok(Self { directory: run.path().to_owned(), path, lines, line: 0, images: false, unfinished: None })
-    }
-
-    /// Loads the image of each image event, too.
-    #[must_use]
-    pub fn with_images(mut self) -> Self {
-        self.images = true;
-        self
+        Ok(Self { path, lines, line: 0, unfinished: None })
     }
 
     /// How many bytes of an unfinished line end the log. Known once every entry was read.
@@ -58,21 +47,13 @@ impl EventLog {
         self.line += 1;
         let whole = line.last() == Some(&b'\n');
         match read_line(&line) {
-            Ok(entry) => self.load_image(entry).map(Some),
+            Ok(entry) => Ok(Some(entry)),
             Err(_) if !whole => {
                 self.unfinished = Some(line.len());
                 Ok(None)
             }
             Err(source) => Err(LogError::Line { path: self.path.clone(), line: self.line, source }),
         }
-    }
-
-    fn load_image(&self, mut entry: Entry) -> Result<Entry, LogError> {
-        if let (true, Some(file), Event::Image { png, .. }) = (self.images, &entry.file, &mut entry.event) {
-            let path = self.directory.join(file);
-            *png = std::fs::read(&path).map_err(|source| LogError::Read { path, source })?;
-        }
-        Ok(entry)
     }
 }
 

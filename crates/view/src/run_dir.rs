@@ -103,54 +103,40 @@ impl RunDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
 
+/// Declares where things lie in a run directory.
+macro_rules! places {
+    ($( $(#[doc = $doc:literal])+ $name:ident = $file:literal, )*) => {
+        impl RunDir {
+            $(
+                $(#[doc = $doc])+
+                #[must_use]
+                pub fn $name(&self) -> PathBuf {
+                    self.path.join($file)
+                }
+            )*
+        }
+    };
+}
+
+places! {
     /// The resolved config: `config.yaml`.
-    #[must_use]
-    pub fn config(&self) -> PathBuf {
-        self.path.join("config.yaml")
-    }
-
+    config = "config.yaml",
     /// The event log: `events.jsonl`.
-    #[must_use]
-    pub fn events(&self) -> PathBuf {
-        self.path.join("events.jsonl")
-    }
-
+    events = "events.jsonl",
     /// The metrics as a table to read: `metrics.log`.
-    #[must_use]
-    pub fn metrics_log(&self) -> PathBuf {
-        self.path.join("metrics.log")
-    }
-
+    metrics_log = "metrics.log",
     /// TensorBoard's event files: `tensorboard/`.
-    #[must_use]
-    pub fn tensorboard(&self) -> PathBuf {
-        self.path.join("tensorboard")
-    }
-
+    tensorboard = "tensorboard",
     /// Images of the event log: `images/`.
-    #[must_use]
-    pub fn images(&self) -> PathBuf {
-        self.path.join("images")
-    }
-
+    images = "images",
     /// Saved states: `checkpoints/`.
-    #[must_use]
-    pub fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoints")
-    }
-
+    checkpoints = "checkpoints",
     /// Recorded videos: `video/`.
-    #[must_use]
-    pub fn video(&self) -> PathBuf {
-        self.path.join("video")
-    }
-
+    video = "video",
     /// Collected episodes: `data/`.
-    #[must_use]
-    pub fn data(&self) -> PathBuf {
-        self.path.join("data")
-    }
+    data = "data",
 }
 
 /// `20260801-12:34:56`.

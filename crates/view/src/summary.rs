@@ -16,8 +16,8 @@ pub struct Summary {
     pub job: String,
     /// What a step is, in the plural.
     pub unit: String,
-    /// How it ended, or that it did not.
-    pub status: Status,
+    /// How it ended; nothing while it runs, or where it was killed: the log has no end then.
+    pub end: Option<EndReason>,
     /// The last step that was reported.
     pub step: u64,
     /// The step it should end at, when that is known.
@@ -36,23 +36,6 @@ pub struct Summary {
     pub notices: Vec<(Level, String)>,
     /// When the last event of the current session happened, by its own clock.
     session_secs: f64,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Status {
-    /// It reached its last step.
-    Done,
-    /// The user stopped it.
-    Interrupted,
-    /// It failed.
-    Failed {
-        /// What went wrong.
-        error: String,
-    },
-    /// It is running still, or was killed: the log has no end.
-    #[default]
-    Unfinished,
 }
 
 /// The values of a metric over a run. A resumed run replaces what came after the step it resumed from.
@@ -94,11 +77,6 @@ impl Summary {
         Ok(summary)
     }
 
-    /// The last value of every metric.
-    pub fn last_metrics(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.curves.iter().filter_map(|(name, curve)| Some((name.as_str(), curve.last()?)))
-    }
-
     /// Takes one more event into account.
     pub fn add(&mut self, entry: Entry) {
         let Entry { stamp, event, .. } = entry;
@@ -106,7 +84,7 @@ impl Summary {
         match event {
             Event::Started { name, job, unit, step, steps } => {
                 (self.name, self.job, self.unit, self.step, self.steps) = (name, job, unit, step, steps);
-                self.status = Status::Unfinished;
+                self.end = None;
                 self.sessions += 1;
                 self.forget_after(step);
             }
@@ -124,7 +102,7 @@ impl Summary {
             Event::Saved { step, path } => self.saved = Some((step, path)),
             Event::Ended { step, reason } => {
                 self.step = step;
-                self.status = reason.into();
+                self.end = Some(reason);
             }
         }
     }
@@ -149,15 +127,5 @@ impl Summary {
         }
         self.ran_secs += (stamp.elapsed_secs - self.session_secs).max(0.0);
         self.session_secs = stamp.elapsed_secs;
-    }
-}
-
-impl From<EndReason> for Status {
-    fn from(reason: EndReason) -> Self {
-        match reason {
-            EndReason::Done => Self::Done,
-            EndReason::Interrupted => Self::Interrupted,
-            EndReason::Failed { error } => Self::Failed { error },
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use plaudit_core::{Emit, EndReason, Event};
-use plaudit_view::{EventLog, Recorder, RunDir, Status, Summary};
+use plaudit_view::{EventLog, Recorder, RunDir, Summary};
 
 /// Names the run directory to the process that will be killed.
 const VICTIM: &str = "PLAUDIT_TEST_RUN_TO_KILL";
@@ -48,7 +48,7 @@ fn kill_minus_nine_loses_at_most_the_line_in_flight() {
     let read: Vec<_> = EventLog::open(&run).unwrap().map(|entry| entry.unwrap().event).collect();
     let expected: Vec<_> = (1..=read.len() as u64).map(metrics).collect();
     assert!(read.len() > 300 && read == expected, "{} events", read.len());
-    assert_eq!(Summary::read(&run).unwrap().status, Status::Unfinished);
+    assert_eq!(Summary::read(&run).unwrap().end, None);
 
     // And on it goes.
     let next = read.len() as u64 + 1;
@@ -56,5 +56,5 @@ fn kill_minus_nine_loses_at_most_the_line_in_flight() {
     recorder.emit(metrics(next));
     recorder.emit(Event::Ended { step: next, reason: EndReason::Done });
     let summary = Summary::read(&run).unwrap();
-    assert_eq!((summary.status, summary.step), (Status::Done, next));
+    assert_eq!((summary.end, summary.step), (Some(EndReason::Done), next));
 }

@@ -53,4 +53,5 @@ pub(crate) use leakage::FingerprintedImage;
 pub(crate) use origins::Origins;
 pub(crate) use sampling::sample;
 pub(crate) use scan::scan;
-pub(crate) use split::{Block, balance, cut_lone_blocks, split};
+pub use split::FramePick;
+pub(crate) use split::{Choice, ChosenFrames, balance, cut_lone_blocks, split};

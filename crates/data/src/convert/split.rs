@@ -11,10 +11,17 @@ pub(crate) struct Split {
 }
 
 /// The one split: whole episodes, or runs of one label, are on one side.
-pub(crate) fn split(unit: SplitUnit, units: &[Block], share: f64, random: &mut PythonRandom) -> Split {
+pub(crate) fn split<T>(
+    unit: SplitUnit,
+    units: &[Vec<T>],
+    success: impl Fn(&T) -> bool,
+    share: f64,
+    random: &mut PythonRandom,
+) -> Split {
+    let block = |unit: &Vec<T>| Block { success: unit.iter().any(&success), frames: unit.len() };
     match unit {
         SplitUnit::Recording => by_episode(units.len(), share, random),
-        SplitUnit::Run => by_block(units, share, random),
+        SplitUnit::Run => by_block(&units.iter().map(block).collect::<Vec<_>>(), share, random),
     }
 }
 
@@ -29,9 +36,9 @@ pub(crate) fn by_episode(count: usize, share: f64, random: &mut PythonRandom) ->
 
 /// An episode, or a run of frames under one label: whether it has a success, and its length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Block {
-    pub(crate) success: bool,
-    pub(crate) frames: usize,
+struct Block {
+    success: bool,
+    frames: usize,
 }
 
 /// Of each class shuffled blocks validate, until they have the wanted share of its frames; one block at least stays
@@ -71,6 +78,52 @@ pub(crate) fn cut_lone_blocks<T>(blocks: &mut Vec<Vec<T>>, share: f64, success: 
             let tail = blocks[only].split_off(frames - cut);
             blocks.push(tail);
         }
+    }
+}
+
+/// One frame of one episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FramePick {
+    /// Which episode.
+    pub episode: u32,
+    /// Which of its frames.
+    pub frame: u32,
+}
+
+/// The frames of both splits, in the order in which they are used.
+pub(crate) struct ChosenFrames {
+    /// Which of the units are on which side.
+    pub(crate) split: Split,
+    pub(crate) train: Vec<FramePick>,
+    pub(crate) val: Vec<FramePick>,
+}
+
+/// How frames are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub(crate) unit: SplitUnit,
+    /// The share of units that validate.
+    pub(crate) val_split: f64,
+    /// Failures kept for each success; without it, all.
+    pub(crate) ratio: Option<f64>,
+    /// Whether failures are dropped from the validation split too.
+    pub(crate) balance_val: bool,
+}
+
+impl Choice {
+    /// Splits units of frames and evens out the classes. A side may come out empty.
+    pub(crate) fn of(
+        self,
+        units: &[Vec<FramePick>],
+        success: impl Fn(&FramePick) -> bool,
+        random: &mut PythonRandom,
+    ) -> ChosenFrames {
+        let split = split(self.unit, units, &success, self.val_split, random);
+        let frames = |numbers: &[usize]| numbers.iter().flat_map(|at| units[*at].iter().copied()).collect();
+        let train = balance(frames(&split.train), self.ratio, &success, random);
+        let val: Vec<FramePick> = frames(&split.val);
+        let val = if self.balance_val { balance(val, self.ratio, &success, random) } else { val };
+        ChosenFrames { split, train, val }
     }
 }
 

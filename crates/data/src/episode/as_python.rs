@@ -281,6 +281,7 @@ pub(crate) fn tensor_under(key: &str, array: Result<Array, ShapeError>) -> Value
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay_buffer::Writer;
 
     fn track(name: &str, shape: FrameShape, entries: usize) -> CameraTrack {
         let pixels: Vec<u8> = (0..entries * shape.bytes()).map(|at| (at % 251) as u8).collect();
@@ -296,8 +297,8 @@ mod tests {
             success: false,
             task: None,
             cameras,
-            states: vec![vec![0.0]; 3],
-            actions: vec![vec![0.0]; 2],
+            states: vec![vec![0.5; 4]; 3],
+            actions: vec![vec![0.5; 2]; 2],
             timesteps: vec![timestep; 3],
         }
     }
@@ -345,5 +346,28 @@ mod tests {
         let stacked = stacked.as_array().unwrap();
         assert_eq!(stacked.shape(), [1, 2, 4, 4, 3]);
         assert_eq!(stacked.bytes(), [tracks[0].image(1), tracks[2].image(1)].concat());
+    }
+
+    /// And no file is left.
+    #[test]
+    fn values_that_do_not_fill_their_array_are_refused_by_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut replay = Writer::open(folder.path()).unwrap();
+        let ragged = Episode { actions: vec![vec![0.5; 2], vec![0.5; 3]], ..episode(Vec::new()) };
+        let error = replay.append(&ragged).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`actions` cannot be written: an array of float32 with shape [2, 1, 2] needs 16, not 20 bytes"
+        );
+        let ragged = Episode { states: vec![vec![0.5], vec![0.5; 2], vec![0.5]], ..episode(Vec::new()) };
+        let error = replay.append(&ragged).unwrap_err().to_string();
+        assert!(error.starts_with("`curr_obs.states` cannot be written: "), "{error}");
+        assert!(as_pickle(&ragged, 0).is_ok(), "a pickle has an array for each state");
+        let shape = FrameShape::rgb(4, 4);
+        let mut short = episode(vec![track("main", shape, 3), track("side", shape, 3)]);
+        short.cameras[1].pixels = vec![7; 10].into();
+        let error = as_pickle(&short, 0).unwrap_err().to_string();
+        assert!(error.starts_with("`observations[0].extra_view_images` cannot be written: "), "{error}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no half of a trajectory");
     }
 }

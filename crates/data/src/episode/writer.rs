@@ -252,11 +252,6 @@ impl EpisodeWriter {
         Ok(Self::spawn(Box::new(buffer), Some(claim), found, targets))
     }
 
-    /// Hands episodes to any sink, from a thread of its own.
-    pub fn with_sink(sink: Box<dyn EpisodeSink>, found: ExistingEpisodes, targets: Targets) -> Self {
-        Self::spawn(sink, None, found, targets)
-    }
-
     fn spawn(
         mut sink: Box<dyn EpisodeSink>,
         claim: Option<Claim>,
@@ -488,6 +483,15 @@ mod tests {
         }
     }
 
+    fn writer(folder: &Path, format: EpisodeFormat) -> Result<EpisodeWriter, WriterError> {
+        EpisodeWriter::start(folder, format, Targets::default(), CollectionRun::Anonymous)
+    }
+
+    fn write_one(mut writer: EpisodeWriter, episode: Episode) {
+        writer.write(episode).unwrap();
+        writer.finish(Ending::Complete).unwrap();
+    }
+
     fn names(folder: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -502,17 +506,11 @@ mod tests {
         let begin = |folder: &Path, format: &str| {
             let (targets, by) = (Targets::default(), CollectionRun::Anonymous);
             match format {
-                "pickle" => EpisodeWriter::start(folder, EpisodeFormat::Pickle, targets, by),
-                "frames" => EpisodeWriter::start(folder, EpisodeFormat::Frames, targets, by),
+                "pickle" => writer(folder, EpisodeFormat::Pickle),
+                "frames" => writer(folder, EpisodeFormat::Frames),
                 "npy" => {
                     let [positive, negative] = ["positive", "negative"].map(|name| folder.join(name));
-                    let cameras = Vec::new();
-                    EpisodeWriter::start(
-                        folder,
-                        EpisodeFormat::Npy { positive, negative, cameras },
-                        targets,
-                        by,
-                    )
+                    writer(folder, EpisodeFormat::Npy { positive, negative, cameras: Vec::new() })
                 }
                 "store" => EpisodeWriter::into_store(folder, Origin::new("a test"), targets, by),
                 "lerobot" => {
@@ -524,9 +522,7 @@ mod tests {
         };
         for there in formats {
             let folder = tempfile::tempdir().unwrap();
-            let mut writer = begin(folder.path(), there).unwrap();
-            writer.write(episode(0, true)).unwrap();
-            writer.finish(Ending::Complete).unwrap();
+            write_one(begin(folder.path(), there).unwrap(), episode(0, true));
             let before = names(folder.path());
             for format in formats {
                 let begun = begin(folder.path(), format);
@@ -547,13 +543,7 @@ mod tests {
     fn a_second_collection_adds_and_never_overwrites() {
         let folder = tempfile::tempdir().unwrap();
         for rank in 0..2 {
-            let mut writer = EpisodeWriter::start(
-                folder.path(),
-                EpisodeFormat::Pickle,
-                Targets::default(),
-                CollectionRun::Anonymous,
-            )
-            .unwrap();
+            let mut writer = writer(folder.path(), EpisodeFormat::Pickle).unwrap();
             assert_eq!(writer.found().episodes, 2 * rank);
             writer.write(episode(0, true)).unwrap();
             writer.write(episode(1, false)).unwrap();
@@ -569,15 +559,8 @@ mod tests {
                 "rank_1_env_1_episode_0_step_2_fail.pkl",
             ]
         );
-        let writer = EpisodeWriter::start(
-            folder.path(),
-            EpisodeFormat::Pickle,
-            Targets::default(),
-            CollectionRun::Anonymous,
-        )
-        .unwrap();
         assert_eq!(
-            *writer.found(),
+            *writer(folder.path(), EpisodeFormat::Pickle).unwrap().found(),
             ExistingEpisodes { episodes: 4, unfinished: 1, ..ExistingEpisodes::default() }
         );
     }
@@ -601,15 +584,7 @@ mod tests {
     #[test]
     fn files_hold_what_rlinfs_scripts_look_for() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = EpisodeWriter::start(
-            folder.path(),
-            EpisodeFormat::Pickle,
-            Targets::default(),
-            CollectionRun::Anonymous,
-        )
-        .unwrap();
-        writer.write(episode(3, true)).unwrap();
-        writer.finish(Ending::Complete).unwrap();
+        write_one(writer(folder.path(), EpisodeFormat::Pickle).unwrap(), episode(3, true));
         let value = pyfiles::read(folder.path().join("rank_0_env_3_episode_0_step_2_success.pkl")).unwrap();
         let length = |key: &str| value.get(key).and_then(|list| list.as_items()).unwrap().len();
         assert_eq!(["observations", "rewards", "terminated", "truncated", "infos"].map(length), [3; 5]);
@@ -621,11 +596,7 @@ mod tests {
 
         let (positive, negative) = (folder.path().join("p"), folder.path().join("n"));
         let format = EpisodeFormat::Npy { positive: positive.clone(), negative, cameras: vec![] };
-        let mut writer =
-            EpisodeWriter::start(folder.path(), format, Targets::default(), CollectionRun::Anonymous)
-                .unwrap();
-        writer.write(episode(0, true)).unwrap();
-        writer.finish(Ending::Complete).unwrap();
+        write_one(writer(folder.path(), format).unwrap(), episode(0, true));
         assert_eq!(names(&positive), ["000000.npy"]);
     }
 
@@ -634,16 +605,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         for found in [0, 1] {
-            let mut writer = EpisodeWriter::into_store(
-                &path,
-                Origin::new("a test"),
-                Targets::default(),
-                CollectionRun::Anonymous,
-            )
-            .unwrap();
+            let (targets, by) = (Targets::default(), CollectionRun::Anonymous);
+            let writer = EpisodeWriter::into_store(&path, Origin::new("a test"), targets, by).unwrap();
             assert_eq!(writer.found().episodes, found);
-            writer.write(episode(0, true)).unwrap();
-            writer.finish(Ending::Complete).unwrap();
+            write_one(writer, episode(0, true));
         }
         assert_eq!(Store::open(&path).unwrap().episodes().len(), 1);
     }
@@ -653,9 +618,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error =
-            EpisodeWriter::start(&file, EpisodeFormat::Pickle, Targets::default(), CollectionRun::Anonymous)
-                .unwrap_err();
+        let error = writer(&file, EpisodeFormat::Pickle).unwrap_err();
         assert!(error.to_string().contains("file"), "{error}");
     }
 }

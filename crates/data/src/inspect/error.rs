@@ -1,25 +1,14 @@
 //! Why a dataset, or one file of it, could not be inspected.
 
-use std::io;
 use std::path::PathBuf;
 
 use super::report::Report;
-use crate::lerobot::LeRobotError;
 use crate::recording::OpenError;
-use crate::store::StoreError;
 
 /// Why a dataset could not be inspected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The operating system would not show it.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// The folder or file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
     /// Nothing in it looks like a dataset.
     #[error("{} holds nothing that looks like a dataset{}", path.display(), instead(.nearby))]
     Nothing {
@@ -31,12 +20,6 @@ pub enum InspectError {
     /// What is there cannot be opened, or could be several things.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A store that cannot be opened.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A LeRobot dataset whose metadata cannot be read.
-    #[error(transparent)]
-    Lerobot(#[from] LeRobotError),
     /// Every file of it is broken.
     #[error("none of the {} files in {} can be read; the first: {}", report.files, path.display(), first(report))]
     NothingRead {

@@ -7,7 +7,7 @@ use super::finding::Finding;
 use super::report::{BrokenFile, Camera, Duplicates, ImageSize, Lengths, Report, Success, VectorWidth};
 use super::suspicion::Suspicion;
 use crate::lerobot::{Dataset, DatasetMetadata, Feature, Info, Problem};
-use crate::recording::DatasetFormat;
+use crate::recording::{DatasetFormat, OpenError};
 
 /// What the metadata says of a dataset whose images are in videos, which cannot be decoded yet. Every file that it names
 /// is looked for.
@@ -16,7 +16,7 @@ pub(super) fn of_videos(path: &Path) -> Result<Option<Report>, InspectError> {
         Some(Err(error)) if matches!(error.problem(), Problem::Video { .. }) => {}
         _ => return Ok(None),
     }
-    let metadata = DatasetMetadata::read(path)?;
+    let metadata = DatasetMetadata::read(path).map_err(OpenError::from)?;
     let report = report(path, &metadata);
     let has_data = metadata.data_files.iter().any(|file| !metadata.missing.contains(file));
     match has_data {

@@ -98,7 +98,6 @@ fn summarize_item(item: &Item) -> Result<Vec<ItemSummary>, FileProblem> {
 /// What lies at a path; where nothing does, what lies below it.
 fn open(path: &Path, rules: &Rules) -> Result<Recordings, InspectError> {
     Recordings::open(path, rules).map_err(|error| match error {
-        OpenError::Read { path, source } => InspectError::Read { path, source },
         OpenError::NoEpisodes { path } => {
             let nearby = nearby(&path);
             InspectError::Nothing { path, nearby }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use plaudit_core::FrameShape;
 use plaudit_draw::{Canvas, ContactSheet, Group, Rgb, SheetFrame, Tint};
 
 use super::error::InspectError;
@@ -144,12 +143,10 @@ fn frame(
     at: usize,
     side: usize,
 ) -> Result<SheetFrame, FileProblem> {
-    let pixels = views.images[at].pixels()?;
-    let [height, width, channels] = pixels.shape;
-    let shape = FrameShape { height, width, channels };
+    let image = views.images[at].image()?;
     let what = if recorded.unit == Unit::Images { "image" } else { "frame" };
     Ok(SheetFrame {
-        image: Canvas::fitted(shape, &pixels.bytes, side),
+        image: Canvas::fitted(image.shape(), &image.pixels(), side),
         tint: tint(recorded, at),
         caption: vec![format!("{what} {at}")],
     })

@@ -12,7 +12,7 @@ use super::open;
 use super::recorded::Recorded;
 use super::report::{BrokenFile, relative};
 use crate::lerobot::{self, DatasetMetadata};
-use crate::recording::{DatasetFormat, FileProblem, Item, Rules, stores_below};
+use crate::recording::{DatasetFormat, FileProblem, Item, OpenError, Rules, stores_below};
 use crate::store::{Store, StoreError};
 
 /// What a check of every file found.
@@ -123,7 +123,7 @@ fn of_stores(path: &Path, stores: &[PathBuf], progress: &OnInspected<'_>) -> Res
     let mut found =
         Verified { format: DatasetFormat::Store, whole: 0, broken: Vec::new(), unchecked: Vec::new() };
     for store in stores {
-        let checked = Store::open(store)?.verify(progress)?;
+        let checked = Store::open(store).and_then(|store| store.verify(progress)).map_err(OpenError::from)?;
         found.whole += checked.episodes;
         found.broken.extend(checked.problems.iter().map(|problem| match problem {
             StoreError::Damaged { path: file, damage } => broken_file(path, file, damage),
@@ -145,7 +145,7 @@ fn read_whole(item: &Item) -> Result<usize, FileProblem> {
             return Err(FileProblem::Lists { what: what.clone() });
         }
         for image in one.cameras.iter().flat_map(|views| &views.images) {
-            image.pixels()?;
+            image.image()?;
         }
     }
     Ok(recorded.len())

@@ -2,17 +2,10 @@
 
 use super::LabelledData;
 use super::error::LabelledError;
-use crate::convert::{Block, PythonRandom, balance, cut_lone_blocks, sample, split};
+use crate::convert::{Choice, ChosenFrames, PythonRandom, cut_lone_blocks, sample};
 use crate::recording::SplitUnit;
 
-/// One frame of one episode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FramePick {
-    /// Which episode.
-    pub episode: u32,
-    /// Which of its frames.
-    pub frame: u32,
-}
+pub use crate::convert::FramePick;
 
 /// The frames of the training and the validation split, in the order in which they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,17 +57,14 @@ impl LabelledData {
         if self.format.split_unit() == SplitUnit::Run {
             cut_lone_blocks(&mut units, options.val_split, success);
         }
-        let block = |unit: &Vec<FramePick>| Block { success: unit.iter().any(success), frames: unit.len() };
-        let blocks: Vec<Block> = units.iter().map(block).collect();
-        let split = split(self.format.split_unit(), &blocks, options.val_split, &mut random);
+        let (val_split, ratio) = (options.val_split, options.fail_success_ratio);
+        let choice = Choice { unit: self.format.split_unit(), val_split, ratio, balance_val: false };
+        let ChosenFrames { split, train, val } = choice.of(&units, success, &mut random);
         if split.train.is_empty() || split.val.is_empty() {
             let (path, episodes) = (self.path.clone(), self.episodes.len());
             return Err(LabelledError::TooFewEpisodes { path, episodes });
         }
-        let frames =
-            |numbers: &[usize]| numbers.iter().flat_map(|at| units[*at].clone()).collect::<Vec<FramePick>>();
-        let train = balance(frames(&split.train), options.fail_success_ratio, success, &mut random);
-        Ok(TrainValSplit { train, val: frames(&split.val) })
+        Ok(TrainValSplit { train, val })
     }
 
     fn sampled(&self, episode: usize, count: usize) -> impl Iterator<Item = FramePick> + use<> {

@@ -18,8 +18,7 @@ fn fingerprinted(data: &[&LabelledData]) -> Vec<FingerprintedImage> {
     let frames = episodes.into_par_iter().flat_map_iter(|(episode, frames)| {
         frames.frames.iter().map(move |frame| {
             let image = &frame.images[0];
-            let shape = image.shape();
-            let fingerprint = Fingerprint::of(&image.pixels(), [shape.height, shape.width, shape.channels]);
+            let fingerprint = Fingerprint::of(&image.pixels(), image.sides());
             FingerprintedImage { episode, label: u8::from(frame.success), fingerprint }
         })
     });

@@ -7,7 +7,9 @@ use plaudit_core::FrameShape;
 use super::error::LabelledError;
 use super::{LabelledData, LabelledEpisode, LabelledFrame, ReadOptions};
 use crate::convert::{OnProgress, scan};
-use crate::recording::{CameraKey, FileProblem, FrameImage, Item, LabelledEntry, Recording, Recordings};
+use crate::recording::{
+    CameraKey, FileProblem, Frame, FrameImage, Item, LabelledEntry, Observation, Recordings,
+};
 
 /// Every labelled frame of some recordings.
 pub(super) fn read(
@@ -63,65 +65,17 @@ struct FileEpisodes {
 }
 
 fn in_item(item: &Item, cameras: &[CameraKey]) -> Result<FileEpisodes, FileProblem> {
-    let mut episodes = Vec::new();
-    let (mut missed, mut is_loose) = (None, false);
-    for mut recording in item.read()? {
-        is_loose |= recording.is_loose;
-        for unit in recording.units()? {
-            for (name, entries) in by_episode(&recording, unit) {
-                let mut frames = Vec::with_capacity(entries.len());
-                for entry in entries {
-                    match frame(item, &recording, entry, cameras)? {
-                        Ok(frame) => frames.push(frame),
-                        Err(camera) => {
-                            missed = missed.or(Some((camera, recording.observations[entry.at].names())))
-                        }
-                    }
-                }
-                episodes.push(LabelledEpisode { name, folder: item.folder(), frames });
-            }
-        }
-    }
-    episodes.retain(|episode| !episode.frames.is_empty());
-    if episodes.is_empty() {
-        let (key, has) = missed.unwrap_or_else(|| (cameras[0].written.clone(), "nothing".into()));
-        return Err(FileProblem::NoImages { key, has });
-    }
-    let alone = episodes.len() == 1;
-    for (number, episode) in episodes.iter_mut().enumerate().filter(|(_, episode)| episode.name.is_empty()) {
-        episode.name = if alone { item.stem() } else { format!("{}_{number}", item.stem()) };
-    }
-    Ok(FileEpisodes { path: item.path.clone(), episodes, is_loose })
-}
-
-/// Images back in their episodes, in their order there, where a set of them says which those are.
-fn by_episode(recording: &Recording, entries: Vec<LabelledEntry>) -> Vec<(String, Vec<LabelledEntry>)> {
-    let Some((names, of)) = &recording.episodes else { return vec![(String::new(), entries)] };
-    let mut episodes: Vec<(String, Vec<LabelledEntry>)> =
-        names.iter().map(|name| (name.clone(), Vec::new())).collect();
-    entries.into_iter().for_each(|entry| episodes[of[entry.at]].1.push(entry));
-    episodes.iter_mut().for_each(|(_, entries)| entries.sort_by_key(|entry| entry.entry));
-    episodes
-}
-
-/// A frame with an image of every camera, which the model needs, or the name of a camera that missed it.
-fn frame(
-    item: &Item,
-    recording: &Recording,
-    entry: LabelledEntry,
-    cameras: &[CameraKey],
-) -> Result<Result<LabelledFrame, String>, FileProblem> {
-    let observation = &recording.observations[entry.at];
-    let mut images = Vec::with_capacity(cameras.len());
-    for camera in cameras {
-        let location = || item.location(entry.entry, &camera.key);
-        match observation.image(camera, location)? {
-            Some(image) => images.push(FrameImage::of(image, location)?),
-            None => return Ok(Err(camera.written.clone())),
-        }
-    }
-    let state = observation.state();
-    Ok(Ok(LabelledFrame { images, success: entry.success, at: entry.entry, state }))
+    let keep = |observation: &Observation, LabelledEntry { entry: at, success, .. }, images: Vec<Frame>| {
+        let image = |(frame, camera): (Frame, &CameraKey)| {
+            FrameImage::of(frame, || item.location(at, &camera.written))
+        };
+        let images = images.into_iter().zip(cameras).map(image).collect::<Result<_, _>>()?;
+        Ok(LabelledFrame { images, success, at, state: observation.state() })
+    };
+    let found = item.labelled_frames(cameras, keep)?;
+    let episode = |(name, frames)| LabelledEpisode { name, folder: item.folder(), frames };
+    let episodes = found.episodes.into_iter().map(episode).collect();
+    Ok(FileEpisodes { path: item.path.clone(), episodes, is_loose: found.is_loose })
 }
 
 /// The size of each camera's images, which is the same everywhere.

@@ -8,7 +8,7 @@ use super::error::LabellingError;
 use super::journal::{PixelReader, Recovered};
 use super::marks::labels;
 use super::session::check_lag;
-use crate::convert::{Block, Origins, PythonRandom, balance, cut_lone_blocks, split};
+use crate::convert::{Origins, PythonRandom, balance, cut_lone_blocks, split};
 use crate::recording::SplitUnit;
 
 /// Frames further apart than this were not taken in a row, seconds.
@@ -157,10 +157,8 @@ fn choose(frames: Vec<LabelledFrame>, options: &DatasetOptions) -> ChosenFrames 
         block.iter_mut().for_each(|frame| frame.block = number);
     }
     let of_block = |block: &Vec<LabelledFrame>| block.first().is_some_and(|frame| frame.success);
-    let sizes: Vec<Block> =
-        blocks.iter().map(|block| Block { success: of_block(block), frames: block.len() }).collect();
     let mut random = PythonRandom::new(options.seed);
-    let split = split(SplitUnit::Run, &sizes, options.val_split, &mut random);
+    let split = split(SplitUnit::Run, &blocks, |frame| frame.success, options.val_split, &mut random);
     let frames_of = |numbers: &[usize]| -> Vec<LabelledFrame> {
         numbers.iter().flat_map(|number| blocks[*number].iter().copied()).collect()
     };

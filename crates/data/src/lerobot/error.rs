@@ -23,13 +23,13 @@ struct Details {
 pub enum Problem {
     /// The operating system refused.
     #[error("{0}")]
-    Io(#[source] io::Error),
+    Io(#[from] io::Error),
     /// Not parquet, or damaged parquet.
     #[error("not a whole parquet file: {0}")]
-    Parquet(#[source] ParquetError),
+    Parquet(#[from] ParquetError),
     /// Not JSON, or JSON of another shape.
     #[error("not the JSON expected here: {0}")]
-    Json(#[source] serde_json::Error),
+    Json(#[from] serde_json::Error),
     /// Something that every dataset has is not there.
     #[error("{what} is missing; {hint}")]
     Missing {
@@ -158,24 +158,6 @@ impl<T, E: Into<Problem>> InFile<T> for std::result::Result<T, E> {
 
     fn in_column(self, path: &Path, column: &str) -> Result<T> {
         self.map_err(|error| LeRobotError::in_column(path, column, error.into()))
-    }
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl From<ParquetError> for Problem {
-    fn from(error: ParquetError) -> Self {
-        Self::Parquet(error)
-    }
-}
-
-impl From<serde_json::Error> for Problem {
-    fn from(error: serde_json::Error) -> Self {
-        Self::Json(error)
     }
 }
 

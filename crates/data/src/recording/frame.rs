@@ -20,14 +20,6 @@ pub(crate) enum Frame {
     Stored(Arc<StoredEpisode>, usize, usize),
 }
 
-/// An image as bytes.
-#[derive(Debug)]
-pub(crate) struct Pixels<'a> {
-    pub(crate) bytes: Cow<'a, [u8]>,
-    /// Height, width and channels.
-    pub(crate) shape: [usize; 3],
-}
-
 /// An image in its file: bytes of height, width and channel, or what becomes them. Cloning copies no pixel.
 #[derive(Clone, Debug)]
 pub struct FrameImage {
@@ -45,14 +37,28 @@ impl FrameImage {
     /// Its size.
     #[must_use]
     pub fn shape(&self) -> FrameShape {
-        let [height, width, channels] = self.pixel_format.shape();
+        let [height, width, channels] = self.sides();
         FrameShape { height, width, channels }
+    }
+
+    /// Height, width and channels.
+    pub(crate) fn sides(&self) -> [usize; 3] {
+        self.pixel_format.shape()
     }
 
     /// Its bytes: a slice of the file where they lie as wanted, else converted.
     #[must_use]
     pub fn pixels(&self) -> Cow<'_, [u8]> {
         self.frame.pixels_as(&self.pixel_format)
+    }
+
+    /// Made small and put into the middle of a black square of RGB.
+    pub(crate) fn thumb(&self, side: usize) -> Vec<u8> {
+        let small = draw::Canvas::fitted(self.shape(), &self.pixels(), side);
+        let mut square = draw::Canvas::filled(side, side, [0; 3]);
+        let middle = ((side - small.width().min(side)) / 2, (side - small.height().min(side)) / 2);
+        square.put(middle, &small);
+        square.pixels().to_vec()
     }
 }
 
@@ -98,10 +104,9 @@ impl Frame {
         }
     }
 
-    /// Its bytes, in place where they lie as wanted.
-    pub(crate) fn pixels(&self) -> Result<Pixels<'_>, FileProblem> {
-        let format = self.pixel_format(None, Strictness::AllowByteFloats, || "an image".into())?;
-        Ok(Pixels { bytes: self.pixels_as(&format), shape: format.shape() })
+    /// The image that it is.
+    pub(crate) fn image(&self) -> Result<FrameImage, FileProblem> {
+        FrameImage::of(self.clone(), || "an image".into())
     }
 
     /// Its bytes, where the format is known.
@@ -127,18 +132,6 @@ fn order(shape: &[usize], prefer: ChannelOrder) -> Option<ChannelOrder> {
     }
 }
 
-impl Pixels<'_> {
-    /// The image made small and put into the middle of a black square of RGB.
-    pub(crate) fn thumb(&self, side: usize) -> Vec<u8> {
-        let [height, width, channels] = self.shape;
-        let small = draw::Canvas::fitted(FrameShape { height, width, channels }, &self.bytes, side);
-        let mut square = draw::Canvas::filled(side, side, [0; 3]);
-        let middle = ((side - small.width().min(side)) / 2, (side - small.height().min(side)) / 2);
-        square.put(middle, &small);
-        square.pixels().to_vec()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +140,12 @@ mod tests {
     fn images_are_fitted_whole() {
         let array = Array::from_slice(&[2, 4, 3], &[10u8; 24]).unwrap();
         let image = Frame::found(&array, ChannelOrder::ChannelsLast).unwrap();
-        let fitted = image.pixels().unwrap().thumb(4);
+        let fitted = image.image().unwrap().thumb(4);
         assert_eq!(&fitted[..12], [0; 12], "a wide image has bars above and below");
         assert_eq!(&fitted[12..36], [10; 24]);
         let grey = Array::from_slice(&[1, 2, 2], &[0.0f32, 0.2, 0.4, 1.0]).unwrap();
         let small = Frame::found(&grey, ChannelOrder::ChannelsLast).unwrap();
-        assert_eq!(small.pixels().unwrap().thumb(1), [102; 3]);
+        assert_eq!(small.image().unwrap().thumb(1), [102; 3]);
         assert!(
             Frame::found(&Array::from_slice(&[7], &[0u8; 7]).unwrap(), ChannelOrder::ChannelsLast).is_none()
         );

@@ -39,8 +39,8 @@
 //!
 //! From the simulator to a file, a frame is copied at most twice: by the [`Collector`](crate::episode::Collector) out of the
 //! environments' batch into its episode, and once more where the layout of the file asks for it (several extra cameras in one
-//! tensor of RLinf's) or where it is smaller than the buffer of the file. Pickles, replay buffers and stores are written
-//! from the episode's own bytes, and queues and several formats at a time share them; LeRobot's images are encoded from them.
+//! tensor of RLinf's). Pickles, replay buffers and stores are written from those bytes to the system, past the buffer of the
+//! file, and queues and several formats at a time share them; LeRobot's images are encoded from them.
 //!
 //! From a mapped file to augmentation, a frame is not copied at all: [`FrameImage::pixels`] is a slice of the map wherever
 //! bytes lie as height, width and channel, and augmentation reads from there into the batch.
@@ -58,6 +58,7 @@ mod image_list;
 mod item;
 mod keyboard;
 pub(crate) mod keys;
+mod labelled_frames;
 mod lerobot;
 mod observation;
 mod pixel_format;
@@ -88,6 +89,7 @@ pub(crate) use formats::SplitUnit;
 pub(crate) use frame::Frame;
 pub(crate) use item::{Item, format_in};
 pub(crate) use keyboard::runs;
+pub(crate) use labelled_frames::ItemFrames;
 pub(crate) use observation::Observation;
 pub(crate) use pixel_format::{PixelFormat, Strictness};
 pub(crate) use replay_buffer::samples_of;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plaudit_core::{End, FrameShape};
+use plaudit_core::End;
 
 use super::{AfterLast, FileProblem, MAIN, Observation, Recording};
 use crate::episode::{CameraTrack, Episode, Timestep};
@@ -82,17 +82,16 @@ fn cameras(observations: &[&Observation]) -> Result<Vec<CameraTrack>, FileProble
     let mut tracks: Vec<CameraTrack> = Vec::new();
     for (at, observation) in observations.iter().enumerate() {
         for (name, frame) in observation.images() {
-            let pixels = frame.pixels()?;
-            let [height, width, channels] = pixels.shape;
-            let shape = FrameShape { height, width, channels };
+            let image = frame.image()?;
+            let (shape, pixels) = (image.shape(), image.pixels());
             match tracks.iter_mut().find(|track| *track.name == *name) {
                 Some(track) if track.shape == shape => {
-                    Arc::make_mut(&mut track.pixels).extend_from_slice(&pixels.bytes)
+                    Arc::make_mut(&mut track.pixels).extend_from_slice(&pixels)
                 }
                 None if at == 0 => tracks.push(CameraTrack {
                     name: Arc::from(name),
                     shape,
-                    pixels: pixels.bytes.into_owned().into(),
+                    pixels: pixels.into_owned().into(),
                 }),
                 Some(_) => return Err(changed(at, &name, "changes its size within the episode")),
                 None => return Err(changed(at, &name, "is not there from the start")),

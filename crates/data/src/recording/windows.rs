@@ -2,10 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use plaudit_pyfiles::PyValue;
-use plaudit_pyfiles::plain_file;
 
 use super::error::OpenError;
 use super::formats::Format;
@@ -13,9 +10,7 @@ use super::item::{Item, Items};
 use super::observation::Columns;
 use super::probe::list;
 use super::{FileProblem, Recording, Unit, keys};
-use crate::windows::{LINE_BYTES, locate};
-
-const MANIFEST: &str = "segments.jsonl";
+use crate::windows::manifest::{self, MANIFEST};
 
 pub(super) const FORMAT: Format = Format {
     name: "windows",
@@ -37,7 +32,7 @@ fn items(path: &Path) -> Result<Items, OpenError> {
     let manifests = with_manifest(folder);
     let mut found = Items::default();
     for (folder, split) in &manifests {
-        manifest(folder, split.as_deref(), &mut found);
+        listed(folder, split.as_deref(), &mut found);
     }
     if manifests.is_empty() {
         let files = if path.is_file() { vec![path.into()] } else { list(path, "pkl")? };
@@ -59,24 +54,23 @@ fn item(path: PathBuf, split: Option<String>, declared_label: Option<String>) ->
     Item { split, declared_label, ..Item::file(path, read) }
 }
 
-fn manifest(folder: &Path, split: Option<&str>, collection: &mut Items) {
+fn listed(folder: &Path, split: Option<&str>, found: &mut Items) {
     let path = folder.join(MANIFEST);
-    let lines = match plain_file::lines(&path, LINE_BYTES) {
+    let lines = match manifest::lines(&path) {
         Ok(lines) => lines,
-        Err(error) => return collection.broken.push((path, error.into())),
+        Err(error) => return found.broken.push((path, error.into())),
     };
-    for (number, line) in lines {
-        let wrong = |why: String| FileProblem::Line { line: number, why };
-        let listed = line.map_err(|error| wrong(error.to_string())).and_then(|line| {
-            let row: Value = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
-            let pickle = row["pkl_path"].as_str().ok_or_else(|| wrong("it has no pkl_path".into()))?;
-            let answer = row["answer"].as_str().map(String::from);
-            let file = locate(&path, pickle, None).unwrap_or_else(|| folder.join(pickle));
-            Ok(item(file, split.map(String::from), answer))
+    for (line, said) in lines {
+        let listed = said.and_then(|said| {
+            let pickle = manifest::pickle(&said)?;
+            let file = manifest::locate(&path, pickle, None).unwrap_or_else(|| folder.join(pickle));
+            Ok(item(file, split.map(String::from), manifest::answer(&said, "answer").map(String::from)))
         });
         match listed {
-            Ok(item) => collection.items.push(item),
-            Err(problem) => collection.broken.push((path.clone(), problem)),
+            Ok(item) => found.items.push(item),
+            Err(problem) => {
+                found.broken.push((path.clone(), FileProblem::Line { line, why: problem.to_string() }))
+            }
         }
     }
 }

@@ -203,11 +203,6 @@ impl StoredEpisode {
         self.file.floats(&self.facts).chunks_exact(self.entries).nth(at)
     }
 
-    /// Names of the labels that were added.
-    pub fn label_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.labels.iter().map(StoredLabels::name)
-    }
-
     /// Labels that were added under a name, `[N + 1]`; not a number where there is none.
     pub fn labels(&self, name: &str) -> Option<&[f32]> {
         self.labels.iter().find(|labels| labels.name() == name).map(StoredLabels::values)

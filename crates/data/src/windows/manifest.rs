@@ -1,5 +1,6 @@
 //! The lines of `segments.jsonl`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -10,49 +11,63 @@ use super::error::{LineProblem, WindowsError};
 use super::{WindowReadOptions, WindowRow};
 
 /// A line has a prompt, some paths and some numbers. A longer one would be a prompt that no model takes.
-pub(crate) const LINE_BYTES: u64 = 1 << 18;
+const LINE_BYTES: u64 = 1 << 18;
 
-const MANIFEST: &str = "segments.jsonl";
+pub(crate) const MANIFEST: &str = "segments.jsonl";
+
+/// What the lines of a manifest say, each with its number from 1. Blank lines do not count.
+pub(crate) fn lines(
+    manifest: &Path,
+) -> io::Result<impl Iterator<Item = (usize, Result<Value, LineProblem>)> + use<>> {
+    let lines = plain_file::lines(manifest, LINE_BYTES)?;
+    let said = lines.filter(|(_, line)| line.as_ref().map_or(true, |line| !line.trim().is_empty()));
+    Ok(said.map(|(number, line)| {
+        let line = line.map_err(LineProblem::Unreadable);
+        (number, line.and_then(|line| serde_json::from_str(&line).map_err(LineProblem::Json)))
+    }))
+}
+
+/// The answer of a line.
+pub(crate) fn answer<'a>(line: &'a Value, key: &str) -> Option<&'a str> {
+    let text = |key: &str| line.get(key).and_then(Value::as_str);
+    text(key).or_else(|| text("label")).or_else(|| line.get("supervision")?.get("label")?.as_str())
+}
+
+/// Where a line says its frames are.
+pub(crate) fn pickle(line: &Value) -> Result<&str, LineProblem> {
+    let clip = || ["video_clip", "full_video", "clip_path"].into_iter().find(|key| line.get(*key).is_some());
+    let missing = || clip().map_or(LineProblem::NoPickle, |key| LineProblem::Video { key });
+    line.get("pkl_path").and_then(Value::as_str).ok_or_else(missing)
+}
 
 pub(super) fn rows(path: &Path, options: &WindowReadOptions) -> Result<Vec<WindowRow>, WindowsError> {
     let path = if path.is_dir() { path.join(MANIFEST) } else { path.to_path_buf() };
-    let lines = plain_file::lines(&path, LINE_BYTES)
-        .map_err(|source| WindowsError::Manifest { path: path.clone(), source })?;
+    let lines = lines(&path).map_err(|source| WindowsError::Manifest { path: path.clone(), source })?;
     let mut rows: Vec<WindowRow> = Vec::new();
-    for (line, text) in lines {
-        let wrong = |problem| WindowsError::Line { path: path.clone(), line, problem };
-        let text = text.map_err(|error| wrong(LineProblem::Unreadable(error)))?;
-        if !text.trim().is_empty() {
-            rows.push(row(&path, &text, options).map_err(wrong)?);
-        }
+    for (line, said) in lines {
+        let row = said.and_then(|said| row(&path, &said, options));
+        rows.push(row.map_err(|problem| WindowsError::Line { path: path.clone(), line, problem })?);
     }
     if rows.is_empty() { Err(WindowsError::Empty { path }) } else { Ok(rows) }
 }
 
-fn row(manifest: &Path, line: &str, options: &WindowReadOptions) -> Result<WindowRow, LineProblem> {
-    let value: Value = serde_json::from_str(line).map_err(LineProblem::Json)?;
+fn row(manifest: &Path, value: &Value, options: &WindowReadOptions) -> Result<WindowRow, LineProblem> {
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let prompt = text(&options.prompt_key).or_else(|| text("question"));
     let prompt = prompt.ok_or_else(|| LineProblem::NoQuestion { key: options.prompt_key.clone() })?;
-    let said = text(&options.answer_key).or_else(|| text("label"));
-    let said = said.or_else(|| Some(value.get("supervision")?.get("label")?.as_str()?.to_owned()));
+    let said = answer(value, &options.answer_key);
     let said = said.ok_or_else(|| LineProblem::NoAnswer { key: options.answer_key.clone() })?;
     let answer = options.answers.iter().position(|answer| *answer == said.trim().to_lowercase());
-    let answer = answer.ok_or_else(|| LineProblem::Answer { said, answers: options.answers.join(", ") })?;
-    let Some(written) = text("pkl_path") else {
-        let clips = ["video_clip", "full_video", "clip_path"];
-        return Err(match clips.into_iter().find(|key| value.get(*key).is_some()) {
-            Some(key) => LineProblem::Video { key },
-            None => LineProblem::NoPickle,
-        });
-    };
+    let answer = answer
+        .ok_or_else(|| LineProblem::Answer { said: said.into(), answers: options.answers.join(", ") })?;
+    let written = pickle(value)?;
     let segment = value.get("segment_metadata");
     let count = |key: &str| segment.and_then(|part| Some(part.get(key)?.as_u64()? as usize));
     Ok(WindowRow {
         prompt,
         answer,
-        pickle: locate(manifest, &written, options.data_root.as_deref())
-            .ok_or(LineProblem::Gone { written })?,
+        pickle: locate(manifest, written, options.data_root.as_deref())
+            .ok_or_else(|| LineProblem::Gone { written: written.into() })?,
         episode: text("source_episode_path"),
         size: count("window_size"),
         start: count("start_step"),

@@ -5,14 +5,13 @@
 
 mod error;
 mod frames;
-mod manifest;
+pub(crate) mod manifest;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use error::{LineProblem, WindowProblem, WindowsError};
 pub use frames::WindowFrame;
-pub(crate) use manifest::{LINE_BYTES, locate};
 
 /// Options for reading windows.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! How a script moves the tool: from where it should be to an action of any control mode.
 
 use glam::DVec3;
-use plaudit_core::Rng;
+use plaudit_core::{Decision, Obs, PolicyError, Rng, Seed};
 
 use super::kinematics::{JOINTS, reach};
 use super::{ControlMode, Pose};
@@ -30,6 +30,27 @@ pub(crate) fn descend(tool: Pose, grip: Pose) -> (Pose, bool) {
     (Pose::new(grip.position + DVec3::Z * height, grip.rotation), !arrived)
 }
 
+/// A script's actions: for each row, towards where `steer` says by its full state, which has `full` numbers.
+pub(crate) fn act(
+    (task, full): (&str, usize),
+    (mode, noise): (ControlMode, f64),
+    obs: &Obs,
+    seed: Seed,
+    steer: impl Fn(&[f32]) -> Steer,
+) -> Result<Decision, PolicyError> {
+    let width = obs.state_width();
+    if width != full {
+        let expected = format!("{task}'s full state of {full} numbers");
+        return Err(PolicyError::Observation { expected, got: format!("{width} numbers") });
+    }
+    let mut actions = Vec::with_capacity(obs.batch() * mode.actions().width());
+    for row in 0..obs.batch() {
+        let mut rng = seed.index(row as u64).rng();
+        steer(obs.row(row).state).act(mode, noise, &mut rng, &mut actions);
+    }
+    Ok(Decision { actions, ..Decision::default() })
+}
+
 /// Where the arm is and should be.
 pub(crate) struct Steer {
     pub(crate) angles: [f64; JOINTS],
@@ -42,7 +63,7 @@ pub(crate) struct Steer {
 
 impl Steer {
     /// Appends the action that goes there, with normal noise of the deviation `noise` on every number.
-    pub(crate) fn act(&self, mode: ControlMode, noise: f64, rng: &mut Rng, actions: &mut Vec<f32>) {
+    fn act(&self, mode: ControlMode, noise: f64, rng: &mut Rng, actions: &mut Vec<f32>) {
         let start = actions.len();
         match mode {
             ControlMode::PdJointDeltaPos => {

@@ -7,7 +7,7 @@ use super::workpiece::peg_mass;
 use super::{start, state_width};
 use crate::SettingsError;
 use crate::panda::kinematics::JOINTS;
-use crate::panda::steer::{GENTLE, QUICK, Steer, descend};
+use crate::panda::steer::{self, GENTLE, QUICK, Steer, descend};
 use crate::panda::{Arm, ControlMode, ObsMode, Pose};
 
 /// Reaches, grasps, lines up and inserts by inverse kinematics.
@@ -57,22 +57,13 @@ impl PegInsertionExpert {
 
 impl Policy for PegInsertionExpert {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let (width, full) = (obs.state_width(), state_width(ObsMode::State));
-        if width != full {
-            return Err(PolicyError::Observation {
-                expected: format!("PegInsertionSide's full state of {full} numbers"),
-                got: format!("{width} numbers"),
-            });
-        }
-        let mut actions = Vec::with_capacity(obs.batch() * self.mode.actions().width());
-        for row in 0..obs.batch() {
-            let view = View::of(obs.row(row).state);
+        let task = ("PegInsertionSide", state_width(ObsMode::State));
+        steer::act(task, (self.mode, self.noise), obs, seed, |state| {
+            let view = View::of(state);
             let (target, open) = view.aim();
             let gain = if view.holds() { GENTLE } else { QUICK };
-            let steer = Steer { angles: view.angles, tool: view.tool, target, open, gain };
-            steer.act(self.mode, self.noise, &mut seed.index(row as u64).rng(), &mut actions);
-        }
-        Ok(Decision { actions, ..Decision::default() })
+            Steer { angles: view.angles, tool: view.tool, target, open, gain }
+        })
     }
 }
 

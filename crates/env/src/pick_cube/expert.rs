@@ -1,11 +1,11 @@
 //! A script that solves PickCube from its full state, or fails at a chosen rate.
 
 use glam::{DQuat, DVec3};
-use plaudit_core::{Decision, Obs, Policy, PolicyError, Rng, Seed};
+use plaudit_core::{Decision, Obs, Policy, PolicyError, Seed};
 
 use super::state_width;
 use crate::panda::kinematics::{JOINTS, REST};
-use crate::panda::steer::{QUICK, Steer, descend};
+use crate::panda::steer::{self, QUICK, Steer, descend};
 use crate::panda::{Arm, ControlMode, ObsMode, Pose};
 
 /// Reaches, grasps, lifts and places by inverse kinematics.
@@ -31,31 +31,18 @@ impl PickCubeExpert {
     pub fn with_noise(self, noise: f64) -> Self {
         Self { noise, ..self }
     }
-
-    fn act_row(&self, state: &[f32], rng: &mut Rng, actions: &mut Vec<f32>) {
-        let view = View::of(state);
-        let can_turn = self.mode != ControlMode::PdEeDeltaPos;
-        let grip = if can_turn { view.grip() } else { view.tool.rotation };
-        let (target, open) = view.aim(grip);
-        let steer = Steer { angles: view.angles, tool: view.tool, target, open, gain: QUICK };
-        steer.act(self.mode, self.noise, rng, actions);
-    }
 }
 
 impl Policy for PickCubeExpert {
     fn act(&mut self, obs: &Obs, seed: Seed) -> Result<Decision, PolicyError> {
-        let (width, full) = (obs.state_width(), state_width(ObsMode::State));
-        if width != full {
-            return Err(PolicyError::Observation {
-                expected: format!("PickCube's full state of {full} numbers"),
-                got: format!("{width} numbers"),
-            });
-        }
-        let mut actions = Vec::with_capacity(obs.batch() * self.mode.actions().width());
-        for row in 0..obs.batch() {
-            self.act_row(obs.row(row).state, &mut seed.index(row as u64).rng(), &mut actions);
-        }
-        Ok(Decision { actions, ..Decision::default() })
+        let task = ("PickCube", state_width(ObsMode::State));
+        let can_turn = self.mode != ControlMode::PdEeDeltaPos;
+        steer::act(task, (self.mode, self.noise), obs, seed, |state| {
+            let view = View::of(state);
+            let grip = if can_turn { view.grip() } else { view.tool.rotation };
+            let (target, open) = view.aim(grip);
+            Steer { angles: view.angles, tool: view.tool, target, open, gain: QUICK }
+        })
     }
 }
 

@@ -178,13 +178,6 @@ impl Processor {
         self
     }
 
-    /// The same with other bounds on the pixels of videos, all frames together, `[fewest, most]`.
-    #[must_use]
-    pub fn with_video_pixels(mut self, pixels: [usize; 2]) -> Self {
-        self.video.pixels = pixels;
-        self
-    }
-
     /// Side of the squares that sides of images are rounded to.
     fn factor(&self) -> usize {
         self.config.vision.patch * self.config.vision.merge

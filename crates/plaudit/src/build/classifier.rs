@@ -10,7 +10,7 @@ use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, T
 use plaudit_reward::augment::Augment;
 use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
 
-use super::network::NetworkConfig;
+use super::network::trained_network;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
 use crate::config::blocks::data::EpisodeSource;
@@ -70,7 +70,7 @@ fn load(
 
 fn settings(loaded: &LoadedConfig) -> ClassifierSettings {
     let model = &loaded.config.actor.model;
-    ClassifierSettings { freeze_encoder: is_frozen(loaded, model), ..NetworkConfig::from(model).settings() }
+    ClassifierSettings { freeze_encoder: is_frozen(loaded, model), ..trained_network(model) }
 }
 
 /// Only the small trunk is ever frozen, and only one that has learned something, unless the config insists.

@@ -21,8 +21,8 @@ use plaudit_reward::{
 use super::EnvBlock;
 use super::network;
 use crate::config::blocks::reward::{
-    CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardTerm,
-    RewardThreshold, RewardType, TermSource, WorkerType,
+    CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardTerm, RewardType,
+    TermSource, WorkerType,
 };
 use crate::config::{LoadedConfig, Notice};
 
@@ -92,7 +92,7 @@ fn monitored(
     }
     let main = RewardTerm {
         model: watch.model.clone(),
-        reward_threshold: RewardThreshold::Checkpoint,
+        reward_threshold: SuccessThreshold::Checkpoint,
         ..main.clone()
     };
     let builder = TermBuilder { loaded, spec, place: TermPlace::Second, term: &main, notices };
@@ -150,7 +150,7 @@ pub fn live_model(
         return Err(builder.problem("reward_mode", message, "set it to per_step"));
     }
     let decides = settings.standalone_realworld;
-    if decides && main.hysteresis.is_none() && main.reward_threshold == RewardThreshold::NoFilter {
+    if decides && main.hysteresis.is_none() && main.reward_threshold == SuccessThreshold::NoFilter {
         let message = "the model alone decides about success, and every score would be one";
         return Err(builder.problem("reward_threshold", message, "set it as an audit says, such as 0.5"));
     }
@@ -267,17 +267,9 @@ impl TermBuilder<'_> {
         }
     }
 
-    fn threshold(&self) -> SuccessThreshold {
-        match self.term.reward_threshold {
-            RewardThreshold::Checkpoint => SuccessThreshold::Checkpoint,
-            RewardThreshold::NoFilter => SuccessThreshold::NoFilter,
-            RewardThreshold::At(threshold) => SuccessThreshold::At(threshold as f32),
-        }
-    }
-
     fn rule(&self) -> Result<Rule, ComposeError> {
         let latch = match (&self.term.hysteresis, self.spec.max_episode_steps) {
-            (None, _) => Latch::Threshold(self.threshold()),
+            (None, _) => Latch::Threshold(self.term.reward_threshold),
             (Some(levels), Some(longest_episode)) => {
                 Latch::Hysteresis { enter: levels.enter as f32, leave: levels.leave as f32, longest_episode }
             }
@@ -317,7 +309,7 @@ impl TermBuilder<'_> {
         let history = self.history()?;
         let model = MeanScoreModel {
             model: self.frame_model()?,
-            threshold: self.threshold(),
+            threshold: self.term.reward_threshold,
             kind: self.reward_kind(),
         };
         Ok(WindowReward {
@@ -405,7 +397,7 @@ impl TermBuilder<'_> {
 
     /// Keeps what a model is shown, if the config says so.
     fn frame_dump(&self) -> impl Fn(BoxedModel) -> Result<BoxedModel, RewardModelError> + use<> {
-        let (folder, threshold) = (self.term.model.debug_save_dir.clone(), self.threshold());
+        let (folder, threshold) = (self.term.model.debug_save_dir.clone(), self.term.reward_threshold);
         move |model| {
             let Some(folder) = &folder else { return Ok(model) };
             let threshold = threshold.level(model.threshold());

@@ -12,10 +12,27 @@ use super::inspect::Inspect;
 use super::rule_args::RuleArgs;
 use super::verify::Verify;
 use crate::cli::Verbosity;
+use crate::config::block::{Choice, WrittenChoice, flag_words, words};
 use crate::console;
 use crate::failure::Failure;
 use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
+
+words! {
+    ImageFormat, WrittenChoice<ImageFormat>, |written| written.0,
+    /// Torch files.
+    Pt = "pt",
+    /// Stores.
+    Store = "store",
+}
+
+words! {
+    WindowScore, WrittenChoice<WindowScore>, |written| written.0,
+    /// The environment's rewards.
+    Rewards = "rewards",
+    /// Success.
+    Success = "success",
+}
 
 /// Turn collected episodes into training data
 #[derive(Debug, Subcommand)]
@@ -53,7 +70,7 @@ pub struct Images {
     #[arg(long, value_name = "DIR", default_value = "logs/processed_reward_data")]
     output_dir: PathBuf,
     /// What to write: `pt`, a file for each part as RLinf reads them, or `store`, a plaudit store for each
-    #[arg(long, value_name = "FORMAT", default_value_t)]
+    #[arg(long, value_name = "FORMAT", default_value = "pt", value_parser = flag_words::<ImageFormat>(ImageFormat::WORDS))]
     format: ImageFormat,
     /// Another place for the training part
     #[arg(long, value_name = "PATH")]
@@ -123,7 +140,7 @@ pub struct Windows {
     #[arg(long, value_name = "N", default_value_t = 1)]
     stride: usize,
     /// What says how it goes: `rewards` (gae where it was recorded), or `success` for episodes without rewards
-    #[arg(long, value_name = "SCORE", default_value_t)]
+    #[arg(long, value_name = "SCORE", default_value = "rewards", value_parser = flag_words::<WindowScore>(WindowScore::WORDS))]
     score: WindowScore,
     /// A score that changes by no more than this is unclear
     #[arg(long, value_name = "X", default_value_t = 0.05)]

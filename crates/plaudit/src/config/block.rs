@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indexmap::IndexMap;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, SeqAccess, Unexpected, Visitor};
@@ -86,18 +87,29 @@ pub struct FieldDoc {
     pub range: Option<Range>,
 }
 
+/// Of a [`Setting`] that is written as it is resolved and shown: all but its kind.
+macro_rules! as_written {
+    () => {
+        type Written = Self;
+        fn resolve(written: Self) -> Self {
+            written
+        }
+        fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serde::Serialize::serialize(self, serializer)
+        }
+    };
+}
+
+/// Declares what is written as it is: `Type: "what it is, in words"`.
 macro_rules! plain {
     ($($type:ty: $name:literal),* $(,)?) => {$(
-        impl Setting for $type {
-            type Written = Self;
-            fn resolve(written: Self) -> Self { written }
-            fn kind() -> Kind { Kind::Plain($name.into()) }
-            fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.serialize(serializer)
-            }
+        impl $crate::config::block::Setting for $type {
+            $crate::config::block::as_written!();
+            fn kind() -> $crate::config::block::Kind { $crate::config::block::Kind::Plain($name.into()) }
         }
     )*};
 }
+pub(crate) use {as_written, plain};
 
 plain! {
     bool: "true or false",
@@ -108,22 +120,17 @@ plain! {
     f32: "number",
     f64: "number",
     serde_json::Value: "anything",
+    FreeForm: "names and values, handed on as they are",
 }
 
 impl Setting for String {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     /// RLinf's files write `model_path: ""` for none.
     fn is_unset(written: &Self) -> bool {
         written.is_empty()
     }
     fn kind() -> Kind {
         Kind::Plain("text".into())
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self)
     }
 }
 
@@ -253,7 +260,7 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
-/// A choice whose type is a library's: which words mean what.
+/// A choice: which words mean what.
 pub trait Choice: Sized + Copy {
     /// The words users write.
     const WORDS: &'static [&'static str];
@@ -265,13 +272,46 @@ pub trait Choice: Sized + Copy {
     fn from_word(word: &str) -> Option<Self>;
 }
 
+/// The values of a flag: words of a choice, with hyphens where the config has underscores.
+pub fn flag_words<T: Choice + Send + Sync + 'static>(
+    words: &'static [&'static str],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().copied()).try_map(|word| {
+        let found = T::from_word(&word).or_else(|| T::from_word(&word.replace('-', "_")));
+        found.ok_or("no such word")
+    })
+}
+
 /// A [`Choice`] as written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WrittenChoice<T>(pub T);
 
+/// A number counts as its digits, since people write `precision: 32`.
 impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_word(deserializer, T::WORDS, T::from_word).map(Self)
+        struct Word<T>(PhantomData<T>);
+
+        impl<T: Choice> Visitor<'_> for Word<T> {
+            type Value = T;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                let words: Vec<_> = T::WORDS.iter().map(|word| format!("`{word}`")).collect();
+                write!(f, "{}", words.join(" or "))
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
+                T::from_word(word).ok_or_else(|| E::unknown_variant(word, T::WORDS))
+            }
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+            fn visit_i128<E: de::Error>(self, number: i128) -> Result<T, E> {
+                self.visit_str(&number.to_string())
+            }
+        }
+
+        deserializer.deserialize_any(Word(PhantomData)).map(Self)
     }
 }
 
@@ -280,34 +320,11 @@ impl<'de, T: Choice> Deserialize<'de> for WrittenChoice<T> {
 macro_rules! choice {
     (
         $(#[doc = $about:literal])*
-        $name:ident = $library:ty { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)? }
+        $name:ident = $library:ty { $($words:tt)* }
     ) => {
         $(#[doc = $about])*
         pub type $name = $library;
-
-        impl $crate::config::block::Choice for $library {
-            const WORDS: &'static [&'static str] = &[$($word),*];
-
-            fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )* }
-            }
-
-            fn from_word(word: &str) -> Option<Self> {
-                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
-            }
-        }
-
-        impl $crate::config::block::Setting for $library {
-            type Written = $crate::config::block::WrittenChoice<Self>;
-            fn resolve(written: Self::Written) -> Self { written.0 }
-            fn kind() -> $crate::config::block::Kind {
-                use $crate::config::block::{Kind, paragraph};
-                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
-            }
-            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str($crate::config::block::Choice::word(*self))
-            }
-        }
+        $crate::config::block::words! { $library, $crate::config::block::WrittenChoice<$library>, |written| written.0, $($words)* }
     };
     (
         $(#[doc = $about:literal])*
@@ -317,14 +334,14 @@ macro_rules! choice {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $name { $( $(#[doc = $doc])+ $variant, )* }
 
+        $crate::config::block::words! {
+            $name, $name, |written| written, $( $(#[doc = $doc])+ $variant = $word $(| $other)* ),*
+        }
+
         impl $name {
             /// The word users write.
             pub fn word(self) -> &'static str {
-                match self { $( Self::$variant => $word, )* }
-            }
-
-            fn from_word(word: &str) -> Option<Self> {
-                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+                $crate::config::block::Choice::word(self)
             }
         }
 
@@ -336,55 +353,45 @@ macro_rules! choice {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::config::block::read_word(deserializer, &[$($word),*], Self::from_word)
-            }
-        }
-
-        impl $crate::config::block::Setting for $name {
-            type Written = Self;
-            fn resolve(written: Self) -> Self { written }
-            fn kind() -> $crate::config::block::Kind {
-                use $crate::config::block::{Kind, paragraph};
-                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
-            }
-            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.word())
+                $crate::config::block::WrittenChoice::deserialize(deserializer).map(|written| written.0)
             }
         }
     };
 }
 pub(crate) use choice;
 
-/// Reads one of some words; a number counts as its digits, since people write `precision: 32`.
-pub fn read_word<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    words: &'static [&'static str],
-    from_word: fn(&str) -> Option<T>,
-) -> Result<T, D::Error> {
-    struct Word<T>(&'static [&'static str], fn(&str) -> Option<T>);
+/// The words of a choice, and how it is written.
+macro_rules! words {
+    (
+        $name:ty, $written:ty, |$from:ident| $resolved:expr,
+        $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal $(| $other:literal)* ),* $(,)?
+    ) => {
+        impl $crate::config::block::Choice for $name {
+            const WORDS: &'static [&'static str] = &[$($word),*];
 
-    impl<T> Visitor<'_> for Word<T> {
-        type Value = T;
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            let words: Vec<_> = self.0.iter().map(|word| format!("`{word}`")).collect();
-            write!(f, "{}", words.join(" or "))
-        }
-        fn visit_str<E: de::Error>(self, word: &str) -> Result<T, E> {
-            (self.1)(word).ok_or_else(|| E::unknown_variant(word, self.0))
-        }
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_i128<E: de::Error>(self, number: i128) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-    }
+            fn word(self) -> &'static str {
+                match self { $( Self::$variant => $word, )* }
+            }
 
-    deserializer.deserialize_any(Word(words, from_word))
+            fn from_word(word: &str) -> Option<Self> {
+                match word { $( $word $(| $other)* => Some(Self::$variant), )* _ => None }
+            }
+        }
+
+        impl $crate::config::block::Setting for $name {
+            type Written = $written;
+            fn resolve($from: Self::Written) -> Self { $resolved }
+            fn kind() -> $crate::config::block::Kind {
+                use $crate::config::block::{Kind, paragraph};
+                Kind::Choice(vec![ $( ($word, paragraph(&[$($doc),+])), )* ])
+            }
+            fn show<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str($crate::config::block::Choice::word(*self))
+            }
+        }
+    };
 }
+pub(crate) use words;
 
 /// Joins the lines of a doc comment into one paragraph.
 pub fn paragraph(lines: &[&str]) -> String {
@@ -431,15 +438,9 @@ impl<T> Setting for Fill<T>
 where
     T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
 {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     fn kind() -> Kind {
         T::kind()
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
     }
 }
 
@@ -478,10 +479,7 @@ impl<T> Setting for OneOrMore<T>
 where
     T: Setting<Written = T> + DeserializeOwned + Serialize + fmt::Debug + Clone + PartialEq,
 {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
+    as_written!();
     fn is_unset(written: &Self) -> bool {
         matches!(written, Self::One(one) if T::is_unset(one))
     }
@@ -491,28 +489,12 @@ where
             other => other,
         }
     }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
-    }
 }
 
 /// Free-form settings that are handed on as they are, such as keyword arguments of a Python simulator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FreeForm(pub BTreeMap<String, serde_json::Value>);
-
-impl Setting for FreeForm {
-    type Written = Self;
-    fn resolve(written: Self) -> Self {
-        written
-    }
-    fn kind() -> Kind {
-        Kind::Plain("names and values, handed on as they are".into())
-    }
-    fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.serialize(serializer)
-    }
-}
 
 #[cfg(test)]
 #[allow(unreachable_pub)] // the macros declare public types

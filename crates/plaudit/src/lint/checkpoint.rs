@@ -6,7 +6,7 @@ use plaudit_nn::classifier::Device;
 use plaudit_reward::open::{ClassifierCheckpoint, ModelLocation, OpenError, SettingDifference};
 
 use super::{Findings, Remark, Severity};
-use crate::build::network::{NetworkConfig, given_network, overrides};
+use crate::build::network::{given_network, overrides, scoring_network};
 use crate::config::LoadedConfig;
 use crate::config::blocks::reward::{RewardModelSettings, RewardTerm, TermSource, WorkerType};
 
@@ -97,7 +97,7 @@ pub(super) fn input_size(loaded: &LoadedConfig, block: &str, model: &RewardModel
     let found = model.model_path.as_ref().and_then(|path| ClassifierCheckpoint::read(Path::new(path)).ok());
     match found {
         Some(checkpoint) => checkpoint.network(&given_network(loaded, block, model)).settings.image_size,
-        None => NetworkConfig::from(model).settings().image_size,
+        None => scoring_network(model).image_size,
     }
 }
 

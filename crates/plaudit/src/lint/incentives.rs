@@ -1,8 +1,10 @@
 //! Rules about what a reward encourages.
 
+use plaudit_reward::SuccessThreshold;
+
 use super::{Findings, Remark, Severity};
 use crate::config::blocks::algorithm::Bootstrap;
-use crate::config::blocks::reward::{CombineMode, RewardMode, RewardThreshold, RewardType};
+use crate::config::blocks::reward::{CombineMode, RewardMode, RewardType};
 
 /// Windows that reward progress more than they penalise its undoing.
 pub(super) fn dithering(findings: &mut Findings<'_>) {
@@ -75,8 +77,8 @@ pub(super) fn hovering_near_success(findings: &mut Findings<'_>) {
     let config = &findings.loaded.config;
     let reward = &config.reward;
     let raw_scores = match (reward.reward_type, reward.reward_threshold) {
-        (RewardType::Continuous, RewardThreshold::Checkpoint | RewardThreshold::NoFilter) => true,
-        (RewardType::Continuous, RewardThreshold::At(_)) | (RewardType::Binary, _) => false,
+        (RewardType::Continuous, SuccessThreshold::Checkpoint | SuccessThreshold::NoFilter) => true,
+        (RewardType::Continuous, SuccessThreshold::At(_)) | (RewardType::Binary, _) => false,
     };
     let ends_at_success =
         !config.env.train.ignore_terminations && config.algorithm.bootstrap_type == Bootstrap::Standard;

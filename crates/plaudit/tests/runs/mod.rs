@@ -26,13 +26,19 @@ pub(crate) fn succeeds(directory: &Path, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// What was said, without the line breaks and bars that the width of a terminal puts in.
+pub(crate) fn on_one_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said).replace(['│', '×'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// What a refused command says, on one line.
 pub(crate) fn refused(directory: &Path, words: &[&str], code: i32) -> String {
     let output = plaudit(directory, words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(!said.contains("panicked"), "{said}");
-    said.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    said
 }
 
 /// Every number of a run by step and name, but for times and memory. A step that was run twice must have logged the same.
@@ -64,6 +70,19 @@ pub(crate) fn wait_for(path: &Path) {
         assert!(began.elapsed() < Duration::from_secs(60), "{} does not appear", path.display());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A run that is killed once a step is saved, and resumed, leaves what one leaves that was not. `words` start it, with the
+/// key that says where.
+pub(crate) fn survives_a_kill<'a>(at: &Path, saved: u64, last: u64, words: impl Fn(&'a str) -> Vec<&'a str>) {
+    succeeds(at, &words("runner.logger.log_path=whole"));
+    let mut child = command(at, &words("runner.logger.log_path=killed")).spawn().unwrap();
+    wait_for(&at.join(format!("killed/checkpoints/global_step_{saved}")));
+    child.kill().unwrap(); // SIGKILL, wherever it is
+    child.wait().unwrap();
+    succeeds(at, &words("runner.resume_dir=killed"));
+    assert_eq!(curve(&at.join("killed")), curve(&at.join("whole")));
+    assert_eq!(weights(&at.join("killed"), last), weights(&at.join("whole"), last));
 }
 
 pub(crate) fn weights(run: &Path, step: u64) -> Weights {

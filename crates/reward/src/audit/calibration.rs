@@ -21,17 +21,17 @@ pub struct CalibrationMetrics {
 
 /// A temperature, and what it is good for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Calibration {
-    /// Fitted on one half of the episodes; `None` where a class is missing there.
+pub struct Calibration<M = CalibrationMetrics> {
+    /// Fitted on one half of the episodes; `None` where a class is missing there, or only one label is right.
     pub temperature: Option<f64>,
     /// Episodes it was fitted on.
     pub fitted_on: usize,
     /// Episodes that the numbers below are from.
     pub measured_on: usize,
     /// As the network says it.
-    pub before: CalibrationMetrics,
+    pub before: M,
     /// At the temperature.
-    pub after: CalibrationMetrics,
+    pub after: M,
 }
 
 impl CalibrationMetrics {

@@ -68,9 +68,15 @@ fn temperature_of_zero_gradient(gradient: impl Fn(f64) -> f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use plaudit_core::Seed;
+    use plaudit_core::{Rng, Seed};
+
+    /// A label, each as often as it is likely.
+    pub(in crate::audit) fn sampled_label([positive, negative, _]: [f64; LABELS], rng: &mut Rng) -> usize {
+        let sampled = rng.unit();
+        usize::from(sampled >= positive) + usize::from(sampled >= positive + negative)
+    }
 
     /// Samples labels from known probabilities and gives logits that are three times too sure.
     #[test]
@@ -93,15 +99,7 @@ mod tests {
         let (mut logits, mut truth) = (Vec::new(), Vec::new());
         for _ in 0..20_000 {
             let honest: [f64; 3] = std::array::from_fn(|_| 2.0 * rng.normal());
-            let [positive, negative, _] = softmax(&honest, 1.0);
-            let sampled = rng.unit();
-            truth.push(if sampled < positive {
-                0
-            } else if sampled < positive + negative {
-                1
-            } else {
-                2
-            });
+            truth.push(sampled_label(softmax(&honest, 1.0), &mut rng));
             logits.push(honest.map(|logit| 2.5 * logit));
         }
         let temperature = fit_label_temperature(&logits, &truth).unwrap();

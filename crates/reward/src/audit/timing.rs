@@ -1,6 +1,6 @@
 //! When success is noticed, whether it is held, and how scores go over time.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ScoredEpisode, detection, spearman};
 
@@ -90,7 +90,7 @@ fn of_episode(episode: &ScoredEpisode, threshold: f64) -> EpisodeTiming {
 }
 
 /// Scores of many episodes at one frame.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ScoresAtFrame {
     /// Frames since the beginning of the episode.
     pub frame: usize,

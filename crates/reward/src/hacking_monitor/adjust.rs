@@ -46,7 +46,7 @@ impl AdjustableReward {
             match adjustment {
                 Adjustment::Terminal => term.timing = RewardTiming::Terminal,
                 Adjustment::Threshold(threshold) => {
-                    term.rule.latch = Latch::Threshold(SuccessThreshold::At(threshold))
+                    term.rule.latch = Latch::Threshold(SuccessThreshold::At(threshold.into()))
                 }
             }
             self.adjustments.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl AdjustableReward {
 
     fn threshold_of(&self, term: &FrameReward) -> Option<f32> {
         match term.rule.latch {
-            Latch::Threshold(SuccessThreshold::At(threshold)) => Some(threshold),
+            Latch::Threshold(SuccessThreshold::At(threshold)) => Some(threshold as f32),
             Latch::Threshold(SuccessThreshold::NoFilter) => Some(0.0),
             Latch::Threshold(SuccessThreshold::Checkpoint) => term.model.current().model.threshold(),
             Latch::Hysteresis { .. } => None,

@@ -1,7 +1,7 @@
 //! Tuning a vision-language model to judge windows: which way do things go?
 //!
 //! A [`JudgeTraining`] is a model that learns ([`VlmTrainer`](plaudit_nn::qwen3_vl::VlmTrainer)), windows it learns from and windows
-//! it is measured on. [`JudgeTraining::run`] goes from where its progress stands to the end, as the training of a
+//! it is measured on. [`run`](crate::train::TrainLoop::run) goes from where its progress stands to the end, as the training of a
 //! classifier does ([`crate::train`]): the same schedule, batches, early stop and checkpoints, and bit-exact resuming after a
 //! pause.
 //!

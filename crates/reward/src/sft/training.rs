@@ -10,8 +10,7 @@ use rayon::prelude::*;
 
 use super::{InputFormat, TargetTokens, TrendMetrics, TrendMonitor, answers, evaluate_windows};
 use crate::train::{
-    Better, Checkpoints, LoopSettings, MicroBatch, Progress, ResumePoint, TrainCallbacks, TrainError,
-    TrainLoop, TrainOutcome, Trainable, ValidationResult,
+    Better, LoopSettings, MicroBatch, Progress, TrainError, TrainLoop, Trainable, ValidationResult,
 };
 
 /// How a judge is trained.
@@ -31,9 +30,7 @@ pub struct JudgeSettings {
 pub type SaveModel<'a> = Box<dyn Fn(&VlmTrainer, &Path) -> Result<(), VlmError> + 'a>;
 
 /// A judge, what it learns from, and how.
-pub struct JudgeTraining<'a> {
-    train_loop: TrainLoop<TrainableJudge<'a>>,
-}
+pub type JudgeTraining<'a> = TrainLoop<TrainableJudge<'a>>;
 
 impl<'a> JudgeTraining<'a> {
     /// A training at its beginning. The first window of each part is looked at.
@@ -54,49 +51,18 @@ impl<'a> JudgeTraining<'a> {
         trainer.processor().tokenizer().first_tokens(&answers())?;
         let loop_settings = settings.loop_settings.clone();
         let model = TrainableJudge { trainer, save_model, train, val, settings };
-        Ok(Self { train_loop: TrainLoop::new(model, loop_settings, train.len()) })
-    }
-
-    /// Goes on from a checkpoint.
-    ///
-    /// # Errors
-    /// When it is of another model.
-    pub fn resume(&mut self, progress: Progress<TrendMetrics>, from: &ResumePoint) -> Result<(), TrainError> {
-        self.train_loop.resume(progress, from)
-    }
-
-    /// How many steps there are in all.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        self.train_loop.steps()
-    }
-
-    /// How many times all steps together go through the training windows.
-    #[must_use]
-    pub fn epochs(&self) -> f64 {
-        self.train_loop.epochs()
+        Ok(Self::over(model, loop_settings, train.len()))
     }
 
     /// The model that learns.
     #[must_use]
     pub fn trainer(&self) -> &VlmTrainer {
-        &self.train_loop.model.trainer
-    }
-
-    /// Trains to the end, or until there is a reason to stop.
-    ///
-    /// # Errors
-    /// When the loss leaves the numbers, or a checkpoint cannot be written. What was saved before stays.
-    pub fn run(
-        self,
-        checkpoints: &Checkpoints,
-        callbacks: &mut dyn TrainCallbacks<TrendMetrics>,
-    ) -> Result<TrainOutcome<TrendMetrics>, TrainError> {
-        self.train_loop.run(checkpoints, callbacks)
+        &self.model.trainer
     }
 }
 
-struct TrainableJudge<'a> {
+/// A judge that learns, with its windows.
+pub struct TrainableJudge<'a> {
     trainer: VlmTrainer,
     save_model: SaveModel<'a>,
     train: &'a Windows,

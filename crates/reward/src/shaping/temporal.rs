@@ -56,7 +56,7 @@ pub enum SuccessThreshold {
     /// None: every score counts as it is.
     NoFilter,
     /// This one.
-    At(f32),
+    At(f64),
 }
 
 impl SuccessThreshold {
@@ -75,7 +75,7 @@ impl SuccessThreshold {
         match self {
             Self::Checkpoint => own.unwrap_or(DEFAULT_THRESHOLD),
             Self::NoFilter => 0.0,
-            Self::At(threshold) => threshold,
+            Self::At(threshold) => threshold as f32,
         }
     }
 }

@@ -50,7 +50,7 @@ impl Monitor {
 
 /// Which way a number gets better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Better {
+pub enum Better {
     /// Upwards.
     Higher,
     /// Downwards.

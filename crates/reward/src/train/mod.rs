@@ -1,6 +1,6 @@
 //! Training an image classifier.
 //!
-//! A [`Training`] is a network, the frames it learns from and those it is measured on, and [`Settings`]. [`Training::run`]
+//! A [`Training`] is a network, the frames it learns from and those it is measured on, and [`Settings`]. [`run`](TrainLoop::run)
 //! goes from where its [`Progress`] stands to the end: steps of the optimiser, a validation every so often, checkpoints
 //! ([`Checkpoints`]), and the best model by the monitored number. What happens is emitted as events; whoever runs it implements
 //! [`TrainCallbacks`]: they receive the events, store the progress, and may ask to stop.
@@ -30,6 +30,6 @@ pub use evaluate::{Evaluation, evaluate};
 pub use length::Length;
 pub use loop_settings::LoopSettings;
 pub use settings::{ClassWeight, Settings};
-pub(crate) use train_loop::{MicroBatch, TrainLoop, Trainable, ValidationResult};
-pub use train_loop::{StopReason, TrainCallbacks, TrainOutcome};
+pub(crate) use train_loop::{MicroBatch, Trainable, ValidationResult};
+pub use train_loop::{StopReason, TrainCallbacks, TrainLoop, TrainOutcome};
 pub use training::Training;

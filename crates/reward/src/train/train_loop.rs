@@ -58,7 +58,7 @@ pub enum StopReason {
 }
 
 /// A model with the examples it learns from and those it is measured on.
-pub(crate) trait Trainable {
+pub trait Trainable {
     /// What a validation finds.
     type Metrics;
 
@@ -96,23 +96,23 @@ pub(crate) trait Trainable {
 
 /// Which micro batch it is, counted from the beginning, and in which pass through all examples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MicroBatch {
+pub struct MicroBatch {
     /// Micro batches before it.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Passes before its own.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
 }
 
 /// What a validation found.
-pub(crate) struct ValidationResult<M> {
+pub struct ValidationResult<M> {
     /// The monitored number.
-    pub(crate) value: f64,
+    pub value: f64,
     /// Which way it gets better.
-    pub(crate) better: Better,
+    pub better: Better,
     /// Everything that is kept of it.
-    pub(crate) metrics: M,
+    pub metrics: M,
     /// As events name it.
-    pub(crate) values: Vec<(String, f64)>,
+    pub values: Vec<(String, f64)>,
 }
 
 /// Skipped steps on end (non-finite gradients) before a training gives up.
@@ -120,8 +120,8 @@ const MAX_SKIPPED_STEPS: u64 = 10;
 /// Examples that a message names.
 const NAMED: usize = 6;
 
-/// A model, its settings, and how far it is.
-pub(crate) struct TrainLoop<P: Trainable> {
+/// A training: a model, its settings, and how far it is.
+pub struct TrainLoop<P: Trainable> {
     pub(crate) model: P,
     loop_settings: LoopSettings,
     examples: usize,
@@ -131,7 +131,7 @@ pub(crate) struct TrainLoop<P: Trainable> {
 
 impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     /// At their beginning, with so many examples to learn from.
-    pub(crate) fn new(model: P, loop_settings: LoopSettings, examples: usize) -> Self {
+    pub(crate) fn over(model: P, loop_settings: LoopSettings, examples: usize) -> Self {
         let batches = Batches::new(
             examples,
             loop_settings.micro_batch,
@@ -142,28 +142,32 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     }
 
     /// Goes on from a checkpoint.
-    pub(crate) fn resume(
-        &mut self,
-        progress: Progress<P::Metrics>,
-        from: &ResumePoint,
-    ) -> Result<(), TrainError> {
+    ///
+    /// # Errors
+    /// When it is of another model.
+    pub fn resume(&mut self, progress: Progress<P::Metrics>, from: &ResumePoint) -> Result<(), TrainError> {
         self.model.restore(&from.state)?;
         self.progress = progress;
         Ok(())
     }
 
     /// How many steps there are in all.
-    pub(crate) fn steps(&self) -> u64 {
+    #[must_use]
+    pub fn steps(&self) -> u64 {
         self.loop_settings.steps(self.examples)
     }
 
     /// How many times all steps together go through the examples.
-    pub(crate) fn epochs(&self) -> f64 {
+    #[must_use]
+    pub fn epochs(&self) -> f64 {
         (self.steps() * self.loop_settings.accumulation()) as f64 / self.batches.per_epoch() as f64
     }
 
-    /// Goes to the end, or until there is a reason to stop.
-    pub(crate) fn run(
+    /// Trains to the end, or until there is a reason to stop.
+    ///
+    /// # Errors
+    /// When the loss leaves the numbers, or a checkpoint cannot be written. What was saved before stays.
+    pub fn run(
         mut self,
         checkpoints: &Checkpoints,
         callbacks: &mut dyn TrainCallbacks<P::Metrics>,

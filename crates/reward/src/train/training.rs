@@ -6,20 +6,17 @@ use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{Accumulated, ClassifierError, StepOutcome, Trainer};
 
-use super::checkpoint::{Checkpoints, ResumePoint};
 use super::early_stop::Progress;
 use super::error::TrainError;
 use super::evaluate::evaluate;
 use super::settings::Settings;
-use super::train_loop::{MicroBatch, TrainCallbacks, TrainLoop, TrainOutcome, Trainable, ValidationResult};
+use super::train_loop::{MicroBatch, TrainLoop, Trainable, ValidationResult};
 use crate::card::ModelCard;
 use crate::dataset::{self, Batch, Frames, Manifest};
 use crate::metrics::Metrics;
 
 /// A classifier, what it learns from, and how.
-pub struct Training<'a> {
-    train_loop: TrainLoop<TrainableClassifier<'a>>,
-}
+pub type Training<'a> = TrainLoop<TrainableClassifier<'a>>;
 
 impl<'a> Training<'a> {
     /// A training at its beginning. Looks at every pixel once, for the record.
@@ -43,33 +40,13 @@ impl<'a> Training<'a> {
         let loop_settings = settings.loop_settings.clone();
         let batch_stats = BatchStats::default();
         let model = TrainableClassifier { trainer, train, val, settings, weights, card, batch_stats };
-        Ok(Self { train_loop: TrainLoop::new(model, loop_settings, train.len()) })
-    }
-
-    /// Goes on from a checkpoint.
-    ///
-    /// # Errors
-    /// When it is of another network.
-    pub fn resume(&mut self, progress: Progress, from: &ResumePoint) -> Result<(), TrainError> {
-        self.train_loop.resume(progress, from)
-    }
-
-    /// How many steps there are in all.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        self.train_loop.steps()
-    }
-
-    /// How many times all steps together go through the training frames.
-    #[must_use]
-    pub fn epochs(&self) -> f64 {
-        self.train_loop.epochs()
+        Ok(Self::over(model, loop_settings, train.len()))
     }
 
     /// What the model will say about itself.
     #[must_use]
     pub fn card(&self) -> &ModelCard {
-        &self.train_loop.model.card
+        &self.model.card
     }
 
     /// The seed of an epoch's changes to images.
@@ -77,21 +54,10 @@ impl<'a> Training<'a> {
     pub fn epoch_seed(seed: Seed, epoch: u64) -> Seed {
         seed.purpose("augment").index(epoch)
     }
-
-    /// Trains to the end, or until there is a reason to stop.
-    ///
-    /// # Errors
-    /// When the loss leaves the numbers, or a checkpoint cannot be written. What was saved before stays.
-    pub fn run(
-        self,
-        checkpoints: &Checkpoints,
-        callbacks: &mut dyn TrainCallbacks,
-    ) -> Result<TrainOutcome, TrainError> {
-        self.train_loop.run(checkpoints, callbacks)
-    }
 }
 
-struct TrainableClassifier<'a> {
+/// A classifier that learns, with its frames.
+pub struct TrainableClassifier<'a> {
     trainer: Trainer,
     train: &'a Frames,
     val: Option<&'a Frames>,

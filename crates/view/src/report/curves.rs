@@ -17,17 +17,12 @@ pub(super) fn headline(body: &mut Html, experiments: &[Experiment]) {
         body.heading("Success").charts([&success]);
         body.charts(&model_charts(experiments));
     } else if let Some(measure) = Measure::of(experiments) {
-        body.heading(&capitalised(measure.noun)).charts([&of_measure(experiments, measure)]);
+        body.heading(&format::capitalised(measure.noun)).charts([&of_measure(experiments, measure)]);
     }
     let rewards = rewards(experiments);
     if !rewards.is_empty() {
         body.heading("Reward terms").charts(&rewards);
     }
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A chart of these lines, each line style explained once.
@@ -140,8 +135,8 @@ fn of_measure(experiments: &[Experiment], measure: &Measure) -> Chart {
         .map(|(look, one)| metric_series(one, measure.metric, &name(one), look, 1.0))
         .collect();
     let frame = Chart {
-        title: capitalised(measure.short),
-        caption: format!("{}: {}.", capitalised(measure.noun), measure.source),
+        title: format::capitalised(measure.short),
+        caption: format!("{}: {}.", format::capitalised(measure.noun), measure.source),
         x_label: unit(experiments),
         x_unit: Unit::Whole,
         y_unit: measure.unit,

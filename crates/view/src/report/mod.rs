@@ -19,11 +19,11 @@ mod videos;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plaudit_core::Level;
+use plaudit_core::{EndReason, Level};
 
 use crate::page::{Chart, Finding, Html, Page, Tone};
 use crate::video::TrackError;
-use crate::{LogError, RunDir, Status, Summary, format};
+use crate::{LogError, RunDir, Summary, format};
 
 pub use seeds::{Interval, interquartile_mean};
 
@@ -184,18 +184,18 @@ fn subtitle(experiments: &[Experiment]) -> String {
     let job = if summary.job.is_empty() { "run" } else { &summary.job };
     format!(
         "{job} · {} · {}{of} {unit} in {ran} · {}",
-        status(&summary.status),
+        status(summary.end.as_ref()),
         format::count(summary.step),
         run.dir.path().display()
     )
 }
 
-fn status(status: &Status) -> &'static str {
-    match status {
-        Status::Done => "done",
-        Status::Interrupted => "interrupted",
-        Status::Failed { .. } => "failed",
-        Status::Unfinished => "unfinished",
+fn status(end: Option<&EndReason>) -> &'static str {
+    match end {
+        Some(EndReason::Done) => "done",
+        Some(EndReason::Interrupted) => "interrupted",
+        Some(EndReason::Failed { .. }) => "failed",
+        None => "unfinished",
     }
 }
 
@@ -229,7 +229,7 @@ fn compared(body: &mut Html, experiments: &[Experiment]) {
             [
                 folder(run),
                 experiment.label.clone(),
-                status(&summary.status).into(),
+                status(summary.end.as_ref()).into(),
                 format::count(summary.step),
                 time,
             ]
@@ -279,7 +279,7 @@ fn details(body: &mut Html, experiments: &[Experiment]) -> Result<(), ReportErro
     body.heading("Details");
     for run in all(experiments) {
         let mut inside = Html::default();
-        if let Status::Failed { error } = &run.summary.status {
+        if let Some(EndReason::Failed { error }) = &run.summary.end {
             inside.paragraph(&format!("Error: {error}"));
         }
         for (level, text) in &run.summary.notices {

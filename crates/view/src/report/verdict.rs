@@ -1,11 +1,11 @@
 //! The verdict in one sentence, and what should be known beside it.
 
-use plaudit_core::Level;
+use plaudit_core::{EndReason, Level};
 
 use super::outcome::{Measure, Reached, When, reached};
 use super::{Experiment, Run, all};
+use crate::format;
 use crate::page::{Finding, Tone, Unit, Verdict};
-use crate::{Status, format};
 
 /// Success rates of reward model and ground truth that differ by more than this are reported.
 const APART: f64 = 0.1;
@@ -36,15 +36,15 @@ fn after_its_end(experiments: &[Experiment], verdict: Verdict) -> Verdict {
     let unit = if run.summary.unit.is_empty() { "steps" } else { &run.summary.unit };
     let of = run.summary.steps.map_or(String::new(), |steps| format!(" of {}", format::count(steps)));
     let reached = format!("{}{of} {unit}", format::count(run.summary.step));
-    let (tone, word, how) = match &run.summary.status {
-        Status::Done => return verdict,
-        Status::Failed { error } => {
+    let (tone, word, how) = match &run.summary.end {
+        Some(EndReason::Done) => return verdict,
+        Some(EndReason::Failed { error }) => {
             (Tone::Bad, "failed", format!("The run failed after {reached}: {}", one_line(error)))
         }
-        Status::Interrupted => {
+        Some(EndReason::Interrupted) => {
             (Tone::Doubtful, "interrupted", format!("The run was interrupted after {reached}"))
         }
-        Status::Unfinished => (
+        None => (
             Tone::Doubtful,
             "unfinished",
             format!("The run is still running, or was killed, after {reached}"),
@@ -180,7 +180,7 @@ pub(super) fn findings(experiments: &[Experiment]) -> Vec<Finding> {
         experiments.iter().filter_map(|one| model_finding(one, experiments.len() > 1)).collect();
     let single = all(experiments).count() == 1;
     for run in all(experiments) {
-        if let (Status::Failed { error }, false) = (&run.summary.status, single) {
+        if let (Some(EndReason::Failed { error }), false) = (&run.summary.end, single) {
             let what = format!("{} failed: {}", super::folder(run), one_line(error));
             found.push(Finding { tone: Tone::Bad, word: "failed".into(), what, hint: String::new() });
         }

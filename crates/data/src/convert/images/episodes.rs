@@ -2,18 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use plaudit_pyfiles::Buffer;
-
 use super::ImageOptions;
 use crate::convert::error::ConvertError;
 use crate::convert::progress::OnProgress;
 use crate::convert::sampling::sample;
 use crate::convert::scan::{Scan, scan};
-use crate::convert::split::cut_lone_blocks;
+use crate::convert::split::{FramePick, cut_lone_blocks};
 use crate::convert::stored::{KnownFile, StoredImage};
 use crate::recording::{
-    BadFile, CameraKey, ChannelOrder, FileProblem, Frame, Item, LabelledEntry, MAIN, Recordings, SplitUnit,
-    Strictness,
+    BadFile, CameraKey, ChannelOrder, FileProblem, Frame, Item, ItemFrames, LabelledEntry, MAIN, Recordings,
+    SplitUnit, Strictness,
 };
 
 /// An episode, or a block of a long one: what may not be on both sides.
@@ -22,6 +20,7 @@ pub(super) struct Episode {
     pub(super) file: u32,
     /// Which of its file.
     pub(super) number: u32,
+    pub(super) name: String,
     /// The frames that were sampled.
     pub(super) frames: Vec<LabelledFrame>,
 }
@@ -52,25 +51,35 @@ pub(super) struct Labelled {
 impl Labelled {
     /// What makes two episodes the same: the real file, and their number in it.
     pub(super) fn identity(&self, episode: usize) -> (PathBuf, u32) {
-        let Episode { file, number, .. } = self.episodes[episode];
-        let path = &self.files[file as usize].path;
-        (path.canonicalize().unwrap_or_else(|_| path.clone()), number)
+        let Episode { file, number, .. } = &self.episodes[episode];
+        let path = &self.files[*file as usize].path;
+        (path.canonicalize().unwrap_or_else(|_| path.clone()), *number)
     }
 
-    /// What an episode is called: its file, and its number where the file has several.
-    pub(super) fn name(&self, episode: usize) -> String {
-        let Episode { file, number, .. } = self.episodes[episode];
-        let stem = self.files[file as usize].path.file_stem().unwrap_or_default().to_string_lossy();
-        let neighbour = |at: usize| self.episodes.get(at).is_some_and(|other| other.file == file);
-        let alone = !neighbour(episode + 1) && !neighbour(episode.wrapping_sub(1));
-        if alone { stem.into_owned() } else { format!("{stem}_{number}") }
+    pub(super) fn frame(&self, pick: FramePick) -> &LabelledFrame {
+        &self.episodes[pick.episode as usize].frames[pick.frame as usize]
+    }
+
+    /// Successes and failures.
+    pub(super) fn classes(&self, picks: &[FramePick]) -> [usize; 2] {
+        let successes = picks.iter().filter(|pick| self.frame(**pick).success).count();
+        [successes, picks.len() - successes]
+    }
+
+    /// Every frame of each episode, in order.
+    pub(super) fn picks(&self) -> Vec<Vec<FramePick>> {
+        let picks = |(number, episode): (usize, &Episode)| {
+            let frames = 0..episode.frames.len() as u32;
+            frames.map(|frame| FramePick { episode: number as u32, frame }).collect()
+        };
+        self.episodes.iter().enumerate().map(picks).collect()
     }
 }
 
 /// The image of each labelled frame: which camera, and what is known about its pixels.
 pub(super) struct FrameReader<'a> {
     pub(super) recordings: &'a Recordings,
-    camera: CameraKey,
+    camera: [CameraKey; 1],
     /// The order of channels, where somebody vouches for it.
     channel_order: Option<ChannelOrder>,
     strictness: Strictness,
@@ -80,47 +89,23 @@ impl<'a> FrameReader<'a> {
     pub(super) fn new(recordings: &'a Recordings, options: &ImageOptions) -> Self {
         let (channel_order, strictness) = recordings.format.pixels(options.channel_order);
         let camera = CameraKey::parse(options.image_key.as_deref().unwrap_or(MAIN));
-        Self { recordings, camera, channel_order, strictness }
+        Self { recordings, camera: [camera], channel_order, strictness }
     }
 
     fn location(&self, item: &Item, entry: usize) -> String {
-        item.location(entry, &self.camera.written)
+        item.location(entry, &self.camera[0].written)
     }
 
-    /// The labelled frames of an item that have an image, by the pieces that a split keeps together.
-    fn units(&self, item: &Item) -> Result<(Option<Buffer>, Vec<Unit>), FileProblem> {
-        let (bytes, recordings) = item.open()?;
-        let mut units = Vec::new();
-        let mut has = None;
-        for mut recording in recordings {
-            for unit in recording.units()? {
-                let mut frames = Vec::with_capacity(unit.len());
-                for entry in unit {
-                    let observation = &recording.observations[entry.at];
-                    let frame = observation.image(&self.camera, || self.location(item, entry.entry))?;
-                    frames.extend(frame.map(|frame| (frame, entry)));
-                }
-                units.push(frames);
-            }
-            has = has.or_else(|| recording.observations.first().map(|first| first.names()));
-        }
-        units.retain(|frames| !frames.is_empty());
-        if units.is_empty() {
-            let (key, has) = (self.camera.written.clone(), has.unwrap_or_else(|| "nothing".into()));
-            return Err(FileProblem::NoImages { key, has });
-        }
-        Ok((bytes, units))
+    fn frames(&self, item: &Item) -> Result<ItemFrames<(Frame, LabelledEntry)>, FileProblem> {
+        item.labelled_frames(&self.camera, |_, entry, mut images| Ok((images.swap_remove(0), entry)))
     }
 
     /// All images of an item, in the order in which [`StoredImage`] numbers them.
     pub(super) fn images(&self, number: usize) -> Result<Vec<Frame>, FileProblem> {
-        let (_, units) = self.units(&self.recordings.items[number])?;
-        Ok(units.into_iter().flatten().map(|(frame, _)| frame).collect())
+        let found = self.frames(&self.recordings.items[number])?;
+        Ok(found.episodes.into_iter().flat_map(|(_, frames)| frames).map(|(frame, _)| frame).collect())
     }
 }
-
-/// Labelled images that stay together.
-type Unit = Vec<(Frame, LabelledEntry)>;
 
 /// Reads, labels and samples all episodes.
 pub(super) fn label(
@@ -136,7 +121,7 @@ pub(super) fn label(
     scan.stop_if_bad(raw, options.bad_files)?;
     let mut episodes: Vec<Episode> = scan.found.into_iter().flat_map(|found| found.episodes).collect();
     if reader.recordings.format.split_unit() == SplitUnit::Run {
-        episodes = cut(episodes, options.val_split);
+        episodes = cut(episodes, options.val_split, items);
     }
     Ok(Labelled { files: scan.files, episodes, bad: scan.bad })
 }
@@ -156,10 +141,10 @@ impl ScannedFile {
         file: usize,
         options: &ImageOptions,
     ) -> Result<Self, FileProblem> {
-        let (bytes, units) = reader.units(item)?;
+        let ItemFrames { bytes, episodes, .. } = reader.frames(item)?;
         let mut found = Self { episodes: Vec::new(), shape: [0; 3], other: None };
         let mut seen = 0;
-        for (number, unit) in units.into_iter().enumerate() {
+        for (number, (name, unit)) in episodes.into_iter().enumerate() {
             let kept = sample(unit.len(), options.num_samples_per_episode, options.keep_last_frame);
             let mut frames = Vec::with_capacity(kept.len());
             for at in kept {
@@ -174,7 +159,7 @@ impl ScannedFile {
                 });
             }
             seen += unit.len();
-            found.episodes.push(Episode { file: file as u32, number: number as u32, frames });
+            found.episodes.push(Episode { file: file as u32, number: number as u32, name, frames });
         }
         Ok(found)
     }
@@ -209,12 +194,16 @@ fn refuse_other_sizes(scan: &mut Scan<ScannedFile>, reader: &FrameReader<'_>) {
 }
 
 /// Sees to it that each class has two blocks at least, where it has two frames.
-fn cut(blocks: Vec<Episode>, val_split: f64) -> Vec<Episode> {
-    let mut frames: Vec<Vec<LabelledFrame>> = blocks.into_iter().map(|block| block.frames).collect();
+fn cut(mut blocks: Vec<Episode>, val_split: f64, items: &[Item]) -> Vec<Episode> {
+    let mut frames: Vec<_> = blocks.iter_mut().map(|block| std::mem::take(&mut block.frames)).collect();
     cut_lone_blocks(&mut frames, val_split, |frame| frame.success);
-    let whole = |(number, frames): (usize, Vec<LabelledFrame>)| {
-        let file = frames.first().map_or(0, |frame| frame.image.file);
-        Episode { file, number: number as u32, frames }
-    };
-    frames.into_iter().enumerate().map(whole).collect()
+    for (number, frames) in frames.into_iter().enumerate() {
+        if number == blocks.len() {
+            let file = frames.first().map_or(0, |frame| frame.image.file);
+            let name = format!("{}_{number}", items[file as usize].stem());
+            blocks.push(Episode { file, number: number as u32, name, frames: Vec::new() });
+        }
+        blocks[number].frames = frames;
+    }
+    blocks
 }

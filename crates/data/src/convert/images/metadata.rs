@@ -5,11 +5,11 @@ use serde_json::Value;
 
 use plaudit_pyfiles::PyValue;
 
-use super::choose::ImagePick;
+use super::ImageOptions;
 use super::episodes::Labelled;
-use super::{ChosenImages, ImageOptions, classes};
 use crate::convert::leakage::Leakage;
 use crate::convert::origins::Origins;
+use crate::convert::split::{ChosenFrames, FramePick};
 use crate::recording::{Recordings, SplitUnit};
 
 /// RLinf's keys in RLinf's order, then ours. RLinf's reader takes any.
@@ -48,7 +48,8 @@ pub(super) fn build(
     options: &ImageOptions,
     recordings: &Recordings,
     labelled: &Labelled,
-    chosen: &ChosenImages,
+    chosen: &ChosenFrames,
+    [train, val]: [[usize; 2]; 2],
     leakage: Leakage,
 ) -> Value {
     let metadata = Metadata {
@@ -62,8 +63,8 @@ pub(super) fn build(
         num_val_samples: chosen.val.len(),
         source: recordings.format.name(),
         balance_val: options.balance_val,
-        num_train_success: classes(&chosen.train)[0],
-        num_val_success: classes(&chosen.val)[0],
+        num_train_success: train[0],
+        num_val_success: val[0],
         num_train_episodes: chosen.split.train.len(),
         num_val_episodes: chosen.split.val.len(),
         skipped_files: labelled.bad.iter().map(|bad| bad.path.display().to_string()).collect(),
@@ -83,11 +84,11 @@ fn keyboard(labelled: &Labelled) -> Keyboard {
 /// What RLinf's `RewardDatasetPayload` reads.
 pub(super) fn payload(
     images: Vec<PyValue>,
-    picks: &[ImagePick],
+    picks: &[FramePick],
     labelled: &Labelled,
     metadata: &Value,
 ) -> PyValue {
-    let labels = picks.iter().map(|pick| PyValue::Int(pick.success.into()));
+    let labels = picks.iter().map(|pick| PyValue::Int(labelled.frame(*pick).success.into()));
     PyValue::dict([
         ("images", PyValue::list(images)),
         ("labels", PyValue::list(labels)),
@@ -97,10 +98,10 @@ pub(super) fn payload(
 }
 
 /// Where each image is from, so that a prediction for it can be traced back.
-fn origins(picks: &[ImagePick], labelled: &Labelled) -> Origins {
-    let names = (0..labelled.episodes.len()).map(|episode| labelled.name(episode)).collect();
-    let of = picks.iter().map(|pick| (pick.episode as usize, pick.at(&labelled.episodes))).collect();
-    Origins { episodes: names, of }
+fn origins(picks: &[FramePick], labelled: &Labelled) -> Origins {
+    let episodes = labelled.episodes.iter().map(|episode| episode.name.clone()).collect();
+    let of = picks.iter().map(|pick| (pick.episode as usize, labelled.frame(*pick).at as usize)).collect();
+    Origins { episodes, of }
 }
 
 fn to_python(value: &Value) -> PyValue {

@@ -9,7 +9,6 @@
 //! Two more differences: a file that cannot be used is an error unless [`BadFiles::Skip`], and images are always
 //! written as bytes of height, width and channel (floats from 0 to 1 become bytes).
 
-mod choose;
 mod episodes;
 mod metadata;
 mod output;
@@ -24,10 +23,9 @@ use super::leakage::{FingerprintedImage, Leakage};
 use super::leftovers;
 use super::progress::{BadFiles, OnProgress, Stage};
 use super::python_random::PythonRandom;
-use super::split::{self, Block, Split};
+use super::split::{Choice, ChosenFrames, FramePick};
 use super::stored::Files;
 use crate::recording::{BadFile, ChannelOrder, DatasetFormat, Recordings, Rules, SplitUnit};
-use choose::ImagePick;
 use episodes::{Episode, FrameReader, Labelled};
 use output::{Output, SplitInput, WrittenImages};
 
@@ -142,13 +140,14 @@ pub fn convert_images(
     let [train_output, val_output] = outputs;
     let written = [train_output.fill(train)?, val_output.fill(val)?];
     let leakage = leakage(&labelled, &chosen, &written);
-    let metadata = metadata::build(options, &recordings, &labelled, &chosen, leakage);
+    let classes = [&chosen.train, &chosen.val].map(|picks| labelled.classes(picks));
+    let metadata = metadata::build(options, &recordings, &labelled, &chosen, classes, leakage);
     let [train, val] = written;
     // Both are flushed to disk at the same time.
     let (train, val) = rayon::join(|| train.finish(&metadata), || val.finish(&metadata));
     train?;
     val?;
-    let mut report = report(&recordings, labelled, &chosen, leakage, metadata);
+    let mut report = report(&recordings, labelled, classes, leakage, metadata);
     report.notes.extend(cleared);
     Ok(report)
 }
@@ -156,11 +155,10 @@ pub fn convert_images(
 fn report(
     recordings: &Recordings,
     labelled: Labelled,
-    chosen: &ChosenImages,
+    [train, val]: [[usize; 2]; 2],
     leakage: Leakage,
     metadata: serde_json::Value,
 ) -> ImageReport {
-    let (train, val) = (classes(&chosen.train), classes(&chosen.val));
     let mut notes: Vec<String> = leakage.warning().into_iter().collect();
     if val[0] == 0 {
         notes.push(
@@ -171,60 +169,47 @@ fn report(
     ImageReport { metadata, source, train, val, leakage, skipped: labelled.bad, notes }
 }
 
-/// The images of both splits, in the order in which they are written.
-struct ChosenImages {
-    split: Split,
-    train: Vec<ImagePick>,
-    val: Vec<ImagePick>,
-}
-
 fn choose_images(
     raw: &Path,
     labelled: &Labelled,
     format: DatasetFormat,
     options: &ImageOptions,
-) -> Result<ChosenImages, ConvertError> {
+) -> Result<ChosenFrames, ConvertError> {
     let episodes = &labelled.episodes;
     let frames: usize = episodes.iter().map(|episode| episode.frames.len()).sum();
     if !episodes.iter().any(Episode::has_success) {
         return Err(ConvertError::NoSuccess { path: raw.into(), frames });
     }
-    let mut random = PythonRandom::new(options.seed);
-    let split = split::split(format.split_unit(), &blocks(episodes), options.val_split, &mut random);
+    // A ratio of zero means "no failures" in RLinf's script for episodes, and "all" in its keyboard script.
+    let all_failures = format.split_unit() == SplitUnit::Run && options.fail_success_ratio <= 0.0;
+    let ratio = (!all_failures).then_some(options.fail_success_ratio);
+    let (val_split, balance_val) = (options.val_split, options.balance_val);
+    let choice = Choice { unit: format.split_unit(), val_split, ratio, balance_val };
+    let success = |pick: &FramePick| labelled.frame(*pick).success;
+    let chosen = choice.of(&labelled.picks(), success, &mut PythonRandom::new(options.seed));
+    let ChosenFrames { split, train, val } = &chosen;
     if split.train.is_empty() || split.val.is_empty() {
         let (path, episodes, val_split) = (raw.into(), episodes.len(), options.val_split);
         return Err(ConvertError::TooFewEpisodes { path, episodes, val_split });
     }
-    // A ratio of zero means "no failures" in RLinf's script for episodes, and "all" in its keyboard script.
-    let all_failures = format.split_unit() == SplitUnit::Run && options.fail_success_ratio <= 0.0;
-    let ratio = if all_failures { f64::INFINITY } else { options.fail_success_ratio };
-    let train = choose::balanced(episodes, &split.train, ratio, &mut random);
-    let val = match options.balance_val {
-        true => choose::balanced(episodes, &split.val, ratio, &mut random),
-        false => choose::all(episodes, &split.val),
-    };
-    for (picks, name, numbers) in [(&train, "train", &split.train), (&val, "val", &split.val)] {
-        if picks.is_empty() {
+    // What has no success cannot be evened out.
+    for (picks, name, numbers, balanced) in
+        [(train, "train", &split.train, true), (val, "val", &split.val, options.balance_val)]
+    {
+        if picks.is_empty() || balanced && !picks.iter().any(success) {
             let (path, episodes, seed) = (raw.into(), numbers.len(), options.seed);
             return Err(ConvertError::EmptySplit { split: name, path, episodes, seed });
         }
     }
-    Ok(ChosenImages { split, train, val })
+    Ok(chosen)
 }
 
-fn blocks(episodes: &[Episode]) -> Vec<Block> {
-    episodes
-        .iter()
-        .map(|episode| Block { success: episode.has_success(), frames: episode.frames.len() })
-        .collect()
-}
-
-fn leakage(labelled: &Labelled, chosen: &ChosenImages, written: &[WrittenImages<'_>; 2]) -> Leakage {
-    let fingerprinted = |picks: &[ImagePick], written: &WrittenImages<'_>| -> Vec<FingerprintedImage> {
+fn leakage(labelled: &Labelled, chosen: &ChosenFrames, written: &[WrittenImages<'_>; 2]) -> Leakage {
+    let fingerprinted = |picks: &[FramePick], written: &WrittenImages<'_>| -> Vec<FingerprintedImage> {
         let both = picks.iter().zip(&written.fingerprints);
         both.map(|(pick, fingerprint)| FingerprintedImage {
             episode: pick.episode as usize,
-            label: pick.success.into(),
+            label: labelled.frame(*pick).success.into(),
             fingerprint: *fingerprint,
         })
         .collect()
@@ -238,12 +223,6 @@ fn leakage(labelled: &Labelled, chosen: &ChosenImages, written: &[WrittenImages<
         &fingerprinted(&chosen.val, &written[1]),
         &same,
     )
-}
-
-/// Successes and failures.
-fn classes(picks: &[ImagePick]) -> [usize; 2] {
-    let successes = picks.iter().filter(|pick| pick.success).count();
-    [successes, picks.len() - successes]
 }
 
 fn check(train: &Path, val: &Path, options: &ImageOptions) -> Result<(), ConvertError> {

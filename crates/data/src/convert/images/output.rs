@@ -1,19 +1,17 @@
 //! Where the chosen images of a split go: a `.pt`, or a store.
 
-use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 
 use serde_json::Value;
 
 use plaudit_pyfiles::{PtWriter, PyValue};
 
-use super::choose::ImagePick;
 use super::episodes::Labelled;
 use super::{metadata, to_pt, to_store};
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
 use crate::convert::progress::{OnProgress, Progress, Stage};
+use crate::convert::split::FramePick;
 use crate::convert::stored::Files;
 use crate::store::{Entry, StoreBuilder};
 
@@ -28,38 +26,12 @@ pub enum ImageFormat {
     Store,
 }
 
-impl ImageFormat {
-    /// What `--format` calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pt => "pt",
-            Self::Store => "store",
-        }
-    }
-}
-
-impl fmt::Display for ImageFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for ImageFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Pt, Self::Store].into_iter().find(|format| format.name() == text);
-        found.ok_or_else(|| format!("`{text}` is neither pt nor store"))
-    }
-}
-
 /// The input of a split: its files, labels and chosen images.
 pub(super) struct SplitInput<'a> {
     pub(super) files: &'a Files<'a>,
     pub(super) labelled: &'a Labelled,
     /// In the order of the split.
-    pub(super) picks: &'a [ImagePick],
+    pub(super) picks: &'a [FramePick],
     pub(super) stage: Stage,
     pub(super) memory_bytes: usize,
     pub(super) progress: &'a OnProgress<'a>,
@@ -69,7 +41,7 @@ impl SplitInput<'_> {
     /// Height, width and channels, which are the same for all.
     pub(super) fn shape(&self) -> [usize; 3] {
         let first = self.picks.first();
-        first.map_or([1; 3], |pick| pick.image(&self.labelled.episodes).pixel_format.shape())
+        first.map_or([1; 3], |pick| self.labelled.frame(*pick).image.pixel_format.shape())
     }
 
     pub(super) fn report(&self, done: usize) {

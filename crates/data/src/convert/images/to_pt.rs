@@ -14,7 +14,7 @@ pub(super) fn write(
     writer: &mut PtWriter,
 ) -> Result<(Vec<PyValue>, Vec<Fingerprint>), ConvertError> {
     let stored: Vec<_> =
-        split_input.picks.iter().map(|pick| pick.image(&split_input.labelled.episodes)).collect();
+        split_input.picks.iter().map(|pick| split_input.labelled.frame(*pick).image).collect();
     let shape = split_input.shape();
     let bytes = shape.iter().product::<usize>();
     // Two batches are in memory at a time.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plaudit_core::{End, FrameShape};
 use rayon::prelude::*;
 
-use super::choose::ImagePick;
 use super::output::SplitInput;
 use super::to_pt::Batch;
 use crate::convert::error::ConvertError;
 use crate::convert::fingerprint::Fingerprint;
+use crate::convert::split::FramePick;
 use crate::episode::{Episode, Timestep};
 use crate::store::{Entry, Origin, StoreBuilder};
 
@@ -46,7 +46,7 @@ pub(super) fn write(
 }
 
 /// For each episode the positions of its images in the split, in the order of time.
-fn by_episode(picks: &[ImagePick]) -> BTreeMap<u32, Vec<usize>> {
+fn by_episode(picks: &[FramePick]) -> BTreeMap<u32, Vec<usize>> {
     let mut episodes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (position, pick) in picks.iter().enumerate() {
         episodes.entry(pick.episode).or_default().push(position);
@@ -62,43 +62,43 @@ fn write_episode(
     positions: &[usize],
     threads: usize,
 ) -> Result<(Entry, Vec<Fingerprint>), ConvertError> {
-    let episodes = &split_input.labelled.episodes;
-    let picks: Vec<ImagePick> = positions.iter().map(|position| split_input.picks[*position]).collect();
+    let labelled = split_input.labelled;
+    let recorded = &labelled.episodes[number];
+    let picks: Vec<FramePick> = positions.iter().map(|position| split_input.picks[*position]).collect();
     let [height, width, channels] = split_input.shape();
     let shape = FrameShape { height, width, channels };
     let episode = without_images(number, &picks, split_input);
     let mut open = builder.begin(&episode, CAMERA, shape)?;
     let mut fingerprints = Vec::with_capacity(picks.len());
     let mut batch = Batch::default();
-    let stored: Vec<_> = picks.iter().map(|pick| pick.image(episodes)).collect();
+    let stored: Vec<_> = picks.iter().map(|pick| labelled.frame(*pick).image).collect();
     let at_a_time = split_input.memory_bytes / threads / shape.bytes();
     for some in stored.chunks(at_a_time.max(1)) {
         batch.fill(split_input.files, some, shape.bytes())?;
         open.push(&batch.pixels)?;
         fingerprints.append(&mut batch.fingerprints);
     }
-    let file = &split_input.labelled.files[episodes[number].file as usize].path;
-    let name = split_input.labelled.name(number);
-    let alone = file.file_stem().is_some_and(|stem| stem.to_string_lossy() == name);
-    let which = if alone { String::new() } else { format!(" ({name})") };
+    let file = &labelled.files[recorded.file as usize].path;
+    let alone = file.file_stem().is_some_and(|stem| *stem.to_string_lossy() == recorded.name);
+    let which = if alone { String::new() } else { format!(" ({})", recorded.name) };
     let entry = open.close(&Origin::new(format!("{}{which}", file.display())))?;
     Ok((entry, fingerprints))
 }
 
 /// An episode without its images. Its actions are unknown, and its rewards are 0.
-fn without_images(number: usize, picks: &[ImagePick], split_input: &SplitInput<'_>) -> Episode {
+fn without_images(number: usize, picks: &[FramePick], split_input: &SplitInput<'_>) -> Episode {
     let frame: Arc<str> = FRAME.into();
-    let timestep = |pick: &ImagePick| Timestep {
+    let timestep = |pick: &FramePick| Timestep {
         reward: 0.0,
         end: End::No,
-        success: Some(pick.success),
-        facts: vec![(frame.clone(), pick.at(&split_input.labelled.episodes) as f32)],
+        success: Some(split_input.labelled.frame(*pick).success),
+        facts: vec![(frame.clone(), split_input.labelled.frame(*pick).at as f32)],
     };
     Episode {
         row: 0,
         number: number as u64,
         batch_step: 0,
-        success: picks.iter().any(|pick| pick.success),
+        success: picks.iter().any(|pick| split_input.labelled.frame(*pick).success),
         task: None,
         cameras: Vec::new(),
         states: vec![Vec::new(); picks.len()],

@@ -16,9 +16,7 @@ mod rows;
 mod write;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde_json::Value;
 
@@ -90,28 +88,12 @@ pub enum WindowScore {
 }
 
 impl WindowScore {
-    /// What `--score` calls it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    /// What `dataset_info.json` calls it.
+    fn name(self) -> &'static str {
         match self {
             Self::Rewards => "rewards",
             Self::Success => "success",
         }
-    }
-}
-
-impl fmt::Display for WindowScore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for WindowScore {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = [Self::Rewards, Self::Success].into_iter().find(|score| score.name() == text);
-        found.ok_or_else(|| format!("`{text}` is neither rewards nor success"))
     }
 }
 

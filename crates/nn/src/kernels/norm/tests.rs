@@ -38,11 +38,28 @@ struct Expected {
     output: Vec<f64>,
     grad_input: Vec<f64>,
     grad_residual: Vec<f64>,
-    gamma: Vec<f64>,
-    beta: Vec<f64>,
+    gamma: Vec<Sum>,
+    beta: Vec<Sum>,
+}
+
+/// A sum whose terms may cancel: rounding leaves a share of what was summed, however small the sum is.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    value: f64,
+    /// The magnitudes of the terms, and of what each was the difference of.
+    magnitude: f64,
+}
+
+impl Sum {
+    fn add(&mut self, term: f64, magnitude: f64) {
+        self.value += term;
+        self.magnitude += magnitude;
+    }
 }
 
 const EPS: f32 = 1e-5;
+/// How far a sum may be off, in roundings of what was summed.
+const SUM_EPSILONS: f64 = 2.0;
 
 impl Case {
     fn len(&self) -> usize {
@@ -93,10 +110,14 @@ impl Case {
         let passed = |i: usize| if self.relu && is_cut(i) { 0.0 } else { f64::from(numbers.grad[i]) };
         let mean_grad = mean_of(&|i| passed(i) * gamma(i));
         let mean_product = mean_of(&|i| passed(i) * gamma(i) * normal(i));
-        let (mut of_gamma, mut of_beta) = (vec![0.0; self.channels], vec![0.0; self.channels]);
+        let mut of_gamma = vec![Sum::default(); self.channels];
+        let mut of_beta = of_gamma.clone();
         for i in 0..self.len() {
-            of_gamma[i % self.channels] += passed(i) * normal(i);
-            of_beta[i % self.channels] += passed(i);
+            let magnitude = passed(i).abs();
+            // A number less its mean is as exact as the two are.
+            let subtracted = (input(i).abs() + mean[self.set(i)].abs()) / deviation(i);
+            of_gamma[i % self.channels].add(passed(i) * normal(i), magnitude * subtracted);
+            of_beta[i % self.channels].add(passed(i), magnitude);
         }
         let grad_input = |i: usize| {
             (passed(i) * gamma(i) - mean_grad[self.set(i)] - normal(i) * mean_product[self.set(i)])
@@ -159,22 +180,23 @@ impl Case {
         } else {
             close("gradient of the input", name, &grad, &expected.grad_input, 1e-4);
         }
-        let rounding = 8.0 * f64::from(f32::EPSILON) * (self.len() / self.channels) as f64;
-        close_within("gradient of the scale", name, &grads.gamma, &expected.gamma, 1e-4, rounding);
-        close_within("gradient of the shift", name, &grads.beta, &expected.beta, 1e-4, rounding);
+        sums_up("gradient of the scale", name, &grads.gamma, &expected.gamma);
+        sums_up("gradient of the shift", name, &grads.beta, &expected.beta);
+    }
+}
+
+#[track_caller]
+fn sums_up(what: &str, isa: &str, got: &[f32], expected: &[Sum]) {
+    for (i, (&got, sum)) in got.iter().zip(expected).enumerate() {
+        let (distance, allowed) =
+            ((f64::from(got) - sum.value).abs(), SUM_EPSILONS * f64::from(f32::EPSILON) * sum.magnitude);
+        assert!(distance <= allowed, "{what} on {isa}: {got} instead of {} at {i}", sum.value);
     }
 }
 
 #[track_caller]
 fn close(what: &str, isa: &str, got: &[f32], expected: &[f64], allowed: f64) {
-    close_within(what, isa, got, expected, allowed, 0.0);
-}
-
-/// The same for sums, whose terms may cancel: rounding leaves a share of what was summed, however small the sum is.
-#[track_caller]
-fn close_within(what: &str, isa: &str, got: &[f32], expected: &[f64], allowed: f64, rounding: f64) {
     let largest = expected.iter().fold(1e-3, |largest: f64, x| largest.max(x.abs()));
-    let largest = largest.max(rounding / allowed);
     for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
         let distance = (f64::from(got) - expected).abs() / largest;
         assert!(distance <= allowed, "{what} on {isa}: {got} instead of {expected} at {i}");

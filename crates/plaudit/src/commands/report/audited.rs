@@ -4,9 +4,13 @@ use std::path::{Path, PathBuf};
 
 use plaudit_reward::open::{ClassifierCheckpoint, ModelLocation};
 use plaudit_reward::trend::JudgeCard;
-use plaudit_view::AuditedModel;
-use plaudit_view::page::{Chart, Ends, Finding, Series, Tone, Unit};
+use plaudit_view::page::{Chart, Finding, Tone};
+use plaudit_view::{AuditedModel, format};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use crate::commands::reward::{calibration_chart, scores_chart};
 
 /// Where the audit of a model is kept, next to it.
 pub fn audit_file(model: &Path) -> PathBuf {
@@ -39,10 +43,7 @@ fn finding(found: &Value) -> Option<Finding> {
         "warning" => (Tone::Doubtful, "warning"),
         _ => (Tone::Plain, "note"),
     };
-    let sentence = |key: &str| {
-        let mut letters = found[key].as_str()?.chars();
-        Some(letters.next()?.to_uppercase().chain(letters).chain(['.']).collect::<String>())
-    };
+    let sentence = |key: &str| Some(format!("{}.", format::capitalised(found[key].as_str()?)));
     Some(Finding { tone, word: word.into(), what: sentence("what")?, hint: sentence("hint")? })
 }
 
@@ -77,64 +78,20 @@ fn numbers(audit: &Value) -> Vec<(String, String)> {
     numbers.into_iter().flatten().collect()
 }
 
-/// Columns of a list of objects.
-fn rows<const N: usize>(list: &Value, keys: [&str; N]) -> Vec<[f64; N]> {
-    let row = |one: &Value| {
-        let values = keys.map(|key| one[key].as_f64());
-        values.iter().all(Option::is_some).then(|| values.map(Option::unwrap_or_default))
-    };
-    list.as_array().into_iter().flatten().filter_map(row).collect()
+/// A list of the audit, if it has one.
+fn list<T: DeserializeOwned>(list: &Value) -> Vec<T> {
+    Vec::deserialize(list).unwrap_or_default()
 }
 
 /// Scores over time, of episodes that succeed and of those that do not.
 fn timeline(audit: &Value) -> Option<Chart> {
-    let series = |key: &str, name: &str, look: usize| {
-        let rows = rows(&audit[key], ["frame", "mean", "low", "high"]);
-        Series {
-            name: name.into(),
-            look,
-            points: rows.iter().map(|row| (row[0], row[1])).collect(),
-            band: rows.iter().map(|row| (row[0], row[2], row[3])).collect(),
-            ..Series::default()
-        }
-    };
-    let series = vec![
-        series("scores_of_successes", "episodes that succeed", 0),
-        series("scores_of_failures", "episodes that fail", 1),
-    ];
-    series.iter().any(|one| !one.points.is_empty()).then(|| Chart {
-        title: "Scores over an episode".into(),
-        caption: "The further apart the lines, the better the model tells success from failure.".into(),
-        x_label: "frame of the episode".into(),
-        x_unit: Unit::Whole,
-        y_range: Some((0.0, 1.0)),
-        series,
-        key: vec!["line: mean; band: eight of ten episodes".into()],
-        ..Chart::default()
-    })
+    let [successes, failures] = ["scores_of_successes", "scores_of_failures"].map(|key| list(&audit[key]));
+    let is_known = !successes.is_empty() || !failures.is_empty();
+    is_known.then(|| scores_chart(&successes, &failures))
 }
 
 /// How often scores come true.
 fn calibration(audit: &Value) -> Option<Chart> {
-    let points = rows(&audit["calibration"]["after"]["bins"], ["score", "successes"]);
-    let diagonal = vec![(0.0, 0.0), (1.0, 1.0)];
-    (!points.is_empty()).then(|| Chart {
-        title: "Scores, and how often they come true".into(),
-        caption: "On the diagonal, a score of 0.7 comes true seven times of ten.".into(),
-        x_label: "score".into(),
-        x_range: Some((0.0, 1.0)),
-        y_range: Some((0.0, 1.0)),
-        series: vec![
-            Series { name: "calibrated".into(), look: 6, points: diagonal, ..Series::default() },
-            Series {
-                name: "this model".into(),
-                look: 0,
-                dots: true,
-                points: points.into_iter().map(|[score, share]| (score, share)).collect(),
-                ..Series::default()
-            },
-        ],
-        ends: Ends::Nothing,
-        ..Chart::default()
-    })
+    let [before, after] = ["before", "after"].map(|when| list(&audit["calibration"][when]["bins"]));
+    (!after.is_empty()).then(|| calibration_chart("How often scores come true", "score", &before, &after))
 }

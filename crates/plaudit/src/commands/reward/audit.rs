@@ -1,5 +1,6 @@
 //! `plaudit reward audit`: whether a reward model can be trusted, as a page, as JSON, and as an exit code.
 
+mod charts;
 pub(super) mod hints;
 mod images;
 mod manual_settings;
@@ -9,7 +10,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plaudit_reward::audit::{
     AlarmFrames, AuditError, AuditProgress, AuditSettings, Auditor, Examination, JudgeAuditSettings, Stored,
 };
@@ -31,12 +32,14 @@ use super::windows::{JudgeArgs, refuse};
 use crate::cli::Verbosity;
 use crate::commands::report::audit_file;
 use crate::commands::rule_args::RuleArgs;
+use crate::config::block::{Choice, flag_words};
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::{ProgressBar, ProgressUpdate};
 
-pub(super) use self::page::{calibration_chart, details, findings as show_findings, headline, shown};
+pub(in crate::commands) use self::charts::{calibration_chart, scores_chart};
+pub(super) use self::page::{details, findings as show_findings, headline, shown};
 pub(super) use self::text::{findings, interval};
 
 /// What is asked for where nothing else is.
@@ -79,8 +82,8 @@ pub struct AuditCommand {
     #[arg(long, value_name = "P", default_value_t = DEFAULT.confidence)]
     confidence: f64,
     /// Which frames can raise an alarm: `any-frame` for a reward at every step, `last-frame` for a terminal one
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = AlarmWord::AnyFrame)]
-    alarm: AlarmWord,
+    #[arg(long, value_name = "WHICH", default_value = "any-frame", value_parser = flag_words::<AlarmFrames>(AlarmFrames::WORDS))]
+    alarm: AlarmFrames,
     /// Audit at this threshold instead of picking one; it must keep the guarantee as well. It is compared with scores as
     /// `reward eval`, `train` and `serve` give them after this audit: at the temperature that it stores, or, where nothing
     /// is stored (--no-store, RLinf's files), at the checkpoint's own
@@ -117,24 +120,6 @@ pub struct AuditCommand {
     /// The judge fails if its balanced accuracy may be lower
     #[arg(long, value_name = "SHARE", default_value_t = MIN_ACCURACY, help_heading = "Vision-language judges")]
     min_accuracy: f64,
-}
-
-/// Which frames can raise an alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum AlarmWord {
-    /// Any frame.
-    AnyFrame,
-    /// The last frame of each episode.
-    LastFrame,
-}
-
-impl From<AlarmWord> for AlarmFrames {
-    fn from(word: AlarmWord) -> Self {
-        match word {
-            AlarmWord::AnyFrame => Self::AnyFrame,
-            AlarmWord::LastFrame => Self::LastFrame,
-        }
-    }
 }
 
 impl AuditCommand {
@@ -185,7 +170,7 @@ impl AuditCommand {
         AuditSettings {
             max_fpr: self.max_fpr,
             confidence: self.confidence,
-            alarm: self.alarm.into(),
+            alarm: self.alarm,
             threshold: self.threshold,
             min_detection: self.min_detection,
             stress_frames: self.stress_frames as usize,
@@ -246,7 +231,7 @@ impl AuditCommand {
         let flags = [
             ("--max-fpr", self.max_fpr != DEFAULT.max_fpr),
             ("--confidence", self.confidence != DEFAULT.confidence),
-            ("--alarm", self.alarm != AlarmWord::AnyFrame),
+            ("--alarm", self.alarm != AlarmFrames::AnyFrame),
             ("--threshold", self.threshold.is_some()),
             ("--min-detection", self.min_detection != DEFAULT.min_detection),
         ];

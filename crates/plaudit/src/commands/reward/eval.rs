@@ -1,7 +1,7 @@
 //! `plaudit reward eval`: how good a reward model is on labelled frames.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_reward::audit::{logits, score_of};
@@ -116,18 +116,18 @@ impl Eval {
         // Decisions are those of a reward with these scores.
         let metrics =
             evaluation.metrics.with_calls(Confusion::at(&scores, &truth, f64::from(threshold as f32)));
-        let output = Output::make(self.output_dir.clone())?;
-        output.write(&frames, &scores, threshold)?;
+        let folder = output_folder(self.output_dir.clone())?;
+        write_results(&folder, &frames, &scores, threshold)?;
         if self.json {
             let value = serde_json::json!({
                 "model": self.model.display().to_string(),
                 "metrics": metrics,
                 "loss": evaluation.loss,
-                "output_dir": output.folder.display().to_string(),
+                "output_dir": folder.display().to_string(),
             });
             return console::print(&format!("{value}\n"));
         }
-        console::print(&format!("{}  written to   {}\n", page(&metrics, &frames), output.folder.display()))
+        console::print(&format!("{}  written to   {}\n", page(&metrics, &frames), folder.display()))
     }
 
     fn frames(&self, card: &ModelCard, verbosity: Verbosity) -> Result<Frames, Failure> {
@@ -164,11 +164,6 @@ fn page(metrics: &Metrics, frames: &Frames) -> String {
     from + &measured(metrics)
 }
 
-/// Where the result is written.
-struct Output {
-    folder: PathBuf,
-}
-
 /// The folder that a result goes to, made if need be.
 pub(super) fn output_folder(asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
     let time = jiff::Zoned::now().strftime("%Y%m%d-%H:%M:%S").to_string();
@@ -177,25 +172,18 @@ pub(super) fn output_folder(asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
     Ok(folder)
 }
 
-impl Output {
-    fn make(folder: Option<PathBuf>) -> Result<Self, Failure> {
-        Ok(Self { folder: output_folder(folder)? })
+fn write_results(folder: &Path, frames: &Frames, scores: &[f64], threshold: f64) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
+    let episodes = score_curves(frames, scores);
+    output::write("--output-dir", &folder.join("scores.csv"), csv(&episodes).as_bytes())?;
+    let shown = &episodes[..episodes.len().min(EPISODES_SHOWN)];
+    curves(shown, threshold).write(&folder.join("curves.png")).map_err(|error| failed(&error))?;
+    let mistakes = Mistakes::worst(frames, scores, threshold, SHOWN);
+    if !mistakes.is_empty() {
+        let sheet = folder.join("mistakes.png");
+        mistakes.sheet(frames, threshold).write(&sheet).map_err(|error| failed(&error))?;
     }
-
-    fn write(&self, frames: &Frames, scores: &[f64], threshold: f64) -> Result<(), Failure> {
-        let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
-        let episodes = score_curves(frames, scores);
-        let table = self.folder.join("scores.csv");
-        output::write("--output-dir", &table, csv(&episodes).as_bytes())?;
-        let shown = &episodes[..episodes.len().min(EPISODES_SHOWN)];
-        curves(shown, threshold).write(&self.folder.join("curves.png")).map_err(|error| failed(&error))?;
-        let mistakes = Mistakes::worst(frames, scores, threshold, SHOWN);
-        if !mistakes.is_empty() {
-            let sheet = self.folder.join("mistakes.png");
-            mistakes.sheet(frames, threshold).write(&sheet).map_err(|error| failed(&error))?;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn score_curves(frames: &Frames, scores: &[f64]) -> Vec<ScoreCurve> {
@@ -208,13 +196,18 @@ fn score_curves(frames: &Frames, scores: &[f64]) -> Vec<ScoreCurve> {
     frames.by_episode().into_iter().map(curve).collect()
 }
 
+/// A text as CSV has it: in quotes where it must be.
+pub(super) fn csv_field(text: &str) -> String {
+    match text.contains([',', '"', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.into(),
+    }
+}
+
 fn csv(episodes: &[ScoreCurve]) -> String {
     let mut text = String::from("episode,frame,score,success\n");
     for curve in episodes {
-        let name = match curve.episode.contains([',', '"', '\n']) {
-            true => format!("\"{}\"", curve.episode.replace('"', "\"\"")),
-            false => curve.episode.clone(),
-        };
+        let name = csv_field(&curve.episode);
         for ((at, score), success) in curve.at.iter().zip(&curve.scores).zip(&curve.truth) {
             let _ = writeln!(text, "{name},{at},{score:.6},{}", u8::from(*success));
         }

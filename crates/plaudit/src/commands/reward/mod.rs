@@ -8,11 +8,13 @@ mod legacy_flags;
 mod sft;
 mod summary;
 mod train;
+mod training_run;
 mod warm_start;
 mod windows;
 
 use clap::Subcommand;
 
+pub(super) use audit::{calibration_chart, scores_chart};
 pub(super) use checkpoint::{PreparationArgs, probability, unopened};
 
 use crate::cli::Verbosity;

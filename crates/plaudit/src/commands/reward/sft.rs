@@ -1,23 +1,24 @@
 //! `plaudit reward sft`: a vision-language model learns to judge windows.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_core::{Emit, Event, Level};
 use plaudit_data::windows::Windows;
 use plaudit_reward::metrics::LabelConfusion;
 use plaudit_reward::sft::{JudgeTraining, TrendMetrics, answers};
-use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainCallbacks, TrainOutcome};
+use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainOutcome};
 
 use super::train::failure;
+use super::training_run::{RunCallbacks, end_reason, resume_point};
 use crate::build::{self, JudgeData};
 use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
 use crate::failure::Failure;
 use crate::load;
-use crate::run::{Run, interrupted};
+use crate::run::Run;
 
 /// Tune a vision-language model to judge whether windows of frames show progress
 ///
@@ -56,12 +57,11 @@ impl Sft {
         let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
         let mut command = self.config.command("reward");
         command.insert(2, "sft".into());
-        let outcome = outcome.map(|outcome| {
-            let stopped = outcome.reason == StopReason::Interrupted;
-            let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
+        let ended = outcome.map(|outcome| {
+            let reason = end_reason(&outcome);
             (outcome, reason)
         });
-        let outcome = run.finish(outcome, &command)?;
+        let outcome = run.finish(ended, &command)?;
         if outcome.reason == StopReason::Interrupted {
             return Ok(());
         }
@@ -95,10 +95,7 @@ fn train(
 ) -> Result<TrainOutcome<TrendMetrics>, Failure> {
     let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
     if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
-        let named = loaded.config.runner.resume_dir.as_deref().map(Path::new);
-        let step =
-            named.and_then(|path| path.file_name()?.to_str()?.strip_prefix("global_step_")?.parse().ok());
-        let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
+        let resumed = resume_point(loaded, &checkpoints, &progress)?;
         training.resume(progress, &resumed).map_err(failure)?;
     }
     announce(run, data, &training);
@@ -135,25 +132,6 @@ fn shared_episode(data: &JudgeData) -> Option<&str> {
     let train: std::collections::HashSet<&str> =
         data.train.rows().filter_map(|row| row.episode.as_deref()).collect();
     data.val.as_ref()?.rows().filter_map(|row| row.episode.as_deref()).find(|episode| train.contains(episode))
-}
-
-/// The callbacks of a training, which go to the run.
-struct RunCallbacks<'a>(&'a mut Run);
-
-impl Emit for RunCallbacks<'_> {
-    fn emit(&mut self, event: Event) {
-        self.0.emit(event);
-    }
-}
-
-impl TrainCallbacks<TrendMetrics> for RunCallbacks<'_> {
-    fn saved(&mut self, progress: &Progress<TrendMetrics>) -> Result<(), String> {
-        self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
-    }
-
-    fn stop(&self) -> bool {
-        interrupted()
-    }
 }
 
 /// What a person reads when it is over.

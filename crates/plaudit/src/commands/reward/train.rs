@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Event, Level};
+use plaudit_core::{Emit, Event, Level};
 use plaudit_data::recording::Rules;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
 use plaudit_reward::open::ClassifierCheckpoint;
-use plaudit_reward::train::{
-    Checkpoints, Progress, StopReason, TrainCallbacks, TrainError, TrainOutcome, Training,
-};
+use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, TrainOutcome, Training};
 
 use super::data::{FrameReader, TrainingData, training_data};
 use super::legacy_flags::LegacyFlags;
 use super::summary::Summary;
+use super::training_run::{RunCallbacks, end_reason, resume_point};
 use super::warm_start::WarmStart;
 use crate::build;
 use crate::cli::{RunArgs, Verbosity};
@@ -24,7 +23,7 @@ use crate::failure::Failure;
 use crate::hints;
 use crate::load;
 use crate::progress::ProgressBar;
-use crate::run::{Run, interrupted};
+use crate::run::Run;
 
 /// Train a classifier of images to tell success from failure
 ///
@@ -81,19 +80,13 @@ impl Train {
         let outcome = self.train(&mut run, &loaded, &data, training);
         let mut command = config.command("reward");
         command.insert(2, "train".into());
-        let (outcome, reason) = match outcome {
-            Ok(outcome) => {
-                let stopped = outcome.reason == StopReason::Interrupted;
-                let reason = if stopped { EndReason::Interrupted } else { EndReason::Done };
-                (Ok((outcome, reason.clone())), reason)
+        let summary = match &outcome {
+            Ok(outcome) if outcome.reason != StopReason::Interrupted => {
+                Some(Summary::of(&mut run, outcome, &data)?)
             }
-            Err(failure) => (Err(failure), EndReason::Interrupted),
-        };
-        let summary = match (&outcome, reason) {
-            (Ok((outcome, _)), EndReason::Done) => Some(Summary::of(&mut run, outcome, &data)?),
             _ => None,
         };
-        run.finish(outcome, &command)?;
+        run.finish(outcome.map(|outcome| ((), end_reason(&outcome))), &command)?;
         let Some(summary) = summary else { return Ok(()) };
         if let Some(path) = output {
             summary.write_checkpoint(path)?;
@@ -180,9 +173,7 @@ fn resume(
     progress: Progress,
     training: &mut Training<'_>,
 ) -> Result<(), Failure> {
-    let named = loaded.config.runner.resume_dir.as_deref().map(Path::new);
-    let step = named.and_then(|path| path.file_name()?.to_str()?.strip_prefix("global_step_")?.parse().ok());
-    let resumed = checkpoints.resume(step.unwrap_or(progress.step)).map_err(failure)?;
+    let resumed = resume_point(loaded, checkpoints, &progress)?;
     let file = checkpoints.step(resumed.step).join("model.safetensors");
     let checkpoint = ClassifierCheckpoint::read(&file).map_err(|error| Failure::runtime(error, None))?;
     let before = checkpoint.card.and_then(|card| card.dataset);
@@ -250,24 +241,5 @@ pub(super) fn failure(error: TrainError) -> Failure {
         | TrainError::Window { .. }
         | TrainError::OneAnswer { .. } => Failure::usage(error, help),
         _ => Failure::runtime(error, help),
-    }
-}
-
-/// The callbacks of a training, which go to the run.
-struct RunCallbacks<'a>(&'a mut Run);
-
-impl Emit for RunCallbacks<'_> {
-    fn emit(&mut self, event: Event) {
-        self.0.emit(event);
-    }
-}
-
-impl TrainCallbacks for RunCallbacks<'_> {
-    fn saved(&mut self, progress: &Progress) -> Result<(), String> {
-        self.0.save(progress.step, progress).map_err(|failure| failure.to_string())
-    }
-
-    fn stop(&self) -> bool {
-        interrupted()
     }
 }

@@ -1,9 +1,9 @@
 //! `cluster`: which machine does what.
 
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::config::block::{Kind, Setting, block};
+use crate::config::block::{block, plain};
 use crate::config::range::AT_LEAST_ONE;
 
 block! {
@@ -139,20 +139,7 @@ pub enum VariableValue {
     Boolean(bool),
 }
 
-macro_rules! placed {
-    ($($type:ty: $words:literal),*) => {$(
-        impl Setting for $type {
-            type Written = Self;
-            fn resolve(written: Self) -> Self { written }
-            fn kind() -> Kind { Kind::Plain($words.into()) }
-            fn show<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.serialize(serializer)
-            }
-        }
-    )*};
-}
-
-placed! {
+plain! {
     Placement: "places such as `0`, `0-3` or `all`, or `{node_group, placement}`",
     GroupLabel: "text",
     VariableValue: "text or number",

@@ -45,13 +45,15 @@ choice! {
 
 choice! {
     /// The environment's own reward.
-    EnvRewardMode {
+    EnvRewardMode = plaudit_env::RewardMode {
         /// The task's own reward.
         Raw = "raw" | "default",
         /// 1 at success, otherwise 0.
         OnlySuccess = "only_success",
         /// 1 at success, -1 at failure, otherwise 0.
         Sparse = "sparse",
+        /// Every stage of the task adds its part: at most 5 in PickCube, 10 in PegInsertionSide.
+        Dense = "dense",
         /// The dense reward of the task, scaled to at most 1.
         NormalizedDense = "normalized_dense",
     }

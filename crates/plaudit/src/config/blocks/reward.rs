@@ -1,6 +1,7 @@
 //! `reward`: the reward of a policy, and the reward model.
 
 use indexmap::IndexMap;
+use plaudit_reward::SuccessThreshold;
 use serde::Serializer;
 
 use crate::config::block::{FreeForm, Kind, Setting, block, choice};
@@ -76,6 +77,16 @@ choice! {
 }
 
 choice! {
+    /// Which frames can raise an alarm, in the words of an audit's flag.
+    AlarmFrames = plaudit_reward::audit::AlarmFrames {
+        /// Any frame.
+        AnyFrame = "any-frame",
+        /// The last frame of each episode.
+        LastFrame = "last-frame",
+    }
+}
+
+choice! {
     /// The value of a judge's potential when the task itself ends an episode.
     PotentialEnd = plaudit_reward::AtTermination {
         /// Its last value: an episode is rewarded for the progress it made.
@@ -137,19 +148,9 @@ choice! {
     }
 }
 
-/// Which scores count as no success.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub enum RewardThreshold {
-    /// Those up to the checkpoint's own threshold, if it has one. Nothing is written.
-    #[default]
-    Checkpoint,
-    /// None: every score is used as it is. Written as 0.
-    NoFilter,
-    /// Those up to this.
-    At(f64),
-}
-
-impl Setting for RewardThreshold {
+/// Scores up to the threshold count as no success: the checkpoint's own where nothing is written; 0 uses every score as it
+/// is.
+impl Setting for SuccessThreshold {
     type Written = f64;
 
     fn resolve(written: f64) -> Self {
@@ -181,7 +182,7 @@ block! {
         /// Image classifier: scores at or below this count as no success. 0: no filter, every score is used as it is. Not set: the
         /// checkpoint's own threshold; a checkpoint without one is not filtered either. A judge's answers are not filtered.
         #[range(SHARE)]
-        reward_threshold: RewardThreshold = RewardThreshold::Checkpoint,
+        reward_threshold: SuccessThreshold = SuccessThreshold::Checkpoint,
         /// What a score becomes.
         reward_type: RewardType = RewardType::Continuous,
         /// Reward above the threshold (with `reward_type: binary`).
@@ -243,7 +244,7 @@ block! {
         reward_mode: RewardMode = RewardMode::PerStep,
         /// Scores at or below this count as no success.
         #[range(SHARE)]
-        reward_threshold: RewardThreshold = RewardThreshold::Checkpoint,
+        reward_threshold: SuccessThreshold = SuccessThreshold::Checkpoint,
         /// What a score becomes.
         reward_type: RewardType = RewardType::Continuous,
         /// Reward for success (with `reward_type: binary`).

@@ -4,7 +4,7 @@
 use plaudit_core::Seed;
 use serde::Serialize;
 
-use super::super::calibration::halves;
+use super::super::calibration::{Calibration, halves};
 use super::super::fit_label_temperature;
 use super::ScoredWindows;
 use crate::metrics::{Bin, LABELS, LabelMetrics, label_reliability};
@@ -24,20 +24,8 @@ pub struct LabelCalibrationMetrics {
     pub bins: Vec<Bin>,
 }
 
-/// A temperature, and what it is good for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LabelCalibration {
-    /// Fitted on one half of the episodes; `None` where only one label is right there.
-    pub temperature: Option<f64>,
-    /// Episodes it was fitted on.
-    pub fitted_on: usize,
-    /// Episodes that the numbers below are from.
-    pub measured_on: usize,
-    /// As the network says it.
-    pub before: LabelCalibrationMetrics,
-    /// At the temperature.
-    pub after: LabelCalibrationMetrics,
-}
+/// The temperature of a judge, and what it is good for.
+pub type LabelCalibration = Calibration<LabelCalibrationMetrics>;
 
 impl LabelCalibrationMetrics {
     fn of(windows: &ScoredWindows, temperature: f64) -> Self {
@@ -65,6 +53,7 @@ pub(super) fn calibrate_labels(windows: &ScoredWindows, seed: Seed) -> LabelCali
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::temperature::tests::sampled_label;
     use super::super::tests::scored;
     use super::*;
 
@@ -77,14 +66,7 @@ mod tests {
         for _ in 0..4000 {
             let honest: [f32; 3] = std::array::from_fn(|_| (1.5 * rng.normal()) as f32);
             let probabilities = super::super::softmax(&honest.map(f64::from), 1.0);
-            let sampled = rng.unit();
-            truth.push(if sampled < probabilities[0] {
-                0
-            } else if sampled < probabilities[0] + probabilities[1] {
-                1
-            } else {
-                2
-            });
+            truth.push(sampled_label(probabilities, &mut rng));
             logits.push(honest.map(|logit| 4.0 * logit));
         }
         let found = calibrate_labels(&scored(&logits, &truth, 20), Seed::new(1));

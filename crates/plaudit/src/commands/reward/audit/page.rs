@@ -1,14 +1,14 @@
 //! The page.
 
 use plaudit_reward::audit::{
-    Audit, CurvePoint, RegionSource, ScoresAtFrame, Severity, SharedWithTraining, Slice, Stored,
-    StressResult, Timeline, Verdict, percent,
+    Audit, CurvePoint, RegionSource, Severity, SharedWithTraining, Slice, Stored, StressResult, Timeline,
+    Verdict, percent,
 };
 use plaudit_reward::images::Png;
-use plaudit_reward::metrics::Bin;
 use plaudit_view::format;
 use plaudit_view::page::{Chart, Ends, Finding, Html, Mark, Page, Series, Size, Tone, Unit, data_url};
 
+use super::charts::{calibration_chart, scores_chart, unit_square};
 use super::images::PageImages;
 use super::manual_settings::ManualSettings;
 use super::text::{AuditReport, interval, scale, unapplied, written};
@@ -88,7 +88,7 @@ fn guarantee(body: &mut Html, audit: &Audit) {
     let why = operating.refused.as_ref().map_or(String::new(), |why| format!(" ({why})"));
     let text = operating.guarantee_text();
     let text = text.strip_prefix("no guarantee; ").unwrap_or(&text);
-    body.callout(tone, title, &format!("{}{why}.", capitalised(text)));
+    body.callout(tone, title, &format!("{}{why}.", format::capitalised(text)));
 }
 
 /// What speaks against the model, and what should be known.
@@ -99,15 +99,10 @@ pub(in crate::commands::reward) fn findings(body: &mut Html, verdict: &Verdict) 
             Severity::Warning => (Tone::Doubtful, "warning"),
             Severity::Note => (Tone::Plain, "note"),
         };
-        let hint = format!("{}.", capitalised(&finding.hint));
-        Finding { tone, word: word.into(), what: format!("{}.", capitalised(&finding.what)), hint }
+        let hint = format!("{}.", format::capitalised(&finding.hint));
+        Finding { tone, word: word.into(), what: format!("{}.", format::capitalised(&finding.what)), hint }
     };
     body.findings(&verdict.findings.iter().map(finding).collect::<Vec<_>>());
-}
-
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn tiles(audit: &Audit) -> Vec<(String, String)> {
@@ -171,32 +166,23 @@ fn ranking(body: &mut Html, audit: &Audit) {
         points: x.zip(y).into_iter().collect(),
         ..Series::default()
     };
-    let roc = Chart {
-        title: "ROC: successes found, over failures called a success".into(),
-        caption: "The closer to the upper left corner, the better; the diagonal would be guessing.".into(),
-        x_label: "share of failures called a success".into(),
+    let shares = |title: &str, caption: &str, x_label: &str, series| Chart {
         x_unit: Unit::Percent,
-        x_range: Some((0.0, 1.0)),
-        y_range: Some((0.0, 1.0)),
-        y_unit: Unit::Percent,
-        ends: Ends::Nothing,
         key: vec!["band: 95 % interval over episodes".into()],
-        series: vec![curve(&audit.roc, 0, "frames"), at(operating.0, operating.1)],
-        ..Chart::default()
+        ..unit_square(title, caption, x_label, series)
     };
-    let precision = Chart {
-        title: "Precision: successes among what is called one".into(),
-        caption: "The closer to the upper right corner, the better: finding more successes costs no precision there.".into(),
-        x_label: "share of successes found (recall)".into(),
-        x_unit: Unit::Percent,
-        x_range: Some((0.0, 1.0)),
-        y_range: Some((0.0, 1.0)),
-        y_unit: Unit::Percent,
-        ends: Ends::Nothing,
-        key: vec!["band: 95 % interval over episodes".into()],
-        series: vec![curve(&audit.precision_recall, 0, "frames"), at(operating.1, operating.2)],
-        ..Chart::default()
-    };
+    let roc = shares(
+        "ROC: successes found, over failures called a success",
+        "The closer to the upper left corner, the better; the diagonal would be guessing.",
+        "share of failures called a success",
+        vec![curve(&audit.roc, 0, "frames"), at(operating.0, operating.1)],
+    );
+    let precision = shares(
+        "Precision: successes among what is called one",
+        "The closer to the upper right corner, the better: finding more successes costs no precision there.",
+        "share of successes found (recall)",
+        vec![curve(&audit.precision_recall, 0, "frames"), at(operating.1, operating.2)],
+    );
     body.charts([&roc, &precision]);
 }
 
@@ -248,7 +234,7 @@ fn threshold(body: &mut Html, audit: &Audit, manual_settings: Option<&ManualSett
     };
     if let Some(manual_settings) = manual_settings {
         if let Some(at) = operating.at_fitted_temperature {
-            body.paragraph(&format!("{}.", capitalised(unapplied(at).trim_matches(['(', ')']))));
+            body.paragraph(&format!("{}.", format::capitalised(unapplied(at).trim_matches(['(', ')']))));
         }
         let rows: Vec<Vec<String>> =
             manual_settings.lines().map(|(name, value)| vec![name.into(), value]).collect();
@@ -283,39 +269,6 @@ fn calibration(body: &mut Html, audit: &Audit) {
     body.charts([&calibration_chart(title, x_label, &found.before.bins, &found.after.bins)]);
 }
 
-/// How often what is scored alike comes true, before and after calibration.
-pub(in crate::commands::reward) fn calibration_chart(
-    title: &str,
-    x_label: &str,
-    before: &[Bin],
-    after: &[Bin],
-) -> Chart {
-    let series = |bins: &[Bin], look: usize, name: &str| Series {
-        name: name.into(),
-        look,
-        dots: true,
-        points: bins.iter().map(|bin| (bin.score, bin.successes)).collect(),
-        ..Series::default()
-    };
-    let diagonal = Series {
-        name: "calibrated".into(),
-        look: 6,
-        points: vec![(0.0, 0.0), (1.0, 1.0)],
-        ..Series::default()
-    };
-    Chart {
-        title: title.into(),
-        caption: "On the dotted line, what scores 0.7 comes true seven times of ten. Below it, the model is too sure.".into(),
-        x_label: x_label.into(),
-        x_range: Some((0.0, 1.0)),
-        y_range: Some((0.0, 1.0)),
-        y_unit: Unit::Percent,
-        ends: Ends::Nothing,
-        series: vec![diagonal, series(before, 1, "before"), series(after, 0, "at the temperature")],
-        ..Chart::default()
-    }
-}
-
 fn time(body: &mut Html, audit: &Audit) {
     let timing = &audit.timing;
     body.heading("When success is detected, and whether it is held");
@@ -342,26 +295,7 @@ fn time(body: &mut Html, audit: &Audit) {
             vec!["rank correlation with time up to success".to_string(), some(timing.rank_with_time)],
         ],
     );
-    let series = |scores: &[ScoresAtFrame], look: usize, name: &str| Series {
-        name: name.into(),
-        look,
-        points: scores.iter().map(|one| (one.frame as f64, one.mean)).collect(),
-        band: scores.iter().map(|one| (one.frame as f64, one.low, one.high)).collect(),
-        ..Series::default()
-    };
-    let chart = Chart {
-        title: "Scores over time".into(),
-        caption: "The further apart the lines, the better. Where failures rise with time, a policy is rewarded for lingering.".into(),
-        x_label: "frame of the episode".into(),
-        x_unit: Unit::Whole,
-        y_range: Some((0.0, 1.0)),
-        key: vec!["line: mean; band: eight of ten episodes".into()],
-        series: vec![
-            series(&audit.scores_of_successes, 0, "episodes that succeed"),
-            series(&audit.scores_of_failures, 1, "episodes that fail"),
-        ],
-        ..Chart::default()
-    };
+    let chart = scores_chart(&audit.scores_of_successes, &audit.scores_of_failures);
     body.charts([&chart, &delays(audit)]);
     if !audit.timelines.is_empty() {
         body.subheading("Four episodes, frame by frame");
@@ -407,7 +341,7 @@ fn timeline(of: &Timeline) -> Chart {
         None => "no success".into(),
     };
     Chart {
-        title: capitalised(of.why),
+        title: format::capitalised(of.why),
         caption: format!("{}: {truth}; the score goes to {highest:.2}, {crosses} the threshold.", of.episode),
         x_label: "frame".into(),
         x_unit: Unit::Whole,

@@ -11,7 +11,7 @@ use plaudit_reward::sft::answers;
 use plaudit_reward::trend::JudgeFolder;
 
 use super::super::audit::{self, interval};
-use super::super::eval::output_folder;
+use super::super::eval::{csv_field, output_folder};
 use super::super::sft::confusion_table;
 use super::super::train::failure;
 use super::{JudgeArgs, bench};
@@ -128,18 +128,14 @@ pub(super) fn in_words(found: &Agreement) -> String {
 
 fn csv(bench: &JudgeBench, judged: &ScoredWindows, temperature: f64) -> String {
     let mut text = String::from("window,episode,step,label,predicted,positive,negative,unclear,progress\n");
-    let quoted = |name: &str| match name.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")),
-        false => name.to_string(),
-    };
     let (said, likely) = (judged.predicted(), judged.probabilities(temperature));
     for (number, row) in bench.windows.rows().enumerate() {
         let [positive, negative, unclear] = likely[number];
         let _ = writeln!(
             text,
             "{},{},{},{},{},{positive:.6},{negative:.6},{unclear:.6},{}",
-            quoted(&row.pickle.display().to_string()),
-            quoted(row.episode.as_deref().unwrap_or_default()),
+            csv_field(&row.pickle.display().to_string()),
+            csv_field(row.episode.as_deref().unwrap_or_default()),
             row.start.map(|step| step.to_string()).unwrap_or_default(),
             answers()[row.answer],
             answers()[said[number]],

@@ -6,7 +6,7 @@ mod page;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plaudit_data::windows::WindowViews;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout};
 use plaudit_reward::audit::JudgeBench;
@@ -17,6 +17,7 @@ use plaudit_reward::trend::JudgeFolder;
 use super::checkpoint::unopened;
 use super::train::failure;
 use crate::build::judge_device;
+use crate::config::block::flag_words;
 use crate::failure::Failure;
 
 /// What is said about a vision-language judge.
@@ -27,8 +28,8 @@ pub(super) struct JudgeArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) lora: Option<PathBuf>,
     /// Where the text of the prompt stands [default: as the judge was tuned, or videos-first]
-    #[arg(long, value_name = "LAYOUT", value_enum)]
-    prompt_layout: Option<LayoutWord>,
+    #[arg(long, value_name = "LAYOUT", value_parser = flag_words::<PromptLayout>(&["videos-first", "shared-prefix"]))]
+    prompt_layout: Option<PromptLayout>,
     /// Show every frame of a window, not four of five as Qwen3-VL's processor does
     #[arg(long)]
     all_frames: bool,
@@ -41,15 +42,6 @@ pub(super) struct JudgeArgs {
     /// Compute on the NVIDIA GPU of this number, with 16 bits [default: the CPU]
     #[arg(long, value_name = "N")]
     gpu: Option<usize>,
-}
-
-/// Where the text of a prompt stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LayoutWord {
-    /// After the videos, as RLinf has it.
-    VideosFirst,
-    /// Before them.
-    SharedPrefix,
 }
 
 impl JudgeArgs {
@@ -91,11 +83,8 @@ fn bench(folder: JudgeFolder, asked: &JudgeArgs, data: &[PathBuf]) -> Result<Jud
     let (device, precision) = judge_device(asked.gpu, asked.bf16);
     let options = OpenOptions { device, precision, frames, ..OpenOptions::default() };
     let OpenVlm { folder, model: judge, .. } = OpenVlm::open(folder, &options).map_err(unopened)?;
-    let layout = match asked.prompt_layout {
-        Some(LayoutWord::VideosFirst) => PromptLayout::VideosFirst,
-        Some(LayoutWord::SharedPrefix) => PromptLayout::SharedPrefix,
-        None => judge.card().and_then(|card| card.prompt_layout).unwrap_or_default(),
-    };
+    let tuned = || judge.card().and_then(|card| card.prompt_layout);
+    let layout = asked.prompt_layout.or_else(tuned).unwrap_or_default();
     let input_format = InputFormat { layout, frames, ..InputFormat::default() };
     Ok(JudgeBench { folder, judge, windows, input_format })
 }
