@@ -251,6 +251,9 @@ fn serving_address(base: &str) -> &str {
     base.split_once("http://").unwrap().1
 }
 
+/// A window of frames, for models that score those.
+const WINDOW: &str = "+reward.model.history_buffers.window={history_size: 2, history_keys: [main_images]}";
+
 #[test]
 fn what_teleoperation_lacks_is_named_before_anything_moves() {
     let directory = tempfile::tempdir().unwrap();
@@ -261,7 +264,10 @@ fn what_teleoperation_lacks_is_named_before_anything_moves() {
         (&["--local"], "a learned reward without weights"),
         (&["--local", &other], "no camera for `side_camera`; it has wrist_1, wrist_2"),
         (&["--local", &here, "reward.reward_threshold=0"], "every score would be one"),
-        (&["--local", &here, "reward.reward_mode=history_buffer"], "frames are to be scored as they come"),
+        (
+            &["--local", &here, "reward.reward_mode=history_buffer", WINDOW],
+            "frames are to be scored as they come",
+        ),
         (
             &["--local", &here, "env.eval.keyboard_reward_wrapper=multi_stage"],
             "labels by key are not there yet",

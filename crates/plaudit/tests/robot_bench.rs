@@ -178,7 +178,7 @@ fn the_doctor_reads_the_box_and_the_compliance_of_a_config() {
     let page = text(&robot(&["doctor", named.to_str().unwrap(), "--yes"]).stdout);
     assert!(page.contains("plaudit's simulated robot") && page.contains("`wrist_1`:"), "{page}");
     let page = examined("target_ee_pose: TARGET_EE_POSE");
-    assert!(page.contains("`override_cfg.target_ee_pose` is still TARGET_EE_POSE"), "{page}");
+    assert!(page.contains("`override_cfg.target_ee_pose`: it is still TARGET_EE_POSE"), "{page}");
 }
 
 /// A session of labelling with keys through a pipe.

@@ -28,12 +28,15 @@ impl AskPerson for TerminalPerson {
             );
             return None;
         }
-        let address = &self.address;
-        console::eprintln(&format!(
-            "{why}\nThe robot at {address} will move. Is its box clear, and the e-stop in your hand?"
-        ));
-        console::eprintln("Type `arm` and Enter to let it move; anything else leaves it where it is.");
-        let ask = || line(&self.stop);
+        // Asked once the terminal gives whole lines: who answers quickly would type keys otherwise.
+        let ask = || {
+            let address = &self.address;
+            console::eprintln(&format!(
+                "{why}\nThe robot at {address} will move. Is its box clear, and the e-stop in your hand?"
+            ));
+            console::eprintln("Type `arm` and Enter to let it move; anything else leaves it where it is.");
+            line(&self.stop)
+        };
         let line = match &self.terminal {
             Some(terminal) => terminal.suspended(ask),
             None => ask(),
