@@ -131,7 +131,7 @@ fn what_is_unsafe_on_a_robot_is_refused() {
         "env.eval.override_cfg.robot_ip=null",
         server,
         "env.eval.override_cfg.server_url=http://127.0.0.1:1",
-        "env.train.override_cfg.camera_urls={wrist_1: http://127.0.0.1:1/a, wrist_2: http://127.0.0.1:1/b}",
+        "runner.val_check_interval=10",
     ];
     let said = refused(folder.path(), &both, 2);
     assert!(said.contains("cannot be evaluated at the same time"), "{said}");
