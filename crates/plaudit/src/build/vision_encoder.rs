@@ -11,7 +11,7 @@ use plaudit_rl::vision_encoder::{EncoderKind, TRUNK, VisionEncoderSettings};
 
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{Backbone, ModelSettings, ModelType};
-use crate::config::blocks::env::ObsMode;
+use crate::config::blocks::env::{EnvType, ObsMode};
 
 /// Whether the policy takes images.
 pub fn policy_uses_images(loaded: &LoadedConfig) -> bool {
@@ -52,7 +52,9 @@ impl Builder<'_> {
         let env = &self.loaded.config.env;
         let evaluates = self.loaded.config.runner.val_check_interval > 0;
         for (key, settings, used) in [("env.train", &env.train, true), ("env.eval", &env.eval, evaluates)] {
-            if used && settings.init_params.obs_mode != ObsMode::Rgb {
+            // A robot's cameras are always there.
+            let is_robot = settings.env_type == EnvType::Realworld;
+            if used && !is_robot && settings.init_params.obs_mode != ObsMode::Rgb {
                 let message = "a cnn_policy takes images, and these environments give states only";
                 let key = format!("{key}.init_params.obs_mode");
                 return Err(self.loaded.problem(&key, message, "set it to rgb, or model_type to mlp_policy"));
