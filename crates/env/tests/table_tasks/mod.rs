@@ -11,7 +11,7 @@ pub(crate) const MODES: [ControlMode; 4] = [
     ControlMode::PdEeDeltaPose,
 ];
 
-/// How many of the first episodes a policy solves within so many steps; `seed` and the next one are drawn from.
+/// How many of the first episodes a policy solves within so many steps; `seed` and the next one are sampled from.
 pub(crate) fn solved(env: &mut dyn Env, policy: &mut dyn Policy, seed: u64, steps: u64) -> usize {
     let mut obs = env.reset(Seed::new(seed)).unwrap();
     let mut outcome = vec![None; obs.batch()];
