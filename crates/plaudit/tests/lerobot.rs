@@ -167,10 +167,7 @@ fn nothing_moves_where_nobody_can_arm_it() {
             "        joint_limits: {shoulder: [0, 1], elbow: [0, 1], gripper: [0, 1]}",
             "nothing says how far `shoulder.pos`",
         ),
-        (
-            "        joint_limits: {wrist: [0, 1]}",
-            "has no joint `wrist` help: its joints are shoulder, elbow, gripper",
-        ),
+        ("        joint_limits: {wrist: [0, 1]}", "help: its joints are shoulder, elbow, gripper"),
         (&format!("{LIMITS}\n        action: position"), "nothing says which position"),
         (&format!("{LIMITS}\n        reset_joints: {{elbow: 0}}"), "`shoulder.pos` has no start"),
         (&format!("{LIMITS}\n        take_over: events"), "tells no events"),

@@ -30,8 +30,6 @@ mod clock;
 mod compliance;
 pub mod doctor;
 mod env;
-#[cfg(all(feature = "franka", target_os = "linux"))]
-mod franka;
 mod guard;
 mod joints;
 mod pilot;
@@ -40,8 +38,6 @@ mod serl;
 mod simulate;
 mod stop;
 
-#[cfg(all(feature = "franka", target_os = "linux"))]
-pub use crate::franka::{FrankaServeError, FrankaServer, FrankaSettings};
 pub use arm::{Arm, ArmError, ArmState, GripperCommand, JOINTS};
 pub use camera::{
     AtEnd, Camera, CameraAddress, CameraAddressError, CameraCounts, CameraError, CameraFrame, Crop,

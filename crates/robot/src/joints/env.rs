@@ -280,11 +280,11 @@ impl JointEnv {
                     self.leader = Some((at.clone(), None));
                     return false;
                 };
-                let joints = self.ranges.iter().zip(at.iter()).zip(before.iter());
+                let mut joints = self.ranges.iter().zip(at.iter()).zip(before.iter());
                 let has_moved = |((range, at), before): ((&JointRange, &f64), &f64)| {
                     (at - before).abs() > LEADER_STILL * range.max_step
                 };
-                if joints.map(has_moved).any(|moved| moved) {
+                if joints.any(has_moved) {
                     (*before, *moved) = (at.clone(), Some(now));
                 }
                 moved.is_some_and(|moved| now.since(moved) < self.task.leader_keeps)
