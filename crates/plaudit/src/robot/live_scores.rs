@@ -237,9 +237,10 @@ mod tests {
             scorer.show(obs(value as f32 / 100.0), Duration::ZERO);
         }
         assert!(begun.elapsed() < Duration::from_millis(250), "{:?}", begun.elapsed());
-        let mut scores = next(&mut scorer).unwrap();
-        scores.extend(next(&mut scorer).unwrap());
-        assert_eq!(scores.last(), Some(&0.49));
+        // The first frame may be scored before the others are there.
+        let first = next(&mut scorer).unwrap();
+        let last = if first.last() == Some(&0.49) { first } else { next(&mut scorer).unwrap() };
+        assert_eq!(last.last(), Some(&0.49));
         assert!(scorer.replaced() >= 48, "{}", scorer.replaced());
     }
 

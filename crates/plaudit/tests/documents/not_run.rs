@@ -37,6 +37,11 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit robot label",
         "it needs a robot server; robot_bench.rs runs it with a simulated one",
     ),
+    not_run(
+        "docs/robot.md",
+        "plaudit collect lerobot_collect",
+        "it needs an arm; lerobot.rs runs it with one that has no hardware",
+    ),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 
