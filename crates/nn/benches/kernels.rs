@@ -229,8 +229,11 @@ fn tokens(options: &Options) {
     }
 }
 
+/// Times something: its name, its FLOP or bytes, and what it does.
+type Measure<'a> = dyn Fn(&str, f64, &mut dyn FnMut()) + 'a;
+
 /// Products as training has them: both sides change.
-fn products(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
+fn products(measure: &Measure<'_>) {
     let (x, weights, gradient) =
         (numbers(TOKENS * HIDDEN), numbers(HIDDEN * HIDDEN), numbers(TOKENS * HIDDEN));
     let isa = Isa::best(Precision::F32);
@@ -253,7 +256,7 @@ fn products(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
 }
 
 /// What happens between products, and the optimiser.
-fn rows(measure: &dyn Fn(&str, f64, &mut dyn FnMut())) {
+fn rows(measure: &Measure<'_>) {
     let (x, gradient) = (numbers(TOKENS * INNER), numbers(TOKENS * INNER));
     let (scale, shift) = (numbers(HIDDEN), numbers(VISION));
     let mut output = vec![0.0; TOKENS * INNER];

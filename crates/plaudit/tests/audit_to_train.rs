@@ -1,7 +1,6 @@
 //! From an audit through a config to the reward: the threshold that an audit gives, put where the audit says, makes `train` and
-//! `reward eval` decide exactly as the audit counted, whatever kind of file the model is in.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+//! `reward eval` decide exactly as the audit counted, whatever kind of file the model is in.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! The linter: every rule fires where it should, and nowhere else.
-#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 use std::sync::OnceLock;

@@ -1,7 +1,5 @@
 //! A policy that first does as demonstrations do, then learns by reward.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 
 use crate::runs::{curve, refused, succeeds, weights};

@@ -1,7 +1,5 @@
 //! Collecting as a person does it: whole files, nothing overwritten, nothing lost to a kill.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! The program as a person meets it: what it prints, what it says when something is wrong, its exit codes.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,7 +1,5 @@
 //! The demo as a person meets it, without waiting for it.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,5 @@
 //! Films of evaluations while a policy learns.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 
 use crate::runs::succeeds;

@@ -1,7 +1,5 @@
 //! Every format of episodes under every command that reads some, as a table: what works, and what is refused in which words.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 
 use crate::runs::{plaudit, refused, succeeds};

@@ -1,7 +1,5 @@
 //! Watching for hacking as a person meets it: alarms, what is done about them, and the frames they leave behind.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 use std::process::Stdio;
 

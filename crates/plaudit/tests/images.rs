@@ -1,7 +1,5 @@
 //! Policies on images as a person meets them: runs by both learners, their weights, and what goes wrong.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! `plaudit collect` on an arm of LeRobot's. What needs lerobot runs when `PLAUDIT_LEROBOT_PYTHON` names a Python with it; the
 //! rest puts a shell script in Python's place.
+
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // a test fails by panicking
 #![allow(clippy::print_stdout)] // and says when it was skipped
 
 use std::os::unix::fs::PermissionsExt;

@@ -2,6 +2,8 @@
 //!
 //! `cargo test -p plaudit --test main pages::` runs those of one file.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
 mod audit_to_train;
 mod browser;
 mod check;

@@ -1,7 +1,5 @@
 //! What goes wrong is said with the key it is about and what to do next; help can be pasted.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs;
 use crate::runs::{plaudit, refused};
 use clap::CommandFactory;

@@ -1,7 +1,5 @@
 //! Places that cannot be written: the message names the flag, the place and the reason.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs::{on_one_line, plaudit, succeeds};
 
 #[test]

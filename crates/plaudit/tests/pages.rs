@@ -1,7 +1,6 @@
 //! Pages opened in a browser: everything on them loads, fits, and can be read, on a desk and on a phone, light and dark.
 //!
 //! These tests need Chromium (Debian: `apt-get install chromium`) and say so when it is not there.
-#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use crate::browser;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Every recipe in `configs/` parses, resolves, and says the same when its resolved form is read again.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use plaudit::cli::ConfigArgs;
 use plaudit::config::{self, LoadedConfig, recipes, yaml};
 use plaudit::load::RequestedConfig;

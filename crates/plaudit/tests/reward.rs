@@ -1,5 +1,4 @@
 //! From the reward block of a config to the reward, and what is refused before the first step.
-#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use std::path::Path;
 

@@ -1,7 +1,6 @@
 //! What `reward train`, `reward eval`, `reward audit`, `serve` and `train` say when they are used wrongly: each answer names
-//! what is wrong and something that can be done.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+//! what is wrong and something that can be done.
 
 use std::path::Path;
 

@@ -1,5 +1,4 @@
 //! `plaudit reward sft` as a user types it: it learns what is plain to see, goes on where it stopped, and says what is wrong.
-#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use crate::browser;
 use std::fs;

@@ -1,7 +1,5 @@
 //! `plaudit reward train` and `plaudit reward eval` as a person meets them, on images small enough to learn in seconds.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;

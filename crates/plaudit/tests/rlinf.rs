@@ -1,7 +1,5 @@
 //! Configs as RLinf writes them (`rlinf/config`) run as they are: only sizes, and paths that users must fill in, change.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs;
 use std::path::Path;
 

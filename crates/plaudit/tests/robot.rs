@@ -1,7 +1,5 @@
 //! Robots as a person uses them: the simulated one, and what is refused by name before anything moves.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,7 +1,5 @@
 //! The commands of the bench against a simulated robot server.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! Learning on a robot as a person meets it: the simulated one, with faults, a person who takes over, and a kill.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};

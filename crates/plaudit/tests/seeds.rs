@@ -1,7 +1,5 @@
 //! Every YAML block and command that RLinf's guides print is accepted as printed there and means what it meant.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

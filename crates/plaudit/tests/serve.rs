@@ -1,5 +1,4 @@
 //! `plaudit serve` as its users meet it, and `worker_type: api` against it.
-#![allow(clippy::unwrap_used)] // a test fails by panicking
 
 use crate::runs;
 use std::io::{BufRead, BufReader, Read, Write};

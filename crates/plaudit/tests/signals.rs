@@ -1,8 +1,6 @@
 //! Signals: what whoever started plaudit had it ignore stays ignored; everything else asks it to stop.
 
 #![cfg(target_os = "linux")] // `env --default-signal` is GNU's
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,7 +1,5 @@
 //! The shape of the project, as a test: who may know whom, who may print, and that what is generated is fresh.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

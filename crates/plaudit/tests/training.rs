@@ -1,7 +1,5 @@
 //! Training as a person meets it: runs, checkpoints, kills, and what goes wrong.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use crate::runs::{curve, files_in, refused, succeeds, survives_a_kill, weights};
 
 /// A run of a second or so.

@@ -1,7 +1,5 @@
 //! Soft actor-critic and RLPD as a person meets them: runs, kills, demonstrations, and what goes wrong.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
-
 use std::path::Path;
 
 use crate::runs::{curve, refused, succeeds, survives_a_kill, weights};

@@ -112,7 +112,8 @@ fn invalid_episodes_are_never_sampled_nor_what_was_kept_of_them_before() {
             let mut new = env.rollout(steps, 0, &EnvReward);
             // A rollout knows of its own steps, and only once the episode has ended.
             let ends_here = (first..first + steps).contains(&5);
-            let is_invalid = |at: usize| ends_here && at % 2 == 0 && (3..6).contains(&(first + at / 2));
+            let is_invalid =
+                |at: usize| ends_here && at.is_multiple_of(2) && (3..6).contains(&(first + at / 2));
             new.invalid = (0..2 * steps).map(is_invalid).collect();
             replay.add(new, None).unwrap();
         }

@@ -288,7 +288,10 @@ mod tests {
         images.iter().map(number).zip(labels.iter().map(|label| label.to_i64() == Some(1))).collect()
     }
 
-    fn made(folder: &Path, options: &DatasetOptions) -> (DatasetReport, Vec<(u32, bool)>, Vec<(u32, bool)>) {
+    /// Frames by number, and whether each is a success.
+    type Numbered = Vec<(u32, bool)>;
+
+    fn made(folder: &Path, options: &DatasetOptions) -> (DatasetReport, Numbered, Numbered) {
         let (train, val) = (folder.join("train.pt"), folder.join("val.pt"));
         let report = write_dataset(folder, (&train, &val), options).unwrap();
         (report, images(&train), images(&val))

@@ -34,13 +34,16 @@ pub(crate) struct Reported {
 /// A refusal: status and text.
 pub(crate) type Refusal = (u16, String);
 
+/// Writes a reply that goes on until the client hangs up.
+pub(crate) type StreamWriter = Box<dyn FnOnce(&TcpStream) -> io::Result<()>>;
+
 /// What a connection gets.
 pub(crate) enum Answer {
     Reply(Reply),
     /// Nothing: the connection is closed.
     HangUp,
     /// The connection itself, for as long as it takes.
-    Stream(Box<dyn FnOnce(&TcpStream) -> io::Result<()>>),
+    Stream(StreamWriter),
 }
 
 /// A robot behind the routes.

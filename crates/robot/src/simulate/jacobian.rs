@@ -65,8 +65,8 @@ mod tests {
             let turned: [f64; JOINTS] = std::array::from_fn(|k| number(&after, k) - number(&before, k));
             let middle = std::array::from_fn(|k| (number(&after, k) + number(&before, k)) / 2.0);
             let rows = jacobian(&middle);
-            for axis in 0..3 {
-                let predicted: f64 = (0..JOINTS).map(|k| rows[axis][k] * turned[k]).sum();
+            for (axis, row) in rows.iter().enumerate().take(3) {
+                let predicted: f64 = (0..JOINTS).map(|k| row[k] * turned[k]).sum();
                 let moved = number(&after, 19 + axis) - number(&before, 19 + axis);
                 assert!((predicted - moved).abs() < 1e-4, "joint {joint} axis {axis}: {predicted} {moved}");
             }
