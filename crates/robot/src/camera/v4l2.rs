@@ -50,7 +50,7 @@ impl V4l2Camera {
         };
         if !cfg!(all(feature = "devices", target_os = "linux")) {
             return Err(wrong(
-                "V4L2 cameras are not part of this build; build with `--features devices` on Linux",
+                "V4L2 cameras are not part of this build; they need the feature `devices` on Linux",
             ));
         }
         if device.trim().is_empty() {
@@ -305,6 +305,6 @@ mod tests {
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
     #[test]
     fn a_build_without_devices_says_so() {
-        assert!(open("/dev/video0").err().unwrap().to_string().contains("--features devices"));
+        assert!(open("/dev/video0").err().unwrap().to_string().contains("`devices`"));
     }
 }

@@ -111,7 +111,7 @@ pub fn devices_findings(devices: &[Device]) -> Vec<Finding> {
             Finding::fine(ABOUT, format!("{text}, which only the terminal reads"))
         } else {
             let advice = format!(
-                "write the rules below to {UDEV_RULES_FILE}, then `sudo udevadm control --reload && sudo udevadm \
+                "write the rules below to {UDEV_RULES_FILE}, then `sudo udevadm control -R && sudo udevadm \
                  trigger`, and plug it in again"
             );
             Finding::wrong(ABOUT, format!("{text} may not be read by this user"), advice)

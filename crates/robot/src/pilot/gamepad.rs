@@ -54,7 +54,7 @@ impl InputDevice for Gamepad {
 
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
     fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build; build with `--features devices` on Linux".into())
+        Err("it is not part of this build; it needs the feature `devices` on Linux".into())
     }
 }
 

@@ -58,7 +58,7 @@ impl InputDevice for SpaceMouse {
 
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
     fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build; build with `--features devices` on Linux".into())
+        Err("it is not part of this build; it needs the feature `devices` on Linux".into())
     }
 }
 
@@ -184,7 +184,7 @@ mod hid {
 /// What to do about a device that may not be opened.
 fn denied(place: &str) -> String {
     format!(
-        "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control --reload && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
+        "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control -R && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
     )
 }
 
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_build_without_devices_says_so() {
         let error = SpaceMousePilot::open().err().unwrap().to_string();
-        assert!(error.contains("SpaceMouse") && error.contains("--features devices"), "{error}");
+        assert!(error.contains("SpaceMouse") && error.contains("`devices`"), "{error}");
     }
 
     proptest! {
