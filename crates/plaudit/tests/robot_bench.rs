@@ -254,8 +254,11 @@ fn ctrl_c_ends_labelling_and_loses_nothing() {
     let mut child = label(&bench, folder.path(), &[]);
     press(&mut child, b"c");
     wait_for_frames(folder.path(), 25);
+    // A terminal stays open, and the end of the keys would mean that it is enough.
+    let keys = child.stdin.take();
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
+    drop(keys);
     let message = flat(&text(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("every label is in") && message.contains("--rebuild"), "{message}");
