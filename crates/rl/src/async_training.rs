@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use plaudit_core::{Env, Obs, Policy, Reward, Seed};
 
+use crate::real_time;
 use crate::rollout_stats::RolloutStats;
 use crate::rollout_thread::RolloutThread;
 use crate::{Experience, Learner, Metrics, OnLabelled, RolloutState, TakenStep, TrainingError, TrainingPlan};
@@ -129,7 +130,12 @@ impl AsyncTraining {
             mailbox: mailbox.clone(),
             callback,
         };
+        let has_deadlines = rollout_thread.env.may_break();
         let thread = std::thread::spawn(move || rollout_thread.act(&send));
+        if has_deadlines {
+            // After the robot's threads were started: threads inherit.
+            real_time::let_others_first();
+        }
         let (thread, rollout_state, on_labelled) = (Some(thread), None, None);
         Self { plan, reward, mailbox, queue, thread, rollout_state, steps: 0, on_labelled, stopper }
     }

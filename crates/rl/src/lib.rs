@@ -47,6 +47,7 @@ mod interventions;
 mod learner;
 pub mod naming;
 pub mod ppo;
+mod real_time;
 pub mod replay;
 mod robot_facts;
 mod rollout;

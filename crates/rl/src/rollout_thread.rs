@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Reward, Seed};
 
 use crate::async_training::{AsyncPlan, POLL_INTERVAL, PolicyMailbox, RolloutReport, StepCallback};
+use crate::real_time;
 use crate::rollout_stats::RolloutStats;
 use crate::training::RewardLabeller;
 use crate::{Experience, PlayedSegment, RolloutState, TakenStep, Training, TrainingError};
@@ -34,6 +35,7 @@ impl RolloutThread {
     /// Acts until it is stopped, or nobody receives any more.
     pub(crate) fn act(mut self, queue: &Sender<RolloutReport>) -> Result<(), TrainingError> {
         let (plan, reward) = (self.plan.rollouts, self.reward.as_ref());
+        let _alone = self.env.may_break().then(real_time::work_alone);
         let started = Training::start(self.env.as_mut(), reward, plan, self.seed, self.resume_from);
         let (training, mailbox) = (started?.0, self.mailbox);
         self.callback.begin(training.obs());
@@ -103,7 +105,10 @@ impl Acting<'_> {
         std::thread::scope(|scope| {
             let (send, unlabelled) = sync_channel(UNLABELLED);
             let mut labelling = Labelling { reward: RewardLabeller::new(reward, 1), mailbox, on_trouble };
-            let labelling = scope.spawn(move || labelling.label_all(&unlabelled, queue));
+            let labelling = scope.spawn(move || {
+                real_time::let_others_first();
+                labelling.label_all(&unlabelled, queue)
+            });
             let acted = self.send_all(&send);
             drop(send);
             let labelled = labelling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -18,11 +18,13 @@ use crate::robot::{LerobotArm, TerminalPerson};
 use crate::run::{interrupted, notify_soon};
 
 /// Keys of `override_cfg` that mean nothing for an arm of joints, or are not there for it yet.
-const CARTESIAN: [&str; 15] = [
+const CARTESIAN: [&str; 17] = [
     "robot_ip",
     "server_url",
     "is_dummy",
     "sim_speed",
+    "sim_incidents",
+    "sim_scenes",
     "pilot",
     "camera_urls",
     "camera_serials",

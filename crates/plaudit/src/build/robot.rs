@@ -97,7 +97,10 @@ impl Builder<'_> {
         }
         let Server { url, clock, simulated } = server;
         let table: Box<dyn TableReset> = match &simulated {
-            Some(_) => Box::new(SceneReset(SceneClient::new(&url).map_err(|error| wrong(&error))?)),
+            Some(_) => Box::new(SceneReset {
+                client: SceneClient::new(&url).map_err(|error| wrong(&error))?,
+                scenes: self.settings.override_cfg.sim_scenes,
+            }),
             None => Box::new(NoTableReset),
         };
         let parts = RobotParts {
@@ -190,8 +193,8 @@ impl Builder<'_> {
         };
         let mut env = simulated_arm(task, self.settings.override_cfg.image_side as usize)
             .map_err(|error| wrong(&error))?;
-        let scene =
-            task.find_scene(env.as_mut(), Seed::new(self.settings.seed)).map_err(|error| wrong(&error))?;
+        let (seed, scenes) = (Seed::new(self.settings.seed), self.settings.override_cfg.sim_scenes);
+        let scene = task.find_scene(env.as_mut(), seed, scenes).map_err(|error| wrong(&error))?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::at_speed(self.settings.override_cfg.sim_speed));
         let settings = SimulateSettings {
             seed: scene.seed,

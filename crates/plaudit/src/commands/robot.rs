@@ -111,8 +111,10 @@ impl Simulate {
         let runtime = |error: &dyn std::fmt::Display| Failure::runtime(error.to_string(), None);
         let size = usize::from(self.image_size);
         let mut scratch = build::simulated_arm(self.task, size).map_err(|error| runtime(&error))?;
-        let scene =
-            self.task.find_scene(scratch.as_mut(), Seed::new(self.seed)).map_err(|error| runtime(&error))?;
+        let scene = self
+            .task
+            .find_scene(scratch.as_mut(), Seed::new(self.seed), 1)
+            .map_err(|error| runtime(&error))?;
         let settings = SimulateSettings {
             address: SocketAddr::new(self.host, self.port),
             seed: scene.seed,

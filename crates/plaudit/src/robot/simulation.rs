@@ -46,7 +46,7 @@ pub struct SimulatedScene {
     pub start: ToolPose,
     /// Where it is when the task is solved.
     pub target: ToolPose,
-    /// All the places that the script brings it to between the two.
+    /// All the places that the script brings it to, in this scene and in those after it.
     pub way: AxisBox,
 }
 
@@ -81,40 +81,64 @@ impl SimulatedTask {
         }
     }
 
-    /// Looks for a scene that the script solves, in an environment of its own.
-    pub fn find_scene(self, env: &mut dyn Env, seed: Seed) -> Result<SimulatedScene, SimulationError> {
-        let mut expert = self.expert()?;
+    /// Looks for a scene that the script solves, in an environment of its own; the tool's box is to have room for that one
+    /// and the next `scenes - 1`.
+    pub fn find_scene(
+        self,
+        env: &mut dyn Env,
+        seed: Seed,
+        scenes: u64,
+    ) -> Result<SimulatedScene, SimulationError> {
         for number in 0..MOST_SCENES {
             let seed = seed.purpose("scene").index(number);
-            let mut obs = env.reset(seed.index(0))?;
-            if let Some(prepare) = &mut self.prepare()? {
-                match prepare(env, obs) {
-                    Ok(prepared) => obs = prepared,
-                    Err(_) => continue, // a scene that cannot be prepared is no scene
+            let Some(Solution { start, target, mut way }) = self.solve(env, seed.index(0))? else { continue };
+            for other in 1..scenes.max(1) {
+                // A person would not solve every one, either.
+                if let Some(solution) = self.solve(env, seed.index(other))? {
+                    way = union(way, solution.way);
                 }
             }
-            let Some(start) = tool(env.spec(), &obs) else { continue };
-            let (spec, mut way) =
-                (env.spec().clone(), AxisBox { min_m: start.position_m, max_m: start.position_m });
-            let mut left = None;
-            let settled = play(env, obs, expert.as_mut(), |step| {
-                if let Some(pose) = tool(&spec, &step.obs) {
-                    way = AxisBox {
-                        min_m: way.min_m.min(pose.position_m),
-                        max_m: way.max_m.max(pose.position_m),
-                    };
-                }
-                left = left.map(|left: usize| left - 1).or(step.success[0].then_some(SETTLE));
-                left == Some(0)
-            });
-            // A scene that the script does not solve is no scene.
-            let Ok(settled) = settled else { continue };
-            if let Some(target) = tool(&spec, &settled) {
-                return Ok(SimulatedScene { seed, start, target, way });
-            }
+            return Ok(SimulatedScene { seed, start, target, way });
         }
         Err(SimulationError::Unsolved)
     }
+
+    /// How the script solves a scene; nothing if it does not.
+    fn solve(self, env: &mut dyn Env, seed: Seed) -> Result<Option<Solution>, SimulationError> {
+        let mut expert = self.expert()?;
+        let mut obs = env.reset(seed)?;
+        if let Some(prepare) = &mut self.prepare()? {
+            let Ok(prepared) = prepare(env, obs) else { return Ok(None) };
+            obs = prepared;
+        }
+        let Some(start) = tool(env.spec(), &obs) else { return Ok(None) };
+        let (spec, mut way) = (env.spec().clone(), point(start));
+        let mut left = None;
+        let settled = play(env, obs, expert.as_mut(), |step| {
+            if let Some(pose) = tool(&spec, &step.obs) {
+                way = union(way, point(pose));
+            }
+            left = left.map(|left: usize| left - 1).or(step.success[0].then_some(SETTLE));
+            left == Some(0)
+        });
+        let target = settled.ok().and_then(|settled| tool(&spec, &settled));
+        Ok(target.map(|target| Solution { start, target, way }))
+    }
+}
+
+/// How the script solves a scene: from where to where, and all the places between.
+struct Solution {
+    start: ToolPose,
+    target: ToolPose,
+    way: AxisBox,
+}
+
+fn point(pose: ToolPose) -> AxisBox {
+    AxisBox { min_m: pose.position_m, max_m: pose.position_m }
+}
+
+fn union(a: AxisBox, b: AxisBox) -> AxisBox {
+    AxisBox { min_m: a.min_m.min(b.min_m), max_m: a.max_m.max(b.max_m) }
 }
 
 /// Lets a script act until something is true.
@@ -153,12 +177,17 @@ fn tool(spec: &EnvSpec, obs: &Obs) -> Option<ToolPose> {
     ToolPose::from_xyz_quat([x, number(1), number(2), number(4), number(5), number(6), number(3)])
 }
 
-/// The simulated server resets its table: always the same scene, as in a laboratory.
+/// The simulated server resets its table: one scene after another, then the first again.
 #[derive(Debug, Clone)]
-pub struct SceneReset(pub SceneClient);
+pub struct SceneReset {
+    /// The server.
+    pub client: SceneClient,
+    /// How many scenes there are.
+    pub scenes: u64,
+}
 
 impl TableReset for SceneReset {
-    fn reset(&mut self, _episode: u64) -> Result<(), String> {
-        self.0.reset_scene(Some(0)).map_err(|error| error.to_string())
+    fn reset(&mut self, episode: u64) -> Result<(), String> {
+        self.client.reset_scene(Some(episode % self.scenes.max(1))).map_err(|error| error.to_string())
     }
 }

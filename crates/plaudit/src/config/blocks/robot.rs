@@ -54,6 +54,9 @@ block! {
         /// reflex, a push, a server that stands still.
         #[range(NOT_NEGATIVE)]
         sim_incidents: f64 = 0.0,
+        /// Scenes that the simulated robot goes through, an episode each: where things lie. 1: always the same.
+        #[range(Range::Within(1.0, 1000.0))]
+        sim_scenes: u64 = 1,
         /// Pixels of a side of the images that policies see.
         #[range(Range::Within(16.0, 512.0))]
         image_side: u64 = 128,
