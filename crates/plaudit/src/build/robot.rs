@@ -32,6 +32,8 @@ pub use task::{RobotProblem, full_action, reset_pose, target, workspace};
 
 /// Room around the way of the script, metres.
 const ROOM_M: f64 = 0.06;
+/// States of the same scene differ by at most this much in any number, in metres, radians and their rates.
+const SAME_SCENE: f32 = 0.02;
 /// Speed limits are so much above the largest action.
 const HEADROOM: f64 = 1.25;
 
@@ -39,7 +41,15 @@ const HEADROOM: f64 = 1.25;
 struct Server {
     url: String,
     clock: Arc<dyn Clock>,
-    simulated: Option<(SimulatedRobot, SimulatedScene, SimulatedTask)>,
+    simulated: Option<Simulated>,
+}
+
+/// What is known of a simulated robot and its table.
+struct Simulated {
+    /// The robot, if it lives in this process.
+    robot: Option<SimulatedRobot>,
+    scene: SimulatedScene,
+    task: SimulatedTask,
 }
 
 /// What a command does with a robot beside stepping it.
@@ -116,7 +126,7 @@ impl Builder<'_> {
             stop: stop.clone(),
             notify: hooks.notify,
             watchdog: true,
-            server: simulated.map(|(robot, ..)| robot),
+            server: simulated.and_then(|simulated| simulated.robot),
         };
         let env = RobotEnv::new(task, parts).map_err(|error| wrong(&error))?;
         Ok(BuiltRobot { env, stop })
@@ -170,10 +180,7 @@ impl Builder<'_> {
         let robot = &self.settings.override_cfg;
         let is_simulated = robot.is_dummy || robot.robot_ip.as_deref() == Some("sim");
         match &robot.server_url {
-            Some(_) if is_simulated => {
-                let message = "a server is named, and a simulated one asked for";
-                Err(self.problem("override_cfg.server_url", message, "leave out the one or the other"))
-            }
+            Some(url) if is_simulated => self.simulated_elsewhere(url),
             Some(url) => Ok(Server { url: url.clone(), clock: Arc::new(RealClock::new()), simulated: None }),
             None if is_simulated => self.simulated_server(),
             None => {
@@ -184,17 +191,10 @@ impl Builder<'_> {
         }
     }
 
+    /// A simulated robot that lives as long as the environment.
     fn simulated_server(&self) -> Result<Server, ComposeError> {
-        let hint = "robot_ip: sim runs PegInsertionEnv-v1 and FrankaEnv-v1";
-        let wrong = |error: &dyn std::fmt::Display| self.problem("override_cfg.robot_ip", error, hint);
-        let task = match self.settings.init_params.id.as_deref() {
-            Some("PegInsertionEnv-v1") => SimulatedTask::PegInsertion,
-            _ => SimulatedTask::PickCube,
-        };
-        let mut env = simulated_arm(task, self.settings.override_cfg.image_side as usize)
-            .map_err(|error| wrong(&error))?;
-        let (seed, scenes) = (Seed::new(self.settings.seed), self.settings.override_cfg.sim_scenes);
-        let scene = task.find_scene(env.as_mut(), seed, scenes).map_err(|error| wrong(&error))?;
+        let wrong = |error: &dyn std::fmt::Display| self.not_simulated(error);
+        let (task, scene, env) = self.simulated_scene()?;
         let clock: Arc<dyn Clock> = Arc::new(RealClock::at_speed(self.settings.override_cfg.sim_speed));
         let settings = SimulateSettings {
             seed: scene.seed,
@@ -205,7 +205,50 @@ impl Builder<'_> {
         };
         let robot = SimulatedRobot::start(env, settings).map_err(|error| wrong(&error))?;
         let url = robot.address().map(|address| format!("http://{address}")).unwrap_or_default();
-        Ok(Server { url, clock, simulated: Some((robot, scene, task)) })
+        Ok(Server { url, clock, simulated: Some(Simulated { robot: Some(robot), scene, task }) })
+    }
+
+    /// A simulated robot of another process: it has ground truth for a script, and a table that resets itself.
+    fn simulated_elsewhere(&self, url: &str) -> Result<Server, ComposeError> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            let hint = "start it with `plaudit robot simulate`, or leave out robot_ip for a real one";
+            self.problem("override_cfg.server_url", error, hint)
+        };
+        let (task, scene, mut env) = self.simulated_scene()?;
+        let client = SceneClient::new(url).map_err(|error| wrong(&error))?;
+        client.reset_scene(Some(0)).map_err(|error| wrong(&error))?;
+        let there = client.truth().map_err(|error| wrong(&error))?.state;
+        let here = task.first_state(env.as_mut(), &scene).map_err(|error| wrong(&error))?;
+        let is_far = |(a, b): (&f32, &f32)| (a - b).abs() > SAME_SCENE;
+        if there.len() != here.len() || there.iter().zip(&here).any(is_far) {
+            let message = "the simulated robot there has another task, or another seed";
+            let hint = format!(
+                "start it with `plaudit robot simulate {} --seed {}`",
+                task.possible_word(),
+                self.settings.seed
+            );
+            return Err(self.problem("override_cfg.server_url", message, hint));
+        }
+        let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
+        Ok(Server { url: url.into(), clock, simulated: Some(Simulated { robot: None, scene, task }) })
+    }
+
+    /// The task that a simulated robot has, and its scene, found in the environment that comes with it.
+    fn simulated_scene(&self) -> Result<(SimulatedTask, SimulatedScene, Box<dyn Env>), ComposeError> {
+        let wrong = |error: &dyn std::fmt::Display| self.not_simulated(error);
+        let task = match self.settings.init_params.id.as_deref() {
+            Some("PegInsertionEnv-v1") => SimulatedTask::PegInsertion,
+            _ => SimulatedTask::PickCube,
+        };
+        let robot = &self.settings.override_cfg;
+        let mut env = simulated_arm(task, robot.image_side as usize).map_err(|error| wrong(&error))?;
+        let found = task.find_scene(env.as_mut(), Seed::new(self.settings.seed), robot.sim_scenes);
+        Ok((task, found.map_err(|error| wrong(&error))?, env))
+    }
+
+    fn not_simulated(&self, error: &dyn std::fmt::Display) -> ComposeError {
+        let hint = "robot_ip: sim runs PegInsertionEnv-v1 and FrankaEnv-v1";
+        self.problem("override_cfg.robot_ip", error, hint)
     }
 
     fn robot_task(&self, server: &Server) -> Result<RobotTask, ComposeError> {
@@ -213,7 +256,7 @@ impl Builder<'_> {
         let is_written =
             |key: &str| self.loaded.is_written(&format!("{}.override_cfg.{key}", self.which.key()));
         let problem = |problem| self.robot_problem(problem);
-        let scene = server.simulated.as_ref().map(|(_, scene, _)| scene);
+        let scene = server.simulated.as_ref().map(|simulated| &simulated.scene);
         let is_target_written =
             matches!(robot.target_ee_pose, Fill::Given(_)) && is_written("target_ee_pose");
         let target = match scene {
@@ -232,7 +275,7 @@ impl Builder<'_> {
             self.problem("override_cfg.compliance_param", error, "stay within the controller's range")
         })?;
         let words = match (&*robot.task_description, &server.simulated) {
-            ("", Some((_, _, task))) => Some(task.instruction().into()),
+            ("", Some(simulated)) => Some(simulated.task.instruction().into()),
             ("", None) => None,
             (words, _) => Some(words.into()),
         };
@@ -274,7 +317,7 @@ impl Builder<'_> {
             || robot.clip_xy_range.is_some()
             || robot.clip_x_range.is_some();
         let workspace = match &server.simulated {
-            Some((_, scene, _)) if !is_written => {
+            Some(Simulated { scene, .. }) if !is_written => {
                 let (from, to, room) = (scene.way.min_m, scene.way.max_m, DVec3::splat(ROOM_M));
                 let bounds = AxisBox { min_m: from - room, max_m: to + room };
                 task::workspace_of(bounds, task.target, [0.4, 0.4, FRAC_PI_3])

@@ -103,6 +103,20 @@ impl SimulatedTask {
         Err(SimulationError::Unsolved)
     }
 
+    /// The state in which the first of the scenes begins.
+    pub fn first_state(self, env: &mut dyn Env, scene: &SimulatedScene) -> Result<Vec<f32>, SimulationError> {
+        let mut obs = env.reset(scene.seed.index(0))?;
+        if let Some(prepare) = &mut self.prepare()? {
+            obs = prepare(env, obs)?;
+        }
+        Ok(obs.state)
+    }
+
+    /// What the command line calls it.
+    pub fn possible_word(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map_or_else(String::new, |value| value.get_name().into())
+    }
+
     /// How the script solves a scene; nothing if it does not.
     fn solve(self, env: &mut dyn Env, seed: Seed) -> Result<Option<Solution>, SimulationError> {
         let mut expert = self.expert()?;

@@ -100,7 +100,7 @@ impl Builder<'_> {
     }
 
     fn script(&self, server: &Server, task: &RobotTask) -> Result<Box<dyn Pilot>, ComposeError> {
-        let Some((_, _, simulated)) = &server.simulated else {
+        let Some(simulated) = &server.simulated else {
             let message = "the script sees the simulator's ground truth, which a robot does not have";
             return Err(self.problem(
                 KEY,
@@ -110,7 +110,7 @@ impl Builder<'_> {
         };
         let wrong = |error: &dyn std::fmt::Display| self.problem(KEY, error, "set it to none");
         let scene = SceneClient::new(&server.url).map_err(|error| wrong(&error))?;
-        let expert = simulated.expert().map_err(|error| wrong(&error))?;
+        let expert = simulated.task.expert().map_err(|error| wrong(&error))?;
         let pilot = ScriptPilot::start(scene, expert, server.clock.clone(), (task.action_m, task.action_rad));
         Ok(Box::new(pilot.map_err(|error| wrong(&error))?))
     }
