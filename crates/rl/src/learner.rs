@@ -173,6 +173,9 @@ pub enum SettingError {
     /// States that are scaled where nothing keeps the scale.
     #[error("scaled states are for critics that have a target network, and CrossQ's have none")]
     ScaledStatesWithoutTarget,
+    /// An average of the policy belongs to a target of the critics, whose encoder it uses.
+    #[error("a policy is averaged beside a target of its critics, and these have none")]
+    AverageWithoutTarget,
     /// Fewer demonstrations than are needed.
     #[error("RLPD learns from demonstrations, and there are {found} where {needed} are needed")]
     TooFewDemos {

@@ -110,6 +110,7 @@ fn learner() -> Sac {
         backup_entropy: true,
         target_range: None,
         scale_states: false,
+        average_policy: false,
         bc_regularizer: None,
         tau: 0.02,
         target_update_freq: 1,

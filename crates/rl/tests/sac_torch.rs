@@ -144,6 +144,7 @@ fn settings(case: &PyValue) -> SacSettings {
         backup_entropy: number(case, "backup_entropy") == 1.0,
         target_range: None,
         scale_states: false,
+        average_policy: false,
         bc_regularizer: None,
         tau: number(case, "tau") as f32,
         target_update_freq: number(case, "target_update_freq") as u64,

@@ -43,6 +43,9 @@ pub(crate) fn about_setting(error: &SettingError) -> SettingHint {
         SettingError::ScaledStatesWithoutTarget => {
             ("algorithm.scale_states", "leave it out, or set algorithm.q_head_type to default")
         }
+        SettingError::AverageWithoutTarget => {
+            ("algorithm.average_policy", "leave it out, or set algorithm.q_head_type to default")
+        }
         SettingError::TooFewDemos { .. } => {
             ("algorithm.demo_buffer.load_path", "name more demonstrations, or leave demo_buffer out")
         }

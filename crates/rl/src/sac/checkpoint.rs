@@ -16,6 +16,7 @@ use crate::{Checkpoint, LearnError, StateScale};
 
 const TEMPERATURE: &str = "temperature";
 const SCALE: &str = "state_scale";
+const AVERAGE: &str = "policy_average";
 
 /// Writes everything into a folder.
 pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
@@ -33,6 +34,11 @@ pub(super) fn save(sac: &Sac, folder: &Path) -> Result<(), LearnError> {
         let mut target = Weights::new();
         sac.networks.export_critics(&sac.target, &mut target);
         checkpoint.tensors("target", target);
+    }
+    if let Some(average) = &sac.average {
+        let mut weights = Weights::new();
+        sac.networks.export_policy(average, &mut weights);
+        checkpoint.tensors(AVERAGE, weights);
     }
     let Adam { m, v, .. } = &sac.temperature.adam;
     let mut temperature = Weights::new();
@@ -86,6 +92,7 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     };
     let (policy, critics) = (policy_of("networks")?, critics_of("networks")?);
     let target = if sac.networks.has_target() { critics_of("target")? } else { Vec::new() };
+    let average = sac.average.as_ref().map(|_| policy_of(AVERAGE)).transpose()?;
     let temperature = take(&checkpoint.under(TEMPERATURE), "x_m_v", &[3]);
     let temperature = temperature.map_err(|mismatch| checkpoint.mismatch(mismatch))?;
     let temperature_steps = checkpoint.counted("temperature_steps")?;
@@ -100,6 +107,7 @@ pub(super) fn restore(sac: &mut Sac, folder: &Path) -> Result<(), LearnError> {
     (sac.temperature.adam.m[0], sac.temperature.adam.v[0]) = (temperature[1], temperature[2]);
     (sac.policy_adam, sac.critic_adam) = (policy_adam, critic_adam);
     (sac.policy, sac.critics, sac.target) = (Arc::new(policy), critics, target);
+    sac.average = average.map(Arc::new);
     (sac.replay, sac.demos, sac.updates) = (replay, demos, updates);
     Ok(())
 }

@@ -43,9 +43,6 @@ impl Sac {
                 break;
             }
         }
-        if self.networks.has_target() {
-            self.target[..encoder_params].copy_from_slice(&self.critics[..encoder_params]);
-        }
         Ok(())
     }
 

@@ -59,6 +59,8 @@ pub struct Sac {
     settings: SacSettings,
     networks: Arc<SoftNetworks>,
     policy: Arc<Vec<f32>>,
+    /// The moving average of the policy, where that one acts.
+    average: Option<Arc<Vec<f32>>>,
     critics: Vec<f32>,
     target: Vec<f32>,
     policy_adam: Adam,
@@ -161,6 +163,9 @@ impl Sac {
             }
             networks.scale = scale_of(&demos);
         }
+        if settings.average_policy && !networks.has_target() {
+            return Err(SettingError::AverageWithoutTarget.into());
+        }
         let (policy, critics) = (networks.init_policy(seed), networks.init_critics(seed));
         let target = if networks.has_target() { critics.clone() } else { Vec::new() };
         let mut sac = Self {
@@ -170,6 +175,7 @@ impl Sac {
             replay: Replay::new(settings.replay.clone()),
             demos: settings.demos.as_ref().map(|demos| Replay::new(demos.replay.clone())),
             networks: Arc::new(networks),
+            average: settings.average_policy.then(|| Arc::new(policy.clone())),
             policy: Arc::new(policy),
             critics,
             target,
@@ -292,6 +298,9 @@ impl Sac {
         self.updates += 1;
         if self.networks.has_target() && self.updates.is_multiple_of(self.settings.target_update_freq) {
             polyak(&mut self.target, &self.critics, self.settings.tau);
+            if let Some(average) = &mut self.average {
+                polyak(Arc::make_mut(average).as_mut_slice(), &self.policy, self.settings.tau);
+            }
         }
         Ok(())
     }
@@ -557,8 +566,25 @@ impl Sac {
     }
 
     fn acting(&self, action_mode: ActionMode) -> Box<dyn Policy> {
-        let encoder_params = &self.critics[..self.networks.encoder_len()];
-        Box::new(SoftPolicy::new(self.networks.clone(), self.policy.clone(), encoder_params, action_mode))
+        let (policy, critics) = self.shown();
+        let encoder_params = &critics[..self.networks.encoder_len()];
+        Box::new(SoftPolicy::new(self.networks.clone(), policy.clone(), encoder_params, action_mode))
+    }
+
+    /// The policy that acts and is saved, and the critics whose encoder it uses.
+    fn shown(&self) -> (&Arc<Vec<f32>>, &[f32]) {
+        match &self.average {
+            Some(average) => (average, &self.target),
+            None => (&self.policy, &self.critics),
+        }
+    }
+
+    /// Averages begin anew, from where the networks are.
+    fn restart_averages(&mut self) {
+        if self.networks.has_target() {
+            self.target.copy_from_slice(&self.critics);
+        }
+        self.average = self.settings.average_policy.then(|| self.policy.clone());
     }
 
     fn metrics(&self, stats: &UpdateStats) -> Metrics {
@@ -644,13 +670,16 @@ impl Learner for Sac {
     }
 
     fn imitate(&mut self, cloning: &Cloning, callback: CloningCallback<'_>) -> Result<(), LearnError> {
-        self.clone_demos(cloning, callback)
+        self.clone_demos(cloning, callback)?;
+        self.restart_averages();
+        Ok(())
     }
 
     fn weights(&self) -> Weights {
         let mut weights = Weights::new();
-        self.networks.export_policy(&self.networks.plain_policy(&self.policy), &mut weights);
-        self.networks.export_critics(&self.networks.plain_critics(&self.critics), &mut weights);
+        let (policy, critics) = self.shown();
+        self.networks.export_policy(&self.networks.plain_policy(policy), &mut weights);
+        self.networks.export_critics(&self.networks.plain_critics(critics), &mut weights);
         if let Some(vision_encoder) = &self.networks.vision_encoder {
             vision_encoder.export_trunk(&mut weights);
         }
@@ -668,12 +697,10 @@ impl Learner for Sac {
         }
         self.networks.scaled_policy(&mut policy);
         self.networks.scaled_critics(&mut critics);
-        if self.networks.has_target() {
-            self.target.copy_from_slice(&critics);
-        }
         self.policy_adam = Adam::new(policy.len(), self.settings.policy_optim.adam);
         self.critic_adam = Adam::new(critics.len(), self.settings.critic_optim.adam);
         (self.policy, self.critics) = (Arc::new(policy), critics);
+        self.restart_averages();
         Ok(())
     }
 

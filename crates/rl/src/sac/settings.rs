@@ -37,6 +37,10 @@ pub struct SacSettings {
     pub train_actor_steps: u64,
     /// Whether networks take states by the scale of the demonstrations.
     pub scale_states: bool,
+    /// Whether the policy that acts and is saved is the moving average of the one that learns: at the rate of the target, and through
+    /// the target's encoder. A constant learning rate keeps a policy in motion around what it has learned; its average stands
+    /// still there.
+    pub average_policy: bool,
     /// Behaviour-cloning term in the loss of the policy.
     pub bc_regularizer: Option<BcRegularizer>,
     /// Pixels that images are moved by at random, at most (DrQ); nothing where they stay.

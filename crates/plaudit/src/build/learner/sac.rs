@@ -86,6 +86,7 @@ impl Builder<'_> {
             backup_entropy: algorithm.backup_entropy,
             target_range: algorithm.target_range.map(|bounds| bounds.map(|bound| bound as f32)),
             scale_states: algorithm.scale_states,
+            average_policy: algorithm.average_policy,
             bc_regularizer: (algorithm.demo_weight > 0.0).then(|| BcRegularizer {
                 weight: algorithm.demo_weight as f32,
                 std: algorithm.cloning.as_ref().map(|cloning| self.deviations(cloning)),

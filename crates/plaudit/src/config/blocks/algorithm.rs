@@ -157,6 +157,9 @@ block! {
         /// SAC: rate of the soft target update.
         #[range(SHARE)]
         tau: f64 = 0.005,
+        /// SAC: the policy that acts and is saved is a moving average of the one that learns, at the rate `tau`, and sees through
+        /// the target's encoder. Steadier where a policy on images learns at a constant rate.
+        average_policy: bool = false,
         /// SAC: updates between target updates.
         #[range(AT_LEAST_ONE)]
         target_update_freq: u64 = 1,
