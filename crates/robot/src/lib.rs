@@ -46,7 +46,9 @@ pub use camera::{
 };
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
-pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
+pub use env::{
+    AskPerson, EpisodeBreaker, EpisodeKeys, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset,
+};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Watched, Workspace, WorkspaceError,

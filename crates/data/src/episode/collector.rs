@@ -40,7 +40,7 @@ impl Collector {
     }
 
     /// Takes note of a step and returns the episodes it finished that are worth keeping; those that a robot calls invalid
-    /// never are.
+    /// never are. A row that is before its recording begins anew with what it shows.
     pub fn step(&mut self, actions: &[f32], step: &Step) -> Vec<Episode> {
         self.batch_steps += 1;
         let width = actions.len() / self.rows.len();
@@ -49,6 +49,10 @@ impl Collector {
             let ended = step.end[row].is_end();
             let last = step.last.iter().find(|(ended_row, _)| *ended_row == row).map(|(_, obs)| obs);
             let episode = &mut self.rows[row];
+            if step.is_pre_record(row) && !ended {
+                *episode = begin(row, episode.number, step.obs.row(row), &step.obs);
+                continue;
+            }
             episode.actions.push(actions[row * width..(row + 1) * width].to_vec());
             match last {
                 Some(last) => add_observation(episode, last.row(0), last),

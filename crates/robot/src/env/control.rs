@@ -96,7 +96,7 @@ impl RobotEnv {
     }
 
     /// What the pilot does. A device that cannot be read is at rest; Esc stops.
-    fn poll_pilot(&mut self) -> PilotInput {
+    pub(super) fn poll_pilot(&mut self) -> PilotInput {
         let input = match self.parts.pilot.poll() {
             Ok(input) => input,
             Err(error) => {
@@ -107,6 +107,9 @@ impl RobotEnv {
         if input.pressed.contains(&Key::Escape) {
             self.parts.stop.raise();
             self.guard.lock().stop();
+        }
+        if self.labels.is_some() {
+            self.pressed.extend(&input.pressed);
         }
         input
     }

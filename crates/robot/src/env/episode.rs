@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use glam::DVec3;
-use plaudit_core::{BROKEN_LIMITS_FACT, Facts as NamedFacts, INVALID_FACT, PERIOD_FACT};
+use plaudit_core::{
+    BROKEN_LIMITS_FACT, Facts as NamedFacts, INVALID_FACT, PERIOD_FACT, PRE_RECORD_FACT, SEGMENT_FACT,
+};
 
 use super::RobotEnv;
+use super::keys::{EpisodeKeys, KeyLabel, KeyLabels};
 use crate::{HoldCause, ToolPose};
 
 /// A reset has arrived when the tool is this near.
@@ -72,6 +75,25 @@ impl RobotEnv {
         (self.task.reward_scale * (reward - penalty)) as f32
     }
 
+    /// What a person says by key about the step that has just ended; nothing where keys say nothing. Asked once the frame of the step
+    /// is there, so that a key is about what the person sees.
+    pub(super) fn key_label(&mut self) -> Option<KeyLabel> {
+        self.labels.as_ref()?;
+        let (held, now) = (self.poll_pilot().held, self.now());
+        let pressed = std::mem::take(&mut self.pressed);
+        self.labels.as_mut().map(|labels| labels.label(&pressed, &held, now))
+    }
+
+    /// What is written down about a recording that a person starts and ends.
+    pub(super) fn recording_facts(&self, label: Option<KeyLabel>) -> NamedFacts {
+        let label = label.filter(|_| self.task.keys == Some(EpisodeKeys::StartEnd));
+        let facts = label.map(|label| {
+            let is_before = f32::from(u8::from(!label.is_recorded));
+            [(PRE_RECORD_FACT.into(), vec![is_before]), (SEGMENT_FACT.into(), vec![label.segment as f32])]
+        });
+        facts.into_iter().flatten().collect()
+    }
+
     /// Resets the table, brings the tool to its start and looks. What breaks meanwhile is waited for; a stop leaves all
     /// as it is.
     pub(super) fn begin_episode(&mut self) {
@@ -103,6 +125,12 @@ impl RobotEnv {
         }
         (self.steps, self.held_steps, self.is_solved) = (0, 0, false);
         (self.pilot_moved, self.gripper_told, self.stepped_at) = (None, None, None);
+        if let Some(keys) = self.task.keys {
+            // What was typed while nothing was shown means nothing.
+            self.poll_pilot();
+            self.pressed.clear();
+            self.labels = Some(KeyLabels::begin(keys));
+        }
         let mut rng = self.seed.purpose("pilot").index(episode).rng();
         self.pilot_is_there = self.task.pilot_share >= 1.0 || rng.unit() < self.task.pilot_share;
         (self.started_at, self.due) = (self.now(), self.now());

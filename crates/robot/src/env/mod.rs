@@ -7,13 +7,16 @@
 //! there again, with an episode that is truncated and has the fact `invalid`: whoever keeps episodes or transitions
 //! drops it.
 //!
-//! Success is a simulated robot's own ground truth. Of a real one nobody knows it; there, the tool at its target is success.
+//! Success is a simulated robot's own ground truth. Of a real one nobody knows it; there, the tool at its target is success. Where a
+//! person labels by key ([`EpisodeKeys`]), success, reward and end are what the person says of the frame that is shown.
 //!
 //! Facts of a step: `intervention`, `clipped`, `held` and `invalid` (0 or 1), `frame_age`, `overrun`, `period` and `time`
-//! (seconds), `force` (newtons), `broken_limits` (a count, of a simulated robot).
+//! (seconds), `force` (newtons), `broken_limits` (a count, of a simulated robot); with [`EpisodeKeys::StartEnd`] also `pre_record`
+//! (0 or 1) and `segment_id`.
 
 mod control;
 mod episode;
+mod keys;
 mod settings;
 mod view;
 
@@ -22,11 +25,13 @@ use std::time::Duration;
 
 use plaudit_core::{ActionSpace, End, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
 
+pub use keys::EpisodeKeys;
 pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, TableReset};
 
 use crate::{Clock, HoldCause, Mode, SharedGuard, StopToken, Time, ToolPose, Watchdog};
 pub(crate) use control::Done;
 pub(crate) use episode::Facts;
+use keys::KeyLabels;
 use view::{STATE_WIDTH, View, state_parts};
 
 /// How often a broken arm is looked at.
@@ -72,6 +77,10 @@ pub struct RobotEnv {
     pilot_moved: Option<Time>,
     /// Whether the pilot watches this episode.
     pilot_is_there: bool,
+    /// Keys that were pressed since the last label.
+    pressed: Vec<crate::Key>,
+    /// What the keys have said of this episode, where they say anything.
+    labels: Option<KeyLabels>,
     /// Whether the last step ended with the task solved.
     is_solved: bool,
     /// When the last step of the episode was over.
@@ -138,6 +147,8 @@ impl RobotEnv {
             held_steps: 0,
             pilot_moved: None,
             pilot_is_there: true,
+            pressed: Vec::new(),
+            labels: None,
             is_solved: false,
             stepped_at: None,
             gripper_told: None,
@@ -365,10 +376,17 @@ impl RobotEnv {
         self.steps += 1;
         let is_near = self.is_near_target(view.state.pose);
         self.held_steps = if is_near { self.held_steps + 1 } else { 0 };
-        let reward = self.reward(view.state.pose, is_near, done.gripper_moved);
-        let success = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
-        let success = success.unwrap_or(false);
-        self.is_solved = success;
+        let mut reward = self.reward(view.state.pose, is_near, done.gripper_moved);
+        let is_solved = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
+        self.is_solved = is_solved.unwrap_or(false);
+        let mut success = self.is_solved;
+        let mut is_done = self.held_steps >= self.task.success_hold_steps;
+        let label = self.key_label();
+        if let Some(label) = &label {
+            (reward, success, is_done) = (label.reward, label.is_success(), label.is_end);
+            // What is not recorded takes no time.
+            self.steps = if label.is_recorded { self.steps } else { 0 };
+        }
         let now = self.now();
         let period = self.stepped_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
         let facts = Facts {
@@ -384,7 +402,7 @@ impl RobotEnv {
             time: self.now().since(self.started_at),
         };
         self.view = Some(view);
-        let is_done = self.held_steps >= self.task.success_hold_steps && !self.task.ignore_terminations;
+        let is_done = is_done && !self.task.ignore_terminations;
         let is_over = self.task.max_episode_steps.is_some_and(|most| self.steps >= most);
         let end = match (is_done, is_over) {
             (true, _) => End::Terminated,
@@ -402,7 +420,7 @@ impl RobotEnv {
             end: vec![end],
             success: vec![success],
             last,
-            facts: facts.named(),
+            facts: facts.named().into_iter().chain(self.recording_facts(label)).collect(),
             interventions,
         })
     }

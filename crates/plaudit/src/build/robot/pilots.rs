@@ -37,6 +37,13 @@ impl Builder<'_> {
             }
             (_, false) => None,
         };
+        let has_keys = terminal.is_some() || matches!(kind, PilotKind::Keyboard | PilotKind::Gamepad);
+        if task.keys.is_some() && !has_keys {
+            let message = "nobody can press its keys: there is no terminal, and the pilot has none";
+            let hint =
+                "run it in a terminal, in the foreground, or set override_cfg.pilot to keyboard or gamepad";
+            return Err(self.problem("keyboard_reward_wrapper", message, hint));
+        }
         pilots.extend(terminal.clone().map(|terminal| Box::new(terminal) as Box<dyn Pilot>));
         let pilot: Box<dyn Pilot> = match pilots.pop() {
             Some(only) if pilots.is_empty() => only,
