@@ -58,8 +58,8 @@ pub use joints::{
     JointParts, JointRange, JointSent, JointState, JointTask, LeaderEvents, TakeOver,
 };
 pub use pilot::{
-    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,
-    Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
+    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyJog, KeyLatch, KeyboardPilot,
+    NoPilot, Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
     restore_terminal,
 };
 pub use pose::{ToolPose, Twist, Wrench};

@@ -12,8 +12,9 @@ use fake::{FakeArm, down, limits};
 use glam::DVec3;
 use plaudit_core::{End, Env, EnvError, FrameShape, Frames, Seed, Step};
 use plaudit_robot::{
-    AskPerson, Camera, CameraFrame, Clock, Deflection, EpisodeKeys, Guard, Key, Limits, NoTableReset, Person,
-    Pilot, PilotError, PilotInput, RobotEnv, RobotParts, RobotTask, StopToken, Time, ToolPose, VirtualClock,
+    AskPerson, Camera, CameraFrame, Clock, Deflection, EpisodeKeys, Guard, Key, KeyJog, Limits, NoTableReset,
+    Person, Pilot, PilotError, PilotInput, RobotEnv, RobotParts, RobotTask, StopToken, Time, ToolPose,
+    VirtualClock,
 };
 
 /// A camera that is dark for a while.
@@ -480,4 +481,27 @@ fn a_person_starts_and_drops_recordings() {
     assert_eq!((fact(&steps[22], "segment_id"), fact(&steps[23], "segment_id")), (0.0, 1.0));
     assert_eq!(steps[28].end[0], End::Truncated);
     assert!(steps[..28].iter().all(|step| step.end[0] == End::No));
+}
+
+/// Keys move the arm through the guard, as a person's interventions.
+#[test]
+fn keys_jog_the_arm_within_its_limits() {
+    let task = RobotTask { relative_frame: false, ..task() };
+    let press = |key: Key| {
+        move |shared: &Arc<VirtualClock>| -> Box<dyn Pilot> {
+            let left = (0..40).map(|at| (0.5 + 0.1 * f64::from(at), key)).collect();
+            Box::new(KeyJog::by_presses(Box::new(Typist { clock: shared.clone(), left }), shared.clone()))
+        }
+    };
+    let mut bench = build_with(task, limits(), 100, press(Key::PageUp)).unwrap();
+    bench.env.reset(Seed::new(1)).unwrap();
+    let before = bench.arm.world().pose.position_m;
+    let step = (0..12).map(|_| bench.env.step(&[0.0; 6]).unwrap()).last().unwrap();
+    let after = bench.arm.world().pose.position_m;
+    assert!(after.z > before.z + 0.03 && (after - before).truncate().length() < 1e-3, "{before} {after}");
+    assert!(step.interventions[0].by_person && fact(&step, "intervention") == 1.0);
+    assert!((step.interventions[0].action[2] - 0.3).abs() < 0.05, "{:?}", step.interventions[0].action);
+    (0..17).for_each(|_| drop(bench.env.step(&[0.0; 6]).unwrap()));
+    let highest = bench.arm.targets().iter().map(|target| target.position_m.z).fold(0.0, f64::max);
+    assert!(highest <= 0.4 + 1e-9, "the box holds: {highest}");
 }

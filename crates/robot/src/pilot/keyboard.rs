@@ -9,6 +9,15 @@ const ROWS: [(u16, &str); 4] = [(2, "1234567890"), (16, "qwertyuiop"), (30, "asd
 const KEY_ESC: u16 = 1;
 const KEY_ENTER: u16 = 28;
 const KEY_SPACE: u16 = 57;
+/// Arrows and pages.
+const MOVES: [(u16, Key); 6] = [
+    (103, Key::Up),
+    (108, Key::Down),
+    (105, Key::Left),
+    (106, Key::Right),
+    (104, Key::PageUp),
+    (109, Key::PageDown),
+];
 
 /// A keyboard at this machine, whichever window has it: held labels as in RLinf, and keys for a dead-man's switch. Needs
 /// the cargo feature `devices` and Linux. Over SSH there is none; see [`TerminalPilot`](crate::TerminalPilot).
@@ -54,10 +63,13 @@ fn key(code: u16) -> Option<Key> {
         KEY_ESC => Some(Key::Escape),
         KEY_ENTER => Some(Key::Enter),
         KEY_SPACE => Some(Key::Space),
-        _ => ROWS.iter().find_map(|(first, letters)| {
-            let at = usize::from(code.checked_sub(*first)?);
-            letters.chars().nth(at).map(Key::Char)
-        }),
+        _ => {
+            let letter = ROWS.iter().find_map(|(first, letters)| {
+                let at = usize::from(code.checked_sub(*first)?);
+                letters.chars().nth(at).map(Key::Char)
+            });
+            letter.or_else(|| MOVES.iter().find(|(known, _)| *known == code).map(|(_, key)| *key))
+        }
     }
 }
 
@@ -133,6 +145,7 @@ mod tests {
             assert_eq!(key(code), Some(Key::Char(letter)));
         }
         assert_eq!([key(1), key(28), key(57)], [Some(Key::Escape), Some(Key::Enter), Some(Key::Space)]);
+        assert_eq!([key(103), key(109)], [Some(Key::Up), Some(Key::PageDown)]);
         assert_eq!([key(0), key(12), key(42), key(0x110)], [None; 4], "minus, shift, a mouse");
     }
 
@@ -158,7 +171,7 @@ mod tests {
         fn no_key_is_held_twice(events in prop::collection::vec((0u16..5, any::<u16>(), -1i32..3), 0..200)) {
             let mut state = KeyboardState::default();
             for (kind, code, value) in events {
-                state.take(kind, code % 70, value);
+                state.take(kind, code % 120, value);
             }
             let held = state.controls().held;
             prop_assert!(held.iter().enumerate().all(|(at, key)| !held[..at].contains(key)));

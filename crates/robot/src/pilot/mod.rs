@@ -8,6 +8,7 @@ mod events;
 mod function;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod gamepad;
+mod jog;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod keyboard;
 #[cfg_attr(not(unix), allow(dead_code))]
@@ -23,6 +24,7 @@ use crate::GripperCommand;
 
 pub use function::{CombinedPilot, FunctionPilot};
 pub use gamepad::GamepadPilot;
+pub use jog::KeyJog;
 pub use keyboard::KeyboardPilot;
 pub use keys::KeyLatch;
 pub(crate) use spacemouse::is_space_mouse;
@@ -76,6 +78,18 @@ pub enum Key {
     Backspace,
     /// Esc: stop.
     Escape,
+    /// An arrow.
+    Up,
+    /// An arrow.
+    Down,
+    /// An arrow.
+    Left,
+    /// An arrow.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
 }
 
 /// What a pilot does now.

@@ -2,7 +2,7 @@
 
 use plaudit_compose::ComposeError;
 use plaudit_robot::{
-    CombinedPilot, GamepadPilot, KeyboardPilot, NoPilot, Pilot, PilotError, RobotTask, SceneClient,
+    CombinedPilot, GamepadPilot, KeyJog, KeyboardPilot, NoPilot, Pilot, PilotError, RobotTask, SceneClient,
     SpaceMousePilot, StopToken, TerminalPilot,
 };
 
@@ -44,7 +44,13 @@ impl Builder<'_> {
                 "run it in a terminal, in the foreground, or set override_cfg.pilot to keyboard or gamepad";
             return Err(self.problem("keyboard_reward_wrapper", message, hint));
         }
-        pilots.extend(terminal.clone().map(|terminal| Box::new(terminal) as Box<dyn Pilot>));
+        pilots.extend(terminal.clone().map(|terminal| -> Box<dyn Pilot> {
+            match kind {
+                PilotKind::Terminal => Box::new(KeyJog::by_presses(Box::new(terminal), server.clock.clone())),
+                // Keys beside another pilot label and stop.
+                _ => Box::new(terminal),
+            }
+        }));
         let pilot: Box<dyn Pilot> = match pilots.pop() {
             Some(only) if pilots.is_empty() => only,
             Some(last) => {
@@ -95,7 +101,10 @@ impl Builder<'_> {
                 let opened = GamepadPilot::open(path, stop.clone());
                 pilots.push(Box::new(opened.map_err(|error| self.no_pilot(kind, &error))?));
             }
-            PilotKind::Keyboard => pilots.push(Box::new(keyboard(path)?)),
+            PilotKind::Keyboard => {
+                let jog = KeyJog::by_held_keys(Box::new(keyboard(path)?), server.clock.clone());
+                pilots.push(Box::new(jog));
+            }
         }
         let knows_held = matches!(kind, PilotKind::Spacemouse | PilotKind::Gamepad | PilotKind::Keyboard);
         if robot.dead_man && !knows_held {
@@ -130,7 +139,7 @@ impl Builder<'_> {
             }
             PilotKind::Terminal => "run it in a terminal, in the foreground, or set pilot to none",
             PilotKind::Spacemouse | PilotKind::Gamepad | PilotKind::Script | PilotKind::None => {
-                "plug it in (`plaudit robot doctor` lists devices), or set override_cfg.pilot to spacemouse, gamepad or none"
+                "plug it in (`plaudit robot doctor` lists devices), or set override_cfg.pilot to spacemouse, gamepad, keyboard, terminal or none"
             }
         };
         self.problem(KEY, error, hint)
