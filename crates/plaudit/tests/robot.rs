@@ -91,7 +91,15 @@ fn what_a_robot_lacks_is_named_before_anything_moves() {
             "one of its two corners",
         ),
         (&["env.eval.override_cfg.robot_ip=sim", "env.eval.total_num_envs=2"], "a robot is one environment"),
-        (&["env.eval.keyboard_reward_wrapper=single_stage"], "labels by key are not there yet"),
+        (
+            &["env.eval.keyboard_reward_wrapper=eval_control"],
+            "single_stage, multi_stage and start_end are there, and this one is not",
+        ),
+        (
+            &["env.eval.override_cfg.robot_ip=sim", "env.eval.keyboard_reward_wrapper=single_stage"],
+            "nobody can press its keys",
+        ),
+        (&["env.eval.override_cfg.manual_episode_control_only=true"], "no key would end an episode"),
         (
             &[
                 "env.eval.override_cfg.robot_ip=sim",
@@ -268,7 +276,7 @@ fn what_teleoperation_lacks_is_named_before_anything_moves() {
         ),
         (
             &["--local", &here, "env.eval.keyboard_reward_wrapper=multi_stage"],
-            "labels by key are not there yet",
+            "this command has keys of its own: c, a and q",
         ),
         (&["reward.worker_type=api"], "its address is not set"),
     ] {

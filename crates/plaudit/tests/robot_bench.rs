@@ -317,6 +317,12 @@ mod at_a_terminal {
 
     /// `plaudit robot teleop` without a model, in a terminal of its own.
     fn teleop(bench: &Bench, folder: &std::path::Path) -> Session {
+        let config = config(bench, folder);
+        in_a_terminal(folder, &["robot", "teleop", config.to_str().unwrap()])
+    }
+
+    /// An arm whose episodes start at some distance from where it is.
+    fn config(bench: &Bench, folder: &std::path::Path) -> std::path::PathBuf {
         let [x, y, z, roll, pitch, yaw] = bench.arm.pose().unwrap().to_xyz_euler();
         let (room, start) = (WAY_M + 0.05, x - WAY_M);
         let yaml = format!(
@@ -329,9 +335,13 @@ mod at_a_terminal {
         );
         let config = folder.join("bench.yaml");
         std::fs::write(&config, yaml).unwrap();
+        config
+    }
+
+    fn in_a_terminal(folder: &std::path::Path, words: &[&str]) -> Session {
         let nix::pty::OpenptyResult { master, slave } = nix::pty::openpty(None, None).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", env!("CARGO_BIN_EXE_plaudit"), "robot", "teleop"]).arg(config);
+        command.args(["--ctty", env!("CARGO_BIN_EXE_plaudit")]).args(words).current_dir(folder);
         command.stdin(slave).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (says, said) = channel();
@@ -350,6 +360,25 @@ mod at_a_terminal {
                 match self.said.recv_timeout(Duration::from_secs(60)) {
                     Ok(line) => all.push(line),
                     Err(_) => panic!("`{words}` was never said: {all:?}"),
+                }
+            }
+        }
+
+        /// Types every second, until something is so.
+        fn types_until(&mut self, keys: &[u8], mut is_so: impl FnMut(&mut Child) -> bool) {
+            let begun = Instant::now();
+            while !is_so(&mut self.child) {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "{:?}",
+                    self.said.try_iter().collect::<Vec<_>>()
+                );
+                self.person.write_all(keys).unwrap();
+                for _ in 0..20 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    if is_so(&mut self.child) {
+                        return;
+                    }
                 }
             }
         }
@@ -423,5 +452,109 @@ mod at_a_terminal {
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("standard input is no terminal"), "{message}");
         assert!(bench.arm.pose().unwrap().distance_m(before) < 0.002);
+    }
+
+    /// How many episodes have been written under a folder in RLinf's way.
+    fn pickles(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().path()));
+        let is_pickle = |path: &std::path::PathBuf| path.extension().is_some_and(|ending| ending == "pkl");
+        let mut all: Vec<_> = entries.into_iter().flatten().filter(is_pickle).collect();
+        all.sort();
+        all
+    }
+
+    /// One success and one failure, said by key, are what every format holds.
+    #[test]
+    fn keys_label_and_end_episodes_that_are_collected() {
+        let bench = Bench::start();
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&bench, folder.path());
+        let mut session = in_a_terminal(
+            folder.path(),
+            &[
+                "collect",
+                config.to_str().unwrap(),
+                "--episodes",
+                "2",
+                "env.eval.keyboard_reward_wrapper=single_stage",
+                "env.eval.data_collection.export_format=[pickle,lerobot,npy,replay_buffer,store,frames]",
+                "env.eval.data_collection.save_dir=kept",
+            ],
+        );
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"arm\n").unwrap();
+        let kept = folder.path().join("kept");
+        session.types_until(b"c", |_| !pickles(&kept.join("pickle")).is_empty());
+        session.types_until(b"a", |child| child.try_wait().unwrap().is_some());
+        assert_eq!(
+            session.child.wait().unwrap().code(),
+            Some(0),
+            "{:?}",
+            session.said.try_iter().collect::<Vec<_>>()
+        );
+
+        let numbers = |episode: &plaudit_pyfiles::PyValue, key: &str| -> Vec<f64> {
+            let list = episode.get(key).and_then(|list| list.as_items()).unwrap();
+            list.iter().map(|number| number.to_f64().unwrap()).collect()
+        };
+        let episodes = pickles(&kept.join("pickle"));
+        assert_eq!(episodes.len(), 2);
+        for (path, label) in episodes.iter().zip([1.0, -1.0]) {
+            let episode = plaudit_pyfiles::read(path).unwrap();
+            assert_eq!(episode.get("success").and_then(|success| success.to_bool()), Some(label > 0.0));
+            let (last, before) =
+                numbers(&episode, "rewards").split_last().map(|(l, b)| (*l, b.to_vec())).unwrap();
+            assert!(last == label && before.iter().all(|reward| *reward == 0.0), "{before:?} {last}");
+            let ends = episode.get("terminated").and_then(|list| list.as_items()).unwrap();
+            assert_eq!(ends.last().and_then(|end| end.to_bool()), Some(true));
+        }
+        for format in ["lerobot", "npy", "replay_buffer", "store", "frames"] {
+            let place = kept.join(format);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+            let output = command.arg("inspect").arg(place).arg("--json").output().unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            eprintln!("{format}: {report}");
+        }
+    }
+
+    /// Arrows and pages move the tool as they point, as long as they repeat.
+    #[test]
+    fn keys_of_the_terminal_move_the_arm() {
+        let bench = Bench::start();
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&bench, folder.path());
+        let words = ["robot", "teleop", config.to_str().unwrap(), "env.eval.override_cfg.pilot=terminal"];
+        let mut session = in_a_terminal(folder.path(), &words);
+        let begun = bench.arm.pose().unwrap().position_m;
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"arm\n").unwrap();
+        let place = || bench.arm.pose().unwrap().position_m;
+        let waits = Instant::now();
+        while (begun.x - place().x - WAY_M).abs() > 0.01 {
+            assert!(waits.elapsed() < Duration::from_secs(60), "the arm never came to its start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let start = place();
+        session.person.write_all(b"0").unwrap(); // full actions
+        let (is_left, is_up) = (|| place().y > start.y + 0.02, || place().z > start.z + 0.02);
+        for (key, is_there) in [(b"\x1b[D".as_slice(), &is_left as &dyn Fn() -> bool), (b"\x1b[5~", &is_up)] {
+            let waits = Instant::now();
+            while !is_there() {
+                assert!(
+                    waits.elapsed() < Duration::from_secs(60),
+                    "{key:?} moved nothing: {start} {}",
+                    place()
+                );
+                session.person.write_all(key).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1500));
+        let rests = place();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(place().distance(rests) < 0.002, "it goes on without keys");
+        assert!((rests.x - start.x).abs() < 0.01, "along y and z alone: {start} {rests}");
+        session.person.write_all(b"q").unwrap();
+        assert_eq!(session.child.wait().unwrap().code(), Some(0));
     }
 }
