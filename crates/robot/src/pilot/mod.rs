@@ -22,13 +22,12 @@ use thiserror::Error;
 
 use crate::GripperCommand;
 
+pub use device::DevicePilot;
 pub use function::{CombinedPilot, FunctionPilot};
-pub use gamepad::GamepadPilot;
 pub use jog::KeyJog;
-pub use keyboard::KeyboardPilot;
 pub use keys::KeyLatch;
 pub(crate) use spacemouse::is_space_mouse;
-pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
+pub use spacemouse::{UDEV_RULES, UDEV_RULES_PATH};
 pub use terminal::{TerminalPilot, restore_terminal};
 
 /// Deflections smaller than this are a device at rest.

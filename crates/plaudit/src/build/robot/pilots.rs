@@ -2,8 +2,8 @@
 
 use plaudit_compose::ComposeError;
 use plaudit_robot::{
-    CombinedPilot, GamepadPilot, KeyJog, KeyboardPilot, NoPilot, Pilot, PilotError, RobotTask, SceneClient,
-    SpaceMousePilot, StopToken, TerminalPilot,
+    CombinedPilot, DevicePilot, KeyJog, NoPilot, Pilot, PilotError, RobotTask, SceneClient, StopToken,
+    TerminalPilot,
 };
 
 use super::super::Builder;
@@ -82,7 +82,7 @@ impl Builder<'_> {
         let robot = &self.settings.override_cfg;
         let path = robot.pilot_device.as_deref();
         let keyboard = |path| {
-            let opened = KeyboardPilot::open(path, stop.clone());
+            let opened = DevicePilot::keyboard(path, stop.clone());
             opened.map_err(|error| self.no_pilot(PilotKind::Keyboard, &error))
         };
         let mut pilots: Vec<Box<dyn Pilot>> = Vec::new();
@@ -90,7 +90,7 @@ impl Builder<'_> {
             PilotKind::None | PilotKind::Terminal => {}
             PilotKind::Script => pilots.push(self.script(server, task)?),
             PilotKind::Spacemouse => {
-                let opened = SpaceMousePilot::open().map_err(|error| self.no_pilot(kind, &error))?;
+                let opened = DevicePilot::space_mouse().map_err(|error| self.no_pilot(kind, &error))?;
                 pilots.push(Box::new(opened));
                 if robot.dead_man {
                     // A SpaceMouse has no key that can be held without moving the arm.
@@ -98,7 +98,7 @@ impl Builder<'_> {
                 }
             }
             PilotKind::Gamepad => {
-                let opened = GamepadPilot::open(path, stop.clone());
+                let opened = DevicePilot::gamepad(path, stop.clone());
                 pilots.push(Box::new(opened.map_err(|error| self.no_pilot(kind, &error))?));
             }
             PilotKind::Keyboard => {
