@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use plaudit_pyfiles as pyfiles;
-use plaudit_reward::card::ModelCard;
 use serde_json::Value;
+
+use crate::runs::fresh_classifier;
 
 fn plaudit(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
@@ -130,20 +130,9 @@ fn a_simulated_robot_listens_and_ends() {
     assert!(stderr(&output).contains("a number from 0.01 to 100"), "{}", stderr(&output));
 }
 
-/// A classifier of 32 pixels with fresh weights: its probabilities are neither 0 nor 1.
+/// A model that looks at these views.
 fn model(folder: &Path, views: &[&str]) -> PathBuf {
-    let settings = ClassifierSettings {
-        arch: Arch::Resnet10,
-        hidden_dim: Some(256),
-        image_size: [3, 32, 32],
-        image_keys: views.iter().map(ToString::to_string).collect(),
-        ..ClassifierSettings::default()
-    };
-    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
-    let place = folder.join(format!("model-of-{}", views.join("-")));
-    std::fs::create_dir_all(&place).unwrap();
-    ModelCard { threshold: Some(0.5), ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
-    place
+    fresh_classifier(folder.join(format!("model-of-{}", views.join("-"))), views, Some(0.5), 1)
 }
 
 /// `plaudit robot teleop` on the simulated peg.
