@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use plaudit_pyfiles as pyfiles;
 use serde_json::Value;
 
-use crate::runs::fresh_classifier;
+use crate::runs::{fresh_classifier, on_one_line};
 
 fn plaudit(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
@@ -111,8 +111,7 @@ fn what_a_robot_lacks_is_named_before_anything_moves() {
         let all = [&["collect", "realworld_collect_data"], &given[..], words].concat();
         let output = plaudit(directory.path(), &all);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
-        // Long messages are wrapped.
-        let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = on_one_line(&output.stderr);
         assert!(text.contains(named), "{words:?}: {text}");
     }
 }
@@ -236,7 +235,7 @@ fn a_reward_server_that_dies_ends_teleoperation() {
     drop(serving);
     let begun = Instant::now();
     let output = child.wait_with_output().unwrap();
-    let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
     assert!(text.contains("the arm holds") && text.contains(serving_address(&base)), "{text}");
@@ -270,7 +269,7 @@ fn what_teleoperation_lacks_is_named_before_anything_moves() {
         (&["reward.worker_type=api"], "its address is not set"),
     ] {
         let output = teleop(directory.path(), words).output().unwrap();
-        let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
         assert!(text.contains(named), "{words:?}: {text}");
     }
