@@ -487,7 +487,12 @@ mod at_a_terminal {
             let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
             let output = command.arg("inspect").arg(place).arg("--json").output().unwrap();
             let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-            eprintln!("{format}: {report}");
+            let (success, reward) = (&report["success"], &report["reward"]);
+            let (has_success, has_reward) = (success["labelled"] == 2, !reward.is_null());
+            assert!(report["episodes"] == 2 && (has_success || has_reward), "{format}: {report}");
+            assert!(!has_success || success["once"] == 1, "{format}: {report}");
+            let is_range = reward["min"].as_f64() == Some(-1.0) && reward["max"].as_f64() == Some(1.0);
+            assert!(!has_reward || is_range, "{format}: {report}");
         }
     }
 

@@ -163,6 +163,22 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_begins_with_what_the_last_step_before_it_shows() {
+        let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
+        for state in [2.0, 3.0, 4.0] {
+            let mut before = step([state, 11.0], [End::No; 2], [true, false], vec![]);
+            // What was recorded at 3 is dropped at 4.
+            let is_before = f32::from(u8::from(state != 3.0));
+            before.facts.push((plaudit_core::PRE_RECORD_FACT.into(), vec![is_before, 0.0]));
+            assert!(collector.step(&[0.1, 0.2], &before).is_empty());
+        }
+        let last = vec![(0, one(5.0)), (1, one(12.0))];
+        let done = collector.step(&[0.3, 0.4], &step([1.0, 10.0], [End::Truncated; 2], [false; 2], last));
+        assert_eq!((&done[0].states, &done[0].actions), (&vec![vec![4.0], vec![5.0]], &vec![vec![0.3]]));
+        assert_eq!((done[0].number, done[0].success, done[1].states.len()), (0, false, 5));
+    }
+
+    #[test]
     fn an_episode_ends_with_what_really_happened() {
         let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
         assert!(

@@ -248,6 +248,7 @@ impl Builder<'_> {
         } else {
             (0.0, 0.0)
         };
+        let most_steps = env.max_episode_steps.filter(|_| !robot.manual_episode_control_only);
         Ok(RobotTask {
             control_hz: robot.step_frequency,
             action_m,
@@ -263,10 +264,7 @@ impl Builder<'_> {
             reward_scale: robot.reward_scale,
             random_xy_m,
             random_yaw_rad,
-            max_episode_steps: env
-                .max_episode_steps
-                .filter(|_| !robot.manual_episode_control_only)
-                .map(|steps| steps as usize),
+            max_episode_steps: most_steps.map(|steps| steps as usize),
             ignore_terminations: env.ignore_terminations,
             keys: env.keyboard_reward_wrapper.and_then(episode_keys),
             compliance,
