@@ -59,18 +59,19 @@ impl KeyLabels {
 
     /// The label of a step during which these keys were pressed, and at whose end those are held.
     pub(super) fn label(&mut self, pressed: &[Key], held: &[Key], now: Time) -> KeyLabel {
-        let letters = pressed.iter().filter_map(|key| match key {
+        let mut letters = pressed.iter().filter_map(|key| match key {
             Key::Char(letter @ ('a' | 'b' | 'c')) => Some(*letter),
             _ => None,
         });
         match self.keys {
-            EpisodeKeys::SingleStage => match letters.last() {
+            EpisodeKeys::SingleStage => match letters.next_back() {
                 Some('a') => self.so(-1.0, true),
                 Some('c') => self.so(1.0, true),
                 _ => self.so(0.0, false),
             },
             EpisodeKeys::MultiStage => {
-                self.stage = letters.last().map_or(self.stage, |letter| usize::from(letter as u8 - b'a'));
+                self.stage =
+                    letters.next_back().map_or(self.stage, |letter| usize::from(letter as u8 - b'a'));
                 match pressed.iter().chain(held).any(|key| *key == Key::Char('q')) {
                     true => self.so(-1.0, false),
                     false => self.so(STAGE_REWARDS[self.stage], self.stage + 1 == STAGE_REWARDS.len()),
