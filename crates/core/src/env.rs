@@ -169,13 +169,29 @@ pub const PERIOD_FACT: &str = "period";
 /// The fact of a simulated robot: commands since the start that broke a limit which should have been kept.
 pub const BROKEN_LIMITS_FACT: &str = "broken_limits";
 
+/// The fact of a step that nothing recorded may hold: a person has not begun to record, or has dropped what there was. The
+/// recording begins with what the last such step shows.
+pub const PRE_RECORD_FACT: &str = "pre_record";
+
+/// The fact of a step whose recording has segments: how many came before.
+pub const SEGMENT_FACT: &str = "segment_id";
+
 impl Step {
     /// Whether a row ended an episode that must not be kept.
     pub fn ends_invalid(&self, row: usize) -> bool {
-        let is_invalid = |(name, values): &(Arc<str>, Vec<f32>)| {
-            &**name == INVALID_FACT && values.get(row).is_some_and(|value| *value > 0.0)
+        self.end.get(row).is_some_and(|end| end.is_end()) && self.is(INVALID_FACT, row)
+    }
+
+    /// Whether a row is before its recording.
+    pub fn is_pre_record(&self, row: usize) -> bool {
+        self.is(PRE_RECORD_FACT, row)
+    }
+
+    fn is(&self, fact: &str, row: usize) -> bool {
+        let is_so = |(name, values): &(Arc<str>, Vec<f32>)| {
+            &**name == fact && values.get(row).is_some_and(|value| *value > 0.0)
         };
-        self.end.get(row).is_some_and(|end| end.is_end()) && self.facts.iter().any(is_invalid)
+        self.facts.iter().any(is_so)
     }
 }
 

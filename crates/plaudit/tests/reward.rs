@@ -7,9 +7,9 @@ use plaudit::cli::ConfigArgs;
 use plaudit::config::{self, LoadedConfig};
 use plaudit::load::RequestedConfig;
 use plaudit_core::{Env, FramesNeeded, Reward, Seed};
-use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
-use plaudit_reward::card::ModelCard;
 use plaudit_rl::Rollout;
+
+use crate::runs::fresh_classifier;
 
 /// PickCube at 32 pixels, rewarded by a model.
 const CONFIG: &str = "
@@ -32,25 +32,14 @@ fn load(folder: &Path, words: &[&str]) -> Result<LoadedConfig, String> {
     config::load(&asked.disk, &asked.request).map_err(|error| error.to_string())
 }
 
-/// A model of 32 pixels with fresh weights, as a training run leaves it behind.
+/// A model with fresh weights.
 fn model(folder: &Path, threshold: Option<f64>, seed: u64) -> String {
     model_of(&["main_images"], folder, threshold, seed)
 }
 
-/// The same for other views.
+/// One that looks at these views.
 fn model_of(views: &[&str], folder: &Path, threshold: Option<f64>, seed: u64) -> String {
-    let settings = ClassifierSettings {
-        arch: Arch::Resnet10,
-        hidden_dim: Some(256),
-        image_size: [3, 32, 32],
-        image_keys: views.iter().map(|view| view.to_string()).collect(),
-        ..ClassifierSettings::default()
-    };
-    let weights = Trainer::new(&settings, AdamW::default(), seed).unwrap().weights();
-    let place = folder.join("best_model");
-    std::fs::create_dir_all(&place).unwrap();
-    ModelCard { threshold, ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
-    place.to_str().unwrap().into()
+    fresh_classifier(folder.join("best_model"), views, threshold, seed).to_str().unwrap().into()
 }
 
 fn with_reward_model(path: &str) -> Vec<String> {

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
 use plaudit_pyfiles as pyfiles;
-use plaudit_reward::card::ModelCard;
 use serde_json::Value;
+
+use crate::runs::{fresh_classifier, on_one_line};
 
 fn plaudit(directory: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
@@ -91,7 +91,15 @@ fn what_a_robot_lacks_is_named_before_anything_moves() {
             "one of its two corners",
         ),
         (&["env.eval.override_cfg.robot_ip=sim", "env.eval.total_num_envs=2"], "a robot is one environment"),
-        (&["env.eval.keyboard_reward_wrapper=single_stage"], "labels by key are not there yet"),
+        (
+            &["env.eval.keyboard_reward_wrapper=eval_control"],
+            "single_stage, multi_stage and start_end are there, and this one is not",
+        ),
+        (
+            &["env.eval.override_cfg.robot_ip=sim", "env.eval.keyboard_reward_wrapper=single_stage"],
+            "nobody can press its keys",
+        ),
+        (&["env.eval.override_cfg.manual_episode_control_only=true"], "no key would end an episode"),
         (
             &[
                 "env.eval.override_cfg.robot_ip=sim",
@@ -103,8 +111,7 @@ fn what_a_robot_lacks_is_named_before_anything_moves() {
         let all = [&["collect", "realworld_collect_data"], &given[..], words].concat();
         let output = plaudit(directory.path(), &all);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
-        // Long messages are wrapped.
-        let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = on_one_line(&output.stderr);
         assert!(text.contains(named), "{words:?}: {text}");
     }
 }
@@ -122,20 +129,9 @@ fn a_simulated_robot_listens_and_ends() {
     assert!(stderr(&output).contains("a number from 0.01 to 100"), "{}", stderr(&output));
 }
 
-/// A classifier of 32 pixels with fresh weights: its probabilities are neither 0 nor 1.
+/// A model that looks at these views.
 fn model(folder: &Path, views: &[&str]) -> PathBuf {
-    let settings = ClassifierSettings {
-        arch: Arch::Resnet10,
-        hidden_dim: Some(256),
-        image_size: [3, 32, 32],
-        image_keys: views.iter().map(ToString::to_string).collect(),
-        ..ClassifierSettings::default()
-    };
-    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
-    let place = folder.join(format!("model-of-{}", views.join("-")));
-    std::fs::create_dir_all(&place).unwrap();
-    ModelCard { threshold: Some(0.5), ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
-    place
+    fresh_classifier(folder.join(format!("model-of-{}", views.join("-"))), views, Some(0.5), 1)
 }
 
 /// `plaudit robot teleop` on the simulated peg.
@@ -239,7 +235,7 @@ fn a_reward_server_that_dies_ends_teleoperation() {
     drop(serving);
     let begun = Instant::now();
     let output = child.wait_with_output().unwrap();
-    let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
     assert!(text.contains("the arm holds") && text.contains(serving_address(&base)), "{text}");
@@ -268,12 +264,12 @@ fn what_teleoperation_lacks_is_named_before_anything_moves() {
         ),
         (
             &["--local", &here, "env.eval.keyboard_reward_wrapper=multi_stage"],
-            "labels by key are not there yet",
+            "this command has keys of its own: c, a and q",
         ),
         (&["reward.worker_type=api"], "its address is not set"),
     ] {
         let output = teleop(directory.path(), words).output().unwrap();
-        let text = stderr(&output).replace(['│', '\n'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
         assert!(text.contains(named), "{words:?}: {text}");
     }

@@ -1,45 +1,24 @@
 //! The commands of the bench against a simulated robot server.
 
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plaudit_env::{CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeSettings, make};
-use plaudit_robot::{Faults, RealClock, SceneClient, SerlArm, SimulateSettings, SimulatedRobot};
+use plaudit_robot::Faults;
 use serde_json::Value;
 
-/// A simulated PickCube behind a server on the loopback.
-struct Bench {
-    _robot: SimulatedRobot,
-    url: String,
-    arm: SerlArm,
-    scene: SceneClient,
-}
+use crate::runs::on_one_line;
 
-impl Bench {
-    fn start() -> Self {
-        let mut settings = EnvSettings::new(EnvId::PickCubeV1, 1);
-        settings.ignore_terminations = true;
-        settings.max_episode_steps = Some(1_000_000);
-        let camera = CameraSettings { width: 64, height: 64, ..CameraSettings::new(CameraName::BaseCamera) };
-        settings.pick_cube = Some(PickCubeSettings {
-            control_mode: ControlMode::PdEeDeltaPose,
-            cameras: Some(vec![camera]),
-            ..PickCubeSettings::default()
-        });
-        let clock = Arc::new(RealClock::new());
-        let robot =
-            SimulatedRobot::start(make(&settings).unwrap(), SimulateSettings::new(clock.clone())).unwrap();
-        let url = format!("http://{}", robot.address().unwrap());
-        let arm = SerlArm::new(&url, clock).unwrap().with_timeout(Duration::from_secs(5));
-        let scene = SceneClient::new(&url).unwrap();
-        let begun = Instant::now();
-        while arm.pose().is_err() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the simulation never began");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Self { _robot: robot, url, arm, scene }
-    }
+// The bench that the library is tested on.
+#[path = "../../robot/tests/bench/mod.rs"]
+mod bench;
+
+use bench::Bench;
+
+/// A simulated PickCube that answers.
+fn start() -> Bench {
+    let bench = Bench::start(1.0);
+    bench::eventually("the simulation begins", || bench.arm.pose().is_ok());
+    bench
 }
 
 fn robot(words: &[&str]) -> Output {
@@ -51,11 +30,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Without the line breaks and bars that the width of a terminal puts in.
-fn flat(text: &str) -> String {
-    text.replace(['│', '×'], " ").split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// An address at which nobody listens.
 fn nowhere() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -64,7 +38,7 @@ fn nowhere() -> String {
 
 #[test]
 fn the_pose_is_what_the_arm_reports() {
-    let bench = Bench::start();
+    let bench = start();
     let expected = bench.arm.pose().unwrap();
     let output = robot(&["pose", &bench.url, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -94,7 +68,7 @@ fn the_pose_is_what_the_arm_reports() {
 #[test]
 fn a_pose_that_cannot_be_read_is_an_error_with_advice() {
     let output = robot(&["pose", &nowhere()]);
-    let message = flat(&text(&output.stderr));
+    let message = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(
         message.contains("does not answer getpos") && message.contains("plaudit robot simulate"),
@@ -103,17 +77,17 @@ fn a_pose_that_cannot_be_read_is_an_error_with_advice() {
     assert!(output.stdout.is_empty());
     let output = robot(&["pose", "https://robot"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(flat(&text(&output.stderr)).contains("SERL's port is 5000"));
-    let bench = Bench::start();
+    assert!(on_one_line(&output.stderr).contains("SERL's port is 5000"));
+    let bench = start();
     bench.scene.set_faults(&Faults { error_rate: 1.0, ..Faults::default() }).unwrap();
     let output = robot(&["pose", &bench.url]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(flat(&text(&output.stderr)).contains("status 500"));
+    assert!(on_one_line(&output.stderr).contains("status 500"));
 }
 
 #[test]
 fn the_doctor_tells_a_healthy_bench_from_a_sick_one() {
-    let bench = Bench::start();
+    let bench = start();
     let words = ["doctor", "--server", &bench.url, "--camera", "base_camera", "--json"];
     let output = robot(&words);
     let report: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
@@ -144,7 +118,7 @@ fn the_doctor_tells_a_healthy_bench_from_a_sick_one() {
 
 #[test]
 fn the_doctor_reads_the_box_and_the_compliance_of_a_config() {
-    let bench = Bench::start();
+    let bench = start();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("bench.yaml");
     let examined = |override_cfg: &str| {
@@ -206,7 +180,7 @@ fn wait_for_frames(folder: &std::path::Path, count: usize) {
 
 #[test]
 fn labels_survive_kill_and_become_train_and_val() {
-    let bench = Bench::start();
+    let bench = start();
     let folder = tempfile::tempdir().unwrap();
     let mut child = label(&bench, folder.path(), &[]);
     press(&mut child, b"a");
@@ -249,7 +223,7 @@ fn labels_survive_kill_and_become_train_and_val() {
 
 #[test]
 fn ctrl_c_ends_labelling_and_loses_nothing() {
-    let bench = Bench::start();
+    let bench = start();
     let folder = tempfile::tempdir().unwrap();
     let mut child = label(&bench, folder.path(), &[]);
     press(&mut child, b"c");
@@ -259,11 +233,11 @@ fn ctrl_c_ends_labelling_and_loses_nothing() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     drop(keys);
-    let message = flat(&text(&output.stderr));
+    let message = on_one_line(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("every label is in") && message.contains("--rebuild"), "{message}");
     let words = ["label", "--rebuild", "--output-dir", folder.path().to_str().unwrap()];
-    let message = flat(&text(&robot(&words).stderr));
+    let message = on_one_line(&robot(&words).stderr);
     assert!(
         message.contains("no failure is labelled that could be trained on (0 are labelled)"),
         "{message}"
@@ -284,7 +258,7 @@ fn labelling_says_what_is_missing() {
         (vec!["label", "--rate", "1000"], 2, "from 0.1 to 120"),
     ] {
         let output = robot(&words);
-        let message = flat(&text(&output.stderr));
+        let message = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{words:?}: {message}");
         assert!(message.contains(says), "{words:?}: {message}");
     }
@@ -317,6 +291,12 @@ mod at_a_terminal {
 
     /// `plaudit robot teleop` without a model, in a terminal of its own.
     fn teleop(bench: &Bench, folder: &std::path::Path) -> Session {
+        let config = config(bench, folder);
+        in_a_terminal(folder, &["robot", "teleop", config.to_str().unwrap()])
+    }
+
+    /// An arm whose episodes start at some distance from where it is.
+    fn config(bench: &Bench, folder: &std::path::Path) -> std::path::PathBuf {
         let [x, y, z, roll, pitch, yaw] = bench.arm.pose().unwrap().to_xyz_euler();
         let (room, start) = (WAY_M + 0.05, x - WAY_M);
         let yaml = format!(
@@ -329,9 +309,13 @@ mod at_a_terminal {
         );
         let config = folder.join("bench.yaml");
         std::fs::write(&config, yaml).unwrap();
+        config
+    }
+
+    fn in_a_terminal(folder: &std::path::Path, words: &[&str]) -> Session {
         let nix::pty::OpenptyResult { master, slave } = nix::pty::openpty(None, None).unwrap();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", env!("CARGO_BIN_EXE_plaudit"), "robot", "teleop"]).arg(config);
+        command.args(["--ctty", env!("CARGO_BIN_EXE_plaudit")]).args(words).current_dir(folder);
         command.stdin(slave).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (says, said) = channel();
@@ -350,6 +334,25 @@ mod at_a_terminal {
                 match self.said.recv_timeout(Duration::from_secs(60)) {
                     Ok(line) => all.push(line),
                     Err(_) => panic!("`{words}` was never said: {all:?}"),
+                }
+            }
+        }
+
+        /// Types every second, until something is so.
+        fn types_until(&mut self, keys: &[u8], mut is_so: impl FnMut(&mut Child) -> bool) {
+            let begun = Instant::now();
+            while !is_so(&mut self.child) {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(60),
+                    "{:?}",
+                    self.said.try_iter().collect::<Vec<_>>()
+                );
+                self.person.write_all(keys).unwrap();
+                for _ in 0..20 {
+                    std::thread::sleep(Duration::from_millis(50));
+                    if is_so(&mut self.child) {
+                        return;
+                    }
                 }
             }
         }
@@ -377,7 +380,7 @@ mod at_a_terminal {
     }
 
     fn check_stop(how: &str, stop: impl Fn(&mut Session)) {
-        let bench = Bench::start();
+        let bench = start();
         let folder = tempfile::tempdir().unwrap();
         let mut session = teleop(&bench, folder.path());
         let (before, after) = stopped(&bench, &mut session, &stop);
@@ -407,7 +410,7 @@ mod at_a_terminal {
 
     #[test]
     fn an_arm_that_nobody_arms_stays_where_it_is() {
-        let bench = Bench::start();
+        let bench = start();
         let folder = tempfile::tempdir().unwrap();
         let before = bench.arm.pose().unwrap();
         let mut session = teleop(&bench, folder.path());
@@ -419,9 +422,118 @@ mod at_a_terminal {
         // Without a terminal nobody can be asked.
         let config = folder.path().join("bench.yaml");
         let output = robot(&["teleop", config.to_str().unwrap()]);
-        let message = flat(&text(&output.stderr));
+        let message = on_one_line(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{message}");
         assert!(message.contains("standard input is no terminal"), "{message}");
         assert!(bench.arm.pose().unwrap().distance_m(before) < 0.002);
+    }
+
+    /// How many episodes have been written under a folder in RLinf's way.
+    fn pickles(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().path()));
+        let is_pickle = |path: &std::path::PathBuf| path.extension().is_some_and(|ending| ending == "pkl");
+        let mut all: Vec<_> = entries.into_iter().flatten().filter(is_pickle).collect();
+        all.sort();
+        all
+    }
+
+    /// One success and one failure, said by key, are what every format holds.
+    #[test]
+    fn keys_label_and_end_episodes_that_are_collected() {
+        let bench = start();
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&bench, folder.path());
+        let mut session = in_a_terminal(
+            folder.path(),
+            &[
+                "collect",
+                config.to_str().unwrap(),
+                "--episodes",
+                "2",
+                "env.eval.keyboard_reward_wrapper=single_stage",
+                "env.eval.data_collection.export_format=[pickle,lerobot,npy,replay_buffer,store,frames]",
+                "env.eval.data_collection.save_dir=kept",
+            ],
+        );
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"arm\n").unwrap();
+        let kept = folder.path().join("kept");
+        session.types_until(b"c", |_| !pickles(&kept.join("pickle")).is_empty());
+        session.types_until(b"a", |child| child.try_wait().unwrap().is_some());
+        assert_eq!(
+            session.child.wait().unwrap().code(),
+            Some(0),
+            "{:?}",
+            session.said.try_iter().collect::<Vec<_>>()
+        );
+
+        let numbers = |episode: &plaudit_pyfiles::PyValue, key: &str| -> Vec<f64> {
+            let list = episode.get(key).and_then(|list| list.as_items()).unwrap();
+            list.iter().map(|number| number.to_f64().unwrap()).collect()
+        };
+        let episodes = pickles(&kept.join("pickle"));
+        assert_eq!(episodes.len(), 2);
+        for (path, label) in episodes.iter().zip([1.0, -1.0]) {
+            let episode = plaudit_pyfiles::read(path).unwrap();
+            assert_eq!(episode.get("success").and_then(|success| success.to_bool()), Some(label > 0.0));
+            let (last, before) =
+                numbers(&episode, "rewards").split_last().map(|(l, b)| (*l, b.to_vec())).unwrap();
+            assert!(last == label && before.iter().all(|reward| *reward == 0.0), "{before:?} {last}");
+            let ends = episode.get("terminated").and_then(|list| list.as_items()).unwrap();
+            assert_eq!(ends.last().and_then(|end| end.to_bool()), Some(true));
+        }
+        for format in ["lerobot", "npy", "replay_buffer", "store", "frames"] {
+            let place = kept.join(format);
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+            let output = command.arg("inspect").arg(place).arg("--json").output().unwrap();
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let (success, reward) = (&report["success"], &report["reward"]);
+            let (has_success, has_reward) = (success["labelled"] == 2, !reward.is_null());
+            assert!(report["episodes"] == 2 && (has_success || has_reward), "{format}: {report}");
+            assert!(!has_success || success["once"] == 1, "{format}: {report}");
+            let is_range = reward["min"].as_f64() == Some(-1.0) && reward["max"].as_f64() == Some(1.0);
+            assert!(!has_reward || is_range, "{format}: {report}");
+        }
+    }
+
+    /// Arrows and pages move the tool as they point, as long as they repeat.
+    #[test]
+    fn keys_of_the_terminal_move_the_arm() {
+        let bench = start();
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(&bench, folder.path());
+        let words = ["robot", "teleop", config.to_str().unwrap(), "env.eval.override_cfg.pilot=terminal"];
+        let mut session = in_a_terminal(folder.path(), &words);
+        let begun = bench.arm.pose().unwrap().position_m;
+        session.wait_for("Type `arm`");
+        session.person.write_all(b"arm\n").unwrap();
+        let place = || bench.arm.pose().unwrap().position_m;
+        let waits = Instant::now();
+        while (begun.x - place().x - WAY_M).abs() > 0.01 {
+            assert!(waits.elapsed() < Duration::from_secs(60), "the arm never came to its start");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let start = place();
+        session.person.write_all(b"0").unwrap(); // full actions
+        let (is_left, is_up) = (|| place().y > start.y + 0.02, || place().z > start.z + 0.02);
+        for (key, is_there) in [(b"\x1b[D".as_slice(), &is_left as &dyn Fn() -> bool), (b"\x1b[5~", &is_up)] {
+            let waits = Instant::now();
+            while !is_there() {
+                assert!(
+                    waits.elapsed() < Duration::from_secs(60),
+                    "{key:?} moved nothing: {start} {}",
+                    place()
+                );
+                session.person.write_all(key).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1500));
+        let rests = place();
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(place().distance(rests) < 0.002, "it goes on without keys");
+        assert!((rests.x - start.x).abs() < 0.01, "along y and z alone: {start} {rests}");
+        session.person.write_all(b"q").unwrap();
+        assert_eq!(session.child.wait().unwrap().code(), Some(0));
     }
 }

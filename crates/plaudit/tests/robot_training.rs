@@ -115,6 +115,8 @@ fn what_is_unsafe_on_a_robot_is_refused() {
     for (words, named) in [
         (&["algorithm.loss_type=actor_critic", "algorithm.adv_type=gae"][..], "PPO cannot learn on a robot"),
         (&["env.train.max_episode_steps=null"], "these never are"),
+        (&["env.train.keyboard_reward_wrapper=start_end"], "start_end marks what is recorded"),
+        (&["env.train.override_cfg.manual_episode_control_only=true"], "which the clock makes sure of"),
     ] {
         let all = [&["train", "robot_pickcube_rlpd", "reward.use_reward_model=false"], words].concat();
         let said = refused(folder.path(), &all, 2);

@@ -7,37 +7,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::runs::{command, ctrl_c, plaudit, refused};
+use crate::runs::{command, ctrl_c, fresh_classifier, plaudit, refused};
 use plaudit::build::{self, EnvBlock};
 use plaudit::cli::ConfigArgs;
 use plaudit::config;
 use plaudit::load::RequestedConfig;
 use plaudit_core::Seed;
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Scorer, Trainer};
+use plaudit_nn::classifier::{Device, Scorer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use plaudit_reward::card::ModelCard;
 use serde_json::{Value, json};
 
-/// A model of 32 pixels with fresh weights.
+/// A model with fresh weights.
 fn model(folder: &Path) -> PathBuf {
     model_of(folder, &["main_images"])
 }
 
 /// One that looks at these views.
 fn model_of(folder: &Path, views: &[&str]) -> PathBuf {
-    let settings = ClassifierSettings {
-        arch: Arch::Resnet10,
-        hidden_dim: Some(256),
-        image_size: [3, 32, 32],
-        image_keys: views.iter().map(ToString::to_string).collect(),
-        ..ClassifierSettings::default()
-    };
-    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
-    let place = folder.join("best_model");
-    std::fs::create_dir_all(&place).unwrap();
-    ModelCard { threshold: Some(0.5), ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
-    place
+    fresh_classifier(folder.join("best_model"), views, Some(0.5), 1)
 }
 
 /// The tiny vision-language model of the fixtures.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plaudit_core::RewardColumn;
 
-use crate::robot_facts::RobotFacts;
+use crate::control_stats::ControlStats;
 use crate::{Episode, Metrics};
 
 /// Statistics of the rollouts of one step of learning.
@@ -22,12 +22,12 @@ pub(crate) struct RolloutStats {
     reward_secs: f64,
     /// How often a reward was asked again.
     reward_retries: u64,
-    robot: Option<RobotStats>,
+    breakable: Option<BreakableStats>,
 }
 
-/// Where a robot is after a rollout.
+/// Where rows that may break are after a rollout.
 #[derive(Debug, Clone, Copy)]
-struct RobotStats {
+struct BreakableStats {
     /// Steps since the first start.
     total_steps: u64,
     /// Median and 99th percentile of the control period since this start, seconds.
@@ -44,10 +44,10 @@ impl RolloutStats {
         self.episodes.extend(sound);
     }
 
-    /// The rollout was a robot's.
-    pub(crate) fn add_robot(&mut self, total_steps: u64, facts: &RobotFacts) {
+    /// The rollout was of rows that may break.
+    pub(crate) fn add_breakable(&mut self, total_steps: u64, facts: &ControlStats) {
         let periods = facts.quantile(0.5).zip(facts.quantile(0.99));
-        self.robot = Some(RobotStats { total_steps, periods, broken_limits: facts.broken_limits() });
+        self.breakable = Some(BreakableStats { total_steps, periods, broken_limits: facts.broken_limits() });
     }
 
     /// A rollout was labelled; `success` counts the episodes that the reward scored, and those it saw solved.
@@ -95,7 +95,7 @@ impl RolloutStats {
         self.env_steps += later.env_steps;
         self.reward_secs += later.reward_secs;
         self.reward_retries += later.reward_retries;
-        self.robot = later.robot.or(self.robot);
+        self.breakable = later.breakable.or(self.breakable);
         for (name, sum, count) in later.terms {
             self.add_term(name, sum, count);
         }
@@ -119,15 +119,15 @@ impl RolloutStats {
             }
         }
         metrics.push("env/num_trajectories", n);
-        if let Some(robot) = self.robot {
-            self.push_robot(robot, metrics);
+        if let Some(breakable) = self.breakable {
+            self.push_breakable(breakable, metrics);
         }
         for (name, sum, count) in &self.terms {
             metrics.push(format!("reward/{name}"), sum / (*count).max(1) as f64);
         }
     }
 
-    fn push_robot(&self, robot: RobotStats, metrics: &mut Metrics) {
+    fn push_breakable(&self, breakable: BreakableStats, metrics: &mut Metrics) {
         if !self.episodes.is_empty() {
             let n = self.episodes.len() as f64;
             let alone = self.episodes.iter().filter(|episode| episode.success_alone).count();
@@ -137,12 +137,12 @@ impl RolloutStats {
             metrics.push("env/intervened", by_person as f64 / steps as f64);
         }
         metrics.push("env/invalid_episodes", self.invalid as f64);
-        metrics.push("env/total_steps", robot.total_steps as f64);
-        if let Some((median, p99)) = robot.periods {
+        metrics.push("env/total_steps", breakable.total_steps as f64);
+        if let Some((median, p99)) = breakable.periods {
             metrics.push("env/control_period_p50", median);
             metrics.push("env/control_period_p99", p99);
         }
-        if let Some(broken) = robot.broken_limits {
+        if let Some(broken) = breakable.broken_limits {
             metrics.push("env/broken_limits", broken);
         }
         if self.reward_retries > 0 {
@@ -175,10 +175,10 @@ mod tests {
         let mut stats = RolloutStats::default();
         stats
             .add_rollout(25, vec![episode(true, 0, false), episode(false, 5, false), episode(true, 0, true)]);
-        stats.add_robot(25, &RobotFacts::default());
+        stats.add_breakable(25, &ControlStats::default());
         let mut later = RolloutStats::default();
         later.add_rollout(10, vec![episode(true, 0, false), episode(true, 1, false)]);
-        later.add_robot(35, &RobotFacts::default());
+        later.add_breakable(35, &ControlStats::default());
         stats.merge(later);
         let mut metrics = Metrics::default();
         stats.push_to(&mut metrics);

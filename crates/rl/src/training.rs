@@ -5,8 +5,8 @@ use std::time::Instant;
 use plaudit_core::{Env, Obs, Policy, Reward, RewardColumn, RewardError, Seed, Segment};
 use thiserror::Error;
 
+use crate::control_stats::ControlStats;
 use crate::learner::{Experience, LearnError, Learner, Metrics};
-use crate::robot_facts::RobotFacts;
 use crate::rollout_stats::RolloutStats;
 use crate::{PlayedSegment, Rollout, RolloutError, RolloutState, TakenStep};
 
@@ -28,7 +28,7 @@ pub struct Training<'a> {
     on_labelled: Option<OnLabelled<'a>>,
     /// Where the step of learning began that failed or is under way.
     unfinished: Option<RolloutState>,
-    robot_facts: RobotFacts,
+    control_stats: ControlStats,
 }
 
 /// Callback for every labelled segment.
@@ -63,7 +63,7 @@ impl<'a> Training<'a> {
             num_envs,
             on_labelled: None,
             unfinished: None,
-            robot_facts: RobotFacts::default(),
+            control_stats: ControlStats::default(),
         };
         Ok((training, restored))
     }
@@ -152,9 +152,9 @@ impl<'a> Training<'a> {
         on_step: &mut impl FnMut(&TakenStep) -> Result<(), E>,
         stats: &mut RolloutStats,
     ) -> Result<Option<PlayedSegment>, E> {
-        let robot_facts = &mut self.robot_facts;
+        let control_stats = &mut self.control_stats;
         let callback = |taken: &TakenStep| {
-            robot_facts.add(&taken.step);
+            control_stats.add(&taken.step);
             on_step(taken).map_err(Stop::Callback)
         };
         let played = self.rollout.play_with_callback(policy, self.plan.steps, callback);
@@ -164,7 +164,7 @@ impl<'a> Training<'a> {
         })?;
         stats.add_rollout(played.segment.steps() * self.num_envs, self.rollout.take_finished());
         if self.rollout.may_break() {
-            stats.add_robot(self.rollout.steps(), &self.robot_facts);
+            stats.add_breakable(self.rollout.steps(), &self.control_stats);
         }
         Ok((!played.decisions.are_all_invalid()).then_some(played))
     }

@@ -25,6 +25,7 @@
 //! ```
 
 mod arm;
+mod arm_loop;
 mod camera;
 mod clock;
 mod compliance;
@@ -46,7 +47,9 @@ pub use camera::{
 };
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
-pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
+pub use env::{
+    AskPerson, EpisodeBreaker, EpisodeKeys, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset,
+};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Watched, Workspace, WorkspaceError,
@@ -56,9 +59,8 @@ pub use joints::{
     JointParts, JointRange, JointSent, JointState, JointTask, LeaderEvents, TakeOver,
 };
 pub use pilot::{
-    Buttons, CombinedPilot, Deflection, FunctionPilot, GamepadPilot, Key, KeyLatch, KeyboardPilot, NoPilot,
-    Pilot, PilotError, PilotInput, SpaceMousePilot, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH,
-    restore_terminal,
+    Buttons, CombinedPilot, Deflection, DevicePilot, FunctionPilot, Key, KeyJog, KeyLatch, NoPilot, Pilot,
+    PilotError, PilotInput, TerminalPilot, UDEV_RULES, UDEV_RULES_PATH, restore_terminal,
 };
 pub use pose::{ToolPose, Twist, Wrench};
 pub use serl::{AddressError, SERL_PORT, SerlArm};

@@ -11,7 +11,7 @@ use fake::{FakeArm, Told, down, limits};
 use glam::DVec3;
 use plaudit_core::{Rng, Seed};
 use plaudit_robot::{
-    Clock, GripperCommand, Guard, HoldCause, Limits, Mode, Motion, Person, ToolPose, VirtualClock,
+    Clock, GripperCommand, Guard, HoldCause, Limits, Mode, Motion, Person, ToolPose, VirtualClock, Watched,
 };
 
 const STEP: Duration = Duration::from_millis(100);

@@ -12,8 +12,9 @@ use fake::{FakeArm, down, limits};
 use glam::DVec3;
 use plaudit_core::{End, Env, EnvError, FrameShape, Frames, Seed, Step};
 use plaudit_robot::{
-    AskPerson, Camera, CameraFrame, Clock, Deflection, Guard, Key, Limits, NoTableReset, Person, Pilot,
-    PilotError, PilotInput, RobotEnv, RobotParts, RobotTask, StopToken, Time, ToolPose, VirtualClock,
+    AskPerson, Camera, CameraFrame, Clock, Deflection, EpisodeKeys, Guard, Key, KeyJog, Limits, NoTableReset,
+    Person, Pilot, PilotError, PilotInput, RobotEnv, RobotParts, RobotTask, StopToken, Time, ToolPose,
+    VirtualClock,
 };
 
 /// A camera that is dark for a while.
@@ -35,7 +36,9 @@ impl Camera for FakeCamera {
         let (now, dark) = (self.clock.now(), self.dark.lock().unwrap().clone());
         let is_dark = dark.contains(&now.elapsed().as_secs_f64());
         let time = if is_dark { Time::after_start(Duration::from_secs_f64(dark.start)) } else { now };
-        let image = Arc::new(Frames::new(self.shape(), vec![7; 12]).unwrap());
+        // Every tenth of a second looks different.
+        let shade = (now.elapsed().as_secs_f64() * 10.0).round() as u8;
+        let image = Arc::new(Frames::new(self.shape(), vec![shade; 12]).unwrap());
         Some(CameraFrame { image, time, number: 0 })
     }
 }
@@ -93,16 +96,28 @@ fn task() -> RobotTask {
 }
 
 fn build(task: RobotTask, limits: Limits, agrees: usize) -> Result<Bench, EnvError> {
+    let pilot = FakePilot::default();
+    let mut bench = build_with(task, limits, agrees, |_| Box::new(pilot.clone()))?;
+    bench.pilot = pilot;
+    Ok(bench)
+}
+
+fn build_with(
+    task: RobotTask,
+    limits: Limits,
+    agrees: usize,
+    pilot: impl FnOnce(&Arc<VirtualClock>) -> Box<dyn Pilot>,
+) -> Result<Bench, EnvError> {
     let clock = Arc::new(VirtualClock::new());
     let arm = FakeArm::new(clock.clone());
-    let (pilot, stop) = (FakePilot::default(), StopToken::new());
+    let stop = StopToken::new();
     let dark = Arc::new(Mutex::new(0.0..0.0));
     let (asked, told) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Mutex<Vec<String>>>::default());
     let heard = told.clone();
     let parts = RobotParts {
         guard: Guard::new(Box::new(arm.clone()), limits, clock.clone()).unwrap(),
         cameras: vec![Box::new(FakeCamera { clock: clock.clone(), dark: dark.clone() })],
-        pilot: Box::new(pilot.clone()),
+        pilot: pilot(&clock),
         table: Box::new(NoTableReset),
         person: Box::new(FakePerson { agrees, asked: asked.clone(), stop: stop.clone() }),
         clock: clock.clone(),
@@ -112,7 +127,7 @@ fn build(task: RobotTask, limits: Limits, agrees: usize) -> Result<Bench, EnvErr
         server: None,
     };
     let env = RobotEnv::new(task, parts)?;
-    Ok(Bench { clock, arm, pilot, dark, asked, told, stop, env })
+    Ok(Bench { clock, arm, pilot: FakePilot::default(), dark, asked, told, stop, env })
 }
 
 fn started(task: RobotTask) -> Bench {
@@ -395,4 +410,98 @@ fn the_period_of_every_step_is_measured_and_a_stopper_ends_waiting() {
     bench.env.stopper().unwrap()();
     let step = bench.env.step(&[0.0; 6]).unwrap();
     assert!(step.ends_invalid(0));
+}
+
+/// A pilot who presses keys at their times, in seconds.
+struct Typist {
+    clock: Arc<VirtualClock>,
+    left: Vec<(f64, Key)>,
+}
+
+impl Pilot for Typist {
+    fn poll(&mut self) -> Result<PilotInput, PilotError> {
+        let now = self.clock.now().elapsed().as_secs_f64();
+        let later = self.left.iter().position(|(at, _)| *at > now).unwrap_or(self.left.len());
+        let pressed = self.left.drain(..later).map(|(_, key)| key).collect();
+        Ok(PilotInput { pressed, ..PilotInput::default() })
+    }
+}
+
+/// An environment whose pilot types, and when its first episode has begun.
+fn typed(task: RobotTask, keys: &[(f64, char)]) -> (Bench, f64) {
+    let begun = secs(&started(task.clone()));
+    let left = keys.iter().map(|(at, letter)| (begun + at, Key::Char(*letter))).collect();
+    let typist =
+        |clock: &Arc<VirtualClock>| -> Box<dyn Pilot> { Box::new(Typist { clock: clock.clone(), left }) };
+    let mut bench = build_with(task, limits(), 100, typist).unwrap();
+    bench.env.reset(Seed::new(1)).unwrap();
+    assert!((secs(&bench) - begun).abs() < 1e-9, "as before");
+    (bench, begun)
+}
+
+fn shade(obs: &plaudit_core::Obs) -> u8 {
+    obs.row(0).image("wrist_1").unwrap().1[0]
+}
+
+/// A key pressed while a step lasts is about the frame that the step ends with.
+#[test]
+fn a_key_labels_the_frame_that_is_shown_and_ends_the_episode() {
+    let task = RobotTask { keys: Some(EpisodeKeys::SingleStage), gripper_penalty: 5.0, ..task() };
+    let (mut bench, begun) = typed(task.clone(), &[(0.35, 'c'), (0.95, 'a')]);
+    for number in 1..=4 {
+        let step = bench.env.step(&[0.0; 6]).unwrap();
+        let is_success = number == 4;
+        assert_eq!((step.reward[0], step.success[0]), (f32::from(u8::from(is_success)), is_success));
+        assert_eq!(step.end[0], if is_success { End::Terminated } else { End::No });
+        if is_success {
+            assert_eq!(shade(&step.last[0].1), ((begun + 0.4) * 10.0).round() as u8);
+        }
+    }
+    let (mut bench, _) = typed(task.clone(), &[(0.15, 'a')]);
+    bench.env.step(&[0.0; 6]).unwrap();
+    let step = bench.env.step(&[0.0; 6]).unwrap();
+    assert_eq!((step.reward[0], step.success[0], step.end[0]), (-1.0, false, End::Terminated));
+    // Being there is not success any more, and a key that was pressed before the episode began says nothing.
+    let there = RobotTask { target: task.reset_pose, success_hold_steps: 1, ..task.clone() };
+    let (mut bench, _) = typed(there, &[(-0.5, 'c')]);
+    let step = bench.env.step(&[0.0; 6]).unwrap();
+    assert_eq!((step.reward[0], step.success[0], step.end[0]), (0.0, false, End::No));
+    let (mut bench, _) = typed(RobotTask { ignore_terminations: true, ..task }, &[(0.05, 'c')]);
+    let step = bench.env.step(&[0.0; 6]).unwrap();
+    assert_eq!((step.reward[0], step.success[0], step.end[0]), (1.0, true, End::No));
+}
+
+#[test]
+fn a_person_starts_and_drops_recordings() {
+    let task = RobotTask { keys: Some(EpisodeKeys::StartEnd), max_episode_steps: Some(8), ..task() };
+    let (mut bench, _) = typed(task, &[(2.05, 'a'), (2.35, 'b')]);
+    let steps: Vec<Step> = (0..29).map(|_| bench.env.step(&[0.0; 6]).unwrap()).collect();
+    let recorded: Vec<usize> = (0..29).filter(|at| fact(&steps[*at], "pre_record") == 0.0).collect();
+    assert_eq!(recorded, (21..29).collect::<Vec<_>>(), "what comes before takes no time");
+    assert_eq!((fact(&steps[22], "segment_id"), fact(&steps[23], "segment_id")), (0.0, 1.0));
+    assert_eq!(steps[28].end[0], End::Truncated);
+    assert!(steps[..28].iter().all(|step| step.end[0] == End::No));
+}
+
+/// Keys move the arm through the guard, as a person's interventions.
+#[test]
+fn keys_jog_the_arm_within_its_limits() {
+    let task = RobotTask { relative_frame: false, ..task() };
+    let press = |key: Key| {
+        move |shared: &Arc<VirtualClock>| -> Box<dyn Pilot> {
+            let left = (0..40).map(|at| (0.5 + 0.1 * f64::from(at), key)).collect();
+            Box::new(KeyJog::by_presses(Box::new(Typist { clock: shared.clone(), left }), shared.clone()))
+        }
+    };
+    let mut bench = build_with(task, limits(), 100, press(Key::PageUp)).unwrap();
+    bench.env.reset(Seed::new(1)).unwrap();
+    let before = bench.arm.world().pose.position_m;
+    let step = (0..12).map(|_| bench.env.step(&[0.0; 6]).unwrap()).last().unwrap();
+    let after = bench.arm.world().pose.position_m;
+    assert!(after.z > before.z + 0.03 && (after - before).truncate().length() < 1e-3, "{before} {after}");
+    assert!(step.interventions[0].by_person && fact(&step, "intervention") == 1.0);
+    assert!((step.interventions[0].action[2] - 0.3).abs() < 0.05, "{:?}", step.interventions[0].action);
+    (0..17).for_each(|_| drop(bench.env.step(&[0.0; 6]).unwrap()));
+    let highest = bench.arm.targets().iter().map(|target| target.position_m.z).fold(0.0, f64::max);
+    assert!(highest <= 0.4 + 1e-9, "the box holds: {highest}");
 }

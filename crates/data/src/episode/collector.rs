@@ -40,7 +40,7 @@ impl Collector {
     }
 
     /// Takes note of a step and returns the episodes it finished that are worth keeping; those that a robot calls invalid
-    /// never are.
+    /// never are. A row that is before its recording begins anew with what it shows.
     pub fn step(&mut self, actions: &[f32], step: &Step) -> Vec<Episode> {
         self.batch_steps += 1;
         let width = actions.len() / self.rows.len();
@@ -49,6 +49,10 @@ impl Collector {
             let ended = step.end[row].is_end();
             let last = step.last.iter().find(|(ended_row, _)| *ended_row == row).map(|(_, obs)| obs);
             let episode = &mut self.rows[row];
+            if step.is_pre_record(row) && !ended {
+                *episode = begin(row, episode.number, step.obs.row(row), &step.obs);
+                continue;
+            }
             episode.actions.push(actions[row * width..(row + 1) * width].to_vec());
             match last {
                 Some(last) => add_observation(episode, last.row(0), last),
@@ -156,6 +160,22 @@ mod tests {
         broken.facts.push((plaudit_core::INVALID_FACT.into(), vec![1.0, 0.0]));
         let kept = collector.step(&[0.0, 0.0], &broken);
         assert_eq!(kept.iter().map(|episode| episode.row).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_recording_begins_with_what_the_last_step_before_it_shows() {
+        let mut collector = Collector::new(&obs([1.0, 10.0]), Keep::All);
+        for state in [2.0, 3.0, 4.0] {
+            let mut before = step([state, 11.0], [End::No; 2], [true, false], vec![]);
+            // What was recorded at 3 is dropped at 4.
+            let is_before = f32::from(u8::from(state != 3.0));
+            before.facts.push((plaudit_core::PRE_RECORD_FACT.into(), vec![is_before, 0.0]));
+            assert!(collector.step(&[0.1, 0.2], &before).is_empty());
+        }
+        let last = vec![(0, one(5.0)), (1, one(12.0))];
+        let done = collector.step(&[0.3, 0.4], &step([1.0, 10.0], [End::Truncated; 2], [false; 2], last));
+        assert_eq!((&done[0].states, &done[0].actions), (&vec![vec![4.0], vec![5.0]], &vec![vec![0.3]]));
+        assert_eq!((done[0].number, done[0].success, done[1].states.len()), (0, false, 5));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use super::error::{BridgeError, During};
+use super::link::NoAnswer;
 use super::output::Output;
 
 /// Takes the real program from the socket that is standard input.
@@ -102,6 +104,35 @@ impl Process {
                 Ok(Some(status)) => return Some(status),
                 Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
                 _ => return None,
+            }
+        }
+    }
+
+    /// Ends it, which gave no answer, and says what is known about it. `secs` is how long it could have taken.
+    pub(super) fn end_without_answer(
+        &mut self,
+        failure: NoAnswer,
+        id: &str,
+        during: During,
+        secs: f64,
+    ) -> BridgeError {
+        let id = id.to_owned();
+        match failure {
+            NoAnswer::Closed => {
+                let how = self.end();
+                BridgeError::Died { id, during, how, output: self.output() }
+            }
+            NoAnswer::TimedOut => {
+                self.dump_traceback_and_kill();
+                BridgeError::TimedOut { id, during, secs, output: self.output() }
+            }
+            NoAnswer::InvalidMessage(message) => {
+                self.kill();
+                BridgeError::InvalidMessage { id, during, message, output: self.output() }
+            }
+            NoAnswer::Io(source) => {
+                self.kill();
+                BridgeError::Io { what: "cannot communicate with the Python process", source }
             }
         }
     }

@@ -74,6 +74,10 @@ impl Builder<'_> {
                 let message = "an arm of LeRobot's follows joint positions, and has no such setting";
                 Err(self.problem(&format!("override_cfg.{key}"), message, "leave it out"))
             }
+            None if self.settings.keyboard_reward_wrapper.is_some() => {
+                let message = "of an arm of LeRobot's, the person at the leader says how an episode went";
+                Err(self.problem("keyboard_reward_wrapper", message, "leave it out"))
+            }
             None if self.settings.total_num_envs.unwrap_or(1) > 1 => {
                 Err(self.problem("total_num_envs", "a robot is one environment", "leave it out"))
             }

@@ -14,8 +14,8 @@ use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Seed};
 use plaudit_env::{CameraName, CameraSettings, ControlMode, EnvId, EnvSettings as EmbeddedSettings};
 use plaudit_env::{PegInsertionSettings, PickCubeSettings};
 use plaudit_robot::{
-    AxisBox, Camera, Clock, Compliance, Guard, Limits, NoTableReset, RealClock, RobotEnv, RobotParts,
-    RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, StopToken, TableReset,
+    AxisBox, Camera, Clock, Compliance, EpisodeKeys, Guard, Limits, NoTableReset, RealClock, RobotEnv,
+    RobotParts, RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, StopToken, TableReset,
 };
 
 use super::{Builder, EnvBlock};
@@ -91,6 +91,13 @@ impl Builder<'_> {
         let server = self.robot_server()?;
         let mut task = self.robot_task(&server)?;
         task.ignore_terminations |= !hooks.ends_by_pose;
+        if hooks.keys.is_some() {
+            task.keys = None; // they are the command's
+        } else if task.keys.is_some() && task.ignore_terminations {
+            (hooks.notify)(
+                "ignore_terminations is set: keys label the steps, and episodes end by the clock alone",
+            );
+        }
         let limits = self.robot_limits(&server, &task)?;
         let wrong = |error: &dyn std::fmt::Display| {
             self.problem("override_cfg", error, "change what the message names")
@@ -139,11 +146,9 @@ impl Builder<'_> {
     /// What robots cannot do yet, by name.
     fn refuse_unsupported_by_robots(&self, has_keys: bool) -> Result<(), ComposeError> {
         let (env, robot) = (self.settings, &self.settings.override_cfg);
-        let labels_work = match env.keyboard_reward_wrapper {
-            None => true,
-            Some(KeyboardLabels::SingleStage) => has_keys,
-            Some(_) => false,
-        };
+        let labels = env.keyboard_reward_wrapper;
+        let has_meaning = labels.is_none_or(|labels| episode_keys(labels).is_some());
+        let is_ours = labels.is_none_or(|labels| labels == KeyboardLabels::SingleStage);
         let refused = [
             (
                 "override_cfg.lerobot",
@@ -151,7 +156,12 @@ impl Builder<'_> {
                 "this command moves arms by the pose of their tool",
             ),
             ("total_num_envs", env.total_num_envs.unwrap_or(1) > 1, "a robot is one environment"),
-            ("keyboard_reward_wrapper", !labels_work, "labels by key are not there yet"),
+            (
+                "keyboard_reward_wrapper",
+                !has_meaning,
+                "single_stage, multi_stage and start_end are there, and this one is not",
+            ),
+            ("keyboard_reward_wrapper", has_keys && !is_ours, "this command has keys of its own: c, a and q"),
             ("use_gello", env.use_gello, "GELLO arms cannot be read yet"),
             (
                 "override_cfg.camera_type",
@@ -165,8 +175,8 @@ impl Builder<'_> {
             ),
             (
                 "override_cfg.manual_episode_control_only",
-                robot.manual_episode_control_only,
-                "episodes cannot be ended by key yet",
+                robot.manual_episode_control_only && (labels.is_none() || env.ignore_terminations),
+                "no key would end an episode: keyboard_reward_wrapper lets them, unless ignore_terminations is set",
             ),
         ];
         match refused.into_iter().find(|(_, is_asked, _)| *is_asked) {
@@ -284,6 +294,7 @@ impl Builder<'_> {
         } else {
             (0.0, 0.0)
         };
+        let most_steps = env.max_episode_steps.filter(|_| !robot.manual_episode_control_only);
         Ok(RobotTask {
             control_hz: robot.step_frequency,
             action_m,
@@ -299,8 +310,9 @@ impl Builder<'_> {
             reward_scale: robot.reward_scale,
             random_xy_m,
             random_yaw_rad,
-            max_episode_steps: env.max_episode_steps.map(|steps| steps as usize),
+            max_episode_steps: most_steps.map(|steps| steps as usize),
             ignore_terminations: env.ignore_terminations,
+            keys: env.keyboard_reward_wrapper.and_then(episode_keys),
             compliance,
             instruction: words,
             pilot_waits: Duration::from_secs_f64(robot.pilot_waits.min(86_400.0)),
@@ -365,6 +377,16 @@ impl Builder<'_> {
             })
         };
         named.into_iter().map(open).collect()
+    }
+}
+
+/// What keys mean while episodes are collected or learned from; nothing where that is not there.
+fn episode_keys(labels: KeyboardLabels) -> Option<EpisodeKeys> {
+    match labels {
+        KeyboardLabels::SingleStage => Some(EpisodeKeys::SingleStage),
+        KeyboardLabels::MultiStage => Some(EpisodeKeys::MultiStage),
+        KeyboardLabels::StartEnd => Some(EpisodeKeys::StartEnd),
+        KeyboardLabels::EvalControl | KeyboardLabels::PolicySwitch => None,
     }
 }
 

@@ -3,11 +3,13 @@
 #![allow(dead_code)] // not every test needs all of it
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use plaudit_nn::Weights;
+use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Trainer};
+use plaudit_reward::card::ModelCard;
 
 pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
@@ -62,6 +64,21 @@ pub(crate) fn curve(run: &Path) -> BTreeMap<(u64, String), u64> {
         }
     }
     curve
+}
+
+/// A classifier of 32 pixels with fresh weights, as a training run leaves it behind: its probabilities are neither 0 nor 1.
+pub(crate) fn fresh_classifier(place: PathBuf, views: &[&str], threshold: Option<f64>, seed: u64) -> PathBuf {
+    let settings = ClassifierSettings {
+        arch: Arch::Resnet10,
+        hidden_dim: Some(256),
+        image_size: [3, 32, 32],
+        image_keys: views.iter().map(ToString::to_string).collect(),
+        ..ClassifierSettings::default()
+    };
+    let weights = Trainer::new(&settings, AdamW::default(), seed).unwrap().weights();
+    std::fs::create_dir_all(&place).unwrap();
+    ModelCard { threshold, ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
+    place
 }
 
 pub(crate) fn wait_for(path: &Path) {

@@ -99,7 +99,7 @@ pub fn devices_findings(devices: &[Device]) -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = devices.iter().map(finding).collect();
     if !devices.iter().any(|device| device.kind != DeviceKind::Keyboard) {
-        let advice = "plug one in to take over by hand; a policy runs without";
+        let advice = "plug one in to take over by hand, or move the arm by keys; a policy runs without";
         findings.push(Finding::warning(ABOUT, "no SpaceMouse and no gamepad", advice));
     }
     findings

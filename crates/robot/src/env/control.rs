@@ -4,7 +4,7 @@ use glam::{DQuat, DVec3};
 use plaudit_core::Intervention;
 
 use super::RobotEnv;
-use crate::{Buttons, Deflection, GripperCommand, Key, Motion, PilotInput};
+use crate::{Buttons, Deflection, GripperCommand, Key, Motion, PilotInput, Watched};
 
 /// Actions that differ by less are the same.
 const SAME: f32 = 1e-3;
@@ -69,11 +69,11 @@ impl RobotEnv {
         let motion = Motion {
             translation_m: linear * self.task.action_m,
             rotation_rad: angular * self.task.action_rad,
-            seen: if by_person { self.now() } else { view.seen() },
+            seen: if by_person { self.arm.now() } else { view.seen() },
             by_person: by_person || !input.held.is_empty(),
         };
         let gripper_done = if self.task.has_gripper { self.move_gripper(gripper) } else { None };
-        let sent = self.guard.lock().act(&motion);
+        let sent = self.arm.guard.lock().act(&motion);
         let mut done = Done { by_person, gripper_moved: gripper_done.is_some(), ..Done::nothing(6) };
         match sent {
             Ok(sent) => {
@@ -82,9 +82,9 @@ impl RobotEnv {
                 let values = linear.to_array().into_iter().chain(angular.to_array());
                 done.action = values.map(|value| value.clamp(-1.0, 1.0) as f32).collect();
                 (done.is_clipped, done.is_held) = (sent.is_clipped, false);
-                self.tell_going_on();
+                self.arm.tell_going_on();
             }
-            Err(cause) => self.tell(&cause),
+            Err(cause) => self.arm.tell(&cause),
         }
         if self.task.has_gripper {
             // A gripper that is where it should be did what was asked.
@@ -96,17 +96,20 @@ impl RobotEnv {
     }
 
     /// What the pilot does. A device that cannot be read is at rest; Esc stops.
-    fn poll_pilot(&mut self) -> PilotInput {
+    pub(super) fn poll_pilot(&mut self) -> PilotInput {
         let input = match self.parts.pilot.poll() {
             Ok(input) => input,
             Err(error) => {
-                (self.parts.notify)(&error.to_string());
+                (self.arm.notify)(&error.to_string());
                 PilotInput::default()
             }
         };
         if input.pressed.contains(&Key::Escape) {
-            self.parts.stop.raise();
-            self.guard.lock().stop();
+            self.arm.stop.raise();
+            self.arm.guard.lock().stop();
+        }
+        if self.labels.is_some() {
+            self.pressed.extend(&input.pressed);
         }
         input
     }
@@ -116,13 +119,13 @@ impl RobotEnv {
         if self.task.pilot_waits.is_zero() {
             return self.pilot_is_there;
         }
-        let is_old = self.now().since(self.started_at) >= self.task.pilot_waits;
+        let is_old = self.arm.episode_time() >= self.task.pilot_waits;
         self.pilot_is_there && is_old && !self.is_solved
     }
 
     /// Whether the pilot acts: while a device is moved, and for a moment after.
     fn pilot_has_the_arm(&mut self, input: &PilotInput) -> bool {
-        let now = self.now();
+        let now = self.arm.now();
         let deflection = input.deflection;
         let is_sound = deflection.linear.is_finite() && deflection.angular.is_finite();
         if input.intervenes() && is_sound {
@@ -137,7 +140,7 @@ impl RobotEnv {
             return None;
         }
         let command = if value < 0.0 { GripperCommand::Close } else { GripperCommand::Open };
-        match self.guard.lock().gripper(command) {
+        match self.arm.guard.lock().gripper(command) {
             Ok(()) => {
                 self.gripper_told = Some(value.signum());
                 Some(value)

@@ -7,32 +7,33 @@
 //! there again, with an episode that is truncated and has the fact `invalid`: whoever keeps episodes or transitions
 //! drops it.
 //!
-//! Success is a simulated robot's own ground truth. Of a real one nobody knows it; there, the tool at its target is success.
+//! Success is a simulated robot's own ground truth. Of a real one nobody knows it; there, the tool at its target is success. Where a
+//! person labels by key ([`EpisodeKeys`]), success, reward and end are what the person says of the frame that is shown.
 //!
 //! Facts of a step: `intervention`, `clipped`, `held` and `invalid` (0 or 1), `frame_age`, `overrun`, `period` and `time`
-//! (seconds), `force` (newtons), `broken_limits` (a count, of a simulated robot).
+//! (seconds), `force` (newtons), `broken_limits` (a count, of a simulated robot); with [`EpisodeKeys::StartEnd`] also `pre_record`
+//! (0 or 1) and `segment_id`.
 
 mod control;
 mod episode;
+mod keys;
 mod settings;
 mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plaudit_core::{ActionSpace, End, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
 
+pub use keys::EpisodeKeys;
 pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, TableReset};
 
-use crate::{Clock, HoldCause, Mode, SharedGuard, StopToken, Time, ToolPose, Watchdog};
+use crate::arm_loop::{ArmEnv, ArmLoop, end_of};
+use crate::{Guard, HoldCause, Mode, Person, SharedGuard, Time, ToolPose, Watched};
 pub(crate) use control::Done;
 pub(crate) use episode::Facts;
+use keys::KeyLabels;
 use view::{STATE_WIDTH, View, state_parts};
-
-/// How often a broken arm is looked at.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// How long an arm and its cameras may take at first.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// Ends an episode that somebody outside of the arm's loop knows to be worthless: the reward server is gone.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +54,7 @@ impl EpisodeBreaker {
 pub struct RobotEnv {
     spec: EnvSpec,
     task: RobotTask,
-    guard: SharedGuard,
+    arm: ArmLoop<Guard>,
     parts: Parts,
     breaker: EpisodeBreaker,
     seed: Seed,
@@ -63,25 +64,21 @@ pub struct RobotEnv {
     view: Option<View>,
     /// Where the episode started.
     start: ToolPose,
-    started_at: Time,
-    /// When the next step is over.
-    due: Time,
-    steps: usize,
     held_steps: usize,
     /// When the pilot last did something.
     pilot_moved: Option<Time>,
     /// Whether the pilot watches this episode.
     pilot_is_there: bool,
+    /// Keys that were pressed since the last label.
+    pressed: Vec<crate::Key>,
+    /// What the keys have said of this episode, where they say anything.
+    labels: Option<KeyLabels>,
     /// Whether the last step ended with the task solved.
     is_solved: bool,
     /// When the last step of the episode was over.
     stepped_at: Option<Time>,
     /// What the gripper was last told, in the numbers of actions.
     gripper_told: Option<f64>,
-    /// The trouble that was told last, so that it is told once.
-    trouble: Option<String>,
-    // Dropped last of all that uses the guard: it holds.
-    _watchdog: Option<Watchdog>,
     // Ends after everybody who talks to it.
     server: Option<crate::SimulatedRobot>,
 }
@@ -91,10 +88,6 @@ struct Parts {
     cameras: Vec<Box<dyn crate::Camera>>,
     pilot: Box<dyn crate::Pilot>,
     table: Box<dyn TableReset>,
-    person: Box<dyn AskPerson>,
-    clock: Arc<dyn Clock>,
-    stop: StopToken,
-    notify: Box<dyn Fn(&str) + Send>,
 }
 
 impl RobotEnv {
@@ -118,31 +111,26 @@ impl RobotEnv {
         if let Some(server) = &server {
             server.watch(guard.limits().clone());
         }
-        let guard = SharedGuard::new(guard);
-        let watchdog = watchdog.then(|| Watchdog::start(guard.clone(), clock.clone(), stop.clone()));
-        let watchdog = watchdog.transpose().map_err(|error| EnvError::Backend(Box::new(error)))?;
-        let (start, now) = (task.reset_pose, clock.now());
+        let arm = ArmLoop::new(guard, task.control_hz, person, (clock, stop), notify, watchdog)?;
+        let start = task.reset_pose;
         Ok(Self {
             spec,
             task,
-            guard,
-            parts: Parts { cameras, pilot, table, person, clock, stop, notify },
+            arm,
+            parts: Parts { cameras, pilot, table },
             breaker: EpisodeBreaker::default(),
             seed: Seed::new(0),
             episodes: 0,
             view: None,
             start,
-            started_at: now,
-            due: now,
-            steps: 0,
             held_steps: 0,
             pilot_moved: None,
             pilot_is_there: true,
+            pressed: Vec::new(),
+            labels: None,
             is_solved: false,
             stepped_at: None,
             gripper_told: None,
-            trouble: None,
-            _watchdog: watchdog,
             server,
         })
     }
@@ -154,36 +142,29 @@ impl RobotEnv {
 
     /// The guard: for whoever shows its mode.
     pub fn guard(&self) -> SharedGuard {
-        self.guard.clone()
+        self.arm.guard.clone()
+    }
+}
+
+impl ArmEnv for RobotEnv {
+    type Guard = Guard;
+    type View = View;
+
+    fn arm(&self) -> &ArmLoop<Guard> {
+        &self.arm
     }
 
-    fn period(&self) -> Duration {
-        Duration::from_secs_f64(1.0 / self.task.control_hz)
+    fn arm_mut(&mut self) -> &mut ArmLoop<Guard> {
+        &mut self.arm
     }
 
-    fn now(&self) -> Time {
-        self.parts.clock.now()
-    }
-
-    /// State and frames that are fresh, tried for as long as they may be old.
-    fn look(&mut self) -> Result<View, HoldCause> {
-        let most = self.guard.lock().limits().max_state_age;
-        let give_up = self.now() + most;
-        loop {
-            let cause = match self.look_once(most) {
-                Ok(view) => return Ok(view),
-                Err(cause) => cause,
-            };
-            if self.now() >= give_up || self.parts.stop.is_raised() {
-                return Err(self.guard.lock().hold(cause));
-            }
-            self.parts.clock.sleep_until(self.now() + Duration::from_millis(10));
-        }
+    fn max_age(&self) -> Duration {
+        self.arm.guard.lock().limits().max_state_age
     }
 
     fn look_once(&mut self, most: Duration) -> Result<View, HoldCause> {
         let state = {
-            let mut guard = self.guard.lock();
+            let mut guard = self.arm.guard.lock();
             let state = guard.observe()?.clone();
             match guard.mode() {
                 Mode::Reflex => return Err(HoldCause::Reflex),
@@ -194,7 +175,7 @@ impl RobotEnv {
         };
         let mut frames = Vec::with_capacity(self.parts.cameras.len());
         for camera in &mut self.parts.cameras {
-            let (name, now) = (camera.name().to_string(), self.parts.clock.now());
+            let (name, now) = (camera.name().to_string(), self.arm.clock.now());
             let old = |age| HoldCause::FrameOld { camera: name.clone(), age };
             let frame = camera.newest().ok_or_else(|| match camera.trouble() {
                 Some(trouble) => HoldCause::Other(trouble.to_string()),
@@ -209,77 +190,37 @@ impl RobotEnv {
         Ok(View { state, frames })
     }
 
-    /// Says why the arm holds, once.
-    fn tell(&mut self, cause: &HoldCause) {
-        let text = cause.to_string();
-        // Ages and counts change while the trouble is the same.
-        let kind: String = text.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        if self.trouble.as_ref() != Some(&kind) {
-            (self.parts.notify)(&format!("the arm holds: {text}"));
-            self.trouble = Some(kind);
-        }
-    }
-
-    fn tell_going_on(&mut self) {
-        if self.trouble.take().is_some() {
-            (self.parts.notify)("the arm goes on");
-        }
-    }
-
-    /// Waits until arm and cameras are there again, recovers reflexes, asks a person where one has to look. Returns
-    /// false if it was told to stop.
-    fn wait_until_healthy(&mut self) -> bool {
-        loop {
-            if self.parts.stop.is_raised() {
-                self.guard.lock().stop();
-                return false;
-            }
-            let mode = self.guard.lock().mode().clone();
-            let result = match mode {
-                Mode::Reflex => self.guard.lock().recover(),
-                Mode::NeedsPerson(cause) => self.ask(&cause.to_string()).ok_or(cause),
-                Mode::Stopped => return false,
-                Mode::Armed | Mode::Disarmed => Ok(()),
-            };
-            match result.and_then(|()| self.look()) {
-                Ok(view) => {
-                    self.view = Some(view);
-                    return true;
-                }
-                Err(cause) => self.tell(&cause),
-            }
-            self.parts.clock.sleep_until(self.now() + LOOKS_EVERY);
-        }
-    }
-
-    /// Asks a person whether the arm may move.
-    fn ask(&mut self, why: &str) -> Option<()> {
-        let person = self.parts.person.may_move(why)?;
-        self.guard.lock().arm(&person);
-        Some(())
-    }
-
-    /// The first look of all: what is missing is an error, and nothing has moved.
-    fn first_look(&mut self) -> Result<(), EnvError> {
-        let give_up = self.now() + FIRST_LOOK;
-        loop {
-            match self.look() {
-                Ok(view) => {
-                    let first = self.guard.lock().check_start(view.state.pose);
-                    first.map_err(|cause| EnvError::Backend(Box::new(cause)))?;
-                    self.view = Some(view);
-                    return Ok(());
-                }
-                Err(cause) if self.now() >= give_up || self.parts.stop.is_raised() => {
-                    return Err(EnvError::Backend(Box::new(cause)));
-                }
-                Err(_) => self.parts.clock.sleep_until(self.now() + LOOKS_EVERY),
-            }
-        }
+    fn show(&mut self, view: View) {
+        self.view = Some(view);
     }
 
     fn obs(&self) -> Result<Obs, EnvError> {
         self.view.as_ref().ok_or(EnvError::NotReset)?.obs(&self.task, self.start)
+    }
+
+    fn check_start(&self, view: &View) -> Result<(), HoldCause> {
+        self.arm.guard.lock().check_start(view.state.pose)
+    }
+
+    fn let_move(&mut self, person: &Person) -> Result<(), HoldCause> {
+        self.arm.guard.lock().arm(person);
+        Ok(())
+    }
+
+    fn recover(&mut self) -> Result<(), HoldCause> {
+        self.arm.guard.lock().recover()
+    }
+
+    fn go_to_start(&mut self) -> Result<(), HoldCause> {
+        self.reset_table().and_then(|()| self.bring_to(self.start_of_episode()))
+    }
+
+    fn begin_episode(&mut self) {
+        self.begin();
+    }
+
+    fn action_width(&self) -> usize {
+        self.spec.actions.width()
     }
 }
 
@@ -294,12 +235,10 @@ impl Env for RobotEnv {
         if self.view.is_none() {
             self.first_look()?;
         }
-        if *self.guard.lock().mode() == Mode::Disarmed && self.ask("nothing has moved yet").is_none() {
-            return Err(EnvError::Setting("nobody armed the robot, so it does not move".into()));
-        }
+        self.ask_first()?;
         let compliance = self.task.compliance.clone();
         if !compliance.values().is_empty() {
-            let set = self.guard.lock().compliance(&compliance);
+            let set = self.arm.guard.lock().compliance(&compliance);
             set.map_err(|cause| EnvError::Backend(Box::new(cause)))?;
         }
         self.begin_episode();
@@ -311,16 +250,16 @@ impl Env for RobotEnv {
         if self.view.is_none() {
             return Err(EnvError::NotReset);
         }
-        if self.parts.stop.is_raised() {
-            self.guard.lock().stop();
+        if self.arm.stop.is_raised() {
+            self.arm.guard.lock().stop();
             return self.broken_step(actions, HoldCause::Stopped);
         }
         if let Some(why) = self.breaker.take() {
-            let cause = self.guard.lock().hold(HoldCause::Other(why));
+            let cause = self.arm.guard.lock().hold(HoldCause::Other(why));
             return self.broken_step(actions, cause);
         }
         let done = self.act(actions);
-        let overrun = self.wait_for_deadline();
+        let overrun = self.arm.wait_for_deadline();
         match self.look() {
             Ok(view) => self.whole_step(view, actions, done, overrun),
             Err(cause) => self.broken_step(actions, cause),
@@ -335,25 +274,12 @@ impl Env for RobotEnv {
     }
 
     fn stopper(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
-        let stop = self.parts.stop.clone();
+        let stop = self.arm.stop.clone();
         Some(Arc::new(move || stop.raise()))
     }
 }
 
 impl RobotEnv {
-    /// Sleeps until the step is over; returns by how much it was over already. After a whole period the deadlines begin
-    /// anew: lost time is not run after.
-    fn wait_for_deadline(&mut self) -> Duration {
-        let period = self.period();
-        self.due = self.due + period;
-        let overrun = self.now().since(self.due);
-        if overrun > period {
-            self.due = self.now();
-        }
-        self.parts.clock.sleep_until(self.due);
-        overrun
-    }
-
     /// A step after which a state and frames were there.
     fn whole_step(
         &mut self,
@@ -362,73 +288,39 @@ impl RobotEnv {
         done: Done,
         overrun: Duration,
     ) -> Result<Step, EnvError> {
-        self.steps += 1;
+        self.arm.steps += 1;
         let is_near = self.is_near_target(view.state.pose);
         self.held_steps = if is_near { self.held_steps + 1 } else { 0 };
-        let reward = self.reward(view.state.pose, is_near, done.gripper_moved);
-        let success = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
-        let success = success.unwrap_or(false);
-        self.is_solved = success;
-        let now = self.now();
+        let mut reward = self.reward(view.state.pose, is_near, done.gripper_moved);
+        let is_solved = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
+        self.is_solved = is_solved.unwrap_or(false);
+        let mut success = self.is_solved;
+        let mut is_done = self.held_steps >= self.task.success_hold_steps;
+        let label = self.key_label();
+        if let Some(label) = &label {
+            (reward, success, is_done) = (label.reward, label.is_success(), label.is_end);
+            // What is not recorded takes no time.
+            self.arm.steps = if label.is_recorded { self.arm.steps } else { 0 };
+        }
+        let now = self.arm.now();
         let period = self.stepped_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
         let facts = Facts {
             intervention: done.by_person,
             clipped: done.is_clipped,
             held: done.is_held,
             invalid: false,
-            frame_age: view.frame_age(self.now()),
+            frame_age: view.frame_age(self.arm.now()),
             overrun,
             period,
             force_n: view.state.wrench.force_n.length(),
             broken_limits: self.server.as_ref().map_or(0, crate::SimulatedRobot::broken_limits),
-            time: self.now().since(self.started_at),
+            time: self.arm.episode_time(),
         };
         self.view = Some(view);
-        let is_done = self.held_steps >= self.task.success_hold_steps && !self.task.ignore_terminations;
-        let is_over = self.task.max_episode_steps.is_some_and(|most| self.steps >= most);
-        let end = match (is_done, is_over) {
-            (true, _) => End::Terminated,
-            (false, true) => End::Truncated,
-            (false, false) => End::No,
-        };
-        let last = if end.is_end() { vec![(0, self.obs()?)] } else { Vec::new() };
-        if end.is_end() {
-            self.begin_episode();
-        }
-        let interventions = done.interventions(actions);
-        Ok(Step {
-            obs: self.obs()?,
-            reward: vec![reward],
-            end: vec![end],
-            success: vec![success],
-            last,
-            facts: facts.named(),
-            interventions,
-        })
-    }
-
-    /// The end of an episode that broke: shows what was seen last, and waits until another one can begin.
-    fn broken_step(&mut self, actions: &[f32], cause: HoldCause) -> Result<Step, EnvError> {
-        let last = self.obs()?;
-        self.tell(&cause);
-        if self.wait_until_healthy() {
-            self.begin_episode();
-        } else {
-            // A rollout that goes on to its end should do so soon, but not spin.
-            self.parts.clock.sleep_until(self.now() + LOOKS_EVERY / 10);
-        }
-        let facts =
-            Facts { invalid: true, held: true, time: self.now().since(self.started_at), ..Facts::default() };
-        let nothing = Done::nothing(self.spec.actions.width());
-        Ok(Step {
-            obs: self.obs()?,
-            reward: vec![0.0],
-            end: vec![End::Truncated],
-            success: vec![false],
-            last: vec![(0, last)],
-            facts: facts.named(),
-            interventions: nothing.interventions(actions),
-        })
+        let is_done = is_done && !self.task.ignore_terminations;
+        let is_over = self.task.max_episode_steps.is_some_and(|most| self.arm.steps >= most);
+        let facts = facts.named().into_iter().chain(self.recording_facts(label)).collect();
+        self.end_step(end_of(is_done, is_over), (reward, success), facts, done.interventions(actions))
     }
 }
 

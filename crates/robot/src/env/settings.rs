@@ -6,6 +6,7 @@ use std::time::Duration;
 use glam::DVec3;
 use plaudit_core::FrameShape;
 
+use super::keys::EpisodeKeys;
 use crate::{Camera, Clock, Compliance, Guard, Person, Pilot, SimulatedRobot, StopToken, ToolPose};
 
 /// The task, and what actions and observations mean.
@@ -52,6 +53,8 @@ pub struct RobotTask {
     pub max_episode_steps: Option<usize>,
     /// Go on after success until the clock runs out.
     pub ignore_terminations: bool,
+    /// What keys say about episodes; not set: nothing.
+    pub keys: Option<EpisodeKeys>,
     /// How the arm gives way.
     pub compliance: Compliance,
     /// The task in words.
@@ -88,6 +91,7 @@ impl RobotTask {
             reset_tries: 3,
             max_episode_steps: Some(100),
             ignore_terminations: false,
+            keys: None,
             compliance: Compliance::default(),
             instruction: None,
             pilot_keeps: Duration::from_millis(500),

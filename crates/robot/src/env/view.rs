@@ -30,7 +30,7 @@ pub(super) fn state_parts() -> Vec<StatePart> {
 
 /// An arm and its cameras at one time.
 #[derive(Debug, Clone)]
-pub(super) struct View {
+pub(crate) struct View {
     pub(super) state: ArmState,
     pub(super) frames: Vec<(Arc<str>, CameraFrame)>,
 }

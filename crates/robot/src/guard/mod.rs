@@ -10,6 +10,7 @@
 //!                        └──stop──► Stopped, for good
 //! ```
 
+mod gate;
 mod limits;
 mod watchdog;
 mod workspace;
@@ -20,8 +21,10 @@ use std::time::Duration;
 
 use glam::DVec3;
 
+pub(crate) use gate::Gate;
+pub use gate::Watched;
 pub use limits::{HoldCause, LimitError, Limits};
-pub use watchdog::{SharedGuard, Watchdog, Watched};
+pub use watchdog::{SharedGuard, Watchdog};
 pub use workspace::{AxisBox, Face, Workspace, WorkspaceError};
 
 use crate::{Arm, ArmError, ArmState, Clock, Compliance, GripperCommand, Time, ToolPose};
@@ -97,16 +100,9 @@ pub enum Mode {
 /// Stands between everybody and the arm.
 pub struct Guard {
     arm: Box<dyn Arm>,
-    clock: Arc<dyn Clock>,
+    gate: Gate<Coordinates>,
     limits: Limits,
-    mode: Mode,
     state: Option<ArmState>,
-    /// The last target since the arm was armed or recovered, and when it was sent.
-    last: Option<(Coordinates, Time)>,
-    /// When an action last came that was passed on.
-    last_action: Time,
-    /// A hold was sent, and nothing after it.
-    is_holding: bool,
     /// A person agreed to a move back into the workspace.
     is_guided: bool,
     reflexes: VecDeque<Time>,
@@ -119,26 +115,16 @@ impl Guard {
     /// Guards an arm, which stays disarmed.
     pub fn new(arm: Box<dyn Arm>, limits: Limits, clock: Arc<dyn Clock>) -> Result<Self, LimitError> {
         limits.check()?;
-        let last_action = clock.now();
         Ok(Self {
             arm,
-            clock,
+            gate: Gate::new(clock),
             limits,
-            mode: Mode::Disarmed,
             state: None,
-            last: None,
-            last_action,
-            is_holding: false,
             is_guided: false,
             reflexes: VecDeque::new(),
             gripper_told: None,
             last_moved: None,
         })
-    }
-
-    /// What it lets happen now.
-    pub fn mode(&self) -> &Mode {
-        &self.mode
     }
 
     /// The limits.
@@ -154,8 +140,8 @@ impl Guard {
     /// A person lets the arm move, for the first time or after something a person had to look at. A stopped guard
     /// stays stopped.
     pub fn arm(&mut self, _person: &Person) {
-        if self.mode != Mode::Stopped {
-            self.mode = Mode::Armed;
+        if self.gate.mode != Mode::Stopped {
+            self.gate.mode = Mode::Armed;
             self.reflexes.clear();
             self.anchor();
         }
@@ -169,8 +155,7 @@ impl Guard {
 
     /// The next target will be the measured pose: somebody else moved the arm.
     pub fn anchor(&mut self) {
-        self.last = None;
-        self.is_holding = false;
+        self.gate.anchor();
         self.is_guided = false;
         self.last_moved = None;
     }
@@ -203,10 +188,10 @@ impl Guard {
 
     /// Moves the tool, as far as the limits allow.
     pub fn act(&mut self, motion: &Motion) -> Result<Sent, HoldCause> {
-        let now = self.clock.now();
+        let now = self.gate.clock.now();
         let age = now.since(motion.seen);
         let most = self.limits.max_action_age;
-        let refused = if let Err(cause) = self.check_mode() {
+        let refused = if let Err(cause) = self.gate.check_mode() {
             Some(cause)
         } else if !(motion.translation_m.is_finite() && motion.rotation_rad.is_finite()) {
             Some(HoldCause::NotFinite)
@@ -223,24 +208,24 @@ impl Guard {
         let measured = self.measured()?;
         // Larger motions than this are cut anyway; without a limit their sum could overflow.
         let wanted = measured.moved(motion.translation_m.clamp_length_max(10.0), motion.rotation_rad);
-        self.last_action = now;
+        self.gate.acts();
         self.send_towards(measured, wanted)
     }
 
     /// Moves towards a pose by one step: for resets, which keep the same limits.
     pub fn approach(&mut self, goal: ToolPose) -> Result<Sent, HoldCause> {
-        if let Err(cause) = self.check_mode() {
+        if let Err(cause) = self.gate.check_mode() {
             return Err(self.hold(cause));
         }
         let measured = self.measured()?;
-        self.last_action = self.clock.now();
+        self.gate.acts();
         self.send_towards(measured, goal)
     }
 
     /// Moves the gripper, if it was not told something a moment ago.
     pub fn gripper(&mut self, command: GripperCommand) -> Result<(), HoldCause> {
-        self.check_mode()?;
-        let now = self.clock.now();
+        self.gate.check_mode()?;
+        let now = self.gate.clock.now();
         if let Some(since) = self.gripper_told.map(|told| now.since(told))
             && since < self.limits.gripper_interval
         {
@@ -258,70 +243,29 @@ impl Guard {
 
     /// Clears a reflex. The arm stays where it is, and its next target is that place.
     pub fn recover(&mut self) -> Result<(), HoldCause> {
-        match &self.mode {
+        match &self.gate.mode {
             Mode::Reflex => {}
             Mode::Armed => return Ok(()),
-            _ => return self.check_mode(),
+            _ => return self.gate.check_mode(),
         }
         self.arm.recover().map_err(HoldCause::from)?;
-        self.mode = Mode::Armed;
+        self.gate.mode = Mode::Armed;
         self.anchor();
         Ok(())
     }
 
     /// Moves all joints home, at the controller's own speed: only while armed.
     pub fn joint_reset(&mut self) -> Result<(), HoldCause> {
-        self.check_mode()?;
+        self.gate.check_mode()?;
         let result = self.arm.joint_reset().map_err(|error| self.failed(error));
         self.anchor();
         result
     }
 
-    /// Holds the arm where it is, once; then there is silence until the next motion. Returns the cause.
-    pub fn hold(&mut self, cause: HoldCause) -> HoldCause {
-        if self.mode == Mode::Armed && self.last.is_some() && !self.is_holding {
-            self.is_holding = self.send_hold();
-        }
-        cause
-    }
-
-    /// Holds, and lets nothing move until a person agrees.
-    pub fn wait_for_person(&mut self, cause: HoldCause) -> HoldCause {
-        let cause = self.hold(cause);
-        if self.mode != Mode::Stopped {
-            self.mode = Mode::NeedsPerson(cause.clone());
-        }
-        cause
-    }
-
-    /// Holds for good.
-    pub fn stop(&mut self) {
-        self.hold(HoldCause::Stopped);
-        self.mode = Mode::Stopped;
-    }
-
-    /// What has to happen although nobody acts: call it often.
-    pub fn tick(&mut self) {
-        let idle = self.clock.now().since(self.last_action);
-        if self.mode == Mode::Armed && idle > self.limits.max_action_age {
-            self.hold(HoldCause::NoAction(idle));
-        }
-    }
-
-    fn check_mode(&self) -> Result<(), HoldCause> {
-        match &self.mode {
-            Mode::Armed => Ok(()),
-            Mode::Disarmed => Err(HoldCause::NotArmed),
-            Mode::Reflex => Err(HoldCause::Reflex),
-            Mode::NeedsPerson(cause) => Err(cause.clone()),
-            Mode::Stopped => Err(HoldCause::Stopped),
-        }
-    }
-
     /// Where the arm is, if that is known and nothing presses on it.
     fn measured(&mut self) -> Result<ToolPose, HoldCause> {
         let Some(state) = &self.state else { return Err(HoldCause::StateOld(Duration::MAX)) };
-        let age = self.clock.now().since(state.time);
+        let age = self.gate.clock.now().since(state.time);
         let (force, torque) = (state.wrench.force_n.length(), state.wrench.torque_nm.length());
         let (pose, limits) = (state.pose, &self.limits);
         let cause = if age > limits.max_state_age {
@@ -338,7 +282,7 @@ impl Guard {
 
     /// Sends the pose that is as near to `wanted` as one step may lead.
     fn send_towards(&mut self, measured: ToolPose, wanted: ToolPose) -> Result<Sent, HoldCause> {
-        let Some((last, sent_at)) = self.last else { return self.send_first() };
+        let Some((last, sent_at)) = self.gate.last else { return self.send_first() };
         let space = &self.limits.workspace;
         let lead = measured.position_m.distance(space.pose(last).position_m);
         if lead > self.limits.max_lead_m {
@@ -347,7 +291,7 @@ impl Guard {
             return Err(cause);
         }
         let (inside, faces) = space.clamp(space.coordinates(wanted));
-        let elapsed = self.clock.now().since(sent_at).min(self.limits.period).as_secs_f64();
+        let elapsed = self.gate.clock.now().since(sent_at).min(self.limits.period).as_secs_f64();
         let step = self.limits.one_step(last, inside, elapsed);
         let target = self.limits.workspace.pose(step);
         self.send(step)?;
@@ -369,27 +313,11 @@ impl Guard {
         Ok(Sent { target, translation_m, rotation_rad, is_clipped: true, faces })
     }
 
-    /// The measured pose as a target. Nothing is sent where it is not known, or lies behind a keep-out box.
-    fn send_hold(&mut self) -> bool {
-        // Read anew: a hold where the arm was a moment ago would move it back.
-        let Ok(state) = self.arm.state() else { return false };
-        if !(state.pose.position_m.is_finite() && state.pose.rotation.is_finite()) {
-            return false;
-        }
-        let Some((last, _)) = self.last else { return false };
-        let space = &self.limits.workspace;
-        let (inside, _) = space.clamp(space.coordinates(state.pose));
-        let is_blocked = space.crosses_keep_out(space.pose(last), space.pose(inside));
-        self.state = Some(state);
-        !is_blocked && self.send(inside).is_ok()
-    }
-
     /// The one place that moves the arm.
     fn send(&mut self, target: Coordinates) -> Result<(), HoldCause> {
         let pose = self.limits.workspace.pose(target);
         self.arm.target(&pose).map_err(|error| self.failed(error))?;
-        self.last = Some((target, self.clock.now()));
-        self.is_holding = false;
+        self.gate.sent(target);
         Ok(())
     }
 
@@ -402,21 +330,21 @@ impl Guard {
     }
 
     fn note_reflex(&mut self) {
-        if self.mode != Mode::Armed {
+        if self.gate.mode != Mode::Armed {
             return;
         }
-        let now = self.clock.now();
+        let now = self.gate.clock.now();
         self.reflexes.push_back(now);
         self.reflexes.retain(|reflex| now.since(*reflex) < REFLEX_WINDOW);
         self.anchor();
         let count = self.reflexes.len();
         let is_often = count >= self.limits.reflexes_per_minute;
-        self.mode = if is_often { Mode::NeedsPerson(HoldCause::Reflexes(count)) } else { Mode::Reflex };
+        self.gate.mode = if is_often { Mode::NeedsPerson(HoldCause::Reflexes(count)) } else { Mode::Reflex };
     }
 
     /// An arm that is far from its target, does not move and feels nothing has stopped itself.
     fn look_for_stall(&mut self, state: &ArmState) {
-        let (Some(stall_after), Some((last, _))) = (self.limits.stall_after, self.last) else { return };
+        let (Some(stall_after), Some((last, _))) = (self.limits.stall_after, self.gate.last) else { return };
         let at = state.pose.position_m;
         let gap = at.distance(self.limits.workspace.pose(last).position_m);
         let has_moved = self.last_moved.is_none_or(|(before, _)| before.distance(at) > STALL_STILL_M);
@@ -427,6 +355,37 @@ impl Guard {
         if self.last_moved.is_some_and(|(_, since)| state.time.since(since) > stall_after) {
             self.note_reflex();
         }
+    }
+}
+
+impl Watched for Guard {
+    type Target = Coordinates;
+
+    fn gate(&self) -> &Gate<Coordinates> {
+        &self.gate
+    }
+
+    fn gate_mut(&mut self) -> &mut Gate<Coordinates> {
+        &mut self.gate
+    }
+
+    fn max_action_age(&self) -> Duration {
+        self.limits.max_action_age
+    }
+
+    /// The measured pose as a target. Nothing is sent where it is not known, or lies behind a keep-out box.
+    fn send_hold(&mut self) -> bool {
+        // Read anew: a hold where the arm was a moment ago would move it back.
+        let Ok(state) = self.arm.state() else { return false };
+        if !(state.pose.position_m.is_finite() && state.pose.rotation.is_finite()) {
+            return false;
+        }
+        let Some((last, _)) = self.gate.last else { return false };
+        let space = &self.limits.workspace;
+        let (inside, _) = space.clamp(space.coordinates(state.pose));
+        let is_blocked = space.crosses_keep_out(space.pose(last), space.pose(inside));
+        self.state = Some(state);
+        !is_blocked && self.send(inside).is_ok()
     }
 }
 

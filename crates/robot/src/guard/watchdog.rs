@@ -4,30 +4,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Guard;
+use super::{Guard, Watched};
 use crate::{Clock, StopToken};
 
 /// How often the watchdog looks: a stop is a hold within a few of these.
 const LOOKS_EVERY: Duration = Duration::from_millis(10);
-
-/// A guard that a watchdog looks after.
-pub trait Watched: Send + 'static {
-    /// Holds for good.
-    fn stop(&mut self);
-
-    /// What has to happen although nobody acts.
-    fn tick(&mut self);
-}
-
-impl Watched for Guard {
-    fn stop(&mut self) {
-        Guard::stop(self);
-    }
-
-    fn tick(&mut self) {
-        Guard::tick(self);
-    }
-}
 
 /// A guard that several threads may use, one at a time.
 pub struct SharedGuard<G = Guard>(Arc<Mutex<G>>);

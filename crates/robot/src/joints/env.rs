@@ -6,19 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plaudit_core::{
-    ActionSpace, End, Env, EnvError, EnvSpec, FramesNeeded, Obs, ObsError, Seed, StatePart, Step,
-};
+use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FramesNeeded, Obs, ObsError, Seed, StatePart, Step};
 
 use super::{JointAction, JointMotion, JointParts, JointRange, JointState, JointTask, TakeOver};
+use crate::arm_loop::{ArmEnv, ArmLoop, LOOKS_EVERY, end_of};
 use crate::env::{Done, Facts};
-use crate::guard::Watched;
-use crate::{AskPerson, Clock, HoldCause, JointGuard, Mode, SharedGuard, StopToken, Time, Watchdog};
+use crate::{HoldCause, JointGuard, Mode, Person, SharedGuard, Time, Watched};
 
-/// How often a broken arm is looked at.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// How long an arm and its cameras may take at first.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// How long one try of a reset may take beyond the time that the largest step asks for.
 const SETTLE: Duration = Duration::from_secs(3);
 /// A leader that moved less than this part of a step stands still: its encoders are not.
@@ -29,23 +23,11 @@ pub struct JointEnv {
     spec: EnvSpec,
     task: JointTask,
     ranges: Vec<JointRange>,
-    guard: SharedGuard<JointGuard>,
-    person: Box<dyn AskPerson>,
-    clock: Arc<dyn Clock>,
-    stop: StopToken,
-    notify: Box<dyn Fn(&str) + Send>,
+    arm: ArmLoop<JointGuard>,
     /// What the policy last saw; nothing before the first reset.
     view: Option<JointState>,
     /// Where the leader was when it last counted as moved, and when.
     leader: Option<(Vec<f64>, Option<Time>)>,
-    started_at: Time,
-    /// When the next step is over.
-    due: Time,
-    steps: usize,
-    /// The trouble that was told last, so that it is told once.
-    trouble: Option<String>,
-    // Dropped last of all that uses the guard: it holds.
-    _watchdog: Option<Watchdog<JointGuard>>,
 }
 
 impl JointEnv {
@@ -69,136 +51,47 @@ impl JointEnv {
             control_hz: task.control_hz,
         };
         let ranges = guard.limits().joints.clone();
-        let guard = SharedGuard::new(guard);
-        let watchdog = watchdog.then(|| Watchdog::start(guard.clone(), clock.clone(), stop.clone()));
-        let watchdog = watchdog.transpose().map_err(|error| EnvError::Backend(Box::new(error)))?;
-        let now = clock.now();
-        Ok(Self {
-            spec,
-            task,
-            ranges,
-            guard,
-            person,
-            clock,
-            stop,
-            notify,
-            view: None,
-            leader: None,
-            started_at: now,
-            due: now,
-            steps: 0,
-            trouble: None,
-            _watchdog: watchdog,
-        })
+        let arm = ArmLoop::new(guard, task.control_hz, person, (clock, stop), notify, watchdog)?;
+        Ok(Self { spec, task, ranges, arm, view: None, leader: None })
     }
 
     /// The guard: for whoever shows its mode.
     pub fn guard(&self) -> SharedGuard<JointGuard> {
-        self.guard.clone()
+        self.arm.guard.clone()
+    }
+}
+
+impl ArmEnv for JointEnv {
+    type Guard = JointGuard;
+    type View = JointState;
+
+    fn arm(&self) -> &ArmLoop<JointGuard> {
+        &self.arm
     }
 
-    fn period(&self) -> Duration {
-        Duration::from_secs_f64(1.0 / self.task.control_hz)
+    fn arm_mut(&mut self) -> &mut ArmLoop<JointGuard> {
+        &mut self.arm
     }
 
-    fn now(&self) -> Time {
-        self.clock.now()
-    }
-
-    /// A state that is fresh, tried for as long as it may be old.
-    fn look(&mut self) -> Result<JointState, HoldCause> {
-        let most = self.guard.lock().limits().max_state_age;
-        let give_up = self.now() + most;
-        loop {
-            let cause = match self.look_once(most) {
-                Ok(view) => return Ok(view),
-                Err(cause) => cause,
-            };
-            let is_gone = matches!(self.guard.lock().mode(), Mode::NeedsPerson(_) | Mode::Stopped);
-            if is_gone || self.now() >= give_up || self.stop.is_raised() {
-                return Err(self.guard.lock().hold(cause));
-            }
-            self.clock.sleep_until(self.now() + Duration::from_millis(10));
-        }
+    fn max_age(&self) -> Duration {
+        self.arm.guard.lock().limits().max_state_age
     }
 
     fn look_once(&mut self, most: Duration) -> Result<JointState, HoldCause> {
-        let mut guard = self.guard.lock();
+        let mut guard = self.arm.guard.lock();
         match guard.mode() {
             Mode::NeedsPerson(cause) => return Err(cause.clone()),
             Mode::Stopped => return Err(HoldCause::Stopped),
             Mode::Armed | Mode::Disarmed | Mode::Reflex => {}
         }
         let view = guard.observe()?.clone();
-        let age = self.clock.now().since(view.time);
+        let age = self.arm.clock.now().since(view.time);
         // An answer that came late may have been asked for long ago.
         if age > most { Err(HoldCause::StateOld(age)) } else { Ok(view) }
     }
 
-    /// Says why the arm holds, once.
-    fn tell(&mut self, cause: &HoldCause) {
-        let text = cause.to_string();
-        // Ages and counts change while the trouble is the same.
-        let kind: String = text.chars().filter(|letter| !letter.is_ascii_digit()).collect();
-        if self.trouble.as_ref() != Some(&kind) {
-            (self.notify)(&format!("the arm holds: {text}"));
-            self.trouble = Some(kind);
-        }
-    }
-
-    fn tell_going_on(&mut self) {
-        if self.trouble.take().is_some() {
-            (self.notify)("the arm goes on");
-        }
-    }
-
-    /// Waits until the arm is there again, asks a person where one has to look. Returns false if it was told to stop.
-    fn wait_until_healthy(&mut self) -> bool {
-        loop {
-            if self.stop.is_raised() {
-                self.guard.lock().stop();
-                return false;
-            }
-            let mode = self.guard.lock().mode().clone();
-            let result = match mode {
-                Mode::NeedsPerson(cause) => self.ask(&cause.to_string()).unwrap_or(Err(cause)),
-                Mode::Stopped => return false,
-                Mode::Armed | Mode::Disarmed | Mode::Reflex => Ok(()),
-            };
-            match result.and_then(|()| self.look()) {
-                Ok(view) => {
-                    self.view = Some(view);
-                    return true;
-                }
-                Err(cause) => self.tell(&cause),
-            }
-            self.clock.sleep_until(self.now() + LOOKS_EVERY);
-        }
-    }
-
-    /// Asks a person whether the arm may move; `None` if nobody agreed.
-    fn ask(&mut self, why: &str) -> Option<Result<(), HoldCause>> {
-        let person = self.person.may_move(why)?;
-        Some(self.guard.lock().arm(&person))
-    }
-
-    /// The first look of all: what is missing is an error, and nothing has moved.
-    fn first_look(&mut self) -> Result<(), EnvError> {
-        let give_up = self.now() + FIRST_LOOK;
-        loop {
-            match self.look() {
-                Ok(view) => {
-                    let first = self.guard.lock().check_start(&view.positions);
-                    first.map_err(|cause| EnvError::Backend(Box::new(cause)))?;
-                    self.view = Some(view);
-                    return Ok(());
-                }
-                Err(cause) if self.now() >= give_up || self.stop.is_raised() => {
-                    return Err(EnvError::Backend(Box::new(cause)));
-                }
-                Err(_) => self.clock.sleep_until(self.now() + LOOKS_EVERY),
-            }
-        }
+    fn show(&mut self, view: JointState) {
+        self.view = Some(view);
     }
 
     fn obs(&self) -> Result<Obs, EnvError> {
@@ -214,6 +107,33 @@ impl JointEnv {
             None => Ok(obs),
         }
     }
+
+    fn check_start(&self, view: &JointState) -> Result<(), HoldCause> {
+        self.arm.guard.lock().check_start(&view.positions)
+    }
+
+    fn let_move(&mut self, person: &Person) -> Result<(), HoldCause> {
+        self.arm.guard.lock().arm(person)
+    }
+
+    /// Such arms do not stop themselves.
+    fn recover(&mut self) -> Result<(), HoldCause> {
+        Ok(())
+    }
+
+    fn go_to_start(&mut self) -> Result<(), HoldCause> {
+        self.pause().and_then(|()| self.bring_to_start())
+    }
+
+    fn begin_episode(&mut self) {
+        self.come_to_start();
+        self.leader = None;
+        self.arm.begin();
+    }
+
+    fn action_width(&self) -> usize {
+        self.spec.actions.width()
+    }
 }
 
 /// Who acts in a step, and what came of it.
@@ -221,22 +141,22 @@ impl JointEnv {
     fn act(&mut self, actions: &[f32]) -> Done {
         let Some(view) = self.view.clone() else { return Done::nothing(actions.len()) };
         let by_person = self.leader_has_the_arm(&view);
-        let reference = self.guard.lock().reference().unwrap_or_else(|| view.positions.clone());
+        let reference = self.arm.guard.lock().reference().unwrap_or_else(|| view.positions.clone());
         let target = match &view.leader {
             Some(leader) if by_person => leader.clone(),
             _ => self.wanted(&reference, actions),
         };
-        let sent = self.guard.lock().act(&JointMotion { target, seen: view.time });
+        let sent = self.arm.guard.lock().act(&JointMotion { target, seen: view.time });
         let mut done = Done { by_person, ..Done::nothing(actions.len()) };
         match sent {
             Ok(sent) => {
                 done.action = self.as_action(&sent.from, &sent.target);
                 (done.is_clipped, done.is_held) = (sent.is_clipped, false);
-                self.tell_going_on();
+                self.arm.tell_going_on();
             }
             Err(cause) => {
                 done.action = self.as_action(&reference, &reference);
-                self.tell(&cause);
+                self.arm.tell(&cause);
             }
         }
         done
@@ -275,7 +195,7 @@ impl JointEnv {
             TakeOver::Always => true,
             TakeOver::Events => view.events.is_intervention,
             TakeOver::Moved => {
-                let now = self.clock.now();
+                let now = self.arm.clock.now();
                 let Some((before, moved)) = &mut self.leader else {
                     self.leader = Some((at.clone(), None));
                     return false;
@@ -295,43 +215,21 @@ impl JointEnv {
 
 /// From one episode to the next.
 impl JointEnv {
-    /// Brings the arm to its start and looks. What breaks meanwhile is waited for; a stop leaves all as it is.
-    fn begin_episode(&mut self) {
-        loop {
-            let result = self.pause().and_then(|()| self.bring_to_start()).and_then(|()| self.look());
-            match result {
-                Ok(view) => {
-                    self.view = Some(view);
-                    self.tell_going_on();
-                    break;
-                }
-                Err(cause) => {
-                    self.tell(&cause);
-                    if !self.wait_until_healthy() {
-                        break;
-                    }
-                }
-            }
-        }
-        (self.steps, self.leader) = (0, None);
-        (self.started_at, self.due) = (self.now(), self.now());
-    }
-
     /// Holds while a person resets the table.
     fn pause(&mut self) -> Result<(), HoldCause> {
-        let over = self.now() + self.task.reset_pause;
+        let over = self.arm.now() + self.task.reset_pause;
         if self.task.reset_pause.is_zero() {
             return Ok(());
         }
-        self.guard.lock().hold(HoldCause::Other("the table is reset".into()));
-        while self.now() < over {
-            if self.stop.is_raised() {
+        self.arm.guard.lock().hold(HoldCause::Other("the table is reset".into()));
+        while self.arm.now() < over {
+            if self.arm.stop.is_raised() {
                 return Err(HoldCause::Stopped);
             }
-            self.clock.sleep_until((self.now() + LOOKS_EVERY).min(over));
+            self.arm.clock.sleep_until((self.arm.now() + LOOKS_EVERY).min(over));
         }
         // A person near the table may have moved the arm.
-        self.guard.lock().anchor();
+        self.arm.guard.lock().anchor();
         Ok(())
     }
 
@@ -347,16 +245,16 @@ impl JointEnv {
         }
         let Some((joint, off)) = missed else { return Ok(()) };
         let cause = HoldCause::JointResetMissed { joint, off, tries };
-        Err(self.guard.lock().wait_for_person(cause))
+        Err(self.arm.guard.lock().wait_for_person(cause))
     }
 
     /// Sends targets towards `goal` until the arm is there or time is up; returns the joint that is furthest off, if one is
     /// off by more than a step.
     fn approach(&mut self, goal: &[f64]) -> Result<Option<(String, f64)>, HoldCause> {
-        let (begun, period) = (self.now(), self.period());
+        let (begun, period) = (self.arm.now(), self.arm.period());
         let mut due = begun;
         loop {
-            if self.stop.is_raised() {
+            if self.arm.stop.is_raised() {
                 return Err(HoldCause::Stopped);
             }
             let positions = self.look()?.positions;
@@ -367,16 +265,16 @@ impl JointEnv {
             let Some((steps, joint, off)) = joints.max_by(|a, b| a.0.total_cmp(&b.0)) else {
                 return Ok(None);
             };
-            self.guard.lock().approach(goal)?;
+            self.arm.guard.lock().approach(goal)?;
             if steps <= 1.0 {
                 return Ok(None);
             }
             let needed = period.mul_f64(steps.min(1e4));
-            if self.now().since(begun) > SETTLE + needed {
+            if self.arm.now().since(begun) > SETTLE + needed {
                 return Ok(Some((joint.to_string(), off)));
             }
-            due = (due + period).max(self.now());
-            self.clock.sleep_until(due);
+            due = (due + period).max(self.arm.now());
+            self.arm.clock.sleep_until(due);
         }
     }
 }
@@ -390,14 +288,7 @@ impl Env for JointEnv {
         if self.view.is_none() {
             self.first_look()?;
         }
-        if *self.guard.lock().mode() == Mode::Disarmed {
-            match self.ask("nothing has moved yet") {
-                Some(armed) => armed.map_err(|cause| EnvError::Backend(Box::new(cause)))?,
-                None => {
-                    return Err(EnvError::Setting("nobody armed the robot, so it does not move".into()));
-                }
-            }
-        }
+        self.ask_first()?;
         self.begin_episode();
         self.obs()
     }
@@ -407,17 +298,17 @@ impl Env for JointEnv {
         if self.view.is_none() {
             return Err(EnvError::NotReset);
         }
-        if self.stop.is_raised() {
-            self.guard.lock().stop();
+        if self.arm.stop.is_raised() {
+            self.arm.guard.lock().stop();
             return self.broken_step(actions, HoldCause::Stopped);
         }
         let done = self.act(actions);
-        let overrun = self.wait_for_deadline();
+        let overrun = self.arm.wait_for_deadline();
         match self.look() {
             Ok(view) if view.events.is_invalid => {
                 self.view = Some(view);
                 let cause = HoldCause::Other("the person at the leader wants the episode anew".into());
-                let cause = self.guard.lock().hold(cause);
+                let cause = self.arm.guard.lock().hold(cause);
                 self.broken_step(actions, cause)
             }
             Ok(view) => self.whole_step(view, actions, done, overrun),
@@ -430,19 +321,6 @@ impl Env for JointEnv {
 }
 
 impl JointEnv {
-    /// Sleeps until the step is over; returns by how much it was over already. After a whole period the deadlines begin
-    /// anew: lost time is not run after.
-    fn wait_for_deadline(&mut self) -> Duration {
-        let period = self.period();
-        self.due = self.due + period;
-        let overrun = self.now().since(self.due);
-        if overrun > period {
-            self.due = self.now();
-        }
-        self.clock.sleep_until(self.due);
-        overrun
-    }
-
     /// A step after which a state was there.
     fn whole_step(
         &mut self,
@@ -451,61 +329,23 @@ impl JointEnv {
         done: Done,
         overrun: Duration,
     ) -> Result<Step, EnvError> {
-        self.steps += 1;
+        self.arm.steps += 1;
         let events = view.events;
         let facts = Facts {
             intervention: done.by_person,
             clipped: done.is_clipped,
             held: done.is_held,
-            frame_age: self.now().since(view.time),
+            frame_age: self.arm.now().since(view.time),
             overrun,
-            time: self.now().since(self.started_at),
+            time: self.arm.episode_time(),
             ..Facts::default()
         };
         self.view = Some(view);
         let is_done = (events.success || events.is_over) && !self.task.ignore_terminations;
-        let is_late = self.task.max_episode_steps.is_some_and(|most| self.steps >= most);
-        let end = match (is_done, is_late) {
-            (true, _) => End::Terminated,
-            (false, true) => End::Truncated,
-            (false, false) => End::No,
-        };
-        let last = if end.is_end() { vec![(0, self.obs()?)] } else { Vec::new() };
-        if end.is_end() {
-            self.begin_episode();
-        }
-        Ok(Step {
-            obs: self.obs()?,
-            reward: vec![f32::from(u8::from(events.success))],
-            end: vec![end],
-            success: vec![events.success],
-            last,
-            facts: facts.named(),
-            interventions: done.interventions(actions),
-        })
-    }
-
-    /// The end of an episode that broke: shows what was seen last, and waits until another one can begin.
-    fn broken_step(&mut self, actions: &[f32], cause: HoldCause) -> Result<Step, EnvError> {
-        let last = self.obs()?;
-        self.tell(&cause);
-        if self.wait_until_healthy() {
-            self.begin_episode();
-        } else {
-            // A rollout that goes on to its end should do so soon, but not spin.
-            self.clock.sleep_until(self.now() + LOOKS_EVERY / 10);
-        }
-        let time = self.now().since(self.started_at);
-        let facts = Facts { invalid: true, held: true, time, ..Facts::default() };
-        Ok(Step {
-            obs: self.obs()?,
-            reward: vec![0.0],
-            end: vec![End::Truncated],
-            success: vec![false],
-            last: vec![(0, last)],
-            facts: facts.named(),
-            interventions: Done::nothing(self.spec.actions.width()).interventions(actions),
-        })
+        let is_late = self.task.max_episode_steps.is_some_and(|most| self.arm.steps >= most);
+        let reward = f32::from(u8::from(events.success));
+        let end = end_of(is_done, is_late);
+        self.end_step(end, (reward, events.success), facts.named(), done.interventions(actions))
     }
 }
 

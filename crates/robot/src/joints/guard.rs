@@ -10,7 +10,7 @@ use std::time::Duration;
 use plaudit_core::EnvError;
 
 use super::{JointArm, JointArmError, JointArmSpec, JointLimits, JointState};
-use crate::guard::Watched;
+use crate::guard::{Gate, Watched};
 use crate::{Clock, HoldCause, Mode, Person, Time};
 
 /// What a policy or a person wants the joints to do.
@@ -36,16 +36,9 @@ pub struct JointSent {
 /// Stands between everybody and the arm.
 pub struct JointGuard {
     arm: Box<dyn JointArm>,
-    clock: Arc<dyn Clock>,
+    gate: Gate<Vec<f64>>,
     limits: JointLimits,
-    mode: Mode,
     state: Option<JointState>,
-    /// The last target since the arm was armed, and when it was sent.
-    last: Option<(Vec<f64>, Time)>,
-    /// When an action last came that was passed on.
-    last_action: Time,
-    /// A hold was sent, and nothing after it.
-    is_holding: bool,
     /// The arm has to be connected anew.
     is_gone: bool,
 }
@@ -54,28 +47,12 @@ impl JointGuard {
     /// Guards an arm, which stays disarmed. Limits that are not for its joints are refused.
     pub fn new(arm: Box<dyn JointArm>, limits: JointLimits, clock: Arc<dyn Clock>) -> Result<Self, EnvError> {
         limits.check(&arm.spec().joints)?;
-        let last_action = clock.now();
-        Ok(Self {
-            arm,
-            clock,
-            limits,
-            mode: Mode::Disarmed,
-            state: None,
-            last: None,
-            last_action,
-            is_holding: false,
-            is_gone: false,
-        })
+        Ok(Self { arm, gate: Gate::new(clock), limits, state: None, is_gone: false })
     }
 
     /// What the arm is like.
     pub fn spec(&self) -> &JointArmSpec {
         self.arm.spec()
-    }
-
-    /// What it lets happen now.
-    pub fn mode(&self) -> &Mode {
-        &self.mode
     }
 
     /// The limits.
@@ -86,22 +63,21 @@ impl JointGuard {
     /// A person lets the arm move, for the first time or after something a person had to look at. An arm that was gone is
     /// connected anew. A stopped guard stays stopped.
     pub fn arm(&mut self, _person: &Person) -> Result<(), HoldCause> {
-        if self.mode == Mode::Stopped {
+        if self.gate.mode == Mode::Stopped {
             return Err(HoldCause::Stopped);
         }
         if self.is_gone {
             self.arm.reconnect().map_err(|error| self.failed(error))?;
             self.is_gone = false;
         }
-        self.mode = Mode::Armed;
+        self.gate.mode = Mode::Armed;
         self.anchor();
         Ok(())
     }
 
     /// The next target will be the measured position: somebody else moved the arm.
     pub fn anchor(&mut self) {
-        self.last = None;
-        self.is_holding = false;
+        self.gate.anchor();
     }
 
     /// Reads the arm's state.
@@ -133,15 +109,15 @@ impl JointGuard {
     /// Where the next motion starts: at the last target, or where the arm is if there is none.
     pub fn reference(&self) -> Option<Vec<f64>> {
         let measured = || self.state.as_ref().map(|state| self.limits.clamp(&state.positions));
-        self.last.as_ref().map(|(last, _)| last.clone()).or_else(measured)
+        self.gate.last.as_ref().map(|(last, _)| last.clone()).or_else(measured)
     }
 
     /// Moves the joints, as far as the limits allow.
     pub fn act(&mut self, motion: &JointMotion) -> Result<JointSent, HoldCause> {
-        let now = self.clock.now();
+        let now = self.gate.clock.now();
         let (age, most) = (now.since(motion.seen), self.limits.max_action_age);
         let has_all = motion.target.len() == self.limits.joints.len();
-        let refused = if let Err(cause) = self.check_mode() {
+        let refused = if let Err(cause) = self.gate.check_mode() {
             Some(cause)
         } else if !has_all || motion.target.iter().any(|target| !target.is_finite()) {
             Some(HoldCause::NotFinite)
@@ -154,51 +130,24 @@ impl JointGuard {
             return Err(self.hold(cause));
         }
         let measured = self.measured()?;
-        self.last_action = now;
+        self.gate.acts();
         self.send_towards(&measured, &motion.target)
     }
 
     /// Moves towards positions by one step: for resets, which keep the same limits.
     pub fn approach(&mut self, goal: &[f64]) -> Result<JointSent, HoldCause> {
-        if let Err(cause) = self.check_mode() {
+        if let Err(cause) = self.gate.check_mode() {
             return Err(self.hold(cause));
         }
         let measured = self.measured()?;
-        self.last_action = self.clock.now();
+        self.gate.acts();
         self.send_towards(&measured, goal)
-    }
-
-    /// Holds the arm where it is, once; then there is silence until the next motion. Returns the cause.
-    pub fn hold(&mut self, cause: HoldCause) -> HoldCause {
-        if self.mode == Mode::Armed && self.last.is_some() && !self.is_holding {
-            self.is_holding = self.send_hold();
-        }
-        cause
-    }
-
-    /// Holds, and lets nothing move until a person agrees.
-    pub fn wait_for_person(&mut self, cause: HoldCause) -> HoldCause {
-        let cause = self.hold(cause);
-        if self.mode != Mode::Stopped {
-            self.mode = Mode::NeedsPerson(cause.clone());
-        }
-        cause
-    }
-
-    fn check_mode(&self) -> Result<(), HoldCause> {
-        match &self.mode {
-            Mode::Armed => Ok(()),
-            Mode::Disarmed => Err(HoldCause::NotArmed),
-            Mode::Reflex => Err(HoldCause::Reflex),
-            Mode::NeedsPerson(cause) => Err(cause.clone()),
-            Mode::Stopped => Err(HoldCause::Stopped),
-        }
     }
 
     /// Where the joints are, if that is known.
     fn measured(&mut self) -> Result<Vec<f64>, HoldCause> {
         let Some(state) = &self.state else { return Err(HoldCause::StateOld(Duration::MAX)) };
-        let age = self.clock.now().since(state.time);
+        let age = self.gate.clock.now().since(state.time);
         if age > self.limits.max_state_age {
             return Err(self.hold(HoldCause::StateOld(age)));
         }
@@ -207,7 +156,7 @@ impl JointGuard {
 
     /// Sends the positions that are as near to `wanted` as one step may lead.
     fn send_towards(&mut self, measured: &[f64], wanted: &[f64]) -> Result<JointSent, HoldCause> {
-        let Some((last, sent_at)) = self.last.clone() else { return self.send_first() };
+        let Some((last, sent_at)) = self.gate.last.clone() else { return self.send_first() };
         let joints = &self.limits.joints;
         for ((range, at), target) in joints.iter().zip(measured).zip(&last) {
             let (off, most) = ((at - target).abs(), range.max_step * self.limits.max_lag_steps);
@@ -219,7 +168,7 @@ impl JointGuard {
             }
         }
         let inside = self.limits.clamp(wanted);
-        let elapsed = self.clock.now().since(sent_at).as_secs_f64() / self.limits.period.as_secs_f64();
+        let elapsed = self.gate.clock.now().since(sent_at).as_secs_f64() / self.limits.period.as_secs_f64();
         let part = elapsed.min(1.0);
         let step = joints.iter().zip(&last).zip(&inside).map(|((range, last), inside)| {
             let most = range.max_step * part;
@@ -239,21 +188,11 @@ impl JointGuard {
         Ok(JointSent { target, from: inside, is_clipped: true })
     }
 
-    /// The measured positions as a target. Nothing is sent where they are not known.
-    fn send_hold(&mut self) -> bool {
-        // Read anew: a hold where the arm was a moment ago would move it back.
-        let Ok(state) = self.observe() else { return false };
-        let measured = state.positions.clone();
-        let inside = self.limits.clamp(&measured);
-        self.send(inside).is_ok()
-    }
-
     /// The one place that moves the arm. Returns what was really sent.
     fn send(&mut self, target: Vec<f64>) -> Result<Vec<f64>, HoldCause> {
         match self.arm.target(&target) {
             Ok(sent) if sent.len() == target.len() && sent.iter().all(|sent| sent.is_finite()) => {
-                self.last = Some((sent.clone(), self.clock.now()));
-                self.is_holding = false;
+                self.gate.sent(sent.clone());
                 Ok(sent)
             }
             result => {
@@ -271,27 +210,34 @@ impl JointGuard {
         let cause = HoldCause::JointArm(error);
         if is_gone {
             self.is_gone = true;
-            if self.mode != Mode::Stopped {
-                self.mode = Mode::NeedsPerson(cause.clone());
-            }
+            self.gate.close(cause.clone());
         }
         cause
     }
 }
 
 impl Watched for JointGuard {
-    /// Holds for good.
-    fn stop(&mut self) {
-        self.hold(HoldCause::Stopped);
-        self.mode = Mode::Stopped;
+    type Target = Vec<f64>;
+
+    fn gate(&self) -> &Gate<Vec<f64>> {
+        &self.gate
     }
 
-    /// What has to happen although nobody acts: call it often.
-    fn tick(&mut self) {
-        let idle = self.clock.now().since(self.last_action);
-        if self.mode == Mode::Armed && idle > self.limits.max_action_age {
-            self.hold(HoldCause::NoAction(idle));
-        }
+    fn gate_mut(&mut self) -> &mut Gate<Vec<f64>> {
+        &mut self.gate
+    }
+
+    fn max_action_age(&self) -> Duration {
+        self.limits.max_action_age
+    }
+
+    /// The measured positions as a target. Nothing is sent where they are not known.
+    fn send_hold(&mut self) -> bool {
+        // Read anew: a hold where the arm was a moment ago would move it back.
+        let Ok(state) = self.observe() else { return false };
+        let measured = state.positions.clone();
+        let inside = self.limits.clamp(&measured);
+        self.send(inside).is_ok()
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Buttons, Deflection, Key, PilotError, PilotInput, StopToken};
+use crate::{Buttons, Deflection, Key, Pilot, PilotError, PilotInput, StopToken};
 
 /// How long a read waits.
 const READ_SLICE: Duration = Duration::from_millis(50);
@@ -30,13 +30,13 @@ pub(super) trait InputStream: Send {
     fn silence(&self) -> Option<Duration>;
 }
 
-/// A device that can be looked for.
-pub(super) trait InputDevice: Send + 'static {
-    /// What it is called in messages.
-    fn name(&self) -> &'static str;
+/// A device that was looked for.
+pub(super) type Opened = Result<Box<dyn InputStream>, String>;
 
-    /// Looks for it and opens it.
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String>;
+/// What is said of devices that this build cannot read.
+#[cfg(not(all(feature = "devices", target_os = "linux")))]
+pub(super) fn not_built() -> Opened {
+    Err("it is not part of this build: the cargo feature `devices` has it, on Linux".into())
 }
 
 #[derive(Default)]
@@ -60,32 +60,38 @@ impl Shared {
     }
 }
 
-/// The reading end of a device.
-pub(super) struct DeviceReader {
+/// A person at an input device, which needs the cargo feature `devices` and Linux. One that is unplugged counts as let go of, and is
+/// looked for twice a second.
+pub struct DevicePilot {
     name: &'static str,
     shared: Arc<Mutex<Shared>>,
     ended: StopToken,
     thread: Option<JoinHandle<()>>,
 }
 
-impl DeviceReader {
-    /// Opens the device, which must be there, and reads it from now on.
+impl DevicePilot {
+    /// Opens the device of this name, which must be there, and reads it from now on.
     /// Esc, on devices that have it, raises `stop` whoever polls and when.
-    pub(super) fn start(mut device: impl InputDevice, stop: StopToken) -> Result<Self, PilotError> {
-        let name = device.name();
+    pub(super) fn start(
+        name: &'static str,
+        mut open: impl FnMut() -> Opened + Send + 'static,
+        stop: StopToken,
+    ) -> Result<Self, PilotError> {
         let wrong = |why| PilotError { device: name.into(), why };
-        let stream = device.open().map_err(wrong)?;
+        let stream = open().map_err(wrong)?;
         let (shared, ended) = (Arc::new(Mutex::new(Shared { stop, ..Shared::default() })), StopToken::new());
         let (seen, is_over) = (shared.clone(), ended.clone());
         let thread = std::thread::Builder::new()
             .name("pilot".into())
-            .spawn(move || run(device, stream, &seen, &is_over))
+            .spawn(move || run(open, stream, &seen, &is_over))
             .map_err(|error| wrong(error.to_string()))?;
         Ok(Self { name, shared, ended, thread: Some(thread) })
     }
+}
 
+impl Pilot for DevicePilot {
     /// What is held and was pressed. Trouble is told once; after that the device is at rest.
-    pub(super) fn poll(&self) -> Result<PilotInput, PilotError> {
+    fn poll(&mut self) -> Result<PilotInput, PilotError> {
         let mut shared = lock(&self.shared);
         if let Some(why) = shared.trouble.take() {
             return Err(PilotError { device: self.name.into(), why });
@@ -95,7 +101,7 @@ impl DeviceReader {
     }
 }
 
-impl Drop for DeviceReader {
+impl Drop for DevicePilot {
     fn drop(&mut self) {
         self.ended.raise();
         if let Some(thread) = self.thread.take() {
@@ -119,7 +125,7 @@ impl Drop for ReleaseAtEnd<'_> {
 }
 
 fn run(
-    mut device: impl InputDevice,
+    mut open: impl FnMut() -> Opened,
     mut stream: Box<dyn InputStream>,
     shared: &Mutex<Shared>,
     ended: &StopToken,
@@ -138,7 +144,7 @@ fn run(
                 return;
             }
             std::thread::sleep(RESCAN_EVERY);
-            if let Ok(stream) = device.open() {
+            if let Ok(stream) = open() {
                 break stream;
             }
         };
@@ -175,22 +181,15 @@ mod tests {
 
     type Report = Result<Controls, String>;
 
-    /// A device whose reports a test sends; it opens as often as there are streams.
-    struct Sent {
-        streams: Receiver<Receiver<Report>>,
-    }
-
     struct SentStream(Receiver<Report>);
 
-    impl InputDevice for Sent {
-        fn name(&self) -> &'static str {
-            "test stick"
-        }
-
-        fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-            let stream = self.streams.try_recv().map_err(|_| "it is not plugged in".to_string())?;
+    /// A device whose reports a test sends; it opens as often as there are streams.
+    fn start(streams: Receiver<Receiver<Report>>, stop: StopToken) -> Result<DevicePilot, PilotError> {
+        let open = move || -> Opened {
+            let stream = streams.try_recv().map_err(|_| "it is not plugged in".to_string())?;
             Ok(Box::new(SentStream(stream)))
-        }
+        };
+        DevicePilot::start("test stick", open, stop)
     }
 
     impl InputStream for SentStream {
@@ -207,10 +206,10 @@ mod tests {
         }
     }
 
-    fn plugged() -> (Sender<Receiver<Report>>, Sender<Report>, Sent) {
+    fn plugged(stop: StopToken) -> (Sender<Receiver<Report>>, Sender<Report>, DevicePilot) {
         let ((plug, streams), (reports, stream)) = (channel(), channel());
         plug.send(stream).unwrap();
-        (plug, reports, Sent { streams })
+        (plug, reports, start(streams, stop).unwrap())
     }
 
     fn pushed() -> Controls {
@@ -218,7 +217,10 @@ mod tests {
         Controls { deflection, buttons: Buttons { left: true, right: false }, held: vec![Key::Char('c')] }
     }
 
-    fn until(reader: &DeviceReader, is_so: impl Fn(&Result<PilotInput, PilotError>) -> bool) -> PilotInput {
+    fn until(
+        reader: &mut DevicePilot,
+        is_so: impl Fn(&Result<PilotInput, PilotError>) -> bool,
+    ) -> PilotInput {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             let polled = reader.poll();
@@ -233,27 +235,26 @@ mod tests {
     #[test]
     fn a_device_that_is_not_there_at_first_is_an_error() {
         let (_plug, streams) = channel();
-        let error = DeviceReader::start(Sent { streams }, StopToken::new()).err().unwrap();
+        let error = start(streams, StopToken::new()).err().unwrap();
         assert_eq!(error.to_string(), "the pilot's test stick cannot be read: it is not plugged in");
     }
 
     #[test]
     fn silence_off_centre_is_a_release_of_the_stick_alone() {
-        let (_plug, reports, device) = plugged();
-        let reader = DeviceReader::start(device, StopToken::new()).unwrap();
+        let (_plug, reports, mut reader) = plugged(StopToken::new());
         reports.send(Ok(pushed())).unwrap();
-        let input = until(&reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
+        let input = until(&mut reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
         assert_eq!(input.pressed, [Key::Char('c')]);
-        let silent = until(&reader, |input| input.as_ref().is_ok_and(|input| !input.deflection.is_moved()));
+        let silent =
+            until(&mut reader, |input| input.as_ref().is_ok_and(|input| !input.deflection.is_moved()));
         assert!(silent.buttons.left, "buttons report changes only");
         assert!(silent.pressed.is_empty(), "a press is told once");
     }
 
     #[test]
     fn escape_stops_though_nobody_polls() {
-        let (_plug, reports, device) = plugged();
         let stop = StopToken::new();
-        let _reader = DeviceReader::start(device, stop.clone()).unwrap();
+        let (_plug, reports, _reader) = plugged(stop.clone());
         reports.send(Ok(pushed())).unwrap();
         reports.send(Ok(Controls { held: vec![Key::Escape], ..Controls::default() })).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
@@ -265,18 +266,17 @@ mod tests {
 
     #[test]
     fn an_unplugged_device_lets_go_says_so_once_and_is_found_again() {
-        let (plug, reports, device) = plugged();
-        let reader = DeviceReader::start(device, StopToken::new()).unwrap();
+        let (plug, reports, mut reader) = plugged(StopToken::new());
         reports.send(Ok(pushed())).unwrap();
-        until(&reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
+        until(&mut reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
         drop(reports);
-        until(&reader, |input| {
+        until(&mut reader, |input| {
             input.as_ref().is_err_and(|why| why.why.contains("unplugged; it counts as released"))
         });
         assert_eq!(reader.poll().unwrap(), PilotInput::default());
         let (reports, stream) = channel();
         plug.send(stream).unwrap();
         reports.send(Ok(pushed())).unwrap();
-        until(&reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
+        until(&mut reader, |input| input.as_ref().is_ok_and(PilotInput::intervenes));
     }
 }

@@ -15,8 +15,17 @@ pub(super) fn explained(path: &str, error: &std::io::Error) -> String {
     }
 }
 
+/// What is known of a device after some events.
+pub(super) trait EventState: Send {
+    /// Takes an event: type, code and value.
+    fn take(&mut self, kind: u16, code: u16, value: i32);
+
+    /// What is held.
+    fn controls(&self) -> super::device::Controls;
+}
+
 #[cfg(all(feature = "devices", target_os = "linux"))]
-pub(super) use linux::{open_first, open_only, read_events};
+pub(super) use linux::{EventStream, open_first, open_only};
 
 #[cfg(all(feature = "devices", target_os = "linux"))]
 mod linux {
@@ -25,7 +34,8 @@ mod linux {
     use evdev::raw_stream::RawDevice;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::explained;
+    use super::super::device::{Controls, InputStream};
+    use super::{EventState, explained};
 
     type IsWanted = fn(&RawDevice) -> bool;
 
@@ -90,10 +100,7 @@ mod linux {
     }
 
     /// Type, code and value of the events that come within `wait`.
-    pub(in super::super) fn read_events(
-        device: &mut RawDevice,
-        wait: Duration,
-    ) -> Result<Vec<(u16, u16, i32)>, String> {
+    fn read_events(device: &mut RawDevice, wait: Duration) -> Result<Vec<(u16, u16, i32)>, String> {
         let wait = Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
         match poll(&mut [PollFd::new(device, PollFlags::IN)], Some(&wait)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
@@ -102,6 +109,25 @@ mod linux {
         }
         let events = device.fetch_events().map_err(|error| error.to_string())?;
         Ok(events.map(|event| (event.event_type().0, event.code(), event.value())).collect())
+    }
+
+    /// A device and what is known of it.
+    pub(in super::super) struct EventStream<S> {
+        pub(in super::super) device: RawDevice,
+        pub(in super::super) state: S,
+    }
+
+    impl<S: EventState> InputStream for EventStream<S> {
+        fn read(&mut self, wait: Duration) -> Result<Option<Controls>, String> {
+            let events = read_events(&mut self.device, wait)?;
+            events.iter().for_each(|&(kind, code, value)| self.state.take(kind, code, value));
+            Ok((!events.is_empty()).then(|| self.state.controls()))
+        }
+
+        /// A stick that is held still sends nothing, and keys that are held may repeat or not.
+        fn silence(&self) -> Option<Duration> {
+            None
+        }
     }
 }
 

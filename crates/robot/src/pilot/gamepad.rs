@@ -2,9 +2,9 @@
 
 use glam::DVec3;
 
-use super::device::{Controls, DeviceReader, InputDevice, InputStream};
-use super::events::{EV_ABS, EV_KEY};
-use crate::{Buttons, Deflection, Key, Pilot, PilotError, PilotInput, StopToken};
+use super::device::{Controls, DevicePilot, Opened};
+use super::events::{EV_ABS, EV_KEY, EventState};
+use crate::{Buttons, Deflection, Key, PilotError, StopToken};
 
 /// Sticks this near to their centre are at rest.
 const DEAD_ZONE: f64 = 0.12;
@@ -18,43 +18,15 @@ const BTN_TR: u16 = 0x137;
 const KEYS: [(u16, Key); 4] =
     [(0x130, Key::Char('c')), (0x131, Key::Char('a')), (0x13b, Key::Enter), (0x13a, Key::Escape)];
 
-/// A gamepad. Needs the cargo feature `devices` and Linux.
-///
-/// The left stick moves along x and y, the right one along z and about z, the cross about x and y. The left shoulder
-/// button closes the gripper, the right one opens it. South is the key `c`, east `a`, start Enter, select Esc.
-pub struct GamepadPilot(DeviceReader);
-
-impl GamepadPilot {
-    /// Opens a device such as `/dev/input/event7`, or without one the first gamepad that is plugged in. Select raises
-    /// `stop` at once.
-    pub fn open(device: Option<&str>, stop: StopToken) -> Result<Self, PilotError> {
-        DeviceReader::start(Gamepad { path: device.map(String::from) }, stop).map(Self)
-    }
-}
-
-impl Pilot for GamepadPilot {
-    fn poll(&mut self) -> Result<PilotInput, PilotError> {
-        self.0.poll()
-    }
-}
-
-struct Gamepad {
-    path: Option<String>,
-}
-
-impl InputDevice for Gamepad {
-    fn name(&self) -> &'static str {
-        "gamepad"
-    }
-
-    #[cfg(all(feature = "devices", target_os = "linux"))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        pad::open(self.path.as_deref()).map(|stream| Box::new(stream) as Box<dyn InputStream>)
-    }
-
-    #[cfg(not(all(feature = "devices", target_os = "linux")))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build: the cargo feature `devices` has it, on Linux".into())
+impl DevicePilot {
+    /// A gamepad: a device such as `/dev/input/event7`, or without one the first that is plugged in.
+    ///
+    /// The left stick moves along x and y, the right one along z and about z, the cross about x and y. The left shoulder
+    /// button closes the gripper, the right one opens it. South is the key `c`, east `a`, start Enter, select Esc, which
+    /// raises `stop` at once.
+    pub fn gamepad(device: Option<&str>, stop: StopToken) -> Result<Self, PilotError> {
+        let path = device.map(String::from);
+        Self::start("gamepad", move || pad::open(path.as_deref()), stop)
     }
 }
 
@@ -91,7 +63,9 @@ impl GamepadState {
     fn new(ranges: [AxisRange; AXES.len()]) -> Self {
         Self { ranges, values: [0.0; AXES.len()], buttons: Buttons::default(), held: Vec::new() }
     }
+}
 
+impl EventState for GamepadState {
     fn take(&mut self, kind: u16, code: u16, value: i32) {
         match (kind, code) {
             (EV_ABS, code) => {
@@ -126,19 +100,12 @@ impl GamepadState {
 
 #[cfg(all(feature = "devices", target_os = "linux"))]
 mod pad {
-    use std::time::Duration;
-
     use evdev::{AbsoluteAxisCode, KeyCode, raw_stream::RawDevice};
 
-    use super::super::events::{explained, open_first, read_events};
-    use super::{AXES, AxisRange, Controls, EV_ABS, EV_KEY, GamepadState, InputStream, KEYS};
+    use super::super::events::{EventStream, explained, open_first};
+    use super::{AXES, AxisRange, EV_ABS, EV_KEY, EventState, GamepadState, KEYS, Opened};
 
-    pub(super) struct PadStream {
-        device: RawDevice,
-        state: GamepadState,
-    }
-
-    pub(super) fn open(path: Option<&str>) -> Result<PadStream, String> {
+    pub(super) fn open(path: Option<&str>) -> Opened {
         let (path, device) = open_first(path, is_gamepad)?;
         let state = device.get_abs_state().map_err(|error| explained(&path, &error))?;
         let info = |axis: u16| state.get(usize::from(axis)).map(|info| (info.minimum, info.maximum));
@@ -151,7 +118,7 @@ mod pad {
         }
         let keys = device.get_key_state().map_err(|error| explained(&path, &error))?;
         keys.iter().for_each(|key| pad.take(EV_KEY, key.code(), 1));
-        Ok(PadStream { device, state: pad })
+        Ok(Box::new(EventStream { device, state: pad }))
     }
 
     fn is_gamepad(device: &RawDevice) -> bool {
@@ -160,18 +127,12 @@ mod pad {
         let has_axes = known.is_some_and(|known| axes.iter().all(|axis| known.contains(*axis)));
         has_axes && device.supported_keys().is_some_and(|keys| keys.contains(KeyCode::new(KEYS[0].0)))
     }
+}
 
-    impl InputStream for PadStream {
-        fn read(&mut self, wait: Duration) -> Result<Option<Controls>, String> {
-            let events = read_events(&mut self.device, wait)?;
-            events.iter().for_each(|&(kind, code, value)| self.state.take(kind, code, value));
-            Ok((!events.is_empty()).then(|| self.state.controls()))
-        }
-
-        /// A stick that is held still sends nothing.
-        fn silence(&self) -> Option<Duration> {
-            None
-        }
+#[cfg(not(all(feature = "devices", target_os = "linux")))]
+mod pad {
+    pub(super) fn open(_: Option<&str>) -> super::Opened {
+        super::super::device::not_built()
     }
 }
 
@@ -227,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_gamepad_that_is_not_there_is_named() {
-        let error = GamepadPilot::open(Some("/dev/input/event-none"), StopToken::new()).err().unwrap();
+        let error = DevicePilot::gamepad(Some("/dev/input/event-none"), StopToken::new()).err().unwrap();
         assert!(error.to_string().starts_with("the pilot's gamepad cannot be read: "), "{error}");
     }
 

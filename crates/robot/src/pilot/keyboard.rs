@@ -1,50 +1,31 @@
 //! A keyboard by the kernel's input events, which tell when a key is let go of.
 
-use super::device::{Controls, DeviceReader, InputDevice, InputStream};
-use super::events::EV_KEY;
-use crate::{Key, Pilot, PilotError, PilotInput, StopToken};
+use super::device::{Controls, DevicePilot, Opened};
+use super::events::{EV_KEY, EventState};
+use crate::{Key, PilotError, StopToken};
 
 /// The rows of a keyboard: code of the first key, and the letters from there on.
 const ROWS: [(u16, &str); 4] = [(2, "1234567890"), (16, "qwertyuiop"), (30, "asdfghjkl"), (44, "zxcvbnm")];
 const KEY_ESC: u16 = 1;
 const KEY_ENTER: u16 = 28;
 const KEY_SPACE: u16 = 57;
+/// Arrows and pages.
+const MOVES: [(u16, Key); 6] = [
+    (103, Key::Up),
+    (108, Key::Down),
+    (105, Key::Left),
+    (106, Key::Right),
+    (104, Key::PageUp),
+    (109, Key::PageDown),
+];
 
-/// A keyboard at this machine, whichever window has it: held labels as in RLinf, and keys for a dead-man's switch. Needs
-/// the cargo feature `devices` and Linux. Over SSH there is none; see [`TerminalPilot`](crate::TerminalPilot).
-pub struct KeyboardPilot(DeviceReader);
-
-impl KeyboardPilot {
-    /// Opens a device such as `/dev/input/event3`, or without one the only keyboard that is plugged in. Esc raises
-    /// `stop` at once.
-    pub fn open(device: Option<&str>, stop: StopToken) -> Result<Self, PilotError> {
-        DeviceReader::start(Keyboard { path: device.map(String::from) }, stop).map(Self)
-    }
-}
-
-impl Pilot for KeyboardPilot {
-    fn poll(&mut self) -> Result<PilotInput, PilotError> {
-        self.0.poll()
-    }
-}
-
-struct Keyboard {
-    path: Option<String>,
-}
-
-impl InputDevice for Keyboard {
-    fn name(&self) -> &'static str {
-        "keyboard"
-    }
-
-    #[cfg(all(feature = "devices", target_os = "linux"))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        board::open(self.path.as_deref()).map(|stream| Box::new(stream) as Box<dyn InputStream>)
-    }
-
-    #[cfg(not(all(feature = "devices", target_os = "linux")))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build: the cargo feature `devices` has it, on Linux".into())
+impl DevicePilot {
+    /// A keyboard at this machine, whichever window has it: a device such as `/dev/input/event3`, or without one the only one
+    /// that is plugged in. It knows which keys are held, for labels as in RLinf and for a dead-man's switch; Esc raises `stop` at
+    /// once. Over SSH there is none; see [`TerminalPilot`](crate::TerminalPilot).
+    pub fn keyboard(device: Option<&str>, stop: StopToken) -> Result<Self, PilotError> {
+        let path = device.map(String::from);
+        Self::start("keyboard", move || board::open(path.as_deref()), stop)
     }
 }
 
@@ -54,10 +35,13 @@ fn key(code: u16) -> Option<Key> {
         KEY_ESC => Some(Key::Escape),
         KEY_ENTER => Some(Key::Enter),
         KEY_SPACE => Some(Key::Space),
-        _ => ROWS.iter().find_map(|(first, letters)| {
-            let at = usize::from(code.checked_sub(*first)?);
-            letters.chars().nth(at).map(Key::Char)
-        }),
+        _ => {
+            let letter = ROWS.iter().find_map(|(first, letters)| {
+                let at = usize::from(code.checked_sub(*first)?);
+                letters.chars().nth(at).map(Key::Char)
+            });
+            letter.or_else(|| MOVES.iter().find(|(known, _)| *known == code).map(|(_, key)| *key))
+        }
     }
 }
 
@@ -67,7 +51,7 @@ struct KeyboardState {
     held: Vec<Key>,
 }
 
-impl KeyboardState {
+impl EventState for KeyboardState {
     fn take(&mut self, kind: u16, code: u16, value: i32) {
         let Some(key) = key(code).filter(|_| kind == EV_KEY) else { return };
         self.held.retain(|held| *held != key);
@@ -83,21 +67,14 @@ impl KeyboardState {
 
 #[cfg(all(feature = "devices", target_os = "linux"))]
 mod board {
-    use std::time::Duration;
-
     use evdev::{KeyCode, raw_stream::RawDevice};
 
-    use super::super::events::{open_only, read_events};
-    use super::{Controls, InputStream, KEY_ESC, KEY_SPACE, KeyboardState, ROWS};
+    use super::super::events::{EventStream, open_only};
+    use super::{KEY_ESC, KEY_SPACE, KeyboardState, Opened, ROWS};
 
-    pub(super) struct BoardStream {
-        device: RawDevice,
-        state: KeyboardState,
-    }
-
-    pub(super) fn open(path: Option<&str>) -> Result<BoardStream, String> {
+    pub(super) fn open(path: Option<&str>) -> Opened {
         let (_, device) = open_only(path, is_keyboard)?;
-        Ok(BoardStream { device, state: KeyboardState::default() })
+        Ok(Box::new(EventStream { device, state: KeyboardState::default() }))
     }
 
     /// Mice have keys, too: a keyboard has Esc, space and the first letter of every row.
@@ -106,18 +83,12 @@ mod board {
         let mut needed = needed.map(KeyCode::new);
         device.supported_keys().is_some_and(|keys| needed.all(|key| keys.contains(key)))
     }
+}
 
-    impl InputStream for BoardStream {
-        fn read(&mut self, wait: Duration) -> Result<Option<Controls>, String> {
-            let events = read_events(&mut self.device, wait)?;
-            events.iter().for_each(|&(kind, code, value)| self.state.take(kind, code, value));
-            Ok((!events.is_empty()).then(|| self.state.controls()))
-        }
-
-        /// Keys that are held may repeat or not.
-        fn silence(&self) -> Option<Duration> {
-            None
-        }
+#[cfg(not(all(feature = "devices", target_os = "linux")))]
+mod board {
+    pub(super) fn open(_: Option<&str>) -> super::Opened {
+        super::super::device::not_built()
     }
 }
 
@@ -133,6 +104,7 @@ mod tests {
             assert_eq!(key(code), Some(Key::Char(letter)));
         }
         assert_eq!([key(1), key(28), key(57)], [Some(Key::Escape), Some(Key::Enter), Some(Key::Space)]);
+        assert_eq!([key(103), key(109)], [Some(Key::Up), Some(Key::PageDown)]);
         assert_eq!([key(0), key(12), key(42), key(0x110)], [None; 4], "minus, shift, a mouse");
     }
 
@@ -149,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_keyboard_that_is_not_there_is_named() {
-        let error = KeyboardPilot::open(Some("/dev/input/event-none"), StopToken::new()).err().unwrap();
+        let error = DevicePilot::keyboard(Some("/dev/input/event-none"), StopToken::new()).err().unwrap();
         assert!(error.to_string().starts_with("the pilot's keyboard cannot be read: "), "{error}");
     }
 
@@ -158,7 +130,7 @@ mod tests {
         fn no_key_is_held_twice(events in prop::collection::vec((0u16..5, any::<u16>(), -1i32..3), 0..200)) {
             let mut state = KeyboardState::default();
             for (kind, code, value) in events {
-                state.take(kind, code % 70, value);
+                state.take(kind, code % 120, value);
             }
             let held = state.controls().held;
             prop_assert!(held.iter().enumerate().all(|(at, key)| !held[..at].contains(key)));

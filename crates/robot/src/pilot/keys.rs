@@ -2,9 +2,10 @@
 
 use crate::Key;
 
-const ESCAPE: u8 = 0x1b;
+/// The byte of Esc, and of the beginning of arrows.
+pub(super) const ESCAPE: u8 = 0x1b;
 
-/// Turns a terminal's bytes into keys. Arrows and other long sequences are no keys here.
+/// Turns a terminal's bytes into keys. Of long sequences arrows and pages are keys, without Shift and the like.
 ///
 /// Esc alone and the beginning of an arrow are the same byte. One that ends what has come counts as Esc at once: a stop
 /// must not wait, and a stop too many is no harm.
@@ -19,8 +20,8 @@ enum Place {
     Ground,
     /// After Esc, which may begin a sequence.
     Escaped,
-    /// In a sequence that one letter ends.
-    Sequence,
+    /// In a sequence that one letter ends, after this number. One with other signs in it is no key.
+    Sequence { number: u16, is_plain: bool },
     /// Before the one byte that ends a sequence.
     LastByte,
 }
@@ -36,10 +37,21 @@ impl KeyParser {
                     keys.extend(is_alone.then_some(Key::Escape));
                     Place::Escaped
                 }
-                (Place::Escaped, b'[') => Place::Sequence,
+                (Place::Escaped, b'[') => Place::Sequence { number: 0, is_plain: true },
                 (Place::Escaped, b'O') => Place::LastByte,
-                (Place::Sequence, 0x40..=0x7e) | (Place::LastByte, _) => Place::Ground,
-                (Place::Sequence, _) => Place::Sequence,
+                (Place::Sequence { number, is_plain }, 0x40..=0x7e) => {
+                    keys.extend(sequence_key(number, byte).filter(|_| is_plain));
+                    Place::Ground
+                }
+                (Place::LastByte, _) => {
+                    keys.extend(sequence_key(0, byte));
+                    Place::Ground
+                }
+                (Place::Sequence { number, is_plain }, b'0'..=b'9') => {
+                    let number = number.saturating_mul(10).saturating_add(u16::from(byte - b'0'));
+                    Place::Sequence { number, is_plain }
+                }
+                (Place::Sequence { number, .. }, _) => Place::Sequence { number, is_plain: false },
                 (Place::Ground | Place::Escaped, byte) => {
                     keys.extend(key(byte));
                     Place::Ground
@@ -47,6 +59,19 @@ impl KeyParser {
             };
         }
         keys
+    }
+}
+
+/// The key of a sequence with this number before its last byte.
+fn sequence_key(number: u16, last: u8) -> Option<Key> {
+    match (number, last) {
+        (0, b'A') => Some(Key::Up),
+        (0, b'B') => Some(Key::Down),
+        (0, b'C') => Some(Key::Right),
+        (0, b'D') => Some(Key::Left),
+        (5, b'~') => Some(Key::PageUp),
+        (6, b'~') => Some(Key::PageDown),
+        _ => None,
     }
 }
 
@@ -76,7 +101,7 @@ impl KeyLatch {
             match key {
                 Key::Char(letter) if is_label(*letter) => self.on = Some(*letter),
                 Key::Space => self.on = None,
-                Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace => {}
+                _ => {}
             }
         }
     }
@@ -105,13 +130,15 @@ mod tests {
     }
 
     #[test]
-    fn arrows_are_no_keys_and_escape_stops_at_once() {
-        assert_eq!(keys(&[b"\x1b[A\x1bOP\x1b[15~\x1b[1;5Cc"]), [Key::Char('c')]);
+    fn arrows_are_keys_and_escape_stops_at_once() {
+        let arrows = [Key::Up, Key::Down, Key::Right, Key::Left, Key::PageUp, Key::PageDown];
+        assert_eq!(keys(&[b"\x1b[A\x1bOB\x1b[C\x1b[D\x1b[5~\x1b[6~"]), arrows);
+        assert_eq!(keys(&[b"\x1bOP\x1b[15~\x1b[1;5Cc"]), [Key::Char('c')], "F1, F5, Ctrl-right");
         assert_eq!(keys(&[b"\x1b"]), [Key::Escape]);
         assert_eq!(keys(&[b"\x1b\x1b"]), [Key::Escape, Key::Escape]);
         assert_eq!(keys(&[b"\x1bc"]), [Key::Escape, Key::Char('c')]);
-        // A slow connection cuts an arrow in two: it stops, and types nothing.
-        assert_eq!(keys(&[b"\x1b", b"[A", b"a"]), [Key::Escape, Key::Char('a')]);
+        // A slow connection cuts an arrow in two: it stops.
+        assert_eq!(keys(&[b"\x1b", b"[A", b"a"]), [Key::Escape, Key::Up, Key::Char('a')]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod events;
 mod function;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod gamepad;
+mod jog;
 #[cfg_attr(not(all(feature = "devices", target_os = "linux")), allow(dead_code))]
 mod keyboard;
 #[cfg_attr(not(unix), allow(dead_code))]
@@ -21,12 +22,12 @@ use thiserror::Error;
 
 use crate::GripperCommand;
 
+pub use device::DevicePilot;
 pub use function::{CombinedPilot, FunctionPilot};
-pub use gamepad::GamepadPilot;
-pub use keyboard::KeyboardPilot;
+pub use jog::KeyJog;
 pub use keys::KeyLatch;
 pub(crate) use spacemouse::is_space_mouse;
-pub use spacemouse::{SpaceMousePilot, UDEV_RULES, UDEV_RULES_PATH};
+pub use spacemouse::{UDEV_RULES, UDEV_RULES_PATH};
 pub use terminal::{TerminalPilot, restore_terminal};
 
 /// Deflections smaller than this are a device at rest.
@@ -76,6 +77,18 @@ pub enum Key {
     Backspace,
     /// Esc: stop.
     Escape,
+    /// An arrow.
+    Up,
+    /// An arrow.
+    Down,
+    /// An arrow.
+    Left,
+    /// An arrow.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
 }
 
 /// What a pilot does now.

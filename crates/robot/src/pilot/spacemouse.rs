@@ -2,8 +2,8 @@
 
 use glam::DVec3;
 
-use super::device::{Controls, DeviceReader, InputDevice, InputStream};
-use crate::{Buttons, Deflection, Pilot, PilotError, PilotInput, StopToken};
+use super::device::{Controls, DevicePilot, Opened};
+use crate::{Buttons, Deflection, PilotError, StopToken};
 
 /// A deflection of this many counts is a whole action, as RLinf reads it.
 const FULL_SCALE: f64 = 350.0;
@@ -25,41 +25,12 @@ SUBSYSTEM=="input", KERNEL=="event*", ENV{ID_INPUT_JOYSTICK}=="1", TAG+="uaccess
 /// Where [`UDEV_RULES`] belong; after that `sudo udevadm control -R && sudo udevadm trigger`.
 pub const UDEV_RULES_PATH: &str = "/etc/udev/rules.d/60-plaudit-robot.rules";
 
-/// A SpaceMouse. Needs the cargo feature `devices` and Linux.
-///
-/// Its axes are those of RLinf's teleoperation. One that is unplugged, or falls silent off its centre for half a
-/// second, has been let go of; it is looked for twice a second.
-pub struct SpaceMousePilot(DeviceReader);
-
-impl SpaceMousePilot {
-    /// Opens the SpaceMouse that is plugged in.
-    pub fn open() -> Result<Self, PilotError> {
+impl DevicePilot {
+    /// The SpaceMouse that is plugged in. Its axes are those of RLinf's teleoperation. One that falls silent off its centre for
+    /// half a second has been let go of.
+    pub fn space_mouse() -> Result<Self, PilotError> {
         // It has no key that stops.
-        DeviceReader::start(SpaceMouse, StopToken::new()).map(Self)
-    }
-}
-
-impl Pilot for SpaceMousePilot {
-    fn poll(&mut self) -> Result<PilotInput, PilotError> {
-        self.0.poll()
-    }
-}
-
-struct SpaceMouse;
-
-impl InputDevice for SpaceMouse {
-    fn name(&self) -> &'static str {
-        "SpaceMouse"
-    }
-
-    #[cfg(all(feature = "devices", target_os = "linux"))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        hid::open().map(|stream| Box::new(stream) as Box<dyn InputStream>)
-    }
-
-    #[cfg(not(all(feature = "devices", target_os = "linux")))]
-    fn open(&mut self) -> Result<Box<dyn InputStream>, String> {
-        Err("it is not part of this build: the cargo feature `devices` has it, on Linux".into())
+        Self::start("SpaceMouse", hid::open, StopToken::new())
     }
 }
 
@@ -133,20 +104,21 @@ mod hid {
 
     use hidapi::{HidApi, HidDevice, HidError};
 
-    use super::{Controls, InputStream, LONGEST_REPORT, Report, SpaceMouseState, is_space_mouse};
+    use super::super::device::InputStream;
+    use super::{Controls, LONGEST_REPORT, Opened, Report, SpaceMouseState, is_space_mouse};
 
     /// Off its centre, a SpaceMouse reports a hundred times a second.
     const SILENCE: Duration = Duration::from_millis(500);
     /// Generic desktop, multi-axis controller.
     const MULTI_AXIS: (u16, u16) = (1, 8);
 
-    pub(super) struct HidStream {
+    struct HidStream {
         device: HidDevice,
         state: SpaceMouseState,
     }
 
     /// The first SpaceMouse; of its interfaces the one that has axes.
-    pub(super) fn open() -> Result<HidStream, String> {
+    pub(super) fn open() -> Opened {
         let api = HidApi::new().map_err(|error| error.to_string())?;
         let found =
             api.device_list().filter(|device| is_space_mouse(device.vendor_id(), device.product_id()));
@@ -154,7 +126,7 @@ mod hid {
         let found = best.ok_or("none is plugged in")?;
         let place = found.path().to_string_lossy().into_owned();
         let device = found.open_device(&api).map_err(|error| explained(&place, &error))?;
-        Ok(HidStream { device, state: SpaceMouseState::default() })
+        Ok(Box::new(HidStream { device, state: SpaceMouseState::default() }))
     }
 
     fn explained(place: &str, error: &HidError) -> String {
@@ -188,6 +160,13 @@ fn denied(place: &str) -> String {
     format!(
         "you may not open {place}. Write these rules into {UDEV_RULES_PATH}, run `sudo udevadm control -R && sudo udevadm trigger`, and plug it in again:\n{UDEV_RULES}"
     )
+}
+
+#[cfg(not(all(feature = "devices", target_os = "linux")))]
+mod hid {
+    pub(super) fn open() -> super::Opened {
+        super::super::device::not_built()
+    }
 }
 
 #[cfg(test)]
@@ -242,7 +221,7 @@ mod tests {
     #[cfg(not(all(feature = "devices", target_os = "linux")))]
     #[test]
     fn a_build_without_devices_says_so() {
-        let error = SpaceMousePilot::open().err().unwrap().to_string();
+        let error = DevicePilot::space_mouse().err().unwrap().to_string();
         assert!(error.contains("SpaceMouse") && error.contains("feature `devices`"), "{error}");
     }
 

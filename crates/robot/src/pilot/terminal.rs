@@ -94,11 +94,13 @@ mod unix {
         LocalModes, OptionalActions, SpecialCodeIndex, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr,
     };
 
-    use super::super::keys::KeyParser;
+    use super::super::keys::{ESCAPE, KeyParser};
     use crate::{Key, PilotInput, StopToken};
 
     /// How long a read waits before it looks whether it is still wanted.
     const READ_SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    /// How long the rest of an arrow may take.
+    const ARROW_SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     /// How often a suspended reader looks whether it may go on.
     const LOOKS_EVERY: Duration = Duration::from_millis(20);
     /// Presses that nobody asks for are forgotten beyond this many.
@@ -290,15 +292,24 @@ mod unix {
         /// The keys that come within a moment.
         fn read(&self, parser: &mut KeyParser) -> Result<Vec<Key>, String> {
             let _turn = self.turn.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bytes = self.bytes(&READ_SLICE)?;
+            if bytes.last() == Some(&ESCAPE) {
+                // The rest of an arrow that a connection has cut in two; Esc alone may wait so long. An end comes again.
+                bytes.extend(self.bytes(&ARROW_SLICE).unwrap_or_default());
+            }
+            Ok(parser.take(&bytes))
+        }
+
+        fn bytes(&self, wait: &Timespec) -> Result<Vec<u8>, String> {
             let (descriptor, mut bytes) = (self.input.as_fd(), [0; 256]);
-            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&READ_SLICE)) {
+            match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(wait)) {
                 Ok(0) | Err(Errno::INTR) => return Ok(Vec::new()),
                 Ok(_) => {}
                 Err(error) => return Err(error.to_string()),
             }
             match rustix::io::read(&*self.input, &mut bytes) {
                 Ok(0) => Err("it was closed".into()),
-                Ok(read) => Ok(parser.take(&bytes[..read])),
+                Ok(read) => Ok(bytes[..read].to_vec()),
                 Err(Errno::INTR | Errno::AGAIN) => Ok(Vec::new()),
                 Err(error) => Err(error.to_string()),
             }
@@ -371,6 +382,17 @@ mod unix {
             rustix::io::write(&person, b"c").unwrap();
             let typed = until(|| Some(reader.poll().unwrap().pressed).filter(|pressed| !pressed.is_empty()));
             assert_eq!(typed, [Key::Char('c')]);
+        }
+
+        #[test]
+        fn an_arrow_that_comes_in_two_parts_is_no_escape() {
+            let (person, program) = terminal();
+            let stop = StopToken::new();
+            let reader = Reader::on(program, stop.clone()).unwrap();
+            rustix::io::write(&person, b"\x1b").unwrap();
+            rustix::io::write(&person, b"[A").unwrap();
+            let typed = until(|| Some(reader.poll().unwrap().pressed).filter(|pressed| !pressed.is_empty()));
+            assert_eq!((typed, stop.is_raised()), (vec![Key::Up], false));
         }
 
         #[test]

@@ -264,24 +264,6 @@ fn explain(
     during: During,
     process: &mut Process,
 ) -> BridgeError {
-    let id = settings.id().to_owned();
-    match failure {
-        NoAnswer::Closed => {
-            let how = process.end();
-            BridgeError::Died { id, during, how, output: process.output() }
-        }
-        NoAnswer::TimedOut => {
-            process.dump_traceback_and_kill();
-            let secs = if during == During::Start { settings.start_timeout_secs } else { settings.hang_secs };
-            BridgeError::TimedOut { id, during, secs, output: process.output() }
-        }
-        NoAnswer::InvalidMessage(message) => {
-            process.kill();
-            BridgeError::InvalidMessage { id, during, message, output: process.output() }
-        }
-        NoAnswer::Io(source) => {
-            process.kill();
-            BridgeError::Io { what: "cannot communicate with the Python process", source }
-        }
-    }
+    let secs = if during == During::Start { settings.start_timeout_secs } else { settings.hang_secs };
+    process.end_without_answer(failure, settings.id(), during, secs)
 }

@@ -19,7 +19,7 @@ use crate::commands::train::TrainMode;
 use crate::config::LoadedConfig;
 use crate::config::blocks::actor::{LrSchedule, ModelType, Optim};
 use crate::config::blocks::algorithm::LossType;
-use crate::config::blocks::env::{EnvSettings, EnvType};
+use crate::config::blocks::env::{EnvSettings, EnvType, KeyboardLabels};
 use crate::hints;
 
 /// How much one step of learning is.
@@ -62,6 +62,19 @@ fn refuse_unsafe_for_robots(loaded: &LoadedConfig) -> Result<(), ComposeError> {
     if env.train.env_type == EnvType::Realworld && env.train.max_episode_steps.is_none() {
         let message = "a robot's episodes are learned from when they are over, and these never are";
         return Err(loaded.problem("env.train.max_episode_steps", message, "100 is usual"));
+    }
+    if env.train.keyboard_reward_wrapper == Some(KeyboardLabels::StartEnd) {
+        let message = "start_end marks what is recorded, and learning takes every step";
+        let hint = "set it to single_stage or multi_stage; `plaudit collect` takes start_end";
+        return Err(loaded.problem("env.train.keyboard_reward_wrapper", message, hint));
+    }
+    if env.train.env_type == EnvType::Realworld && env.train.override_cfg.manual_episode_control_only {
+        let message = "a robot's episodes are learned from when they are over, which the clock makes sure of";
+        return Err(loaded.problem(
+            "env.train.override_cfg.manual_episode_control_only",
+            message,
+            "leave it out",
+        ));
     }
     let is_real =
         |env: &EnvSettings| env.env_type == EnvType::Realworld && env.override_cfg.server_url.is_some();

@@ -2,8 +2,8 @@
 
 use plaudit_compose::ComposeError;
 use plaudit_robot::{
-    CombinedPilot, GamepadPilot, KeyboardPilot, NoPilot, Pilot, PilotError, RobotTask, SceneClient,
-    SpaceMousePilot, StopToken, TerminalPilot,
+    CombinedPilot, DevicePilot, KeyJog, NoPilot, Pilot, PilotError, RobotTask, SceneClient, StopToken,
+    TerminalPilot,
 };
 
 use super::super::Builder;
@@ -37,7 +37,20 @@ impl Builder<'_> {
             }
             (_, false) => None,
         };
-        pilots.extend(terminal.clone().map(|terminal| Box::new(terminal) as Box<dyn Pilot>));
+        let has_keys = terminal.is_some() || matches!(kind, PilotKind::Keyboard | PilotKind::Gamepad);
+        if task.keys.is_some() && !has_keys {
+            let message = "nobody can press its keys: there is no terminal, and the pilot has none";
+            let hint =
+                "run it in a terminal, in the foreground, or set override_cfg.pilot to keyboard or gamepad";
+            return Err(self.problem("keyboard_reward_wrapper", message, hint));
+        }
+        pilots.extend(terminal.clone().map(|terminal| -> Box<dyn Pilot> {
+            match kind {
+                PilotKind::Terminal => Box::new(KeyJog::by_presses(Box::new(terminal), server.clock.clone())),
+                // Keys beside another pilot label and stop.
+                _ => Box::new(terminal),
+            }
+        }));
         let pilot: Box<dyn Pilot> = match pilots.pop() {
             Some(only) if pilots.is_empty() => only,
             Some(last) => {
@@ -69,7 +82,7 @@ impl Builder<'_> {
         let robot = &self.settings.override_cfg;
         let path = robot.pilot_device.as_deref();
         let keyboard = |path| {
-            let opened = KeyboardPilot::open(path, stop.clone());
+            let opened = DevicePilot::keyboard(path, stop.clone());
             opened.map_err(|error| self.no_pilot(PilotKind::Keyboard, &error))
         };
         let mut pilots: Vec<Box<dyn Pilot>> = Vec::new();
@@ -77,7 +90,7 @@ impl Builder<'_> {
             PilotKind::None | PilotKind::Terminal => {}
             PilotKind::Script => pilots.push(self.script(server, task)?),
             PilotKind::Spacemouse => {
-                let opened = SpaceMousePilot::open().map_err(|error| self.no_pilot(kind, &error))?;
+                let opened = DevicePilot::space_mouse().map_err(|error| self.no_pilot(kind, &error))?;
                 pilots.push(Box::new(opened));
                 if robot.dead_man {
                     // A SpaceMouse has no key that can be held without moving the arm.
@@ -85,10 +98,13 @@ impl Builder<'_> {
                 }
             }
             PilotKind::Gamepad => {
-                let opened = GamepadPilot::open(path, stop.clone());
+                let opened = DevicePilot::gamepad(path, stop.clone());
                 pilots.push(Box::new(opened.map_err(|error| self.no_pilot(kind, &error))?));
             }
-            PilotKind::Keyboard => pilots.push(Box::new(keyboard(path)?)),
+            PilotKind::Keyboard => {
+                let jog = KeyJog::by_held_keys(Box::new(keyboard(path)?), server.clock.clone());
+                pilots.push(Box::new(jog));
+            }
         }
         let knows_held = matches!(kind, PilotKind::Spacemouse | PilotKind::Gamepad | PilotKind::Keyboard);
         if robot.dead_man && !knows_held {
@@ -123,7 +139,7 @@ impl Builder<'_> {
             }
             PilotKind::Terminal => "run it in a terminal, in the foreground, or set pilot to none",
             PilotKind::Spacemouse | PilotKind::Gamepad | PilotKind::Script | PilotKind::None => {
-                "plug it in (`plaudit robot doctor` lists devices), or set override_cfg.pilot to spacemouse, gamepad or none"
+                "plug it in (`plaudit robot doctor` lists devices), or set override_cfg.pilot to spacemouse, gamepad, keyboard, terminal or none"
             }
         };
         self.problem(KEY, error, hint)

@@ -285,7 +285,7 @@ fn label_key(key: Key) -> Option<LabelKey> {
         Key::Char('a') => Some(LabelKey::Fail),
         Key::Char('b') | Key::Space => Some(LabelKey::Off),
         Key::Char('u') | Key::Backspace => Some(LabelKey::Undo),
-        Key::Char(_) | Key::Enter | Key::Escape => None,
+        _ => None,
     }
 }
 

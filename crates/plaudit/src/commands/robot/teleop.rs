@@ -24,7 +24,7 @@ use crate::run::{listen_for_interrupts, pending_notices};
 
 /// Move an arm by hand while the reward model scores what it sees
 ///
-/// The pilot of the config moves the arm within its box: a SpaceMouse, a gamepad, or on a simulated robot the script. The
+/// The pilot of the config moves the arm within its box: a SpaceMouse, a gamepad, keys, or on a simulated robot the script. The
 /// reward model scores the newest frame on a thread of its own, and a line shows what it thinks: its probability and the
 /// threshold, how old the frame is, how often it answers. With reward.standalone_realworld an episode ends when the
 /// probability has been above the threshold for reward.hold_steps frames.

@@ -84,15 +84,15 @@ choice! {
 choice! {
     /// Keys a person presses to label what the robot does.
     KeyboardLabels {
-        /// `c` success, `a` failure, `b` neither.
+        /// `c` success, `a` failure: both end the episode.
         SingleStage = "single_stage",
-        /// `a`, `b`, `c` for three stages, `q` for a penalty.
+        /// `a`, `b`, `c` for three stages, the last of which ends the episode; `q` for a penalty.
         MultiStage = "multi_stage",
-        /// Marks where an episode starts and ends.
+        /// `a` starts a recording or drops it, `b` begins its next segment, `c` ends it with success.
         StartEnd = "start_end",
-        /// Stops and starts evaluation.
+        /// Stops and starts evaluation. Not there yet.
         EvalControl = "eval_control",
-        /// Switches between policies.
+        /// Switches between policies. Not there yet.
         PolicySwitch = "rlt_policy_switch",
     }
 }
@@ -167,7 +167,7 @@ block! {
         no_gripper: bool = true,
         /// Robot: express poses and actions relative to where the episode started.
         use_relative_frame: bool = true,
-        /// Robot: keys a person presses to label what the robot does.
+        /// Robot: keys a person presses to say how an episode goes, in the place of the task's own reward, success and end.
         keyboard_reward_wrapper: Option<KeyboardLabels> = None,
         /// Robot: the robot and its task.
         override_cfg: RobotSettings = RobotSettings::default(),

@@ -24,9 +24,9 @@ choice! {
         Spacemouse = "spacemouse",
         /// A person at a gamepad, and at the keys of the terminal.
         Gamepad = "gamepad",
-        /// The keys of a keyboard at this machine, also while they are held. They move nothing by themselves.
+        /// The keys of a keyboard at this machine, which move the arm while they are held.
         Keyboard = "keyboard",
-        /// The keys of the terminal, which does not tell which are held. They move nothing by themselves.
+        /// The keys of the terminal, which does not tell which are held: each press moves the arm for a moment.
         Terminal = "terminal",
     }
 }

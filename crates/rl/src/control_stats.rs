@@ -1,4 +1,4 @@
-//! What the facts of a robot's steps say over a whole run, in little memory.
+//! How well rows that may break keep their control period and their limits over a whole run, in little memory.
 
 use plaudit_core::{BROKEN_LIMITS_FACT, PERIOD_FACT, Step};
 
@@ -9,13 +9,13 @@ const BINS: usize = 4000;
 
 /// A histogram of control periods, and how often a limit was broken.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RobotFacts {
+pub(crate) struct ControlStats {
     counts: Vec<u64>,
     total: u64,
     broken_limits: Option<f64>,
 }
 
-impl RobotFacts {
+impl ControlStats {
     /// Takes in a step, as far as its environment measures anything.
     pub(crate) fn add(&mut self, step: &Step) {
         let fact = |wanted: &str| {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_of_all_steps_that_were_measured() {
-        let mut periods = RobotFacts::default();
+        let mut periods = ControlStats::default();
         assert_eq!((periods.quantile(0.5), periods.broken_limits()), (None, None));
         for period in [0.0, 0.1, 0.1, 0.1, 50.0] {
             periods.add(&step(period));
