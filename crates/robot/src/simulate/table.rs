@@ -7,6 +7,7 @@ use plaudit_core::{Env, EnvError, EnvSpec, Facts, Frames, FramesNeeded, Obs, See
 
 use super::SimulateError;
 use super::jacobian::jacobian;
+use super::spring::Spring;
 use crate::serl::server::Reported;
 use crate::{JOINTS, Time, ToolPose};
 
@@ -20,6 +21,8 @@ const GAIN: f64 = 1.6;
 /// How much of what is missing at rest is asked for on top, and the most of that: a load pulls the arm down.
 const INTEGRAL: f64 = 0.1;
 const MOST_INTEGRAL_M: f64 = 0.02;
+/// Newtons that the arm carries without giving way.
+const CARRIES_N: f64 = 5.0;
 /// How much of what is felt in a step is new: estimates of forces are filtered, or a touch would look like a blow.
 const FELT: f64 = 0.5;
 /// Fingers that are open, metres between them.
@@ -62,6 +65,10 @@ pub(super) struct Table {
     missing_m: DVec3,
     /// What touches the arm does to it, filtered: force and torque along the base's axes.
     felt: [DVec3; 2],
+    /// The force of the last step, as it was.
+    touch_n: f64,
+    /// How much of its way the arm asks for: less while it presses harder than it should.
+    push: f64,
     success: bool,
     facts: Facts,
 }
@@ -89,6 +96,8 @@ impl Table {
             vel: [0.0; 6],
             missing_m: DVec3::ZERO,
             felt: [DVec3::ZERO; 2],
+            touch_n: 0.0,
+            push: 1.0,
             success: false,
             facts: Vec::new(),
         };
@@ -108,15 +117,20 @@ impl Table {
         }
         self.obs = obs;
         (self.vel, self.missing_m, self.success) = ([0.0; 6], DVec3::ZERO, false);
-        self.felt = [DVec3::ZERO; 2];
+        (self.felt, self.touch_n, self.push) = ([DVec3::ZERO; 2], 0.0, 1.0);
         self.facts.clear();
         self.last_pose = self.pose();
         Ok(())
     }
 
     /// One step towards `target`.
-    pub(super) fn step(&mut self, target: ToolPose, gripper: f64) -> Result<(), SimulateError> {
-        let action = self.action(target, gripper);
+    pub(super) fn step(
+        &mut self,
+        target: ToolPose,
+        gripper: f64,
+        spring: &Spring,
+    ) -> Result<(), SimulateError> {
+        let action = self.action(target, gripper, spring);
         let step = self.env.step(&action)?;
         let pose = self.last_pose;
         self.obs = step.obs;
@@ -136,8 +150,20 @@ impl Table {
             let fact = self.facts.iter().find(|(known, _)| &**known == name);
             fact.and_then(|(_, values)| values.first()).map_or(0.0, |value| f64::from(*value))
         });
+        self.touch_n = DVec3::from_slice(&now[..3]).length();
         for (felt, now) in self.felt.iter_mut().zip(now.chunks_exact(3)) {
             *felt = felt.lerp(DVec3::from_slice(now), FELT);
+        }
+    }
+
+    /// Asks for less where the arm presses harder than `most_n`: the simulated drives are far stiffer than an
+    /// impedance controller. Once nothing presses, it asks for more again, twice as much with every step.
+    fn give_way(&mut self, most_n: f64) {
+        let most_n = most_n.max(CARRIES_N);
+        if self.touch_n > most_n {
+            self.push *= most_n / self.touch_n;
+        } else if self.touch_n < 0.5 * most_n {
+            self.push = (2.0 * self.push).min(1.0);
         }
     }
 
@@ -150,14 +176,15 @@ impl Table {
     }
 
     /// ManiSkill's end-effector action for a step towards `target`.
-    fn action(&mut self, target: ToolPose, gripper: f64) -> [f32; 7] {
+    fn action(&mut self, target: ToolPose, gripper: f64, spring: &Spring) -> [f32; 7] {
         let mut action = [0.0; 7];
         action[6] = gripper as f32;
         let (way, turn) = target.motion_from(self.pose());
-        if way.length() < 0.01 {
+        self.give_way(spring.force_n(way));
+        if way.length() < 0.01 && self.touch_n < CARRIES_N {
             self.missing_m = (self.missing_m + INTEGRAL * way).clamp_length_max(MOST_INTEGRAL_M);
         }
-        let way = (GAIN * way + self.missing_m).clamp_length_max(MOST_M) / DELTA;
+        let way = self.push * (GAIN * way + self.missing_m).clamp_length_max(MOST_M) / DELTA;
         let turn = DQuat::from_scaled_axis((GAIN * turn).clamp_length_max(MOST_RAD));
         // There, a rotation of 1 is minus 0.1 rad.
         let (x, y, z) = turn.to_euler(EulerRot::XYZ);
