@@ -25,6 +25,10 @@ pub trait Env: Send {
     /// Says which frames are needed, so that no others are rendered.
     fn set_frames_needed(&mut self, frames: FramesNeeded);
 
+    /// Says whether the facts [`WRENCH_FACTS`] are needed. Environments without an arm, or that cannot tell what it touches,
+    /// have none all the same.
+    fn set_wrench_needed(&mut self, _needed: bool) {}
+
     /// Restores where the rows were in an earlier run that was reset with `seed`, by replaying their unfinished
     /// episodes. `None` from environments that cannot; they must then be reset.
     fn fast_forward(&mut self, _seed: Seed, _past: &[ActionHistory]) -> Result<Option<Obs>, EnvError> {
@@ -162,6 +166,11 @@ pub struct Step {
 
 /// The fact of a step that ends an episode which must not be kept: a camera, a reward or the robot itself was lost.
 pub const INVALID_FACT: &str = "invalid";
+
+/// The facts of an arm's step that are [asked for](Env::set_wrench_needed): the mean force of what touches the arm on it
+/// (newtons), and its torque about the tool centre point (newton metres), both along the world's axes.
+pub const WRENCH_FACTS: [&str; 6] =
+    ["tcp_force_x", "tcp_force_y", "tcp_force_z", "tcp_torque_x", "tcp_torque_y", "tcp_torque_z"];
 
 /// The fact of a step in real time: seconds from the end of the step before, on the robot's clock. 0 where there is none.
 pub const PERIOD_FACT: &str = "period";

@@ -42,7 +42,7 @@ mod segment;
 
 pub use env::{
     ActionHistory, ActionSpace, BROKEN_LIMITS_FACT, Env, EnvError, EnvSpec, Facts, FramesNeeded,
-    INVALID_FACT, Intervention, PERIOD_FACT, PRE_RECORD_FACT, SEGMENT_FACT, StatePart, Step,
+    INVALID_FACT, Intervention, PERIOD_FACT, PRE_RECORD_FACT, SEGMENT_FACT, StatePart, Step, WRENCH_FACTS,
 };
 pub use event::{DiscardEvents, Emit, EndReason, Event, Level};
 pub use json_number::JsonNumber;

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use plaudit_core::{
     ActionHistory, End, Env, EnvError, EnvSpec, Facts, Frames, FramesNeeded, Obs, ObsError, Rng, Seed, Step,
+    WRENCH_FACTS,
 };
 use rayon::prelude::*;
 use thiserror::Error;
+
+use crate::panda::Wrench;
 
 /// The largest number of facts a task may report.
 pub(crate) const MAX_FACTS: usize = 5;
@@ -28,6 +31,14 @@ pub(crate) trait Task: Send + Sync {
 
     /// One control step; `last` says that the clock runs out with it.
     fn step(&mut self, action: &[f32], last: bool) -> StepResult;
+
+    /// Says whether [`wrench`](Self::wrench) will be asked for.
+    fn set_wrench_needed(&mut self, _needed: bool) {}
+
+    /// What touched the robot during the last step did to it. Nothing from tasks without a robot, or if it is not needed.
+    fn wrench(&self) -> Option<Wrench> {
+        None
+    }
 
     /// Writes the state vector.
     fn observe(&self, state: &mut [f32]);
@@ -136,6 +147,7 @@ pub(crate) struct Batch<T> {
 struct Outcome {
     result: StepResult,
     end: End,
+    wrench: Option<Wrench>,
     /// Boxed, since most steps end nothing.
     last: Option<Box<Obs>>,
 }
@@ -189,7 +201,7 @@ impl<T: Task> Batch<T> {
         let (spec, options, watch) = (&self.spec, self.options, self.watch);
         let one = |(at, (row, action)): (usize, (&mut Row<T>, &[f32]))| {
             let (result, end) = row.step(action, options.limit, options.ignore_terminations);
-            let mut last = None;
+            let (wrench, mut last) = (row.task.wrench(), None);
             if end.is_end() {
                 let obs = observe_rows(spec, std::slice::from_ref(row), watch != FramesNeeded::Nothing)
                     .map_err(backend_error)?;
@@ -200,7 +212,7 @@ impl<T: Task> Batch<T> {
                 row.episode += 1;
                 row.begin_episode();
             }
-            Ok(Outcome { result, end, last })
+            Ok(Outcome { result, end, wrench, last })
         };
         let width = spec.actions.width();
         if self.rows.len() <= T::ROWS_PER_THREAD {
@@ -250,11 +262,22 @@ impl<T: Task> Env for Batch<T> {
     fn set_frames_needed(&mut self, frames: FramesNeeded) {
         self.watch = frames;
     }
+
+    fn set_wrench_needed(&mut self, needed: bool) {
+        self.rows.iter_mut().for_each(|row| row.task.set_wrench_needed(needed));
+    }
 }
 
 fn fact_columns<T: Task>(outcomes: &[Outcome]) -> Facts {
     let column = |at: usize| outcomes.iter().map(|o| o.result.facts[at]).collect();
-    T::FACTS.iter().enumerate().map(|(at, name)| ((*name).into(), column(at))).collect()
+    let mut facts: Facts =
+        T::FACTS.iter().enumerate().map(|(at, name)| ((*name).into(), column(at))).collect();
+    let wrenches: Option<Vec<[f64; 6]>> = outcomes.iter().map(|o| o.wrench.map(Wrench::numbers)).collect();
+    if let Some(wrenches) = wrenches {
+        let column = |at: usize| wrenches.iter().map(|wrench| wrench[at] as f32).collect();
+        facts.extend(WRENCH_FACTS.iter().enumerate().map(|(at, name)| ((*name).into(), column(at))));
+    }
+    facts
 }
 
 /// The observations of `rows` now, with images if `images`.

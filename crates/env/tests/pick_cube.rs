@@ -3,7 +3,7 @@
 
 mod table_tasks;
 
-use plaudit_core::{Env, FramesNeeded, Policy, Seed};
+use plaudit_core::{Env, FramesNeeded, Policy, Seed, WRENCH_FACTS};
 use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, ObsMode, PickCubeExpert, PickCubeSettings,
     PixelLabel, RewardMode, make, render_pick_cube,
@@ -207,6 +207,33 @@ fn impossible_cameras_are_refused() {
         refused(EnvId::CartPoleV1, vec![]),
         "`pick_cube` settings were given, but the environment is `CartPole-v1`; leave them out"
     );
+}
+
+/// Whoever needs no forces pays nothing for them, and sees the same states bit for bit.
+#[test]
+fn what_touches_the_arm_is_told_only_if_asked() {
+    let episode = |needed: bool| {
+        let mut env = tables(2, PickCubeSettings::default());
+        env.set_wrench_needed(needed);
+        let mut expert = PickCubeExpert::new(ControlMode::PdJointDeltaPos);
+        let mut obs = env.reset(Seed::new(3)).unwrap();
+        let (mut states, mut most) = (Vec::new(), 0.0_f32);
+        for t in 0..60 {
+            let step = env.step(&expert.act(&obs, Seed::new(t)).unwrap().actions).unwrap();
+            let told = WRENCH_FACTS.map(|name| step.facts.iter().find(|(known, _)| &**known == name));
+            assert!(told.iter().all(|fact| fact.is_some() == needed), "also after an episode has ended");
+            let up =
+                told[2].map_or(0.0, |(_, newtons)| newtons.iter().fold(0.0, |most: f32, n| most.min(*n)));
+            most = most.min(up);
+            states.extend(step.obs.state.clone());
+            obs = step.obs;
+        }
+        (states, most)
+    };
+    let ((asked, weight), (unasked, nothing)) = (episode(true), episode(false));
+    assert_eq!(asked, unasked);
+    assert!((-3.0..-0.6).contains(&weight), "the cube hangs in the gripper: {weight} N");
+    assert_eq!(nothing, 0.0);
 }
 
 /// Rendering a recorded state gives the recorded image, and every pixel has a label.

@@ -62,9 +62,12 @@ struct Robot {
 
 /// An environment on the simulated arm, with room around where it starts.
 fn robot(bench: &mut Bench) -> Robot {
+    robot_with_room(bench, DVec3::splat(0.12))
+}
+
+fn robot_with_room(bench: &mut Bench, room: DVec3) -> Robot {
     eventually("a first state", || bench.arm.state().is_ok());
     let start = bench.arm.state().unwrap().pose;
-    let room = DVec3::splat(0.12);
     let bounds = AxisBox { min_m: start.position_m - room, max_m: start.position_m + room };
     let workspace = Workspace::new(bounds, start.rotation, [0.5; 3]).unwrap();
     let url = format!("{}/camera/base_camera", bench.url);
@@ -137,6 +140,35 @@ fn a_policy_that_hangs_leaves_an_arm_that_holds() {
     std::thread::sleep(Duration::from_millis(900));
     let sent = robot.sent.lock().unwrap().clone();
     assert_eq!(sent.len(), before + 1, "one hold, then silence");
+}
+
+/// Invariant 5: a tool that presses too hard on the table is held within one step, and the step is marked.
+#[test]
+fn a_tool_that_presses_too_hard_on_the_table_holds() {
+    let mut bench = Bench::start(1.0);
+    // Down to below the table, which is where the base stands.
+    let mut robot = robot_with_room(&mut bench, DVec3::new(0.12, 0.12, 0.25));
+    let stiff = [("translational_stiffness", 6000.0), ("translational_clip_z", 0.03)];
+    bench.arm.compliance(&Compliance::new(stiff).unwrap()).unwrap();
+    robot.env.reset(Seed::new(1)).unwrap();
+    let held = (0..60).find_map(|_| {
+        let before = robot.sent.lock().unwrap().len();
+        // Along the tool, which points down.
+        let step = robot.env.step(&[0.0, 0.0, 1.0, 0.0, 0.0, 0.0]).unwrap();
+        (fact(&step, "held") == 1.0).then_some((step, before))
+    });
+    let told = robot.told.lock().unwrap().join("\n");
+    let (_, before) = held.unwrap_or_else(|| panic!("nothing holds it: {told}"));
+    assert!(told.contains("N press on the tool; at most 40 are allowed"), "{told}");
+    let sent = robot.sent.lock().unwrap()[before..].to_vec();
+    let measured = bench.arm.state().unwrap().pose;
+    assert!(measured.position_m.z < 0.02, "at the table: {measured:?}");
+    assert!(
+        sent.iter().all(|(_, pose)| pose.distance_m(measured) < 0.02),
+        "where the arm is: {sent:?} {measured:?}"
+    );
+    // Held, it presses less.
+    eventually("less force", || bench.arm.state().unwrap().wrench.force_n.length() < 20.0);
 }
 
 /// Latency, lost answers and broken frames: the environment steps on, and what is lost is marked.

@@ -66,6 +66,67 @@ fn the_arm_goes_where_it_is_sent_and_every_route_answers() {
     arm.start_impedance().unwrap();
 }
 
+/// How hard the tool presses after a while with its target so far below where the table stops it; in the tool's frame.
+fn press(bench: &mut Bench, below_m: f64) -> DVec3 {
+    let contact = touch_table(bench);
+    let target = contact.moved(DVec3::NEG_Z * below_m, DVec3::ZERO);
+    let mut felt = Vec::new();
+    for _ in 0..40 {
+        bench.arm.target(&target).unwrap();
+        std::thread::sleep(Duration::from_millis(25));
+        felt.push(bench.arm.state().unwrap().wrench.force_n);
+    }
+    felt[20..].iter().sum::<DVec3>() / 20.0
+}
+
+/// Lowers the tool until it touches the table, away from the cube. Gives where it is then.
+fn touch_table(bench: &mut Bench) -> ToolPose {
+    let start = bench.arm.state().unwrap().pose;
+    let at = DVec3::new(0.45, -0.2, 0.03);
+    go(bench, ToolPose::new(at, start.rotation));
+    let mut depth = 0.0;
+    eventually("the table", || {
+        depth += 0.001;
+        bench.arm.target(&ToolPose::new(at - DVec3::Z * depth, start.rotation)).unwrap();
+        std::thread::sleep(Duration::from_millis(25));
+        bench.arm.state().unwrap().wrench.force_n.length() > 2.0
+    });
+    bench.arm.state().unwrap().pose
+}
+
+#[test]
+fn the_table_is_felt_and_by_the_controllers_stiffness() {
+    let mut bench = Bench::start(4.0);
+    ready(&mut bench);
+    assert!(bench.arm.wrench().unwrap().force_n.length() < 0.1, "nothing touches it");
+    let stiffness = |bench: &mut Bench, n_m: f64| {
+        bench.arm.compliance(&Compliance::new([("translational_stiffness", n_m)]).unwrap()).unwrap();
+    };
+    stiffness(&mut bench, 1000.0);
+    let soft = press(&mut bench, 0.008);
+    stiffness(&mut bench, 5000.0);
+    let hard = press(&mut bench, 0.008);
+    // libfranka's sign: what the tool does to the table. The tool points down.
+    assert!((3.0..20.0).contains(&soft.z), "{soft}");
+    assert!((20.0..70.0).contains(&hard.z), "{hard}");
+    let start = bench.arm.state().unwrap().pose;
+    go(&mut bench, start.moved(DVec3::Z * 0.1, DVec3::ZERO));
+    eventually("free air", || bench.arm.state().unwrap().wrench.force_n.length() < 0.1);
+}
+
+/// HIL-SERL's clients send one target for a reset and wait a second.
+#[test]
+fn one_target_is_enough_for_a_reset() {
+    let mut bench = Bench::start(1.0);
+    ready(&mut bench);
+    let start = bench.arm.state().unwrap().pose;
+    let target = start.moved(DVec3::new(-0.05, -0.12, 0.05), DVec3::ZERO);
+    bench.arm.target(&target).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let missing = bench.arm.state().unwrap().pose.distance_m(target);
+    assert!(missing < 0.01, "{missing} m away");
+}
+
 /// What Flask does, and what nobody should send.
 #[test]
 fn requests_that_are_wrong_are_refused_as_flask_does() {

@@ -41,7 +41,7 @@ const ORIGINS: [(DVec3, f64); JOINTS] = [
 ];
 
 /// From the hand to the tool centre point.
-const TOOL: DVec3 = DVec3::new(0.0, 0.0, 0.1034);
+pub(super) const TOOL: DVec3 = DVec3::new(0.0, 0.0, 0.1034);
 
 /// A position and an orientation.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -15,6 +15,7 @@ pub(crate) mod station;
 pub(crate) mod steer;
 pub(crate) mod tabletop;
 pub(crate) mod visual;
+mod wrench;
 
 pub use cameras::{CameraName, CameraSettings};
 pub use control::ControlMode;
@@ -23,3 +24,4 @@ pub use modes::{ObsMode, RewardMode};
 pub use physics::Engine;
 pub(crate) use tabletop::CONTROL_HZ;
 pub use visual::PixelLabel;
+pub(crate) use wrench::Wrench;

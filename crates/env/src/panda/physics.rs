@@ -8,6 +8,7 @@ use super::kinematics::JOINTS;
 #[cfg(feature = "mujoco")]
 use super::mujoco::{MujocoTable, Scene};
 use super::tabletop::{MovableBox, TableState, Tabletop, Wall};
+use super::wrench::Wrench;
 use crate::SettingsError;
 
 /// What computes forces and contacts.
@@ -100,6 +101,24 @@ impl Table {
             Self::Rapier(table) => table.read(grasp_degrees),
             #[cfg(feature = "mujoco")]
             Self::Mujoco(table) => table.read(grasp_degrees),
+        }
+    }
+
+    /// Says whether [`wrench`](Self::wrench) will be asked for.
+    pub(crate) fn set_wrench_needed(&mut self, needed: bool) {
+        match self {
+            Self::Rapier(table) => table.set_wrench_needed(needed),
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco(_) => (),
+        }
+    }
+
+    /// What touched the robot during the last control step did to it: in Rapier, if that is needed.
+    pub(crate) fn wrench(&self) -> Option<Wrench> {
+        match self {
+            Self::Rapier(table) => table.wrench(),
+            #[cfg(feature = "mujoco")]
+            Self::Mujoco(_) => None,
         }
     }
 }

@@ -64,16 +64,21 @@ pub(super) struct Robot {
     pub(super) joint: MultibodyJointHandle,
     /// The rubber tips.
     pub(super) fingers: [ColliderHandle; 2],
+    /// The hand between arm and fingers.
+    pub(super) palm: ColliderHandle,
+    /// Everything that can touch something.
+    pub(super) shapes: Vec<ColliderHandle>,
 }
 
 /// Adds the robot at `angles` with open fingers to `world`.
 pub(super) fn build(world: PhysicsWorld, angles: &[f64; JOINTS]) -> (PhysicsWorld, Robot) {
     let mut builder = RobotBuilder::new(world, angles);
     builder.add_arm();
-    builder.add_hand();
+    let palm = builder.add_hand();
     let fingers = [builder.add_finger(1.0), builder.add_finger(-1.0)];
+    let shapes = std::mem::take(&mut builder.shapes);
     let (world, joint) = builder.finish();
-    (world, Robot { joint, fingers })
+    (world, Robot { joint, fingers, palm, shapes })
 }
 
 /// Puts the links together.
@@ -83,6 +88,7 @@ struct RobotBuilder {
     start: [f32; DOFS],
     last: RigidBodyHandle,
     first: MultibodyJointHandle,
+    shapes: Vec<ColliderHandle>,
 }
 
 impl RobotBuilder {
@@ -90,7 +96,7 @@ impl RobotBuilder {
         let arm = Arm::at(angles);
         let last = world.bodies.insert(RigidBodyBuilder::fixed().pose(rapier_pose(arm.links[0])));
         let start = std::array::from_fn(|dof| if dof < JOINTS { angles[dof] } else { FINGER_OPEN } as f32);
-        Self { world, arm, start, last, first: MultibodyJointHandle::invalid() }
+        Self { world, arm, start, last, first: MultibodyJointHandle::invalid(), shapes: Vec::new() }
     }
 
     fn body(&mut self, frame: Frame) -> RigidBodyHandle {
@@ -101,7 +107,9 @@ impl RobotBuilder {
 
     fn shape(&mut self, body: RigidBodyHandle, shape: ColliderBuilder) -> ColliderHandle {
         let shape = shape.collision_groups(ROBOT);
-        self.world.colliders.insert_with_parent(shape, body, &mut self.world.bodies)
+        let shape = self.world.colliders.insert_with_parent(shape, body, &mut self.world.bodies);
+        self.shapes.push(shape);
+        shape
     }
 
     fn joint(&mut self, body: RigidBodyHandle, joint: GenericJoint) {
@@ -130,9 +138,9 @@ impl RobotBuilder {
     }
 
     /// The hand is a part of link 7.
-    fn add_hand(&mut self) {
+    fn add_hand(&mut self) -> ColliderHandle {
         let place = rapier_pose(hand_on_flange().shifted(PALM.centre));
-        self.shape(self.last, PALM.collider().position(place));
+        self.shape(self.last, PALM.collider().position(place))
     }
 
     /// A finger that opens towards `side` times the hand's y axis. Returns its rubber tip.

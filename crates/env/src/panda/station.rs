@@ -6,6 +6,7 @@ use super::kinematics::{Arm, JOINTS};
 use super::physics::Table;
 use super::tabletop::{DOFS, MovableBox, TableState, Wall};
 use super::visual::RobotVisual;
+use super::wrench::Wrench;
 use super::{ControlMode, Pose};
 
 /// Names for a state of `width` numbers that begins with [`Station::joints`] and goes on with these parts, each
@@ -60,6 +61,23 @@ impl Station {
         self.table.step(&mode.command(action, &self.angles()));
         self.state = self.table.read(self.grasp_degrees);
         self.arm = Arm::at(&self.angles());
+    }
+
+    /// Begins another episode, as it is in `next`.
+    pub(crate) fn restart(&mut self, next: Self) {
+        let needed = self.wrench().is_some();
+        *self = next;
+        self.set_wrench_needed(needed);
+    }
+
+    /// Says whether [`wrench`](Self::wrench) will be asked for.
+    pub(crate) fn set_wrench_needed(&mut self, needed: bool) {
+        self.table.set_wrench_needed(needed);
+    }
+
+    /// What touched the robot during the last step did to it, if that is needed and the engine tells.
+    pub(crate) fn wrench(&self) -> Option<Wrench> {
+        self.table.wrench()
     }
 
     /// The reward of a step: `reward`, or its difference to the previous step.

@@ -10,6 +10,7 @@ use rapier3d::prelude::*;
 use super::control::Command;
 use super::kinematics::{JOINTS, Pose as Frame};
 use super::robot::{self, Robot};
+use super::wrench::{self, Wrench};
 
 /// Seconds per physics step.
 pub(super) const STEP_SECS: f32 = 0.01;
@@ -60,6 +61,8 @@ pub(crate) struct Tabletop {
     robot: Robot,
     object: RigidBodyHandle,
     object_shape: ColliderHandle,
+    /// The mean over the last control step, where it is needed.
+    wrench: Option<Wrench>,
 }
 
 /// The state of the simulation at one time.
@@ -84,19 +87,33 @@ impl Tabletop {
         let shape = cuboid(object.half).mass(object.mass as f32);
         let object_shape = world.colliders.insert_with_parent(shape, body, &mut world.bodies);
         let (world, robot) = robot::build(world, angles);
-        Self { world, robot, object: body, object_shape }
+        Self { world, robot, object: body, object_shape, wrench: None }
     }
 
     /// One control step towards `command`. Physics that is no longer finite stands still, and its
     /// state is NaN.
     pub(crate) fn step(&mut self, command: &Command) {
+        self.set_wrench_needed(self.wrench.is_some());
         for _ in 0..STEPS_PER_CONTROL {
             if !self.is_finite() {
                 return;
             }
             self.drive(command);
             self.world.step();
+            if let Some(wrench) = &mut self.wrench {
+                *wrench += wrench::on_robot(&self.world, &self.robot) * (1.0 / STEPS_PER_CONTROL as f64);
+            }
         }
+    }
+
+    /// Says whether [`wrench`](Self::wrench) will be asked for.
+    pub(crate) fn set_wrench_needed(&mut self, needed: bool) {
+        self.wrench = needed.then(Wrench::default);
+    }
+
+    /// What touched the robot during the last control step did to it, if that is needed.
+    pub(crate) fn wrench(&self) -> Option<Wrench> {
+        self.wrench
     }
 
     fn is_finite(&self) -> bool {

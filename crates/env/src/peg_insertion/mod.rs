@@ -37,7 +37,7 @@ use plaudit_core::{Rng, StatePart};
 use crate::batch::{StepResult, Task, facts};
 use crate::panda::kinematics::{JOINTS, REST};
 use crate::panda::station::{Station, named_parts};
-use crate::panda::{CameraSettings, ObsMode};
+use crate::panda::{CameraSettings, ObsMode, Wrench};
 use crate::render::Model;
 use reward::Truth;
 use scene::Scene;
@@ -128,7 +128,7 @@ impl Task for PegInsertion {
     fn reset(&mut self, rng: &mut Rng) {
         self.piece = Workpiece::sample(rng);
         let angles = start().map(|angle| angle + START_NOISE * rng.normal());
-        self.station = station(&angles, &self.piece);
+        self.station.restart(station(&angles, &self.piece));
         self.model = scene::model(&self.piece);
     }
 
@@ -144,6 +144,14 @@ impl Task for PegInsertion {
             success: truth.success(),
             facts: facts([f64::from(truth.is_grasped), f64::from(truth.is_lined_up()), x, y, z]),
         }
+    }
+
+    fn set_wrench_needed(&mut self, needed: bool) {
+        self.station.set_wrench_needed(needed);
+    }
+
+    fn wrench(&self) -> Option<Wrench> {
+        self.station.wrench()
     }
 
     fn observe(&self, state: &mut [f32]) {

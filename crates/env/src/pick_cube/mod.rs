@@ -32,7 +32,7 @@ use crate::panda::kinematics::{JOINTS, REST, upright};
 use crate::panda::physics::Physics;
 use crate::panda::station::{Station, named_parts};
 use crate::panda::tabletop::MovableBox;
-use crate::panda::{CameraName, CameraSettings, ObsMode, Pose};
+use crate::panda::{CameraName, CameraSettings, ObsMode, Pose, Wrench};
 use reward::Truth;
 use scene::{GOAL_RADIUS, Scene};
 
@@ -128,7 +128,7 @@ impl Task for PickCube {
             CUBE_HALF + rng.uniform(0.0, GOAL_HEIGHT),
         );
         let angles = REST.map(|angle| angle + START_NOISE * rng.normal());
-        self.station = station(&self.setup, &angles, Pose::new(cube, upright(yaw)));
+        self.station.restart(station(&self.setup, &angles, Pose::new(cube, upright(yaw))));
     }
 
     fn step(&mut self, action: &[f32], _last: bool) -> StepResult {
@@ -143,6 +143,14 @@ impl Task for PickCube {
             success: truth.success(),
             facts: facts(flags.map(f64::from)),
         }
+    }
+
+    fn set_wrench_needed(&mut self, needed: bool) {
+        self.station.set_wrench_needed(needed);
+    }
+
+    fn wrench(&self) -> Option<Wrench> {
+        self.station.wrench()
     }
 
     fn observe(&self, state: &mut [f32]) {

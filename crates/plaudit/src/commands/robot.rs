@@ -61,7 +61,7 @@ impl Command {
 /// Every route of SERL's and HIL-SERL's robot servers, in real time; cameras as MJPEG streams at /camera/NAME. What a
 /// robot does not have: /plaudit/truth (success and the full state), /plaudit/scene (a person resets the table) and
 /// /plaudit/faults (what goes wrong: latency, errors, frozen frames, reflexes and more). The arm holds when no target
-/// comes for half a second. Ctrl-C ends it. See docs/robot.md.
+/// comes for two seconds. Ctrl-C ends it. See docs/robot.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit robot simulate

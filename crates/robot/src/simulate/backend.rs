@@ -142,8 +142,9 @@ impl Backend for Simulated {
         Ok(())
     }
 
-    fn compliance(&self, _: &Compliance) -> Result<(), Refusal> {
-        Ok(()) // checked before; the simulated drives have one stiffness
+    fn compliance(&self, compliance: &Compliance) -> Result<(), Refusal> {
+        self.shared.told().spring.set(compliance);
+        Ok(())
     }
 
     fn before(&self, route: &str) -> Option<Answer> {

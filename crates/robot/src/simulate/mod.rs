@@ -11,6 +11,7 @@ mod faults;
 mod frames;
 mod incidents;
 mod jacobian;
+mod spring;
 mod table;
 mod watch;
 
@@ -31,6 +32,7 @@ use crate::serl::server::Server;
 use crate::{Clock, Limits, StopToken, Time, ToolPose};
 use faults::{Dice, millis};
 use incidents::Incidents;
+use spring::Spring;
 use table::{Snapshot, Table};
 use watch::Watch;
 
@@ -61,7 +63,8 @@ impl SimulateSettings {
             address: ([127, 0, 0, 1], 0).into(),
             clock,
             base_in_world_m: DVec3::new(-0.615, 0.0, 0.0),
-            hold_after: Duration::from_millis(500),
+            // HIL-SERL's clients send one target for a reset, and wait a second.
+            hold_after: Duration::from_secs(2),
             seed: Seed::new(0),
             prepare: None,
             starts_closed: false,
@@ -104,6 +107,8 @@ struct Told {
     /// -1 closes, 1 opens.
     gripper: f64,
     impedance_off: bool,
+    /// How the arm gives way.
+    spring: Spring,
     /// Number of the scene, and whether it has to be made.
     scene: u64,
     scene_wanted: bool,
@@ -282,7 +287,7 @@ fn run(table: &mut Table, shared: &Shared, starts_with_gripper: f64) {
 
 fn tick(table: &mut Table, shared: &Shared, starts_with_gripper: f64) -> Result<(), SimulateError> {
     let now = shared.clock.now();
-    let (target, gripper, scene, felt) = {
+    let (target, gripper, spring, scene, felt) = {
         let mut told = shared.told();
         if now < told.pause_until {
             return Ok(());
@@ -303,11 +308,12 @@ fn tick(table: &mut Table, shared: &Shared, starts_with_gripper: f64) -> Result<
             }
             None => *told.rest.get_or_insert_with(|| table.pose()),
         };
-        (target, told.gripper, told.scene_wanted.then_some(told.scene), told.faults.force_n)
+        let scene = told.scene_wanted.then_some(told.scene);
+        (target, told.gripper, told.spring, scene, told.faults.force_n)
     };
     match scene {
         Some(scene) => table.reset(scene)?,
-        None => table.step(target, gripper)?,
+        None => table.step(target, gripper, &spring)?,
     }
     *shared.snapshot() = Some(table.snapshot(shared.clock.now(), felt));
     if scene.is_some() {

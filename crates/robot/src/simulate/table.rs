@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use glam::{DQuat, DVec3, EulerRot};
-use plaudit_core::{Env, EnvError, EnvSpec, Facts, Frames, FramesNeeded, Obs, Seed};
+use plaudit_core::{Env, EnvError, EnvSpec, Facts, Frames, FramesNeeded, Obs, Seed, WRENCH_FACTS};
 
 use super::SimulateError;
 use super::jacobian::jacobian;
+use super::spring::Spring;
 use crate::serl::server::Reported;
 use crate::{JOINTS, Time, ToolPose};
 
@@ -20,6 +21,10 @@ const GAIN: f64 = 1.6;
 /// How much of what is missing at rest is asked for on top, and the most of that: a load pulls the arm down.
 const INTEGRAL: f64 = 0.1;
 const MOST_INTEGRAL_M: f64 = 0.02;
+/// Newtons that the arm carries without giving way.
+const CARRIES_N: f64 = 5.0;
+/// How much of what is felt in a step is new: estimates of forces are filtered, or a touch would look like a blow.
+const FELT: f64 = 0.5;
 /// Fingers that are open, metres between them.
 const OPEN_M: f64 = 0.08;
 
@@ -58,6 +63,12 @@ pub(super) struct Table {
     last_pose: ToolPose,
     vel: [f64; 6],
     missing_m: DVec3,
+    /// What touches the arm does to it, filtered: force and torque along the base's axes.
+    felt: [DVec3; 2],
+    /// The force of the last step, as it was.
+    touch_n: f64,
+    /// How much of its way the arm asks for: less while it presses harder than it should.
+    push: f64,
     success: bool,
     facts: Facts,
 }
@@ -71,6 +82,7 @@ impl Table {
     ) -> Result<Self, SimulateError> {
         let parts = check(env.spec())?;
         env.set_frames_needed(FramesNeeded::Everything);
+        env.set_wrench_needed(true);
         let obs = env.reset(seed.index(0))?;
         let last_pose = ToolPose::new(DVec3::ZERO, DQuat::IDENTITY);
         let mut table = Self {
@@ -83,6 +95,9 @@ impl Table {
             last_pose,
             vel: [0.0; 6],
             missing_m: DVec3::ZERO,
+            felt: [DVec3::ZERO; 2],
+            touch_n: 0.0,
+            push: 1.0,
             success: false,
             facts: Vec::new(),
         };
@@ -102,19 +117,26 @@ impl Table {
         }
         self.obs = obs;
         (self.vel, self.missing_m, self.success) = ([0.0; 6], DVec3::ZERO, false);
+        (self.felt, self.touch_n, self.push) = ([DVec3::ZERO; 2], 0.0, 1.0);
         self.facts.clear();
         self.last_pose = self.pose();
         Ok(())
     }
 
     /// One step towards `target`.
-    pub(super) fn step(&mut self, target: ToolPose, gripper: f64) -> Result<(), SimulateError> {
-        let action = self.action(target, gripper);
+    pub(super) fn step(
+        &mut self,
+        target: ToolPose,
+        gripper: f64,
+        spring: &Spring,
+    ) -> Result<(), SimulateError> {
+        let action = self.action(target, gripper, spring);
         let step = self.env.step(&action)?;
         let pose = self.last_pose;
         self.obs = step.obs;
         (self.success, self.facts) = (step.success.first() == Some(&true), step.facts);
         self.last_pose = self.pose();
+        self.feel();
         let (moved, turned) = self.last_pose.motion_from(pose);
         let rate = self.env.spec().control_hz;
         let values = [moved * rate, turned * rate].map(|vector| vector.to_array());
@@ -122,15 +144,47 @@ impl Table {
         Ok(())
     }
 
+    /// Filters what touched the arm in the last step. Nothing, if the environment does not tell.
+    fn feel(&mut self) {
+        let now = WRENCH_FACTS.map(|name| {
+            let fact = self.facts.iter().find(|(known, _)| &**known == name);
+            fact.and_then(|(_, values)| values.first()).map_or(0.0, |value| f64::from(*value))
+        });
+        self.touch_n = DVec3::from_slice(&now[..3]).length();
+        for (felt, now) in self.felt.iter_mut().zip(now.chunks_exact(3)) {
+            *felt = felt.lerp(DVec3::from_slice(now), FELT);
+        }
+    }
+
+    /// Asks for less where the arm presses harder than `most_n`: the simulated drives are far stiffer than an
+    /// impedance controller. Once nothing presses, it asks for more again, twice as much with every step.
+    fn give_way(&mut self, most_n: f64) {
+        let most_n = most_n.max(CARRIES_N);
+        if self.touch_n > most_n {
+            self.push *= most_n / self.touch_n;
+        } else if self.touch_n < 0.5 * most_n {
+            self.push = (2.0 * self.push).min(1.0);
+        }
+    }
+
+    /// What the arm feels as SERL reports it, which is `K_F_ext_hat_K` of libfranka: along the tool's axes, and what the
+    /// tool does to the world, not what the world does to it. A tool that points down and presses on a table has a
+    /// positive z.
+    fn reported_wrench(&self) -> [DVec3; 2] {
+        let into_tool = self.pose().rotation.conjugate();
+        self.felt.map(|felt| -(into_tool * felt))
+    }
+
     /// ManiSkill's end-effector action for a step towards `target`.
-    fn action(&mut self, target: ToolPose, gripper: f64) -> [f32; 7] {
+    fn action(&mut self, target: ToolPose, gripper: f64, spring: &Spring) -> [f32; 7] {
         let mut action = [0.0; 7];
         action[6] = gripper as f32;
         let (way, turn) = target.motion_from(self.pose());
-        if way.length() < 0.01 {
+        self.give_way(spring.force_n(way));
+        if way.length() < 0.01 && self.touch_n < CARRIES_N {
             self.missing_m = (self.missing_m + INTEGRAL * way).clamp_length_max(MOST_INTEGRAL_M);
         }
-        let way = (GAIN * way + self.missing_m).clamp_length_max(MOST_M) / DELTA;
+        let way = self.push * (GAIN * way + self.missing_m).clamp_length_max(MOST_M) / DELTA;
         let turn = DQuat::from_scaled_axis((GAIN * turn).clamp_length_max(MOST_RAD));
         // There, a rotation of 1 is minus 0.1 rad.
         let (x, y, z) = turn.to_euler(EulerRot::XYZ);
@@ -153,16 +207,12 @@ impl Table {
         let number = |at: usize| f64::from(self.obs.state[at]);
         let joints: [f64; JOINTS] = std::array::from_fn(|joint| number(self.parts.joints + joint));
         let fingers = number(self.parts.joints + JOINTS) + number(self.parts.joints + JOINTS + 1);
-        let fact = |name: &str| {
-            let found = self.facts.iter().find(|(known, _)| &**known == name);
-            found.and_then(|(_, values)| values.first()).map_or(0.0, |value| f64::from(*value))
-        };
-        let force = ["tcp_force_x", "tcp_force_y", "tcp_force_z"].map(fact);
+        let [force, torque] = self.reported_wrench();
         let reported = Reported {
             pose: self.pose(),
             vel: self.vel,
-            force: std::array::from_fn(|axis| force[axis] + felt_n[axis]),
-            torque: [0.0; 3],
+            force: (force + DVec3::from_array(felt_n)).to_array(),
+            torque: torque.to_array(),
             q: joints,
             dq: std::array::from_fn(|joint| number(self.parts.speeds + joint)),
             jacobian: jacobian(&joints),
