@@ -30,6 +30,8 @@ mod clock;
 mod compliance;
 pub mod doctor;
 mod env;
+#[cfg(all(feature = "franka", target_os = "linux"))]
+mod franka;
 mod guard;
 mod joints;
 mod pilot;
@@ -47,6 +49,8 @@ pub use camera::{
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{AskPerson, EpisodeBreaker, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset};
+#[cfg(all(feature = "franka", target_os = "linux"))]
+pub use franka::{FrankaServeError, FrankaServer, FrankaSettings};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Watched, Workspace, WorkspaceError,
