@@ -28,6 +28,8 @@ const LOOKS_EVERY: Duration = Duration::from_millis(20);
 const HOME_REACH_RAD: f64 = 6.0;
 /// What the arm can carry.
 const MAX_LOAD_KG: f64 = 3.0;
+/// A model that is further off than this is worth a word.
+const MODEL_FITS_M: f64 = 0.005;
 /// Words of an error that are repeated.
 const REPEATED: usize = 300;
 
@@ -133,7 +135,18 @@ impl FrankaArm {
         let arm = Self { robot, model, settings, how, clock, notices, session, hand };
         let begun = arm.begin(&mut arm.session());
         begun.map_err(|error| wrong("beginning to control it")(text(&error)))?;
+        arm.compare_with_model();
         Ok(arm)
+    }
+
+    fn compare_with_model(&self) {
+        let state = self.session().control.as_ref().map(CartesianTargetControl::state);
+        let off = state.and_then(|state| convert::model_error_m(&self.model, &state));
+        if let Some(metres) = off.filter(|metres| *metres > MODEL_FITS_M) {
+            self.notices.push(format!(
+                "the robot's own pose is {metres:.3} m from its model's: poses are the model's"
+            ));
+        }
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -194,7 +207,7 @@ impl FrankaArm {
     fn end(&self, session: &mut Session, why: Stopped) {
         if let Some(control) = session.control.take() {
             let state = control.state();
-            if let Some(at) = convert::pose(&state.O_T_EE) {
+            if let Some(at) = convert::tool_pose(&self.model, &state) {
                 let velocity = convert::twist(&self.model, &state);
                 // A loop that takes no target any more has ended.
                 let _ = send(&control, resting_pose(&self.settings, at, velocity, session.followed.pose()));
@@ -211,7 +224,7 @@ impl FrankaArm {
         Self::look_for_end(&mut session);
         let Some(control) = &session.control else { return };
         let (state, now) = (control.state(), self.clock.now());
-        let Some(at) = convert::pose(&state.O_T_EE) else { return };
+        let Some(at) = convert::tool_pose(&self.model, &state) else { return };
         let velocity = convert::twist(&self.model, &state);
         let hold = session.followed.hold(&self.settings, at, velocity, now);
         let is_sent = hold.is_some_and(|pose| send(control, pose).is_ok());
@@ -331,8 +344,8 @@ impl Backend for FrankaArm {
         };
         let (state, now) = (control.state(), self.clock.now());
         session.freshness.check(state.time.as_millis(), now)?;
-        let at =
-            convert::pose(&state.O_T_EE).ok_or_else(|| (503, "the robot reports no pose".to_string()))?;
+        let at = convert::tool_pose(&self.model, &state)
+            .ok_or_else(|| (503, "the robot reports no pose".to_string()))?;
         FollowedTarget::check(&self.settings, at, pose)?;
         send(control, pose).map_err(|error| failed(&error))?;
         session.followed.sent(pose, now);

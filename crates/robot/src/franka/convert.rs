@@ -15,13 +15,24 @@ const OPEN_M: f64 = 0.08;
 const STIFFNESS: &str = "translational_stiffness";
 
 /// The pose of a column-major transformation. `None` for one that is no pose.
-pub(super) fn pose(transform: &[f64; 16]) -> Option<ToolPose> {
+fn pose(transform: &[f64; 16]) -> Option<ToolPose> {
     let [m00, m10, m20, _, m01, m11, m21, _, m02, m12, m22, _, x, y, z, _] = *transform;
     let turn = DMat3::from_cols_array(&[m00, m10, m20, m01, m11, m21, m02, m12, m22]);
     let is_turn = (turn.determinant() - 1.0).abs() < ROTATION_TOLERANCE; // false for NaN
     let position_m = DVec3::new(x, y, z);
     let rotation = DQuat::from_mat3(&turn).normalize();
     (is_turn && position_m.is_finite()).then(|| ToolPose::new(position_m, rotation))
+}
+
+/// Where the tool is, by the model that the loop follows targets with. The robot's own `O_T_EE` is the same unless model and
+/// robot do not fit each other, and then a target that was read from one would be a jump for the other.
+pub(super) fn tool_pose(model: &Model, state: &RobotState) -> Option<ToolPose> {
+    pose(&model.pose(Frame::EndEffector, state))
+}
+
+/// How far the robot's own pose is from the model's.
+pub(super) fn model_error_m(model: &Model, state: &RobotState) -> Option<f64> {
+    Some(tool_pose(model, state)?.distance_m(pose(&state.O_T_EE)?))
 }
 
 /// The rows of a column-major 6x7 matrix.
@@ -36,7 +47,7 @@ fn tool_velocity(jacobian: &[[f64; 7]; 6], joint_speeds: &[f64; 7]) -> [f64; 6] 
 
 /// A state in the dialect's own numbers, as SERL's server has them: forces in the stiffness frame.
 pub(super) fn reported(model: &Model, state: &RobotState, gripper_pos: f64) -> Result<Reported, Refusal> {
-    let pose = pose(&state.O_T_EE).ok_or_else(|| (503, "the robot reports no pose".to_string()))?;
+    let pose = tool_pose(model, state).ok_or_else(|| (503, "the robot reports no pose".to_string()))?;
     let jacobian = rows(&model.zero_jacobian(Frame::EndEffector, state));
     let [fx, fy, fz, tx, ty, tz] = state.K_F_ext_hat_K;
     Ok(Reported {
