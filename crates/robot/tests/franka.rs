@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use glam::DVec3;
 use plaudit_robot::{
-    Arm, ArmError, Compliance, FrankaServer, FrankaSettings, GripperCommand, RealClock, SerlArm, ToolPose,
+    Arm, ArmError, ArmState, Compliance, FrankaServer, FrankaSettings, GripperCommand, RealClock, SerlArm,
+    ToolPose,
 };
 
 fn sleep_ms(millis: u64) {
@@ -165,7 +166,14 @@ fn goes_home_while_somebody_waits(arm: &mut SerlArm, server: &FrankaServer) {
     let away = arm.state().unwrap();
     let mut asks = TcpStream::connect(server.address()).unwrap();
     asks.write_all(b"POST /jointreset HTTP/1.1\r\nHost: robot\r\nContent-Length: 0\r\n\r\n").unwrap();
-    sleep_ms(700);
+    let begun = Instant::now();
+    let is_nearer = |state: Result<ArmState, ArmError>| {
+        state.is_ok_and(|state| state.pose.distance_m(home.pose) < away.pose.distance_m(home.pose) - 0.02)
+    };
+    while !is_nearer(arm.state()) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it went on its way");
+        sleep_ms(10);
+    }
     drop(asks);
     sleep_ms(2500);
     let stopped = arm.state().unwrap();

@@ -379,7 +379,9 @@ impl Backend for FrankaArm {
                 return Err(busy.refusal());
             }
             self.end(&mut session, Stopped::Homing);
-            session.homing = Some(Box::new(state));
+            // Ending took a while, and the loop that moves the joints has no state yet.
+            let rest = self.robot.read_once().unwrap_or(state);
+            (session.homing, session.freshness) = (Some(Box::new(rest)), Freshness::default());
         }
         let went = self.go_home(is_wanted);
         let mut session = self.session();
@@ -413,7 +415,8 @@ impl Backend for FrankaArm {
         if !unused.is_empty() && !session.told_unused {
             session.told_unused = true;
             let names = unused.join(", ");
-            self.notices.push(format!("this controller has no {names}: they change nothing"));
+            self.notices
+                .push(format!("this controller has no {names}: what is asked of that changes nothing"));
         }
         let Some(stiffness) = asked else { return Ok(()) };
         session.stiffness_n_m = Some(stiffness); // counts for loops that begin later, too
