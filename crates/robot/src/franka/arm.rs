@@ -277,7 +277,10 @@ impl FrankaArm {
         let options =
             JointTargetControlOptions::default().with_max_deviation(HOME_REACH_RAD).with_cpu(self.how.cpu);
         let control = self.robot.start_joint_target_control(options).map_err(|error| failed(&error))?;
-        control.set_joints(self.settings.home_rad).map_err(|error| failed(&error))?;
+        if let Err(error) = control.set_joints(self.settings.home_rad) {
+            self.stop_joints(control);
+            return Err((400, text(&error)));
+        }
         let deadline = self.clock.now() + HOME_TIMEOUT;
         let given_up = loop {
             let state = control.state();

@@ -33,12 +33,21 @@ pub struct Serve {
     #[arg(long, value_name = "NUMBER")]
     cpu: Option<usize>,
     /// Where /jointreset moves the seven joints, in radians
-    #[arg(long, value_name = "RADIANS", value_delimiter = ',', num_args = 7, allow_hyphen_values = true,
-          default_values_t = [0.0, 0.0, 0.0, -1.9, 0.0, 2.0, 0.0])]
-    reset_joint_target: Vec<f64>,
+    #[arg(long, value_name = "RADIANS", default_value = "0,0,0,-1.9,0,2,0", value_parser = joints,
+          allow_hyphen_values = true)]
+    reset_joint_target: [f64; 7],
     /// End after so many seconds instead of at Ctrl-C
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
+}
+
+/// Seven angles.
+fn joints(text: &str) -> Result<[f64; 7], String> {
+    let angles: Option<Vec<f64>> = text.split(',').map(|angle| angle.trim().parse().ok()).collect();
+    let angles = angles.and_then(|angles| <[f64; 7]>::try_from(angles).ok());
+    angles
+        .filter(|angles| angles.iter().all(|angle| angle.abs() <= std::f64::consts::TAU)) // false for NaN
+        .ok_or_else(|| "seven angles in radians with commas between them".into())
 }
 
 #[cfg(not(all(feature = "franka", target_os = "linux")))]
@@ -60,11 +69,9 @@ mod franka {
 
     use plaudit_robot::{FrankaServer, FrankaSettings};
 
-    use super::Serve;
-    use crate::cli::Verbosity;
+    use super::{Failure, Serve, Verbosity};
     use crate::commands::robot::LOOKS_EVERY;
     use crate::console;
-    use crate::failure::Failure;
     use crate::run::{interrupted, listen_for_interrupts};
 
     /// A robot that gets fewer commands than this in time is about to stop.
@@ -75,13 +82,10 @@ mod franka {
     impl Serve {
         /// Serves until it is told to end.
         pub(in crate::commands::robot) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
-            let home = <[f64; 7]>::try_from(self.reset_joint_target.as_slice()).map_err(|_| {
-                Failure::usage("--reset-joint-target needs seven angles", "0,0,0,-1.9,0,2,0".to_string())
-            })?;
             let settings = FrankaSettings {
                 listen: SocketAddr::new(self.host, self.port),
                 cpu: self.cpu,
-                home_rad: home,
+                home_rad: self.reset_joint_target,
                 ..FrankaSettings::new(&self.franka)
             };
             listen_for_interrupts();
@@ -139,6 +143,25 @@ mod franka {
                 ));
                 self.few_in_time = Some(Instant::now());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joints_are_seven_angles() {
+        assert_eq!(joints("0, 0,0,-1.9,0,2,0"), Ok([0.0, 0.0, 0.0, -1.9, 0.0, 2.0, 0.0]));
+        for wrong in
+            ["", "0,0,0,-1.9,0,2", "0,0,0,-1.9,0,2,0,0", "0,0,0,x,0,2,0", "0,0,0,NaN,0,2,0", "0,0,0,90,0,2,0"]
+        {
+            assert_eq!(
+                joints(wrong),
+                Err("seven angles in radians with commas between them".into()),
+                "{wrong}"
+            );
         }
     }
 }
