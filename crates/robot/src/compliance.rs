@@ -41,7 +41,7 @@ impl Compliance {
                 return Err(ComplianceError::Name { name: name.into() });
             };
             if !(0.0..=most).contains(&value) {
-                return Err(ComplianceError::Range { name, value, most });
+                return Err(ComplianceError::Range { name, value, least: 0.0, most });
             }
             checked.values.retain(|(known, _)| *known != name);
             checked.values.push((name, value));
@@ -65,12 +65,14 @@ pub enum ComplianceError {
         name: String,
     },
     /// Too large, negative, or no number.
-    #[error("`{name}` is {value}, but the controller takes 0 to {most}")]
+    #[error("`{name}` is {value}, but the controller takes {least} to {most}")]
     Range {
         /// Which.
         name: &'static str,
         /// What was written.
         value: f64,
+        /// The smallest there is.
+        least: f64,
         /// The largest there is.
         most: f64,
     },

@@ -31,6 +31,8 @@ mod clock;
 mod compliance;
 pub mod doctor;
 mod env;
+#[cfg(all(feature = "franka", target_os = "linux"))]
+mod franka;
 mod guard;
 mod joints;
 mod pilot;
@@ -50,6 +52,8 @@ pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{
     AskPerson, EpisodeBreaker, EpisodeKeys, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset,
 };
+#[cfg(all(feature = "franka", target_os = "linux"))]
+pub use franka::{FrankaServeError, FrankaServer, FrankaSettings};
 pub use guard::{
     AxisBox, Face, Guard, HoldCause, LimitError, Limits, Mode, Motion, Person, Sent, SharedGuard, Watchdog,
     Watched, Workspace, WorkspaceError,

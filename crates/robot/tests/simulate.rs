@@ -4,6 +4,8 @@
 
 mod bench;
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::Duration;
 
 use bench::{Bench, eventually};
@@ -125,6 +127,23 @@ fn one_target_is_enough_for_a_reset() {
     std::thread::sleep(Duration::from_millis(1500));
     let missing = bench.arm.state().unwrap().pose.distance_m(target);
     assert!(missing < 0.01, "{missing} m away");
+}
+
+/// A client that is killed while joints move home does not leave a moving arm behind.
+#[test]
+fn a_joint_reset_ends_with_its_client() {
+    let mut bench = Bench::start(1.0);
+    ready(&mut bench);
+    let home = bench.arm.state().unwrap().pose;
+    let away = home.moved(DVec3::new(0.0, 0.2, 0.0), DVec3::ZERO);
+    go(&mut bench, away);
+    let mut asks = TcpStream::connect(bench.robot.address().unwrap()).unwrap();
+    asks.write_all(b"POST /jointreset HTTP/1.1\r\nContent-Length: 0\r\n\r\n").unwrap();
+    eventually("an arm on its way home", || bench.arm.pose().unwrap().distance_m(away) > 0.02);
+    drop(asks);
+    std::thread::sleep(Duration::from_secs(2));
+    let rest = bench.arm.pose().unwrap();
+    assert!(rest.distance_m(home) > 0.03, "it went on: {}", rest.distance_m(home));
 }
 
 /// What Flask does, and what nobody should send.

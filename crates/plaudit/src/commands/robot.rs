@@ -6,6 +6,7 @@ mod keys;
 mod label;
 mod pose;
 mod reaction;
+mod serve;
 mod server;
 mod teleop;
 
@@ -33,6 +34,8 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 pub enum Command {
     /// Serve a simulated arm that speaks SERL's HTTP dialect
     Simulate(Simulate),
+    /// Serve a Franka arm: its 1 kHz loop, behind SERL's HTTP dialect
+    Serve(serve::Serve),
     /// Read the pose of the tool, to write it into a config
     Pose(pose::Pose),
     /// Check a bench: server, cameras, devices, box, compliance, e-stop
@@ -48,6 +51,7 @@ impl Command {
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         match self {
             Self::Simulate(simulate) => simulate.run(verbosity),
+            Self::Serve(command) => command.run(verbosity),
             Self::Pose(command) => command.run(verbosity),
             Self::Doctor(command) => command.run(verbosity),
             Self::Label(command) => command.run(verbosity),

@@ -37,6 +37,12 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit robot label",
         "it needs a robot server; robot_bench.rs runs it with a simulated one",
     ),
+    not_run("docs/robot.md", "cargo build", "it builds"),
+    not_run(
+        "docs/robot.md",
+        "plaudit robot serve",
+        "it needs a Franka; crates/robot/tests/franka.rs runs the server with a simulated one",
+    ),
     not_run(
         "docs/robot.md",
         "plaudit collect lerobot_collect",

@@ -31,6 +31,14 @@ pub(crate) struct Reported {
     pub(crate) gripper_pos: f64,
 }
 
+/// What hangs on the flange.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Load {
+    pub(crate) mass_kg: f64,
+    pub(crate) centre_m: [f64; 3],
+    pub(crate) inertia_kg_m2: [f64; 9],
+}
+
 /// A refusal: status and text.
 pub(crate) type Refusal = (u16, String);
 
@@ -53,10 +61,15 @@ pub(crate) trait Backend: Send + Sync {
     fn target(&self, pose: ToolPose) -> Result<(), Refusal>;
     fn gripper(&self, command: GripperCommand) -> Result<(), Refusal>;
     fn clear_error(&self) -> Result<(), Refusal>;
-    fn joint_reset(&self) -> Result<(), Refusal>;
+    /// Takes as long as the joints move. Whoever does not want it any more has hung up.
+    fn joint_reset(&self, is_wanted: &dyn Fn() -> bool) -> Result<(), Refusal>;
     /// Whether targets are followed.
     fn impedance(&self, is_on: bool) -> Result<(), Refusal>;
     fn compliance(&self, compliance: &Compliance) -> Result<(), Refusal>;
+    /// What the arm carries, for robots that feel it.
+    fn load(&self, _load: &Load) -> Result<(), Refusal> {
+        Ok(())
+    }
     /// Before a route is served: what a fault makes of it.
     fn before(&self, _route: &str) -> Option<Answer> {
         None
@@ -98,8 +111,8 @@ const ROUTES: &[&str] = &[
     "set_load",
 ];
 
-/// What the route of a request gives.
-pub(crate) fn answer(backend: &dyn Backend, request: &Request) -> Answer {
+/// What the route of a request gives, for somebody who waits for it as long as `is_wanted`.
+pub(crate) fn answer(backend: &dyn Backend, request: &Request, is_wanted: &dyn Fn() -> bool) -> Answer {
     let route = request.path.trim_start_matches('/');
     if let Some(answer) = backend.before(route) {
         return answer;
@@ -111,11 +124,16 @@ pub(crate) fn answer(backend: &dyn Backend, request: &Request) -> Answer {
     if request.method != "POST" {
         return Answer::Reply(Reply::text(405, "Method Not Allowed"));
     }
-    let reply = serve_route(backend, route, request);
+    let reply = serve_route(backend, route, request, is_wanted);
     Answer::Reply(reply.unwrap_or_else(|(status, text)| Reply::text(status, text)))
 }
 
-fn serve_route(backend: &dyn Backend, route: &str, request: &Request) -> Result<Reply, Refusal> {
+fn serve_route(
+    backend: &dyn Backend,
+    route: &str,
+    request: &Request,
+    is_wanted: &dyn Fn() -> bool,
+) -> Result<Reply, Refusal> {
     let confirmed = |text: &str| Ok(Reply::text(200, text));
     match route {
         "pose" => {
@@ -126,7 +144,7 @@ fn serve_route(backend: &dyn Backend, route: &str, request: &Request) -> Result<
             confirmed("Moved")
         }
         "clearerr" => backend.clear_error().and_then(|()| confirmed("Clear")),
-        "jointreset" => backend.joint_reset().and_then(|()| confirmed("Reset Joint")),
+        "jointreset" => backend.joint_reset(is_wanted).and_then(|()| confirmed("Reset Joint")),
         "startimp" => backend.impedance(true).and_then(|()| confirmed("Started impedance")),
         "stopimp" => backend.impedance(false).and_then(|()| confirmed("Stopped impedance")),
         "update_param" => {
@@ -148,10 +166,7 @@ fn serve_route(backend: &dyn Backend, route: &str, request: &Request) -> Result<
         "activate_gripper" => confirmed("Activated"),
         "reset_gripper" => confirmed("Reset"),
         "set_load" => {
-            let load = body(request)?;
-            for (key, count) in [("mass", 1), ("F_x_center_load", 3), ("load_inertia", 9)] {
-                numbers(&load, key, count)?;
-            }
+            backend.load(&load(&body(request)?)?)?;
             confirmed("Set Load")
         }
         _ => Ok(Reply::json(&report(route, &backend.reported()?))),
@@ -210,6 +225,16 @@ fn compliance(body: &Value) -> Result<Compliance, Refusal> {
     let values = object.iter().map(number).collect::<Result<Vec<_>, Refusal>>()?;
     let values = values.iter().map(|(key, value)| (key.as_str(), *value));
     Compliance::new(values).map_err(|error| (400, error.to_string()))
+}
+
+fn load(body: &Value) -> Result<Load, Refusal> {
+    let mass_kg = numbers(body, "mass", 1)?[0];
+    let (centre, inertia) = (numbers(body, "F_x_center_load", 3)?, numbers(body, "load_inertia", 9)?);
+    Ok(Load {
+        mass_kg,
+        centre_m: std::array::from_fn(|at| centre[at]),
+        inertia_kg_m2: std::array::from_fn(|at| inertia[at]),
+    })
 }
 
 /// A server that answers on its own threads until it is dropped.
@@ -302,7 +327,7 @@ fn bind_again(address: SocketAddr, ended: &StopToken) -> Option<TcpListener> {
 fn serve_connection(stream: &TcpStream, backend: &dyn Backend) {
     let _ = stream.set_nodelay(true);
     let answer = match http::read_request(stream, TIMEOUT) {
-        Ok(request) => answer(backend, &request),
+        Ok(request) => answer(backend, &request, &|| !has_hung_up(stream)),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             Answer::Reply(Reply::text(400, format!("Bad Request: {error}")))
         }
@@ -314,4 +339,17 @@ fn serve_connection(stream: &TcpStream, backend: &dyn Backend) {
         Answer::HangUp => Ok(()),
     };
     let _ = stream.shutdown(std::net::Shutdown::Both);
+}
+
+/// Whether the client is gone: it closed its end, or its machine says that there is none.
+fn has_hung_up(stream: &TcpStream) -> bool {
+    if stream.set_nonblocking(true).is_err() {
+        return true;
+    }
+    let peeked = stream.peek(&mut [0]);
+    let is_open = match peeked {
+        Ok(count) => count > 0,
+        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+    };
+    stream.set_nonblocking(false).is_err() || !is_open
 }

@@ -122,7 +122,7 @@ impl Backend for Simulated {
         Ok(())
     }
 
-    fn joint_reset(&self) -> Result<(), Refusal> {
+    fn joint_reset(&self, is_wanted: &dyn Fn() -> bool) -> Result<(), Refusal> {
         let home = self.shared.told().home.ok_or_else(|| (500, "there is no home yet".to_string()))?;
         let deadline = self.shared.clock.now() + HOME_TIMEOUT;
         while self.shared.clock.now() < deadline && !self.shared.has_ended() {
@@ -130,6 +130,10 @@ impl Backend for Simulated {
             let pose = self.reported()?.pose;
             if pose.distance_m(home) < AT_HOME_M {
                 return Ok(());
+            }
+            if !is_wanted() {
+                self.target(pose)?;
+                return Err((503, "the arm was stopped on its way home".into()));
             }
             self.shared.sleep(Duration::from_millis(50));
         }
