@@ -1,7 +1,7 @@
 """A person who labels by key: runs `plaudit robot label` at a pseudo-terminal and presses its keys.
 
-The person sees the simulated robot's ground truth, as somebody at the bench sees the table, and presses late, as people do: `c` when
-the task is solved, `a` when it no longer is. Needs Python alone. Usage:
+The person sees where the cube is (the simulated robot's ground truth), as somebody at the bench does, and presses late, as people do:
+`c` when it is at its goal, `a` when it no longer is. Whether the arm stands still, which the task also asks for, no eye can tell. Needs Python alone. Usage:
 
     python bench/robot/person.py http://127.0.0.1:5000 plaudit robot label --server http://127.0.0.1:5000 ...
 """
@@ -21,7 +21,8 @@ LOOKS_EVERY_SECS = 0.05
 def is_solved(server):
     request = urllib.request.Request(f"{server}/plaudit/truth", data=b"", method="POST")
     with urllib.request.urlopen(request, timeout=2) as reply:
-        return json.load(reply)["success"]
+        truth = json.load(reply)
+    return bool(truth["facts"].get("is_obj_placed", truth["success"]))
 
 
 def main(server, command):
