@@ -221,7 +221,7 @@ fn tokens(options: &Options) {
         let qkv = [&queries[..], &keys, &keys];
         let (mut output, mut probs) = (vec![0.0; queries.len()], vec![0.0; shape.probs_len()]);
         measure(&format!("attention {name}"), 0.0, &mut || {
-            attention::forward(&shape, qkv, &mut output, Some(&mut probs));
+            attention::forward(&shape, qkv, None, &mut output, Some(&mut probs));
         });
         measure(&format!("attention {name} backward"), 0.0, &mut || {
             let _ = attention::backward(&shape, qkv, &probs, &output);

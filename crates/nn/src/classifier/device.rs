@@ -1,10 +1,10 @@
 //! Where a network runs.
 
-use burn_tensor::{Device as Backend, Tensor, TensorData};
 use serde::{Deserialize, Serialize};
 
 use super::error::ClassifierError;
 use crate::images::{ImageBatch, ImageError, Preprocess};
+use crate::tensor::Tensor;
 
 /// Where a network runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,10 +18,10 @@ pub enum Device {
 }
 
 impl Device {
-    /// Burn's name of the device. Burn computes on the CPU alone here; see `qwen3_vl::gpu` for the other one.
-    pub(crate) fn open(self) -> Result<Backend, ClassifierError> {
+    /// Tensors are on the CPU alone; see `qwen3_vl::gpu` for the other device.
+    pub(crate) fn must_be_cpu(self) -> Result<(), ClassifierError> {
         match self {
-            Self::Cpu => Ok(Backend::flex()),
+            Self::Cpu => Ok(()),
             Self::Cuda(_) => Err(ClassifierError::NoCuda),
         }
     }
@@ -31,14 +31,13 @@ impl Device {
 pub(crate) fn image_tensors(
     preprocess: &Preprocess,
     images: &ImageBatch<'_>,
-    device: &Backend,
 ) -> Result<Vec<Tensor<4>>, ImageError> {
     let Preprocess { channels, height, width, .. } = *preprocess;
     let views = preprocess.views(images)?;
     let tensors = views.iter().map(|view| {
         let numbers = preprocess.view(view);
         let count = numbers.len() / (channels * height * width);
-        Tensor::from_data(TensorData::new(numbers, [count, height, width, channels]), device)
+        Tensor::new(numbers, [count, height, width, channels])
     });
     Ok(tensors.collect())
 }

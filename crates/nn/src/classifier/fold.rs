@@ -1,13 +1,13 @@
 //! Layers whose weights stay as they are: batch normalisation multiplied into the convolution before it.
 
-use burn_tensor::{Device, Tensor};
 use half::f16;
 use rayon::prelude::*;
 
 use super::network::{ConvNorm, EPSILON, Linear, Network, Norm};
-use super::parameters::{Id, upload};
+use super::parameters::Id;
 use super::settings::Precision;
 use crate::ops::images::{self, FixedConv, Geometry};
+use crate::tensor::Tensor;
 
 /// The numbers of parameters, in the order of memory.
 pub(super) trait ParameterSource: Sync {
@@ -49,17 +49,11 @@ impl Folded {
 }
 
 /// All convolutions of a network, folded.
-pub(super) fn fold(
-    network: &Network,
-    numbers: &impl ParameterSource,
-    precision: Precision,
-    device: &Device,
-) -> Vec<Folded> {
-    network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, precision, device)).collect()
+pub(super) fn fold(network: &Network, numbers: &impl ParameterSource, precision: Precision) -> Vec<Folded> {
+    network.convolutions.par_iter().map(|layer| fold_layer(layer, numbers, precision)).collect()
 }
 
-/// All linear layers of a network as convolutions of single pixels: Burn's multiplication sums one row in another
-/// order than many, and an image's score is its own.
+/// All linear layers of a network as convolutions of single pixels, whose weights are arranged once.
 pub(super) fn fix_linears(network: &Network, numbers: &impl ParameterSource) -> Vec<FixedConv> {
     let geometry = Geometry { stride: 1, padding: 0 };
     let fix = |layer: &Linear| {
@@ -73,12 +67,7 @@ pub(super) fn fix_linears(network: &Network, numbers: &impl ParameterSource) -> 
     network.linears.iter().map(fix).collect()
 }
 
-fn fold_layer(
-    layer: &ConvNorm,
-    numbers: &impl ParameterSource,
-    precision: Precision,
-    device: &Device,
-) -> Folded {
+fn fold_layer(layer: &ConvNorm, numbers: &impl ParameterSource, precision: Precision) -> Folded {
     let mut weights = numbers.numbers(layer.weight);
     let shape = numbers.shape(layer.weight);
     let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
@@ -103,7 +92,7 @@ fn fold_layer(
         }
         Norm::Group { groups } => {
             let conv = fixed(weights, vec![0.0; shape[3]]);
-            Folded::Group { conv, groups, scale: upload(scale, device), shift: upload(shift, device) }
+            Folded::Group { conv, groups, scale: scale.into(), shift: shift.into() }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::error::{ClassifierError, Mismatch};
 use super::network::trunk_prefixes;
-use super::parameters::{Id, Parameters, Role, Spec, Value, upload};
+use super::parameters::{Id, Parameters, Role, Spec, Value};
 use super::settings::{Arch, ClassifierSettings, REDUCTION};
 use crate::weights::{Array, Weights};
 
@@ -105,7 +105,7 @@ pub(super) fn set(parameters: &mut Parameters, id: Id, stored: &Array) {
     let value = if spec.role == Role::Counter {
         Value::Count(stored.to_i64().and_then(|count| count.first().copied()).unwrap_or(0))
     } else {
-        Value::Numbers(upload(spec.to_own(stored.to_f32().unwrap_or_default()), &parameters.device))
+        Value::Numbers(spec.to_own(stored.to_f32().unwrap_or_default()).into())
     };
     parameters.values[id.0] = value;
 }

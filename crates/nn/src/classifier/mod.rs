@@ -26,7 +26,7 @@ pub use load::Notice;
 pub use loss::Loss;
 pub(crate) use optimizer::Optimizer;
 pub use optimizer::{AdamW, StepOutcome};
-pub(crate) use parameters::{Id, Order, Parameters, Role, Spec, Value, download, upload};
+pub(crate) use parameters::{Id, Order, Parameters, Role, Spec, Value};
 pub use scorer::{PreparedImages, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};

@@ -1,12 +1,11 @@
 //! The definition of the networks: which layers there are, what PyTorch calls them, and in which order they run.
 
-use burn_tensor::Tensor;
-use burn_tensor::activation::{relu, tanh};
-
 use super::init::Init;
 use super::parameters::{Id, Order, Role, Spec};
 use super::settings::{Arch, ClassifierSettings, Family};
 use crate::ops::images::{self, Geometry};
+use crate::ops::tokens::layer_norm;
+use crate::tensor::{self, Tensor, relu, tanh};
 
 /// A forward pass, for training or for inference.
 pub(super) trait Pass {
@@ -35,7 +34,7 @@ pub(super) trait Pass {
 
     /// `[n, inputs]` to `[n, outputs]`.
     fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {
-        linear(self, layer, input)
+        tensor::linear(input, self.parameter(layer.weight)).add_bias(self.parameter(layer.bias))
     }
 
     /// Drops this share of the numbers while training, and makes up for it with the rest.
@@ -74,11 +73,6 @@ impl ConvNorm {
 /// Added to a variance before its root is taken.
 pub(super) const EPSILON: f64 = 1e-5;
 
-/// [`Pass::linear`] by Burn's multiplication.
-pub(super) fn linear(pass: &(impl Pass + ?Sized), layer: &Linear, input: Tensor<2>) -> Tensor<2> {
-    input.matmul(pass.parameter::<2>(layer.weight).transpose()) + pass.parameter::<1>(layer.bias).unsqueeze()
-}
-
 /// A layer whose outputs see all inputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linear {
@@ -96,9 +90,7 @@ struct LayerNorm {
 
 impl LayerNorm {
     fn forward(&self, pass: &impl Pass, input: Tensor<2>) -> Tensor<2> {
-        let (variance, mean) = input.clone().var_mean_bias(1);
-        let normal = (input - mean) / (variance + EPSILON).sqrt();
-        normal * pass.parameter::<1>(self.scale).unsqueeze() + pass.parameter::<1>(self.shift).unsqueeze()
+        layer_norm(input, pass.parameter(self.scale), pass.parameter(self.shift), EPSILON)
     }
 }
 

@@ -1,11 +1,11 @@
 //! AdamW over a network's parameters, with clipping as PyTorch does it.
 
-use burn_tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::parameters::{Id, Parameters, Role, download, upload};
+use super::parameters::{Id, Parameters, Role, Value};
 use crate::kernels::adam::AdamStep;
 use crate::ops;
+use crate::tensor::Tensor;
 use crate::weights::{Array, Weights};
 
 /// The settings of AdamW, with PyTorch's defaults. The decay applies to every parameter, normalisation included.
@@ -66,7 +66,7 @@ impl Optimizer {
 
     /// Length of the waiting gradient.
     fn norm(&self) -> f64 {
-        let squares = self.gradients.iter().flatten().map(|gradient| ops::sum_of_squares(gradient.clone()));
+        let squares = self.gradients.iter().flatten().map(|gradient| ops::sum_of_squares(gradient));
         squares.sum::<f64>().sqrt()
     }
 
@@ -84,12 +84,10 @@ impl Optimizer {
         let step = AdamStep { learning_rate: lr, beta1, beta2, eps, weight_decay, step, grad_scale };
         for (i, gradient) in gradients.into_iter().enumerate() {
             let Some(gradient) = gradient else { continue };
-            let value = parameters.take(Id(i));
-            let [first, second] =
-                self.moments[i].take().unwrap_or_else(|| [gradient.zeros_like(), gradient.zeros_like()]);
-            let [value, first, second] = ops::adamw(step, [value, first, second], gradient);
-            parameters.set(Id(i), value);
-            self.moments[i] = Some([first, second]);
+            let Value::Numbers(value) = &mut parameters.values[i] else { continue };
+            let zeros = || Tensor::zeros(gradient.dims());
+            let [first, second] = self.moments[i].get_or_insert_with(|| [zeros(), zeros()]);
+            ops::adamw(step, [value, first, second], &gradient);
         }
         StepOutcome { grad_norm, skipped: false }
     }
@@ -100,7 +98,7 @@ impl Optimizer {
         for (spec, moments) in parameters.specs.iter().zip(&self.moments) {
             let Some([first, second]) = moments else { continue };
             for (prefix, moment) in [(FIRST, first), (SECOND, second)] {
-                let numbers = spec.to_torch(download(moment.clone()));
+                let numbers = spec.to_torch(moment.numbers().to_vec());
                 state.insert_f32(format!("{prefix}{}", spec.name), &spec.shape, &numbers);
             }
         }
@@ -116,7 +114,7 @@ impl Optimizer {
                 let stored = state
                     .get(&format!("{prefix}{}", spec.name))
                     .filter(|stored| stored.shape() == spec.shape)?;
-                Some(upload(spec.to_own(stored.to_f32()?), &parameters.device))
+                Some(spec.to_own(stored.to_f32()?).into())
             };
             *moments =
                 (spec.role == Role::Trained).then(|| Some([moment(FIRST)?, moment(SECOND)?])).flatten();

@@ -1,8 +1,7 @@
 //! The numbers of a network: by name and shape as PyTorch has them, in memory as the layers want them.
 
-use burn_tensor::{Device, Tensor, TensorData};
-
 use super::init::Init;
+use crate::tensor::Tensor;
 use crate::weights::{Array, Weights};
 
 /// A parameter of a network, as its place in the network's list.
@@ -114,7 +113,6 @@ fn outputs_last(numbers: &[f32], outputs: usize, inputs: usize, pixels: usize) -
 
 /// A parameter's value.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per parameter")]
 pub(crate) enum Value {
     /// Numbers, in the order of memory, without axes.
     Numbers(Tensor<1>),
@@ -127,23 +125,22 @@ pub(crate) enum Value {
 pub(crate) struct Parameters {
     pub(crate) specs: Vec<Spec>,
     pub(crate) values: Vec<Value>,
-    pub(crate) device: Device,
 }
 
 impl Parameters {
     /// Fresh parameters.
-    pub(crate) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed, device: &Device) -> Self {
+    pub(crate) fn fresh(specs: Vec<Spec>, seed: plaudit_core::Seed) -> Self {
         let values = super::init::sample(&specs, seed);
         let values = specs.iter().zip(values).map(|(spec, numbers)| match spec.role {
             Role::Counter => Value::Count(0),
-            _ => Value::Numbers(upload(spec.to_own(numbers), device)),
+            _ => Value::Numbers(spec.to_own(numbers).into()),
         });
-        Self { values: values.collect(), specs, device: device.clone() }
+        Self { values: values.collect(), specs }
     }
 
     /// A parameter with its axes.
     pub(crate) fn tensor<const D: usize>(&self, id: Id) -> Tensor<D> {
-        self.flat(id).reshape::<D, _>(self.shape_of(id))
+        self.flat(id).reshape(self.shape_of(id))
     }
 
     pub(crate) fn shape_of<const D: usize>(&self, id: Id) -> [usize; D] {
@@ -153,7 +150,7 @@ impl Parameters {
     pub(crate) fn flat(&self, id: Id) -> Tensor<1> {
         match &self.values[id.0] {
             Value::Numbers(tensor) => tensor.clone(),
-            Value::Count(count) => upload(vec![*count as f32], &self.device),
+            Value::Count(count) => vec![*count as f32].into(),
         }
     }
 
@@ -161,7 +158,7 @@ impl Parameters {
     pub(crate) fn take(&mut self, id: Id) -> Tensor<1> {
         match std::mem::replace(&mut self.values[id.0], Value::Count(0)) {
             Value::Numbers(tensor) => tensor,
-            Value::Count(count) => upload(vec![count as f32], &self.device),
+            Value::Count(count) => vec![count as f32].into(),
         }
     }
 
@@ -176,22 +173,12 @@ impl Parameters {
             match value {
                 Value::Count(count) => weights.insert(&spec.name, Array::from_number(*count)),
                 Value::Numbers(tensor) => {
-                    weights.insert_f32(&spec.name, &spec.shape, &spec.to_torch(download(tensor.clone())));
+                    weights.insert_f32(&spec.name, &spec.shape, &spec.to_torch(tensor.numbers().to_vec()));
                 }
             }
         }
         weights
     }
-}
-
-pub(crate) fn upload(numbers: Vec<f32>, device: &Device) -> Tensor<1> {
-    let count = numbers.len();
-    Tensor::from_data(TensorData::new(numbers, [count]), device)
-}
-
-pub(crate) fn download<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    #[allow(clippy::expect_used)]
-    tensor.into_data().convert::<f32>().try_into_vec().expect("numbers that were just made f32")
 }
 
 #[cfg(test)]

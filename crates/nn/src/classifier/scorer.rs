@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use burn_tensor::{Device as Backend, Tensor};
-
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, ParameterSource, fix_linears, fold};
 use super::load;
 use super::network::{self, ConvNorm, Linear, Network, Pass};
-use super::parameters::{Id, Parameters, Role, Spec, download, upload};
+use super::parameters::{Id, Parameters, Role, Spec};
 use super::settings::ClassifierSettings;
 use crate::images::{ImageBatch, Preprocess};
 use crate::kernels::spin_pool;
 use crate::ops::images::FixedConv;
+use crate::tensor::Tensor;
 use crate::weights::Weights;
 
 /// Images that go through the network at a time.
@@ -43,7 +42,6 @@ struct Inner {
     others: Vec<Option<(Tensor<1>, Vec<usize>)>>,
     /// Linear layers, as convolutions of single pixels.
     linears: Vec<FixedConv>,
-    device: Backend,
 }
 
 impl Scorer {
@@ -59,17 +57,16 @@ impl Scorer {
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
         let (settings, _) = settings.adapted_to(weights);
-        let device = device.open()?;
+        device.must_be_cpu()?;
         let (network, specs) = network::build(&settings);
         load::check(&settings, &specs, weights)?;
         let stored = Stored { specs: &specs, weights };
-        Ok(Self::from_numbers(settings, network, &specs, &stored, device))
+        Ok(Self::from_numbers(settings, network, &specs, &stored))
     }
 
     /// A classifier from parameters in training.
     pub(super) fn of(settings: &ClassifierSettings, network: &Network, parameters: &Parameters) -> Self {
-        let (specs, device) = (&parameters.specs, parameters.device.clone());
-        Self::from_numbers(settings.clone(), network.clone(), specs, parameters, device)
+        Self::from_numbers(settings.clone(), network.clone(), &parameters.specs, parameters)
     }
 
     fn from_numbers(
@@ -77,21 +74,18 @@ impl Scorer {
         network: Network,
         specs: &[Spec],
         numbers: &impl ParameterSource,
-        device: Backend,
     ) -> Self {
-        let convolutions = fold(&network, numbers, settings.precision, &device);
+        let convolutions = fold(&network, numbers, settings.precision);
         let linears = fix_linears(&network, numbers);
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
         let other = |(i, spec): (usize, &Spec)| {
             let used = matches!(spec.role, Role::Trained | Role::Frozen) && !in_trunk.contains(&Id(i));
-            used.then(|| (upload(numbers.numbers(Id(i)), &device), spec.shape.clone()))
+            used.then(|| (numbers.numbers(Id(i)).into(), spec.shape.clone()))
         };
         let others = specs.iter().enumerate().map(other).collect();
         let preprocess = settings.preprocess();
-        Self {
-            inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, linears, device }),
-        }
+        Self { inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, linears }) }
     }
 
     /// The settings, with what was left open filled in.
@@ -119,8 +113,7 @@ impl Scorer {
     /// # Errors
     /// When the images do not fit the model.
     pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<PreparedImages, ClassifierError> {
-        let Inner { preprocess, device, .. } = &*self.inner;
-        Ok(PreparedImages { views: image_tensors(preprocess, images, device)? })
+        Ok(PreparedImages { views: image_tensors(&self.inner.preprocess, images)? })
     }
 
     /// The logits of images that this scorer, or one of the same settings, prepared.
@@ -128,7 +121,7 @@ impl Scorer {
     pub fn logits_of(&self, images: PreparedImages) -> Vec<f32> {
         // One image is forty short steps; see `spin_pool`.
         let _spinning = spin_pool::keep_spinning();
-        download(self.inner.network.logits(&mut InferencePass(&self.inner), images.views))
+        self.inner.network.logits(&mut InferencePass(&self.inner), images.views).into_vec()
     }
 
     /// What the trunk makes of the first camera's images.
@@ -147,9 +140,8 @@ impl Scorer {
             let chunk = images.slice(start..(start + CHUNK).min(images.len()));
             let views = self.prepare(&chunk)?.views;
             let features = self.inner.network.features(&mut InferencePass(&self.inner), views);
-            let [count, width] = features.dims();
-            let numbers = download(features.reshape([count * width]));
-            rows.extend(numbers.chunks_exact(width).map(<[f32]>::to_vec));
+            let [_, width] = features.dims();
+            rows.extend(features.numbers().chunks_exact(width).map(<[f32]>::to_vec));
         }
         Ok(rows)
     }
@@ -161,12 +153,8 @@ impl Scorer {
         if count == 0 || width == 0 {
             return Vec::new();
         }
-        let numbers = upload(features.concat(), &self.inner.device);
-        download(
-            self.inner
-                .network
-                .logits_of_features(&mut InferencePass(&self.inner), numbers.reshape([count, width])),
-        )
+        let features = Tensor::new(features.concat(), [count, width]);
+        self.inner.network.logits_of_features(&mut InferencePass(&self.inner), features).into_vec()
     }
 
     /// The probability of each image or time step: the sigmoid of its logit.
@@ -197,7 +185,7 @@ impl ParameterSource for Stored<'_> {
 
 impl ParameterSource for Parameters {
     fn numbers(&self, id: Id) -> Vec<f32> {
-        download(self.flat(id))
+        self.flat(id).into_vec()
     }
 
     fn shape(&self, id: Id) -> [usize; 4] {
@@ -212,7 +200,7 @@ impl Pass for InferencePass<'_> {
     fn parameter<const D: usize>(&self, id: Id) -> Tensor<D> {
         let (numbers, shape) =
             self.0.others[id.0].as_ref().unwrap_or_else(|| unreachable!("a parameter in use"));
-        numbers.clone().reshape::<D, _>(std::array::from_fn::<usize, D, _>(|axis| shape[axis]))
+        numbers.clone().reshape(std::array::from_fn(|axis| shape[axis]))
     }
 
     fn conv_norm(
@@ -236,7 +224,8 @@ impl Pass for InferencePass<'_> {
     fn linear(&self, layer: &Linear, input: Tensor<2>) -> Tensor<2> {
         let [count, width] = input.dims();
         let output = self.0.linears[layer.index].forward(input.reshape([count, 1, 1, width]), None, false);
-        output.flatten(1, 3)
+        let outputs = output.dims()[3];
+        output.reshape([count, outputs])
     }
 
     fn dropout(&mut self, input: Tensor<2>, _share: f64) -> Tensor<2> {

@@ -1,6 +1,5 @@
 //! A network that learns.
 
-use burn_tensor::Tensor;
 use plaudit_core::Seed;
 
 use super::device::{Device, image_tensors};
@@ -10,12 +9,13 @@ use super::load;
 use super::loss::Loss;
 use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
 use super::optimizer::{AdamW, Optimizer, StepOutcome};
-use super::parameters::{Id, Parameters, Role, Value, download, upload};
+use super::parameters::{Id, Parameters, Role, Value};
 use super::scorer::Scorer;
 use super::settings::{ClassifierSettings, Precision};
 use crate::images::{ImageBatch, Preprocess};
 use crate::kernels::spin_pool;
 use crate::ops::images;
+use crate::tensor::Tensor;
 use crate::weights::Weights;
 
 /// How much of a batch's statistics goes into the running ones.
@@ -68,8 +68,9 @@ impl Trainer {
         seed: u64,
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
+        device.must_be_cpu()?;
         let (network, specs) = network::build(settings);
-        let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"), &device.open()?);
+        let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"));
         let optimizer = Optimizer::new(adamw, &parameters);
         let (settings, preprocess) = (settings.clone(), settings.preprocess());
         Ok(Self { settings, preprocess, network, parameters, optimizer, frozen: None, scorer: None })
@@ -140,22 +141,20 @@ impl Trainer {
         check_labels(images.len(), labels, weights)?;
         let _spinning = spin_pool::keep_spinning();
         // Weights stay in 32 bits while they learn, and so do images.
-        let views = image_tensors(&self.preprocess, images, &self.parameters.device)?;
-        let views = views.into_iter().map(Tensor::autodiff);
+        let views = image_tensors(&self.preprocess, images)?;
         self.fold_frozen_trunk();
         let mut pass =
             TrainingPass::new(&self.parameters, self.settings.precision, self.frozen.as_deref(), seed);
-        let logits = self.network.logits(&mut pass, views.collect());
-        let answers = download(logits.clone().inner());
+        let logits = self.network.logits(&mut pass, views);
+        let answers = logits.numbers().to_vec();
         let (loss, logit_gradients) = mean_loss(&answers, labels, weights, loss, scale);
         if !loss.is_finite() {
             return Ok(Accumulated { loss, logits: answers });
         }
-        let logit_gradients = upload(logit_gradients, &self.parameters.device).autodiff();
-        let mut gradients = (logits * logit_gradients).sum().backward();
+        let mut gradients = logits.backward(logit_gradients.into());
         let TrainingPass { leaves, statistics, .. } = pass;
         for (i, leaf) in leaves.into_iter().enumerate() {
-            if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(&mut gradients)) {
+            if let Some(gradient) = leaf.and_then(|leaf| gradients.take(&leaf)) {
                 self.optimizer.add(Id(i), gradient);
             }
         }
@@ -167,8 +166,7 @@ impl Trainer {
     /// Folds the layers of a frozen trunk, once.
     fn fold_frozen_trunk(&mut self) {
         if self.settings.freeze_encoder && self.frozen.is_none() {
-            self.frozen =
-                Some(fold(&self.network, &self.parameters, self.settings.precision, &self.parameters.device));
+            self.frozen = Some(fold(&self.network, &self.parameters, self.settings.precision));
         }
     }
 
@@ -242,7 +240,7 @@ impl Trainer {
         let mut gradients = Weights::new();
         for (spec, gradient) in self.parameters.specs.iter().zip(&self.optimizer.gradients) {
             if let Some(gradient) = gradient {
-                gradients.insert_f32(&spec.name, &spec.shape, &spec.to_torch(download(gradient.clone())));
+                gradients.insert_f32(&spec.name, &spec.shape, &spec.to_torch(gradient.numbers().to_vec()));
             }
         }
         gradients
@@ -314,7 +312,7 @@ impl<'a> TrainingPass<'a> {
     ) -> Self {
         let leaf = |(i, value): (usize, &Value)| match value {
             Value::Numbers(tensor) if parameters.specs[i].role == Role::Trained => {
-                Some(tensor.clone().autodiff().require_grad())
+                Some(tensor.clone().require_grad())
             }
             _ => None,
         };
@@ -335,7 +333,7 @@ impl Pass for TrainingPass<'_> {
     fn parameter<const D: usize>(&self, id: Id) -> Tensor<D> {
         match &self.leaves[id.0] {
             Some(leaf) => leaf.clone().reshape(self.parameters.shape_of::<D>(id)),
-            None => self.parameters.tensor(id).autodiff(),
+            None => self.parameters.tensor(id),
         }
     }
 
@@ -347,7 +345,7 @@ impl Pass for TrainingPass<'_> {
         relu: bool,
     ) -> Tensor<4> {
         if let Some(frozen) = self.frozen.filter(|_| layer.frozen) {
-            return frozen[layer.index].forward(input.inner(), residual.map(Tensor::inner), relu).autodiff();
+            return frozen[layer.index].forward(input, residual, relu);
         }
         let output =
             images::conv(input, self.parameter(layer.weight), layer.geometry(), self.precision.on_cpu());
@@ -377,7 +375,7 @@ impl Pass for TrainingPass<'_> {
         let mut rng = self.seed.index(self.drops).rng();
         self.drops += 1;
         let kept = (1.0 / (1.0 - share)) as f32;
-        let mask = (0..rows * columns).map(|_| if rng.unit() < share { 0.0 } else { kept }).collect();
-        input * upload(mask, &self.parameters.device).reshape([rows, columns]).autodiff()
+        let mask = (0..rows * columns).map(|_| if rng.unit() < share { 0.0 } else { kept });
+        input * Tensor::new(mask.collect::<Vec<f32>>(), [rows, columns])
     }
 }

@@ -1,15 +1,14 @@
 //! A frozen ResNet-10 encoder: images to features, for policies that learn on top of them.
 
-use burn_tensor::Tensor;
-
 use super::device::Device;
 use super::error::ClassifierError;
 use super::load;
 use super::network;
-use super::parameters::{Role, download};
+use super::parameters::Role;
 use super::scorer::Scorer;
 use super::settings::{Arch, ClassifierSettings};
 use crate::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
+use crate::tensor::Tensor;
 use crate::weights::Weights;
 
 /// Images that go through the trunk at a time.
@@ -85,7 +84,7 @@ impl FrozenTrunk {
         for start in (0..count).step_by(CHUNK) {
             let images = self.scorer.prepare(&all.slice(start..(start + CHUNK).min(count)))?;
             let maps: Tensor<4> = self.scorer.trunk_features(images);
-            features.extend(download(maps.permute([0, 3, 1, 2])));
+            features.extend(maps.permute([0, 3, 1, 2]).into_vec());
         }
         Ok(features)
     }

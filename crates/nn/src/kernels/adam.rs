@@ -2,8 +2,8 @@
 
 use super::Precision;
 use super::simd::{Isa, Kernel, Simd, for_each_isa};
-use super::spin_pool::{Parallelism, parallel_for, parallel_for_slice, parallel_for_slices};
-use std::ops::Range;
+use super::spin_pool::{parallel_for, parallel_for_slice, parallel_for_slices};
+use super::threads::{RUN, parallelism, run_range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The settings of one step. With `weight_decay` 0 this is plain Adam.
@@ -23,19 +23,6 @@ pub struct AdamStep {
     pub step: u64,
     /// Multiplies every gradient first: 1, or what clips their norm.
     pub grad_scale: f64,
-}
-
-/// Numbers one thread takes at a time: some microseconds of work.
-const RUN: usize = 1 << 14;
-
-/// The `index`-th run of so many numbers.
-fn run_range(len: usize, index: usize) -> Range<usize> {
-    index * RUN..((index + 1) * RUN).min(len)
-}
-
-/// Whether so many numbers are worth more than one thread.
-fn parallelism(len: usize) -> Parallelism {
-    if len < 2 * RUN { Parallelism::OneThread } else { Parallelism::AllThreads }
 }
 
 /// Moves `params` against `grads`, with the two running means of Adam in `means` and `squares`.

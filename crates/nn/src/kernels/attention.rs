@@ -71,19 +71,22 @@ impl AttentionShape {
     }
 }
 
-/// Attention. The probabilities are written to `probs` `[sequence, head, token, key]`, if wanted.
+/// Attention. Keys are hidden from a token where `hidden` `[sequence, token, key]` says so, and must not all be. The
+/// probabilities are written to `probs` `[sequence, head, token, key]`, if wanted.
 ///
 /// # Panics
 /// When a slice has another length than the sizes say.
 pub fn forward(
     shape: &AttentionShape,
     [queries, keys, values]: [&[f32]; 3],
+    hidden: Option<&[bool]>,
     output: &mut [f32],
     probs: Option<&mut [f32]>,
 ) {
     assert_eq!((queries.len(), output.len()), (shape.queries_len(), shape.queries_len()));
     assert_eq!((keys.len(), values.len()), (shape.keys_len(), shape.keys_len()));
     assert!(probs.as_ref().is_none_or(|probs| probs.len() == shape.probs_len()));
+    assert!(hidden.is_none_or(|hidden| hidden.len() * shape.heads == shape.probs_len()));
     let isa = Isa::best(Precision::F32);
     let group = shape.heads / shape.kv_heads;
     let (output, wanted) = (Shared::of(output), probs.is_some());
@@ -105,6 +108,10 @@ pub fn forward(
                 None => &mut own[..],
             };
             keys.multiply(shape.query_matrix(queries, sequence, head), None, scores);
+            if let Some(hidden) = hidden {
+                let hidden = scores.iter_mut().zip(&hidden[sequence * size..]).filter(|(_, hidden)| **hidden);
+                hidden.for_each(|(score, _)| *score = f32::NEG_INFINITY);
+            }
             softmax_rows(isa, scores, shape.keys, shape.scale(), shape.visible_keys());
             values.multiply(Matrix::new(scores, shape.tokens, shape.keys), None, &mut mixed);
             // SAFETY: this head's numbers of this sequence, which no other task has.

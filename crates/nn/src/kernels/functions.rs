@@ -54,6 +54,34 @@ pub(crate) fn exp_one<L: Simd>(simd: L, x: f32) -> f32 {
     series * two_to(half) * two_to(k.wrapping_sub(half))
 }
 
+/// The share of a normal distribution below `x`, within 4e-7 of its value below zero and of 1 above, and its density there.
+///
+/// Below zero the share is `exp(-x² / 2)` times a function that hardly changes: a polynomial of `1 / (1 + 0.35 |x|)`.
+#[inline(always)]
+pub(crate) fn normal_one<L: Simd>(simd: L, x: f32) -> [f32; 2] {
+    // The polynomial of least relative error, 3e-8, down to x = -14.
+    const POLYNOMIAL: [f32; 9] = [
+        -0.029_146_139,
+        0.143_972_71,
+        -0.255_716_32,
+        0.159_176_5,
+        -0.023_111_418,
+        0.105_508_66,
+        0.119_832_7,
+        0.139_861_9,
+        0.139_621_41,
+    ];
+    let falling = exp_one(simd, -0.5 * x * x);
+    let t = 1.0 / simd.mul_add_one(0.35, x.abs(), 1.0);
+    let mut series = POLYNOMIAL[0];
+    for coefficient in &POLYNOMIAL[1..] {
+        series = simd.mul_add_one(series, t, *coefficient);
+    }
+    let beyond = series * t * falling;
+    let below = if x > 0.0 { 1.0 - beyond } else { beyond };
+    [below, falling * (0.5 * std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2)]
+}
+
 /// Hyperbolic tangent within 1.5e-7 (4e-7 of its value), exact in sign and at zero; not-a-number stays.
 ///
 /// `e = exp(2x) - 1` without the loss of digits near zero, then `e / (e + 2)`.

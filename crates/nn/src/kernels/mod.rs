@@ -4,14 +4,15 @@
 //! contiguous. Channels come last because every kernel works on runs of channels: then no kernel cares how wide an
 //! image is. Matrices are rows, one after another or some distance apart. There is one of each: one register tile for
 //! products (`gemm`; convolutions gather rows for theirs), one Adam, one layer norm, one exponential, one pool of threads.
-//! Networks of Burn's tensors reach them through `ops`, policies and critics (`dense`) directly. Nothing here knows the
-//! tensor library.
+//! Networks of tensors reach them through `ops` and `tensor`, policies and critics (`dense`) directly. Nothing here knows
+//! tensors.
 
 #![allow(unsafe_code)] // Each block says why.
 
 pub mod adam;
 pub mod attention;
 pub mod conv;
+pub(crate) mod elementwise;
 pub mod functions;
 pub mod gemm;
 pub(crate) mod layer_ops;
@@ -22,7 +23,7 @@ pub mod pool;
 pub(crate) mod simd;
 pub(crate) mod spin_pool;
 mod sums;
-mod threads;
+pub(crate) mod threads;
 
 pub use memory::{copy, unfilled};
 pub use simd::Isa;

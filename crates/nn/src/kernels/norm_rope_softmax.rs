@@ -3,7 +3,7 @@
 //!
 //! Each is a function of some rows, compiled for each instruction set, and a driver that divides the rows among threads.
 
-use super::functions::{exp_one, load, store, tanh_vector};
+use super::functions::{exp_one, load, normal_one, store, tanh_vector};
 use super::layer_ops::{self, Activation, Affine, LayerNorm, SavedNorm, SavedOutputs, StridedRows};
 use super::simd::{Isa, Simd, for_each_isa};
 use super::spin_pool::{Parallelism, parallel_for_slices};
@@ -31,6 +31,10 @@ for_each_isa! {
     fn swiglu_back_run = swiglu_back(gate: &[f32], up: &[f32], gradient: &[f32], of_gate: &mut [f32], of_up: &mut [f32]);
     fn gelu_run = gelu_of(x: &[f32], output: &mut [f32]);
     fn gelu_back_run = gelu_back(x: &[f32], gradient: &[f32], output: &mut [f32]);
+    fn erf_gelu_run = erf_gelu_of(x: &[f32], output: &mut [f32]);
+    fn erf_gelu_back_run = erf_gelu_back(x: &[f32], gradient: &[f32], output: &mut [f32]);
+    fn log_sum_exp_row = log_sum_exp_of(row: &[f32]) -> f32;
+    fn exp_minus = exp_minus_of(row: &[f32], minus: f32, factor: f32, output: &mut [f32]);
 }
 
 /// Does work on parts of rows, on all threads: of each slice, `widths[i]` numbers for each row.
@@ -386,4 +390,86 @@ fn gelu_back<L: Simd>(simd: L, x: &[f32], gradient: &[f32], output: &mut [f32]) 
             store(simd, output, simd.mul(gradient, derivative));
         }
     }
+}
+
+/// GELU as it is defined: a number times the normal distribution up to it.
+pub fn erf_gelu(x: &[f32], output: &mut [f32]) {
+    over_rows(x.len(), parts_of(x.len(), 1), [output], [1], |isa, run, [output]| {
+        erf_gelu_run(isa, &x[run], output);
+    });
+}
+
+/// The gradient of [`erf_gelu`].
+#[must_use]
+pub fn erf_gelu_backward(x: &[f32], gradient: &[f32]) -> Vec<f32> {
+    let mut of_x = unfilled(x.len());
+    over_rows(x.len(), parts_of(x.len(), 1), [&mut of_x], [1], |isa, run, [output]| {
+        erf_gelu_back_run(isa, &x[run.clone()], &gradient[run], output);
+    });
+    of_x
+}
+
+#[inline(always)]
+fn erf_gelu_of<L: Simd>(simd: L, x: &[f32], output: &mut [f32]) {
+    output.iter_mut().zip(x).for_each(|(output, x)| *output = x * normal_one(simd, *x)[0]);
+}
+
+#[inline(always)]
+fn erf_gelu_back<L: Simd>(simd: L, x: &[f32], gradient: &[f32], output: &mut [f32]) {
+    for ((output, x), gradient) in output.iter_mut().zip(x).zip(gradient) {
+        let [below, density] = normal_one(simd, *x);
+        *output = gradient * simd.mul_add_one(*x, density, below);
+    }
+}
+
+/// The cross-entropy of each row of `logits` with the class that it should have, and the logarithm of the sum of its
+/// exponentials, which the gradient needs.
+#[must_use]
+pub fn cross_entropy(logits: &[f32], targets: &[usize]) -> [Vec<f32>; 2] {
+    let (isa, width) = (Isa::best(Precision::F32), logits.len() / targets.len().max(1));
+    let [mut losses, mut log_sums] = [unfilled(targets.len()), unfilled(targets.len())];
+    let slices = [&mut losses[..], &mut log_sums[..]];
+    let rows = targets.len();
+    over_rows(rows, parts_of(rows, width), slices, [1, 1], |_, range, [losses, log_sums]| {
+        for ((row, loss), log_sum) in range.zip(losses).zip(log_sums) {
+            let logits = &logits[row * width..][..width];
+            *log_sum = log_sum_exp_row(isa, logits);
+            *loss = *log_sum - logits[targets[row]];
+        }
+    });
+    [losses, log_sums]
+}
+
+/// `factor` times the gradient of the sum of losses of [`cross_entropy`].
+#[must_use]
+pub fn cross_entropy_backward(logits: &[f32], targets: &[usize], log_sums: &[f32], factor: f32) -> Vec<f32> {
+    let (rows, width) = (targets.len(), logits.len() / targets.len().max(1));
+    let mut gradient = unfilled(logits.len());
+    over_rows(rows, parts_of(rows, width), [&mut gradient], [width], |isa, range, [gradient]| {
+        for (row, gradient) in range.zip(gradient.chunks_exact_mut(width)) {
+            exp_minus(isa, &logits[row * width..][..width], log_sums[row], factor, gradient);
+            gradient[targets[row]] -= factor;
+        }
+    });
+    gradient
+}
+
+#[inline(always)]
+fn log_sum_exp_of<L: Simd>(simd: L, row: &[f32]) -> f32 {
+    let most = largest(row);
+    most + sum_of(row, |x| exp_one(simd, x - most)).ln()
+}
+
+#[inline(always)]
+fn exp_minus_of<L: Simd>(simd: L, row: &[f32], minus: f32, factor: f32, output: &mut [f32]) {
+    output.iter_mut().zip(row).for_each(|(output, x)| *output = factor * exp_one(simd, x - minus));
+}
+
+/// The sums of columns of rows of `width` numbers.
+#[must_use]
+pub fn column_sums(x: &[f32], width: usize) -> Vec<f32> {
+    with_sums(x.len() / width, 0, &mut [], width, |isa, range, _, sums| {
+        let rows = StridedRows { count: range.len(), width, stride: width };
+        layer_ops::column_sums(isa, rows_of(x, &range, width), rows, sums);
+    })
 }

@@ -2,20 +2,11 @@
 
 use std::sync::Arc;
 
-use burn_autodiff::checkpoint::base::Checkpointer;
-use burn_autodiff::grads::Gradients;
-use burn_autodiff::ops::{Backward, Ops};
-use burn_flex::{Flex, FlexTensor};
-use burn_tensor::Tensor;
-
-use super::graph::{
-    Operand, differentiable, dims, like, numbers, numbers_mut, output_gradient, plain, record, register,
-    tensor, wrap,
-};
-use crate::kernels::conv::{self as conv_kernels, ConvSaved, ConvShape, PackedConv};
+use crate::kernels::conv::{self as conv_kernels, ConvShape, PackedConv};
 use crate::kernels::norm::{self, BatchNormSaved, GroupNorm, GroupNormSaved, NormGrads};
 use crate::kernels::pool::{self, PoolShape};
 use crate::kernels::{Precision, copy, unfilled};
+use crate::tensor::{Numbers, Tensor};
 
 /// Stride and zero padding of a convolution, the same on all sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,44 +17,6 @@ pub(crate) struct Geometry {
     pub(crate) padding: usize,
 }
 
-#[derive(Debug)]
-struct Conv;
-
-#[derive(Clone, Debug)]
-struct ConvState {
-    shape: ConvShape,
-    input: FlexTensor,
-    weights: FlexTensor,
-    saved: ConvSaved,
-}
-
-impl Backward<Flex, 2> for Conv {
-    type State = ConvState;
-
-    fn backward(self, ops: Ops<ConvState, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let gradient = output_gradient(&ops, grads);
-        let ConvState { shape, input, weights, saved } = ops.state;
-        let [of_input, of_weights] = ops.parents;
-        let mut grad_input = of_input.is_some().then(|| unfilled(shape.input_len()));
-        let mut grad_weights = of_weights.is_some().then(|| unfilled(shape.weights_len()));
-        conv_kernels::backward(
-            &shape,
-            numbers(&input),
-            numbers(&weights),
-            &saved,
-            numbers(&gradient),
-            grad_input.as_deref_mut(),
-            grad_weights.as_deref_mut(),
-        );
-        if let (Some(parent), Some(gradient)) = (of_input, grad_input) {
-            grads.register::<Flex>(parent.id, like(&input, gradient));
-        }
-        if let (Some(parent), Some(gradient)) = (of_weights, grad_weights) {
-            grads.register::<Flex>(parent.id, like(&weights, gradient));
-        }
-    }
-}
-
 /// A convolution with weights `[row, column, in, out]`.
 pub(crate) fn conv(
     input: Tensor<4>,
@@ -71,17 +24,25 @@ pub(crate) fn conv(
     Geometry { stride, padding }: Geometry,
     precision: Precision,
 ) -> Tensor<4> {
-    let (input, weights) = (Operand::of(input), Operand::of(weights));
-    let ([batch, height, width, in_channels], [kernel, _, _, out_channels]) =
-        (dims(&input.values), dims(&weights.values));
+    let ([batch, height, width, in_channels], [kernel, _, _, out_channels]) = (input.dims(), weights.dims());
     let shape = ConvShape { batch, height, width, in_channels, out_channels, kernel, stride, padding };
+    let nodes = [input.node(), weights.node()];
+    let [input, weights] = [input.numbers().clone(), weights.numbers().clone()];
     let mut output = unfilled(shape.output_len());
-    let saved = conv_kernels::forward(&shape, precision, input.numbers(), weights.numbers(), &mut output);
-    record(Conv, [&input, &weights], tensor(output, output_dims(&shape)), || ConvState {
-        shape,
-        input: input.values.clone(),
-        weights: weights.values.clone(),
-        saved,
+    let saved = conv_kernels::forward(&shape, precision, &input, &weights, &mut output);
+    Tensor::from_operation(output, output_dims(&shape), nodes, move |gradient, wanted| {
+        let mut grad_input = wanted[0].then(|| unfilled(shape.input_len()));
+        let mut grad_weights = wanted[1].then(|| unfilled(shape.weights_len()));
+        conv_kernels::backward(
+            &shape,
+            &input,
+            &weights,
+            &saved,
+            &gradient,
+            grad_input.as_deref_mut(),
+            grad_weights.as_deref_mut(),
+        );
+        [grad_input, grad_weights].map(|gradient| gradient.map(Numbers::from))
     })
 }
 
@@ -89,105 +50,67 @@ fn output_dims(shape: &ConvShape) -> [usize; 4] {
     [shape.batch, shape.out_height(), shape.out_width(), shape.out_channels]
 }
 
-/// What both normalisations keep.
-#[derive(Clone, Debug)]
+/// What a normalisation keeps for its gradient.
 struct NormState<S> {
-    input: FlexTensor,
-    scale: FlexTensor,
+    batch: usize,
+    input: Numbers,
+    scale: Numbers,
     saved: S,
     /// The output, if it went through ReLU.
-    rectified: Option<FlexTensor>,
-    groups: usize,
+    rectified: Option<Numbers>,
 }
 
 /// The statistics of a normalisation, and how its gradient comes from them.
-trait Norm: Clone + std::fmt::Debug + Send + 'static {
+trait Norm: Clone + Send + 'static {
+    /// `gradient`, of the output, becomes that of the residual if there is one, and else that of the input.
     fn backward(state: &NormState<Self>, gradient: &mut [f32], grad_input: Option<&mut [f32]>) -> NormGrads;
 }
 
 impl Norm for BatchNormSaved {
     fn backward(state: &NormState<Self>, gradient: &mut [f32], grad_input: Option<&mut [f32]>) -> NormGrads {
         let NormState { input, scale, saved, rectified, .. } = state;
-        let rectified = rectified.as_ref().map(numbers);
-        norm::batch_norm_act_backward(numbers(input), numbers(scale), saved, rectified, gradient, grad_input)
+        norm::batch_norm_act_backward(input, scale, saved, rectified.as_deref(), gradient, grad_input)
     }
 }
 
-impl Norm for GroupNormSaved {
+/// So many groups of channels.
+impl Norm for (usize, GroupNormSaved) {
     fn backward(state: &NormState<Self>, gradient: &mut [f32], grad_input: Option<&mut [f32]>) -> NormGrads {
-        let NormState { input, scale, saved, rectified, groups } = state;
-        let [batch, ..]: [usize; 4] = dims(input);
-        norm::group_norm_act_backward(
-            batch,
-            *groups,
-            numbers(input),
-            numbers(scale),
-            saved,
-            rectified.as_ref().map(numbers),
-            gradient,
-            grad_input,
-        )
+        let NormState { batch, input, scale, saved: (groups, saved), rectified } = state;
+        let rectified = rectified.as_deref();
+        norm::group_norm_act_backward(*batch, *groups, input, scale, saved, rectified, gradient, grad_input)
     }
 }
 
-#[derive(Debug)]
-struct NormAct<S>(std::marker::PhantomData<S>);
-
-/// Without a residual: of input, scale and shift.
-impl<S: Norm> Backward<Flex, 3> for NormAct<S> {
-    type State = NormState<S>;
-
-    fn backward(self, ops: Ops<NormState<S>, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let mut gradient = output_gradient(&ops, grads);
-        let NormGrads { gamma, beta } = S::backward(&ops.state, numbers_mut(&mut gradient), None);
-        let [gamma, beta] = [gamma, beta].map(|numbers| like(&ops.state.scale, numbers));
-        register(ops, [gradient, gamma, beta], grads);
-    }
-}
-
-/// With a residual: of input, scale, shift and residual.
-impl<S: Norm> Backward<Flex, 4> for NormAct<S> {
-    type State = NormState<S>;
-
-    fn backward(self, ops: Ops<NormState<S>, 4>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let mut gradient = output_gradient(&ops, grads);
-        let mut grad_input = unfilled(numbers(&ops.state.input).len());
-        let NormGrads { gamma, beta } =
-            S::backward(&ops.state, numbers_mut(&mut gradient), Some(&mut grad_input));
-        let [gamma, beta] = [gamma, beta].map(|numbers| like(&ops.state.scale, numbers));
-        let grad_input = like(&ops.state.input, grad_input);
-        register(ops, [grad_input, gamma, beta, gradient], grads);
-    }
-}
-
-/// Runs a normalisation: `run(input, scale, shift, residual, output)`. Which of the two `Backward`s applies depends on
-/// the residual.
+/// Runs a normalisation: `run(input, [scale, shift], residual, output)`.
 fn norm_act<S: Norm>(
     input: Tensor<4>,
     [scale, shift]: [Tensor<1>; 2],
     residual: Option<Tensor<4>>,
-    groups: usize,
     relu: bool,
     run: impl Fn(&[f32], [&[f32]; 2], Option<&[f32]>, &mut [f32]) -> S,
 ) -> (Tensor<4>, S) {
-    let (input, scale, shift) = (Operand::of(input), Operand::of(scale), Operand::of(shift));
-    let residual = residual.map(Operand::of);
     let mut output = unfilled(input.numbers().len());
-    let parameters = [scale.numbers(), shift.numbers()];
-    let saved = run(input.numbers(), parameters, residual.as_ref().map(Operand::numbers), &mut output);
-    let output = like(&input.values, output);
-    let state = || NormState {
-        input: input.values.clone(),
-        scale: scale.values.clone(),
+    let residual_numbers = residual.as_ref().map(|residual| &residual.numbers()[..]);
+    let saved = run(input.numbers(), [scale.numbers(), shift.numbers()], residual_numbers, &mut output);
+    let (output, has_residual) = (Numbers::from(output), residual.is_some());
+    let state = NormState {
+        batch: input.dims()[0],
+        input: input.numbers().clone(),
+        scale: scale.numbers().clone(),
         saved: saved.clone(),
         rectified: relu.then(|| output.clone()),
-        groups,
     };
-    let act = NormAct::<S>(std::marker::PhantomData);
-    let output = match &residual {
-        Some(residual) => record(act, [&input, &scale, &shift, residual], output.clone(), state),
-        None => record(act, [&input, &scale, &shift], output.clone(), state),
-    };
+    let nodes = [input.node(), scale.node(), shift.node(), residual.and_then(|residual| residual.node())];
+    let output = Tensor::from_operation(output, input.dims(), nodes, move |mut gradient, _| {
+        let mut grad_input = has_residual.then(|| unfilled(state.input.len()));
+        let NormGrads { gamma, beta } = S::backward(&state, gradient.make_mut(), grad_input.as_deref_mut());
+        let [gamma, beta] = [gamma, beta].map(|numbers| Some(numbers.into()));
+        match grad_input {
+            Some(grad_input) => [Some(grad_input.into()), gamma, beta, Some(gradient)],
+            None => [Some(gradient), gamma, beta, None],
+        }
+    });
     (output, saved)
 }
 
@@ -211,12 +134,8 @@ pub(crate) fn batch_norm_act(
     let run = |input: &[f32], [scale, shift]: [&[f32]; 2], residual: Option<&[f32]>, output: &mut [f32]| {
         norm::batch_norm_act_forward(input, scale, shift, residual, relu, epsilon as f32, output)
     };
-    let (output, BatchNormSaved { mean, variance, .. }) = norm_act(input, parameters, residual, 1, relu, run);
-    let [mean, variance] = [mean, variance].map(|numbers| {
-        let channels = numbers.len();
-        wrap(tensor(numbers, [channels]))
-    });
-    BatchNormed { output, mean, variance }
+    let (output, BatchNormSaved { mean, variance, .. }) = norm_act(input, parameters, residual, relu, run);
+    BatchNormed { output, mean: mean.into(), variance: variance.into() }
 }
 
 /// Group normalisation, plus `residual`, then ReLU if asked for.
@@ -230,59 +149,53 @@ pub(crate) fn group_norm_act(
 ) -> Tensor<4> {
     let (batch, epsilon) = (input.dims()[0], epsilon as f32);
     let run = |input: &[f32], [scale, shift]: [&[f32]; 2], residual: Option<&[f32]>, output: &mut [f32]| {
-        norm::group_norm_act_forward(batch, groups, input, scale, shift, residual, relu, epsilon, output)
+        let saved =
+            norm::group_norm_act_forward(batch, groups, input, scale, shift, residual, relu, epsilon, output);
+        (groups, saved)
     };
-    norm_act(input, parameters, residual, groups, relu, run).0
+    norm_act(input, parameters, residual, relu, run).0
 }
 
-fn pool_shape(input: &FlexTensor) -> PoolShape {
-    let [batch, height, width, channels] = dims(input);
+fn pool_shape(input: &Tensor<4>) -> PoolShape {
+    let [batch, height, width, channels] = input.dims();
     PoolShape { batch, height, width, channels }
 }
 
-fn input_gradient(shape: &PoolShape, run: impl FnOnce(&mut [f32])) -> FlexTensor {
-    let PoolShape { batch, height, width, channels } = *shape;
-    let mut gradient = unfilled(batch * height * width * channels);
-    run(&mut gradient);
-    tensor(gradient, [batch, height, width, channels])
-}
-
-differentiable!(MaxPool, 1, (PoolShape, Arc<[u8]>), |saved, gradient| {
-    let (shape, max_indices) = saved;
-    [input_gradient(shape, |to| {
-        pool::max_pool_3x3_s2_p1_backward(shape, max_indices, numbers(&gradient), to);
-    })]
-});
-
 /// The largest of 3x3 pixels at every other pixel.
 pub(crate) fn max_pool(input: Tensor<4>) -> Tensor<4> {
-    let input = Operand::of(input);
-    let shape = pool_shape(&input.values);
+    let shape = pool_shape(&input);
     let mut output = unfilled(shape.output_len());
     let mut max_indices = input.is_tracked().then(|| vec![0; shape.output_len()]);
     pool::max_pool_3x3_s2_p1(&shape, input.numbers(), &mut output, max_indices.as_deref_mut());
-    let output = pooled(output, &shape);
-    record(MaxPool, [&input], output, || (shape, max_indices.unwrap_or_default().into()))
+    let max_indices = max_indices.unwrap_or_default();
+    Tensor::from_operation(output, pooled_dims(&shape), [input.node()], move |gradient, _| {
+        let mut of_input = unfilled(input_len(&shape));
+        pool::max_pool_3x3_s2_p1_backward(&shape, &max_indices, &gradient, &mut of_input);
+        [Some(of_input.into())]
+    })
 }
 
-fn pooled(output: Vec<f32>, shape: &PoolShape) -> FlexTensor {
-    tensor(output, [shape.batch, shape.out_height(), shape.out_width(), shape.channels])
+fn pooled_dims(shape: &PoolShape) -> [usize; 4] {
+    [shape.batch, shape.out_height(), shape.out_width(), shape.channels]
 }
 
-differentiable!(GlobalAvgPool, 1, PoolShape, |shape, gradient| {
-    [input_gradient(shape, |to| pool::global_average_backward(shape, numbers(&gradient), to))]
-});
+fn input_len(shape: &PoolShape) -> usize {
+    shape.batch * shape.height * shape.width * shape.channels
+}
 
 /// `[n, h, w, c]` to the mean of each channel, `[n, c]`.
 pub(crate) fn global_avg_pool(input: Tensor<4>) -> Tensor<2> {
-    let input = Operand::of(input);
-    let shape = pool_shape(&input.values);
+    let shape = pool_shape(&input);
     let mut output = unfilled(shape.batch * shape.channels);
     pool::global_average(&shape, input.numbers(), &mut output);
-    record(GlobalAvgPool, [&input], tensor(output, [shape.batch, shape.channels]), || shape)
+    Tensor::from_operation(output, [shape.batch, shape.channels], [input.node()], move |gradient, _| {
+        let mut of_input = unfilled(input_len(&shape));
+        pool::global_average_backward(&shape, &gradient, &mut of_input);
+        [Some(of_input.into())]
+    })
 }
 
-/// What `part(first, count)` makes of some images at a time, for all of them.
+/// What `part(first, count)` makes of some images at a time, for all of them; without gradients.
 pub(crate) fn in_chunks(
     count: usize,
     at_a_time: usize,
@@ -293,19 +206,19 @@ pub(crate) fn in_chunks(
     }
     let (mut all, mut shape) = (Vec::new(), [count, 0, 0, 0]);
     for first in (0..count).step_by(at_a_time) {
-        let images = plain(part(first, at_a_time.min(count - first)));
-        let [_, height, width, channels] = dims(&images);
+        let images = part(first, at_a_time.min(count - first));
+        let [_, height, width, channels] = images.dims();
         let len = height * width * channels;
         if all.is_empty() {
             (all, shape) = (unfilled(count * len), [count, height, width, channels]);
         }
-        let from = numbers(&images);
+        let from = images.numbers();
         copy(from, &mut all[first * len..][..from.len()]);
     }
-    wrap(tensor(all, shape))
+    Tensor::new(all, shape)
 }
 
-/// A convolution whose weights stay as they are, with bias.
+/// A convolution whose weights stay as they are, with bias. No gradient goes back through it.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedConv(Arc<PackedConv>);
 
@@ -324,13 +237,12 @@ impl FixedConv {
 
     /// The convolution, plus bias and `residual`, then ReLU if asked for.
     pub(crate) fn forward(&self, input: Tensor<4>, residual: Option<Tensor<4>>, relu: bool) -> Tensor<4> {
-        let (input, residual) = (plain(input), residual.map(plain));
-        let [batch, height, width, _] = dims(&input);
+        let [batch, height, width, _] = input.dims();
         let shape = self.0.shape(batch, height, width);
         let mut output = unfilled(shape.output_len());
-        let residual = residual.as_ref().map(numbers);
-        self.0.run(numbers(&input), batch, height, width, residual, relu, &mut output);
-        wrap(tensor(output, output_dims(&shape)))
+        let residual = residual.as_ref().map(|residual| &residual.numbers()[..]);
+        self.0.run(input.numbers(), batch, height, width, residual, relu, &mut output);
+        Tensor::new(output, output_dims(&shape))
     }
 
     /// The convolution, plus bias, then ReLU and [`max_pool`].
@@ -349,20 +261,19 @@ impl FixedConv {
         shift: Tensor<1>,
         epsilon: f64,
     ) -> Tensor<4> {
-        let (scale, shift) = (plain(scale), plain(shift));
-        let norm = GroupNorm { groups, gamma: numbers(&scale), beta: numbers(&shift), eps: epsilon as f32 };
+        let (gamma, beta) = (scale.numbers(), shift.numbers());
+        let norm = GroupNorm { groups, gamma, beta, eps: epsilon as f32 };
         self.then_pooled(input, |input, [batch, height, width], output| {
             self.0.run_normed_pooled(input, batch, height, width, &norm, output);
         })
     }
 
     fn then_pooled(&self, input: Tensor<4>, run: impl FnOnce(&[f32], [usize; 3], &mut [f32])) -> Tensor<4> {
-        let input = plain(input);
-        let [batch, height, width, _] = dims(&input);
+        let [batch, height, width, _] = input.dims();
         let [batch, out_height, out_width, channels] = output_dims(&self.0.shape(batch, height, width));
         let shape = PoolShape { batch, height: out_height, width: out_width, channels };
         let mut output = unfilled(shape.output_len());
-        run(numbers(&input), [batch, height, width], &mut output);
-        wrap(pooled(output, &shape))
+        run(input.numbers(), [batch, height, width], &mut output);
+        Tensor::new(output, pooled_dims(&shape))
     }
 }

@@ -1,33 +1,26 @@
-//! The operations that decide how fast a network of Burn's tensors is, on our kernels.
+//! The operations that decide how fast a network is, as our kernels do them.
 //!
-//! Burn composes batch normalisation, a shortcut and ReLU from a dozen passes over memory, and its products and
-//! convolutions know no prepared weights; that takes four times as long as it could. So these few operations take the
-//! numbers out of Burn's tensors and put the results of our kernels into new ones. Those that are trained through write
-//! their gradients by hand and enter them into Burn's graph (`graph.rs`); a network calls them like any other operation.
+//! Batch normalisation, a shortcut and ReLU would be a dozen passes over memory if they were composed of sums and products, and
+//! weights that stay as they are can be prepared for their products; together that is a factor of four. So these few
+//! operations hand the numbers of tensors to a kernel each. Those that are trained through say what their gradient needs
+//! ([`Tensor::from_operation`]); a network calls them like any other operation.
 
-mod graph;
 pub(crate) mod images;
 pub(crate) mod tokens;
 
-use burn_tensor::Tensor;
-
-use self::graph::{numbers, numbers_mut, plain, wrap};
 use crate::kernels::adam::{self, AdamStep};
+use crate::tensor::Tensor;
 
-/// Parameters and the two moments of their gradients, moved by one step of AdamW.
-pub(crate) fn adamw(
-    step: AdamStep,
-    [parameters, first, second]: [Tensor<1>; 3],
-    gradients: Tensor<1>,
-) -> [Tensor<1>; 3] {
-    let [mut parameters, mut first, mut second] = [parameters, first, second].map(plain);
-    let gradients = plain(gradients);
-    let moments = (numbers_mut(&mut first), numbers_mut(&mut second));
-    adam::step(&step, numbers_mut(&mut parameters), numbers(&gradients), moments.0, moments.1);
-    [parameters, first, second].map(wrap)
+/// Moves parameters and the two moments of their gradients by one step of AdamW; in place if nobody else holds them.
+pub(crate) fn adamw(step: AdamStep, [parameters, first, second]: [&mut Tensor<1>; 3], gradients: &Tensor<1>) {
+    let [parameters, first, second] = [parameters, first, second].map(Tensor::numbers_mut);
+    adam::step(&step, parameters, gradients.numbers(), first, second);
 }
 
 /// The sum of squares, rounded to single precision as a tensor of it would be.
-pub(crate) fn sum_of_squares(tensor: Tensor<1>) -> f64 {
-    f64::from(adam::sum_of_squares(numbers(&plain(tensor))) as f32)
+pub(crate) fn sum_of_squares(tensor: &Tensor<1>) -> f64 {
+    f64::from(adam::sum_of_squares(tensor.numbers()) as f32)
 }
+
+#[cfg(test)]
+mod tests;

@@ -147,12 +147,11 @@ impl FramePairCache {
 
 #[cfg(test)]
 mod tests {
-    use burn_tensor::Tensor;
-
     use super::*;
+    use crate::tensor::Tensor;
 
     fn visual_embeds() -> VisualEmbeds {
-        VisualEmbeds { tokens: Tensor::zeros([2, 4], &Default::default()), deepstack: Vec::new() }
+        VisualEmbeds { tokens: Tensor::zeros([2, 4]), deepstack: Vec::new() }
     }
 
     #[test]

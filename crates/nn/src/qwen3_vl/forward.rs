@@ -1,6 +1,5 @@
 //! The forward pass that inference and training have in common, and batches for it.
 
-use burn_tensor::{Device, Tensor, TensorData};
 use rayon::prelude::*;
 
 use super::cache::{FramePairCache, ScoreCache};
@@ -13,7 +12,7 @@ use super::patches::Visual;
 use super::processor::{Inputs, Processor};
 use super::text::{self, Batch, KvCache, TokenSelection};
 use super::vision::{VisualEmbeds, vision_forward};
-use crate::classifier::download;
+use crate::tensor::Tensor;
 
 /// The shortest shared prefix that is worth caching, in tokens.
 pub(super) const MIN_SHARED_PREFIX: usize = 16;
@@ -24,7 +23,6 @@ pub(super) struct Architecture {
     pub(super) config: Config,
     pub(super) processor: Processor,
     pub(super) network: Network,
-    pub(super) device: Device,
 }
 
 /// Where padding goes in a batch of sequences of several lengths.
@@ -85,7 +83,7 @@ impl Architecture {
             // Attention is causal, so padding after a sequence does not matter to it.
             Padding::Right => AttentionMask::Causal,
             Padding::Left if lengths.iter().all(|length| *length == tokens) => AttentionMask::Causal,
-            Padding::Left => AttentionMask::Masked(Box::new(self.mask(&lengths, tokens, tokens))),
+            Padding::Left => AttentionMask::left_padded(&lengths, tokens, tokens),
         };
         Ok(Batch {
             size: inputs.len(),
@@ -137,8 +135,8 @@ impl Architecture {
         let batch = self.batch_from(prefix, inputs, Padding::Right, visual_embeds)?;
         let last: Vec<usize> = inputs.iter().map(|input| input.len() - prefix - 1).collect();
         let rows = self.text_forward(params, &batch, kv_cache.as_mut(), TokenSelection::LastOf(&last));
-        let logits = download(params.outputs(&self.network.text.head, rows, labels));
-        Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
+        let logits = params.outputs(&self.network.text.head, rows, labels);
+        Ok(logits.numbers().chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
     }
 
     /// The KV cache of the first tokens of a prompt, which are text.
@@ -209,24 +207,6 @@ impl Architecture {
         VisualEmbeds::join(parts.into_iter().flatten().collect())
     }
 
-    /// The keys that each of the last `queries` tokens must not attend to, in sequences of these lengths padded on the left to
-    /// `tokens`. A padding token attends to itself, so that its values stay finite.
-    pub(super) fn mask(
-        &self,
-        lengths: &[usize],
-        queries: usize,
-        tokens: usize,
-    ) -> Tensor<4, burn_tensor::Bool> {
-        let hidden = lengths.iter().flat_map(|length| {
-            let fill = tokens - length;
-            (tokens - queries..tokens).flat_map(move |token| {
-                (0..tokens).map(move |key| key > token || (key < fill && key != token))
-            })
-        });
-        let data = TensorData::new(hidden.collect::<Vec<bool>>(), [lengths.len(), 1, queries, tokens]);
-        Tensor::from_data(data, &self.device)
-    }
-
     /// The tokens of visuals, in their order. Pairs of frames of one size go through the tower together.
     fn encode_visuals<'a, P: ParamSource>(
         &self,
@@ -266,7 +246,7 @@ impl Architecture {
             rest = others;
         }
         let count = numbers.len() / width;
-        let patches = Tensor::<2>::from_data(TensorData::new(numbers, [count, width]), &self.device);
+        let patches = Tensor::new(numbers, [count, width]);
         vision_forward(params, &self.network.vision, &self.config.vision, patches, size)
     }
 
@@ -291,15 +271,7 @@ impl Architecture {
         kv_cache: Option<&mut KvCache>,
         selection: TokenSelection<'_>,
     ) -> Tensor<2> {
-        text::text_forward(
-            params,
-            &self.network.text,
-            &self.config.text,
-            batch,
-            kv_cache,
-            selection,
-            &self.device,
-        )
+        text::text_forward(params, &self.network.text, &self.config.text, batch, kv_cache, selection)
     }
 
     /// The logits of a few tokens after each prompt.
@@ -316,8 +288,8 @@ impl Architecture {
         let batch = self.batch(params, inputs, Padding::Right)?;
         let last: Vec<usize> = inputs.iter().map(|input| input.len() - 1).collect();
         let rows = self.text_forward(params, &batch, None, TokenSelection::LastOf(&last));
-        let logits = download(params.outputs(&self.network.text.head, rows, labels));
-        Ok(logits.chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
+        let logits = params.outputs(&self.network.text.head, rows, labels);
+        Ok(logits.numbers().chunks_exact(labels.len()).map(<[f32]>::to_vec).collect())
     }
 
     pub(super) fn check_labels(&self, labels: &[u32]) -> Result<(), VlmError> {

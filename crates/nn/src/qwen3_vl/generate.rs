@@ -14,7 +14,6 @@ use super::model::{Backend, Inner, QwenVl};
 use super::param_source::ParamSource;
 use super::processor::Inputs;
 use super::text::{self, Batch, KvCache, TokenSelection};
-use crate::classifier::download;
 
 /// How an answer is generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +54,7 @@ impl QwenVl {
         }
         let Inner { architecture, backend } = &*self.inner;
         match backend {
-            Backend::Burn(frozen) => architecture.generate(frozen, inputs, options),
+            Backend::Cpu(frozen) => architecture.generate(frozen, inputs, options),
             #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => generate_on_gpu(gpu_model, architecture, inputs, options),
         }
@@ -129,8 +128,8 @@ impl Architecture {
         let mut answers: Vec<Vec<u32>> = vec![Vec::new(); inputs.len()];
         let mut ended = vec![false; inputs.len()];
         for step in 0..options.max_new_tokens {
-            let logits = download(frozen.linear(&self.network.text.head, hidden));
-            let rows = logits.chunks_exact(self.config.text.vocab).enumerate();
+            let logits = frozen.linear(&self.network.text.head, hidden);
+            let rows = logits.numbers().chunks_exact(self.config.text.vocab).enumerate();
             let next: Vec<u32> = rows.map(|(b, row)| options.decoding.of(row, b, step)).collect();
             for (b, token) in next.iter().enumerate() {
                 ended[b] |= [special.turn_end, special.end_of_text].contains(token);
@@ -162,7 +161,7 @@ impl Architecture {
         let rope = text::rope(&self.config.text, &positions);
         let attend = match lengths.iter().all(|length| *length == tokens) {
             true => AttentionMask::All,
-            false => AttentionMask::Masked(Box::new(self.mask(lengths, 1, tokens))),
+            false => AttentionMask::left_padded(lengths, 1, tokens),
         };
         Batch { size: inputs.len(), tokens: 1, ids, rope, attend, visual_embeds: None }
     }

@@ -2,23 +2,20 @@
 
 use std::sync::{Arc, OnceLock};
 
-use burn_tensor::{Device, Int, Tensor};
-
 use super::adapter::Adapter;
-use super::layers::indices;
 use super::network::{Linear, Network};
 use super::param_source::ParamSource;
-use crate::classifier::{Id, Precision, Spec, download};
+use crate::classifier::{Id, Precision, Spec};
 use crate::ops::tokens::FixedLinear;
+use crate::tensor::{self, Tensor};
 use crate::weights::{Array, Weights};
 
-/// All parameters on a device.
+/// All parameters.
 pub(super) struct FrozenParams {
     /// By their specifications, without axes; those of linear layers are with the layers.
     values: Vec<Option<Tensor<1>>>,
     linears: Vec<LinearWeights>,
     precision: Precision,
-    device: Device,
 }
 
 /// The weights of a linear layer.
@@ -38,7 +35,6 @@ impl FrozenParams {
         weights: &Weights,
         adapter: Option<&Adapter>,
         precision: Precision,
-        device: &Device,
     ) -> Self {
         let all = network.all_linears();
         let stored = |id: Id| {
@@ -46,7 +42,7 @@ impl FrozenParams {
             stored.unwrap_or_else(|| unreachable!("weights were checked"))
         };
         let in_a_layer = |id: Id| id != network.text.embed && all.iter().any(|layer| layer.weight == id);
-        let value = |i| (!in_a_layer(Id(i))).then(|| upload(stored(Id(i)), device));
+        let value = |i| (!in_a_layer(Id(i))).then(|| vector(stored(Id(i))));
         let values: Vec<Option<Tensor<1>>> = (0..specs.len()).map(value).collect();
         let linear_weights = |layer: &&Linear| {
             let lora = adapter.and_then(|adapter| adapter.layers.get(&layer.name));
@@ -71,25 +67,24 @@ impl FrozenParams {
             }
             let flat = match (&values[layer.weight.0], lora) {
                 (Some(shared), None) => shared.clone(),
-                (None, None) => upload(stored(layer.weight), device),
-                (_, Some(_)) => crate::classifier::upload(merged(), device),
+                (None, None) => vector(stored(layer.weight)),
+                (_, Some(_)) => merged().into(),
             };
             LinearWeights::Head(flat.reshape([layer.outputs, layer.inputs]), OnceLock::new())
         };
         let linears = all.iter().map(linear_weights).collect();
-        Self { values, linears, precision, device: device.clone() }
+        Self { values, linears, precision }
     }
 
     fn packed_head(&self, plain: &Tensor<2>) -> Arc<FixedLinear> {
         let [outputs, inputs] = plain.dims();
-        let numbers = download(plain.clone());
-        Arc::new(FixedLinear::new(&numbers, outputs, inputs, None, self.precision.on_cpu()))
+        Arc::new(FixedLinear::new(plain.numbers(), outputs, inputs, None, self.precision.on_cpu()))
     }
 }
 
 /// A stored tensor in single precision.
-pub(super) fn upload(stored: &Array, device: &Device) -> Tensor<1> {
-    crate::classifier::upload(stored.to_f32().unwrap_or_default(), device)
+pub(super) fn vector(stored: &Array) -> Tensor<1> {
+    stored.to_f32().unwrap_or_default().into()
 }
 
 impl ParamSource for FrozenParams {
@@ -97,7 +92,7 @@ impl ParamSource for FrozenParams {
         self.values[id.0].clone().unwrap_or_else(|| unreachable!("a parameter outside linear layers"))
     }
 
-    fn rows(&self, table: Id, width: usize, indices: Tensor<1, Int>) -> Tensor<2> {
+    fn rows(&self, table: Id, width: usize, indices: &[usize]) -> Tensor<2> {
         let table = self.vector(table);
         let count = table.dims()[0] / width;
         table.reshape([count, width]).select(0, indices)
@@ -111,10 +106,10 @@ impl ParamSource for FrozenParams {
     }
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {
-        let rows = indices(outputs.iter().map(|output| *output as usize), &self.device);
+        let rows: Vec<usize> = outputs.iter().map(|output| *output as usize).collect();
         match &self.linears[layer.index] {
-            LinearWeights::Head(plain, _) => x.matmul(plain.clone().select(0, rows).transpose()),
-            LinearWeights::Fixed(_) => self.linear(layer, x).select(1, rows),
+            LinearWeights::Head(plain, _) => tensor::linear(x, plain.clone().select(0, &rows)),
+            LinearWeights::Fixed(_) => self.linear(layer, x).select(1, &rows),
         }
     }
 }

@@ -16,7 +16,8 @@ use super::network;
 use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::TokenSelection;
-use crate::classifier::{Device, Precision, download};
+use crate::classifier::{Device, Precision};
+use crate::tensor::Tensor;
 
 /// A Qwen3-VL model ready to be asked. Cloning it shares the weights.
 #[derive(Clone)]
@@ -37,19 +38,19 @@ pub(super) struct Inner {
 
 /// Where the parameters are, and what computes with them.
 pub(super) enum Backend {
-    /// With Burn, mostly on the CPU.
-    Burn(FrozenParams),
+    /// On the CPU.
+    Cpu(FrozenParams),
     /// On a GPU, forward pass only.
     #[cfg(feature = "cuda-judge")]
     Gpu(Box<GpuModel>),
 }
 
 impl Inner {
-    /// The parameters, for what cannot be done without Burn.
+    /// The parameters, for what only the CPU does.
     #[cfg_attr(not(feature = "cuda-judge"), expect(unused_variables, reason = "only a GPU refuses"))]
     pub(super) fn frozen(&self, what: &'static str) -> Result<&FrozenParams, VlmError> {
         match &self.backend {
-            Backend::Burn(frozen) => Ok(frozen),
+            Backend::Cpu(frozen) => Ok(frozen),
             #[cfg(feature = "cuda-judge")]
             Backend::Gpu(_) => Err(GpuError::Unsupported { what }.into()),
         }
@@ -99,16 +100,15 @@ impl QwenVl {
         #[cfg(feature = "cuda-judge")]
         if let Device::Cuda(index) = device {
             let gpu_model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
-            let device = Device::Cpu.open()?;
-            let architecture = Architecture { config, processor, network, device };
+            let architecture = Architecture { config, processor, network };
             return Ok(Self {
                 inner: Arc::new(Inner { architecture, backend: Backend::Gpu(Box::new(gpu_model)) }),
             });
         }
-        let device = device.open()?;
-        let frozen = FrozenParams::new(&network, &specs, &weights, adapter, precision, &device);
-        let architecture = Architecture { config, processor, network, device };
-        Ok(Self { inner: Arc::new(Inner { architecture, backend: Backend::Burn(frozen) }) })
+        device.must_be_cpu()?;
+        let frozen = FrozenParams::new(&network, &specs, &weights, adapter, precision);
+        let architecture = Architecture { config, processor, network };
+        Ok(Self { inner: Arc::new(Inner { architecture, backend: Backend::Cpu(frozen) }) })
     }
 
     /// The sizes of the model.
@@ -133,7 +133,7 @@ impl QwenVl {
     pub fn label_logits(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<Vec<f32>>, VlmError> {
         let Inner { architecture, backend } = &*self.inner;
         match backend {
-            Backend::Burn(frozen) => architecture.label_logits(frozen, inputs, labels),
+            Backend::Cpu(frozen) => architecture.label_logits(frozen, inputs, labels),
             #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Nothing),
         }
@@ -153,7 +153,7 @@ impl QwenVl {
     ) -> Result<Vec<Vec<f32>>, VlmError> {
         let Inner { architecture, backend } = &*self.inner;
         match backend {
-            Backend::Burn(frozen) => architecture.score(frozen, inputs, labels, cache),
+            Backend::Cpu(frozen) => architecture.score(frozen, inputs, labels, cache),
             #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Cached(cache)),
         }
@@ -167,7 +167,7 @@ impl QwenVl {
     pub fn kernel_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<KernelTime>, VlmError> {
         match &self.inner.backend {
             Backend::Gpu(gpu_model) => gpu_model.times(&self.inner.architecture, inputs, labels),
-            Backend::Burn(_) => Err(VlmError::Input("kernels are timed on a GPU only".into())),
+            Backend::Cpu(_) => Err(VlmError::Input("kernels are timed on a GPU only".into())),
         }
     }
 
@@ -193,12 +193,12 @@ impl QwenVl {
             visual_tokens_before += tokens;
             let deepstack = visual_embeds
                 .as_ref()
-                .map(|visual_embeds| visual_embeds.deepstack.iter().cloned().map(download).collect());
+                .map(|visual_embeds| visual_embeds.deepstack.iter().cloned().map(Tensor::into_vec).collect());
             traces.push(Trace {
-                logits: download(own),
+                logits: own.into_vec(),
                 deepstack: deepstack.unwrap_or_default(),
                 visual_embeds: visual_embeds
-                    .map(|visual_embeds| download(visual_embeds.tokens))
+                    .map(|visual_embeds| visual_embeds.tokens.into_vec())
                     .unwrap_or_default(),
             });
         }

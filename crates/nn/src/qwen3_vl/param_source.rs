@@ -1,9 +1,8 @@
 //! Where layers get their parameters from: one implementation of the network serves inference and training.
 
-use burn_tensor::{Int, Tensor};
-
 use super::network::Linear;
 use crate::classifier::Id;
+use crate::tensor::Tensor;
 
 /// Gives parameters, and says what a linear layer does with them.
 pub(super) trait ParamSource {
@@ -11,7 +10,7 @@ pub(super) trait ParamSource {
     fn vector(&self, id: Id) -> Tensor<1>;
 
     /// Rows of a table.
-    fn rows(&self, table: Id, width: usize, indices: Tensor<1, Int>) -> Tensor<2>;
+    fn rows(&self, table: Id, width: usize, indices: &[usize]) -> Tensor<2>;
 
     /// A linear layer.
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2>;

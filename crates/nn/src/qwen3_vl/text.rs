@@ -1,12 +1,11 @@
 //! The language model.
 
-use burn_tensor::{Device, IndexingUpdateOp, Tensor};
-
 use super::config::TextConfig;
-use super::layers::{AttentionMask, Rope, attend, head_norm, indices, rms_norm, swiglu};
+use super::layers::{AttentionMask, Rope, attend, head_norm, rms_norm, swiglu};
 use super::network::{Layer, Text};
 use super::param_source::ParamSource;
 use super::vision::VisualEmbeds;
+use crate::tensor::Tensor;
 
 /// Keys and values of earlier tokens, per layer: `[b, tokens, kv_heads, head]`.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +16,7 @@ pub(super) struct KvCache {
 impl KvCache {
     /// The same for `batch` sequences that begin alike.
     pub(super) fn repeat_for_batch(&self, batch: usize) -> Self {
-        let spread = |x: &Tensor<4>| x.clone().repeat_dim(0, batch);
+        let spread = |x: &Tensor<4>| Tensor::cat(vec![x.clone(); batch], 0);
         Self { layers: self.layers.iter().map(|[keys, values]| [spread(keys), spread(values)]).collect() }
     }
 
@@ -78,26 +77,14 @@ pub(super) fn text_forward<P: ParamSource>(
     batch: &Batch,
     mut kv_cache: Option<&mut KvCache>,
     selection: TokenSelection<'_>,
-    device: &Device,
 ) -> Tensor<2> {
-    let mut x = embed(params, text, config, batch, device);
+    let mut x = embed(params, text, config, batch);
     for i in 0..text.layers.len() {
         let deep = batch
             .visual_embeds
             .as_ref()
             .and_then(|(_, visual_embeds)| visual_embeds.deepstack.get(i).cloned());
-        x = layer_with_deepstack(
-            params,
-            text,
-            config,
-            batch,
-            i,
-            x,
-            deep,
-            kv_cache.as_deref_mut(),
-            selection,
-            device,
-        );
+        x = layer_with_deepstack(params, text, config, batch, i, x, deep, kv_cache.as_deref_mut(), selection);
     }
     rms_norm(x, params.vector(text.norm), config.epsilon)
 }
@@ -114,12 +101,11 @@ pub(super) fn layer_with_deepstack<P: ParamSource>(
     deep: Option<Tensor<2>>,
     kv_cache: Option<&mut KvCache>,
     selection: TokenSelection<'_>,
-    device: &Device,
 ) -> Tensor<2> {
     let selection = if i + 1 == text.layers.len() { selection } else { TokenSelection::All };
-    let x = layer_forward(params, &text.layers[i], config, batch, x, i, kv_cache, selection, device);
+    let x = layer_forward(params, &text.layers[i], config, batch, x, i, kv_cache, selection);
     match (deep, &batch.visual_embeds) {
-        (Some(deep), Some((rows, _))) => add_rows(x, rows, deep, selection, batch.tokens, device),
+        (Some(deep), Some((rows, _))) => add_rows(x, rows, deep, selection, batch.tokens),
         _ => x,
     }
 }
@@ -130,11 +116,10 @@ pub(super) fn embed<P: ParamSource>(
     text: &Text,
     config: &TextConfig,
     batch: &Batch,
-    device: &Device,
 ) -> Tensor<2> {
     let Some((rows, visual_embeds)) = &batch.visual_embeds else {
-        let ids = indices(batch.ids.iter().map(|id| *id as usize), device);
-        return params.rows(text.embed, config.width, ids);
+        let ids: Vec<usize> = batch.ids.iter().map(|id| *id as usize).collect();
+        return params.rows(text.embed, config.width, &ids);
     };
     let mut order = vec![usize::MAX; batch.ids.len()];
     let words = batch.ids.len() - rows.len();
@@ -142,9 +127,9 @@ pub(super) fn embed<P: ParamSource>(
     let is_word = order.iter().map(|place| *place == usize::MAX).collect::<Vec<_>>();
     order.iter_mut().filter(|place| **place == usize::MAX).enumerate().for_each(|(i, place)| *place = i);
     let ids = batch.ids.iter().zip(is_word).filter(|(_, is_word)| *is_word);
-    let ids = indices(ids.map(|(id, _)| *id as usize), device);
-    let words = params.rows(text.embed, config.width, ids);
-    Tensor::cat(vec![words, visual_embeds.tokens.clone()], 0).select(0, indices(order, device))
+    let ids: Vec<usize> = ids.map(|(id, _)| *id as usize).collect();
+    let words = params.rows(text.embed, config.width, &ids);
+    Tensor::cat(vec![words, visual_embeds.tokens.clone()], 0).select(0, &order)
 }
 
 /// Adds deepstack embeddings to visual tokens; if only some rows are left, to the visual tokens among them.
@@ -154,10 +139,9 @@ fn add_rows(
     deep: Tensor<2>,
     selection: TokenSelection<'_>,
     tokens: usize,
-    device: &Device,
 ) -> Tensor<2> {
     let TokenSelection::LastOf(last) = selection else {
-        return x.select_assign(0, indices(rows.iter().copied(), device), deep, IndexingUpdateOp::Add);
+        return x.index_add(rows, deep);
     };
     let kept = last
         .iter()
@@ -167,8 +151,7 @@ fn add_rows(
     if to.is_empty() {
         return x;
     }
-    let deep = deep.select(0, indices(from, device));
-    x.select_assign(0, indices(to, device), deep, IndexingUpdateOp::Add)
+    x.index_add(&to, deep.select(0, &from))
 }
 
 #[expect(clippy::too_many_arguments, reason = "a layer needs everything about a batch")]
@@ -181,7 +164,6 @@ fn layer_forward<P: ParamSource>(
     index: usize,
     kv_cache: Option<&mut KvCache>,
     selection: TokenSelection<'_>,
-    device: &Device,
 ) -> Tensor<2> {
     let TextConfig { heads, kv_heads, head_width, epsilon, .. } = *config;
     let normal = rms_norm(x.clone(), params.vector(layer.norm1), epsilon);
@@ -196,9 +178,10 @@ fn layer_forward<P: ParamSource>(
     let (x, normal, rope, mask) = match selection {
         TokenSelection::All => (x, normal, batch.rope.clone(), batch.attend.clone()),
         TokenSelection::LastOf(last) => {
-            let rows = indices(last.iter().enumerate().map(|(b, token)| b * batch.tokens + token), device);
-            let mask = batch.attend.of_last(last, batch.tokens, keys.dims()[1], device);
-            (x.select(0, rows.clone()), normal.select(0, rows), batch.rope.at(last, batch.tokens), mask)
+            let rows: Vec<usize> =
+                last.iter().enumerate().map(|(b, token)| b * batch.tokens + token).collect();
+            let mask = batch.attend.of_last(last, batch.tokens, keys.dims()[1]);
+            (x.select(0, &rows), normal.select(0, &rows), batch.rope.at(last, batch.tokens), mask)
         }
     };
     let count = x.dims()[0];

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use burn_tensor::activation::log_softmax;
-use burn_tensor::{Gradients, Int, Tensor, TensorData};
 use plaudit_core::Seed;
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +9,15 @@ use super::adapter::{Adapter, LoraWeights, peft_names, shapes};
 use super::config::Config;
 use super::error::VlmError;
 use super::forward::{Architecture, Padding};
-use super::inference::upload;
-use super::layers::{indices, linear, rms_norm};
+use super::inference::vector;
+use super::layers::rms_norm;
 use super::load::{self, full_name};
 use super::network::{self, Linear, Network};
 use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::{self, TokenSelection};
-use crate::classifier::{
-    AdamW, Device, Id, Init, Optimizer, Order, Parameters, Role, Spec, StepOutcome, Value, download,
-};
+use crate::classifier::{AdamW, Id, Init, Optimizer, Order, Parameters, Role, Spec, StepOutcome, Value};
+use crate::tensor::{Gradients, Tensor, cross_entropy, linear};
 use crate::weights::Weights;
 
 /// Which weights are trained.
@@ -161,7 +158,6 @@ impl VlmTrainer {
         adamw: AdamW,
         seed: u64,
     ) -> Result<Self, VlmError> {
-        let device = Device::Cpu.open()?;
         let (network, mut specs) = network::build(&config);
         let base = specs.len();
         if let InitialWeights::Random { init_std } = first {
@@ -178,17 +174,14 @@ impl VlmTrainer {
         let value = |(i, spec): (usize, &Spec)| match first {
             InitialWeights::Pretrained(weights) if i < base => {
                 let stored = weights.get(&spec.name).unwrap_or_else(|| unreachable!("weights were checked"));
-                upload(stored, &device)
+                vector(stored)
             }
-            _ => {
-                let numbers = spec.init.sample(spec.len(), &mut seed.purpose(&spec.name).rng());
-                crate::classifier::upload(numbers, &device)
-            }
+            _ => spec.init.sample(spec.len(), &mut seed.purpose(&spec.name).rng()).into(),
         };
         let values = specs.iter().enumerate().map(value).map(Value::Numbers).collect();
-        let parameters = Parameters { specs, values, device: device.clone() };
+        let parameters = Parameters { specs, values };
         let optimizer = Optimizer::new(adamw, &parameters);
-        let architecture = Architecture { config, processor, network, device };
+        let architecture = Architecture { config, processor, network };
         Ok(Self { architecture, parameters, lora_layers, optimizer, checkpointing: false })
     }
 
@@ -222,11 +215,11 @@ impl VlmTrainer {
         }
         let params = TrainableParams::new(&self.parameters, &self.lora_layers);
         let loss = self.architecture.loss(&params, examples)?;
-        let value = f64::from(loss.clone().inner().into_scalar::<f32>());
+        let value = f64::from(loss.item());
         if !value.is_finite() {
             return Ok(value);
         }
-        let mut gradients = (loss * scale).backward();
+        let mut gradients = loss.backward(vec![scale as f32].into());
         let leaves = params.leaves;
         self.take_gradients(leaves, &mut gradients);
         Ok(value)
@@ -235,7 +228,7 @@ impl VlmTrainer {
     /// Adds the gradients of leaves to the accumulated ones.
     fn take_gradients(&mut self, leaves: Vec<Option<Tensor<1>>>, gradients: &mut Gradients) {
         for (i, leaf) in leaves.into_iter().enumerate() {
-            if let Some(gradient) = leaf.and_then(|leaf| leaf.grad_remove(gradients)) {
+            if let Some(gradient) = leaf.and_then(|leaf| gradients.take(&leaf)) {
                 self.optimizer.add(Id(i), gradient);
             }
         }
@@ -250,7 +243,7 @@ impl VlmTrainer {
     /// [`accumulate`](Self::accumulate) with gradient checkpointing, one layer at a time.
     fn accumulate_layer_by_layer(&mut self, examples: &[Example], scale: f64) -> Result<f64, VlmError> {
         let architecture = self.architecture.clone();
-        let Architecture { network, config, device, .. } = &architecture;
+        let Architecture { network, config, .. } = &architecture;
         let (text, sizes) = (&network.text, &config.text);
         let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
         let target_positions = target_positions(examples);
@@ -268,7 +261,7 @@ impl VlmTrainer {
                 .as_ref()
                 .and_then(|(_, visual_embeds)| visual_embeds.deepstack.get(i).cloned())
         };
-        let mut between = vec![text::embed(&plain, text, sizes, &batch, device)];
+        let mut between = vec![text::embed(&plain, text, sizes, &batch)];
         for i in 0..text.layers.len() {
             let x = between[i].clone();
             between.push(text::layer_with_deepstack(
@@ -281,7 +274,6 @@ impl VlmTrainer {
                 deep(i),
                 None,
                 selection,
-                device,
             ));
         }
         // The loss, and its backward pass.
@@ -289,11 +281,11 @@ impl VlmTrainer {
         let last = leaf(between.pop());
         let hidden = rms_norm(last.clone(), params.vector(text.norm), sizes.epsilon);
         let loss = architecture.loss_of(&params, examples, hidden, target_positions.is_some(), batch.tokens);
-        let value = f64::from(loss.clone().inner().into_scalar::<f32>());
+        let value = f64::from(loss.item());
         if !value.is_finite() {
             return Ok(value);
         }
-        let mut gradients = (loss * scale).backward();
+        let mut gradients = loss.backward(vec![scale as f32].into());
         let mut gradient = gradient_of(&last, &mut gradients);
         let leaves = params.leaves;
         self.take_gradients(leaves, &mut gradients);
@@ -311,9 +303,8 @@ impl VlmTrainer {
                 added.clone(),
                 None,
                 selection,
-                device,
             );
-            let mut gradients = (y * gradient).sum().backward();
+            let mut gradients = y.backward(gradient);
             gradient = gradient_of(&x, &mut gradients);
             deepstack_gradients.extend(added.map(|added| gradient_of(&added, &mut gradients)));
             let leaves = params.leaves;
@@ -323,13 +314,11 @@ impl VlmTrainer {
         // The token embeddings and the vision tower.
         let params = TrainableParams::new(&self.parameters, &self.lora_layers);
         let batch = architecture.batch(&params, &inputs, Padding::Right)?;
-        let mut total = (text::embed(&params, text, sizes, &batch, device) * gradient).sum();
-        if let Some((_, visual_embeds)) = &batch.visual_embeds {
-            for (deep, gradient) in visual_embeds.deepstack.iter().zip(deepstack_gradients) {
-                total = total + (deep.clone() * gradient).sum();
-            }
-        }
-        let mut gradients = total.backward();
+        let embeddings = text::embed(&params, text, sizes, &batch);
+        let deepstack =
+            batch.visual_embeds.into_iter().flat_map(|(_, visual_embeds)| visual_embeds.deepstack);
+        let roots = std::iter::once((embeddings, gradient)).chain(deepstack.zip(deepstack_gradients));
+        let mut gradients = Gradients::of(roots);
         let leaves = params.leaves;
         self.take_gradients(leaves, &mut gradients);
         Ok(value)
@@ -365,14 +354,14 @@ impl VlmTrainer {
             lora_layers: &self.lora_layers,
             leaves: Vec::new(),
         };
-        Ok(f64::from(self.architecture.loss(&params, examples)?.into_scalar::<f32>()))
+        Ok(f64::from(self.architecture.loss(&params, examples)?.item()))
     }
 
     /// The adapters as they are now; nothing if all weights are trained.
     #[must_use]
     pub fn adapter(&self) -> Option<Adapter> {
         let lora = |lora_layer: &LoraLayer| {
-            let [down, up] = [lora_layer.down, lora_layer.up].map(|id| download(self.parameters.flat(id)));
+            let [down, up] = [lora_layer.down, lora_layer.up].map(|id| self.parameters.flat(id).into_vec());
             let shapes = [lora_layer.down, lora_layer.up].map(|id| self.parameters.specs[id.0].shape.clone());
             (
                 lora_layer.layer.clone(),
@@ -411,8 +400,7 @@ impl VlmTrainer {
             let lora = &adapter.layers[&lora_layer.layer];
             lora_layer.scale = lora.scale;
             for (id, numbers) in [(lora_layer.down, &lora.down), (lora_layer.up, &lora.up)] {
-                self.parameters
-                    .set(id, crate::classifier::upload(numbers.clone(), &self.architecture.device));
+                self.parameters.set(id, numbers.clone().into());
             }
         }
         Ok(())
@@ -424,11 +412,7 @@ impl VlmTrainer {
         let mut weights = Weights::new();
         for (i, spec) in self.parameters.specs.iter().enumerate() {
             if !spec.name.contains(".lora_") {
-                weights.insert_f32(
-                    full_name(&spec.name),
-                    &spec.shape,
-                    &download(self.parameters.flat(Id(i))),
-                );
+                weights.insert_f32(full_name(&spec.name), &spec.shape, self.parameters.flat(Id(i)).numbers());
             }
         }
         weights
@@ -467,7 +451,7 @@ impl VlmTrainer {
         let mut state = Weights::new();
         for (i, spec) in self.parameters.specs.iter().enumerate() {
             if spec.role == Role::Trained {
-                state.insert_f32(&spec.name, &spec.shape, &download(self.parameters.flat(Id(i))));
+                state.insert_f32(&spec.name, &spec.shape, self.parameters.flat(Id(i)).numbers());
             }
         }
         self.optimizer.save(&self.parameters, &mut state);
@@ -492,7 +476,7 @@ impl VlmTrainer {
             values.push((Id(i), numbers));
         }
         for (id, numbers) in values {
-            self.parameters.set(id, crate::classifier::upload(numbers, &self.architecture.device));
+            self.parameters.set(id, numbers.into());
         }
         self.optimizer.restore(&self.parameters, state);
         Ok(())
@@ -504,7 +488,7 @@ impl VlmTrainer {
         let mut gradients = Weights::new();
         for (spec, gradient) in self.parameters.specs.iter().zip(&self.optimizer.gradients) {
             if let Some(gradient) = gradient {
-                gradients.insert_f32(&spec.name, &spec.shape, &download(gradient.clone()));
+                gradients.insert_f32(&spec.name, &spec.shape, gradient.numbers());
             }
         }
         gradients
@@ -575,14 +559,14 @@ fn check_examples(examples: &[Example], vocab: usize) -> Result<(), VlmError> {
     Ok(())
 }
 
-/// A leaf of autodiff: activations whose gradient is needed.
+/// A leaf of the tape: activations whose gradient is needed.
 fn leaf(x: Option<Tensor<2>>) -> Tensor<2> {
-    x.unwrap_or_else(|| unreachable!("every layer has an input")).autodiff().require_grad()
+    x.unwrap_or_else(|| unreachable!("every layer has an input")).require_grad()
 }
 
 /// The gradient of a leaf; zeros if nothing depends on it.
 fn gradient_of(leaf: &Tensor<2>, gradients: &mut Gradients) -> Tensor<2> {
-    leaf.grad_remove(gradients).unwrap_or_else(|| leaf.clone().inner().zeros_like())
+    gradients.take(leaf).unwrap_or_else(|| Tensor::zeros(leaf.dims()))
 }
 
 /// Which positions have targets: one of each sequence, if each has one.
@@ -619,15 +603,11 @@ impl Architecture {
             let rows = examples.iter().enumerate();
             let rows =
                 rows.flat_map(|(i, example)| example.targets.iter().map(move |target| i * tokens + target.0));
-            hidden.select(0, indices(rows, &self.device))
+            hidden.select(0, &rows.collect::<Vec<usize>>())
         };
         let logits = params.linear(&self.network.text.head, rows);
-        let targets =
-            examples.iter().flat_map(|example| example.targets.iter().map(|target| target.1 as i32));
-        let targets: Vec<i32> = targets.collect();
-        let count = targets.len();
-        let targets = Tensor::<2, Int>::from_data(TensorData::new(targets, [count, 1]), &self.device);
-        log_softmax(logits, 1).gather(1, targets).mean().neg()
+        let targets = examples.iter().flat_map(|example| &example.targets);
+        cross_entropy(logits, targets.map(|target| target.1 as usize).collect())
     }
 }
 
@@ -635,16 +615,14 @@ impl Architecture {
 struct TrainableParams<'a> {
     parameters: &'a Parameters,
     lora_layers: &'a [Option<LoraLayer>],
-    /// The trained ones, tracked by autodiff.
+    /// The trained ones, as leaves of the tape.
     leaves: Vec<Option<Tensor<1>>>,
 }
 
 impl<'a> TrainableParams<'a> {
     fn new(parameters: &'a Parameters, lora_layers: &'a [Option<LoraLayer>]) -> Self {
         let leaf = |(spec, value): (&Spec, &Value)| match value {
-            Value::Numbers(tensor) if spec.role == Role::Trained => {
-                Some(tensor.clone().autodiff().require_grad())
-            }
+            Value::Numbers(tensor) if spec.role == Role::Trained => Some(tensor.clone().require_grad()),
             _ => None,
         };
         let leaves = parameters.specs.iter().zip(&parameters.values).map(leaf).collect();
@@ -666,7 +644,7 @@ impl ParamSource for TrainableParams<'_> {
         }
     }
 
-    fn rows(&self, table: Id, width: usize, indices: Tensor<1, Int>) -> Tensor<2> {
+    fn rows(&self, table: Id, width: usize, indices: &[usize]) -> Tensor<2> {
         let count = self.parameters.specs[table.0].len() / width;
         self.matrix(table, count).select(0, indices)
     }
@@ -674,7 +652,7 @@ impl ParamSource for TrainableParams<'_> {
     fn linear(&self, layer: &Linear, x: Tensor<2>) -> Tensor<2> {
         let y = linear(x.clone(), self.matrix(layer.weight, layer.outputs));
         let y = match layer.bias {
-            Some(bias) => y + self.vector(bias).unsqueeze::<2>(),
+            Some(bias) => y.add_bias(self.vector(bias)),
             None => y,
         };
         let Some(lora_layer) = &self.lora_layers[layer.index] else { return y };
@@ -683,7 +661,7 @@ impl ParamSource for TrainableParams<'_> {
     }
 
     fn outputs(&self, layer: &Linear, x: Tensor<2>, outputs: &[u32]) -> Tensor<2> {
-        let columns = indices(outputs.iter().map(|output| *output as usize), &self.parameters.device);
-        self.linear(layer, x).select(1, columns)
+        let columns: Vec<usize> = outputs.iter().map(|output| *output as usize).collect();
+        self.linear(layer, x).select(1, &columns)
     }
 }

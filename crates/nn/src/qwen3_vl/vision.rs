@@ -2,14 +2,12 @@
 //!
 //! Attention never leaves a pair of frames, so a pair's tokens depend on its pixels alone and can be kept.
 
-use burn_tensor::activation::gelu;
-use burn_tensor::{Device, Tensor, TensorData};
-
 use super::config::VisionConfig;
-use super::layers::{AttentionMask, Rope, attend, indices, layer_norm, tanh_gelu};
+use super::layers::{AttentionMask, Rope, attend, layer_norm, tanh_gelu};
 use super::network::{Block, LayerNorm, Merger, Vision};
 use super::param_source::ParamSource;
 use super::patches::patch_coordinates;
+use crate::tensor::{Tensor, gelu, weighted_row_sums};
 
 /// The output of the vision tower: embeddings, and deepstack embeddings for the first layers of the language model,
 /// each `[tokens, width]`.
@@ -43,11 +41,12 @@ pub(super) fn vision_forward<P: ParamSource>(
     patches: Tensor<2>,
     [rows, columns]: [usize; 2],
 ) -> VisualEmbeds {
-    let (device, per_pair) = (patches.device(), rows * columns);
-    let count = patches.dims()[0];
+    let (count, per_pair) = (patches.dims()[0], rows * columns);
     let x = params.linear(&vision.patch, patches);
-    let positions = learned_positions(params, vision, config, [rows, columns], &device);
-    let x = x.reshape([count / per_pair, per_pair, config.width]) + positions.unsqueeze::<3>();
+    let positions = learned_positions(params, vision, config, [rows, columns]);
+    // Every pair has the same positions.
+    let pair = per_pair * config.width;
+    let x = x.reshape([count / per_pair, pair]).add_bias(positions.reshape([pair]));
     let mut x = x.reshape([count, config.width]);
     let rope = rope(config, [rows, columns]);
     let mut deepstack = Vec::with_capacity(config.deepstack.len());
@@ -99,15 +98,10 @@ fn learned_positions<P: ParamSource>(
     params: &P,
     vision: &Vision,
     config: &VisionConfig,
-    [rows, columns]: [usize; 2],
-    device: &Device,
+    sides: [usize; 2],
 ) -> Tensor<2> {
-    let count = rows * columns;
-    let (corners, shares) = corners(config, [rows, columns]);
-    let shares = Tensor::<2>::from_data(TensorData::new(shares, [4 * count, 1]), device);
-    let learned = params.rows(vision.positions, config.width, indices(corners, device));
-    let weighted = learned * shares;
-    weighted.reshape([count, 4, config.width]).sum_dim(1).reshape([count, config.width])
+    let (corners, shares) = corners(config, sides);
+    weighted_row_sums(params.rows(vision.positions, config.width, &corners), shares, 4)
 }
 
 /// The four learned positions around each patch of an image, patch by patch, and their shares.
