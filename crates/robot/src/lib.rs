@@ -50,7 +50,8 @@ pub use camera::{
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use compliance::{COMPLIANCE, Compliance, ComplianceError};
 pub use env::{
-    AskPerson, EpisodeBreaker, EpisodeKeys, NoTableReset, RobotEnv, RobotParts, RobotTask, TableReset,
+    AskPerson, EpisodeBreaker, EpisodeKeys, NoTableReset, RobotEnv, RobotParts, RobotTask, SimulatedServer,
+    TableReset,
 };
 #[cfg(all(feature = "franka", target_os = "linux"))]
 pub use franka::{FrankaServeError, FrankaServer, FrankaSettings};

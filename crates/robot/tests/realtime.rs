@@ -86,7 +86,7 @@ fn robot_with_room(bench: &mut Bench, room: DVec3) -> Robot {
         stop: stop.clone(),
         notify: Box::new(move |text| heard.lock().unwrap().push(text.into())),
         watchdog: true,
-        server: None,
+        simulated: None,
     };
     let target = start.moved(DVec3::X * -0.1, DVec3::ZERO);
     let task = RobotTask { max_episode_steps: Some(1000), ..RobotTask::reach("FrankaEnv-v1", target, start) };

@@ -124,7 +124,7 @@ fn build_with(
         stop: stop.clone(),
         notify: Box::new(move |text| heard.lock().unwrap().push(text.into())),
         watchdog: false,
-        server: None,
+        simulated: None,
     };
     let env = RobotEnv::new(task, parts)?;
     Ok(Bench { clock, arm, pilot: FakePilot::default(), dark, asked, told, stop, env })

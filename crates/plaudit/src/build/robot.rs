@@ -15,7 +15,8 @@ use plaudit_env::{CameraName, CameraSettings, ControlMode, EnvId, EnvSettings as
 use plaudit_env::{PegInsertionSettings, PickCubeSettings};
 use plaudit_robot::{
     AxisBox, Camera, Clock, Compliance, EpisodeKeys, Guard, Limits, NoTableReset, RealClock, RobotEnv,
-    RobotParts, RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, StopToken, TableReset,
+    RobotParts, RobotTask, SceneClient, SerlArm, SimulateSettings, SimulatedRobot, SimulatedServer,
+    StopToken, TableReset,
 };
 
 use super::{Builder, EnvBlock};
@@ -46,8 +47,7 @@ struct Server {
 
 /// What is known of a simulated robot and its table.
 struct Simulated {
-    /// The robot, if it lives in this process.
-    robot: Option<SimulatedRobot>,
+    server: SimulatedServer,
     scene: SimulatedScene,
     task: SimulatedTask,
 }
@@ -133,7 +133,7 @@ impl Builder<'_> {
             stop: stop.clone(),
             notify: hooks.notify,
             watchdog: true,
-            server: simulated.and_then(|simulated| simulated.robot),
+            simulated: simulated.map(|simulated| simulated.server),
         };
         let env = RobotEnv::new(task, parts).map_err(|error| wrong(&error))?;
         Ok(BuiltRobot { env, stop })
@@ -215,7 +215,11 @@ impl Builder<'_> {
         };
         let robot = SimulatedRobot::start(env, settings).map_err(|error| wrong(&error))?;
         let url = robot.address().map(|address| format!("http://{address}")).unwrap_or_default();
-        Ok(Server { url, clock, simulated: Some(Simulated { robot: Some(robot), scene, task }) })
+        Ok(Server {
+            url,
+            clock,
+            simulated: Some(Simulated { server: SimulatedServer::Here(robot), scene, task }),
+        })
     }
 
     /// A simulated robot of another process: it has ground truth for a script, and a table that resets itself.
@@ -240,7 +244,8 @@ impl Builder<'_> {
             return Err(self.problem("override_cfg.server_url", message, hint));
         }
         let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
-        Ok(Server { url: url.into(), clock, simulated: Some(Simulated { robot: None, scene, task }) })
+        let server = SimulatedServer::Elsewhere(client);
+        Ok(Server { url: url.into(), clock, simulated: Some(Simulated { server, scene, task }) })
     }
 
     /// The task that a simulated robot has, and its scene, found in the environment that comes with it.

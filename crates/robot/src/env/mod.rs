@@ -26,7 +26,7 @@ use std::time::Duration;
 use plaudit_core::{ActionSpace, Env, EnvError, EnvSpec, FramesNeeded, Obs, Seed, Step};
 
 pub use keys::EpisodeKeys;
-pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, TableReset};
+pub use settings::{AskPerson, NoTableReset, RobotParts, RobotTask, SimulatedServer, TableReset};
 
 use crate::arm_loop::{ArmEnv, ArmLoop, end_of};
 use crate::{Guard, HoldCause, Mode, Person, SharedGuard, Time, ToolPose, Watched};
@@ -80,7 +80,7 @@ pub struct RobotEnv {
     /// What the gripper was last told, in the numbers of actions.
     gripper_told: Option<f64>,
     // Ends after everybody who talks to it.
-    server: Option<crate::SimulatedRobot>,
+    simulated: Option<SimulatedServer>,
 }
 
 /// The parts beside the guard.
@@ -106,10 +106,10 @@ impl RobotEnv {
             max_episode_steps: task.max_episode_steps,
             control_hz: task.control_hz,
         };
-        let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog, server } =
+        let RobotParts { guard, cameras, pilot, table, person, clock, stop, notify, watchdog, simulated } =
             parts;
-        if let Some(server) = &server {
-            server.watch(guard.limits().clone());
+        if let Some(SimulatedServer::Here(robot)) = &simulated {
+            robot.watch(guard.limits().clone());
         }
         let arm = ArmLoop::new(guard, task.control_hz, person, (clock, stop), notify, watchdog)?;
         let start = task.reset_pose;
@@ -131,7 +131,7 @@ impl RobotEnv {
             is_solved: false,
             stepped_at: None,
             gripper_told: None,
-            server,
+            simulated,
         })
     }
 
@@ -292,7 +292,7 @@ impl RobotEnv {
         let is_near = self.is_near_target(view.state.pose);
         self.held_steps = if is_near { self.held_steps + 1 } else { 0 };
         let mut reward = self.reward(view.state.pose, is_near, done.gripper_moved);
-        let is_solved = self.server.as_ref().map_or(Some(is_near), crate::SimulatedRobot::is_solved);
+        let is_solved = self.simulated.as_ref().map_or(Some(is_near), SimulatedServer::is_solved);
         self.is_solved = is_solved.unwrap_or(false);
         let mut success = self.is_solved;
         let mut is_done = self.held_steps >= self.task.success_hold_steps;
@@ -313,7 +313,7 @@ impl RobotEnv {
             overrun,
             period,
             force_n: view.state.wrench.force_n.length(),
-            broken_limits: self.server.as_ref().map_or(0, crate::SimulatedRobot::broken_limits),
+            broken_limits: self.simulated.as_ref().map_or(0, SimulatedServer::broken_limits),
             time: self.arm.episode_time(),
         };
         self.view = Some(view);

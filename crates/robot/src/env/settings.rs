@@ -7,7 +7,9 @@ use glam::DVec3;
 use plaudit_core::FrameShape;
 
 use super::keys::EpisodeKeys;
-use crate::{Camera, Clock, Compliance, Guard, Person, Pilot, SimulatedRobot, StopToken, ToolPose};
+use crate::{
+    Camera, Clock, Compliance, Guard, Person, Pilot, SceneClient, SimulatedRobot, StopToken, ToolPose,
+};
 
 /// The task, and what actions and observations mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,8 +145,34 @@ pub struct RobotParts {
     pub notify: Box<dyn Fn(&str) + Send>,
     /// Whether a thread of its own holds the arm when nobody acts: always, except on a clock that is turned by hand.
     pub watchdog: bool,
-    /// A simulated server that lives as long as the environment.
-    pub server: Option<SimulatedRobot>,
+    /// The robot server, if it is a simulated one: it knows ground truth.
+    pub simulated: Option<SimulatedServer>,
+}
+
+/// A simulated robot server.
+pub enum SimulatedServer {
+    /// One that lives as long as the environment.
+    Here(SimulatedRobot),
+    /// One of another process.
+    Elsewhere(SceneClient),
+}
+
+impl SimulatedServer {
+    /// Whether the task is solved; nothing while that is unknown.
+    pub(super) fn is_solved(&self) -> Option<bool> {
+        match self {
+            Self::Here(robot) => robot.is_solved(),
+            Self::Elsewhere(client) => client.truth().ok().map(|truth| truth.success),
+        }
+    }
+
+    /// Targets that broke a limit, as far as it counts them.
+    pub(super) fn broken_limits(&self) -> u64 {
+        match self {
+            Self::Here(robot) => robot.broken_limits(),
+            Self::Elsewhere(_) => 0,
+        }
+    }
 }
 
 impl RobotParts {
