@@ -66,7 +66,7 @@ impl Optimizer {
 
     /// Length of the waiting gradient.
     fn norm(&self) -> f64 {
-        let squares = self.gradients.iter().flatten().map(|gradient| ops::sum_of_squares(gradient));
+        let squares = self.gradients.iter().flatten().map(ops::sum_of_squares);
         squares.sum::<f64>().sqrt()
     }
 

@@ -69,7 +69,7 @@ pub(crate) fn normal_one<L: Simd>(simd: L, x: f32) -> [f32; 2] {
         0.105_508_66,
         0.119_832_7,
         0.139_861_9,
-        0.139_621_41,
+        0.139_621_4,
     ];
     let falling = exp_one(simd, -0.5 * x * x);
     let t = 1.0 / simd.mul_add_one(0.35, x.abs(), 1.0);
