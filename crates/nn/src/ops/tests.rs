@@ -111,7 +111,7 @@ proptest! {
         let heads = kv_heads * group;
         // Every token sees its own key.
         let hidden: Vec<bool> = (0..batch * tokens * keys)
-            .map(|i| i % keys != i / keys % tokens && (i as u64 * 7 + seed % 11) % 3 == 0)
+            .map(|i| i % keys != i / keys % tokens && (i as u64 * 7 + seed % 11).is_multiple_of(3))
             .collect();
         let of_keys = batch * keys * kv_heads * width;
         let inputs = [numbers(batch * tokens * heads * width, seed), numbers(of_keys, seed ^ 1), numbers(of_keys, seed ^ 2)];
