@@ -17,7 +17,6 @@ pub(super) trait ParameterSource: Sync {
 
 /// A convolution and its normalisation.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per layer")]
 pub(super) enum Folded {
     /// The normalisation is in the weights.
     Batch(FixedConv),

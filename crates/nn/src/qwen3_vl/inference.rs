@@ -19,7 +19,6 @@ pub(super) struct FrozenParams {
 }
 
 /// The weights of a linear layer.
-#[expect(clippy::large_enum_variant, reason = "one per layer")]
 enum LinearWeights {
     /// Packed, bias included.
     Fixed(Arc<FixedLinear>),
