@@ -54,7 +54,8 @@ pub(crate) fn exp_one<L: Simd>(simd: L, x: f32) -> f32 {
     series * two_to(half) * two_to(k.wrapping_sub(half))
 }
 
-/// The share of a normal distribution below `x`, within 4e-7 of its value below zero and of 1 above, and its density there.
+/// The share of a normal distribution below `x`, within `4e-7 + 1e-7 x²` of its value below zero and 4e-7 above, and its
+/// density there.
 ///
 /// Below zero the share is `exp(-x² / 2)` times a function that hardly changes: a polynomial of `1 / (1 + 0.35 |x|)`.
 #[inline(always)]
