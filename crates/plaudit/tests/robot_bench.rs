@@ -485,7 +485,7 @@ mod at_a_terminal {
         for format in ["lerobot", "npy", "replay_buffer", "store", "frames"] {
             let place = kept.join(format);
             let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
-            let output = command.arg("inspect").arg(place).arg("--json").output().unwrap();
+            let output = command.args(["dataset", "inspect"]).arg(place).arg("--json").output().unwrap();
             let report: Value = serde_json::from_slice(&output.stdout).unwrap();
             let (success, reward) = (&report["success"], &report["reward"]);
             let (has_success, has_reward) = (success["labelled"] == 2, !reward.is_null());

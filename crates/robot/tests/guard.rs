@@ -83,6 +83,21 @@ fn check_targets(arm: &FakeArm, limits: &Limits) -> usize {
 
 /// Invariants 1 and 2: a million random actions, with NaN, quaternion flips, pauses, pushes, lost states and recoveries.
 #[test]
+fn an_arm_of_which_nothing_is_asked_stays_where_that_began() {
+    let mut bench = Bench::armed(limits());
+    bench.step(DVec3::X * 0.01).unwrap();
+    let rest = bench.step(DVec3::ZERO).unwrap().target;
+    for _ in 0..20 {
+        bench.arm.world().pose.position_m.z -= 0.001; // it gives way
+        let sent = bench.step(DVec3::ZERO).unwrap();
+        assert!(sent.target.distance_m(rest) < 1e-6, "it drifts: {:?} for {rest:?}", sent.target);
+    }
+    let measured = bench.arm.world().pose;
+    let moved = bench.step(DVec3::X * 0.01).unwrap();
+    assert!(moved.translation_m.x > 0.0 && moved.target.distance_m(measured) < 0.02, "it goes on from there");
+}
+
+#[test]
 fn a_million_random_actions_keep_every_limit() {
     let mut limits = limits();
     limits.reflexes_per_minute = usize::MAX;

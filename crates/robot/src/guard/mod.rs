@@ -109,6 +109,8 @@ pub struct Guard {
     gripper_told: Option<Time>,
     /// Where the arm last moved, and when.
     last_moved: Option<(DVec3, Time)>,
+    /// Where the arm stays while no motion is asked for: targets that followed the measured pose would let it drift.
+    rests_at: Option<ToolPose>,
 }
 
 impl Guard {
@@ -124,6 +126,7 @@ impl Guard {
             reflexes: VecDeque::new(),
             gripper_told: None,
             last_moved: None,
+            rests_at: None,
         })
     }
 
@@ -157,7 +160,7 @@ impl Guard {
     pub fn anchor(&mut self) {
         self.gate.anchor();
         self.is_guided = false;
-        self.last_moved = None;
+        (self.last_moved, self.rests_at) = (None, None);
     }
 
     /// Reads the arm's state.
@@ -206,8 +209,13 @@ impl Guard {
             return Err(self.hold(cause));
         }
         let measured = self.measured()?;
-        // Larger motions than this are cut anyway; without a limit their sum could overflow.
-        let wanted = measured.moved(motion.translation_m.clamp_length_max(10.0), motion.rotation_rad);
+        let wanted = if motion.translation_m == DVec3::ZERO && motion.rotation_rad == DVec3::ZERO {
+            *self.rests_at.get_or_insert(measured)
+        } else {
+            self.rests_at = None;
+            // Larger motions than this are cut anyway; without a limit their sum could overflow.
+            measured.moved(motion.translation_m.clamp_length_max(10.0), motion.rotation_rad)
+        };
         self.gate.acts();
         self.send_towards(measured, wanted)
     }
@@ -218,6 +226,7 @@ impl Guard {
             return Err(self.hold(cause));
         }
         let measured = self.measured()?;
+        self.rests_at = None;
         self.gate.acts();
         self.send_towards(measured, goal)
     }
@@ -375,6 +384,7 @@ impl Watched for Guard {
 
     /// The measured pose as a target. Nothing is sent where it is not known, or lies behind a keep-out box.
     fn send_hold(&mut self) -> bool {
+        self.rests_at = None;
         // Read anew: a hold where the arm was a moment ago would move it back.
         let Ok(state) = self.arm.state() else { return false };
         if !(state.pose.position_m.is_finite() && state.pose.rotation.is_finite()) {
