@@ -8,7 +8,7 @@ RUN is a run directory of `plaudit train`; seeds are counted in the order given.
 To compare, write GROUP=RUN: seeds are counted in each group, a group has one colour, and values are drawn over steps.
 
 --mean N before OUT: the mean of the last N values, for a metric of single episodes, such as a robot's env/success_alone.
---clock SPEED: seconds are those of a simulated robot whose clock was so fast (env.train.override_cfg.sim_speed).
+--clock SPEED: seconds are those of a simulated robot whose clock was so fast (env.train.override_cfg.sim_speed); with commas, of each run.
 """
 
 import argparse
@@ -80,11 +80,13 @@ def draw(out, metric, title, curves):
     figure.savefig(f"{out}.png", metadata={"Software": None})
 
 
-def main(out, metric, title, runs, mean=1, clock=1.0):
+def main(out, metric, title, runs, mean=1, clock="1"):
     counts, curves = {}, []
-    for group, run in map(grouped, runs):
+    speeds = [float(speed) for speed in clock.split(",")]
+    speeds += speeds[-1:] * (len(runs) - len(speeds))
+    for (group, run), speed in zip(map(grouped, runs), speeds):
         counts[group] = counts.get(group, 0) + 1
-        rows = [(step, seconds * clock, value) for step, seconds, value in read(run, metric)]
+        rows = [(step, seconds * speed, value) for step, seconds, value in read(run, metric)]
         curves.append((group, counts[group], smoothed(rows, mean)))
     table(out, metric, curves)
     draw(out, metric, title, curves)
@@ -98,7 +100,7 @@ def main(out, metric, title, runs, mean=1, clock=1.0):
 if __name__ == "__main__":
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--mean", type=int, default=1)
-    words.add_argument("--clock", type=float, default=1.0)
+    words.add_argument("--clock", default="1")
     for name in ("out", "metric", "title"):
         words.add_argument(name)
     words.add_argument("runs", nargs="+")
