@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use plaudit_robot::Faults;
 use serde_json::Value;
 
-use crate::runs::on_one_line;
+use crate::runs::{ctrl_c, on_one_line};
 
 // The bench that the library is tested on.
 #[path = "../../robot/tests/bench/mod.rs"]
@@ -230,7 +230,7 @@ fn ctrl_c_ends_labelling_and_loses_nothing() {
     wait_for_frames(folder.path(), 25);
     // A terminal stays open, and the end of the keys would mean that it is enough.
     let keys = child.stdin.take();
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    Command::new("kill").args([ctrl_c(), &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     drop(keys);
     let message = on_one_line(&output.stderr);
@@ -513,6 +513,7 @@ mod at_a_terminal {
             assert!(waits.elapsed() < Duration::from_secs(60), "the arm never came to its start");
             std::thread::sleep(Duration::from_millis(20));
         }
+        std::thread::sleep(Duration::from_millis(1500)); // until it stands there
         let start = place();
         session.person.write_all(b"0").unwrap(); // full actions
         let (is_left, is_up) = (|| place().y > start.y + 0.02, || place().z > start.z + 0.02);
