@@ -76,6 +76,8 @@ mod franka {
 
     /// A robot that gets fewer commands than this in time is about to stop.
     const FEW_IN_TIME: f64 = 0.9;
+    /// A loop that has just begun has sent few.
+    const LASTS: Duration = Duration::from_secs(1);
     /// How often too few commands are told.
     const TOLD_EVERY: Duration = Duration::from_secs(10);
 
@@ -115,7 +117,8 @@ mod franka {
     #[derive(Default)]
     struct Told {
         trouble: Option<String>,
-        few_in_time: Option<Instant>,
+        few_since: Option<Instant>,
+        few_told: Option<Instant>,
     }
 
     impl Told {
@@ -132,16 +135,16 @@ mod franka {
                 console::eprintln(&words);
                 self.trouble = trouble;
             }
-            let was_told = self.few_in_time.is_some_and(|at| at.elapsed() < TOLD_EVERY);
-            if let Some(rate) = server.command_success_rate()
-                && rate < FEW_IN_TIME
-                && !was_told
-            {
+            let rate = server.command_success_rate().filter(|rate| *rate < FEW_IN_TIME);
+            self.few_since = rate.map(|_| self.few_since.unwrap_or_else(Instant::now));
+            let is_lasting = self.few_since.is_some_and(|since| since.elapsed() >= LASTS);
+            let was_told = self.few_told.is_some_and(|at| at.elapsed() < TOLD_EVERY);
+            if let Some(rate) = rate.filter(|_| is_lasting && !was_told) {
                 let percent = 100.0 * rate;
                 console::eprintln(&format!(
                     "notice: only {percent:.0} % of the last 100 commands came in time"
                 ));
-                self.few_in_time = Some(Instant::now());
+                self.few_told = Some(Instant::now());
             }
         }
     }
