@@ -24,18 +24,19 @@ if [ ! -d reward ]; then
   wait $demonstrations
   kill $robot
   "$plaudit" reward train robot_pickcube_reward data.data_path=labels actor.model.image_keys=null runner.logger.log_path=reward
-  # Other starts, and a person who takes their time: for the audit and for nothing else.
+  # Other starts, and a person who is away in two of five episodes: for the audit and for nothing else.
   "$plaudit" collect robot_pickcube_demos env.eval.seed=7 env.eval.override_cfg.sim_speed=4 --episodes 60 \
-    env.eval.data_collection.only_success=false env.eval.data_collection.save_dir=held_out
-  "$plaudit" reward audit reward/checkpoints/best_model held_out --output-dir audit || echo "the audit's exit code: $?"
+    env.eval.override_cfg.pilot_share=0.6 env.eval.data_collection.only_success=false env.eval.data_collection.save_dir=held_out
+  "$plaudit" reward audit reward/checkpoints/best_model held_out || echo "the audit's exit code: $?"
   "$plaudit" robot teleop realworld_teleop --local --episodes 2 env.eval.override_cfg.robot_ip=sim \
-    env.eval.override_cfg.image_side=64 'reward.model.image_size=[3,64,64]' reward.model.arch=resnet10 \
-    reward.model.model_path=reward/checkpoints/best_model reward.hold_steps=5
+    env.eval.init_params.id=FrankaEnv-v1 env.eval.no_gripper=false env.eval.override_cfg.image_side=64 'reward.model.image_size=[3,64,64]' reward.model.arch=resnet10 \
+    reward.model.model_path=reward/checkpoints/best_model reward.hold_steps=5 reward.reward_threshold=0.5
 fi
 
+# The environment keeps its seed: it says where cube and goal lie.
 for seed in $seeds; do
   timeout --signal=TERM $((minutes * 60 / speed + 300)) "$plaudit" train robot_pickcube_rlpd \
-    reward.model.model_path=reward/checkpoints/best_model reward.model.image_keys=null \
-    env.train.override_cfg.sim_speed="$speed" env.train.seed="$seed" actor.seed="$seed" \
+    reward.model.model_path=reward/checkpoints/best_model reward.model.image_keys=null reward.reward_threshold=0.5 \
+    env.train.override_cfg.sim_speed="$speed" actor.seed="$seed" \
     runner.max_epochs=-1 runner.logger.log_path="seed_$seed" >"seed_$seed.log" 2>&1 || true
 done
