@@ -574,7 +574,9 @@ fn the_table_has_what_each_policy_would_earn() {
 #[test]
 fn a_robots_images_are_as_large_as_it_says() {
     let robot = |side: u64| {
-        let env = format!("env_type: realworld, override_cfg: {{image_side: {side}}}, init_params: {{id: PickCube-v1}}");
+        let env = format!(
+            "env_type: realworld, override_cfg: {{image_side: {side}}}, init_params: {{id: PickCube-v1}}"
+        );
         codes(&SOUND.replace("init_params: {id: PickCube-v1, obs_mode: rgb}", &env))
     };
     assert_eq!(robot(128), [""; 0]);

@@ -92,11 +92,19 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
     };
     let [_, height, width] = input_size(findings.loaded, "reward.model", &config.reward.model);
     if rendered != (height, width) {
-        findings.add("image-size-differs", Severity::Warning, "reward.model.image_size", Remark {
-            what: format!("the model takes {height}x{width} and the camera renders {}x{}", rendered.0, rendered.1),
-            why: "every frame is resized, which costs time and blurs what the model learned from".into(),
-            fix: format!("let cameras have the model's size ({key}), or train at the camera's"),
-        });
+        findings.add(
+            "image-size-differs",
+            Severity::Warning,
+            "reward.model.image_size",
+            Remark {
+                what: format!(
+                    "the model takes {height}x{width} and the camera renders {}x{}",
+                    rendered.0, rendered.1
+                ),
+                why: "every frame is resized, which costs time and blurs what the model learned from".into(),
+                fix: format!("let cameras have the model's size ({key}), or train at the camera's"),
+            },
+        );
     }
 }
 

@@ -258,6 +258,34 @@ mod tests {
         }
     }
 
+    /// Episodes that a small network scored; see the script beside the file.
+    fn real_episodes() -> Vec<ScoredEpisode> {
+        let logit = |text: &str| {
+            let score = (text.parse::<f64>().unwrap() / 10_000.0).clamp(1e-4, 1.0 - 1e-4);
+            (score / (1.0 - score)).ln()
+        };
+        let episode = |line: &str| {
+            let (labels, scores) = line.split_once(' ').unwrap();
+            let truth: Vec<bool> = labels.chars().map(|label| label == '1').collect();
+            let logits: Vec<f64> = scores.split(' ').map(logit).collect();
+            assert_eq!(truth.len(), logits.len());
+            ScoredEpisode { name: String::new(), logits, truth }
+        };
+        include_str!("../../tests/audit_scores/scores.txt").lines().map(episode).collect()
+    }
+
+    /// The same for scores of a real model on real episodes, which samples are drawn from.
+    #[test]
+    fn the_promised_rate_holds_over_resplits_of_real_episodes() {
+        let episodes = real_episodes();
+        assert_eq!(episodes.len(), 200);
+        for rule in rules() {
+            let levels: Vec<f64> = episodes.iter().filter_map(|episode| rule.level(episode)).collect();
+            let broken = broken_promises(&levels, rule.lowest_threshold(), 60, 2000);
+            assert!(broken < 0.05 + 3.0 * 0.005, "{broken} of the promises of {rule:?} were broken");
+        }
+    }
+
     /// The share of promises (at most 5 % of episodes, at 95 %) that do not hold in the population that samples are of.
     fn broken_promises(population: &[f64], lowest: f64, episodes: usize, splits: u64) -> f64 {
         let is_broken = |split: &u64| {
