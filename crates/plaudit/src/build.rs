@@ -7,6 +7,8 @@ mod lerobot;
 pub(crate) mod network;
 mod reward;
 mod robot;
+mod scripted_states;
+mod stand_in;
 mod trend;
 mod vision_encoder;
 
@@ -27,14 +29,18 @@ use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, R
 use crate::hints;
 
 pub use classifier::{augment, classifier, classifier_training, reading_rules};
+pub(crate) use classifier::{refuse_shared_data, trained_and_validated_on};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
 pub use learner::{cloning, learner, train_mode, trained_policy};
 pub use reward::{BuiltReward, LiveModel, MonitoredReward, film_scorer, frames_needed, live_model, reward};
+pub(crate) use reward::{camera_problems, env_weight, simulated_reward};
 pub use robot::{
     BuiltRobot, NamedCamera, RobotHooks, RobotProblem, full_action, reset_pose, robot, simulated_arm, target,
     usual_name, workspace, written_cameras,
 };
+pub(crate) use scripted_states::{SCRIPTED_EPISODES, ScriptedState, embedded_spec, scripted_states};
+pub(crate) use stand_in::{StandIns, simulated_spec};
 pub use trend::judge_device;
 pub use vision_encoder::policy_uses_images;
 
@@ -417,7 +423,10 @@ pub fn policy(
             Ok(Box::new(robot::StillPolicy { width: spec.actions.width() }))
         }
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
-        ModelType::Scripted => scripted(loaded, which, spec),
+        ModelType::Scripted => {
+            let builder = Builder { loaded, which, settings: which.settings(loaded) };
+            builder.scripted(spec, model.noise)
+        }
         ModelType::Mlp | ModelType::Cnn => trained_policy(loaded, spec),
         other => {
             let name = model.foreign.as_deref().unwrap_or(other.word());
@@ -427,31 +436,33 @@ pub fn policy(
     }
 }
 
-fn scripted(loaded: &LoadedConfig, which: EnvBlock, spec: &EnvSpec) -> Result<Box<dyn Policy>, ComposeError> {
-    let builder = Builder { loaded, which, settings: which.settings(loaded) };
-    let (mode, noise) = (builder.control_mode()?, loaded.config.actor.model.noise);
-    if builder.obs_mode() == plaudit_env::ObsMode::Rgb {
-        let message = "the script needs the full state, not only proprioception";
-        return Err(builder.problem("use_full_state", message, "set use_full_state to true"));
-    }
-    match spec.id.parse::<EnvId>() {
-        Ok(EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => {
-            Ok(Box::new(PickCubeExpert::new(mode).with_noise(noise)))
+impl Builder<'_> {
+    /// The script that solves environments like these.
+    fn scripted(&self, spec: &EnvSpec, noise: f64) -> Result<Box<dyn Policy>, ComposeError> {
+        let mode = self.control_mode()?;
+        if self.obs_mode() == plaudit_env::ObsMode::Rgb {
+            let message = "the script needs the full state, not only proprioception";
+            return Err(self.problem("use_full_state", message, "set use_full_state to true"));
         }
-        Ok(EnvId::PegInsertionSideV1) => {
-            let expert = PegInsertionExpert::new(mode).map_err(|error| {
-                builder.problem(
-                    "init_params.control_mode",
-                    error,
-                    "set actor.model.policy_setup to panda-qpos",
-                )
-            })?;
-            Ok(Box::new(expert.with_noise(noise)))
-        }
-        _ => {
-            let message = format!("there is no script for {}", spec.id);
-            let hint = "scripts solve PickCube-v1, PickCube3View-v1 and PegInsertionSide-v1";
-            Err(loaded.problem("actor.model.model_type", message, hint))
+        match spec.id.parse::<EnvId>() {
+            Ok(EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => {
+                Ok(Box::new(PickCubeExpert::new(mode).with_noise(noise)))
+            }
+            Ok(EnvId::PegInsertionSideV1) => {
+                let expert = PegInsertionExpert::new(mode).map_err(|error| {
+                    self.problem(
+                        "init_params.control_mode",
+                        error,
+                        "set actor.model.policy_setup to panda-qpos",
+                    )
+                })?;
+                Ok(Box::new(expert.with_noise(noise)))
+            }
+            _ => {
+                let message = format!("there is no script for {}", spec.id);
+                let hint = "scripts solve PickCube-v1, PickCube3View-v1 and PegInsertionSide-v1";
+                Err(self.loaded.problem("actor.model.model_type", message, hint))
+            }
         }
     }
 }

@@ -20,9 +20,10 @@ use plaudit_reward::{
 
 use super::EnvBlock;
 use super::network;
+use super::stand_in::StandIns;
 use crate::config::blocks::reward::{
-    CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardTerm, RewardType,
-    TermSource, WorkerType,
+    CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardSettings,
+    RewardTerm, RewardType, TermSource, WorkerType,
 };
 use crate::config::{LoadedConfig, Notice};
 
@@ -32,14 +33,9 @@ pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, Comp
     if !settings.use_reward_model {
         return Ok(BuiltReward { reward: Box::new(EnvReward), monitored: None, notices: Vec::new() });
     }
-    let env_weight = match settings.combine_mode {
-        CombineMode::Replace => 0.0,
-        CombineMode::Add => 1.0,
-        CombineMode::Weighted => settings.env_reward_weight,
-    };
     let notices = RefCell::default();
     let term = |place: TermPlace<'_>, term: &RewardTerm| {
-        TermBuilder { loaded, spec, place, term, notices: &notices }.build()
+        TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: None }.build()
     };
     let main = settings.main_term();
     let monitored = match settings.hacking_monitor.is_on() {
@@ -50,14 +46,49 @@ pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, Comp
         Some(monitored) => Box::new(monitored.term.clone()),
         None => term(TermPlace::Main, &main)?,
     };
-    let mut sum =
-        WeightedSum::default().plus(main.weight as f32, learned).plus(env_weight as f32, Box::new(EnvReward));
-    for (name, further) in &settings.terms {
-        sum = sum.plus(further.weight as f32, term(TermPlace::Further(name), further)?);
-    }
+    let sum = weighted_sum(settings, learned, &term)?;
     let mut notices = notices.into_inner();
     notices.dedup();
     Ok(BuiltReward { reward: Box::new(sum), monitored, notices })
+}
+
+/// The reward of a config with stand-ins for its models: what its rules make of scores.
+pub(crate) fn simulated_reward(
+    loaded: &LoadedConfig,
+    spec: &EnvSpec,
+    stand_ins: StandIns<'_>,
+) -> Result<Box<dyn Reward>, ComposeError> {
+    let settings = &loaded.config.reward;
+    let notices = RefCell::default(); // nothing is opened
+    let term = |place: TermPlace<'_>, term: &RewardTerm| {
+        TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: Some(stand_ins) }.build()
+    };
+    let learned = term(TermPlace::Main, &settings.main_term())?;
+    Ok(Box::new(weighted_sum(settings, learned, &term)?))
+}
+
+/// The model's term, the environment's and the further ones, each with its weight.
+fn weighted_sum(
+    settings: &RewardSettings,
+    learned: Box<dyn Reward>,
+    term: &dyn Fn(TermPlace<'_>, &RewardTerm) -> Result<Box<dyn Reward>, ComposeError>,
+) -> Result<WeightedSum, ComposeError> {
+    let mut sum = WeightedSum::default()
+        .plus(settings.reward_weight as f32, learned)
+        .plus(env_weight(settings) as f32, Box::new(EnvReward));
+    for (name, further) in &settings.terms {
+        sum = sum.plus(further.weight as f32, term(TermPlace::Further(name), further)?);
+    }
+    Ok(sum)
+}
+
+/// The weight of the environment's own reward beside a learned one.
+pub(crate) fn env_weight(settings: &RewardSettings) -> f64 {
+    match settings.combine_mode {
+        CombineMode::Replace => 0.0,
+        CombineMode::Add => 1.0,
+        CombineMode::Weighted => settings.env_reward_weight,
+    }
 }
 
 /// A reward, and the part of it that can be made stricter while it is monitored.
@@ -84,7 +115,7 @@ fn monitored(
     main: &RewardTerm,
     notices: &RefCell<Vec<Notice>>,
 ) -> Result<MonitoredReward, ComposeError> {
-    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: main, notices };
+    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: main, notices, stand_ins: None };
     let term = Arc::new(AdjustableReward::new(builder.frames()?));
     let watch = &loaded.config.reward.hacking_monitor;
     if watch.compare_with != CompareWith::Model {
@@ -95,13 +126,27 @@ fn monitored(
         reward_threshold: SuccessThreshold::Checkpoint,
         ..main.clone()
     };
-    let builder = TermBuilder { loaded, spec, place: TermPlace::Second, term: &main, notices };
+    let builder =
+        TermBuilder { loaded, spec, place: TermPlace::Second, term: &main, notices, stand_ins: None };
     let second = builder.frame_model()?;
     if second.current().model.history_len() > 0 {
         let message = "a model with a frame history cannot score single frames";
         return Err(builder.problem("model.model_path", message, "give one whose image_keys have no @"));
     }
     Ok(MonitoredReward { term, second: Some(second) })
+}
+
+/// Why models cannot see in environments like these what they need, if so. Models are not opened, but for their cards.
+pub(crate) fn camera_problems(loaded: &LoadedConfig, spec: &EnvSpec) -> Vec<ComposeError> {
+    let settings = &loaded.config.reward;
+    let notices = RefCell::default();
+    let problem = |place: TermPlace<'_>, term: &RewardTerm| {
+        let builder = TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: None };
+        builder.cameras_there().err()
+    };
+    let main = problem(TermPlace::Main, &settings.main_term());
+    let further = settings.terms.iter().filter_map(|(name, term)| problem(TermPlace::Further(name), term));
+    main.into_iter().chain(further).collect()
 }
 
 /// The model that scores the frames of filmed evaluations: the one that rewards training, if it scores single frames. Judges of
@@ -118,7 +163,8 @@ pub fn film_scorer(
     }
     main.model.debug_save_dir = None; // that is for what is rewarded
     let notices = RefCell::default(); // which were reported when the reward was built
-    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices };
+    let builder =
+        TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices, stand_ins: None };
     builder.frame_model().map(Some)
 }
 
@@ -144,7 +190,8 @@ pub fn live_model(
     }
     let main = settings.main_term();
     let notices = RefCell::default();
-    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices };
+    let builder =
+        TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices, stand_ins: None };
     if main.reward_mode == RewardMode::HistoryBuffer {
         let message = "windows are scored when they are full, and frames are to be scored as they come";
         return Err(builder.problem("reward_mode", message, "set it to per_step"));
@@ -214,6 +261,8 @@ pub(super) struct TermBuilder<'a> {
     pub(super) term: &'a RewardTerm,
     /// What is said once everything is built.
     notices: &'a RefCell<Vec<Notice>>,
+    /// What is used instead of models, where rules are simulated.
+    pub(super) stand_ins: Option<StandIns<'a>>,
 }
 
 impl TermBuilder<'_> {
@@ -283,26 +332,61 @@ impl TermBuilder<'_> {
             Guard::parse(text, &self.spec.state_parts, self.spec.state_width)
                 .map_err(|error| self.problem("guards", error, hint))
         };
-        let guards = self.term.guards.iter().map(guard).collect::<Result<_, _>>()?;
+        let guards = match self.stand_ins {
+            Some(_) => Vec::new(), // a simulated state says itself whether they hold
+            None => self.term.guards.iter().map(guard).collect::<Result<_, _>>()?,
+        };
         Ok(Rule { latch, guards, hold: at_least_one(self.term.hold_steps) })
     }
 
     /// The windows that are scored.
     fn history(&self) -> Result<History, ComposeError> {
         let model = &self.term.model;
-        for (name, buffer) in &model.history_buffers {
-            for key in &buffer.history_keys {
-                camera_for(key, &self.spec.cameras).map_err(|error| {
-                    self.problem(
-                        &format!("model.history_buffers.{name}.history_keys"),
-                        error,
-                        "name another camera",
-                    )
-                })?;
-            }
+        if self.stand_ins.is_none() {
+            self.window_cameras()?;
         }
         let buffers = model.history_buffers.iter().map(|(name, buffer)| window(name, buffer)).collect();
         Ok(History::new(buffers))
+    }
+
+    /// The cameras of a term must be there.
+    fn cameras_there(&self) -> Result<(), ComposeError> {
+        if self.term.source == TermSource::State {
+            return Ok(());
+        }
+        let uses_windows = self.term.judges_windows() || self.term.reward_mode == RewardMode::HistoryBuffer;
+        if uses_windows {
+            self.window_cameras()?;
+        }
+        if !self.term.model.model_type.is_image_classifier() {
+            return self.judge_cameras();
+        }
+        let is_served =
+            matches!(self.place, TermPlace::Main) && self.loaded.config.reward.worker_type == WorkerType::Api;
+        if is_served {
+            return Ok(()); // which cameras, the server says
+        }
+        let block = format!("{}.model", self.place.key());
+        let given = network::given_network(self.loaded, &block, &self.term.model);
+        let path = self.term.model.model_path.as_ref().map(Path::new);
+        let keys = match path.and_then(|path| ClassifierCheckpoint::read(path).ok()) {
+            Some(checkpoint) => checkpoint.network(&given).settings.image_keys,
+            None => network::scoring_network(&self.term.model).image_keys,
+        };
+        self.views(&keys).map(drop)
+    }
+
+    /// The cameras of windows must be there.
+    fn window_cameras(&self) -> Result<(), ComposeError> {
+        for (name, buffer) in &self.term.model.history_buffers {
+            for key in &buffer.history_keys {
+                camera_for(key, &self.spec.cameras).map_err(|error| {
+                    let key = format!("model.history_buffers.{name}.history_keys");
+                    self.problem(&key, error, "name another camera")
+                })?;
+            }
+        }
+        Ok(())
     }
 
     fn windows(&self, term: TermSettings) -> Result<WindowReward, ComposeError> {
@@ -323,6 +407,9 @@ impl TermBuilder<'_> {
 
     /// The model that scores frames.
     fn frame_model(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
+        if let Some(stand_ins) = self.stand_ins {
+            return Ok(Arc::new(ReloadableModel::fixed(Box::new(stand_ins.frame_model(self.term)))));
+        }
         if self.term.source == TermSource::State {
             return Ok(Arc::new(ReloadableModel::fixed(Box::new(StateOnlyModel))));
         }

@@ -18,10 +18,12 @@ use plaudit_reward::trend::{
     UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
-    FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward, camera_for,
+    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
+    camera_for,
 };
 
 use super::reward::TermBuilder;
+use super::stand_in::SimulatedJudge;
 use crate::config::block::Choice;
 use crate::config::blocks::reward::{Readout, WorkerType};
 use crate::hints;
@@ -87,10 +89,10 @@ impl TermBuilder<'_> {
         term: TermSettings,
         history: History,
     ) -> Result<WindowReward, ComposeError> {
-        let judge = self.trend_judge(self.label_rewards(), |model| model)?;
+        let model = self.clip_model(self.label_rewards(), |model| model)?;
         Ok(WindowReward {
             term,
-            model: Box::new(judge),
+            model,
             history,
             interval_reward: self.term.model.interval_reward as f32,
             to_every_step: self.term.history_reward_assign,
@@ -112,10 +114,10 @@ impl TermBuilder<'_> {
         let cached = |model| -> Arc<dyn TrendModel> {
             Arc::new(CachedModel::new(model, rollout.saturating_mul(CACHED_ROLLOUTS)))
         };
-        let judge = self.trend_judge(TrendReward::Votes { soft: model.soft_reward }, cached)?;
+        let judge = self.clip_model(TrendReward::Votes { soft: model.soft_reward }, cached)?;
         Ok(VoteReward {
             term,
-            model: Box::new(judge),
+            model: judge,
             history,
             gamma: self.loaded.config.algorithm.gamma as f32,
             potential_votes: model.potential_votes as f32,
@@ -146,6 +148,18 @@ impl TermBuilder<'_> {
             micro_batch: self.micro_batch(),
         };
         Ok(Arc::new(ReloadableModel::fixed(Box::new(judge) as Box<dyn FrameRewardModel>)))
+    }
+
+    /// What scores windows; `wrap` may wrap the model that answers.
+    fn clip_model(
+        &self,
+        reward: TrendReward,
+        wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
+    ) -> Result<Box<dyn ClipRewardModel>, ComposeError> {
+        match self.stand_ins {
+            Some(_) => Ok(Box::new(SimulatedJudge { reward })),
+            None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+        }
     }
 
     /// A judge of windows; `wrap` may wrap its model.
@@ -284,6 +298,15 @@ impl TermBuilder<'_> {
             system: params.system_prompt.clone(),
             layout: self.term.model.prompt_layout,
         })
+    }
+
+    /// The cameras that the judge is shown must be there.
+    pub(super) fn judge_cameras(&self) -> Result<(), ComposeError> {
+        let unspecified = match self.term.model.model_type.scores_windows() {
+            true => InputBuilderKind::Trend,
+            false => InputBuilderKind::Moment,
+        };
+        self.input(self.builder(unspecified)?).map(drop)
     }
 
     /// The model that answers.

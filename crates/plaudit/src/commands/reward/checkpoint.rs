@@ -8,6 +8,7 @@ use plaudit_reward::open::{
     ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
 };
 
+use super::data::views;
 use crate::cli::Verbosity;
 use crate::config::Notice;
 use crate::console;
@@ -25,6 +26,10 @@ pub(in crate::commands) struct PreparationArgs {
     /// [default: true, as RLinf has it]
     #[arg(long, value_name = "true|false")]
     normalize: Option<bool>,
+    /// The cameras that the model looks through, in order, where the checkpoint does not say it, such as
+    /// main_images,extra_view_images [default: main_images]
+    #[arg(long, value_name = "KEY,KEY", value_delimiter = ',')]
+    image_keys: Option<Vec<String>>,
 }
 
 fn side(text: &str) -> Result<usize, String> {
@@ -40,8 +45,12 @@ pub(in crate::commands) fn probability(text: &str) -> Result<f64, String> {
 
 impl PreparationArgs {
     /// The first of these flags that was given, for models that are no image classifiers.
-    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 2] {
-        [("--image-size", self.image_size.is_some()), ("--normalize", self.normalize.is_some())]
+    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--image-size", self.image_size.is_some()),
+            ("--normalize", self.normalize.is_some()),
+            ("--image-keys", self.image_keys.is_some()),
+        ]
     }
 
     fn given_network(&self) -> Result<GivenNetwork, Failure> {
@@ -50,7 +59,12 @@ impl PreparationArgs {
             let help = format!("{channels} {height} {width} was probably meant");
             return Err(Failure::usage(format!("--image-size: {what}"), help));
         }
-        Ok(GivenNetwork { image_size, normalize: self.normalize, ..GivenNetwork::default() })
+        let image_keys = self.image_keys.clone();
+        views(image_keys.as_deref().unwrap_or_default()).map_err(|error| {
+            let help = "name cameras, such as --image-keys main_images,extra_view_images";
+            Failure::usage(format!("--image-keys: {error}"), help.to_string())
+        })?;
+        Ok(GivenNetwork { image_size, normalize: self.normalize, image_keys, ..GivenNetwork::default() })
     }
 
     /// The image classifier in a checkpoint. What is assumed about one without a card is said once.
@@ -108,6 +122,8 @@ pub(in crate::commands) fn only_served(address: &str) -> Failure {
 
 /// A model and a network that do not fit each other.
 pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
-    let help = "the file is of another architecture, or its card was changed".to_string();
+    let help = "the file is of another architecture, or its card was changed; of a model with several cameras and no \
+                card, name them: --image-keys main_images,extra_view_images"
+        .to_string();
     Failure::usage(format!("{}: {error}", model.display()), help)
 }

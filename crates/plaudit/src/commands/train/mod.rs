@@ -1,5 +1,6 @@
 //! `plaudit train`: a policy learns in its environments.
 
+mod constant_reward;
 mod train_mode;
 
 pub use train_mode::TrainMode;
@@ -10,13 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, Seed, Segment};
+use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, RewardColumn, Seed, Segment};
 use plaudit_data::episode::CollectionRun;
 use plaudit_nn::process_memory;
 use plaudit_reward::hacking_monitor::HackingMonitor;
-use plaudit_rl::{Cloning, Learner, Metrics, RolloutState};
+use plaudit_rl::{Cloning, Learner, Metrics, OnLabelled, RolloutState};
 use serde::{Deserialize, Serialize};
 
+use self::constant_reward::ConstantReward;
 use self::train_mode::{ActiveTraining, RolloutSetup, StepError};
 use super::eval;
 use crate::build::{self, EnvBlock};
@@ -159,6 +161,8 @@ struct Job<'a> {
     learner: &'a mut dyn Learner,
     evaluator: Option<Evaluator>,
     hacking_monitor: Option<HackingMonitor>,
+    /// Counts steps of a learned reward that stays the same.
+    constant_reward: ConstantReward,
     /// Steps of learning done.
     step: u64,
     last_step: Option<u64>,
@@ -208,7 +212,8 @@ impl<'a> Job<'a> {
             notify(run, level, &text);
         }
         let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
-        let on_labelled = hacking_monitor.as_ref().map(|monitor| Box::new(monitor.on_labelled()) as _);
+        let constant_reward = ConstantReward::default();
+        let on_labelled = on_labelled(loaded, hacking_monitor.as_ref(), constant_reward.clone());
         let setup = RolloutSetup { env, reward, seed, resume_state, episode_recorder, on_labelled };
         let training = Some(ActiveTraining::start(mode, setup, learner, run)?);
         let data = if records_episodes { data.join("eval") } else { data };
@@ -223,6 +228,7 @@ impl<'a> Job<'a> {
             learner,
             evaluator,
             hacking_monitor,
+            constant_reward,
             step,
             last_step,
             saved,
@@ -290,6 +296,9 @@ impl<'a> Job<'a> {
         let values = self.record(&metrics);
         self.run.emit(Event::Metrics { step: self.step, values });
         self.run.emit(Event::Progress { step: self.step });
+        if let Some(text) = self.constant_reward.notice() {
+            notify(self.run, Level::Warning, &format!("step {}: {text}", self.step));
+        }
         Ok(())
     }
 
@@ -358,6 +367,24 @@ impl<'a> Job<'a> {
         let help = help.map_or(safe.clone(), |help| format!("{help}; {safe}"));
         Failure::Runtime { message, help: Some(help) }
     }
+}
+
+/// What looks at labelled segments. The environment's own reward may well stay the same: many count steps.
+fn on_labelled(
+    loaded: &LoadedConfig,
+    hacking_monitor: Option<&HackingMonitor>,
+    constant_reward: ConstantReward,
+) -> Option<OnLabelled<'static>> {
+    let mut monitor = hacking_monitor.map(HackingMonitor::on_labelled);
+    if !loaded.config.reward.use_reward_model {
+        return None;
+    }
+    Some(Box::new(move |segment: &Segment, column: &RewardColumn| {
+        constant_reward.take(column);
+        if let Some(on_labelled) = &mut monitor {
+            on_labelled(segment, column);
+        }
+    }))
 }
 
 /// Where the policy is evaluated; what is filmed there is scored by the model that rewards it, where that can be.
