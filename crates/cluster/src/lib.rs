@@ -10,9 +10,12 @@
 //!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
-//! What is not here: what the components compute (`rl`, `reward`, `env`), and gradients of several ranks.
+//! Beside them, [`gradients`]: what carries the gradients of ranks that train one model together.
+//!
+//! What is not here: what the components compute (`rl`, `reward`, `env`).
 
 pub mod dora;
+pub mod gradients;
 pub mod placement;
 pub mod plan;
 
