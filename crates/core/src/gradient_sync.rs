@@ -270,7 +270,8 @@ fn first_difference(first: &str, second: &str) -> Option<(String, String)> {
             (None, None) => return None,
             (a, b) if a == b => {}
             (a, b) => {
-                let word = |line: Option<&str>| line.map_or("nothing".into(), |line| format!("`{}`", line.trim()));
+                let word =
+                    |line: Option<&str>| line.map_or("nothing".into(), |line| format!("`{}`", line.trim()));
                 return Some((word(a), word(b)));
             }
         }

@@ -91,7 +91,8 @@ impl From<SyncError> for Failure {
     fn from(error: SyncError) -> Self {
         match &error {
             SyncError::Peer { .. } => {
-                let help = "start all ranks again; with runner.resume_dir they go on from the last checkpoint";
+                let help =
+                    "start all ranks again; with runner.resume_dir they go on from the last checkpoint";
                 Self::OtherRank { message: error.to_string(), help: Some(help.into()) }
             }
             SyncError::Different { .. } => {

@@ -58,7 +58,8 @@ impl Launch {
     /// Who takes part, by the flags and by what started this process.
     pub(crate) fn of(args: &RankArgs) -> Result<Self, Failure> {
         if args.nccl && !cfg!(feature = "nccl") {
-            let help = "build it with `cargo build --release --features nccl`, or leave --nccl out".to_string();
+            let help =
+                "build it with `cargo build --release --features nccl`, or leave --nccl out".to_string();
             return Err(Failure::usage("this program was built without NCCL", help));
         }
         let Some(launcher) = Launcher::found() else {
@@ -174,7 +175,8 @@ fn on_threads<T: Send>(
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let one = |sync: threads::ThreadRank| {
         let rank = Rank { sync: Arc::new(sync), carrier: "threads" };
-        let no_threads = |error: std::io::Error| Failure::runtime(format!("cannot start a rank: {error}"), None);
+        let no_threads =
+            |error: std::io::Error| Failure::runtime(format!("cannot start a rank: {error}"), None);
         with_own_threads((cores / world).max(1), || {
             let rank = if nccl { rank.over_nccl()? } else { rank };
             let done = work(&rank);
@@ -203,7 +205,11 @@ fn first_to_tell<T>(done: Vec<Result<T, Failure>>) -> Result<T, Failure> {
         match result {
             Ok(found) => first = first.or(Some(found)),
             Err(failure) => match (&told, &failure) {
-                (None, _) | (Some(Failure::OtherRank { .. } | Failure::Stopped), Failure::Runtime { .. } | Failure::Usage { .. } | Failure::Config(_)) => {
+                (None, _)
+                | (
+                    Some(Failure::OtherRank { .. } | Failure::Stopped),
+                    Failure::Runtime { .. } | Failure::Usage { .. } | Failure::Config(_),
+                ) => {
                     told = Some(failure);
                 }
                 _ => {}
@@ -254,7 +260,8 @@ fn process_rank(launcher: &Launcher) -> Result<Rank, Failure> {
     let rank = plaudit_cluster::gradients::mpi::MpiRank::join()?;
     if rank.world() != launcher.processes {
         let message = format!("{launcher}, and MPI knows of {}", rank.world());
-        let help = "build with the MPI library whose mpirun is used; with Slurm: `srun --mpi=pmix`".to_string();
+        let help =
+            "build with the MPI library whose mpirun is used; with Slurm: `srun --mpi=pmix`".to_string();
         rank.give_up(&message);
         return Err(Failure::usage(message, help));
     }
@@ -266,7 +273,8 @@ fn process_rank(launcher: &Launcher) -> Result<Rank, Failure> {
     let message = format!(
         "{launcher}, and this program was built without MPI: each of them would train alone on the same data"
     );
-    let help = "build it with `cargo build --release --features mpi`, or start it once with --ranks N".to_string();
+    let help =
+        "build it with `cargo build --release --features mpi`, or start it once with --ranks N".to_string();
     Err(Failure::usage(message, help))
 }
 
@@ -286,7 +294,8 @@ mod tests {
     #[test]
     fn whose_fault_it_was_is_told() {
         let peer = || Failure::OtherRank { message: "rank 1 ended: x".into(), help: None };
-        let told = |done: Vec<Result<u8, Failure>>| first_to_tell(done).map_err(|failure| failure.to_string());
+        let told =
+            |done: Vec<Result<u8, Failure>>| first_to_tell(done).map_err(|failure| failure.to_string());
         assert_eq!(told(vec![Ok(1), Ok(2)]), Ok(1));
         assert_eq!(told(vec![Err(peer()), Err(Failure::runtime("x", None))]), Err("x".into()));
         assert_eq!(told(vec![Err(Failure::runtime("x", None)), Err(peer())]), Err("x".into()));

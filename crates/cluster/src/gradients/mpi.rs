@@ -54,6 +54,18 @@ impl MpiRank {
         Ok(Self { rank, world: size, mpi })
     }
 
+    /// MPI's own all-reduce, to compare with: its order of sums depends on the library, the sizes and the ranks.
+    ///
+    /// # Errors
+    /// When this rank gave up, or the lengths differ.
+    pub fn all_reduce_in_any_order(&self, numbers: &[f32], all: &mut [f32]) -> Result<(), SyncError> {
+        SyncError::check_len(all.len(), numbers.len())?;
+        self.call(|world, _| {
+            world.all_reduce_into(numbers, all, mpi::collective::SystemOperation::sum());
+            Ok(())
+        })
+    }
+
     fn running(&self) -> MutexGuard<'_, Option<RunningMpi>> {
         self.mpi.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -67,7 +67,9 @@ fn open(gpu: usize) -> Result<(Arc<CudaContext>, Arc<CudaStream>), SyncError> {
         return failed("there is no NVIDIA driver (libcuda.so)".into());
     }
     if !nccl {
-        return failed("libnccl.so is not found; NVIDIA's package nvidia-nccl-cu13 or libnccl2 has it".into());
+        return failed(
+            "libnccl.so is not found; NVIDIA's package nvidia-nccl-cu13 or libnccl2 has it".into(),
+        );
     }
     let found = CudaContext::device_count().map_err(cuda("counting GPUs"))?;
     let found = usize::try_from(found).unwrap_or(0);
@@ -134,7 +136,9 @@ impl Gpu {
         }
         group_end().map_err(nccl("ncclGroupEnd"))?;
         let mut all = vec![0.0; total];
-        self.stream.memcpy_dtoh(&self.received.slice(..total), &mut all).map_err(cuda("copying from a GPU"))?;
+        self.stream
+            .memcpy_dtoh(&self.received.slice(..total), &mut all)
+            .map_err(cuda("copying from a GPU"))?;
         self.stream.synchronize().map_err(cuda("waiting for a GPU"))?;
         Ok(all)
     }

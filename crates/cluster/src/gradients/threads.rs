@@ -149,3 +149,92 @@ impl GradientSync for ThreadRank {
         self.meeting.leave(self.rank, reason);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Does the work on every rank.
+    fn on<T: Send>(
+        world: usize,
+        work: impl Fn(&dyn GradientSync) -> T + Sync,
+    ) -> Vec<std::thread::Result<T>> {
+        let work = &work;
+        std::thread::scope(|scope| {
+            let started: Vec<_> =
+                ranks(world).into_iter().map(|rank| scope.spawn(move || work(&rank))).collect();
+            started.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+        })
+    }
+
+    /// Numbers whose sum depends on the order.
+    const NUMBERS: [f32; 3] = [1e8, 1.0, -1e8];
+
+    #[test]
+    fn sums_are_in_the_order_of_ranks() {
+        let sums = on(3, |rank| {
+            let own = [NUMBERS[rank.rank()], 2.0, rank.rank() as f32, 1.0];
+            let (lens, mut sum) = ([1, 0, 3], vec![5.0; [1, 0, 3][rank.rank()]]);
+            rank.reduce_scatter(&own, &lens, &mut sum, SumOnto::Nothing).unwrap();
+            let mut all = [0.0; 4];
+            rank.all_gather(&sum, &lens, &mut all).unwrap();
+            rank.reduce_scatter(&own, &lens, &mut sum, SumOnto::Previous).unwrap();
+            let mut mean = [NUMBERS[rank.rank()]; 2];
+            rank.all_reduce_mean(&mut mean).unwrap();
+            (all, sum, mean)
+        });
+        let sums: Vec<_> = sums.into_iter().map(Result::unwrap).collect();
+        // (1e8 + 1) - 1e8 is 0 in single precision: the 1 is lost in the order of ranks.
+        assert!(
+            sums.iter().all(|(all, _, mean)| *all == [0.0, 6.0, 3.0, 3.0] && *mean == [0.0; 2]),
+            "{sums:?}"
+        );
+        assert_eq!(sums[2].1, [12.0, 6.0, 6.0]);
+    }
+
+    #[test]
+    fn words_and_numbers_reach_everybody() {
+        let heard = on(2, |rank| {
+            let text = rank.broadcast_text(1, if rank.rank() == 1 { "grüezi" } else { "no" }).unwrap();
+            (text, rank.gather_f64(0.1 + rank.rank() as f64).unwrap(), rank.any(rank.rank() == 1).unwrap())
+        });
+        for rank in heard {
+            assert_eq!(rank.unwrap(), ("grüezi".to_string(), vec![0.1, 1.1], true));
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_rank_that_is_gone() {
+        let ended = on(3, |rank| match rank.rank() {
+            0 => panic!("as it happens"),
+            1 => Err(SyncError::Transport { reason: "own".into() }),
+            _ => rank.barrier(),
+        });
+        let last = ended.into_iter().next_back().unwrap().unwrap().unwrap_err();
+        let SyncError::Peer { rank, reason } = last else { panic!("{last}") };
+        assert!(
+            rank < 2 && (reason == "it panicked" || reason == "it stopped before the others"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn whoever_differs_is_named() {
+        let refused = on(3, |rank| {
+            let config = if rank.rank() == 2 { "lr: 1\nseed: 2" } else { "lr: 1\nseed: 1" };
+            rank.same_text("another config", config).unwrap_err().to_string()
+        });
+        let refused: Vec<String> = refused.into_iter().map(Result::unwrap).collect();
+        let own = "rank 2 has another config than rank 0: `seed: 1` there, `seed: 2` here";
+        assert_eq!(refused, [format!("rank 2 ended: {own}"), format!("rank 2 ended: {own}"), own.into()]);
+    }
+
+    #[test]
+    fn slices_that_do_not_fit_are_refused() {
+        let refused =
+            on(2, |rank| rank.reduce_scatter(&[1.0], &[1, 1], &mut [0.0], SumOnto::Nothing).unwrap_err());
+        for error in refused {
+            assert_eq!(error.unwrap(), SyncError::Length { len: 1, expected: 2 });
+        }
+    }
+}

@@ -122,7 +122,8 @@ impl DataParallel {
         let own = &self.owned[self.sync.rank()];
         let gradients = as_gradients(slices_of(own, &mut self.sum, parameters), &has_gradient);
         // Squares of one parameter are rounded to single precision before they are summed, also with one rank.
-        let squares = |i: &usize| gradients[*i].as_ref().map_or(0.0, |gradient| sum_of_squares(gradient) as f32);
+        let squares =
+            |i: &usize| gradients[*i].as_ref().map_or(0.0, |gradient| sum_of_squares(gradient) as f32);
         let own_squares: Vec<f32> = own.iter().map(squares).collect();
         let counts: Vec<usize> = self.owned.iter().map(Vec::len).collect();
         let mut by_owner = vec![0.0; counts.iter().sum()];

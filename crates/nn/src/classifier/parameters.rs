@@ -209,7 +209,9 @@ const FROZEN_HASH: u64 = 0xcbf2_9ce4_8422_2325;
 
 /// A hash that goes on with these numbers.
 fn hash(from: u64, numbers: &[f32]) -> u64 {
-    numbers.iter().fold(from, |hash, number| (hash ^ u64::from(number.to_bits())).wrapping_mul(0x100_0000_01b3))
+    numbers
+        .iter()
+        .fold(from, |hash, number| (hash ^ u64::from(number.to_bits())).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

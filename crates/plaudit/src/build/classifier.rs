@@ -134,7 +134,8 @@ pub fn sharding(loaded: &LoadedConfig, world: usize) -> Result<Sharding, Compose
         ShardingStrategy::ShardGradOp => Ok(Sharding::Optimizer),
         ShardingStrategy::FullShard | ShardingStrategy::HybridShard if world == 1 => Ok(Sharding::Nothing),
         ShardingStrategy::FullShard | ShardingStrategy::HybridShard => {
-            let message = format!("`{}` divides the weights among ranks, which is not done here", strategy.word());
+            let message =
+                format!("`{}` divides the weights among ranks, which is not done here", strategy.word());
             let hint = "use shard_grad_op (the optimiser's state and gradients are divided) or no_shard";
             Err(loaded.problem("actor.sharding_strategy", message, hint))
         }

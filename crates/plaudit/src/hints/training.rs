@@ -19,7 +19,9 @@ pub(crate) fn about_reward_training(error: &TrainError) -> Option<String> {
                         actor.model.model_path";
             Some(hint.into())
         }
-        TrainError::UnevenRanks { world, global_batch, .. } => Some(about_uneven_ranks(*world, *global_batch)),
+        TrainError::UnevenRanks { world, global_batch, .. } => {
+            Some(about_uneven_ranks(*world, *global_batch))
+        }
         other => other.hint(),
     }
 }

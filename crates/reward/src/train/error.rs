@@ -136,7 +136,9 @@ impl TrainError {
             Self::Sync(SyncError::Different { .. }) => {
                 Some("start every rank with the same program, config, data and weights".into())
             }
-            Self::Sync(_) => Some("start all ranks again; the training goes on from its last checkpoint".into()),
+            Self::Sync(_) => {
+                Some("start all ranks again; the training goes on from its last checkpoint".into())
+            }
             Self::UnevenRanks { .. } => {
                 Some("make a step a whole number of micro batches for each rank".into())
             }

@@ -10,9 +10,7 @@ use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::{ClassBalance, Frames, SplitManifest};
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
 use plaudit_reward::open::ClassifierCheckpoint;
-use plaudit_reward::train::{
-    Checkpoints, Progress, StopReason, TrainError, TrainableClassifier, Training,
-};
+use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, TrainableClassifier, Training};
 
 use super::data::{FrameReader, TrainingData, training_data};
 use super::legacy_flags::LegacyFlags;

@@ -127,11 +127,7 @@ fn ranks_notice(rank: &Rank, sharding: Sharding) -> String {
     format!("{world} ranks ({carrier}){sharded}")
 }
 
-fn train_on_other_rank<P>(
-    rank: &Rank,
-    mut training: TrainLoop<P>,
-    sharding: Sharding,
-) -> Result<(), Failure>
+fn train_on_other_rank<P>(rank: &Rank, mut training: TrainLoop<P>, sharding: Sharding) -> Result<(), Failure>
 where
     P: Trainable<Metrics: Clone + Serialize + DeserializeOwned>,
 {
