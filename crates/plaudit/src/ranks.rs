@@ -44,6 +44,8 @@ pub(crate) struct Rank {
     pub(crate) sync: Arc<dyn GradientSync>,
     /// What carries numbers between them, in a word.
     pub(crate) carrier: &'static str,
+    /// What started this process as one of several.
+    launcher: Option<&'static str>,
 }
 
 impl RankArgs {
@@ -105,7 +107,7 @@ impl Launch {
     ) -> Result<T, Failure> {
         match self {
             Self::Here { ranks: 1, nccl: false } => {
-                work(&Rank { sync: Arc::new(OneRank), carrier: "one rank" })
+                work(&Rank { sync: Arc::new(OneRank), carrier: "one rank", launcher: None })
             }
             Self::Here { ranks, nccl } => on_threads(ranks, nccl, &work),
             Self::Process(rank) => {
@@ -124,6 +126,17 @@ impl Rank {
     /// Whether this rank writes and talks.
     pub(crate) fn is_first(&self) -> bool {
         self.sync.rank() == 0
+    }
+
+    /// A command as it must be typed to start these ranks again.
+    pub(crate) fn started_by(&self, command: Vec<String>) -> Vec<String> {
+        match self.launcher {
+            Some(program) => [program.into(), "-n".into(), self.sync.world().to_string()]
+                .into_iter()
+                .chain(command)
+                .collect(),
+            None => command,
+        }
     }
 
     /// Goes on only if all ranks can. What the first rank has to say, the others need not repeat.
@@ -157,7 +170,7 @@ impl Rank {
             let help = "give each rank of a machine a GPU of its own, or leave --nccl out".to_string();
             Failure::runtime(error, help)
         })?;
-        Ok(Self { sync: Arc::new(sync), carrier: "NCCL" })
+        Ok(Self { sync: Arc::new(sync), carrier: "NCCL", launcher: self.launcher })
     }
 
     #[cfg(not(feature = "nccl"))]
@@ -174,7 +187,7 @@ fn on_threads<T: Send>(
 ) -> Result<T, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let one = |sync: threads::ThreadRank| {
-        let rank = Rank { sync: Arc::new(sync), carrier: "threads" };
+        let rank = Rank { sync: Arc::new(sync), carrier: "threads", launcher: None };
         let no_threads =
             |error: std::io::Error| Failure::runtime(format!("cannot start a rank: {error}"), None);
         with_own_threads((cores / world).max(1), || {
@@ -265,7 +278,7 @@ fn process_rank(launcher: &Launcher) -> Result<Rank, Failure> {
         rank.give_up(&message);
         return Err(Failure::usage(message, help));
     }
-    Ok(Rank { sync: Arc::new(rank), carrier: "MPI" })
+    Ok(Rank { sync: Arc::new(rank), carrier: "MPI", launcher: Some(launcher.program) })
 }
 
 #[cfg(not(feature = "mpi"))]

@@ -168,7 +168,7 @@ impl Parameters {
         self.values[id.0] = Value::Numbers(value);
     }
 
-    /// Every rank gets what learns or follows batches from rank 0. What stays as it was loaded must be the same everywhere.
+    /// Every rank gets the values of rank 0. Frozen ones, which may be billions and come from a file, are compared instead.
     pub(crate) fn share(&mut self, sync: &dyn GradientSync) -> Result<(), SyncError> {
         let counts = self.values.iter().filter_map(|value| match value {
             Value::Count(count) => Some(count.to_string()),
@@ -180,7 +180,7 @@ impl Parameters {
         for (spec, value) in self.specs.iter().zip(&mut self.values) {
             match (spec.role, value) {
                 (_, Value::Count(count)) => *count = counts.next().and_then(Result::ok).unwrap_or(*count),
-                (Role::Trained | Role::Statistic, Value::Numbers(numbers)) => {
+                (Role::Trained | Role::Statistic | Role::Unused, Value::Numbers(numbers)) => {
                     sync.broadcast(0, numbers.numbers_mut())?;
                 }
                 (_, Value::Numbers(numbers)) => frozen = hash(frozen, numbers.numbers()),

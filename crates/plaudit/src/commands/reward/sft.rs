@@ -89,7 +89,7 @@ impl Sft {
             let reason = end_reason(&outcome);
             (outcome, reason)
         });
-        let outcome = run.finish(ended, &command)?;
+        let outcome = run.finish(ended, &rank.started_by(command))?;
         Ok((outcome.reason != StopReason::Interrupted).then_some(Summary { outcome, folder }))
     }
 }

@@ -124,7 +124,7 @@ impl Train {
         let mut command = self.run_args()?.command("reward");
         command.insert(2, "train".into());
         command.extend(self.ranks.command());
-        run.finish(outcome.map(|outcome| ((), end_reason(&outcome))), &command)?;
+        run.finish(outcome.map(|outcome| ((), end_reason(&outcome))), &rank.started_by(command))?;
         Ok(summary)
     }
 
