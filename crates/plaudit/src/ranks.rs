@@ -203,7 +203,7 @@ fn on_threads<T: Send>(
         let joined = ranks.into_iter().map(|rank| rank.join().unwrap_or_else(|_| Err(panicked())));
         joined.collect()
     });
-    first_to_tell(done)
+    result_of_ranks(done)
 }
 
 fn panicked() -> Failure {
@@ -211,25 +211,25 @@ fn panicked() -> Failure {
 }
 
 /// What the first rank found; if ranks failed, what the one said whose fault it was.
-fn first_to_tell<T>(done: Vec<Result<T, Failure>>) -> Result<T, Failure> {
+fn result_of_ranks<T>(done: Vec<Result<T, Failure>>) -> Result<T, Failure> {
     let mut first = None;
-    let mut told = None;
+    let mut reported = None;
     for result in done {
         match result {
             Ok(found) => first = first.or(Some(found)),
-            Err(failure) => match (&told, &failure) {
+            Err(failure) => match (&reported, &failure) {
                 (None, _)
                 | (
                     Some(Failure::OtherRank { .. } | Failure::Stopped),
                     Failure::Runtime { .. } | Failure::Usage { .. } | Failure::Config(_),
                 ) => {
-                    told = Some(failure);
+                    reported = Some(failure);
                 }
                 _ => {}
             },
         }
     }
-    match (told, first) {
+    match (reported, first) {
         (Some(failure), _) => Err(failure),
         (None, Some(found)) => Ok(found),
         (None, None) => Err(panicked()),
@@ -305,14 +305,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_fault_it_was_is_told() {
+    fn the_rank_at_fault_is_reported() {
         let peer = || Failure::OtherRank { message: "rank 1 ended: x".into(), help: None };
-        let told =
-            |done: Vec<Result<u8, Failure>>| first_to_tell(done).map_err(|failure| failure.to_string());
-        assert_eq!(told(vec![Ok(1), Ok(2)]), Ok(1));
-        assert_eq!(told(vec![Err(peer()), Err(Failure::runtime("x", None))]), Err("x".into()));
-        assert_eq!(told(vec![Err(Failure::runtime("x", None)), Err(peer())]), Err("x".into()));
-        assert_eq!(told(vec![Err(Failure::Stopped), Err(Failure::Stopped)]), Err("stopped".into()));
+        let result =
+            |done: Vec<Result<u8, Failure>>| result_of_ranks(done).map_err(|failure| failure.to_string());
+        assert_eq!(result(vec![Ok(1), Ok(2)]), Ok(1));
+        assert_eq!(result(vec![Err(peer()), Err(Failure::runtime("x", None))]), Err("x".into()));
+        assert_eq!(result(vec![Err(Failure::runtime("x", None)), Err(peer())]), Err("x".into()));
+        assert_eq!(result(vec![Err(Failure::Stopped), Err(Failure::Stopped)]), Err("stopped".into()));
     }
 
     #[test]

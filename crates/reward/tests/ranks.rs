@@ -76,7 +76,7 @@ fn settings(steps: u64, micro_batches: usize) -> Settings {
     }
 }
 
-/// What a rank heard, and when it asks to stop.
+/// The metrics that a rank emitted, and when it asks to stop.
 #[derive(Default)]
 struct Listener {
     metrics: Vec<(u64, String, f64)>,

@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn words_and_numbers_reach_everybody() {
-        let heard = on(2, |rank| {
+        let received = on(2, |rank| {
             let text = rank.broadcast_text(1, if rank.rank() == 1 { "grüezi" } else { "no" }).unwrap();
             (text, rank.gather_f64(0.1 + rank.rank() as f64).unwrap(), rank.any(rank.rank() == 1).unwrap())
         });
-        for rank in heard {
+        for rank in received {
             assert_eq!(rank.unwrap(), ("grüezi".to_string(), vec![0.1, 1.1], true));
         }
     }
