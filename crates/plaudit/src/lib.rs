@@ -108,6 +108,8 @@ pub mod load;
 pub mod other_flags;
 pub mod output;
 pub mod progress;
+mod rank_log;
+pub mod ranks;
 pub mod robot;
 pub mod run;
 pub mod signals;

@@ -291,13 +291,13 @@ fn begun_at(loaded: &LoadedConfig) -> u64 {
     resume_dir(loaded).and_then(checkpoint::step_of).unwrap_or(0)
 }
 
-/// A run goes on with the config it began with; only its length and its place may change.
+/// A run goes on with the config it began with; only its length, its place and what ranks share may change.
 fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
         .map_err(|error| Failure::runtime(format!("cannot read {}: {error}", path.display()), None))?;
     let may_change = |line: &&str| {
-        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:"]
+        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:", "sharding_strategy:"]
             .iter()
             .any(|key| line.trim().starts_with(key))
     };

@@ -5,6 +5,7 @@
 //! convolution is followed by the normalisation of its batch and remembers what its gradient needs; for scoring, the
 //! normalisation has been multiplied into the weights beforehand.
 
+mod data_parallel;
 mod device;
 mod error;
 mod fold;
@@ -19,6 +20,7 @@ mod settings;
 mod trainer;
 mod trunk;
 
+pub use data_parallel::Sharding;
 pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
 pub(crate) use init::Init;

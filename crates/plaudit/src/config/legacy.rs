@@ -47,6 +47,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("reward_training.clip_grad", "actor.optim.clip_grad"),
     ("reward_training.save_interval", "runner.save_interval"),
     ("reward_training.save_dir", "runner.logger.log_path"),
+    ("actor.fsdp_config.sharding_strategy", "actor.sharding_strategy"),
     // Policies and learners.
     ("actor.model.model_name", "actor.model.model_type"),
     ("actor.model.extra_config.pretrained_ckpt_path", "actor.model.encoder_config.ckpt_path"),

@@ -40,6 +40,7 @@ documents! {
     audit: "docs/audit.md",
     check: "docs/check.md",
     collecting: "docs/collecting.md",
+    data_parallel: "docs/data-parallel.md",
     features: "docs/features.md",
     from_rlinf: "docs/from-rlinf.md",
     guide: "docs/guide.md" then "docs/method/rlpd.md",

@@ -1,0 +1,1 @@
+//! dora: the files that it is started with, and its command line.

@@ -1,0 +1,22 @@
+//! Training beyond one process: who runs where, what carries the messages, and who starts it all.
+//!
+//! A run is made of four components: [`Component::Env`] steps environments, [`Component::Rollout`] chooses actions,
+//! [`Component::Reward`] scores frames, [`Component::Actor`] learns. In one process they are threads. This crate is
+//! for the other cases, and has three steps, each a pure function of the one before:
+//!
+//! 1. [`placement`]: RLinf's grammar (`reward: 0-1`, `{node_group: "4090", placement: 0}`) and what it asks for;
+//! 2. [`plan`]: every process with its machine, rank, GPUs and environment, and every edge between two of them;
+//! 3. [`dora`]: the files by which dora places, starts, supervises and restarts these processes, and its command line.
+//!
+//! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
+//!
+//! Beside them, [`gradients`]: what carries the gradients of ranks that train one model together.
+//!
+//! What is not here: what the components compute (`rl`, `reward`, `env`).
+
+pub mod dora;
+pub mod gradients;
+pub mod placement;
+pub mod plan;
+
+pub use plan::{Component, Edge, LinkSettings, Machine, Plan, Port, Process};

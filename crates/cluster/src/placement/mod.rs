@@ -1,0 +1,1 @@
+//! RLinf's grammar of places, and what it asks for.
