@@ -8,6 +8,7 @@
 mod device;
 mod error;
 mod fold;
+mod gpu;
 mod init;
 mod load;
 mod loss;
@@ -21,13 +22,14 @@ mod trunk;
 
 pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
+pub use gpu::LayerTime;
 pub(crate) use init::Init;
 pub use load::Notice;
 pub use loss::Loss;
 pub(crate) use optimizer::Optimizer;
 pub use optimizer::{AdamW, StepOutcome};
 pub(crate) use parameters::{Id, Order, Parameters, Role, Spec, Value};
-pub use scorer::{PreparedImages, Scorer};
+pub use scorer::{GpuTimes, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};
 pub use trunk::FrozenTrunk;

@@ -6,9 +6,9 @@ use cudarc::driver::CudaSlice;
 use rayon::prelude::*;
 
 use super::super::patches::VisualKind;
-use super::device::Gpu;
-use super::error::GpuError;
-use super::memory::Address;
+use crate::gpu::Gpu;
+use crate::gpu::GpuError;
+use crate::gpu::Address;
 use super::vision::FramePair;
 
 /// Visual embeddings, level by level, in a ring buffer: the oldest go first.

@@ -4,11 +4,11 @@ use cudarc::driver::CudaSlice;
 
 use super::super::config::TextConfig;
 use super::batch::{Batch, Rows};
-use super::device::{Arg, LaunchShape};
+use crate::gpu::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use super::error::GpuError;
-use super::matmul::{Epilogue, Matmul};
-use super::memory::Address;
+use crate::gpu::GpuError;
+use crate::gpu::{Epilogue, Matmul};
+use crate::gpu::Address;
 use super::parameters::Layer;
 
 /// Keys and values (KV cache) of the prefix that prompts share.

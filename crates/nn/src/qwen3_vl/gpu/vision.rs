@@ -7,12 +7,13 @@ use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
 use super::super::patches::VisualKind;
 use super::super::vision::{angles, corners};
-use super::device::{Arg, LaunchShape};
+use crate::gpu::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use super::error::GpuError;
+use crate::gpu::GpuError;
 use super::frame_cache::{FrameCache, HashedPair};
-use super::matmul::Epilogue;
-use super::memory::{Address, Lists};
+use crate::gpu::Epilogue;
+use super::lists::Lists;
+use crate::gpu::Address;
 use super::parameters::{Block, LayerNorm, Merger};
 
 const EPSILON: f32 = 1e-6;
