@@ -120,7 +120,9 @@ impl Models {
             ["layers", arch, side, precision, count] => {
                 let scorer = self.scorer(arch, side, precision, Device::Cuda(0))?;
                 let times = scorer.gpu_times(count.parse()?, 1)?.map(|times| times.layers);
-                let row = |time: &plaudit_nn::classifier::LayerTime| json!([time.layer, time.milliseconds, time.teraflops]);
+                let row = |time: &plaudit_nn::classifier::LayerTime| {
+                    json!([time.layer, time.milliseconds, time.teraflops])
+                };
                 Ok(times.unwrap_or_default().iter().map(row).collect())
             }
             _ => Err("no such request".into()),

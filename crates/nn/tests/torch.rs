@@ -155,8 +155,7 @@ fn check_on_gpu(
     if plaudit_nn::gpu::count().map_or(true, |count| count == 0) {
         return eprintln!("{case}: not on a GPU, which this machine has not");
     }
-    for (precision, tolerance) in
-        [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]
+    for (precision, tolerance) in [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]
     {
         let settings = ClassifierSettings { precision, ..settings.clone() };
         let scorer = Scorer::new(&settings, weights, Device::Cuda(0)).unwrap();

@@ -85,11 +85,7 @@ impl Gpu {
     }
 
     /// Compiles kernels and adds them to those that can be run.
-    pub(crate) fn compile(
-        &mut self,
-        source: &KernelSource,
-        names: &[&'static str],
-    ) -> Result<(), GpuError> {
+    pub(crate) fn compile(&mut self, source: &KernelSource, names: &[&'static str]) -> Result<(), GpuError> {
         let capability = self.context.compute_capability();
         let capability = capability.map_err(GpuError::failed("asking for its kind"))?;
         let module = modules::load(&self.context, capability, source)?;
@@ -100,17 +96,40 @@ impl Gpu {
         Ok(())
     }
 
-    /// Lets the blocks of a kernel share so many bytes.
-    pub(crate) fn allow_shared(&self, kernel: &'static str, bytes: usize) -> Result<(), GpuError> {
-        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        let set = self.kernels[kernel].set_attribute(attribute, bytes as i32);
-        set.map_err(GpuError::failed("giving a kernel its memory"))
+    /// Lets the blocks of a kernel share so many bytes, and all of them no more than so much of the memory that is also the
+    /// first cache.
+    pub(crate) fn allow_shared(
+        &self,
+        kernel: &'static str,
+        bytes: usize,
+        percent: i32,
+    ) -> Result<(), GpuError> {
+        use sys::CUfunction_attribute as Attribute;
+        for (attribute, value) in [
+            (Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as i32),
+            (Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent),
+        ] {
+            let set = self.kernels[kernel].set_attribute(attribute, value);
+            set.map_err(GpuError::failed("giving a kernel its memory"))?;
+        }
+        Ok(())
     }
 
     /// Bytes that the threads of a block may share at most.
     pub(crate) fn most_shared(&self) -> usize {
         let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        self.context.attribute(attribute).ok().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(48 << 10)
+        self.context
+            .attribute(attribute)
+            .ok()
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(48 << 10)
+    }
+
+    /// Whether it has Hopper's own instructions, and the compiler knows them.
+    pub(crate) fn is_hopper(&self) -> Result<bool, GpuError> {
+        let capability = self.context.compute_capability();
+        let capability = capability.map_err(GpuError::failed("asking for its kind"))?;
+        Ok(capability == (9, 0) && modules::knows(90)?)
     }
 
     /// How many multiprocessors it has.

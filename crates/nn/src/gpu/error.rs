@@ -17,7 +17,9 @@ pub enum GpuError {
         name: &'static str,
     },
     /// A driver without what is needed.
-    #[error("NVIDIA's driver is too old: it lacks {function}; install one for CUDA 12 or later, or compute on the CPU")]
+    #[error(
+        "NVIDIA's driver is too old: it lacks {function}; install one for CUDA 12 or later, or compute on the CPU"
+    )]
     OldDriver {
         /// The function that it lacks.
         function: &'static str,
@@ -85,7 +87,9 @@ pub enum GpuError {
         problem: String,
     },
     /// The GPU went away, or an error of a kernel has ended its use by this process.
-    #[error("the GPU was lost while {what} ({problem}); see what `nvidia-smi` says, and start again: saved checkpoints are whole")]
+    #[error(
+        "the GPU was lost while {what} ({problem}); see what `nvidia-smi` says, and start again: saved checkpoints are whole"
+    )]
     Lost {
         /// What was tried.
         what: &'static str,

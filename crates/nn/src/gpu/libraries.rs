@@ -115,7 +115,8 @@ fn files_of(folder: &Path, name: &str) -> Vec<PathBuf> {
     let prefix = format!("{name}.so");
     let is_it = |file: &OsStr| {
         file.to_str().and_then(|file| file.strip_prefix(&prefix)).is_some_and(|rest| {
-            rest.is_empty() || (rest.starts_with('.') && rest[1..].chars().all(|c| c.is_ascii_digit() || c == '.'))
+            rest.is_empty()
+                || (rest.starts_with('.') && rest[1..].chars().all(|c| c.is_ascii_digit() || c == '.'))
         })
     };
     let mut files: Vec<PathBuf> =
@@ -278,7 +279,10 @@ mod tests {
         }
         let names = |name| {
             let files = files_of(folder.path(), name);
-            files.iter().map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
+            files
+                .iter()
+                .map(|file| file.file_name().unwrap().to_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
         };
         assert_eq!(names("libnvrtc"), ["libnvrtc.so", "libnvrtc.so.13"]);
         assert_eq!(names("libnvrtc-builtins"), ["libnvrtc-builtins.so.13.0"]);

@@ -44,7 +44,9 @@ impl Target {
 
     fn option(self) -> String {
         let kind = if self.is_machine_code { "sm" } else { "compute" };
-        format!("--gpu-architecture={kind}_{}", self.capability)
+        // Machine code is for this GPU alone, so that it may use what no other has.
+        let own = if self.is_machine_code && self.capability == 90 { "a" } else { "" };
+        format!("--gpu-architecture={kind}_{}{own}", self.capability)
     }
 }
 
@@ -66,6 +68,12 @@ fn known_capabilities() -> Result<Vec<i32>, GpuError> {
     // SAFETY: there is room for as many as it said.
     unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) }.result().map_err(failed())?;
     Ok(known)
+}
+
+/// Whether the compiler makes machine code for a compute capability.
+pub(super) fn knows(capability: i32) -> Result<bool, GpuError> {
+    Library::Nvrtc.load()?;
+    Ok(known_capabilities()?.contains(&capability))
 }
 
 /// Compiles kernels for a GPU, or reads them from disk.
@@ -142,7 +150,8 @@ fn log(program: &Program) -> String {
     // SAFETY: the program is alive.
     let log = unsafe { result::get_program_log(program.0) }.unwrap_or_default();
     let bytes: Vec<u8> = log.into_iter().map(|byte| byte as u8).collect();
-    CStr::from_bytes_until_nul(&bytes).map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
+    CStr::from_bytes_until_nul(&bytes)
+        .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
 }
 
 /// Compiled kernels on disk. The file's name says what they were compiled from; its first line, whether it is whole.
@@ -155,7 +164,8 @@ const MAGIC: &str = "plaudit kernels 1";
 impl CachedImage {
     fn of(folder: &Path, source: &KernelSource, target: Target) -> Self {
         let version = compiler_version().unwrap_or_default();
-        let made_from = format!("{version:?}\0{:?}\0{}\0{}", target, source.defines.join("\0"), source.source);
+        let made_from =
+            format!("{version:?}\0{:?}\0{}\0{}", target, source.defines.join("\0"), source.source);
         let fingerprint = fingerprint(made_from.as_bytes());
         let name = format!("{}-{}-{fingerprint:016x}.kernels", source.name, target.capability);
         Self { file: folder.join(name) }
@@ -184,9 +194,9 @@ fn first_line(image: &[u8]) -> String {
 
 /// FNV-1a.
 fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-        (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// Compiles kernels without a GPU; `None` where there is no compiler.
@@ -204,7 +214,7 @@ mod tests {
     fn a_gpu_gets_its_own_code_or_the_nearest_below() {
         let known = [75, 80, 86, 89, 90, 100];
         let choose = |capability| Target::choose(capability, &known).map(Target::option);
-        assert_eq!(choose(90).unwrap(), "--gpu-architecture=sm_90");
+        assert_eq!(choose(90).unwrap(), "--gpu-architecture=sm_90a");
         assert_eq!(choose(87).unwrap(), "--gpu-architecture=compute_86");
         assert_eq!(choose(121).unwrap(), "--gpu-architecture=compute_100");
         assert_eq!(choose(70), None);

@@ -61,6 +61,24 @@ pub fn count() -> Result<usize, GpuError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
+/// The GPU of a number, if it and these libraries can be used. Nothing is opened.
+///
+/// # Errors
+/// When something is missing.
+pub fn usable(index: usize, libraries: &[Library]) -> Result<GpuInfo, GpuError> {
+    let found = count()?;
+    if index >= found {
+        return Err(GpuError::NoSuchGpu { index, found });
+    }
+    let info = describe(index)?;
+    if !info.is_supported() {
+        let (major, minor) = info.capability;
+        return Err(GpuError::TooOld { name: info.name, major, minor });
+    }
+    libraries.iter().try_for_each(|library| library.load())?;
+    Ok(info)
+}
+
 /// Looks at everything without computing anything.
 #[must_use]
 pub fn survey() -> Survey {
@@ -174,7 +192,8 @@ mod tests {
     #[test]
     fn the_release_is_found_among_words() {
         let open = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (root@host)\nGCC 12.3.0";
-        let closed = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6 22:20:39 UTC 2023";
+        let closed =
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  Tue Jun  6 22:20:39 UTC 2023";
         assert_eq!(release_in(open).unwrap(), "580.159.04");
         assert_eq!(release_in(closed).unwrap(), "535.54.03");
         assert_eq!(release_in(""), None);

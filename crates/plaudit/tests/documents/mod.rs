@@ -42,6 +42,7 @@ documents! {
     collecting: "docs/collecting.md",
     features: "docs/features.md",
     from_rlinf: "docs/from-rlinf.md",
+    gpu: "docs/gpu.md",
     guide: "docs/guide.md" then "docs/method/rlpd.md",
     image_policies: "docs/image-policies.md",
     mujoco: "docs/mujoco.md",

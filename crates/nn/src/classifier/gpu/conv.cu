@@ -30,41 +30,49 @@ struct Pixel {
     u32 inside;
 };
 
+// Which of `taps` places from `first` on are at least 0 and less than `size`, as bits.
+__device__ __forceinline__ u32 bits_inside(int first, int taps, int size) {
+    int from = max(0, -first), to = min(taps, size - first);
+    return to > from ? (1u << to) - (1u << from) : 0;
+}
+
 __device__ __forceinline__ Pixel pixel_of(const Conv& c, int row) {
     if (row >= (int)c.rows) return Pixel{0, 0};
     int image = row / (int)c.out_pixels, rest = row - image * (int)c.out_pixels;
     int out_y = rest / (int)c.out_width, out_x = rest - out_y * (int)c.out_width;
     int y = out_y * (int)c.stride - (int)c.padding, x = out_x * (int)c.stride - (int)c.padding;
+    u32 rows = bits_inside(y, (int)c.taps_y, (int)c.height), columns = bits_inside(x, (int)c.taps_x, (int)c.width);
     u32 inside = 0;
-    int tap = 0;
-    for (int r = 0; r < (int)c.taps_y; r++)
-        for (int s = 0; s < (int)c.taps_x; s++, tap++)
-            if (y + r >= 0 && y + r < (int)c.height && x + s >= 0 && x + s < (int)c.width) inside |= 1u << tap;
+#pragma unroll
+    for (int r = 0; r < 4; r++) inside |= rows >> r & 1 ? columns << r * (int)c.taps_x : 0;
     return Pixel{image * (int)c.image_stride + y * (int)c.row_stride + x * (int)c.pixel_stride, inside};
 }
 
-// Walks through the columns, some channels of one tap at a time.
+// Walks through the columns: some channels of every tap, then the next channels. Neighbouring taps see mostly the same inputs,
+// which are still in the first cache then.
 struct Columns {
-    int tap, tap_x, block, blocks;
-    int offset, at_tap, at_row;
+    int tap, tap_x, taps;
+    int offset, at_row, at_block;
 
     __device__ __forceinline__ Columns(const Conv& c, int first, int width) {
-        blocks = (int)c.channels / width;
-        tap = first / blocks, block = first - tap * blocks;
+        taps = (int)(c.taps_y * c.taps_x);
+        int block = first / taps;
+        tap = first - block * taps;
         int tap_y = tap / (int)c.taps_x;
         tap_x = tap - tap_y * (int)c.taps_x;
-        at_row = tap_y * (int)c.row_stride;
-        at_tap = at_row + tap_x * (int)c.pixel_stride;
-        offset = at_tap + block * width;
+        at_block = block * width;
+        at_row = at_block + tap_y * (int)c.row_stride;
+        offset = at_row + tap_x * (int)c.pixel_stride;
     }
 
     __device__ __forceinline__ void next(const Conv& c, int width) {
-        offset += width;
-        if (++block < blocks) return;
-        block = 0, tap++;
-        at_tap += (int)c.pixel_stride;
-        if (++tap_x == (int)c.taps_x) tap_x = 0, at_row += (int)c.row_stride, at_tap = at_row;
-        offset = at_tap;
+        tap++, tap_x++;
+        offset += (int)c.pixel_stride;
+        if (tap_x < (int)c.taps_x) return;
+        tap_x = 0;
+        at_row += (int)c.row_stride;
+        if (tap == taps) tap = 0, at_block += width, at_row = at_block;
+        offset = at_row;
     }
 };
 
@@ -73,7 +81,13 @@ struct Columns {
 __device__ __forceinline__ u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }
 
 __device__ __forceinline__ void copy_16(u32 to, const void* from, bool is_there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0));
+}
+
+// Eight numbers that nobody writes while this kernel runs.
+__device__ __forceinline__ Quad read_once(const number* from) {
+    uint4 x = __ldg((const uint4*)from);
+    return Quad{{x.x, x.y, x.z, x.w}};
 }
 
 __device__ __forceinline__ void matrices(u32 r[4], u32 address) {
@@ -96,6 +110,66 @@ __device__ __forceinline__ void multiply_add(float c[4], const u32 a[4], u32 b0,
 
 // Columns that are fetched at a time: 128 bytes of a row.
 constexpr int COLUMNS = 64;
+
+// Adds up what the blocks of a tile have, each thread its own four times `FOURS` sums, in the order of the blocks. Only the last
+// to arrive goes on.
+template <int FOURS, int THREADS>
+__device__ __forceinline__ bool join(float* sums, const Conv& c, int tile, int tiles, int* last) {
+    float4* mine = (float4*)c.partial + ((long long)blockIdx.y * tiles + tile) * FOURS * THREADS + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < FOURS; i++)
+        mine[i * THREADS] = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) *last = atomicAdd(c.arrived + tile, 1) == (int)c.splits - 1;
+    __syncthreads();
+    if (!*last) return false;
+    __threadfence();
+    if (threadIdx.x == 0) c.arrived[tile] = 0;  // for the next convolution
+#pragma unroll
+    for (int i = 0; i < 4 * FOURS; i++) sums[i] = 0.0f;
+    for (int split = 0; split < (int)c.splits; split++) {
+        const float4* part = (const float4*)c.partial + ((long long)split * tiles + tile) * FOURS * THREADS + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < FOURS; i++) {
+            float4 x = __ldcg(part + i * THREADS);
+            sums[4 * i] += x.x, sums[4 * i + 1] += x.y, sums[4 * i + 2] += x.z, sums[4 * i + 3] += x.w;
+        }
+    }
+    return true;
+}
+
+// Bias, residual and ReLU of a tile of sums in shared memory, written in whole rows.
+template <int BM, int BN, int THREADS>
+__device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, const float* room) {
+    constexpr int PITCH = BN + 4, EIGHTS = BN / 8, ROWS_AT_ONCE = THREADS / EIGHTS;
+    constexpr int GROUP = BM / ROWS_AT_ONCE < 4 ? BM / ROWS_AT_ONCE : 4;
+    int eight = threadIdx.x % EIGHTS, column = tile_n * BN + eight * 8;
+    float bias[8];
+    read_floats(c.bias + column, bias);
+    for (int first = threadIdx.x / EIGHTS; first < BM; first += GROUP * ROWS_AT_ONCE) {
+        Quad others[GROUP];  // all on their way before the first is needed
+#pragma unroll
+        for (int i = 0; i < GROUP; i++) {
+            int pixel = tile_m * BM + first + i * ROWS_AT_ONCE;
+            if (c.residual && pixel < (int)c.rows)
+                others[i] = read_once(c.residual + (long long)pixel * c.outputs + column);
+        }
+#pragma unroll
+        for (int i = 0; i < GROUP; i++) {
+            int row = first + i * ROWS_AT_ONCE, pixel = tile_m * BM + row;
+            float x[8];
+            read_floats(room + row * PITCH + eight * 8, x);
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                x[k] += bias[k];
+                if (c.residual) x[k] += k % 2 ? high(others[i].word[k / 2]) : low(others[i].word[k / 2]);
+                if (c.relu) x[k] = fmaxf(x[k], 0.0f);
+            }
+            if (pixel < (int)c.rows) write_8(c.y + (long long)pixel * c.outputs + column, x);
+        }
+    }
+}
 
 // A block computes BM pixels of BN channels, a warp of it WM of WN. STAGES tiles of inputs and weights are on their way.
 // Sixteen bytes of a row lie at their place XOR the row, so that no two of eight rows begin in the same bank.
@@ -148,12 +222,16 @@ struct Tile {
         }
     }
 
-    __device__ __forceinline__ void accumulate(const Conv& c, int tile_m, int tile_n, int from, int to, u32 room) {
+    __device__ __forceinline__ void accumulate(const Conv& c, int tile_m, int tile_n, int from, int to, u32 room,
+                                               Pixel* all_pixels) {
         int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
         int chunk = thread & 7, row = thread >> 3;
+        // Eight threads fetch a row; each pixel is found once.
+        for (int i = thread; i < BM; i += THREADS) all_pixels[i] = pixel_of(c, tile_m * BM + i);
+        __syncthreads();
         Pixel pixels[A_ROWS];
 #pragma unroll
-        for (int i = 0; i < A_ROWS; i++) pixels[i] = pixel_of(c, tile_m * BM + row + i * STEP);
+        for (int i = 0; i < A_ROWS; i++) pixels[i] = all_pixels[row + i * STEP];
         int all_columns = (int)(c.taps_y * c.taps_x * c.channels);
         const number* weights = c.weights + (long long)(tile_n * BN + row) * all_columns + from * COLUMNS + chunk * 8;
         const number* inputs = c.x + chunk * 8;
@@ -189,37 +267,7 @@ struct Tile {
         __syncthreads();
     }
 
-    // Adds up what the blocks of a tile have, in their order. Only the last to arrive goes on.
-    __device__ __forceinline__ bool join(const Conv& c, int tile, int tiles, int* last) {
-        constexpr int EACH = MS * 2 * NS;
-        float4* mine = (float4*)c.partial + ((long long)blockIdx.y * tiles + tile) * EACH * THREADS + threadIdx.x;
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            float* s = sums[i / (2 * NS)][i % (2 * NS)];
-            mine[i * THREADS] = make_float4(s[0], s[1], s[2], s[3]);
-        }
-        __threadfence();
-        __syncthreads();
-        if (threadIdx.x == 0) *last = atomicAdd(c.arrived + tile, 1) == (int)c.splits - 1;
-        __syncthreads();
-        if (!*last) return false;
-        __threadfence();
-        if (threadIdx.x == 0) c.arrived[tile] = 0;  // for the next convolution
-        clear();
-        for (int split = 0; split < (int)c.splits; split++) {
-            const float4* part = (const float4*)c.partial + ((long long)split * tiles + tile) * EACH * THREADS + threadIdx.x;
-#pragma unroll
-            for (int i = 0; i < EACH; i++) {
-                float4 x = __ldcg(part + i * THREADS);
-                float* s = sums[i / (2 * NS)][i % (2 * NS)];
-                s[0] += x.x, s[1] += x.y, s[2] += x.z, s[3] += x.w;
-            }
-        }
-        return true;
-    }
-
-    // Through shared memory, so that whole rows are written.
-    __device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, float* room) {
+    __device__ __forceinline__ void put_sums(float* room) {
         int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
         int first_row = warp / WARPS_N * WM + (lane >> 2), first_column = warp % WARPS_N * WN + 2 * (lane & 3);
 #pragma unroll
@@ -230,43 +278,22 @@ struct Tile {
                 *(float2*)to = make_float2(sums[i][j][0], sums[i][j][1]);
                 *(float2*)(to + 8 * PITCH) = make_float2(sums[i][j][2], sums[i][j][3]);
             }
-        __syncthreads();
-        constexpr int EIGHTS = BN / 8;
-        int eight = thread % EIGHTS, column = tile_n * BN + eight * 8;
-        float bias[8];
-        read_floats(c.bias + column, bias);
-        for (int row = thread / EIGHTS; row < BM; row += THREADS / EIGHTS) {
-            int pixel = tile_m * BM + row;
-            if (pixel >= (int)c.rows) break;
-            long long place = (long long)pixel * c.outputs + column;
-            float x[8], other[8];
-            read_floats(room + row * PITCH + eight * 8, x);
-#pragma unroll
-            for (int i = 0; i < 8; i++) x[i] += bias[i];
-            if (c.residual) {
-                read_8(c.residual + place, other);
-#pragma unroll
-                for (int i = 0; i < 8; i++) x[i] += other[i];
-            }
-            if (c.relu) {
-#pragma unroll
-                for (int i = 0; i < 8; i++) x[i] = fmaxf(x[i], 0.0f);
-            }
-            write_8(c.y + place, x);
-        }
     }
 
     static __device__ __forceinline__ void run(const Conv& c) {
         extern __shared__ Quad room[];
         __shared__ int last;
+        __shared__ Pixel pixels[BM];
         int tiles_n = (int)c.outputs / BN, tile_m = blockIdx.x / tiles_n, tile_n = blockIdx.x - tile_m * tiles_n;
         int blocks = (int)(c.taps_y * c.taps_x * c.channels) / COLUMNS;
         int from = (int)((long long)blocks * blockIdx.y / c.splits), to = (int)((long long)blocks * (blockIdx.y + 1) / c.splits);
         Tile tile;
         tile.clear();
-        tile.accumulate(c, tile_m, tile_n, from, to, shared_address(room));
-        if (c.splits > 1 && !tile.join(c, blockIdx.x, gridDim.x, &last)) return;
-        tile.finish(c, tile_m, tile_n, (float*)room);
+        tile.accumulate(c, tile_m, tile_n, from, to, shared_address(room), pixels);
+        if (c.splits > 1 && !join<MS * 2 * NS, THREADS>((float*)tile.sums, c, blockIdx.x, gridDim.x, &last)) return;
+        tile.put_sums((float*)room);
+        __syncthreads();
+        finish<BM, BN, THREADS>(c, tile_m, tile_n, (float*)room);
     }
 };
 
@@ -285,6 +312,8 @@ TILE(128, 64, 32, 64, 3, 3)
 TILE(64, 128, 32, 64, 3, 3)
 TILE(64, 64, 32, 32, 4, 3)
 TILE(32, 64, 16, 32, 4, 4)
+TILE(256, 64, 64, 32, 2, 1)
+TILE(256, 128, 64, 32, 2, 1)
 
 #endif
 

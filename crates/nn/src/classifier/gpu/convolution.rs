@@ -61,41 +61,94 @@ pub(super) struct TileKernel {
     outputs: usize,
     threads: usize,
     stages: usize,
+    /// How much of the memory that is both may be shared memory; the rest is cache, for inputs that taps have in common.
+    pub(super) shared_percent: i32,
+    is_hopper: bool,
 }
 
 impl TileKernel {
-    const fn new(kernel: &'static str, rows: usize, outputs: usize, threads: usize, stages: usize) -> Self {
-        Self { kernel, rows, outputs, threads, stages }
+    const fn new(
+        kernel: &'static str,
+        [rows, outputs]: [usize; 2],
+        threads: usize,
+        stages: usize,
+        shared_percent: i32,
+    ) -> Self {
+        Self { kernel, rows, outputs, threads, stages, shared_percent, is_hopper: false }
+    }
+
+    const fn hopper(
+        kernel: &'static str,
+        tile: [usize; 2],
+        threads: usize,
+        stages: usize,
+        shared_percent: i32,
+    ) -> Self {
+        Self { is_hopper: true, ..Self::new(kernel, tile, threads, stages, shared_percent) }
     }
 
     /// Bytes that a block shares: tiles on their way, or the sums when they are done.
     pub(super) fn shared(&self) -> usize {
+        if self.stages == 0 {
+            return 0; // as its source says
+        }
         let stages = self.stages * (self.rows + self.outputs) * COLUMNS * 2;
-        stages.max(self.rows * (self.outputs + 4) * size_of::<f32>())
+        let sums = self.rows * (self.outputs + 4) * size_of::<f32>();
+        stages.max(sums) + if self.is_hopper { HOPPER_ALIGNMENT } else { 0 }
     }
 }
+
+/// Tiles begin at whole multiples of so many bytes there.
+const HOPPER_ALIGNMENT: usize = 1024;
 
 /// Columns that are fetched at a time.
 const COLUMNS: usize = 64;
 
 /// The kernels of tensor cores, largest tiles first.
-pub(super) const TILES: [TileKernel; 9] = [
-    TileKernel::new("conv_256x128_64x64", 256, 128, 256, 3),
-    TileKernel::new("conv_128x128_64x64", 128, 128, 128, 3),
-    TileKernel::new("conv_128x128_64x32", 128, 128, 256, 3),
-    TileKernel::new("conv_256x64_64x64", 256, 64, 128, 2),
-    TileKernel::new("conv_128x64_64x32", 128, 64, 128, 4),
-    TileKernel::new("conv_128x64_32x64", 128, 64, 128, 3),
-    TileKernel::new("conv_64x128_32x64", 64, 128, 128, 3),
-    TileKernel::new("conv_64x64_32x32", 64, 64, 128, 4),
-    TileKernel::new("conv_32x64_16x32", 32, 64, 128, 4),
+static TENSOR_TILES: [TileKernel; 11] = [
+    TileKernel::new("conv_256x128_64x64", [256, 128], 256, 3, 72),
+    TileKernel::new("conv_256x128_64x32", [256, 128], 512, 2, 58),
+    TileKernel::new("conv_256x64_64x64", [256, 64], 128, 2, 72),
+    TileKernel::new("conv_256x64_64x32", [256, 64], 256, 2, 44),
+    TileKernel::new("conv_128x128_64x64", [128, 128], 128, 3, 100),
+    TileKernel::new("conv_128x128_64x32", [128, 128], 256, 3, 100),
+    TileKernel::new("conv_128x64_64x32", [128, 64], 128, 4, 58),
+    TileKernel::new("conv_128x64_32x64", [128, 64], 128, 3, 58),
+    TileKernel::new("conv_64x128_32x64", [64, 128], 128, 3, 58),
+    TileKernel::new("conv_64x64_32x32", [64, 64], 128, 4, 58),
+    TileKernel::new("conv_32x64_16x32", [32, 64], 128, 4, 100),
+];
+
+/// Those of Hopper GPUs.
+static HOPPER_TILES: [TileKernel; 7] = [
+    TileKernel::hopper("hopper_256x128_3", [256, 128], 256, 3, 72),
+    TileKernel::hopper("hopper_256x64_2", [256, 64], 128, 2, 72),
+    TileKernel::hopper("hopper_256x64_3", [256, 64], 256, 3, 58),
+    TileKernel::hopper("hopper_128x128_3", [128, 128], 128, 3, 100),
+    TileKernel::hopper("hopper_128x64_3", [128, 64], 128, 3, 100),
+    TileKernel::hopper("hopper_64x128_3", [64, 128], 128, 3, 58),
+    TileKernel::hopper("hopper_64x64_4", [64, 64], 128, 4, 58),
 ];
 
 /// The kernel of floats.
-pub(super) const FLOATS: TileKernel = TileKernel::new("conv_floats", 128, 64, 256, 0);
-/// Its channels come in whole multiples of this.
-pub(super) const FLOAT_COLUMNS: usize = 16;
-pub(super) const FLOAT_OUTPUTS: usize = FLOATS.outputs;
+static FLOAT_TILES: [TileKernel; 1] = [TileKernel::new("conv_floats", [128, 64], 256, 0, 100)];
+
+/// The kernels for a kind of number and of GPU. They round alike, so that which of them is quickest decides nothing else.
+pub(super) fn tiles(precision: Precision, is_hopper: bool) -> &'static [TileKernel] {
+    match (precision, is_hopper) {
+        (Precision::Fp32, _) => &FLOAT_TILES,
+        (Precision::Bf16 | Precision::Fp16, true) => &HOPPER_TILES,
+        (Precision::Bf16 | Precision::Fp16, false) => &TENSOR_TILES,
+    }
+}
+
+/// Channels that a kernel takes of every tap before it goes on to the next ones: the order of weights.
+pub(super) fn channels_at_once(precision: Precision) -> usize {
+    match precision {
+        Precision::Fp32 => 16,
+        Precision::Bf16 | Precision::Fp16 => COLUMNS,
+    }
+}
 
 /// Blocks that share a tile at most.
 const MOST_SPLITS: usize = 8;
@@ -111,7 +164,7 @@ pub(super) fn partial_floats(multiprocessors: usize) -> usize {
 
 /// Chooses tiles for convolutions.
 pub(super) struct TileChooser {
-    precision: Precision,
+    tiles: &'static [TileKernel],
     multiprocessors: usize,
     shared: usize,
     pub(super) partial: Address,
@@ -120,9 +173,9 @@ pub(super) struct TileChooser {
 }
 
 impl TileChooser {
-    pub(super) fn new(gpu: &Gpu, precision: Precision, partial: Address, arrived: Address) -> Self {
+    pub(super) fn new(gpu: &Gpu, tiles: &'static [TileKernel], partial: Address, arrived: Address) -> Self {
         let (multiprocessors, shared) = (gpu.multiprocessors(), gpu.most_shared());
-        Self { precision, multiprocessors, shared, partial, arrived, chosen: HashMap::new() }
+        Self { tiles, multiprocessors, shared, partial, arrived, chosen: HashMap::new() }
     }
 
     /// Blocks that share a tile. This, and nothing that is measured, decides in which order numbers are added.
@@ -144,30 +197,27 @@ impl TileChooser {
 
     /// The kernel for a convolution: measured the first time, with the memory that it will use.
     pub(super) fn choose(&mut self, gpu: &mut Gpu, work: &ConvWork) -> Result<&'static TileKernel, GpuError> {
-        if self.precision == Precision::Fp32 {
-            return Ok(&FLOATS);
-        }
+        let tiles = self.tiles;
         if let Some(tile) = self.chosen.get(&work.shape) {
-            return Ok(&TILES[*tile]);
+            return Ok(&tiles[*tile]);
         }
-        let mut best = (f64::INFINITY, TILES.len() - 1);
-        for (i, tile) in TILES.iter().enumerate().filter(|(_, tile)| self.fits(tile, &work.shape)) {
-            let took = seconds(gpu, |gpu| self.run(gpu, tile, work))?;
-            best = if took < best.0 { (took, i) } else { best };
+        let mut best = (f64::INFINITY, tiles.len() - 1);
+        if tiles.len() > 1 {
+            for (i, tile) in tiles.iter().enumerate().filter(|(_, tile)| self.fits(tile, &work.shape)) {
+                let took = seconds(gpu, |gpu| self.run(gpu, tile, work))?;
+                best = if took < best.0 { (took, i) } else { best };
+            }
         }
         self.chosen.insert(work.shape, best.1);
-        Ok(&TILES[best.1])
+        Ok(&tiles[best.1])
     }
 
     pub(super) fn run(&self, gpu: &mut Gpu, tile: &TileKernel, work: &ConvWork) -> Result<(), GpuError> {
         let shape = &work.shape;
         let splits = if tile.stages == 0 { 1 } else { self.splits(shape) };
         let blocks = shape.rows().div_ceil(tile.rows) * (shape.outputs / tile.outputs);
-        let launch = LaunchShape {
-            blocks: [blocks, splits, 1],
-            threads: tile.threads,
-            shared: if tile.stages == 0 { 0 } else { tile.shared() },
-        };
+        let launch =
+            LaunchShape { blocks: [blocks, splits, 1], threads: tile.threads, shared: tile.shared() };
         let [image, row, pixel] = shape.strides;
         let numbers = [
             shape.rows(),
@@ -187,8 +237,7 @@ impl TileChooser {
             splits,
             usize::from(shape.relu),
         ];
-        let addresses =
-            [work.x, work.weights, work.bias, work.residual, work.y, self.partial, self.arrived];
+        let addresses = [work.x, work.weights, work.bias, work.residual, work.y, self.partial, self.arrived];
         let mut words = [0; 23];
         words[..7].copy_from_slice(&addresses.map(|address| address.0));
         words[7..].copy_from_slice(&numbers.map(|number| number as u64));

@@ -7,16 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::super::fold::ParameterSource;
 use super::super::network::Network;
 use super::super::settings::{ClassifierSettings, Precision};
-use super::convolution::{self, FLOATS, TILES, TileChooser};
+use super::convolution::{self, TileChooser};
+use super::kernels;
 use super::parameters::{GpuParameters, check_memory};
 use super::plan::{PixelKind, Plan, PlanInput, Step, plan};
-use super::kernels;
 use crate::gpu::{Buffer, Gpu, GpuError, Graph, StagedBytes};
 use crate::images::{ImageBatch, ImageError, Pixels, Preprocess};
 
 /// Sizes of batches that there are graphs for. Others are filled up to the next one.
-const SIZES: [usize; 20] =
-    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
+const SIZES: [usize; 20] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024];
 /// Graphs that are kept.
 const MOST_GRAPHS: usize = 32;
 /// Numbers of an array that kernels can count.
@@ -27,7 +26,7 @@ const SPARE: usize = 64 << 20;
 const SHARED_TILES: usize = 4096;
 
 /// The kernels beside convolutions.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 8] = [
     "space_to_depth",
     "max_pool",
     "group_norm",
@@ -36,7 +35,6 @@ const NAMES: [&str; 9] = [
     "pooled_embeddings",
     "linear",
     "layer_norm",
-    "conv_floats",
 ];
 
 /// A classifier on a GPU. One pass at a time.
@@ -136,13 +134,14 @@ impl GpuClassifier {
     ) -> Result<Self, GpuError> {
         let (precision, preprocess) = (settings.precision, settings.preprocess());
         let mut gpu = Gpu::open(index)?;
-        gpu.compile(&kernels(precision), &NAMES)?;
-        if precision != Precision::Fp32 {
-            gpu.compile(&kernels(precision), &TILES.each_ref().map(|tile| tile.kernel))?;
-            let most = gpu.most_shared();
-            for tile in TILES.iter().filter(|tile| tile.shared() <= most) {
-                gpu.allow_shared(tile.kernel, tile.shared())?;
-            }
+        let is_hopper = gpu.is_hopper()?;
+        let tiles = convolution::tiles(precision, is_hopper);
+        let names: Vec<&'static str> =
+            NAMES.into_iter().chain(tiles.iter().map(|tile| tile.kernel)).collect();
+        gpu.compile(&kernels(precision, is_hopper), &names)?;
+        let most = gpu.most_shared();
+        for tile in tiles.iter().filter(|tile| tile.shared() <= most) {
+            gpu.allow_shared(tile.kernel, tile.shared(), tile.shared_percent)?;
         }
         let parameters = GpuParameters::load(&gpu, network, source, &preprocess, precision)?;
         let mut sums = (Buffer::default(), Buffer::default());
@@ -154,7 +153,7 @@ impl GpuClassifier {
             size: [preprocess.height, preprocess.width],
             cameras: preprocess.keys.len(),
             graphs: HashMap::new(),
-            chooser: TileChooser::new(&gpu, precision, partial, arrived),
+            chooser: TileChooser::new(&gpu, tiles, partial, arrived),
             parameters,
             images: StagedBytes::default(),
             activations: Buffer::default(),
@@ -277,8 +276,7 @@ impl Engine {
                 chooser.choose(gpu, work)?; // before recording, which measures nothing
             }
         }
-        let graph =
-            gpu.record(|gpu| plan.steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))?;
+        let graph = gpu.record(|gpu| plan.steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))?;
         self.graphs.insert(key, Recorded { graph, plan });
         Ok(())
     }
@@ -311,7 +309,6 @@ fn run_step(gpu: &mut Gpu, chooser: &mut TileChooser, step: &Step) -> Result<(),
             let tile = chooser.choose(gpu, work)?;
             chooser.run(gpu, tile, work)
         }
-        Step::Linear(work) => chooser.run(gpu, &FLOATS, work),
         Step::Kernel { kernel, shape, args } => gpu.run(kernel, *shape, args),
     }
 }
@@ -335,7 +332,6 @@ fn describe(
             );
             (name, Some(shape.operations() / seconds / 1e12))
         }
-        Step::Linear(_) => ("linear layer".to_owned(), None),
         Step::Kernel { kernel, .. } => ((*kernel).to_owned(), None),
     };
     Ok(LayerTime { layer, milliseconds: seconds * 1e3, teraflops })

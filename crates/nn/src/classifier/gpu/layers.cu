@@ -155,16 +155,37 @@ extern "C" __global__ void pooled_embeddings(const float* x, const float* kernel
     embed<float>(x, kernel, y, count, positions, channels, blocks, [](float n) { return n; });
 }
 
-// A warp for each output of each row.
+// A warp for four outputs of eight rows.
+constexpr int LINEAR_ROWS = 8, LINEAR_OUTPUTS = 4;
+
 extern "C" __global__ void linear(const float* x, const float* weights, const float* bias, float* y, int rows, int inputs,
                                   int outputs, int relu) {
-    long long place = (blockIdx.x * (long long)blockDim.x + threadIdx.x) / 32;
-    if (place >= (long long)rows * outputs) return;
-    long long row = place / outputs, output = place % outputs;
-    float sum = 0.0f;
-    for (int i = threadIdx.x % 32; i < inputs; i += 32) sum += x[row * inputs + i] * weights[output * inputs + i];
-    sum = warp_sum(sum) + bias[output];
-    if (threadIdx.x % 32 == 0) y[place] = relu ? fmaxf(sum, 0.0f) : sum;
+    int groups = (outputs + LINEAR_OUTPUTS - 1) / LINEAR_OUTPUTS, lane = threadIdx.x % 32;
+    int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    int first_row = warp / groups * LINEAR_ROWS, first_output = warp % groups * LINEAR_OUTPUTS;
+    if (first_row >= rows) return;
+    float sums[LINEAR_ROWS][LINEAR_OUTPUTS] = {};
+    for (int i = lane; i < inputs; i += 32) {
+        float w[LINEAR_OUTPUTS];
+#pragma unroll
+        for (int o = 0; o < LINEAR_OUTPUTS; o++)
+            w[o] = first_output + o < outputs ? weights[(long long)(first_output + o) * inputs + i] : 0.0f;
+#pragma unroll
+        for (int r = 0; r < LINEAR_ROWS; r++) {
+            float from = first_row + r < rows ? x[(long long)(first_row + r) * inputs + i] : 0.0f;
+#pragma unroll
+            for (int o = 0; o < LINEAR_OUTPUTS; o++) sums[r][o] += from * w[o];
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < LINEAR_ROWS; r++)
+#pragma unroll
+        for (int o = 0; o < LINEAR_OUTPUTS; o++) {
+            float sum = warp_sum(sums[r][o]);
+            if (lane != 0 || first_row + r >= rows || first_output + o >= outputs) continue;
+            sum += bias[first_output + o];
+            y[(long long)(first_row + r) * outputs + first_output + o] = relu ? fmaxf(sum, 0.0f) : sum;
+        }
 }
 
 // A warp for each row; then ReLU (1) or the hyperbolic tangent (2).

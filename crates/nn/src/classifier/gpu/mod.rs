@@ -3,7 +3,8 @@
 //! Feature maps are NHWC. A convolution is one kernel (`conv.cu`): an implicit matrix product on the tensor cores, with
 //! normalisation folded into its weights and bias, residual and ReLU behind it. Images of the network's size go to the GPU as
 //! bytes; normalisation, and the rearrangement that lets the first convolution use tensor cores, are a kernel there. A whole
-//! pass is one CUDA graph for each size of batch. Batches of other sizes are filled up.
+//! pass is one CUDA graph for each size of batch. Batches of other sizes are filled up. Hopper GPUs have convolutions of their own
+//! (`hopper.cu`), by the matrix instructions that only they have.
 //!
 //! | file | what |
 //! |---|---|
@@ -25,16 +26,22 @@ pub(super) use engine::{GpuClassifier, GpuInput};
 use super::settings::Precision;
 use crate::gpu::KernelSource;
 
-/// The kernels, for a kind of number.
-fn kernels(precision: Precision) -> KernelSource {
-    const SOURCE: &str =
-        concat!(include_str!("numbers.cu"), include_str!("conv.cu"), include_str!("layers.cu"));
+/// The kernels, for a kind of number, and with those of Hopper GPUs or without.
+fn kernels(precision: Precision, is_hopper: bool) -> KernelSource {
+    const SOURCE: &str = concat!(
+        include_str!("numbers.cu"),
+        include_str!("conv.cu"),
+        include_str!("hopper.cu"),
+        include_str!("layers.cu")
+    );
     let (name, define) = match precision {
         Precision::Fp32 => ("classifier_f32", "NUMBER_F32"),
         Precision::Bf16 => ("classifier_bf16", "NUMBER_BF16"),
         Precision::Fp16 => ("classifier_f16", "NUMBER_F16"),
     };
-    KernelSource { name, source: SOURCE, defines: vec![define.into()] }
+    let mut defines = vec![define.to_owned()];
+    defines.extend(is_hopper.then(|| "HOPPER".to_owned()));
+    KernelSource { name, source: SOURCE, defines }
 }
 
 #[cfg(test)]
@@ -50,7 +57,7 @@ mod tests {
     fn kernels_compile_for_every_gpu_and_every_number() {
         for capability in CAPABILITIES {
             for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
-                match compile_for_tests(&kernels(precision), capability) {
+                match compile_for_tests(&kernels(precision, capability == 90), capability) {
                     Some(image) => assert!(!image.unwrap().is_empty()),
                     None => return eprintln!("skipped: no NVRTC on this machine"),
                 }

@@ -7,6 +7,7 @@ use super::super::fold::{FoldedNumbers, ParameterSource};
 use super::super::network::{ConvNorm, LayerNorm, Linear, Network, Pooling};
 use super::super::parameters::Id;
 use super::super::settings::Precision;
+use super::convolution::channels_at_once;
 use crate::gpu::{Address, Buffer, Gpu, GpuError};
 use crate::images::Preprocess;
 
@@ -103,9 +104,15 @@ impl Packed {
         let FoldedNumbers { weights, shape, bias, group_norm } = folded;
         let [kernel, _, inputs, outputs] = shape;
         let is_stem = inputs == 3;
-        let arranged = if is_stem { stem_weights(&weights, shape) } else { outputs_first(&weights, outputs) };
-        let group_norm = group_norm
-            .map(|(groups, scale, shift)| (groups, Scale { scale: self.floats(&scale), shift: self.floats(&shift) }));
+        let (arranged, taps) = match is_stem {
+            true => (stem_weights(&weights, shape), SQUARE_TAPS),
+            false => (outputs_first(&weights, outputs), kernel * kernel),
+        };
+        let of_a_tap = arranged.len() / outputs / taps;
+        let arranged = in_blocks(&arranged, taps, of_a_tap, channels_at_once(precision));
+        let group_norm = group_norm.map(|(groups, scale, shift)| {
+            (groups, Scale { scale: self.floats(&scale), shift: self.floats(&shift) })
+        });
         Convolution {
             weights: self.numbers(&arranged, precision),
             bias: self.floats(&bias),
@@ -145,11 +152,26 @@ impl GpuParameters {
         preprocess: &Preprocess,
         precision: Precision,
     ) -> Result<Self, GpuError> {
+        let (mut parameters, bytes) = Self::lay_out(network, source, preprocess, precision);
+        check_memory(gpu, bytes.len())?;
+        let base = parameters._memory.put(gpu, &bytes)?;
+        gpu.wait()?;
+        parameters.move_to(base);
+        Ok(parameters)
+    }
+
+    /// All numbers as bytes, and places among these instead of addresses.
+    pub(super) fn lay_out(
+        network: &Network,
+        source: &impl ParameterSource,
+        preprocess: &Preprocess,
+        precision: Precision,
+    ) -> (Self, Vec<u8>) {
         let mut packed = Packed::default();
         let folded: Vec<FoldedNumbers> =
             network.convolutions.par_iter().map(|layer| FoldedNumbers::of(layer, source)).collect();
         let convolutions = network.convolutions.iter().zip(folded);
-        let mut parameters = Self {
+        let parameters = Self {
             convolutions: convolutions
                 .map(|(layer, folded)| packed.convolution(layer, folded, precision))
                 .collect(),
@@ -159,11 +181,7 @@ impl GpuParameters {
             byte_table: packed.floats(preprocess.table().as_flattened()),
             _memory: Buffer::default(),
         };
-        check_memory(gpu, packed.bytes.len())?;
-        let base = parameters._memory.put(gpu, &packed.bytes)?;
-        gpu.wait()?;
-        parameters.move_to(base);
-        Ok(parameters)
+        (parameters, packed.bytes)
     }
 
     /// Places become addresses.
@@ -204,13 +222,26 @@ fn outputs_first(weights: &[f32], outputs: usize) -> Vec<f32> {
     (0..outputs).into_par_iter().flat_map_iter(row).collect()
 }
 
+/// `[outputs, taps, inputs]` to `[outputs, blocks of inputs, taps, inputs of a block]`: some inputs of every tap, then the next.
+fn in_blocks(weights: &[f32], taps: usize, inputs: usize, block: usize) -> Vec<f32> {
+    let one_output = |weights: &[f32]| {
+        let number = |place: usize| {
+            let (tap, input) = (place / block % taps, place / block / taps * block + place % block);
+            weights[tap * inputs + input]
+        };
+        (0..taps * inputs).map(number).collect::<Vec<f32>>()
+    };
+    weights.par_chunks(taps * inputs).flat_map_iter(one_output).collect()
+}
+
 /// The first convolution, 7x7 of stride 2, as one of 4x4 over squares of 2x2 pixels: `[outputs, 4, 4, 16]`. Row `r` of the
 /// kernel is row `(r + 1) % 2` of the square `(r + 1) / 2`, and so are columns.
 fn stem_weights(weights: &[f32], [kernel, _, inputs, outputs]: [usize; 4]) -> Vec<f32> {
     let mut arranged = vec![0.0; outputs * SQUARE_TAPS * SQUARE_TAPS * SQUARE_CHANNELS];
     for row in 0..kernel {
         for column in 0..kernel {
-            let ([y, dy], [x, dx]) = ([row.div_ceil(2), (row + 1) % 2], [column.div_ceil(2), (column + 1) % 2]);
+            let ([y, dy], [x, dx]) =
+                ([row.div_ceil(2), (row + 1) % 2], [column.div_ceil(2), (column + 1) % 2]);
             for input in 0..inputs {
                 let from = ((row * kernel + column) * inputs + input) * outputs;
                 let to = (y * SQUARE_TAPS + x) * SQUARE_CHANNELS + (dy * 2 + dx) * inputs + input;
@@ -227,6 +258,18 @@ fn stem_weights(weights: &[f32], [kernel, _, inputs, outputs]: [usize; 4]) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn weights_come_in_blocks_of_inputs() {
+        // Two outputs, three taps, four inputs: 100 output + 10 tap + input.
+        let number = |i: usize| (100 * (i / 12) + 10 * (i / 4 % 3) + i % 4) as f32;
+        let weights: Vec<f32> = (0..24).map(number).collect();
+        let blocked = in_blocks(&weights, 3, 4, 2);
+        assert_eq!(blocked[..6], [0., 1., 10., 11., 20., 21.]);
+        assert_eq!(blocked[6..12], [2., 3., 12., 13., 22., 23.]);
+        assert_eq!(blocked[12..14], [100., 101.]);
+        assert_eq!(in_blocks(&weights, 3, 4, 4), weights);
+    }
 
     /// The convolution over squares gives what the convolution over pixels gives.
     #[test]

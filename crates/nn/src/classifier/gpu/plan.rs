@@ -2,7 +2,7 @@
 
 use super::super::network::{Block, ConvNorm, EPSILON, Head, Linear, Network, Pooling, Trunk};
 use super::super::settings::Precision;
-use super::convolution::{ConvShape, ConvWork, FLOAT_COLUMNS, FLOAT_OUTPUTS};
+use super::convolution::{ConvShape, ConvWork};
 use super::parameters::{GpuParameters, LinearLayer, SQUARE_CHANNELS, SQUARE_TAPS, Scale};
 use crate::gpu::{Address, Arg, LaunchShape};
 use crate::images::ImageLayout;
@@ -34,8 +34,6 @@ impl PixelKind {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Conv(ConvWork),
-    /// A linear layer of many rows: the same, in floats.
-    Linear(ConvWork),
     Kernel { kernel: &'static str, shape: LaunchShape, args: Vec<Arg> },
 }
 
@@ -92,8 +90,9 @@ impl Map {
 const ALIGNMENT: usize = 1024;
 /// Threads of simple kernels.
 const THREADS: usize = 256;
-/// Rows up to which a warp computes an output of a linear layer.
-const FEW_ROWS: usize = 16;
+/// Rows and outputs of a linear layer that a warp computes.
+const LINEAR_ROWS: usize = 8;
+const LINEAR_OUTPUTS: usize = 4;
 
 struct Planner<'a> {
     input: PlanInput<'a>,
@@ -259,8 +258,7 @@ impl Planner<'_> {
             }
             None => input.at,
         };
-        let (last, before) =
-            block.path.split_last().unwrap_or_else(|| unreachable!("a block has layers"));
+        let (last, before) = block.path.split_last().unwrap_or_else(|| unreachable!("a block has layers"));
         let mut map = input;
         for (i, layer) in before.iter().enumerate() {
             map = self.plain_conv(layer, map, Address::NONE, true, self.turns[others[1 + i % 2]]);
@@ -398,28 +396,10 @@ impl Planner<'_> {
     fn linear_layer(&mut self, layer: LinearLayer, x: Address, rows: usize, relu: bool) -> Address {
         let LinearLayer { weights, bias, inputs, outputs } = layer;
         let y = self.take_floats(rows * outputs);
-        let is_tiled = rows > FEW_ROWS && inputs % FLOAT_COLUMNS == 0 && outputs % FLOAT_OUTPUTS == 0;
-        if is_tiled {
-            let shape = ConvShape {
-                images: rows,
-                out: [1, 1],
-                outputs,
-                strides: [inputs; 3],
-                size: [1, 1],
-                stride: 1,
-                padding: 0,
-                taps: [1, 1],
-                channels: inputs,
-                relu,
-                adds: false,
-            };
-            self.steps.push(Step::Linear(ConvWork { x, weights, bias, residual: Address::NONE, y, shape }));
-        } else {
-            let args = [Arg::At(x), Arg::At(weights), Arg::At(bias), Arg::At(y)];
-            let numbers = [rows, inputs, outputs, usize::from(relu)].map(int);
-            let shape = threads(rows * outputs * 32);
-            self.run("linear", shape, args.into_iter().chain(numbers).collect());
-        }
+        let args = [Arg::At(x), Arg::At(weights), Arg::At(bias), Arg::At(y)];
+        let numbers = [rows, inputs, outputs, usize::from(relu)].map(int);
+        let warps = rows.div_ceil(LINEAR_ROWS) * outputs.div_ceil(LINEAR_OUTPUTS);
+        self.run("linear", threads(warps * 32), args.into_iter().chain(numbers).collect());
         y
     }
 
@@ -448,4 +428,93 @@ fn threads(count: usize) -> LaunchShape {
 
 fn int(number: usize) -> Arg {
     Arg::Int(number as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::network;
+    use super::super::super::parameters::Parameters;
+    use super::super::super::settings::{Arch, ClassifierSettings};
+    use super::*;
+    use std::ops::Range;
+
+    const BASE: u64 = 1 << 40;
+
+    /// The pass of a network with fresh weights.
+    fn planned(settings: &ClassifierSettings, count: usize) -> (Plan, usize) {
+        let (network, specs) = network::build(settings);
+        let fresh = Parameters::fresh(specs, plaudit_core::Seed::new(0));
+        let preprocess = settings.preprocess();
+        let (parameters, _) = GpuParameters::lay_out(&network, &fresh, &preprocess, settings.precision);
+        let input = PlanInput {
+            network: &network,
+            parameters: &parameters,
+            precision: settings.precision,
+            size: [preprocess.height, preprocess.width],
+            count,
+            cameras: preprocess.keys.len(),
+            kind: PixelKind::Floats,
+            images: Address(1 << 50),
+            base: Address(BASE),
+        };
+        (plan(input), network.convolutions.len())
+    }
+
+    fn bytes(at: Address, numbers: usize, size: usize) -> Range<u64> {
+        at.0..at.0 + (numbers * size) as u64
+    }
+
+    fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+        one.start < other.end && other.start < one.end
+    }
+
+    /// No convolution writes where it reads, or outside its memory, in sizes that its kernels do not take.
+    #[test]
+    fn convolutions_read_and_write_apart_and_inside_their_memory() {
+        for (arch, cameras, count) in [
+            (Arch::Resnet18, 1, 3),
+            (Arch::Resnet18, 2, 2),
+            (Arch::Resnet50, 1, 1),
+            (Arch::Resnet10, 1, 5),
+            (Arch::Resnet10Spatial, 2, 2),
+        ] {
+            for (precision, size) in [(Precision::Bf16, 2), (Precision::Fp32, 4)] {
+                let image_keys = (0..cameras).map(|i| format!("camera {i}")).collect();
+                let settings = ClassifierSettings {
+                    arch,
+                    precision,
+                    image_keys,
+                    image_size: [3, 50, 67],
+                    ..Default::default()
+                };
+                let (plan, convolutions) = planned(&settings, count);
+                let all = BASE..BASE + plan.bytes as u64;
+                let works: Vec<&ConvWork> = plan
+                    .steps
+                    .iter()
+                    .filter_map(|step| match step {
+                        Step::Conv(work) => Some(work),
+                        Step::Kernel { .. } => None,
+                    })
+                    .collect();
+                assert_eq!(works.len(), convolutions, "{arch:?}");
+                for ConvWork { x, residual, y, shape, .. } in works {
+                    let written = shape.images * shape.out[0] * shape.out[1] * shape.outputs;
+                    let to = bytes(*y, written, size);
+                    let from = bytes(*x, shape.images * shape.strides[0], size);
+                    assert!(!overlap(&from, &to), "{arch:?}: {shape:?}");
+                    for range in [&from, &to] {
+                        assert!(all.start <= range.start && range.end <= all.end, "{arch:?}: {shape:?}");
+                    }
+                    assert_eq!(*residual != Address::NONE, shape.adds);
+                    assert!(
+                        !shape.adds || !overlap(&bytes(*residual, written, size), &to),
+                        "{arch:?}: {shape:?}"
+                    );
+                    assert!(shape.outputs % 64 == 0 && shape.channels % 64 == 0, "{arch:?}: {shape:?}");
+                }
+                assert!(plan.logits + count * 4 <= plan.bytes && plan.features < plan.bytes);
+            }
+        }
+    }
 }

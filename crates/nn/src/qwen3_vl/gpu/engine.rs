@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use super::super::config::Config;
 use super::kernels::attention_shared_bytes;
-use crate::gpu::{Arg, Gpu, LaunchShape};
-use crate::gpu::GpuError;
-use crate::gpu::{Cublas, Epilogue, Matmul};
-use crate::gpu::{Address, Buffer, StagedBytes};
 use super::parameters::{Linear, Parameters};
 use super::text::PrefixCache;
 use super::vision::PatchPositions;
+use crate::gpu::GpuError;
+use crate::gpu::{Address, Buffer, StagedBytes};
+use crate::gpu::{Arg, Gpu, LaunchShape};
+use crate::gpu::{Cublas, Epilogue, Matmul};
 
 /// All that a forward pass needs.
 pub(super) struct Engine {

@@ -6,10 +6,10 @@ use cudarc::driver::CudaSlice;
 use rayon::prelude::*;
 
 use super::super::patches::VisualKind;
+use super::vision::FramePair;
+use crate::gpu::Address;
 use crate::gpu::Gpu;
 use crate::gpu::GpuError;
-use crate::gpu::Address;
-use super::vision::FramePair;
 
 /// Visual embeddings, level by level, in a ring buffer: the oldest go first.
 #[derive(Default)]

@@ -28,7 +28,7 @@ pub(super) fn compile(gpu: &mut Gpu, config: &Config) -> Result<(), GpuError> {
     gpu.compile(&source(config), &NAMES)?;
     let (text, vision) = (config.text.head_width, config.vision.width / config.vision.heads);
     for (kernel, head_width) in [("attend_text", text), ("attend_vision", vision)] {
-        gpu.allow_shared(kernel, attention_shared_bytes(head_width))?;
+        gpu.allow_shared(kernel, attention_shared_bytes(head_width), 100)?;
     }
     Ok(())
 }

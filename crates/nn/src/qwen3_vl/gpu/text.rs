@@ -4,12 +4,12 @@ use cudarc::driver::CudaSlice;
 
 use super::super::config::TextConfig;
 use super::batch::{Batch, Rows};
-use crate::gpu::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use crate::gpu::GpuError;
-use crate::gpu::{Epilogue, Matmul};
-use crate::gpu::Address;
 use super::parameters::Layer;
+use crate::gpu::Address;
+use crate::gpu::GpuError;
+use crate::gpu::{Arg, LaunchShape};
+use crate::gpu::{Epilogue, Matmul};
 
 /// Keys and values (KV cache) of the prefix that prompts share.
 pub(super) struct PrefixCache {

@@ -7,14 +7,14 @@ use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
 use super::super::patches::VisualKind;
 use super::super::vision::{angles, corners};
-use crate::gpu::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use crate::gpu::GpuError;
 use super::frame_cache::{FrameCache, HashedPair};
-use crate::gpu::Epilogue;
 use super::lists::Lists;
-use crate::gpu::Address;
 use super::parameters::{Block, LayerNorm, Merger};
+use crate::gpu::Address;
+use crate::gpu::Epilogue;
+use crate::gpu::GpuError;
+use crate::gpu::{Arg, LaunchShape};
 
 const EPSILON: f32 = 1e-6;
 
