@@ -97,6 +97,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod console;
+pub mod device;
 pub mod episode_recorder;
 pub mod evaluation;
 pub mod failure;

@@ -73,7 +73,7 @@ impl Trainer {
         seed: u64,
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
-        device.must_be_cpu()?;
+        device.must_be_cpu("training an image classifier")?;
         let (network, specs) = network::build(settings);
         let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"));
         let optimizer = Optimizer::new(adamw, &parameters);

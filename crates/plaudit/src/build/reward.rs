@@ -26,6 +26,8 @@ use crate::config::blocks::reward::{
     RewardTerm, RewardType, TermSource, WorkerType,
 };
 use crate::config::{LoadedConfig, Notice};
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::NO_GPU;
 
 /// The reward of training in environments like these. Whatever is wrong with the model shows here, before the first step.
 pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, ComposeError> {
@@ -425,16 +427,26 @@ impl TermBuilder<'_> {
 
     /// An image classifier, in this process or on a server.
     fn image_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
-        if self.term.model.gpu.is_some() {
-            let message = "image classifiers run on the CPU";
-            return Err(self.problem("model.gpu", message, "leave it out; it is for vision-language judges"));
-        }
         match (self.place, self.loaded.config.reward.worker_type) {
             (TermPlace::Main, WorkerType::Api) => self.remote_classifier(),
             (TermPlace::Main, WorkerType::Local) | (TermPlace::Further(_) | TermPlace::Second, _) => {
                 self.local_classifier()
             }
         }
+    }
+
+    /// What the config asks for.
+    pub(super) fn device_choice(&self) -> Result<DeviceChoice, ComposeError> {
+        let choice = self.term.model.device.parse();
+        choice.map_err(|error: String| {
+            self.problem("model.device", error, "auto takes the GPU if there is one")
+        })
+    }
+
+    /// Where a model in this process computes.
+    pub(super) fn device(&self, work: GpuWork) -> Result<Device, ComposeError> {
+        let device = self.device_choice()?.resolve(work);
+        device.map_err(|error| self.problem("model.device", error, NO_GPU))
     }
 
     fn local_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
@@ -446,8 +458,9 @@ impl TermBuilder<'_> {
         let given = self.agreed_network(Path::new(path))?;
         let views = self.views(&given.image_keys.clone().unwrap_or_default())?;
         let finish = self.frame_dump();
+        let device = self.device(GpuWork::Classifier)?;
         let load = move |path: &Path| {
-            let model = ClassifierCheckpoint::read(path)?.open(&given, Device::Cpu)?;
+            let model = ClassifierCheckpoint::read(path)?.open(&given, device)?;
             finish(Box::new(model.reward_model(views.clone())))
         };
         let (first, source) =

@@ -269,6 +269,7 @@ fn after_renaming(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     }
     spread_collection(tree, found);
     fixed_alpha(tree, found);
+    gpu_by_number(tree, found);
     for path in matching(tree, "env.*.init_params.control_mode") {
         if text(tree, &path) == Some("None") {
             take(tree, &path);
@@ -288,6 +289,19 @@ fn spread_collection(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
         let path = format!("{target}.data_collection");
         put(tree, &path, block.clone());
         found.push(OlderSpelling { written: "env.data_collection".into(), read_as: path });
+    }
+}
+
+/// `gpu: 0` is `device: cuda:0`.
+fn gpu_by_number(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
+    for path in ["reward.model.gpu", "reward.hacking_monitor.model.gpu"] {
+        let Some(node) = take(tree, path) else { continue };
+        let Value::Int(number) = &node.value else { continue };
+        let (device, written) = (path.replace(".gpu", ".device"), format!("{path}: {number}"));
+        if !is_set(tree, &device) {
+            put(tree, &device, beside(&node, Value::Str(format!("cuda:{number}"))));
+        }
+        found.push(OlderSpelling { written, read_as: format!("{device}: cuda:{number}") });
     }
 }
 

@@ -43,6 +43,7 @@ documents! {
     data_parallel: "docs/data-parallel.md",
     features: "docs/features.md",
     from_rlinf: "docs/from-rlinf.md",
+    gpu: "docs/gpu.md",
     guide: "docs/guide.md" then "docs/method/rlpd.md",
     image_policies: "docs/image-policies.md",
     mujoco: "docs/mujoco.md",
