@@ -10,10 +10,14 @@
 //!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
+//! And two for what then runs: [`link`], what carries messages between processes, and [`worker`], what each of them does.
+//!
 //! What is not here: what the components compute (`rl`, `reward`, `env`), and gradients of several ranks.
 
 pub mod dora;
+pub mod link;
 pub mod placement;
 pub mod plan;
+pub mod worker;
 
 pub use plan::{Component, Edge, LinkSettings, Machine, Plan, Port, Process};
