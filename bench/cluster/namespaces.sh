@@ -109,7 +109,12 @@ shape() {
       delay=*) ip netns exec "$space" tc qdisc add dev eth0 root netem limit 100000 delay "${what#*=}" || exit 77 ;;
       loss=*)
         ip netns exec "$space" nft -f - <<NFT || exit 77
-table netdev loss { chain out { type filter hook egress device eth0 priority 0; numgen random mod 100 < ${what#*=} drop; } }
+table netdev loss {
+  chain out {
+    type filter hook egress device eth0 priority 0;
+    numgen random mod 100 < ${what#*=} drop
+  }
+}
 NFT
         ;;
       *) echo "shape: \`$what\` is none of rate=, loss=, delay=" >&2; exit 2 ;;
