@@ -8,11 +8,15 @@
 //! 2. [`plan`]: every process with its machine, rank, GPUs and environment, and every edge between two of them;
 //! 3. [`dora`]: the files by which dora places, starts, supervises and restarts these processes, and its command line.
 //!
+//! [`machine`] is what has to happen on each machine: its daemon, and the copy of what its processes write.
+//!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
 //! What is not here: what the components compute (`rl`, `reward`, `env`), and gradients of several ranks.
 
 pub mod dora;
+#[cfg(unix)]
+pub mod machine;
 pub mod placement;
 pub mod plan;
 
