@@ -146,7 +146,8 @@ pub fn start_coordinator(plan: &Plan) -> Result<String, MachineError> {
         let _ = fs::remove_file(&token);
         let machine = plan.head();
         let mut child = spawn(plan, machine, Program::Coordinator, &dora::coordinator(plan))?;
-        wait_for(&mut child, Program::Coordinator, &folder, || token.exists() && listens(plan))?;
+        let log = log_of(plan, machine, Program::Coordinator);
+        wait_for(&mut child, Program::Coordinator, &log, || token.exists() && listens(plan))?;
     }
     let text = fs::read_to_string(&token).map_err(file_error("cannot read", &token))?;
     Ok(text.trim().to_string())
@@ -162,10 +163,10 @@ pub fn start_daemon(plan: &Plan, machine: &Machine) -> Result<i32, MachineError>
     if let Some(pid) = running(plan, Program::Daemon) {
         return Ok(pid);
     }
-    let folder = plan.run_dir.join(files::FOLDER);
     let mut child = spawn(plan, machine, Program::Daemon, &dora::daemon(plan, machine))?;
     let settled = Instant::now() + Duration::from_millis(500);
-    wait_for(&mut child, Program::Daemon, &folder, || Instant::now() >= settled)?;
+    let log = log_of(plan, machine, Program::Daemon);
+    wait_for(&mut child, Program::Daemon, &log, || Instant::now() >= settled)?;
     Ok(child.id() as i32)
 }
 
@@ -176,8 +177,7 @@ fn running(plan: &Plan, program: Program) -> Option<i32> {
 
 /// Starts a program that outlives who started it, and says nothing but to its log.
 fn spawn(plan: &Plan, machine: &Machine, program: Program, words: &[String]) -> Result<Child, MachineError> {
-    let folder = plan.run_dir.join(files::FOLDER);
-    let log = folder.join(format!("{}-{}.log", program.word(), machine.id));
+    let (folder, log) = (plan.run_dir.join(files::FOLDER), log_of(plan, machine, program));
     let open = || OpenOptions::new().create(true).append(true).open(&log);
     let (out, err): (File, File) =
         (open().map_err(file_error("cannot write", &log))?, open().map_err(file_error("cannot write", &log))?);
@@ -192,16 +192,20 @@ fn spawn(plan: &Plan, machine: &Machine, program: Program, words: &[String]) -> 
     command.spawn().map_err(|error| MachineError::Start { program, error })
 }
 
+fn log_of(plan: &Plan, machine: &Machine, program: Program) -> PathBuf {
+    plan.run_dir.join(files::FOLDER).join(format!("{}-{}.log", program.word(), machine.id))
+}
+
 fn wait_for(
     child: &mut Child,
     program: Program,
-    folder: &Path,
+    log: &Path,
     ready: impl Fn() -> bool,
 ) -> Result<(), MachineError> {
     let deadline = Instant::now() + Duration::from_secs(15);
     while !ready() {
         if let Ok(Some(_)) = child.try_wait() {
-            return Err(MachineError::EndedAtOnce { program: program.word(), said: last_words(folder, program) });
+            return Err(MachineError::EndedAtOnce { program: program.word(), said: last_words(log) });
         }
         if Instant::now() > deadline {
             let _ = child.kill();
@@ -212,17 +216,9 @@ fn wait_for(
     Ok(())
 }
 
-/// The last line that a program's log has.
-fn last_words(folder: &Path, program: Program) -> String {
-    let Ok(entries) = fs::read_dir(folder) else { return String::new() };
-    let prefix = format!("{}-", program.word());
-    let is_log = |path: &PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-            name.starts_with(&prefix) && name.ends_with(".log")
-        })
-    };
-    let text = entries.flatten().map(|entry| entry.path()).filter(is_log);
-    let text = text.filter_map(|path| fs::read_to_string(path).ok()).next_back().unwrap_or_default();
+/// The last lines that a program's log has.
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(6)..].join(" / ")
 }

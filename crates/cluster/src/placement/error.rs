@@ -40,7 +40,7 @@ pub enum Culprit {
 }
 
 impl Culprit {
-    pub(super) fn err<T>(self, problem: Problem) -> Result<T, PlacementError> {
+    pub(crate) fn err<T>(self, problem: Problem) -> Result<T, PlacementError> {
         Err(PlacementError { culprit: self, problem })
     }
 }
