@@ -8,6 +8,8 @@
 //! 2. [`plan`]: every process with its machine, rank, GPUs and environment, and every edge between two of them;
 //! 3. [`dora`]: the files by which dora places, starts, supervises and restarts these processes, and its command line.
 //!
+//! [`machine`] is what has to happen on each machine: its daemon, and the copy of what its processes write.
+//!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
 //! And two for what then runs: [`link`], what carries messages between processes, and [`worker`], what each of them does.
@@ -16,6 +18,8 @@
 
 pub mod dora;
 pub mod link;
+#[cfg(unix)]
+pub mod machine;
 pub mod placement;
 pub mod plan;
 pub mod worker;

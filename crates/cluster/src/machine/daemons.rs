@@ -1,0 +1,266 @@
+//! A machine's daemon, and on the first machine the coordinator: started, looked at, ended.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::{MachineError, file_error, processes, shared_memory};
+use crate::dora::{self, OVERLAY_VARIABLE, check_overlay, files};
+use crate::plan::{Machine, Plan};
+
+/// What a machine needs before anything is started on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// The plan.
+    pub plan: Plan,
+    /// The rank of the machine meant.
+    pub rank: usize,
+    /// Files for the run directory, by their names in it.
+    pub files: BTreeMap<String, String>,
+    /// What the daemon shows to the coordinator; not set on the coordinator's own machine.
+    pub token: Option<String>,
+}
+
+/// What runs there now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The daemon's process.
+    pub daemon: i32,
+    /// The coordinator's token, on its machine.
+    pub token: Option<String>,
+}
+
+/// What was found and ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Ended {
+    /// Processes.
+    pub processes: usize,
+    /// Segments of shared memory that they left behind.
+    pub segments: usize,
+}
+
+/// What runs on a machine, for a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The coordinator's process, on its machine.
+    pub coordinator: Option<i32>,
+    /// The daemon.
+    pub daemon: Option<DaemonCheck>,
+    /// Processes of the plan.
+    pub workers: usize,
+    /// The coordinator's token, on its machine.
+    pub token: Option<String>,
+}
+
+/// A daemon that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonCheck {
+    /// Its process.
+    pub pid: i32,
+    /// Whether its data plane waits before it drops; if not, why.
+    pub overlay: Result<(), String>,
+}
+
+/// One of the two programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// dora's coordinator.
+    Coordinator,
+    /// dora's daemon.
+    Daemon,
+}
+
+impl Program {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Coordinator => "coordinator",
+            Self::Daemon => "daemon",
+        }
+    }
+
+    /// Whether a process is this program, for a run.
+    fn is(self, words: &[String], run_dir: &Path) -> bool {
+        let folder = run_dir.join(files::FOLDER).display().to_string();
+        words.iter().any(|word| word == self.word()) && words.iter().any(|word| word.contains(&folder))
+    }
+}
+
+/// Writes what the machine needs into the run directory: the plan, dora's files, and what else is asked for.
+pub fn write_files(request: &StartRequest) -> Result<(), MachineError> {
+    let (plan, folder) = (&request.plan, request.plan.run_dir.join(files::FOLDER));
+    fs::create_dir_all(&folder).map_err(file_error("cannot make", &folder))?;
+    for process in plan.processes.iter().filter(|process| process.machine == request.rank) {
+        let own = plan.run_dir.join("workers").join(&process.id);
+        fs::create_dir_all(&own).map_err(file_error("cannot make", &own))?;
+    }
+    let text = plan.to_json().map_err(std::io::Error::from);
+    let path = plan.run_dir.join(Plan::FILE);
+    replace(&path, &text.map_err(file_error("cannot write", &path))?, 0o644)?;
+    replace(&folder.join(files::GRAPH), &dora::graph(plan), 0o644)?;
+    replace(&folder.join(files::MACHINES), &dora::machines(plan), 0o644)?;
+    replace(&folder.join(files::OVERLAY), &dora::overlay(), 0o644)?;
+    if let Some(token) = &request.token {
+        replace(&folder.join(files::TOKEN), &format!("{token}\n"), 0o600)?;
+    }
+    for (name, text) in &request.files {
+        let path = plan.run_dir.join(name);
+        if !path.exists() {
+            replace(&path, text, 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+/// A file that is there whole or not at all, with its permissions from the start: it may be a secret.
+fn replace(path: &Path, text: &str, mode: u32) -> Result<(), MachineError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let write = || -> std::io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&beside);
+        file_error("cannot write", path)(error)
+    })
+}
+
+/// Starts the coordinator, unless it runs, and waits for its token.
+pub fn start_coordinator(plan: &Plan) -> Result<String, MachineError> {
+    let folder = plan.run_dir.join(files::FOLDER);
+    let token = folder.join(files::TOKEN);
+    if running(plan, Program::Coordinator).is_none() {
+        // A coordinator makes a new token each time; the old one must not be taken for it.
+        let _ = fs::remove_file(&token);
+        let machine = plan.head();
+        let mut child = spawn(plan, machine, Program::Coordinator, &dora::coordinator(plan))?;
+        let log = log_of(plan, machine, Program::Coordinator);
+        wait_for(&mut child, Program::Coordinator, &log, || token.exists() && listens(plan))?;
+    }
+    let text = fs::read_to_string(&token).map_err(file_error("cannot read", &token))?;
+    Ok(text.trim().to_string())
+}
+
+fn listens(plan: &Plan) -> bool {
+    let address = std::net::SocketAddr::new(plan.head().address, plan.coordinator_port);
+    std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok()
+}
+
+/// Starts a machine's daemon, unless it runs.
+pub fn start_daemon(plan: &Plan, machine: &Machine) -> Result<i32, MachineError> {
+    if let Some(pid) = running(plan, Program::Daemon) {
+        return Ok(pid);
+    }
+    let mut child = spawn(plan, machine, Program::Daemon, &dora::daemon(plan, machine))?;
+    let settled = Instant::now() + Duration::from_millis(500);
+    let log = log_of(plan, machine, Program::Daemon);
+    wait_for(&mut child, Program::Daemon, &log, || Instant::now() >= settled)?;
+    Ok(child.id() as i32)
+}
+
+fn running(plan: &Plan, program: Program) -> Option<i32> {
+    let all = processes::that_name(&plan.run_dir);
+    all.into_iter().find(|process| program.is(&process.words, &plan.run_dir)).map(|process| process.pid)
+}
+
+/// Starts a program that outlives who started it, and says nothing but to its log.
+fn spawn(plan: &Plan, machine: &Machine, program: Program, words: &[String]) -> Result<Child, MachineError> {
+    let (folder, log) = (plan.run_dir.join(files::FOLDER), log_of(plan, machine, program));
+    let open = || OpenOptions::new().create(true).append(true).open(&log);
+    let (out, err): (File, File) =
+        (open().map_err(file_error("cannot write", &log))?, open().map_err(file_error("cannot write", &log))?);
+    let mut command = Command::new(&machine.dora);
+    command.args(words).current_dir(&folder).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+    command.envs(&machine.environment);
+    // The coordinator copies its token into the user's settings as well; here that is the run's own folder.
+    command.env("XDG_CONFIG_HOME", folder.join("settings"));
+    command.env(OVERLAY_VARIABLE, folder.join(files::OVERLAY));
+    command.env_remove("ZENOH_CONFIG").env_remove("DORA_AUTH_TOKEN");
+    let program = machine.dora.display().to_string();
+    command.spawn().map_err(|error| MachineError::Start { program, error })
+}
+
+fn log_of(plan: &Plan, machine: &Machine, program: Program) -> PathBuf {
+    plan.run_dir.join(files::FOLDER).join(format!("{}-{}.log", program.word(), machine.id))
+}
+
+fn wait_for(
+    child: &mut Child,
+    program: Program,
+    log: &Path,
+    ready: impl Fn() -> bool,
+) -> Result<(), MachineError> {
+    let deadline = Instant::now() + Duration::from_secs(15);
+    while !ready() {
+        if let Ok(Some(_)) = child.try_wait() {
+            return Err(MachineError::EndedAtOnce { program: program.word(), said: last_words(log) });
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            return Err(MachineError::NoAnswer { program: program.word().into(), seconds: 15 });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The last lines that a program's log has.
+fn last_words(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(6)..].join(" / ")
+}
+
+/// What runs on this machine for a run, and whether its data plane is safe.
+pub fn check(run_dir: &Path) -> Check {
+    let all = processes::that_name(run_dir);
+    let find = |program: Program| all.iter().find(|process| program.is(&process.words, run_dir));
+    let daemon = find(Program::Daemon)
+        .map(|process| DaemonCheck { pid: process.pid, overlay: overlay_of(process.pid, &process.words) });
+    let is_worker = |process: &&processes::Running| process.words.iter().any(|word| word == "worker");
+    let token = fs::read_to_string(run_dir.join(files::FOLDER).join(files::TOKEN)).ok();
+    Check {
+        coordinator: find(Program::Coordinator).map(|process| process.pid),
+        daemon,
+        workers: all.iter().filter(is_worker).count(),
+        token: token.map(|token| token.trim().to_string()),
+    }
+}
+
+/// Whether a daemon runs with an overlay that makes the data plane wait: by its own words, else by its environment.
+fn overlay_of(pid: i32, words: &[String]) -> Result<(), String> {
+    let flag = words.iter().position(|word| word == "--zenoh-config-overlay").and_then(|at| words.get(at + 1));
+    let path = flag.cloned().or_else(|| processes::variable_of(pid, OVERLAY_VARIABLE));
+    let path = path.ok_or("it was started without an overlay of the data plane")?;
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    check_overlay(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Ends everything of a run on this machine: workers, daemon, coordinator; and what they left in shared memory.
+pub fn end(run_dir: &Path, patience: Duration) -> Ended {
+    let all = processes::that_name(run_dir);
+    let is_ours = |process: &&processes::Running| {
+        let is_worker = process.words.iter().any(|word| word == "worker" || word == "mirror");
+        is_worker || [Program::Coordinator, Program::Daemon].iter().any(|program| program.is(&process.words, run_dir))
+    };
+    // A daemon that sees its workers end would start them again, so it goes first, and takes them along.
+    let (daemons, others): (Vec<_>, Vec<_>) =
+        all.iter().filter(is_ours).partition(|process| Program::Daemon.is(&process.words, run_dir));
+    let pids = |processes: Vec<&processes::Running>| -> Vec<i32> {
+        processes.iter().map(|process| process.pid).collect()
+    };
+    let ended = processes::end_all(&pids(daemons), patience) + processes::end_all(&pids(others), patience);
+    Ended { processes: ended, segments: shared_memory::remove_orphans() }
+}
