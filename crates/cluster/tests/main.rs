@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 mod generated;
+mod messages;
 mod placing;
+mod training;

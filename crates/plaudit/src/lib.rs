@@ -111,3 +111,4 @@ pub mod progress;
 pub mod robot;
 pub mod run;
 pub mod signals;
+pub mod workers;

@@ -79,7 +79,10 @@ fn join_context(parts: &[&Segment], back: usize) -> Result<Obs, JoinError> {
     let of = |part: &&Segment| -> Obs {
         let newest = part.context.len().checked_sub(1 + back);
         let oldest = part.context.first();
-        newest.map(|at| &part.context[at]).or(oldest).map_or_else(|| part.obs[0].clone(), |obs| (**obs).clone())
+        newest
+            .map(|at| &part.context[at])
+            .or(oldest)
+            .map_or_else(|| part.obs[0].clone(), |obs| (**obs).clone())
     };
     let parts: Vec<Obs> = parts.iter().map(of).collect();
     join_obs(&parts.iter().collect::<Vec<_>>())
@@ -89,9 +92,11 @@ fn join_obs(parts: &[&Obs]) -> Result<Obs, JoinError> {
     let Some(first) = parts.first() else { return Err(JoinError::Nothing) };
     let cameras_fit = |part: &&Obs| {
         part.cameras.len() == first.cameras.len()
-            && part.cameras.iter().zip(&first.cameras).all(|((name, frames), (other, others))| {
-                name == other && frames.shape == others.shape
-            })
+            && part
+                .cameras
+                .iter()
+                .zip(&first.cameras)
+                .all(|((name, frames), (other, others))| name == other && frames.shape == others.shape)
     };
     if !parts.iter().all(|part| cameras_fit(part) && part.tasks.is_empty() == first.tasks.is_empty()) {
         return Err(JoinError::Differ { what: "what is observed" });

@@ -35,6 +35,7 @@
 mod action_chunks;
 mod action_head;
 mod actor_critic;
+mod async_remote;
 mod async_training;
 mod categorical;
 mod checkpoint;
@@ -70,6 +71,7 @@ pub use actor_critic::{
     ActionMode, ActorCritic, ActorCriticSettings, ActorPolicy, ForwardPass, InferenceBuffers, Inputs,
     ParamStatus,
 };
+pub use async_remote::{CollectedRollout, RemoteCollector};
 pub use async_training::{AsyncPlan, AsyncTraining, NoCallback, StepCallback};
 pub use checkpoint::Checkpoint;
 pub use cloning::{Cloning, CloningCallback};

@@ -128,8 +128,7 @@ impl RolloutProgress {
     fn record_actions(&mut self, actions: &[f32], end: &[End]) {
         self.steps += 1;
         let rows = actions.chunks_exact((actions.len() / end.len().max(1)).max(1));
-        for (((elapsed, past), end), action) in
-            self.elapsed.iter_mut().zip(&mut self.past).zip(end).zip(rows)
+        for (((elapsed, past), end), action) in self.elapsed.iter_mut().zip(&mut self.past).zip(end).zip(rows)
         {
             if end.is_end() {
                 *elapsed = 0;

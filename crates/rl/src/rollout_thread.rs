@@ -74,6 +74,7 @@ impl PlayedRollout {
     ) -> Result<RolloutReport, E> {
         let Self { played, mut stats, rollout_state, staleness, began } = self;
         let experience = played.map(|played| label(played, &mut stats)).transpose()?;
+        let rollout_state = Some(rollout_state);
         Ok(RolloutReport { experience, stats, rollout_state, staleness, took: began.elapsed() })
     }
 }
@@ -87,7 +88,7 @@ impl Acting<'_> {
                 let reward = training.label(&segment, stats)?;
                 Ok::<_, TrainingError>(Experience { segment, decisions, reward })
             })?;
-            let rollout_state = self.training.rollout_state();
+            let rollout_state = Some(self.training.rollout_state());
             if queue.send(RolloutReport { rollout_state, ..report }).is_err() {
                 break;
             }

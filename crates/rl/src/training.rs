@@ -96,14 +96,8 @@ impl<'a> Training<'a> {
         plan: TrainingPlan,
         resume_from: Option<RolloutState>,
     ) -> Self {
-        let RemoteEnvs { num_envs, action_width, context } = envs;
-        let solved = resume_from.as_ref().map_or_else(|| vec![false; num_envs], |state| state.solved.clone());
-        let progress = match resume_from {
-            Some(state) => RolloutProgress::at(state, context, action_width),
-            None => RolloutProgress::new(num_envs, context),
-        };
-        let success = RewardSuccess { so_far: solved, finished: (0, 0) };
-        let remote = RemoteSource { rollouts, progress, success, on_labelled: None };
+        let remote =
+            RemoteSource { rollouts, tracker: RemoteTracker::new(envs, resume_from), on_labelled: None };
         Self { source: Source::Remote(remote), plan, unfinished: None }
     }
 
@@ -176,7 +170,7 @@ impl Source<'_> {
     fn rollout_state(&self) -> RolloutState {
         match self {
             Self::Local(rollouts) => rollouts.rollout_state(),
-            Self::Remote(remote) => remote.rollout_state(),
+            Self::Remote(remote) => remote.tracker.rollout_state(),
         }
     }
 
@@ -199,46 +193,67 @@ impl Source<'_> {
 /// Rollouts of other processes, and how far their environments are.
 struct RemoteSource<'a> {
     rollouts: Box<dyn RemoteRollouts + 'a>,
-    progress: RolloutProgress,
-    success: RewardSuccess,
+    tracker: RemoteTracker,
     on_labelled: Option<OnLabelled<'a>>,
 }
 
 impl RemoteSource<'_> {
-    fn rollout_state(&self) -> RolloutState {
-        RolloutState { solved: self.success.so_far.clone(), ..self.progress.state() }
-    }
-
     fn play(
         &mut self,
         learner: &dyn Learner,
         plan: TrainingPlan,
         stats: &mut RolloutStats,
     ) -> Result<Vec<Experience>, TrainingError> {
-        let Self { rollouts, progress, success, on_labelled } = self;
-        let from = || RolloutState { solved: success.so_far.clone(), ..progress.state() };
-        let played = rollouts.play(learner, plan, &from)?;
-        let mut experiences = Vec::new();
-        for RemoteRollout { experience, began_anew, reward_secs } in played {
-            let Experience { segment, decisions, reward } = &experience;
-            for row in began_anew {
-                progress.begin_anew(row);
-                success.so_far[row] = false;
-            }
-            let finished = progress.record_segment(segment, decisions);
-            stats.add_rollout(segment.steps() * segment.batch(), finished);
-            if decisions.are_all_invalid() {
-                continue;
-            }
-            success.add(segment, reward);
-            let counts = reward.success.is_some().then(|| std::mem::take(&mut success.finished));
-            stats.add_reward(reward, counts, Duration::from_secs_f64(reward_secs.max(0.0)));
-            if let Some(on_labelled) = on_labelled {
-                on_labelled(segment, reward);
-            }
-            experiences.push(experience);
+        let Self { rollouts, tracker, on_labelled } = self;
+        let played = rollouts.play(learner, plan, &|| tracker.rollout_state())?;
+        let experiences: Vec<Experience> =
+            played.into_iter().filter_map(|rollout| tracker.take(rollout, stats)).collect();
+        if let Some(on_labelled) = on_labelled {
+            experiences.iter().for_each(|experience| on_labelled(&experience.segment, &experience.reward));
         }
         Ok(experiences)
+    }
+}
+
+/// How far environments elsewhere are, from what they have played.
+pub(crate) struct RemoteTracker {
+    progress: RolloutProgress,
+    success: RewardSuccess,
+}
+
+impl RemoteTracker {
+    /// At the state of an earlier run, or at the start.
+    pub(crate) fn new(envs: RemoteEnvs, resume_from: Option<RolloutState>) -> Self {
+        let RemoteEnvs { num_envs, action_width, context } = envs;
+        let so_far = resume_from.as_ref().map_or_else(|| vec![false; num_envs], |state| state.solved.clone());
+        let progress = match resume_from {
+            Some(state) => RolloutProgress::at(state, context, action_width),
+            None => RolloutProgress::new(num_envs, context),
+        };
+        Self { progress, success: RewardSuccess { so_far, finished: (0, 0) } }
+    }
+
+    pub(crate) fn rollout_state(&self) -> RolloutState {
+        RolloutState { solved: self.success.so_far.clone(), ..self.progress.state() }
+    }
+
+    /// Takes note of a rollout; nothing comes of one that is worthless.
+    pub(crate) fn take(&mut self, rollout: RemoteRollout, stats: &mut RolloutStats) -> Option<Experience> {
+        let RemoteRollout { experience, began_anew, reward_secs } = rollout;
+        let Experience { segment, decisions, reward } = &experience;
+        for row in began_anew {
+            self.progress.begin_anew(row);
+            self.success.so_far[row] = false;
+        }
+        let finished = self.progress.record_segment(segment, decisions);
+        stats.add_rollout(segment.steps() * segment.batch(), finished);
+        if decisions.are_all_invalid() {
+            return None;
+        }
+        self.success.add(segment, reward);
+        let counts = reward.success.is_some().then(|| std::mem::take(&mut self.success.finished));
+        stats.add_reward(reward, counts, Duration::from_secs_f64(reward_secs.max(0.0)));
+        Some(experience)
     }
 }
 

@@ -24,8 +24,7 @@ pub fn connect(wiring: Wiring) -> Result<(Box<dyn LinkSender>, Box<dyn LinkRecei
     let (node, events) = connected.map_err(|error| LinkError::Engine(error.to_string()))?;
     let restarts = node.restart_count();
     let outputs = wiring.outputs.into_iter().map(|(peer, output)| (peer, DataId::from(output))).collect();
-    let (sender, receiver) =
-        (DoraSender { node, outputs }, DoraReceiver { events, inputs: wiring.inputs });
+    let (sender, receiver) = (DoraSender { node, outputs }, DoraReceiver { events, inputs: wiring.inputs });
     Ok((Box::new(sender), Box::new(receiver), restarts))
 }
 
@@ -44,7 +43,8 @@ impl LinkSender for DoraSender {
         let Some(output) = self.outputs.get(peer) else {
             return Err(LinkError::NoPeer { peer: peer.to_string() });
         };
-        let sent = self.node.send_output_raw(output.clone(), MetadataParameters::default(), len, |into| fill(into));
+        let sent =
+            self.node.send_output_raw(output.clone(), MetadataParameters::default(), len, |into| fill(into));
         sent.map_err(|error| LinkError::Engine(error.to_string()))
     }
 }

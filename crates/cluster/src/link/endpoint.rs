@@ -249,10 +249,12 @@ impl State {
     }
 
     fn transmit(&mut self, name: &str, now: Instant) -> Result<(), LinkError> {
-        let Some((name, peer)) = self.peers.get_key_value(name).map(|(name, _)| name.clone()).and_then(|name| {
-            let peer = self.peers.get_mut(&name)?;
-            Some((name, peer))
-        }) else {
+        let Some((name, peer)) =
+            self.peers.get_key_value(name).map(|(name, _)| name.clone()).and_then(|name| {
+                let peer = self.peers.get_mut(&name)?;
+                Some((name, peer))
+            })
+        else {
             return Err(LinkError::NoPeer { peer: name.into() });
         };
         let sender = &mut self.sender;

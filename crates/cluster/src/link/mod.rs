@@ -41,12 +41,8 @@ pub const MAX_MESSAGE: usize = 2 << 30;
 /// The sending half of an engine.
 pub trait LinkSender: Send {
     /// Sends `len` bytes to a peer, which `fill` writes straight into the engine's own buffer. It may get lost.
-    fn send(
-        &mut self,
-        peer: &Arc<str>,
-        len: usize,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<(), LinkError>;
+    fn send(&mut self, peer: &Arc<str>, len: usize, fill: &mut dyn FnMut(&mut [u8]))
+    -> Result<(), LinkError>;
 }
 
 /// The receiving half of an engine.

@@ -15,6 +15,8 @@ pub(super) const HELLO_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_RESEND: Duration = Duration::from_secs(8);
 /// Incarnations of a peer that are over: what of theirs still arrives is not taken for a new process.
 const RETIRED: usize = 16;
+/// Parts that are under way at most, whatever is asked for: as many as an acknowledgement has bits for.
+const MAX_WINDOW: usize = 64;
 /// The longest name of a version.
 const MAX_VERSION: usize = 100;
 
@@ -197,7 +199,7 @@ impl Stream {
         let into = &mut self.into;
         into.owes_ack = true;
         // A sender keeps to its window; what lies far beyond is damaged.
-        let far = into.expected.saturating_add(64);
+        let far = into.expected.saturating_add(MAX_WINDOW as u64);
         if seq < into.expected || into.early.contains_key(&seq) || seq > far || body.len() > MAX_PART {
             self.counts.duplicates += 1;
             return;
@@ -239,14 +241,15 @@ impl Stream {
             out.unacked.pop_front();
         }
         for part in &mut out.unacked {
-            let bit = part.seq.checked_sub(header.seq + 1).filter(|bit| *bit < 64);
+            let bit = part.seq.checked_sub(header.seq.saturating_add(1)).filter(|bit| *bit < 64);
             part.arrived |= bit.is_some_and(|bit| header.early >> bit & 1 == 1);
         }
     }
 
     /// Marks a peer that was silent for too long as down; says whether it was up.
     pub(super) fn check_silence(&mut self, now: Instant) -> bool {
-        let silent = self.last_heard.is_some_and(|heard| now.duration_since(heard) > self.settings.dead_after);
+        let silent =
+            self.last_heard.is_some_and(|heard| now.duration_since(heard) > self.settings.dead_after);
         silent && std::mem::take(&mut self.is_up)
     }
 
@@ -261,7 +264,7 @@ impl Stream {
             self.send_ack(peer, emit)?;
         }
         self.resend(peer, now, emit)?;
-        while self.out.unacked.len() < self.settings.window.max(1) {
+        while self.out.unacked.len() < self.settings.window.clamp(1, MAX_WINDOW) {
             let Some(part) = self.out.next_part(now) else { break };
             send_part(&part, self.own, peer, emit)?;
             self.out.unacked.push_back(part);
@@ -295,7 +298,8 @@ impl Stream {
         for (at, part) in self.out.unacked.iter_mut().enumerate().filter(|(_, part)| !part.arrived) {
             let waited = now.duration_since(part.sent);
             let is_overtaken = newest_arrived.is_some_and(|arrived| arrived > part.seq);
-            let patience = (wait * 2u32.saturating_pow(part.tries.saturating_sub(1))).min(MAX_RESEND.max(wait));
+            let patience =
+                (wait * 2u32.saturating_pow(part.tries.saturating_sub(1))).min(MAX_RESEND.max(wait));
             let is_due = match is_overtaken {
                 true => waited > (round_trip * 2 * part.tries).min(patience),
                 false => at == 0 && waited > patience,
@@ -336,4 +340,168 @@ fn send_part(part: &Part, own: u64, peer: u64, emit: Emit<'_>) -> Result<(), Lin
         header.write(into);
         part.payload.copy(part.from, &mut into[HEADER..]);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use plaudit_core::{Rng, Seed};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Two processes and what is between them, in a time of its own.
+    struct Pair {
+        ends: [Stream; 2],
+        /// Frames on the way: when they arrive, to whom.
+        frames: Vec<(Instant, usize, Vec<u8>)>,
+        now: Instant,
+        rng: Rng,
+        loss: f64,
+        received: [Vec<Vec<u8>>; 2],
+        events: [Vec<Delivered>; 2],
+    }
+
+    impl Pair {
+        fn new(seed: u64, loss: f64) -> Self {
+            Self {
+                ends: [end(1, "1.0"), end(2, "1.0")],
+                frames: Vec::new(),
+                now: Instant::now(),
+                rng: Seed::new(seed).rng(),
+                loss,
+                received: Default::default(),
+                events: Default::default(),
+            }
+        }
+
+        /// A while passes.
+        fn pass(&mut self, rounds: usize) {
+            for _ in 0..rounds {
+                self.now += Duration::from_millis(10);
+                for at in 0..2 {
+                    let (now, loss, rng, frames) = (self.now, self.loss, &mut self.rng, &mut self.frames);
+                    let mut emit = |len: usize, fill: &mut dyn FnMut(&mut [u8])| {
+                        let mut bytes = vec![0; len];
+                        fill(&mut bytes);
+                        for _ in 0..1 + usize::from(rng.unit() < loss) {
+                            if rng.unit() >= loss {
+                                let arrives = now + Duration::from_millis(rng.below(50) as u64);
+                                frames.push((arrives, 1 - at, bytes.clone()));
+                            }
+                        }
+                        Ok(())
+                    };
+                    self.ends[at].transmit(now, &mut emit).unwrap();
+                }
+                let now = self.now;
+                let (due, later) =
+                    std::mem::take(&mut self.frames).into_iter().partition(|(at, ..)| *at <= now);
+                self.frames = later;
+                let due: Vec<(Instant, usize, Vec<u8>)> = due;
+                for (_, to, bytes) in due {
+                    for delivered in self.ends[to].receive(&bytes, now) {
+                        match delivered {
+                            Delivered::Message(message) => self.received[to].push(message),
+                            other => self.events[to].push(other),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(own: u64, version: &str) -> Stream {
+        let settings = StreamSettings { window: 4, ..StreamSettings::default() };
+        Stream::new(settings, own, version.into())
+    }
+
+    fn message(number: u8, length: usize) -> Arc<Payload> {
+        let mut payload = Payload::new(number);
+        payload.bytes(vec![number; length]);
+        Arc::new(payload)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+
+        /// A fifth of all frames lost, a fifth repeated, all delayed at random: messages arrive once and in order.
+        #[test]
+        fn messages_arrive_once_and_in_order(seed: u64, lengths in prop::collection::vec(0usize..9_000_000, 1..6)) {
+            let mut pair = Pair::new(seed, 0.2);
+            pair.pass(200);
+            let sent: Vec<_> = lengths.iter().enumerate().map(|(at, length)| message(at as u8, *length)).collect();
+            sent.iter().for_each(|payload| pair.ends[0].push(payload.clone()));
+            pair.pass(4000);
+            prop_assert_eq!(pair.received[1].len(), sent.len());
+            prop_assert!(pair.received[1].iter().zip(&sent).all(|(got, sent)| *got == sent.to_vec()));
+            prop_assert_eq!(pair.ends[0].in_flight() + pair.ends[0].queued(), 0);
+        }
+    }
+
+    #[test]
+    fn a_process_that_was_started_again_is_another_and_the_old_one_does_not_come_back() {
+        let mut pair = Pair::new(1, 0.0);
+        pair.pass(100);
+        assert_eq!(pair.events[0], [Delivered::Up(2)]);
+        let mut late = Vec::new();
+        let mut keep = |len: usize, fill: &mut dyn FnMut(&mut [u8])| {
+            let mut bytes = vec![0; len];
+            fill(&mut bytes);
+            late.push(bytes);
+            Ok(())
+        };
+        pair.ends[1].last_hello = None;
+        pair.ends[1].transmit(pair.now, &mut keep).unwrap();
+        pair.ends[1] = end(3, "1.0");
+        pair.ends[0].push(message(1, 10));
+        pair.pass(100);
+        assert_eq!(pair.events[0][1..], [Delivered::Gone, Delivered::Up(3)]);
+        assert!(pair.ends[0].receive(&late[0], pair.now).is_empty(), "a hello of the process that is gone");
+        assert_eq!(pair.ends[0].counts.restarts, 1);
+        // What was meant for the old process is not told to the new one.
+        assert!(pair.received[1].is_empty());
+        pair.ends[0].push(message(2, 10));
+        pair.pass(100);
+        assert_eq!(pair.received[1].len(), 1);
+    }
+
+    #[test]
+    fn versions_that_differ_refuse_each_other_by_name() {
+        let mut pair = Pair::new(1, 0.0);
+        pair.ends[1] = end(2, "2.0");
+        pair.pass(100);
+        assert_eq!(pair.events[0], [Delivered::Refused("2.0".into())]);
+        assert_eq!(pair.events[1], [Delivered::Refused("1.0".into())]);
+    }
+
+    #[test]
+    fn silence_is_noticed_and_forgiven() {
+        let mut pair = Pair::new(1, 0.0);
+        pair.pass(100);
+        pair.loss = 1.1; // the cable is out
+        pair.ends[0].push(message(1, 10));
+        pair.pass(600);
+        assert!(pair.ends[0].check_silence(pair.now));
+        assert!(!pair.ends[0].check_silence(pair.now), "once");
+        pair.loss = 0.0;
+        pair.pass(1500);
+        assert_eq!(pair.events[0].last(), Some(&Delivered::Up(2)), "the same process is back");
+        assert_eq!(pair.received[1].len(), 1, "and what was sent meanwhile arrived");
+    }
+
+    proptest! {
+        /// Frames that are damaged, or of somebody else, do no harm.
+        #[test]
+        fn noise_does_no_harm(noise in prop::collection::vec(any::<u8>(), 0..120), at in 0usize..48, value: u8) {
+            let mut stream = end(1, "1.0");
+            let now = Instant::now();
+            stream.receive(&noise, now);
+            let mut frame = vec![0; HEADER + 4];
+            Header { protocol: PROTOCOL, kind: Kind::Part { last: true }, from: 7, to: 1, seq: 0, early: 0 }
+                .write(&mut frame);
+            frame[at] = value;
+            stream.receive(&frame, now);
+            stream.transmit(now, &mut |_, _| Ok(())).unwrap();
+        }
+    }
 }

@@ -137,7 +137,10 @@ mod tests {
         let mut bytes = u64::MAX.to_le_bytes().to_vec();
         bytes.extend([0; 16]);
         let error = Reader::new(&bytes).floats().unwrap_err();
-        assert_eq!(error.to_string(), format!("a message of 24 bytes is broken at byte 8: {} is more than 4", u64::MAX));
+        assert_eq!(
+            error.to_string(),
+            format!("a message of 24 bytes is broken at byte 8: {} is more than 4", u64::MAX)
+        );
         assert!(Reader::new(&bytes).bytes().is_err());
         assert!(Reader::new(&bytes).text().is_err());
         assert!(Reader::new(&[2]).bool().is_err());

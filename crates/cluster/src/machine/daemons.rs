@@ -124,8 +124,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> Result<(), MachineError> {
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -179,8 +178,10 @@ fn running(plan: &Plan, program: Program) -> Option<i32> {
 fn spawn(plan: &Plan, machine: &Machine, program: Program, words: &[String]) -> Result<Child, MachineError> {
     let (folder, log) = (plan.run_dir.join(files::FOLDER), log_of(plan, machine, program));
     let open = || OpenOptions::new().create(true).append(true).open(&log);
-    let (out, err): (File, File) =
-        (open().map_err(file_error("cannot write", &log))?, open().map_err(file_error("cannot write", &log))?);
+    let (out, err): (File, File) = (
+        open().map_err(file_error("cannot write", &log))?,
+        open().map_err(file_error("cannot write", &log))?,
+    );
     let mut command = Command::new(&machine.dora);
     command.args(words).current_dir(&folder).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
     command.envs(&machine.environment);
@@ -241,7 +242,8 @@ pub fn check(run_dir: &Path) -> Check {
 
 /// Whether a daemon runs with an overlay that makes the data plane wait: by its own words, else by its environment.
 fn overlay_of(pid: i32, words: &[String]) -> Result<(), String> {
-    let flag = words.iter().position(|word| word == "--zenoh-config-overlay").and_then(|at| words.get(at + 1));
+    let flag =
+        words.iter().position(|word| word == "--zenoh-config-overlay").and_then(|at| words.get(at + 1));
     let path = flag.cloned().or_else(|| processes::variable_of(pid, OVERLAY_VARIABLE));
     let path = path.ok_or("it was started without an overlay of the data plane")?;
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
@@ -253,7 +255,10 @@ pub fn end(run_dir: &Path, patience: Duration) -> Ended {
     let all = processes::that_name(run_dir);
     let is_ours = |process: &&processes::Running| {
         let is_worker = process.words.iter().any(|word| word == "worker" || word == "mirror");
-        is_worker || [Program::Coordinator, Program::Daemon].iter().any(|program| program.is(&process.words, run_dir))
+        is_worker
+            || [Program::Coordinator, Program::Daemon]
+                .iter()
+                .any(|program| program.is(&process.words, run_dir))
     };
     // A daemon that sees its workers end would start them again, so it goes first, and takes them along.
     let (daemons, others): (Vec<_>, Vec<_>) =

@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plaudit_core::{EnvSpec, Reward, RewardError};
+use plaudit_core::{EnvSpec, Reward};
 use plaudit_rl::{
     Experience, ExplorerParams, Learner, RemoteRollout, RemoteRollouts, RolloutState, TrainingError,
     TrainingPlan,
 };
 
+use super::async_actor::training_error;
 use super::env_worker::refused;
 use super::messages::{EnvFacts, FromEnv, Play, Played, ToEnv};
 use super::{Ledger, LedgerLine, WorkerError};
@@ -43,13 +44,47 @@ pub struct EnvPeer {
     /// Its rows among all.
     pub rows: Range<usize>,
     /// Which of its processes the actor talks to; none while it is away.
-    incarnation: Option<u64>,
+    pub(super) incarnation: Option<u64>,
     /// The version of the policy it has.
-    version: Option<u64>,
+    pub(super) version: Option<u64>,
     /// Where its rollout is after what it was asked for; not known of a process that has just started.
-    position: Option<u64>,
+    pub(super) position: Option<u64>,
+    /// Whether its rollouts are whole episodes, however long.
+    pub(super) may_break: bool,
     /// Since when it is away.
     away_since: Option<Instant>,
+}
+
+impl EnvPeer {
+    /// It is not there.
+    pub(super) fn leave(&mut self, on_notice: &dyn Fn(&str)) {
+        self.away_since.get_or_insert_with(Instant::now);
+        on_notice(&format!("{} is not there: waiting for it", self.name));
+    }
+
+    /// It is back; says whether it is another process, which knows nothing.
+    pub(super) fn meet(&mut self, incarnation: u64, on_notice: &dyn Fn(&str)) -> bool {
+        let away = self.away_since.take().map(|since| since.elapsed().as_secs_f64());
+        let is_another = self.incarnation != Some(incarnation);
+        if is_another {
+            (self.incarnation, self.version, self.position) = (Some(incarnation), None, None);
+        }
+        let how = if is_another { "was started again" } else { "is back" };
+        let after = away.map(|secs| format!(" after {secs:.1} s")).unwrap_or_default();
+        on_notice(&format!("{} {how}{after}", self.name));
+        is_another
+    }
+
+    pub(super) fn give_up_on_the_missing<'a>(
+        mut peers: impl Iterator<Item = &'a Self>,
+        limit: Duration,
+    ) -> Result<(), WorkerError> {
+        let is_lost = |peer: &&Self| peer.away_since.is_some_and(|since| since.elapsed() > limit);
+        match peers.find(is_lost) {
+            Some(peer) => Err(WorkerError::Gone { peer: peer.name.to_string(), secs: limit.as_secs_f64() }),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Tells workers that there is nothing left to play. Whoever is not there need not hear it.
@@ -131,13 +166,14 @@ fn join_facts(
             incarnation: Some(incarnation),
             version: None,
             position: None,
+            may_break: facts.may_break,
             away_since: None,
         });
     }
     Ok((spec, context, peers))
 }
 
-fn decode(peer: &str, message: &[u8]) -> Result<FromEnv, WorkerError> {
+pub(super) fn decode(peer: &str, message: &[u8]) -> Result<FromEnv, WorkerError> {
     FromEnv::decode(message).map_err(|error| WorkerError::Message { peer: peer.into(), error })
 }
 
@@ -266,13 +302,13 @@ impl RemoteEnvironments {
             return Err(WorkerError::Stopped);
         }
         let Some((name, event)) = self.endpoint.recv(&self.names, POLL)? else {
-            return self.give_up_on_the_missing();
+            return EnvPeer::give_up_on_the_missing(self.peers.iter(), self.settings.give_up_after);
         };
         let Some(rank) = self.names.iter().position(|other| *other == name) else { return Ok(()) };
         match event {
             Event::Message(message) => self.take(rank, decode(&name, &message)?, round),
             Event::Down => {
-                self.leave(rank);
+                self.peers[rank].leave(&*self.settings.on_notice);
                 Ok(())
             }
             Event::Up { incarnation } => self.meet(rank, incarnation, round),
@@ -280,32 +316,11 @@ impl RemoteEnvironments {
         }
     }
 
-    fn leave(&mut self, rank: usize) {
-        let peer = &mut self.peers[rank];
-        peer.away_since.get_or_insert_with(Instant::now);
-        (self.settings.on_notice)(&format!("{} is not there: waiting for it", peer.name));
-    }
-
     /// A worker is back: the same process, which goes on, or another, which is asked again.
     fn meet(&mut self, rank: usize, incarnation: u64, round: &Round) -> Result<(), WorkerError> {
-        let peer = &mut self.peers[rank];
-        let away = peer.away_since.take().map(|since| since.elapsed().as_secs_f64());
-        let is_another = peer.incarnation != Some(incarnation);
-        if is_another {
-            (peer.incarnation, peer.version, peer.position) = (Some(incarnation), None, None);
-        }
-        let how = if is_another { "was started again" } else { "is back" };
-        let after = away.map(|secs| format!(" after {secs:.1} s")).unwrap_or_default();
-        (self.settings.on_notice)(&format!("{} {how}{after}", peer.name));
-        if is_another { self.ask(rank, round) } else { Ok(()) }
-    }
-
-    fn give_up_on_the_missing(&self) -> Result<(), WorkerError> {
-        let limit = self.settings.give_up_after;
-        let is_lost = |peer: &&EnvPeer| peer.away_since.is_some_and(|since| since.elapsed() > limit);
-        match self.peers.iter().find(is_lost) {
-            Some(peer) => Err(WorkerError::Gone { peer: peer.name.to_string(), secs: limit.as_secs_f64() }),
-            None => Ok(()),
+        match self.peers[rank].meet(incarnation, &*self.settings.on_notice) {
+            true => self.ask(rank, round),
+            false => Ok(()),
         }
     }
 
@@ -383,12 +398,7 @@ impl RemoteRollouts for RemoteEnvironments {
         plan: TrainingPlan,
         from: &dyn Fn() -> RolloutState,
     ) -> Result<Vec<RemoteRollout>, TrainingError> {
-        self.play_round(learner, plan, from()).map_err(|error| match error {
-            error @ WorkerError::RewardFailed { .. } => {
-                TrainingError::Reward(RewardError::Backend(Box::new(error)))
-            }
-            error => TrainingError::Remote(Box::new(error)),
-        })
+        self.play_round(learner, plan, from()).map_err(training_error)
     }
 
     fn refresh(&mut self, learner: &mut dyn Learner) -> Result<Option<usize>, TrainingError> {

@@ -34,8 +34,11 @@ pub(super) fn take_obs(from: &mut Reader<'_>) -> Result<Obs, WireError> {
     let mut obs = Obs::from_state(batch, state).map_err(|error| from.problem(error.to_string()))?;
     for _ in 0..cameras {
         let name: Arc<str> = from.text()?.into();
-        let shape =
-            FrameShape { height: from.count(1 << 15)?, width: from.count(1 << 15)?, channels: from.count(16)? };
+        let shape = FrameShape {
+            height: from.count(1 << 15)?,
+            width: from.count(1 << 15)?,
+            channels: from.count(16)?,
+        };
         let frames = Frames::new(shape, from.bytes()?.to_vec());
         let with = frames.and_then(|frames| obs.with_camera(name, frames));
         obs = with.map_err(|error| from.problem(error.to_string()))?;

@@ -180,9 +180,8 @@ impl Speaker<'_> {
                 }
                 Some((_, Event::Message(message))) => {
                     let decoded = ToEnv::decode(&message);
-                    return decoded.map_err(|error| {
-                        WorkerError::Message { peer: self.actor.to_string(), error }
-                    });
+                    return decoded
+                        .map_err(|error| WorkerError::Message { peer: self.actor.to_string(), error });
                 }
                 Some((peer, Event::Refused { theirs })) => return Err(refused(&peer, theirs)),
                 Some((_, Event::Down)) | None => {}

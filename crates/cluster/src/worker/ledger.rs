@@ -101,7 +101,9 @@ pub enum LedgerError {
         segment: u64,
     },
     /// Steps are missing between two segments.
-    #[error("segment {segment} of worker {rank} begins at step {start}, and the one before it ended at {end}")]
+    #[error(
+        "segment {segment} of worker {rank} begins at step {start}, and the one before it ended at {end}"
+    )]
     Steps {
         /// The worker.
         rank: usize,
@@ -196,16 +198,14 @@ mod tests {
         assert_eq!(verify(&fine), Ok(vec![2, 2]));
         let broken = [
             (vec![start([0, 0]), segment(0, 1)], LedgerError::Gap { rank: 0, segment: 1, next: 0 }),
-            (
-                vec![start([0, 0]), segment(0, 0), segment(0, 0)],
-                LedgerError::Twice { rank: 0, segment: 0 },
-            ),
+            (vec![start([0, 0]), segment(0, 0), segment(0, 0)], LedgerError::Twice { rank: 0, segment: 0 }),
             (vec![start([0, 0]), start([1, 0])], LedgerError::Start { rank: 0, next: 1, known: 0 }),
         ];
         for (lines, error) in broken {
             assert_eq!(verify(&lines), Err(error));
         }
-        let jump = LedgerLine::Segment { rank: 0, segment: 1, start: 11, steps: 10, version: 1, incarnation: 7 };
+        let jump =
+            LedgerLine::Segment { rank: 0, segment: 1, start: 11, steps: 10, version: 1, incarnation: 7 };
         let error = LedgerError::Steps { rank: 0, segment: 1, start: 11, end: 10 };
         assert_eq!(verify(&[start([0, 0]), segment(0, 0), jump]), Err(error));
     }

@@ -112,7 +112,7 @@ pub enum ToReward {
     Finish,
 }
 
-/// Frames to score: u8, `[count, views, height, width, channels]`.
+/// Frames to score: u8, `[views, count, height, width, channels]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScoreRequest {
     /// Its number.
@@ -209,7 +209,9 @@ impl ToEnv {
         match self {
             Self::Play(play) => {
                 let mut to = Payload::new(1);
-                [play.segment, play.start, play.steps, play.version].into_iter().for_each(|number| to.u64(number));
+                [play.segment, play.start, play.steps, play.version]
+                    .into_iter()
+                    .for_each(|number| to.u64(number));
                 to.bool(play.refresh);
                 to.bool(play.keep_frames);
                 put_option(&mut to, play.params.as_ref(), put_params);
@@ -344,7 +346,8 @@ impl ToReward {
 fn take_score(from: &mut Reader<'_>) -> Result<ScoreRequest, WireError> {
     let (id, count, views) = (from.u64()?, from.u64()?, from.u64()?);
     let most = 1 << 16;
-    let shape = FrameShape { height: from.count(most)?, width: from.count(most)?, channels: from.count(most)? };
+    let shape =
+        FrameShape { height: from.count(most)?, width: from.count(most)?, channels: from.count(most)? };
     let pixels = from.bytes()?;
     let expected = count.checked_mul(views).and_then(|images| images.checked_mul(shape.bytes() as u64));
     if expected != Some(pixels.len() as u64) {

@@ -14,6 +14,7 @@
 //! with the same steps. The actor counts each segment once (its [`Ledger`]). Reward workers keep nothing at all.
 
 mod actor;
+mod async_actor;
 mod encoding;
 mod env_worker;
 mod ledger;
@@ -22,7 +23,8 @@ mod reward_worker;
 mod score_client;
 
 pub use actor::{ActorSettings, EnvPeer, RemoteEnvironments, finish_envs, wait_for_envs};
-pub use env_worker::{EnvWorker, Ended, LocalPolicy, PolicySource};
+pub use async_actor::AsyncEnvironments;
+pub use env_worker::{Ended, EnvWorker, LocalPolicy, PolicySource};
 pub use ledger::{Ledger, LedgerError, LedgerLine, verify};
 pub use reward_worker::{FrameScorer, RewardWorker};
 pub use score_client::ScoreClient;

@@ -18,7 +18,7 @@ pub trait FrameScorer {
     /// What it says about itself.
     fn facts(&self) -> ModelFacts;
 
-    /// One score per frame, of pixels `[count, views, height, width, channels]`. The score of a frame does not depend on
+    /// One score per frame, of pixels `[views, count, height, width, channels]`. The score of a frame does not depend on
     /// the others. Also the model's version, which grows when it changes.
     fn scores(
         &self,
@@ -117,7 +117,7 @@ impl RewardWorker<'_> {
         let pixels = match &batch[..] {
             [only] => &only.request.pixels,
             several => {
-                joined = several.iter().flat_map(|one| &one.request.pixels).copied().collect();
+                joined = join_views(several, kind.0 as usize, kind.1.bytes());
                 &joined
             }
         };
@@ -128,7 +128,11 @@ impl RewardWorker<'_> {
         self.answer(batch, scored)
     }
 
-    fn answer(&self, batch: Vec<Waiting>, scored: Result<(Vec<f32>, u64), String>) -> Result<(), WorkerError> {
+    fn answer(
+        &self,
+        batch: Vec<Waiting>,
+        scored: Result<(Vec<f32>, u64), String>,
+    ) -> Result<(), WorkerError> {
         let mut from = 0;
         for Waiting { client, request } in batch {
             let (id, count) = (request.id, request.count as usize);
@@ -150,4 +154,16 @@ impl RewardWorker<'_> {
             other => Ok(other?),
         }
     }
+}
+
+/// The pixels of several requests, `[views, count, height, width, channels]` again.
+fn join_views(requests: &[Waiting], views: usize, image_bytes: usize) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(requests.iter().map(|one| one.request.pixels.len()).sum());
+    for view in 0..views {
+        for one in requests {
+            let bytes = one.request.count as usize * image_bytes;
+            joined.extend_from_slice(&one.request.pixels[view * bytes..(view + 1) * bytes]);
+        }
+    }
+    joined
 }

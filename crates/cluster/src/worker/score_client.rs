@@ -85,7 +85,7 @@ impl ScoreClient {
         }
     }
 
-    /// The scores of frames, in batches `[count, views, height, width, channels]`, and the model's version.
+    /// The scores of frames, in batches `[views, count, height, width, channels]`, and the model's version.
     pub fn scores(
         &self,
         batches: Vec<(usize, Vec<u8>)>,

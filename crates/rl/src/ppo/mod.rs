@@ -35,6 +35,7 @@ use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, with_spinning_thread
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
 use self::stored_rollout::StoredRollout;
+use crate::ExplorerParams;
 use crate::actor_critic::{ActionMode, ActorCritic, ActorCriticSettings, ForwardPass, ParamStatus};
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{Cloning, CloningCallback};
@@ -42,7 +43,6 @@ use crate::gae::{Bootstrap, GaeSettings};
 use crate::learner::{Experience, LearnError, Learner, Metrics, SettingError};
 use crate::naming::WeightsMismatch;
 use crate::replay::ObsBuffer;
-use crate::ExplorerParams;
 use crate::vision_encoder::{ObsBatch, VisionEncoder};
 
 /// What a number belongs to when several actions are decided at once.
