@@ -5,4 +5,5 @@
 mod generated;
 mod messages;
 mod placing;
+mod scoring;
 mod training;

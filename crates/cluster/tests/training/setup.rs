@@ -11,7 +11,6 @@ use plaudit_cluster::worker::{
     wait_for_envs,
 };
 use plaudit_core::{Env, Reward, RewardColumn, RewardError, Seed, Segment, Term};
-use plaudit_env::{EnvId, EnvSettings, make};
 use plaudit_rl::ppo::{Ppo, PpoSettings};
 use plaudit_rl::{
     ActorCritic, ActorCriticSettings, ExplorerNetworks, Inputs, Learner, RemoteEnvs, RolloutState, StdKind,
@@ -19,13 +18,14 @@ use plaudit_rl::{
 };
 
 use super::lossy::Loss;
+use super::point::Points;
 
 const ENVS: usize = 6;
 
 /// What is learned, and for how long.
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
-    id: EnvId,
+    is_discrete: bool,
     steps: u64,
     plan: TrainingPlan,
     /// How long a step of the workers' environments takes at least.
@@ -50,13 +50,15 @@ pub(crate) struct Trained {
 }
 
 impl Task {
-    pub(crate) fn cartpole(steps: u64) -> Self {
+    /// Points that are pushed left or right.
+    pub(crate) fn choices(steps: u64) -> Self {
         let plan = TrainingPlan { steps: 16, rollouts: 2 };
-        Self { id: EnvId::CartPoleV1, steps, plan, pause: Duration::ZERO }
+        Self { is_discrete: true, steps, plan, pause: Duration::ZERO }
     }
 
-    pub(crate) fn pendulum(steps: u64) -> Self {
-        Self { id: EnvId::PendulumV1, ..Self::cartpole(steps) }
+    /// Points that are pushed as hard as one likes.
+    pub(crate) fn numbers(steps: u64) -> Self {
+        Self { is_discrete: false, ..Self::choices(steps) }
     }
 
     /// Slow enough to be killed.
@@ -68,9 +70,8 @@ impl Task {
         self.steps * self.plan.rollouts as u64
     }
 
-    fn env(&self, first_row: usize, rows: usize) -> Box<dyn Env> {
-        let settings = EnvSettings::new(self.id, rows);
-        make(&EnvSettings { first_row: first_row as u64, max_episode_steps: Some(25), ..settings }).unwrap()
+    fn env(&self, first_row: usize, rows: usize) -> Points {
+        Points::new(first_row, rows, self.is_discrete)
     }
 
     fn networks(&self) -> ActorCriticSettings {
@@ -95,8 +96,7 @@ impl Task {
 
     pub(crate) fn train_here(&self) -> Trained {
         let (mut env, reward, mut learner) = (self.env(0, ENVS), Smooth, self.learner());
-        let (mut training, _) =
-            Training::start(env.as_mut(), &reward, self.plan, Self::seed(), None).unwrap();
+        let (mut training, _) = Training::start(&mut env, &reward, self.plan, Self::seed(), None).unwrap();
         let metrics = (0..self.steps).map(|_| {
             let callback = |_: &TakenStep| Ok::<(), TrainingError>(());
             compared(&training.step(&mut learner, callback).unwrap())
@@ -150,8 +150,13 @@ impl Task {
         done: &AtomicBool,
     ) {
         for life in lives.iter().copied().map(Some).chain(std::iter::repeat(None)) {
-            let left = AtomicU64::new(life.unwrap_or(u64::MAX));
-            let mut env = Mortal { env: self.env(first_row, rows), left: &left, pause: self.pause };
+            let left = Arc::new(AtomicU64::new(life.unwrap_or(u64::MAX)));
+            let dying = left.clone();
+            let on_step = Box::new(move || {
+                let less = |left: u64| left.checked_sub(1);
+                let _ = dying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            });
+            let mut env = self.env(first_row, rows).with(self.pause, on_step);
             let should_stop = || done.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) == 0;
             let networks = ExplorerNetworks::ActorCritic(Arc::new(ActorCritic::new(&self.networks())));
             let worker = EnvWorker {
@@ -253,41 +258,6 @@ fn bits(learner: &dyn Learner) -> Vec<u32> {
     let weights = learner.weights();
     let values = weights.iter().flat_map(|(_, array)| array.to_f32().unwrap());
     values.map(f32::to_bits).collect()
-}
-
-/// Environments whose process dies after so many steps.
-struct Mortal<'a> {
-    env: Box<dyn Env>,
-    left: &'a AtomicU64,
-    pause: Duration,
-}
-
-impl Env for Mortal<'_> {
-    fn spec(&self) -> &plaudit_core::EnvSpec {
-        self.env.spec()
-    }
-
-    fn reset(&mut self, seed: Seed) -> Result<plaudit_core::Obs, plaudit_core::EnvError> {
-        self.env.reset(seed)
-    }
-
-    fn step(&mut self, actions: &[f32]) -> Result<plaudit_core::Step, plaudit_core::EnvError> {
-        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        std::thread::sleep(self.pause);
-        self.env.step(actions)
-    }
-
-    fn set_frames_needed(&mut self, frames: plaudit_core::FramesNeeded) {
-        self.env.set_frames_needed(frames);
-    }
-
-    fn fast_forward(
-        &mut self,
-        seed: Seed,
-        past: &[plaudit_core::ActionHistory],
-    ) -> Result<Option<plaudit_core::Obs>, plaudit_core::EnvError> {
-        self.env.fast_forward(seed, past)
-    }
 }
 
 /// The environment's reward, and the mean of the last observations of the episode, which reach back before the segment.
