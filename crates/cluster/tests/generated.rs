@@ -70,7 +70,9 @@ fn a_plan_is_read_by_the_version_that_wrote_it() {
     assert_eq!(Plan::read(&path, "0.1.0").unwrap(), plan);
     let error = Plan::read(&path, "0.2.0").unwrap_err().to_string();
     assert!(error.contains("was written by plaudit 0.1.0 (format 1), and this is 0.2.0"), "{error}");
-    for (text, expected) in [("{", "is no plan"), ("{\"format\": 1, \"plaudit\": \"0.1.0\"}", "missing field")] {
+    for (text, expected) in
+        [("{", "is no plan"), ("{\"format\": 1, \"plaudit\": \"0.1.0\"}", "missing field")]
+    {
         fs::write(&path, text).unwrap();
         assert!(Plan::read(&path, "0.1.0").unwrap_err().to_string().contains(expected));
     }

@@ -186,10 +186,7 @@ fn who_talks_to_whom() {
         ]
     );
     let more_rewards = talks(&["env=0:0-1", "reward=0:0-3"]);
-    assert_eq!(
-        more_rewards[6..],
-        ["env-0 reward-0", "env-1 reward-1", "env-0 reward-2", "env-1 reward-3"]
-    );
+    assert_eq!(more_rewards[6..], ["env-0 reward-0", "env-1 reward-1", "env-0 reward-2", "env-1 reward-3"]);
     let plan = planned(&site, &["env=0:0-2"]).unwrap();
     assert!(plan.processes.iter().all(|process| process.pool_bytes >= LEAST_POOL_BYTES));
     assert!(plan.processes[0].pool_bytes > 4 * 10 * (4 << 20), "a window for each of the four it sends to");
@@ -234,7 +231,10 @@ fn a_placement_that_cannot_be_is_named() {
         ),
         (
             vec![GroupAsWritten {
-                environments: vec![GroupEnvironment { machines: Some("0".into()), ..GroupEnvironment::default() }],
+                environments: vec![GroupEnvironment {
+                    machines: Some("0".into()),
+                    ..GroupEnvironment::default()
+                }],
                 ..group("a", "1")
             }],
             Culprit::Environment { group: 0, environment: 0 },

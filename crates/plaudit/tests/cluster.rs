@@ -57,12 +57,24 @@ fn a_plan_is_a_picture_and_json() {
 fn scripts_for_schedulers_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = config(folder.path(), TWO_MACHINES);
-    let words = ["cluster", "plan", &path, "runner.logger.log_path=/shared/run", "--slurm", "job.sh", "--kubernetes", "job.yml"];
+    let words = [
+        "cluster",
+        "plan",
+        &path,
+        "runner.logger.log_path=/shared/run",
+        "--slurm",
+        "job.sh",
+        "--kubernetes",
+        "job.yml",
+    ];
     succeeds(folder.path(), &words);
     let slurm = std::fs::read_to_string(folder.path().join("job.sh")).unwrap();
     assert!(slurm.contains("#SBATCH --nodes=2") && slurm.contains("#SBATCH --gpus-per-node=2"), "{slurm}");
     assert!(slurm.contains("cluster run /shared/run --joined"), "{slurm}");
-    assert!(slurm.contains(&format!("cluster plan {path} runner.logger.log_path=/shared/run --hosts")), "{slurm}");
+    assert!(
+        slurm.contains(&format!("cluster plan {path} runner.logger.log_path=/shared/run --hosts")),
+        "{slurm}"
+    );
     let kubernetes = std::fs::read_to_string(folder.path().join("job.yml")).unwrap();
     assert!(kubernetes.contains("replicas: 2") && kubernetes.contains("nvidia.com/gpu: 2"), "{kubernetes}");
     let ray = succeeds(folder.path(), &["cluster", "plan", &path, "--launcher", "ray"]);
@@ -85,25 +97,40 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("placement: 1}", "placement: 2}", &["two.yaml:14", "there is no GPU 2: there are 2, 0 to 1 in 4090"]),
     ("node_ranks: 0}", "node_ranks: 5}", &["two.yaml:8", "there is no machine 5"]),
     ("{node_group: franka", "{node_group: h100", &["two.yaml:15", "no group of machines is called `h100`"]),
-    ("placement: 0}\n    reward", "placement: \"0,0\"}\n    reward", &["two.yaml:13", "GPU 0 is given twice"]),
-    ("env: {node_group: franka, placement: 0}", "env: {node_group: franka, placement: \"0:0-1\"}", &[
-        "two.yaml:15",
-        "robot 0 is given to env-0 and to env-1",
-    ]),
-    ("{robot_ip: 172.16.0.2, node_rank: 1}", "{robot_ip: a, node_rank: 1}, {robot_ip: a, node_rank: 1}", &[
-        "two.yaml:12",
-        "the robot at a is listed twice",
-    ]),
-    ("host: 10.255.0.2", "host: no-such-host.invalid", &["two.yaml:6", "`no-such-host.invalid` does not resolve"]),
+    (
+        "placement: 0}\n    reward",
+        "placement: \"0,0\"}\n    reward",
+        &["two.yaml:13", "GPU 0 is given twice"],
+    ),
+    (
+        "env: {node_group: franka, placement: 0}",
+        "env: {node_group: franka, placement: \"0:0-1\"}",
+        &["two.yaml:15", "robot 0 is given to env-0 and to env-1"],
+    ),
+    (
+        "{robot_ip: 172.16.0.2, node_rank: 1}",
+        "{robot_ip: a, node_rank: 1}, {robot_ip: a, node_rank: 1}",
+        &["two.yaml:12", "the robot at a is listed twice"],
+    ),
+    (
+        "host: 10.255.0.2",
+        "host: no-such-host.invalid",
+        &["two.yaml:6", "`no-such-host.invalid` does not resolve"],
+    ),
     ("host: 10.255.0.2", "host: localhost", &["two.yaml:6", "the others cannot reach it"]),
     ("user: me", "user: -oProxyCommand=x", &["two.yaml:5", "ssh would take it for an option"]),
     ("num_nodes: 2", "num_nodes: 3", &["two.yaml:3", "3 machines are asked for, and 2 have an address"]),
-    ("{OMP_NUM_THREADS: 4}", "{LD_PRELOAD: x.so}", &["two.yaml:11", "dora passes this variable on to no process"]),
+    (
+        "{OMP_NUM_THREADS: 4}",
+        "{LD_PRELOAD: x.so}",
+        &["two.yaml:11", "dora passes this variable on to no process"],
+    ),
     ("    actor:", "    critic: 0\n    actor:", &["two.yaml:13", "there is no component `critic`"]),
-    ("    env: {node_group: franka, placement: 0}", "    env: {node_group: node, placement: \"1:0-4\"}", &[
-        "two.yaml:15",
-        "32 environments cannot be shared out evenly among 5 env processes",
-    ]),
+    (
+        "    env: {node_group: franka, placement: 0}",
+        "    env: {node_group: node, placement: \"1:0-4\"}",
+        &["two.yaml:15", "32 environments cannot be shared out evenly among 5 env processes"],
+    ),
 ];
 
 #[test]
@@ -157,7 +184,10 @@ fn a_machine_that_is_not_as_planned_is_refused_with_its_line() {
     for (at, (says, expected)) in [
         (probe("0.0.9", 1, 1 << 40, true), "node-0 (127.0.0.1) has plaudit 0.0.9, and this is 0.1.0"),
         (probe(ours, 0, 1 << 40, true), "is said to have 1 GPUs, and has 0"),
-        (probe(ours, 1, 64 << 20, true), "has 64 MB of shared memory (/dev/shm), and its processes need 128 MB"),
+        (
+            probe(ours, 1, 64 << 20, true),
+            "has 64 MB of shared memory (/dev/shm), and its processes need 128 MB",
+        ),
         (probe(ours, 1, 1 << 40, false), "was built without the feature `cluster`"),
         ("echo unknown command >&2; exit 2".into(), "node-0 (127.0.0.1): unknown command"),
         ("echo nonsense".into(), "answered `nonsense"),
@@ -166,7 +196,9 @@ fn a_machine_that_is_not_as_planned_is_refused_with_its_line() {
     .enumerate()
     {
         let program = fake(folder.path(), "other-plaudit", &says);
-        let text = format!("defaults: [cartpole_ppo, _self_]\ncluster:\n  nodes:\n    - {{gpus: 1, plaudit: {program}}}\n");
+        let text = format!(
+            "defaults: [cartpole_ppo, _self_]\ncluster:\n  nodes:\n    - {{gpus: 1, plaudit: {program}}}\n"
+        );
         let path = config(folder.path(), &text);
         let run_dir = format!("runner.logger.log_path=run{at}");
         let said = refused(folder.path(), &["cluster", "run", &path, &run_dir], 2);
@@ -200,5 +232,8 @@ fn training_in_one_process_points_to_the_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let path = config(folder.path(), TWO_MACHINES);
     let said = refused(folder.path(), &["train", &path], 2);
-    assert!(said.contains("this command runs on one machine") && said.contains("`plaudit cluster run`"), "{said}");
+    assert!(
+        said.contains("this command runs on one machine") && said.contains("`plaudit cluster run`"),
+        "{said}"
+    );
 }

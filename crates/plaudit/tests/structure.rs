@@ -255,10 +255,7 @@ fn nothing_below_the_binary_names_a_flag_a_key_or_a_command() {
                 let place = format!("{name}: {}: \"{text}\"", file.display());
                 // Options of other programs: NVIDIA's compiler; dora and what can start it.
                 let is_others = text.starts_with("--gpu-architecture=") || drives_dora(&file);
-                assert!(
-                    !names_flag(&text) || is_others,
-                    "{place} names a flag"
-                );
+                assert!(!names_flag(&text) || is_others, "{place} names a flag");
                 assert!(!text.contains("`plaudit "), "{place} names a command");
                 let key = keys.iter().find(|key| has_word(&text, key));
                 assert!(key.is_none(), "{place} names the key {key:?}");

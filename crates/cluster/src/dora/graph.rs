@@ -18,7 +18,8 @@ const FINISH_GRACE_SECS: f64 = 600.0;
 
 /// The file's text.
 pub fn graph(plan: &Plan) -> String {
-    let mut out = format!("# {}: generated from plan.json, and overwritten by the next run.\nnodes:\n", plan.name);
+    let mut out =
+        format!("# {}: generated from plan.json, and overwritten by the next run.\nnodes:\n", plan.name);
     for process in &plan.processes {
         // Writing to a text does not fail.
         let _ = node(&mut out, plan, process);
@@ -50,7 +51,11 @@ fn node(out: &mut String, plan: &Plan, process: &Process) -> std::fmt::Result {
         writeln!(out, "    inputs:")?;
     }
     for edge in inputs {
-        writeln!(out, "      {}: {{source: {}/{}, queue_size: {}}}", edge.input, edge.from, edge.output, edge.queue)?;
+        writeln!(
+            out,
+            "      {}: {{source: {}/{}, queue_size: {}}}",
+            edge.input, edge.from, edge.output, edge.queue
+        )?;
     }
     let outputs: Vec<&str> = plan.outputs(&process.id).map(|edge| edge.output.as_str()).collect();
     writeln!(out, "    outputs: [{}]", outputs.join(", "))

@@ -8,9 +8,17 @@ pub fn kubernetes(plan: &Plan, config: &[String]) -> String {
     let name = label(&plan.name);
     let count = plan.machines.len();
     let gpus = plan.machines.iter().map(|machine| machine.gpus).max().unwrap_or(0);
-    let limits = if gpus > 0 { format!("\n          resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}") } else { String::new() };
+    let limits = if gpus > 0 {
+        format!("\n          resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}")
+    } else {
+        String::new()
+    };
     let pools = |rank: usize| -> u64 {
-        plan.processes.iter().filter(|process| process.machine == rank).map(|process| process.pool_bytes).sum()
+        plan.processes
+            .iter()
+            .filter(|process| process.machine == rank)
+            .map(|process| process.pool_bytes)
+            .sum()
     };
     let memory = (0..count).map(pools).max().unwrap_or(0).div_ceil(1 << 20) * 2;
     let hosts: Vec<String> = (0..count).map(|rank| format!("{name}-{rank}.{name}")).collect();
@@ -87,7 +95,8 @@ spec:
 
 /// A name as Kubernetes allows it.
 fn label(name: &str) -> String {
-    let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
+    let letter =
+        |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let text: String = name.chars().map(letter).take(40).collect();
     match text.trim_matches('-') {
         "" => "plaudit".into(),

@@ -13,7 +13,12 @@ pub fn machines(plan: &Plan) -> String {
         "# The machines of this run. Do not bring them up with dora's own command: it asks nobody for a token, listens on every\n\
          # address, and leaves out the settings without which large messages get lost.\n",
     );
-    let _ = writeln!(out, "coordinator: {{addr: {}, port: {}}}\nmachines:", json(&head.address.to_string()), plan.coordinator_port);
+    let _ = writeln!(
+        out,
+        "coordinator: {{addr: {}, port: {}}}\nmachines:",
+        json(&head.address.to_string()),
+        plan.coordinator_port
+    );
     for machine in &plan.machines {
         let (user, host) = match machine.ssh.as_deref().and_then(|ssh| ssh.split_once('@')) {
             Some((user, host)) => (Some(user), host),
@@ -26,7 +31,12 @@ pub fn machines(plan: &Plan) -> String {
         if let Some(port) = machine.ssh_port {
             let _ = write!(out, ", port: {port}");
         }
-        let _ = write!(out, ", zenoh_addr: {}, zenoh_port: {}", json(&machine.address.to_string()), machine.data_port);
+        let _ = write!(
+            out,
+            ", zenoh_addr: {}, zenoh_port: {}",
+            json(&machine.address.to_string()),
+            machine.data_port
+        );
         let _ = writeln!(out, ", daemon_port: {}}}", machine.daemon_port);
     }
     out

@@ -27,7 +27,9 @@ pub enum OverlayError {
     #[error("the overlay of the data plane cannot be read: {0}")]
     Unreadable(String),
     /// The setting is not there, or too small.
-    #[error("the overlay of the data plane has {key} = {found}, and needs {needed} at least: large messages would get lost")]
+    #[error(
+        "the overlay of the data plane has {key} = {found}, and needs {needed} at least: large messages would get lost"
+    )]
     TooShort {
         /// Which setting.
         key: &'static str,

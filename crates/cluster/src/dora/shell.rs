@@ -25,9 +25,13 @@ mod tests {
 
     #[test]
     fn what_a_shell_would_split_is_quoted() {
-        for (word, expected) in
-            [("a-b/c.d", "a-b/c.d"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$HOME", "'$HOME'")]
-        {
+        for (word, expected) in [
+            ("a-b/c.d", "a-b/c.d"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$HOME", "'$HOME'"),
+        ] {
             assert_eq!(quoted(word), expected);
         }
     }

@@ -82,7 +82,6 @@ impl Program {
             Self::Daemon => "daemon",
         }
     }
-
 }
 
 /// What a process of this machine is, for a run. Another machine of the same run may be on the same kernel, so each is
@@ -154,8 +153,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> Result<(), MachineError> {
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let write = || -> std::io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&beside)?;
         file.set_permissions(fs::Permissions::from_mode(mode))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
@@ -208,8 +206,10 @@ fn running(plan: &Plan, machine: &Machine, role: Role) -> Option<i32> {
 fn spawn(plan: &Plan, machine: &Machine, program: Program, words: &[String]) -> Result<Child, MachineError> {
     let (folder, log) = (plan.run_dir.join(files::FOLDER), log_of(plan, machine, program));
     let open = || OpenOptions::new().create(true).append(true).open(&log);
-    let (out, err): (File, File) =
-        (open().map_err(file_error("cannot write", &log))?, open().map_err(file_error("cannot write", &log))?);
+    let (out, err): (File, File) = (
+        open().map_err(file_error("cannot write", &log))?,
+        open().map_err(file_error("cannot write", &log))?,
+    );
     let mut command = Command::new(&machine.dora);
     command.args(words).current_dir(&folder).stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
     command.envs(&machine.environment);
@@ -269,7 +269,8 @@ pub fn check(plan: &Plan, machine: &Machine) -> Check {
 
 /// Whether a daemon runs with an overlay that makes the data plane wait: by its own words, else by its environment.
 fn overlay_of(pid: i32, words: &[String]) -> Result<(), String> {
-    let flag = words.iter().position(|word| word == "--zenoh-config-overlay").and_then(|at| words.get(at + 1));
+    let flag =
+        words.iter().position(|word| word == "--zenoh-config-overlay").and_then(|at| words.get(at + 1));
     let path = flag.cloned().or_else(|| processes::variable_of(pid, OVERLAY_VARIABLE));
     let path = path.ok_or("it was started without an overlay of the data plane")?;
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

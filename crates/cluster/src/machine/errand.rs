@@ -63,7 +63,12 @@ pub fn errand<T: DeserializeOwned>(machine: &Machine, errand: &Errand) -> Result
 }
 
 /// Asks the coordinator something through dora's command line, from a folder that has the token.
-pub fn ask_dora(dora: &Path, folder: &Path, words: &[String], patience: Duration) -> Result<String, MachineError> {
+pub fn ask_dora(
+    dora: &Path,
+    folder: &Path,
+    words: &[String],
+    patience: Duration,
+) -> Result<String, MachineError> {
     let mut command = Command::new(dora);
     command.args(words).current_dir(folder).env("XDG_CONFIG_HOME", folder.join("settings"));
     command.env_remove("DORA_AUTH_TOKEN").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

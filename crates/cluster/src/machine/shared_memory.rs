@@ -42,8 +42,10 @@ fn mapped() -> HashSet<Inode> {
     let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let pids = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_process));
     let maps = pids.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
-    maps.flat_map(|text| text.lines().filter(|line| line.contains(FOLDER)).filter_map(inode).collect::<Vec<_>>())
-        .collect()
+    maps.flat_map(|text| {
+        text.lines().filter(|line| line.contains(FOLDER)).filter_map(inode).collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// `address perms offset DEVICE INODE path`.

@@ -49,7 +49,9 @@ impl Culprit {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
     /// Neither a rank nor a range.
-    #[error("`{text}` names no places: they are written as 0, 0-3, 0,2 or all, with processes after a colon (0-1:0-3)")]
+    #[error(
+        "`{text}` names no places: they are written as 0, 0-3, 0,2 or all, with processes after a colon (0-1:0-3)"
+    )]
     NotRanks {
         /// What stands there.
         text: String,
@@ -99,7 +101,9 @@ pub enum Problem {
         before: usize,
     },
     /// Ranks of processes that are not 0, 1, 2, …
-    #[error("process {expected} is left out: the ranks of processes run from 0 without a gap, and `{text}` goes on with {found}")]
+    #[error(
+        "process {expected} is left out: the ranks of processes run from 0 without a gap, and `{text}` goes on with {found}"
+    )]
     ProcessGap {
         /// The rank that should come next.
         expected: usize,

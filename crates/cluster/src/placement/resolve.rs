@@ -83,8 +83,7 @@ fn one_process_for_each_robot(placed: &PlacedComponent) -> Result<(), PlacementE
 }
 
 fn processes(site: &Site, asked: &ComponentPlaces) -> Result<Vec<PlacedProcess>, Problem> {
-    let labels =
-        if asked.groups.is_empty() { vec![ALL_MACHINES.to_string()] } else { asked.groups.clone() };
+    let labels = if asked.groups.is_empty() { vec![ALL_MACHINES.to_string()] } else { asked.groups.clone() };
     let mut resources: Vec<(Resource, &str)> = Vec::new();
     for label in &labels {
         let here = site.resources(label);
@@ -94,7 +93,8 @@ fn processes(site: &Site, asked: &ComponentPlaces) -> Result<Vec<PlacedProcess>,
     let kind = resources.first().map_or("machine", |(resource, _)| resource.kind());
     let by_process = processes_by_place(&asked.places, resources.len(), kind).map_err(|problem| {
         let Problem::NoSuchRank { kind, rank, .. } = problem else { return problem };
-        let whose = if asked.groups.is_empty() { String::new() } else { format!(" in {}", labels.join(", ")) };
+        let whose =
+            if asked.groups.is_empty() { String::new() } else { format!(" in {}", labels.join(", ")) };
         let there = format!("{}{whose}{}", numbered(kind, resources.len()), without_gpus(kind));
         Problem::NoSuchRank { kind, rank, there }
     })?;

@@ -119,7 +119,8 @@ impl Site {
         let label = written.label.unwrap_or_default();
         let is_reserved = matches!(label.as_str(), ALL_MACHINES | BY_MACHINE);
         if is_reserved || self.groups.iter().any(|group| !label.is_empty() && group.label == label) {
-            let why = if is_reserved { "the name has a meaning already" } else { "another group is called so" };
+            let why =
+                if is_reserved { "the name has a meaning already" } else { "another group is called so" };
             return Culprit::Group(at).err(Problem::BadLabel { label, why });
         }
         let all = self.machines.len();
@@ -186,7 +187,8 @@ impl Site {
             }
         };
         if !by_machine && !robots.is_empty() {
-            let place = |robot: &usize| Resource::Robot { machine: self.robots[*robot].machine, robot: *robot };
+            let place =
+                |robot: &usize| Resource::Robot { machine: self.robots[*robot].machine, robot: *robot };
             return Some(robots.iter().map(place).collect());
         }
         let gpus = machines.iter().flat_map(|&machine| {
@@ -209,7 +211,11 @@ impl Site {
     pub(super) fn labels(&self) -> String {
         let labels: Vec<&str> =
             self.groups.iter().map(|group| group.label.as_str()).filter(|label| !label.is_empty()).collect();
-        if labels.is_empty() { "no group has a name".into() } else { format!("there are {}", labels.join(", ")) }
+        if labels.is_empty() {
+            "no group has a name".into()
+        } else {
+            format!("there are {}", labels.join(", "))
+        }
     }
 }
 

@@ -229,7 +229,8 @@ fn dealt_out<'a>(envs: &[&'a Process], others: &[&'a Process]) -> Vec<(&'a Proce
     if others.is_empty() {
         return Vec::new();
     }
-    let pairs = (0..envs.len().max(others.len())).map(|at| (envs[at % envs.len()], others[at % others.len()]));
+    let pairs =
+        (0..envs.len().max(others.len())).map(|at| (envs[at % envs.len()], others[at % others.len()]));
     pairs.collect()
 }
 

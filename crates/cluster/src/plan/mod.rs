@@ -62,7 +62,9 @@ pub enum PlanFileError {
         error: serde_json::Error,
     },
     /// A plan of another version.
-    #[error("{path} was written by plaudit {plaudit} (format {format}), and this is {ours}: every machine needs the same version")]
+    #[error(
+        "{path} was written by plaudit {plaudit} (format {format}), and this is {ours}: every machine needs the same version"
+    )]
     OtherVersion {
         /// The file.
         path: PathBuf,

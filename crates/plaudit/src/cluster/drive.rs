@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plaudit_cluster::dora::{self, files};
-use plaudit_cluster::machine::{Check, Ended, Errand, MachineError, Probe, StartRequest, Started, ask_dora, errand};
+use plaudit_cluster::machine::{
+    Check, Ended, Errand, MachineError, Probe, StartRequest, Started, ask_dora, errand,
+};
 use plaudit_cluster::{Component, Machine, Plan};
 use serde::de::DeserializeOwned;
 
@@ -48,11 +50,19 @@ impl Driver {
             let started: Vec<_> =
                 self.plan.machines.iter().map(|machine| scope.spawn(move || work(machine))).collect();
             // A thread that panics is a bug, and goes on as one.
-            started.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            started
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         })
     }
 
-    fn do_on<T: DeserializeOwned>(&self, machine: &Machine, what: &str, input: Vec<u8>) -> Result<T, MachineError> {
+    fn do_on<T: DeserializeOwned>(
+        &self,
+        machine: &Machine,
+        what: &str,
+        input: Vec<u8>,
+    ) -> Result<T, MachineError> {
         errand(machine, &Errand { words: self.words(machine, what), input, patience: PATIENCE })
     }
 
@@ -80,7 +90,10 @@ impl Driver {
             let message = format!("{name} has plaudit {}, and this is {VERSION}", probe.plaudit);
             return wrong("plaudit", message, "install the same version on every machine".into());
         }
-        let install = format!("pip install dora-rs-cli=={}, and name its path with cluster.nodes[].dora", dora::VERSION);
+        let install = format!(
+            "pip install dora-rs-cli=={}, and name its path with cluster.nodes[].dora",
+            dora::VERSION
+        );
         match &probe.dora {
             Err(why) => return wrong("dora", format!("{name} has no dora: {why}"), install),
             Ok(version) if version != dora::VERSION => {
@@ -91,7 +104,11 @@ impl Driver {
         }
         if !probe.has_dora_links {
             let message = format!("{name} has a plaudit that was built without the feature `cluster`");
-            return wrong("plaudit", message, "build it with cargo build --release --features cluster".into());
+            return wrong(
+                "plaudit",
+                message,
+                "build it with cargo build --release --features cluster".into(),
+            );
         }
         if probe.gpus < machine.gpus {
             let message = format!("{name} is said to have {} GPUs, and has {}", machine.gpus, probe.gpus);
@@ -101,8 +118,13 @@ impl Driver {
         let needed: u64 = own.map(|process| process.pool_bytes).sum();
         if probe.shared_memory_bytes < needed {
             let (has, needed) = (probe.shared_memory_bytes >> 20, needed >> 20);
-            let message = format!("{name} has {has} MB of shared memory (/dev/shm), and its processes need {needed} MB");
-            let hint = format!("make it larger (`mount -o remount,size={}m /dev/shm`), or cluster.link.window smaller", needed * 2);
+            let message = format!(
+                "{name} has {has} MB of shared memory (/dev/shm), and its processes need {needed} MB"
+            );
+            let hint = format!(
+                "make it larger (`mount -o remount,size={}m /dev/shm`), or cluster.link.window smaller",
+                needed * 2
+            );
             return wrong("", message, hint);
         }
         Ok(())
@@ -111,9 +133,13 @@ impl Driver {
     fn unreachable(&self, machine: &Machine, error: &MachineError) -> Failure {
         let hint = match (&machine.ssh, error) {
             (Some(target), MachineError::Refused { said, .. }) if !said.contains("plaudit") => {
-                format!("try it by hand: ssh -oBatchMode=yes {target} {} --version", machine.plaudit.display())
+                format!(
+                    "try it by hand: ssh -oBatchMode=yes {target} {} --version",
+                    machine.plaudit.display()
+                )
             }
-            _ => "every machine needs plaudit of the same version; cluster.nodes[].plaudit names its path".into(),
+            _ => "every machine needs plaudit of the same version; cluster.nodes[].plaudit names its path"
+                .into(),
         };
         self.loaded.problem(&format!("cluster.nodes.{}", machine.rank), error.to_string(), hint).into()
     }
@@ -128,7 +154,11 @@ impl Driver {
             self.write_here(head.rank, &token)?;
         }
         let others = self.on_all(|machine| {
-            if machine.rank == head.rank { Ok(()) } else { self.start(machine, Some(token.clone())).map(drop) }
+            if machine.rank == head.rank {
+                Ok(())
+            } else {
+                self.start(machine, Some(token.clone())).map(drop)
+            }
         });
         others.into_iter().collect::<Result<(), Failure>>()?;
         self.wait_until_connected()
@@ -172,7 +202,8 @@ impl Driver {
                 Ok(missing) if missing.is_empty() => return Ok(()),
                 Ok(missing) if Instant::now() > deadline => {
                     let ids: Vec<&str> = missing.iter().map(|machine| machine.id.as_str()).collect();
-                    let message = format!("no word from {} within {} s", ids.join(", "), CONNECTING.as_secs());
+                    let message =
+                        format!("no word from {} within {} s", ids.join(", "), CONNECTING.as_secs());
                     let port = self.plan.coordinator_port;
                     let help = format!(
                         "can it reach {}:{port}? Its own words are in {}/daemon-*.log there",
@@ -191,7 +222,9 @@ impl Driver {
     pub(crate) fn missing_machines(&self, silence: Duration) -> Result<Vec<&Machine>, MachineError> {
         let connected = dora::connected_machines(&self.ask(&dora::list_machines(&self.plan), 10)?);
         let is_there = |machine: &&Machine| {
-            connected.iter().any(|(id, heard_ms)| *id == machine.id && u128::from(*heard_ms) < silence.as_millis())
+            connected
+                .iter()
+                .any(|(id, heard_ms)| *id == machine.id && u128::from(*heard_ms) < silence.as_millis())
         };
         Ok(self.plan.machines.iter().filter(|machine| !is_there(machine)).collect())
     }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use plaudit_cluster::placement::{
-    ComponentPlaces, Culprit, GroupAsWritten, GroupEnvironment, PlacementError, Problem, Robot, Site, SiteMachine,
+    ComponentPlaces, Culprit, GroupAsWritten, GroupEnvironment, PlacementError, Problem, Robot, Site,
+    SiteMachine,
 };
 use plaudit_cluster::plan::{MachineAccess, PlanRequest, plan};
 use plaudit_cluster::{LinkSettings, Plan, machine};
@@ -20,7 +21,11 @@ use crate::run;
 pub(crate) const CONFIG: &str = "config.yaml";
 
 /// Plans a run. `hosts` are the machines in place of those that the config lists.
-pub(crate) fn plan_of(loaded: &LoadedConfig, hosts: Option<&[String]>, run_dir: &Path) -> Result<Plan, Failure> {
+pub(crate) fn plan_of(
+    loaded: &LoadedConfig,
+    hosts: Option<&[String]>,
+    run_dir: &Path,
+) -> Result<Plan, Failure> {
     let cluster = &loaded.config.cluster;
     let nodes = nodes(loaded, hosts)?;
     let addresses = addresses(loaded, &nodes)?;
@@ -72,7 +77,8 @@ fn link(cluster: &Cluster) -> LinkSettings {
 
 /// dora takes letters, numbers, `-`, `_` and `.` in a name.
 fn dataflow_name(name: &str) -> String {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
+    let plain =
+        |letter: char| if letter.is_ascii_alphanumeric() || "-_.".contains(letter) { letter } else { '-' };
     name.chars().map(plain).collect()
 }
 
@@ -84,7 +90,11 @@ fn nodes(loaded: &LoadedConfig, hosts: Option<&[String]>) -> Result<Vec<NodeAddr
         // What else is known of a machine holds for the one that takes its place.
         Some(hosts) => {
             let known = |rank: usize| cluster.nodes.get(rank).cloned().unwrap_or_default();
-            hosts.iter().enumerate().map(|(rank, host)| NodeAddress { host: host.clone(), ..known(rank) }).collect()
+            hosts
+                .iter()
+                .enumerate()
+                .map(|(rank, host)| NodeAddress { host: host.clone(), ..known(rank) })
+                .collect()
         }
         None if cluster.nodes.is_empty() && declared == 1 => vec![NodeAddress::default()],
         None => cluster.nodes.clone(),
@@ -112,7 +122,8 @@ fn addresses(loaded: &LoadedConfig, nodes: &[NodeAddress]) -> Result<Vec<IpAddr>
     // Loopback is this machine for everybody, so it cannot be one of several.
     let outside = addresses.iter().any(|address| !address.is_loopback());
     if let Some(rank) = addresses.iter().position(|address| outside && address.is_loopback()) {
-        let message = format!("`{}` is a machine's own name for itself: the others cannot reach it", nodes[rank].host);
+        let message =
+            format!("`{}` is a machine's own name for itself: the others cannot reach it", nodes[rank].host);
         let hint = "write the address that the other machines reach it by";
         return Err(loaded.problem(&format!("cluster.nodes.{rank}.host"), message, hint).into());
     }
@@ -141,7 +152,9 @@ fn access(
         .map_err(|error| Failure::runtime(format!("cannot tell where this program is: {error}"), None))?;
     let mut all = Vec::new();
     for (rank, (node, &address)) in nodes.iter().zip(addresses).enumerate() {
-        for (name, text) in [("host", Some(&node.host)), ("ssh_host", node.ssh_host.as_ref()), ("user", node.user.as_ref())] {
+        for (name, text) in
+            [("host", Some(&node.host)), ("ssh_host", node.ssh_host.as_ref()), ("user", node.user.as_ref())]
+        {
             if text.is_some_and(|text| text.starts_with('-')) {
                 let key = format!("cluster.nodes.{rank}.{name}");
                 return Err(loaded.problem(&key, "ssh would take it for an option", "write a name").into());
@@ -186,7 +199,8 @@ fn group_of(loaded: &LoadedConfig, at: usize, group: &NodeGroup) -> Result<Group
             })?;
             variables.insert(name.clone(), value.text());
         }
-        environments.push(GroupEnvironment { machines: written.node_ranks.as_ref().map(Ranks::text), variables });
+        environments
+            .push(GroupEnvironment { machines: written.node_ranks.as_ref().map(Ranks::text), variables });
     }
     Ok(GroupAsWritten {
         label: group.label.as_ref().map(|label| label.text()),
@@ -212,7 +226,8 @@ fn survives(name: &str, value: &str) -> Result<(), &'static str> {
     if value.contains('$') {
         return Err("dora would expand the `$` in its value");
     }
-    let changed = value.parse::<f64>().is_ok_and(|number| value.parse::<i64>().is_err() && number.to_string() != value);
+    let changed =
+        value.parse::<f64>().is_ok_and(|number| value.parse::<i64>().is_err() && number.to_string() != value);
     if changed || value.parse::<i64>().is_ok_and(|number| number.to_string() != value) {
         return Err("dora would write this number another way");
     }
@@ -240,28 +255,40 @@ fn hint(problem: &Problem) -> &'static str {
         Problem::NoSuchRank { kind: "machine", .. } => {
             "say how many GPUs a machine has with cluster.nodes[].gpus, or put several processes on one place: 0:0-3"
         }
-        Problem::NoSuchRank { .. } => "ranks count from 0; cluster.nodes[].gpus says how many GPUs a machine has",
-        Problem::NoSuchGroup { .. } | Problem::BadLabel { .. } => "groups are declared in cluster.node_groups, with a label",
+        Problem::NoSuchRank { .. } => {
+            "ranks count from 0; cluster.nodes[].gpus says how many GPUs a machine has"
+        }
+        Problem::NoSuchGroup { .. } | Problem::BadLabel { .. } => {
+            "groups are declared in cluster.node_groups, with a label"
+        }
         Problem::NoSuchComponent { .. } => {
             "leave it out; a model on a server of its own is `plaudit serve`, with reward.worker_type: api"
         }
         Problem::ComponentTwice { .. } => "write each component once",
-        Problem::RobotPlacedTwice { .. } | Problem::RobotListedTwice { .. } | Problem::RobotOutside { .. } => {
+        Problem::RobotPlacedTwice { .. }
+        | Problem::RobotListedTwice { .. }
+        | Problem::RobotOutside { .. } => {
             "give each robot one entry, on a machine of its group, and one env process"
         }
         Problem::NotForRobots { .. } => "place it in another group, such as one with GPUs",
         Problem::SeveralActors { .. } => {
             "place the actor on one GPU; reward models are trained on several by `mpirun` or `srun`"
         }
-        Problem::UnevenEnvs { .. } => "make env.train.total_num_envs a multiple of the number of env processes",
-        Problem::AcrossMachines { .. } | Problem::TwoKinds { .. } => "give a process places of one machine and one kind",
+        Problem::UnevenEnvs { .. } => {
+            "make env.train.total_num_envs a multiple of the number of env processes"
+        }
+        Problem::AcrossMachines { .. } | Problem::TwoKinds { .. } => {
+            "give a process places of one machine and one kind"
+        }
         Problem::NotRanks { .. }
         | Problem::Backwards { .. }
         | Problem::TooMany { .. }
         | Problem::GivenTwice { .. }
         | Problem::NotAscending { .. }
         | Problem::ProcessGap { .. }
-        | Problem::Uneven { .. } => "write places such as 0, 0-3, 0,2 or all, with processes after a colon: 0-1:0-3",
+        | Problem::Uneven { .. } => {
+            "write places such as 0, 0-3, 0,2 or all, with processes after a colon: 0-1:0-3"
+        }
         Problem::NoMachine | Problem::MachineCount { .. } => "list the machines in cluster.nodes",
     }
 }

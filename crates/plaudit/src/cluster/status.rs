@@ -27,7 +27,9 @@ pub(crate) struct WorkerStatus {
 pub(crate) fn workers(plan: &Plan, nodes: &[NodeState]) -> Vec<WorkerStatus> {
     let status = |process: &Process| {
         let node = nodes.iter().find(|node| node.node == process.id);
-        let of = |field: fn(&NodeState) -> &String| node.map_or_else(|| "-".to_string(), |node| field(node).clone());
+        let of = |field: fn(&NodeState) -> &String| {
+            node.map_or_else(|| "-".to_string(), |node| field(node).clone())
+        };
         WorkerStatus {
             process: process.id.clone(),
             machine: plan.machines[process.machine].id.clone(),
@@ -77,8 +79,12 @@ pub(crate) fn table(workers: &[WorkerStatus]) -> String {
             .collect::<Vec<_>>(),
     ];
     for worker in workers {
-        let mut row =
-            vec![worker.process.clone(), worker.machine.clone(), worker.state.clone(), worker.restarts.clone()];
+        let mut row = vec![
+            worker.process.clone(),
+            worker.machine.clone(),
+            worker.state.clone(),
+            worker.restarts.clone(),
+        ];
         row.extend(COUNTS.iter().map(|(key, _)| cell(worker.last.as_ref().and_then(|last| last.get(key)))));
         row.extend([worker.cpu.clone(), worker.memory.clone()]);
         rows.push(row);
@@ -89,7 +95,11 @@ pub(crate) fn table(workers: &[WorkerStatus]) -> String {
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
             // Words begin on the left, numbers end on the right.
-            if column < 3 { format!("{cell:<width$}", width = *width) } else { format!("{cell:>width$}", width = *width) }
+            if column < 3 {
+                format!("{cell:<width$}", width = *width)
+            } else {
+                format!("{cell:>width$}", width = *width)
+            }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_string() + "\n"
     };
@@ -124,7 +134,8 @@ mod tests {
             cpu: "3.0%".into(),
             memory: "40 MB".into(),
         };
-        let last = json!({"version": 7, "sent": 1200, "received": 3, "in_flight": 2, "resent": 0, "rate": 12.34});
+        let last =
+            json!({"version": 7, "sent": 1200, "received": 3, "in_flight": 2, "resent": 0, "rate": 12.34});
         let text = table(&[worker("env-0", Some(last)), worker("actor-0", None)]);
         let expected = "\
 process  machine  state    restarts  version  sent  received  in flight  resent  per second   CPU  memory

@@ -141,7 +141,8 @@ impl<'a> Supervisor<'a> {
             return Some(Trouble::Machines(missing.iter().map(|machine| machine.id.clone()).collect()));
         }
         let is_up = |id: &str| nodes.iter().any(|node| node.node == id && node.status == "Running");
-        let absent: Vec<&str> = self.driver.plan.processes.iter().map(|process| process.id.as_str()).collect();
+        let absent: Vec<&str> =
+            self.driver.plan.processes.iter().map(|process| process.id.as_str()).collect();
         let absent: Vec<&str> = absent.into_iter().filter(|id| !is_up(id)).collect();
         if absent.is_empty() {
             self.absent_since = None;

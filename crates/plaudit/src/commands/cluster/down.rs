@@ -29,13 +29,17 @@ impl Down {
         let (ended, failed) = driver.down();
         let _ = std::fs::remove_file(driver.folder().join(STAYS_UP));
         if !verbosity.quiet {
-            let text = format!("down: {} processes ended, {} segments of shared memory removed", ended.processes, ended.segments);
+            let text = format!(
+                "down: {} processes ended, {} segments of shared memory removed",
+                ended.processes, ended.segments
+            );
             console::eprintln(&text);
         }
         match failed.first() {
             None => Ok(()),
             Some(error) => {
-                let help = "what runs there goes on until it is taken down: repeat this when the machine is back";
+                let help =
+                    "what runs there goes on until it is taken down: repeat this when the machine is back";
                 Err(Failure::runtime(error, help.to_string()))
             }
         }

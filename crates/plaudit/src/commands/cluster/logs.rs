@@ -63,8 +63,10 @@ impl Logs {
             }
             // Files of all machines, in the order of their clocks.
             lines.sort_by(|one, other| one.ts.cmp(&other.ts));
-            let shown = lines.iter().filter(|line| self.processes.is_empty() || self.processes.contains(&line.node));
-            let text: String = shown.map(|line| format!("{}  {:<9}  {}\n", line.ts, line.node, line.msg)).collect();
+            let shown =
+                lines.iter().filter(|line| self.processes.is_empty() || self.processes.contains(&line.node));
+            let text: String =
+                shown.map(|line| format!("{}  {:<9}  {}\n", line.ts, line.node, line.msg)).collect();
             console::print(&text)?;
             if !self.follow || interrupted() {
                 return Ok(());

@@ -77,7 +77,8 @@ impl OnMachine {
     fn with(&self, work: impl FnOnce(&Plan, &Machine) -> Result<(), Failure>) -> Result<(), Failure> {
         let plan = read_plan(self.plan.parent().unwrap_or(Path::new(".")))?;
         let own = plan.machines.get(self.rank);
-        let own = own.ok_or_else(|| Failure::usage(format!("the plan has no machine {}", self.rank), None))?;
+        let own =
+            own.ok_or_else(|| Failure::usage(format!("the plan has no machine {}", self.rank), None))?;
         work(&plan, own)
     }
 }
@@ -108,7 +109,8 @@ fn start() -> Result<(), Failure> {
 
 /// Sends new files until the receiver closes the connection, and once more then.
 fn mirror(run_dir: &Path) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::runtime(format!("cannot send files: {error}"), None);
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::runtime(format!("cannot send files: {error}"), None);
     let mut first = String::new();
     let mut input = std::io::stdin().lock();
     Read::take(&mut input, LONGEST_REQUEST).read_line(&mut first).map_err(|error| failed(&error))?;

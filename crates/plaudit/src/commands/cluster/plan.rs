@@ -74,7 +74,9 @@ impl PlanCommand {
         }
         match self.launcher {
             Some(Launcher::Ray) => console::print(&dora::ray(&plan, &words)),
-            None if self.json => console::print(&plan.to_json().map_err(|error| Failure::runtime(error, None))?),
+            None if self.json => {
+                console::print(&plan.to_json().map_err(|error| Failure::runtime(error, None))?)
+            }
             None => console::print(&picture(&plan)),
         }
     }
@@ -98,7 +100,8 @@ impl PlanCommand {
     fn write_run(&self, loaded: LoadedConfig, plan: &Plan) -> Result<(), Failure> {
         let has_run = plan.run_dir.join("events.jsonl").exists();
         if !has_run {
-            let run = plaudit_view::RunDir::at(&plan.run_dir).map_err(|error| Failure::runtime(error, None))?;
+            let run =
+                plaudit_view::RunDir::at(&plan.run_dir).map_err(|error| Failure::runtime(error, None))?;
             let config = crate::config::yaml::to_yaml(&loaded.as_tree(), false);
             run.write_config(&config).map_err(|error| Failure::runtime(error, None))?;
         }

@@ -14,7 +14,7 @@ use crate::cli::{ConfigArgs, Verbosity};
 use crate::cluster::drive::Driver;
 use crate::cluster::mirror::Mirrors;
 use crate::cluster::status;
-use crate::cluster::supervise::{RunEnd, Supervisor, RunView};
+use crate::cluster::supervise::{RunEnd, RunView, Supervisor};
 use crate::failure::Failure;
 use crate::signals::listen_for_interrupts;
 use crate::{console, load};

@@ -58,13 +58,20 @@ impl Status {
             let machines: Vec<_> =
                 machines.iter().map(|(id, heard)| json!({"machine": id, "heard_ms": heard})).collect();
             let coordinator = connected.map_or_else(|error| error.to_string(), |_| "running".into());
-            return json!({"coordinator": coordinator, "machines": machines, "workers": workers}).to_string() + "\n";
+            return json!({"coordinator": coordinator, "machines": machines, "workers": workers}).to_string()
+                + "\n";
         }
         let head = match &connected {
             Ok(_) => {
-                let heard = |(id, heard): &(String, u64)| format!("{id} heard of {:.1} s ago", *heard as f64 / 1000.0);
+                let heard = |(id, heard): &(String, u64)| {
+                    format!("{id} heard of {:.1} s ago", *heard as f64 / 1000.0)
+                };
                 let list: Vec<String> = machines.iter().map(heard).collect();
-                format!("{}: {}\n", plan.name, if list.is_empty() { "no daemon".into() } else { list.join(", ") })
+                format!(
+                    "{}: {}\n",
+                    plan.name,
+                    if list.is_empty() { "no daemon".into() } else { list.join(", ") }
+                )
             }
             Err(error) => format!("{}: not up ({error})\n", plan.name),
         };

@@ -40,7 +40,8 @@ impl Up {
             plan.machines.iter().map(|machine| machine.id.as_str()).collect::<Vec<_>>().join(", ")
         );
         text.extend(clear_text(plan).map(|text| text + "\n"));
-        text += &format!("to train: plaudit cluster run {run_dir}\nto end it: plaudit cluster down {run_dir}\n");
+        text +=
+            &format!("to train: plaudit cluster run {run_dir}\nto end it: plaudit cluster down {run_dir}\n");
         console::print(&text)
     }
 }
