@@ -31,7 +31,12 @@ impl FrameScorer for Mean {
 
     fn scores(&self, pixels: &[u8], _: usize, shape: FrameShape) -> Result<(Vec<f32>, u64), String> {
         let mean = |image: &[u8]| {
-            let sum: u64 = image.as_chunks::<16>().0.iter().map(|few| few.iter().map(|&p| u64::from(p)).sum::<u64>()).sum();
+            let sum: u64 = image
+                .as_chunks::<16>()
+                .0
+                .iter()
+                .map(|few| few.iter().map(|&p| u64::from(p)).sum::<u64>())
+                .sum();
             sum as f32 / image.len() as f32
         };
         Ok((pixels.chunks_exact(shape.bytes()).map(mean).collect(), 1))
@@ -78,7 +83,12 @@ fn ask(endpoint: Endpoint, how: &str) {
     }
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    println!("RESULT {how} one at a time: {} batches, p50 {:.2} ms, p99 {:.2} ms", times.len(), at(0.5), at(0.99));
+    println!(
+        "RESULT {how} one at a time: {} batches, p50 {:.2} ms, p99 {:.2} ms",
+        times.len(),
+        at(0.5),
+        at(0.99)
+    );
     let (mut done, began) = (0, Instant::now());
     while began.elapsed().as_secs_f64() < seconds {
         score(16);

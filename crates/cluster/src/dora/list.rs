@@ -40,12 +40,16 @@ pub fn nodes(list: &str) -> Vec<NodeState> {
     list.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
+const UUID_LENGTH: usize = 36;
+
 /// The machines of a table of daemons, with the milliseconds since each was heard of.
 pub fn connected_machines(table: &str) -> Vec<(String, u64)> {
     let daemon = |line: &str| {
         let mut words = line.split_whitespace();
         let (id, heard) = (words.next()?, words.next()?);
-        Some((id.to_string(), heard.strip_suffix("ms")?.parse().ok()?))
+        // A daemon's own number follows the name of its machine.
+        let machine = id.get(..id.len().checked_sub(UUID_LENGTH + 1)?)?;
+        Some((machine.to_string(), heard.strip_suffix("ms")?.parse().ok()?))
     };
     table.lines().filter_map(daemon).collect()
 }
@@ -57,8 +61,8 @@ mod tests {
     #[test]
     fn lists_are_read_and_notices_are_not() {
         let table = "DAEMON ID                                  LAST HEARTBEAT  RESTARTS\n\
-                     node-0-0f1e  131ms ago  0 0 0 0\n\nActive dataflows: 1\n";
-        assert_eq!(connected_machines(table), [("node-0-0f1e".to_string(), 131)]);
+                     node-0-01a1eafd-c00f-7287-9446-ef4022e60c6f  131ms ago  0 0 0 0\n\nActive dataflows: 1\n";
+        assert_eq!(connected_machines(table), [("node-0".to_string(), 131)]);
         let list = "a notice\n{\"uuid\":\"u\",\"name\":\"n\",\"status\":\"Running\",\"nodes\":2,\"cpu\":1.5,\"memory\":0.2}\n";
         assert_eq!(dataflows(list)[0].status, "Running");
         let list = "{\"node\":\"env-0\",\"status\":\"Running\",\"pid\":\"7\",\"cpu\":\"1%\",\"memory\":\"3 MB\",\"restarts\":\"2\"}";

@@ -68,12 +68,10 @@ pub struct DaemonCheck {
     pub overlay: Result<(), String>,
 }
 
-/// One of the two programs.
+/// One of dora's two programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    /// dora's coordinator.
+enum Program {
     Coordinator,
-    /// dora's daemon.
     Daemon,
 }
 
@@ -84,12 +82,43 @@ impl Program {
             Self::Daemon => "daemon",
         }
     }
+}
 
-    /// Whether a process is this program, for a run.
-    fn is(self, words: &[String], run_dir: &Path) -> bool {
-        let folder = run_dir.join(files::FOLDER).display().to_string();
-        words.iter().any(|word| word == self.word()) && words.iter().any(|word| word.contains(&folder))
+/// What a process of this machine is, for a run. Another machine of the same run may be on the same kernel, so each is
+/// known by the words that only it is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Coordinator,
+    Daemon,
+    Worker,
+    Mirror,
+}
+
+fn role(plan: &Plan, machine: &Machine, words: &[String]) -> Option<Role> {
+    let has = |word: &str| words.iter().any(|other| other == word);
+    let after = |flag: &str| words.iter().position(|word| word == flag).and_then(|at| words.get(at + 1));
+    let is_daemon = after("--machine-id") == Some(&machine.id);
+    let is_worker = || {
+        let own = plan.processes.iter().filter(|process| process.machine == machine.rank);
+        own.map(|process| dora::worker(plan, process)).any(|own| words.ends_with(&own))
+    };
+    if has("coordinator") && machine.rank == plan.head().rank {
+        Some(Role::Coordinator)
+    } else if has("daemon") && is_daemon {
+        Some(Role::Daemon)
+    } else if has("worker") && is_worker() {
+        Some(Role::Worker)
+    } else if has("mirror") && after("--rank") == Some(&machine.rank.to_string()) {
+        Some(Role::Mirror)
+    } else {
+        None
     }
+}
+
+/// The processes of a run on this machine.
+fn of_run(plan: &Plan, machine: &Machine) -> Vec<(Role, processes::Running)> {
+    let all = processes::that_name(&plan.run_dir).into_iter();
+    all.filter_map(|process| Some((role(plan, machine, &process.words)?, process))).collect()
 }
 
 /// Writes what the machine needs into the run directory: the plan, dora's files, and what else is asked for.
@@ -140,7 +169,7 @@ fn replace(path: &Path, text: &str, mode: u32) -> Result<(), MachineError> {
 pub fn start_coordinator(plan: &Plan) -> Result<String, MachineError> {
     let folder = plan.run_dir.join(files::FOLDER);
     let token = folder.join(files::TOKEN);
-    if running(plan, Program::Coordinator).is_none() {
+    if running(plan, plan.head(), Role::Coordinator).is_none() {
         // A coordinator makes a new token each time; the old one must not be taken for it.
         let _ = fs::remove_file(&token);
         let machine = plan.head();
@@ -159,7 +188,7 @@ fn listens(plan: &Plan) -> bool {
 
 /// Starts a machine's daemon, unless it runs.
 pub fn start_daemon(plan: &Plan, machine: &Machine) -> Result<i32, MachineError> {
-    if let Some(pid) = running(plan, Program::Daemon) {
+    if let Some(pid) = running(plan, machine, Role::Daemon) {
         return Ok(pid);
     }
     let mut child = spawn(plan, machine, Program::Daemon, &dora::daemon(plan, machine))?;
@@ -169,9 +198,8 @@ pub fn start_daemon(plan: &Plan, machine: &Machine) -> Result<i32, MachineError>
     Ok(child.id() as i32)
 }
 
-fn running(plan: &Plan, program: Program) -> Option<i32> {
-    let all = processes::that_name(&plan.run_dir);
-    all.into_iter().find(|process| program.is(&process.words, &plan.run_dir)).map(|process| process.pid)
+fn running(plan: &Plan, machine: &Machine, role: Role) -> Option<i32> {
+    of_run(plan, machine).into_iter().find(|(other, _)| *other == role).map(|(_, process)| process.pid)
 }
 
 /// Starts a program that outlives who started it, and says nothing but to its log.
@@ -224,18 +252,17 @@ fn last_words(log: &Path) -> String {
     lines[lines.len().saturating_sub(6)..].join(" / ")
 }
 
-/// What runs on this machine for a run, and whether its data plane is safe.
-pub fn check(run_dir: &Path) -> Check {
-    let all = processes::that_name(run_dir);
-    let find = |program: Program| all.iter().find(|process| program.is(&process.words, run_dir));
-    let daemon = find(Program::Daemon)
+/// What runs on a machine for a run, and whether its data plane is safe.
+pub fn check(plan: &Plan, machine: &Machine) -> Check {
+    let all = of_run(plan, machine);
+    let find = |role: Role| all.iter().find(|(other, _)| *other == role).map(|(_, process)| process);
+    let daemon = find(Role::Daemon)
         .map(|process| DaemonCheck { pid: process.pid, overlay: overlay_of(process.pid, &process.words) });
-    let is_worker = |process: &&processes::Running| process.words.iter().any(|word| word == "worker");
-    let token = fs::read_to_string(run_dir.join(files::FOLDER).join(files::TOKEN)).ok();
+    let token = fs::read_to_string(plan.run_dir.join(files::FOLDER).join(files::TOKEN)).ok();
     Check {
-        coordinator: find(Program::Coordinator).map(|process| process.pid),
+        coordinator: find(Role::Coordinator).map(|process| process.pid),
         daemon,
-        workers: all.iter().filter(is_worker).count(),
+        workers: all.iter().filter(|(role, _)| *role == Role::Worker).count(),
         token: token.map(|token| token.trim().to_string()),
     }
 }
@@ -250,22 +277,17 @@ fn overlay_of(pid: i32, words: &[String]) -> Result<(), String> {
     check_overlay(&text).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Ends everything of a run on this machine: workers, daemon, coordinator; and what they left in shared memory.
-pub fn end(run_dir: &Path, patience: Duration) -> Ended {
-    let all = processes::that_name(run_dir);
-    let is_ours = |process: &&processes::Running| {
-        let is_worker = process.words.iter().any(|word| word == "worker" || word == "mirror");
-        is_worker
-            || [Program::Coordinator, Program::Daemon]
-                .iter()
-                .any(|program| program.is(&process.words, run_dir))
+/// Ends everything of a run on a machine, and removes what it left in shared memory.
+pub fn end(plan: &Plan, machine: &Machine, patience: Duration) -> Ended {
+    let all = of_run(plan, machine);
+    let pids = |roles: &[Role]| -> Vec<i32> {
+        all.iter().filter(|(role, _)| roles.contains(role)).map(|(_, process)| process.pid).collect()
     };
     // A daemon that sees its workers end would start them again, so it goes first, and takes them along.
-    let (daemons, others): (Vec<_>, Vec<_>) =
-        all.iter().filter(is_ours).partition(|process| Program::Daemon.is(&process.words, run_dir));
-    let pids = |processes: Vec<&processes::Running>| -> Vec<i32> {
-        processes.iter().map(|process| process.pid).collect()
-    };
-    let ended = processes::end_all(&pids(daemons), patience) + processes::end_all(&pids(others), patience);
+    let mut ended = processes::end_all(&pids(&[Role::Daemon]), patience);
+    ended += processes::end_all(&pids(&[Role::Worker, Role::Mirror, Role::Coordinator]), patience);
+    // Workers that a daemon started while it ended.
+    let late: Vec<i32> = of_run(plan, machine).iter().map(|(_, process)| process.pid).collect();
+    ended += processes::end_all(&late, patience);
     Ended { processes: ended, segments: shared_memory::remove_orphans() }
 }

@@ -1,6 +1,7 @@
 //! Having something done on a machine: by its own plaudit, through the user's ssh, or right here.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,13 +54,37 @@ fn command(machine: &Machine, words: &[String]) -> Command {
 
 /// Runs an errand and reads its answer.
 pub fn errand<T: DeserializeOwned>(machine: &Machine, errand: &Errand) -> Result<T, MachineError> {
-    let mut child = errand_stream(machine, &errand.words)?;
-    if let Some(mut input) = child.stdin.take() {
-        // A machine that cannot be reached reads nothing; why will be said below.
-        let _ = input.write_all(&errand.input);
-    }
+    let child = errand_stream(machine, &errand.words)?;
+    let answer = answer(child, &errand.input, errand.patience, &name(machine))?;
+    serde_json::from_str(&answer).map_err(|error| {
+        let answer = answer.chars().take(200).collect();
+        MachineError::Answer { machine: name(machine), answer, error }
+    })
+}
+
+/// Asks the coordinator something through dora's command line, from a folder that has the token.
+pub fn ask_dora(
+    dora: &Path,
+    folder: &Path,
+    words: &[String],
+    patience: Duration,
+) -> Result<String, MachineError> {
+    let mut command = Command::new(dora);
+    command.args(words).current_dir(folder).env("XDG_CONFIG_HOME", folder.join("settings"));
+    command.env_remove("DORA_AUTH_TOKEN").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let program = dora.display().to_string();
+    let child = command.spawn().map_err(|error| MachineError::Start { program: program.clone(), error })?;
+    answer(child, &[], patience, "dora")
+}
+
+/// What a program prints until it ends, if it ends well and in time.
+fn answer(mut child: Child, input: &[u8], patience: Duration, program: &str) -> Result<String, MachineError> {
     let (answer, said) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let deadline = Instant::now() + errand.patience;
+    if let Some(mut pipe) = child.stdin.take() {
+        // A machine that cannot be reached reads nothing; why will be said below.
+        let _ = pipe.write_all(input);
+    }
+    let deadline = Instant::now() + patience;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -67,20 +92,17 @@ pub fn errand<T: DeserializeOwned>(machine: &Machine, errand: &Errand) -> Result
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
-                let (program, seconds) = (name(machine), errand.patience.as_secs());
+                let (program, seconds) = (program.to_string(), patience.as_secs());
                 return Err(MachineError::NoAnswer { program, seconds });
             }
         }
     };
     let (answer, said) = (answer.join().unwrap_or_default(), said.join().unwrap_or_default());
-    if !status.success() {
-        let said = if said.trim().is_empty() { status.to_string() } else { said.trim().to_string() };
-        return Err(MachineError::Refused { machine: name(machine), said });
+    if status.success() {
+        return Ok(answer);
     }
-    serde_json::from_str(&answer).map_err(|error| {
-        let answer = answer.chars().take(200).collect();
-        MachineError::Answer { machine: name(machine), answer, error }
-    })
+    let said = if said.trim().is_empty() { status.to_string() } else { said.trim().to_string() };
+    Err(MachineError::Refused { machine: program.to_string(), said })
 }
 
 /// Starts an errand whose answer is a stream.

@@ -51,10 +51,15 @@ fn collect(run_dir: &Path, folder: &Path, known: &mut Known) {
         let Some(name) = relative.to_str().filter(|name| is_sent(name)) else { continue };
         if path.is_dir() {
             collect(run_dir, &path, known);
-        } else if let Some(state) = fs::metadata(&path).ok().filter(fs::Metadata::is_file).map(state) {
+        } else if let Some(state) = fs::metadata(&path).ok().filter(has_content).map(state) {
             known.insert(name.to_string(), state);
         }
     }
+}
+
+/// An empty file says nothing, and on the receiver's side it may have been filled by somebody else.
+fn has_content(meta: &fs::Metadata) -> bool {
+    meta.is_file() && meta.len() > 0
 }
 
 fn state(meta: fs::Metadata) -> FileState {

@@ -16,10 +16,10 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use daemons::{
-    Check, DaemonCheck, Ended, Program, StartRequest, Started, check, end, start_coordinator, start_daemon,
+    Check, DaemonCheck, Ended, StartRequest, Started, check, end, start_coordinator, start_daemon,
     write_files,
 };
-pub use errand::{Errand, errand, errand_stream};
+pub use errand::{Errand, ask_dora, errand, errand_stream};
 pub use mirror::{Known, MirrorReceiver, known_files, send_changes};
 pub use probe::{Probe, dora_version, gpus, probe};
 

@@ -17,31 +17,51 @@ pub(super) fn remove_orphans() -> usize {
     if segments.is_empty() {
         return 0;
     }
-    let used = mapped_inodes();
-    let orphans = segments.into_iter().filter(|(_, inode)| !used.contains(inode));
+    let used = mapped();
+    let orphans = segments.into_iter().filter(|(_, place)| !used.contains(place));
     orphans.filter(|(name, _)| fs::remove_file(Path::new(FOLDER).join(name)).is_ok()).count()
 }
 
-fn segments() -> Vec<(String, u64)> {
+/// A file by its device, as the system writes it, and its number there.
+type Inode = (String, u64);
+
+fn segments() -> Vec<(String, Inode)> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Vec::new() };
     let own = rustix::process::geteuid().as_raw();
     let entries = entries.flatten().filter_map(|entry| {
         let (name, meta) = (entry.file_name().into_string().ok()?, entry.metadata().ok()?);
-        (name.ends_with(ZENOH) && meta.uid() == own).then_some((name, meta.ino()))
+        let device = format!("{:02x}:{:02x}", rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        (name.ends_with(ZENOH) && meta.uid() == own).then(|| (name, (device, meta.ino())))
     });
     entries.collect()
 }
 
-/// The inodes of everything that a process has mapped.
-fn mapped_inodes() -> HashSet<u64> {
+/// Everything that a process has mapped from there.
+fn mapped() -> HashSet<Inode> {
     let Ok(entries) = fs::read_dir("/proc") else { return HashSet::new() };
     let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let pids = entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_process));
     let maps = pids.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok());
-    // address perms offset device INODE path
     maps.flat_map(|text| {
-        let inodes = text.lines().filter(|line| line.contains(FOLDER));
-        inodes.filter_map(|line| line.split_whitespace().nth(4)?.parse().ok()).collect::<Vec<u64>>()
+        text.lines().filter(|line| line.contains(FOLDER)).filter_map(inode).collect::<Vec<_>>()
     })
     .collect()
+}
+
+/// `address perms offset DEVICE INODE path`.
+fn inode(line: &str) -> Option<Inode> {
+    let mut words = line.split_whitespace().skip(3);
+    Some((words.next()?.to_string(), words.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_is_read() {
+        let line = "7f3c0000-7f3c1000 rw-s 00000000 00:1b 42      /dev/shm/7.zenoh";
+        assert_eq!(inode(line), Some(("00:1b".into(), 42)));
+        assert_eq!(inode("7f3c0000-7f3c1000 rw-p"), None);
+    }
 }
