@@ -3,7 +3,7 @@
 //! dora places, starts, supervises and restarts the processes of a plan, and carries their messages: through shared memory
 //! on one machine, by zenoh over TCP between machines. As it comes, it loses large messages without a word. Two settings
 //! prevent that, and nothing here is ever written without them: a pool of shared memory that holds a whole window of
-//! messages ([`graph`]), and a data plane that waits instead of dropping ([`overlay`]).
+//! messages ([`graph()`]), and a data plane that waits instead of dropping ([`overlay()`]).
 
 mod arguments;
 mod graph;

@@ -126,7 +126,7 @@ pub fn write_files(request: &StartRequest) -> Result<(), MachineError> {
     let (plan, folder) = (&request.plan, request.plan.run_dir.join(files::FOLDER));
     fs::create_dir_all(&folder).map_err(file_error("cannot make", &folder))?;
     for process in plan.processes.iter().filter(|process| process.machine == request.rank) {
-        let own = plan.run_dir.join("workers").join(&process.id);
+        let own = plan.folder_of(process);
         fs::create_dir_all(&own).map_err(file_error("cannot make", &own))?;
     }
     let text = plan.to_json().map_err(std::io::Error::from);
@@ -145,6 +145,14 @@ pub fn write_files(request: &StartRequest) -> Result<(), MachineError> {
         }
     }
     Ok(())
+}
+
+/// Removes what processes of this machine said at the end of an earlier run: it is not the word of the next one.
+pub fn forget_outcomes(plan: &Plan, machine: &Machine) {
+    for process in plan.processes.iter().filter(|process| process.machine == machine.rank) {
+        // That there is none is the usual case.
+        let _ = fs::remove_file(plan.outcome(process));
+    }
 }
 
 /// A file that is there whole or not at all, with its permissions from the start: it may be a secret.
@@ -275,6 +283,15 @@ fn overlay_of(pid: i32, words: &[String]) -> Result<(), String> {
     let path = path.ok_or("it was started without an overlay of the data plane")?;
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     check_overlay(&text).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Ends a machine's daemon and its processes, and leaves the coordinator.
+pub fn end_daemon(plan: &Plan, machine: &Machine, patience: Duration) {
+    for role in [Role::Daemon, Role::Worker] {
+        let all = of_run(plan, machine).into_iter().filter(|(other, _)| *other == role);
+        let pids: Vec<i32> = all.map(|(_, process)| process.pid).collect();
+        processes::end_all(&pids, patience);
+    }
 }
 
 /// Ends everything of a run on a machine, and removes what it left in shared memory.

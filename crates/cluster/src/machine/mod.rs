@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use daemons::{
-    Check, DaemonCheck, Ended, StartRequest, Started, check, end, start_coordinator, start_daemon,
-    write_files,
+    Check, DaemonCheck, Ended, StartRequest, Started, check, end, end_daemon, forget_outcomes,
+    start_coordinator, start_daemon, write_files,
 };
 pub use errand::{Errand, ask_dora, errand, errand_stream};
 pub use mirror::{Known, MirrorReceiver, known_files, send_changes};

@@ -101,6 +101,21 @@ impl Plan {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
+    /// Where a process writes.
+    pub fn folder_of(&self, process: &Process) -> PathBuf {
+        self.run_dir.join("workers").join(&process.id)
+    }
+
+    /// What a process last said of itself, line by line.
+    pub fn status(&self, process: &Process) -> PathBuf {
+        self.folder_of(process).join("status.jsonl")
+    }
+
+    /// What the learner says at its end.
+    pub fn outcome(&self, process: &Process) -> PathBuf {
+        self.folder_of(process).join("outcome.json")
+    }
+
     /// The machine that the coordinator runs on.
     pub fn head(&self) -> &Machine {
         &self.machines[0] // a plan has a machine

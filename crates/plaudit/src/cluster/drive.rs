@@ -236,6 +236,12 @@ impl Driver {
         ask_dora(&local.dora, &self.folder(), words, Duration::from_secs(seconds))
     }
 
+    /// Whether the coordinator's machine says that it does not run. One that cannot be asked says nothing.
+    pub(crate) fn coordinator_is_gone(&self) -> bool {
+        let check = self.do_on::<Check>(self.plan.head(), "check", Vec::new());
+        check.is_ok_and(|check| check.coordinator.is_none())
+    }
+
     /// What runs on every machine; a machine that cannot be reached says why.
     pub(crate) fn check(&self) -> Vec<Result<Check, MachineError>> {
         self.on_all(|machine| self.do_on(machine, "check", Vec::new()))

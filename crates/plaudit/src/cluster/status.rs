@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
 
 use plaudit_cluster::dora::NodeState;
 use plaudit_cluster::{Plan, Process};
@@ -35,7 +34,7 @@ pub(crate) fn workers(plan: &Plan, nodes: &[NodeState]) -> Vec<WorkerStatus> {
             machine: plan.machines[process.machine].id.clone(),
             state: of(|node| &node.status),
             restarts: of(|node| &node.restarts),
-            last: last_line(&plan.run_dir, process),
+            last: last_line(plan, process),
             cpu: of(|node| &node.cpu),
             memory: of(|node| &node.memory),
         }
@@ -47,9 +46,8 @@ pub(crate) fn workers(plan: &Plan, nodes: &[NodeState]) -> Vec<WorkerStatus> {
 const TAIL: u64 = 16 << 10;
 
 /// The last whole line that a process wrote about itself.
-pub(crate) fn last_line(run_dir: &Path, process: &Process) -> Option<Value> {
-    let path = run_dir.join("workers").join(&process.id).join("status.jsonl");
-    let mut file = File::open(path).ok()?;
+pub(crate) fn last_line(plan: &Plan, process: &Process) -> Option<Value> {
+    let mut file = File::open(plan.status(process)).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut bytes = Vec::new();

@@ -22,8 +22,10 @@ const SILENCE: Duration = Duration::from_secs(20);
 const ABSENCE: Duration = Duration::from_secs(12);
 /// Processes are asked to end, and after so many seconds made to.
 const GRACE_SECS: u64 = 15;
-/// Recoveries without a step of learning in between, after which the run is given up.
+/// Restarts without a step of learning in between, after which the run is given up.
 const MOST_RECOVERIES: u32 = 4;
+/// A coordinator that runs may be too busy to answer for so long.
+const BUSY: Duration = Duration::from_secs(20);
 /// How long a run may take to end when its learner says that it is done.
 const ENDING: Duration = Duration::from_secs(60);
 
@@ -74,11 +76,24 @@ pub(crate) struct Supervisor<'a> {
     progress: Option<String>,
     absent_since: Option<Instant>,
     ending_since: Option<Instant>,
+    /// Since when the coordinator gives no answer.
+    unanswered_since: Option<Instant>,
+    /// Since when bringing things back does not work.
+    failing_since: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(driver: &'a Driver, joined: bool) -> Self {
-        Self { driver, joined, recoveries: 0, progress: None, absent_since: None, ending_since: None }
+        Self {
+            driver,
+            joined,
+            recoveries: 0,
+            progress: None,
+            absent_since: None,
+            ending_since: None,
+            unanswered_since: None,
+            failing_since: None,
+        }
     }
 
     /// Runs the plan to its end.
@@ -109,8 +124,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn outcome_path(&self) -> PathBuf {
-        let learner = self.driver.plan.process(Component::Actor, 0).map_or("actor-0", |process| &process.id);
-        self.driver.plan.run_dir.join("workers").join(learner).join("outcome.json")
+        let plan = &self.driver.plan;
+        plan.process(Component::Actor, 0).map(|learner| plan.outcome(learner)).unwrap_or_default()
     }
 
     /// The run's end, when the learner has said so and the others have had time to follow.
@@ -135,8 +150,13 @@ impl<'a> Supervisor<'a> {
     fn trouble(&mut self, nodes: &[NodeState]) -> Option<Trouble> {
         let missing = match self.driver.missing_machines(SILENCE) {
             Ok(missing) => missing,
-            Err(error) => return Some(Trouble::Coordinator(error.to_string())),
+            Err(error) => {
+                let since = *self.unanswered_since.get_or_insert_with(Instant::now);
+                let is_gone = self.driver.coordinator_is_gone() || since.elapsed() > BUSY;
+                return is_gone.then(|| Trouble::Coordinator(error.to_string()));
+            }
         };
+        self.unanswered_since = None;
         if !missing.is_empty() {
             return Some(Trouble::Machines(missing.iter().map(|machine| machine.id.clone()).collect()));
         }
@@ -160,22 +180,35 @@ impl<'a> Supervisor<'a> {
         if progress != self.progress {
             (self.progress, self.recoveries) = (progress, 0);
         }
-        self.recoveries += 1;
         let what = match &trouble {
-            Trouble::Coordinator(why) => format!("the coordinator does not answer ({why})"),
+            Trouble::Coordinator(_) => "the coordinator is gone".to_string(),
             Trouble::Machines(machines) => format!("the daemon of {} is gone", machines.join(", ")),
             Trouble::Graph(processes) => format!("{processes} no longer run"),
         };
-        if self.recoveries > MOST_RECOVERIES {
+        if self.recoveries >= MOST_RECOVERIES {
             let reason = format!("{what}, and {MOST_RECOVERIES} restarts in a row did not help");
             return Some(RunEnd::Stopped(reason));
         }
-        view.notice(&format!("{what}: starting again from what was saved"));
+        if self.failing_since.is_none() {
+            view.notice(&format!("{what}: starting again from what was saved"));
+        }
         let began = Instant::now();
         match self.bring_back(&trouble) {
-            Ok(()) => view.notice(&format!("running again after {:.1} s", began.elapsed().as_secs_f64())),
-            // The next look finds it again, and counts.
-            Err(failure) => view.notice(&format!("not yet: {failure}")),
+            Ok(()) => {
+                view.notice(&format!("running again after {:.1} s", began.elapsed().as_secs_f64()));
+                self.recoveries += 1;
+                (self.failing_since, self.unanswered_since) = (None, None);
+            }
+            Err(failure) => {
+                let since = *self.failing_since.get_or_insert(began);
+                let give_up_secs = self.driver.plan.link.give_up_secs;
+                if since.elapsed().as_secs_f64() > give_up_secs {
+                    return Some(RunEnd::Stopped(format!(
+                        "{what}, and {give_up_secs} s did not bring it back: {failure}"
+                    )));
+                }
+                view.notice(&format!("not yet: {failure}"));
+            }
         }
         self.absent_since = None;
         None
@@ -203,7 +236,7 @@ impl<'a> Supervisor<'a> {
     /// What the learner last wrote about its own steps.
     fn learned(&self) -> Option<String> {
         let learner = self.driver.plan.process(Component::Actor, 0)?;
-        let last = status::last_line(&self.driver.plan.run_dir, learner)?;
+        let last = status::last_line(&self.driver.plan, learner)?;
         Some(format!("{:?}", last.get("version")))
     }
 

@@ -76,10 +76,18 @@ impl Join {
 /// Keeps the programs of a machine running until it is asked to leave.
 fn stay(plan: &Plan, own: &Machine) -> Result<(), Failure> {
     let failed = |error: machine::MachineError| Failure::runtime(error, None);
+    let token = plan.run_dir.join(files::FOLDER).join(files::TOKEN);
+    let mut shown = None;
     while !interrupted() {
         if own.rank == plan.head().rank {
             machine::start_coordinator(plan).map_err(failed)?;
         }
+        // A daemon shows the token that it was started with; a coordinator that was started again wants a new one.
+        let asked = std::fs::read(&token).ok();
+        if asked.is_some() && shown.as_ref().is_some_and(|shown| Some(shown) != asked.as_ref()) {
+            machine::end_daemon(plan, own, Duration::from_secs(5));
+        }
+        shown = asked.or(shown);
         machine::start_daemon(plan, own).map_err(failed)?;
         std::thread::sleep(Duration::from_secs(1));
     }

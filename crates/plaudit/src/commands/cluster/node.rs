@@ -99,6 +99,9 @@ fn start() -> Result<(), Failure> {
     let own = own.ok_or_else(|| Failure::usage(format!("the plan has no machine {}", request.rank), None))?;
     let failed = |error: machine::MachineError| Failure::runtime(error, None);
     machine::write_files(&request).map_err(failed)?;
+    if machine::check(plan, own).workers == 0 {
+        machine::forget_outcomes(plan, own);
+    }
     let token = match own.rank == plan.head().rank {
         true => Some(machine::start_coordinator(plan).map_err(failed)?),
         false => None,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use plaudit_cluster::dora::files;
 use plaudit_cluster::plan::picture;
 use plaudit_cluster::{Plan, dora};
 
@@ -105,6 +106,9 @@ impl PlanCommand {
             let config = crate::config::yaml::to_yaml(&loaded.as_tree(), false);
             run.write_config(&config).map_err(|error| Failure::runtime(error, None))?;
         }
-        Driver::new(plan.clone(), loaded).write_plan()
+        let driver = Driver::new(plan.clone(), loaded);
+        // Who joins waits for the coordinator's token, and must not find that of an earlier one.
+        let _ = std::fs::remove_file(driver.folder().join(files::TOKEN));
+        driver.write_plan()
     }
 }
