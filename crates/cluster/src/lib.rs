@@ -8,15 +8,22 @@
 //! 2. [`plan`]: every process with its machine, rank, GPUs and environment, and every edge between two of them;
 //! 3. [`dora`]: the files by which dora places, starts, supervises and restarts these processes, and its command line.
 //!
+//! [`machine`] is what has to happen on each machine: its daemon, and the copy of what its processes write.
+//!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
+//! And two for what then runs: [`link`], what carries messages between processes, and [`worker`], what each of them does.
 //! Beside them, [`gradients`]: what carries the gradients of ranks that train one model together.
 //!
 //! What is not here: what the components compute (`rl`, `reward`, `env`).
 
 pub mod dora;
 pub mod gradients;
+pub mod link;
+#[cfg(unix)]
+pub mod machine;
 pub mod placement;
 pub mod plan;
+pub mod worker;
 
 pub use plan::{Component, Edge, LinkSettings, Machine, Plan, Port, Process};

@@ -2,6 +2,8 @@
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(unix)]
+use crate::commands::cluster;
 use crate::commands::{
     check, collect, completions, config, dataset, demo, device, eval, report, reward, robot, serve, train,
 };
@@ -50,6 +52,10 @@ pub enum Command {
     /// Robot arms, real and simulated
     #[command(subcommand)]
     Robot(robot::Command),
+    /// Training in several processes, on one machine or many
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Evaluate a policy by the environment's ground truth
     Eval(eval::Command),
     /// Lint a reward config without running it

@@ -94,6 +94,8 @@ pub mod rl {
 pub mod build;
 pub mod checkpoint;
 pub mod cli;
+#[cfg(unix)]
+mod cluster;
 pub mod commands;
 pub mod config;
 pub mod console;
@@ -114,3 +116,4 @@ pub mod ranks;
 pub mod robot;
 pub mod run;
 pub mod signals;
+pub mod workers;

@@ -17,7 +17,8 @@ const STREAMED: &str = "stdin";
 /// The config of a run, with its notices said. One that needs other machines is refused, unless everything may run here.
 pub fn to_run(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
     let loaded = noticed(&args.config, verbosity)?;
-    refuse_elsewhere(&loaded, args.local, "`--local` runs everything on this one", verbosity)?;
+    let hint = "`plaudit cluster run` runs it on all of them; `--local` runs everything on this one";
+    refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
     Ok(loaded)
 }
 
@@ -31,6 +32,11 @@ pub fn to_teleoperate(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConf
         refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
     }
     Ok(loaded)
+}
+
+/// The config of a run on the machines that it names.
+pub fn for_cluster(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
+    noticed(args, verbosity)
 }
 
 fn noticed(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
@@ -48,7 +54,7 @@ fn refuse_elsewhere(
 ) -> Result<(), Failure> {
     let Some(elsewhere) = loaded.config.cluster.elsewhere() else { return Ok(()) };
     if !is_local {
-        let message = format!("{}: plaudit runs on one machine", elsewhere.what);
+        let message = format!("{}: this command runs on one machine", elsewhere.what);
         return Err(loaded.problem(&elsewhere.key, message, hint).into());
     }
     let text =

@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         Command::Reward(command) => command.run(cli.verbosity),
         Command::Serve(command) => command.run(cli.verbosity),
         Command::Robot(command) => command.run(cli.verbosity),
+        #[cfg(unix)]
+        Command::Cluster(command) => command.run(cli.verbosity),
         Command::Eval(command) => command.run(cli.verbosity),
         Command::Check(command) => command.run(cli.verbosity),
         Command::Report(command) => command.run(),

@@ -227,11 +227,13 @@ struct Saved<S> {
     state: S,
 }
 
-fn run_name(loaded: &LoadedConfig) -> String {
+/// What a run is called.
+pub(crate) fn run_name(loaded: &LoadedConfig) -> String {
     loaded.config.runner.logger.experiment_name.clone().unwrap_or_else(|| loaded.name.clone())
 }
 
-fn directory(loaded: &LoadedConfig, job: &str) -> Result<RunDir, Failure> {
+/// Makes the run directory, or opens the one that `runner.resume_dir` names.
+pub(crate) fn directory(loaded: &LoadedConfig, job: &str) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
     let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
     // A checkpoint starts a run of its own; a run directory goes on in place.

@@ -8,6 +8,8 @@ mod audit_to_train;
 mod browser;
 mod check;
 mod cloning;
+#[cfg(unix)]
+mod cluster;
 mod collecting;
 mod command_line;
 mod demo;

@@ -231,7 +231,7 @@ fn environments_go_on_while_the_learner_learns() {
             );
         }
     }
-    let rollout_state = training.finish(&mut sac).unwrap().unwrap();
+    let rollout_state = training.finish(&mut sac).unwrap().pop().unwrap();
     assert!(arrived >= 2.0 && rollout_state.steps >= 5 * arrived as u64);
     assert!(sac.replay().rollouts() as f64 >= arrived.min(200.0));
 }

@@ -1,9 +1,17 @@
 //! Who runs where: every process of a run, and every edge between two of them.
 
+mod build;
+mod picture;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use build::{LEAST_POOL_BYTES, LONGEST_MESSAGE, MachineAccess, PlanRequest, plan};
+pub use picture::picture;
 
 /// The format of `plan.json` that this version writes and reads.
 pub const FORMAT: u32 = 1;
@@ -22,6 +30,8 @@ pub struct Plan {
     pub run_dir: PathBuf,
     /// The config as it was resolved: a file's name in the run directory.
     pub config: PathBuf,
+    /// The port of the coordinator, on the first machine.
+    pub coordinator_port: u16,
     /// The machines by rank.
     pub machines: Vec<Machine>,
     /// Every process, by component and rank.
@@ -32,7 +42,85 @@ pub struct Plan {
     pub link: LinkSettings,
 }
 
+/// Why a plan cannot be read.
+#[derive(Debug, Error)]
+pub enum PlanFileError {
+    /// The file is not there, or cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file is no plan.
+    #[error("{path} is no plan: {error}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Why, with its line.
+        error: serde_json::Error,
+    },
+    /// A plan of another version.
+    #[error(
+        "{path} was written by plaudit {plaudit} (format {format}), and this is {ours}: every machine needs the same version"
+    )]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Who wrote it.
+        plaudit: String,
+        /// Its format.
+        format: u32,
+        /// The version that reads it.
+        ours: String,
+    },
+}
+
 impl Plan {
+    /// The name of the file in a run directory.
+    pub const FILE: &'static str = "plan.json";
+
+    /// Reads a plan that the same version of plaudit wrote.
+    pub fn read(path: &Path, ours: &str) -> Result<Self, PlanFileError> {
+        let unreadable = |error| PlanFileError::Unreadable { path: path.to_path_buf(), error };
+        let malformed = |error| PlanFileError::Malformed { path: path.to_path_buf(), error };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        // Whose it is comes first: another version may have other fields.
+        let author: Author = serde_json::from_str(&text).map_err(malformed)?;
+        if author.format != FORMAT || author.plaudit != ours {
+            let Author { format, plaudit } = author;
+            let (path, ours) = (path.to_path_buf(), ours.to_string());
+            return Err(PlanFileError::OtherVersion { path, plaudit, format, ours });
+        }
+        serde_json::from_str(&text).map_err(malformed)
+    }
+
+    /// The file's text.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+
+    /// Where a process writes.
+    pub fn folder_of(&self, process: &Process) -> PathBuf {
+        self.run_dir.join("workers").join(&process.id)
+    }
+
+    /// What a process last said of itself, line by line.
+    pub fn status(&self, process: &Process) -> PathBuf {
+        self.folder_of(process).join("status.jsonl")
+    }
+
+    /// What the learner says at its end.
+    pub fn outcome(&self, process: &Process) -> PathBuf {
+        self.folder_of(process).join("outcome.json")
+    }
+
+    /// The machine that the coordinator runs on.
+    pub fn head(&self) -> &Machine {
+        &self.machines[0] // a plan has a machine
+    }
+
     /// The process that a component's rank runs in. A rollout that lives in an environment's process is found there.
     pub fn process(&self, component: Component, rank: usize) -> Option<&Process> {
         let serves = |process: &&Process| process.components.contains(&component) && process.rank == rank;
@@ -50,6 +138,12 @@ impl Plan {
     }
 }
 
+#[derive(Deserialize)]
+struct Author {
+    format: u32,
+    plaudit: String,
+}
+
 /// A machine of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,10 +152,28 @@ pub struct Machine {
     pub rank: usize,
     /// Its name for dora: `node-0`.
     pub id: String,
-    /// Its address.
+    /// Its name, as written.
     pub host: String,
+    /// Its address, as the others reach it and as its programs bind to it.
+    pub address: IpAddr,
+    /// How commands get there; not set: it is the machine that the run is started on.
+    pub ssh: Option<String>,
+    /// The port of its ssh server, where that is not the usual one.
+    pub ssh_port: Option<u16>,
     /// The groups it belongs to.
     pub groups: Vec<String>,
+    /// How many GPUs it is said to have.
+    pub gpus: usize,
+    /// The program plaudit there.
+    pub plaudit: PathBuf,
+    /// The program dora there.
+    pub dora: PathBuf,
+    /// The port that its messages come in by.
+    pub data_port: u16,
+    /// The port by which its processes reach its daemon.
+    pub daemon_port: u16,
+    /// Environment variables of everything there.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// What a process does.
@@ -93,7 +205,7 @@ impl Component {
     }
 }
 
-/// One process: the worker command with this plan, its first component and its rank.
+/// One process: it is started with this plan, its first component and its rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
@@ -111,6 +223,8 @@ pub struct Process {
     pub gpus: Vec<usize>,
     /// The robots that it moves, as numbered in the config.
     pub robots: Vec<usize>,
+    /// Environments of the run that it steps: from the first number to before the second.
+    pub envs: (usize, usize),
     /// Environment variables that it is started with.
     pub environment: BTreeMap<String, String>,
     /// Shared memory for its messages, in bytes; zero: it sends nothing.
@@ -123,23 +237,41 @@ pub struct Process {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Port {
-    /// Actor to every env: weights with their version, and what to play.
+    /// Actor to env: weights with their version, and what to play.
     Command,
     /// Env to actor: a finished segment.
     Segment,
-    /// Env to one reward process: frames to score.
+    /// Env or actor to reward: frames to score.
     Frames,
-    /// Reward to one env: their scores.
+    /// Reward to env or actor: their scores.
     Scores,
-    /// Env to one rollout, where it is a process of its own: observations.
+    /// Env to rollout, where that is a process of its own: observations.
     Obs,
-    /// Rollout to one env: actions.
+    /// Rollout to env: actions.
     Actions,
-    /// Actor to every rollout that is a process of its own: weights with their version.
+    /// Actor to a rollout that is a process of its own: weights with their version.
     Weights,
+    /// Rollout to actor: which version it has.
+    Ready,
 }
 
-/// An output of one process that is an input of another.
+impl Port {
+    /// What it carries, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Command => "commands",
+            Self::Segment => "segments",
+            Self::Frames => "frames",
+            Self::Scores => "scores",
+            Self::Obs => "observations",
+            Self::Actions => "actions",
+            Self::Weights => "weights",
+            Self::Ready => "versions",
+        }
+    }
+}
+
+/// An output of one process that is an input of another. Two processes that talk have one edge each way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edge {
@@ -147,11 +279,11 @@ pub struct Edge {
     pub port: Port,
     /// The process that sends.
     pub from: String,
-    /// The sender's name for it. Edges of one sender that share it carry the same messages to all.
+    /// The sender's name for it: the receiver's name. No two edges of a sender share it.
     pub output: String,
     /// The process that receives.
     pub to: String,
-    /// The receiver's name for it; no two edges of a receiver share it.
+    /// The receiver's name for it: the sender's name. No two edges of a receiver share it.
     pub input: String,
     /// Messages that wait at the receiver before the oldest is dropped: more than the senders' window.
     pub queue: usize,
@@ -161,10 +293,18 @@ pub struct Edge {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSettings {
-    /// Messages that a sender leaves unanswered at most, on each edge.
+    /// Messages that a sender leaves unacknowledged at most, on each edge.
     pub window: usize,
     /// A message that is unanswered for so long is sent again.
     pub resend_secs: f64,
     /// A process that is silent for so long is taken for dead.
     pub dead_secs: f64,
+    /// The learner saves its state and stops when a process has been dead for so long.
+    pub give_up_secs: f64,
+}
+
+impl Default for LinkSettings {
+    fn default() -> Self {
+        Self { window: 8, resend_secs: 0.5, dead_secs: 5.0, give_up_secs: 120.0 }
+    }
 }

@@ -72,7 +72,7 @@ pub struct BuiltRobot {
 
 /// The robot of a block, which has `env_type: realworld`.
 pub fn robot(loaded: &LoadedConfig, which: EnvBlock, hooks: RobotHooks) -> Result<BuiltRobot, ComposeError> {
-    Builder { loaded, which, settings: which.settings(loaded) }.built_robot(hooks)
+    Builder { loaded, which, settings: which.settings(loaded), first_row: 0 }.built_robot(hooks)
 }
 
 impl Builder<'_> {

@@ -1,6 +1,8 @@
 //! What the commands do, one file each.
 
 pub mod check;
+#[cfg(unix)]
+pub mod cluster;
 pub mod collect;
 pub mod completions;
 pub mod config;

@@ -35,7 +35,7 @@ fn inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
             TrainingError::Rollout(error) => Some(error),
             TrainingError::Reward(error) => Some(error),
             TrainingError::Learner(error) => Some(error),
-            TrainingError::Callback(error) => Some(error.as_ref()),
+            TrainingError::Remote(error) | TrainingError::Callback(error) => Some(error.as_ref()),
         };
     }
     if let Some(LearnError::Relabel(error)) = error.downcast_ref() {

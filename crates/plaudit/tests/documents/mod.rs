@@ -39,6 +39,7 @@ documents! {
     readme: "README.md",
     audit: "docs/audit.md",
     check: "docs/check.md",
+    cluster: "docs/cluster.md",
     collecting: "docs/collecting.md",
     data_parallel: "docs/data-parallel.md",
     features: "docs/features.md",

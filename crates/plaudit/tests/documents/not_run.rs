@@ -51,6 +51,15 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit collect lerobot_collect",
         "it needs an arm; lerobot.rs runs it with one that has no hardware",
     ),
+    not_run("docs/cluster.md", "cargo build", "it builds"),
+    not_run("docs/cluster.md", "pip install", "it fetches packages"),
+    not_run(
+        "docs/cluster.md",
+        "plaudit cluster run",
+        "it needs dora and two machines; bench/cluster has both",
+    ),
+    not_run("docs/cluster.md", "plaudit cluster status", "it needs such a run"),
+    not_run("docs/cluster.md", "plaudit cluster logs", "it needs such a run"),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 
