@@ -30,7 +30,7 @@ pub struct Training<'a> {
 
 /// Where rollouts come from.
 enum Source<'a> {
-    Local(LocalRollouts<'a>),
+    Local(Box<LocalRollouts<'a>>),
     Remote(RemoteSource<'a>),
 }
 
@@ -86,7 +86,7 @@ impl<'a> Training<'a> {
         resume_from: Option<RolloutState>,
     ) -> Result<(Self, bool), TrainingError> {
         let (rollouts, restored) = LocalRollouts::start(env, reward, plan, seed, resume_from)?;
-        Ok((Self { source: Source::Local(rollouts), plan, unfinished: None }, restored))
+        Ok((Self { source: Source::Local(Box::new(rollouts)), plan, unfinished: None }, restored))
     }
 
     /// Learns from environments elsewhere, from the state of an earlier run if there is one.

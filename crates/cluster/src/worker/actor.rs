@@ -20,6 +20,9 @@ use crate::link::{Endpoint, Event};
 /// How often somebody who waits looks whether to stop.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Writes a line of the ledger down, or says why it cannot.
+pub type LedgerCallback = Box<dyn FnMut(&LedgerLine) -> Result<(), String> + Send>;
+
 /// How the actor treats its environments.
 pub struct ActorSettings {
     /// Whether the learner needs frames.
@@ -31,7 +34,7 @@ pub struct ActorSettings {
     /// What the user should hear: a worker went, or is back.
     pub on_notice: Box<dyn Fn(&str) + Send>,
     /// Where lines of the ledger go.
-    pub on_ledger: Box<dyn FnMut(&LedgerLine) -> Result<(), String> + Send>,
+    pub on_ledger: LedgerCallback,
     /// Whether the user wants to stop.
     pub should_stop: Box<dyn Fn() -> bool + Send>,
 }

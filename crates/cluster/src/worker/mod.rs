@@ -22,7 +22,7 @@ pub mod messages;
 mod reward_worker;
 mod score_client;
 
-pub use actor::{ActorSettings, EnvPeer, RemoteEnvironments, finish_envs, wait_for_envs};
+pub use actor::{ActorSettings, EnvPeer, LedgerCallback, RemoteEnvironments, finish_envs, wait_for_envs};
 pub use async_actor::AsyncEnvironments;
 pub use env_worker::{Ended, EnvWorker, LocalPolicy, PolicySource};
 pub use ledger::{Ledger, LedgerError, LedgerLine, verify};

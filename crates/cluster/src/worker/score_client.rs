@@ -140,8 +140,8 @@ impl ScoreClient {
     ) -> Result<Option<(usize, Vec<f32>, u64)>, WorkerError> {
         match event {
             Event::Up { .. } => {
-                let own = asked.values().filter(|asked| asked.worker == *worker);
-                own.map(|asked| send(&self.endpoint, worker, &asked.payload)).collect::<Result<(), _>>()?;
+                let mut own = asked.values().filter(|asked| asked.worker == *worker);
+                own.try_for_each(|asked| send(&self.endpoint, worker, &asked.payload))?;
             }
             Event::Down => {}
             Event::Refused { theirs } => return Err(refused(worker, theirs)),
