@@ -36,7 +36,20 @@ pub fn to_teleoperate(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConf
 
 /// The config of a run on the machines that it names.
 pub fn for_cluster(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
-    noticed(args, verbosity)
+    let loaded = noticed(args, verbosity)?;
+    let groups = &loaded.config.cluster.node_groups;
+    let python = groups
+        .iter()
+        .flat_map(|group| &group.env_configs)
+        .find_map(|env| env.python_interpreter_path.as_ref());
+    if let Some(python) = python {
+        let text = format!(
+            "cluster.node_groups[].env_configs[].python_interpreter_path: {python} — processes are plaudit's own; a simulator in Python \
+             is run by env.train.python"
+        );
+        console::notices(&[Notice { text }], verbosity);
+    }
+    Ok(loaded)
 }
 
 fn noticed(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {

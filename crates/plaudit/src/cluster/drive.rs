@@ -18,7 +18,9 @@ use crate::failure::Failure;
 /// How long a machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long daemons may take to find their coordinator.
-const CONNECTING: Duration = Duration::from_secs(30);
+pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
+/// How long the end of everything on a machine may take.
+const ENDING: Duration = Duration::from_secs(60);
 
 /// A plan and its machines.
 pub(crate) struct Driver {
@@ -161,7 +163,7 @@ impl Driver {
             }
         });
         others.into_iter().collect::<Result<(), Failure>>()?;
-        self.wait_until_connected()
+        self.wait_until_connected(CONNECTING)
     }
 
     /// Starts one machine again: after its daemon died, or when there is a new token.
@@ -194,16 +196,15 @@ impl Driver {
     }
 
     /// Waits for every daemon.
-    pub(crate) fn wait_until_connected(&self) -> Result<(), Failure> {
-        let deadline = Instant::now() + CONNECTING;
+    pub(crate) fn wait_until_connected(&self, patience: Duration) -> Result<(), Failure> {
+        let deadline = Instant::now() + patience;
         loop {
             let missing = self.missing_machines(Duration::MAX);
             match missing {
                 Ok(missing) if missing.is_empty() => return Ok(()),
                 Ok(missing) if Instant::now() > deadline => {
                     let ids: Vec<&str> = missing.iter().map(|machine| machine.id.as_str()).collect();
-                    let message =
-                        format!("no word from {} within {} s", ids.join(", "), CONNECTING.as_secs());
+                    let message = format!("no word from {} within {} s", ids.join(", "), patience.as_secs());
                     let port = self.plan.coordinator_port;
                     let help = format!(
                         "can it reach {}:{port}? Its own words are in {}/daemon-*.log there",
@@ -267,8 +268,10 @@ impl Driver {
     /// Ends everything on every machine. What could not be reached is said.
     pub(crate) fn down(&self) -> (Ended, Vec<MachineError>) {
         let (mut sum, mut failed) = (Ended::default(), Vec::new());
-        // The machines with workers first, the coordinator's last.
-        let all = self.on_all(|machine| self.do_on::<Ended>(machine, "end", Vec::new()));
+        let all = self.on_all(|machine| {
+            let words = self.words(machine, "end");
+            errand::<Ended>(machine, &Errand { words, input: Vec::new(), patience: ENDING })
+        });
         for ended in all {
             match ended {
                 Ok(ended) => {

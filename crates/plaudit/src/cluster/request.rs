@@ -169,13 +169,18 @@ fn access(
             address,
             ssh: (!is_here(address)).then_some(target),
             ssh_port: node.ssh_port.map(port),
-            plaudit: node.plaudit.as_ref().map_or_else(|| own.clone(), PathBuf::from),
-            dora: dora.into(),
+            plaudit: node.plaudit.as_ref().map_or_else(|| own.clone(), |path| program(path)),
+            dora: program(&dora),
             data_port: port(cluster.data_port + before),
             daemon_port: port(cluster.daemon_port + before),
         });
     }
     Ok(all)
+}
+
+/// A program by its path, wherever it is started from; or by its name alone, as PATH has it.
+fn program(path: &str) -> PathBuf {
+    if path.contains('/') { std::path::absolute(path).unwrap_or_else(|_| path.into()) } else { path.into() }
 }
 
 fn groups(loaded: &LoadedConfig) -> Result<Vec<GroupAsWritten>, Failure> {

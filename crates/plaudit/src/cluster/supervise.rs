@@ -9,7 +9,7 @@ use plaudit_cluster::machine::MachineError;
 use plaudit_cluster::{Component, Plan};
 use serde::Deserialize;
 
-use super::drive::Driver;
+use super::drive::{CONNECTING, Driver};
 use super::status;
 use crate::failure::Failure;
 use crate::signals::interrupted;
@@ -217,7 +217,7 @@ impl<'a> Supervisor<'a> {
     fn bring_back(&self, trouble: &Trouble) -> Result<(), Failure> {
         match trouble {
             // Whoever joined starts its own programs again; they are only waited for.
-            _ if self.joined => self.driver.wait_until_connected()?,
+            _ if self.joined => self.driver.wait_until_connected(CONNECTING)?,
             Trouble::Coordinator(_) => {
                 // A new coordinator has a new token, which a daemon that runs does not learn any more.
                 let (_, failed) = self.driver.down();

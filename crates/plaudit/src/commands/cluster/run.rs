@@ -66,7 +66,7 @@ impl Run {
 
     fn drive(&self, driver: &Driver, verbosity: Verbosity) -> Result<RunEnd, Failure> {
         if self.joined {
-            driver.wait_until_connected()?;
+            driver.wait_until_connected(JOINING)?;
         } else {
             driver.probe()?;
             driver.up()?;
@@ -105,6 +105,9 @@ struct View {
     quiet: bool,
     shown: Option<Instant>,
 }
+
+/// How long a scheduler may take until every machine has joined.
+const JOINING: Duration = Duration::from_secs(300);
 
 /// How often the table is printed where it cannot be drawn over.
 const TABLE_EVERY: Duration = Duration::from_secs(30);
