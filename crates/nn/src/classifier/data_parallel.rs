@@ -71,10 +71,13 @@ impl DataParallel {
         &self.owned[self.sync.rank()]
     }
 
-    /// Each trained parameter, after the rank that owns it, in the order of ranks.
-    pub(crate) fn with_owners(&self) -> impl Iterator<Item = (usize, usize)> {
+    /// Each trained parameter and the rank that owns it, in the order of parameters.
+    pub(crate) fn with_owners(&self) -> Vec<(usize, usize)> {
         let owned = self.owned.iter().enumerate();
-        owned.flat_map(|(rank, owned)| owned.iter().map(move |parameter| (rank, *parameter)))
+        let pairs = owned.flat_map(|(rank, owned)| owned.iter().map(move |parameter| (*parameter, rank)));
+        let mut pairs: Vec<(usize, usize)> = pairs.collect();
+        pairs.sort_unstable();
+        pairs
     }
 
     /// Takes the gradients of one batch on each rank, and adds them to the sums.

@@ -184,13 +184,12 @@ impl Optimizer {
         parameters: &Parameters,
         state: &mut Option<Weights>,
     ) -> Result<(), SyncError> {
-        if let Some(state) = state {
-            self.save(parameters, state);
-        }
         let Some(ranks) = self.ranks.as_ref().filter(|ranks| ranks.sharding == Sharding::Optimizer) else {
+            state.iter_mut().for_each(|state| self.save(parameters, state));
             return Ok(());
         };
-        for (owner, i) in ranks.with_owners() {
+        state.iter_mut().for_each(|state| self.save_steps(state));
+        for (i, owner) in ranks.with_owners() {
             let spec = &parameters.specs[i];
             let mut flag = [if self.moments[i].is_some() { 1.0 } else { 0.0 }];
             ranks.sync.broadcast(owner, &mut flag)?;
@@ -211,9 +210,13 @@ impl Optimizer {
         Ok(())
     }
 
+    fn save_steps(&self, state: &mut Weights) {
+        state.insert(STEPS, Array::from_number(i64::from(self.steps)));
+    }
+
     /// Adds the optimizer's numbers to a saved state, in the order and shape of memory.
     pub(crate) fn save(&self, parameters: &Parameters, state: &mut Weights) {
-        state.insert(STEPS, Array::from_number(i64::from(self.steps)));
+        self.save_steps(state);
         for (spec, moments) in parameters.specs.iter().zip(&self.moments) {
             let Some([first, second]) = moments else { continue };
             for (prefix, moment) in [(FIRST, first), (SECOND, second)] {
