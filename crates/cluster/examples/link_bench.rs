@@ -9,7 +9,6 @@
 
 #![allow(clippy::print_stdout)] // it is a program, and this is its output
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plaudit_cluster::link::threads::Switchboard;

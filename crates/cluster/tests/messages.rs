@@ -93,8 +93,11 @@ fn spec() -> EnvSpec {
     }
 }
 
+/// Reads a message, and writes it as text.
+type ReadBack = fn(&[u8]) -> Result<String, String>;
+
 /// One message of each kind as bytes, with what reads it back to text.
-fn all() -> Vec<(Vec<u8>, fn(&[u8]) -> Result<String, String>)> {
+fn all() -> Vec<(Vec<u8>, ReadBack)> {
     fn text<T: std::fmt::Debug>(read: Result<T, impl ToString>) -> Result<String, String> {
         read.map(|message| format!("{message:?}")).map_err(|error| error.to_string())
     }

@@ -59,7 +59,7 @@ pub(crate) fn reward_from(
         Some(monitored) => Box::new(monitored.term.clone()),
         None => term(TermPlace::Main, &main)?,
     };
-    let sum = weighted_sum(settings, learned, &term)?;
+    let sum = weighted_sum(settings, learned, term)?;
     let mut notices = notices.into_inner();
     notices.dedup();
     Ok(BuiltReward { reward: Box::new(sum), monitored, notices })
@@ -78,14 +78,14 @@ pub(crate) fn simulated_reward(
             .build()
     };
     let learned = term(TermPlace::Main, &settings.main_term())?;
-    Ok(Box::new(weighted_sum(settings, learned, &term)?))
+    Ok(Box::new(weighted_sum(settings, learned, term)?))
 }
 
 /// The model's term, the environment's and the further ones, each with its weight.
 fn weighted_sum(
     settings: &RewardSettings,
     learned: Box<dyn Reward>,
-    term: &dyn Fn(TermPlace<'_>, &RewardTerm) -> Result<Box<dyn Reward>, ComposeError>,
+    term: impl Fn(TermPlace<'_>, &RewardTerm) -> Result<Box<dyn Reward>, ComposeError>,
 ) -> Result<WeightedSum, ComposeError> {
     let mut sum = WeightedSum::default()
         .plus(settings.reward_weight as f32, learned)
