@@ -22,6 +22,9 @@ pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
 /// How long the end of everything on a machine may take.
 const ENDING: Duration = Duration::from_secs(60);
 
+/// A file that tells whoever watches a run that it was taken down, and is not to be brought back.
+const TAKEN_DOWN: &str = ".taken-down";
+
 /// A plan and its machines.
 pub(crate) struct Driver {
     /// The plan.
@@ -263,6 +266,18 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever watches this run that it is not to be brought back; or takes that back.
+    pub(crate) fn mark_taken_down(&self, is_down: bool) {
+        let path = self.folder().join(TAKEN_DOWN);
+        // Where nothing can be written, nobody watches either.
+        let _ = if is_down { std::fs::write(path, "") } else { std::fs::remove_file(path) };
+    }
+
+    /// Whether somebody took this run down.
+    pub(crate) fn was_taken_down(&self) -> bool {
+        self.folder().join(TAKEN_DOWN).exists()
     }
 
     /// Ends everything on every machine. What could not be reached is said.

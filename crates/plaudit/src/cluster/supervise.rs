@@ -98,7 +98,8 @@ impl<'a> Supervisor<'a> {
 
     /// Runs the plan to its end.
     pub(crate) fn run(mut self, view: &mut dyn RunView) -> Result<RunEnd, Failure> {
-        // What an earlier run said at its end is not this one's word.
+        // What an earlier run said at its end is not this one's word, nor is that it was taken down.
+        self.driver.mark_taken_down(false);
         let _ = std::fs::remove_file(self.outcome_path());
         self.start_graph()?;
         loop {
@@ -106,6 +107,9 @@ impl<'a> Supervisor<'a> {
                 view.notice("stopping: processes save what they have");
                 self.stop_graph();
                 return Ok(RunEnd::Interrupted);
+            }
+            if self.driver.was_taken_down() {
+                return Ok(RunEnd::Stopped("it was taken down".into()));
             }
             let nodes = self.nodes();
             view.look(&self.driver.plan, &nodes);
