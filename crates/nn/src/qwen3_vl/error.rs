@@ -68,10 +68,6 @@ impl VlmError {
     /// Whether it is the device that is missing or refuses, not the model.
     #[must_use]
     pub fn is_device_error(&self) -> bool {
-        match self {
-            Self::Device(_) => true,
-            Self::Gpu(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Device(_) | Self::Gpu(_))
     }
 }

@@ -189,7 +189,7 @@ impl TileChooser {
         let is_shared = self.splits(shape) > 1;
         // Rows of a tile beyond those there are would be computed for nothing.
         let is_too_tall = tile.rows > SPLIT_ROWS && tile.rows >= 2 * shape.rows();
-        shape.outputs % tile.outputs == 0
+        shape.outputs.is_multiple_of(tile.outputs)
             && tile.shared() <= self.shared
             && !is_too_tall
             && !(is_shared && tile.rows > SPLIT_ROWS)
