@@ -12,12 +12,18 @@
 //!
 //! A plan is a file, `plan.json`, in the run directory. Every process is started with it, and needs nothing else.
 //!
-//! What is not here: what the components compute (`rl`, `reward`, `env`), and gradients of several ranks.
+//! And two for what then runs: [`link`], what carries messages between processes, and [`worker`], what each of them does.
+//! Beside them, [`gradients`]: what carries the gradients of ranks that train one model together.
+//!
+//! What is not here: what the components compute (`rl`, `reward`, `env`).
 
 pub mod dora;
+pub mod gradients;
+pub mod link;
 #[cfg(unix)]
 pub mod machine;
 pub mod placement;
 pub mod plan;
+pub mod worker;
 
 pub use plan::{Component, Edge, LinkSettings, Machine, Plan, Port, Process};

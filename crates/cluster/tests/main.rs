@@ -3,4 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
 
 mod generated;
+mod messages;
 mod placing;
+mod scoring;
+mod training;

@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand};
 #[cfg(unix)]
 use crate::commands::cluster;
 use crate::commands::{
-    check, collect, completions, config, dataset, demo, eval, report, reward, robot, serve, train,
+    check, collect, completions, config, dataset, demo, device, eval, report, reward, robot, serve, train,
 };
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
@@ -62,6 +62,8 @@ pub enum Command {
     Check(check::Command),
     /// Write an HTML report about a run, or compare several
     Report(report::Command),
+    /// Show what models can compute on: the CPU, GPUs, CUDA's libraries
+    Device(device::Command),
     /// Print completions for a shell
     Completions(completions::Command),
 }

@@ -37,6 +37,7 @@ fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
             dithering: settings.dithering,
             ood_frames: settings.ood_frames,
             disagreement: settings.disagreement,
+            drift: settings.drift,
         },
     }
 }

@@ -91,7 +91,7 @@ impl Run {
         steps: impl Into<Option<u64>>,
         verbosity: Verbosity,
     ) -> Result<Self, Failure> {
-        let directory = directory(loaded)?;
+        let directory = directory(loaded, job)?;
         let recorder = Recorder::open(&directory).map_err(|error| Failure::runtime(error, None))?;
         let terminal = (!verbosity.quiet)
             .then(|| Arc::new(Mutex::new(Terminal::on(std::io::stderr(), console::use_colour()))));
@@ -233,7 +233,7 @@ pub(crate) fn run_name(loaded: &LoadedConfig) -> String {
 }
 
 /// Makes the run directory, or opens the one that `runner.resume_dir` names.
-pub(crate) fn directory(loaded: &LoadedConfig) -> Result<RunDir, Failure> {
+pub(crate) fn directory(loaded: &LoadedConfig, job: &str) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
     let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
     // A checkpoint starts a run of its own; a run directory goes on in place.
@@ -249,18 +249,39 @@ pub(crate) fn directory(loaded: &LoadedConfig) -> Result<RunDir, Failure> {
         return Ok(run);
     }
     let run = match &loaded.config.runner.logger.log_path {
-        Some(path) => RunDir::at(Path::new(path)).map_err(|error| {
-            loaded.problem(
-                "runner.logger.log_path",
-                error.to_string(),
-                "leave it out, and each run gets a directory of its own",
-            )
-        })?,
+        Some(path) => {
+            refuse_leftovers(loaded, Path::new(path), job)?;
+            RunDir::at(Path::new(path)).map_err(|error| {
+                loaded.problem(
+                    "runner.logger.log_path",
+                    error.to_string(),
+                    "leave it out, and each run gets a directory of its own",
+                )
+            })?
+        }
         None => RunDir::create(Path::new("logs"), &run_name(loaded), SystemTime::now())
             .map_err(|error| failed(&error))?,
     };
     run.write_config(&config).map_err(|error| failed(&error))?;
     Ok(run)
+}
+
+/// A new run must not go on from checkpoints that happen to lie where it is to be: nobody says that they are of its config.
+fn refuse_leftovers(loaded: &LoadedConfig, path: &Path, job: &str) -> Result<(), Failure> {
+    let checkpoints = path.join("checkpoints");
+    let is_one = |name: &std::ffi::OsStr| {
+        *name == *format!("{job}.json") || checkpoint::step_of(Path::new(name)).is_some()
+    };
+    let found = std::fs::read_dir(&checkpoints)
+        .ok()
+        .and_then(|entries| entries.flatten().map(|entry| entry.file_name()).find(|name| is_one(name)));
+    let Some(found) = found else { return Ok(()) };
+    let message = format!(
+        "{} is there already, of a run whose config is not known: a new run would go on from it",
+        checkpoints.join(found).display()
+    );
+    let hint = "choose another path, or name the run with runner.resume_dir to go on with it";
+    Err(loaded.problem("runner.logger.log_path", message, hint).into())
 }
 
 fn resume_dir(loaded: &LoadedConfig) -> Option<&Path> {
@@ -272,13 +293,13 @@ fn begun_at(loaded: &LoadedConfig) -> u64 {
     resume_dir(loaded).and_then(checkpoint::step_of).unwrap_or(0)
 }
 
-/// A run goes on with the config it began with; only its length and its place may change.
+/// A run goes on with the config it began with; only its length, its place and what ranks share may change.
 fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
         .map_err(|error| Failure::runtime(format!("cannot read {}: {error}", path.display()), None))?;
     let may_change = |line: &&str| {
-        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:"]
+        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:", "sharding_strategy:"]
             .iter()
             .any(|key| line.trim().starts_with(key))
     };

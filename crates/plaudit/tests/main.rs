@@ -22,6 +22,7 @@ mod lerobot;
 mod messages;
 mod outputs;
 mod pages;
+mod ranks;
 mod recipes;
 mod reward;
 mod reward_messages;

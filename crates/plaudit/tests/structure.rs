@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reward", &["core", "data", "draw", "nn", "pyfiles"]),
     ("rl", &["core", "data", "nn", "pyfiles"]),
     ("env", &["core"]),
-    ("cluster", &["core"]),
+    ("cluster", &["core", "rl"]),
     ("robot", &["core"]),
     ("serve", &[]),
     ("view", &["core", "draw", "pyfiles"]),

@@ -23,7 +23,7 @@ use plaudit_env::{
     CameraName, CameraSettings, ControlMode, EnvId, EnvSettings, PickCubeExpert, PickCubeSettings, make,
 };
 use plaudit_reward::hacking_monitor::{
-    AdjustableReward, Adjustment, Limits, Signals, SuccessComparison, Tally,
+    AdjustableReward, Adjustment, CheckInput, FirstFrames, Limits, Signals, SuccessComparison, Tally,
 };
 use plaudit_reward::{
     FrameReward, FrameRewardModel, FrameStack, ReloadableModel, RewardKind, RewardModelError, RewardTiming,
@@ -40,6 +40,8 @@ const CHECKS: usize = 4;
 /// Checks of an honest run whose rate is published.
 const LONG: usize = 8;
 const HONEST_CHECKS: usize = 2;
+/// Checks of a run that rewards ends: of those, fewer frames come together.
+const ENDS_CHECKS: usize = 6;
 /// Rewarded frames that are kept at each check.
 const KEPT: usize = 64;
 
@@ -172,13 +174,13 @@ fn played(env: &mut dyn Env, obs: Obs, play: Play, seed: Seed) -> (Segment, Obs)
     (segment, seen)
 }
 
-fn reward() -> AdjustableReward {
+fn reward(timing: RewardTiming) -> AdjustableReward {
     let model = Arc::new(ReloadableModel::fixed(Box::new(Colours([CAMERA.into()]))));
     let kind = RewardKind::Binary { success: 1.0, fail: 0.0 };
     AdjustableReward::new(FrameReward {
         term: TermSettings::named("model"),
         model,
-        timing: RewardTiming::PerStep,
+        timing,
         rule: Rule::default(),
         kind,
     })
@@ -191,21 +193,22 @@ const LIMITS: Limits = Limits {
     dithering: 3.0,
     ood_frames: 0.3,
     disagreement: 0.3,
+    drift: 0.3,
 };
 
 /// The alarms of a run: names of signals. An honest policy learns: its noise falls to nothing until the last check.
-fn run(play: Play, checks: usize, seed: u64) -> BTreeSet<&'static str> {
+fn run(play: Play, checks: usize, seed: u64, timing: RewardTiming) -> BTreeSet<&'static str> {
     let seed = Seed::new(seed);
-    let (mut env, reward) = (tables(), reward());
+    let (mut env, reward) = (tables(), reward(timing));
     let mut obs = env.reset(seed.purpose("env")).unwrap();
-    let mut tally = Tally::new(KEPT, seed);
+    let (mut tally, mut first_frames) = (Tally::new(KEPT, seed), FirstFrames::default());
     let mut before = Vec::new();
     let mut alarms = BTreeSet::new();
     for check in 0..checks {
         let left = (checks - 1 - check) as f64 / (checks - 1) as f64;
         let now = match play {
             Play::Honest { noise } => Play::Honest { noise: noise * left },
-            _ if check < HONEST_CHECKS => Play::Honest { noise: 0.05 },
+            _ if check < checks - HONEST_CHECKS => Play::Honest { noise: 0.05 },
             _ => play,
         };
         let (segment, next) = played(env.as_mut(), obs, now, seed.purpose("policy").index(check as u64));
@@ -214,7 +217,11 @@ fn run(play: Play, checks: usize, seed: u64) -> BTreeSet<&'static str> {
         let (episodes, frames) = tally.take();
         assert_eq!(episodes.len(), ROWS);
         assert!(frames.len() <= KEPT);
-        let signals = Signals::of(&episodes, &[], Some(SuccessComparison::episodes(&episodes)));
+        let compared = Some(SuccessComparison::episodes(&episodes));
+        let ends_only = reward.rewards_ends_only();
+        let drifted = first_frames.compare(&frames);
+        let signals =
+            Signals::of(CheckInput { episodes: &episodes, ood_checks: &[], compared, drifted, ends_only });
         alarms.extend(LIMITS.alarms(&signals, &before).iter().map(|alarm| alarm.signal.name()));
         before.extend(signals.first_success);
         before.drain(..before.len().saturating_sub(3));
@@ -229,18 +236,34 @@ fn honest(number: u64) -> Play {
 #[test]
 fn tricks_are_noticed_and_honest_runs_left_alone() {
     for number in 0..2 {
-        let alarms = run(honest(number), CHECKS, 100 + number);
+        let alarms = run(honest(number), CHECKS, 100 + number, RewardTiming::PerStep);
         assert!(alarms.is_empty(), "honest run {number}: {alarms:?}");
     }
     for play in TRICKS {
-        assert!(!run(play, CHECKS, 7).is_empty(), "{play:?} went unnoticed");
+        assert!(!run(play, CHECKS, 7, RewardTiming::PerStep).is_empty(), "{play:?} went unnoticed");
+    }
+}
+
+/// Where only the last frame of an episode is rewarded, as well: by ground truth there, and by what is rewarded.
+#[test]
+fn tricks_are_noticed_where_only_ends_are_rewarded() {
+    for number in 0..2 {
+        let alarms = run(honest(number), CHECKS, 100 + number, RewardTiming::Terminal);
+        assert!(alarms.is_empty(), "honest run {number}: {alarms:?}");
+    }
+    for play in TRICKS {
+        let alarms = run(play, ENDS_CHECKS, 7, RewardTiming::Terminal);
+        println!("{play:?}: {alarms:?}");
+        assert!(alarms.contains("false_success"), "{play:?}: {alarms:?}");
+        let constant = ["early_success", "dithering", "concentration"];
+        assert!(constant.iter().all(|signal| !alarms.contains(signal)), "{play:?}: {alarms:?}");
     }
 }
 
 /// A reward that was made stricter gives less, is a new version, and says so once.
 #[test]
 fn a_reward_is_made_stricter() {
-    let (mut env, reward) = (tables(), reward());
+    let (mut env, reward) = (tables(), reward(RewardTiming::PerStep));
     let obs = env.reset(Seed::new(5)).unwrap();
     let (segment, _) = played(env.as_mut(), obs, Play::Sticker, Seed::new(6));
     let rewards = |reward: &AdjustableReward| reward.label(&segment).unwrap().total.iter().sum::<f32>();
@@ -259,18 +282,22 @@ fn a_reward_is_made_stricter() {
 #[ignore = "minutes: prints the rates of docs/hacking-monitor.md"]
 fn published_rates() {
     const RUNS: u64 = 20;
-    const SIGNALS: [&str; 4] = ["false_success", "early_success", "dithering", "concentration"];
+    const SIGNALS: [&str; 5] = ["false_success", "early_success", "dithering", "concentration", "drift"];
     println!("| | `{}` | any but `false_success` |", SIGNALS.join("` | `"));
-    let rates = |name: &str, play: &dyn Fn(u64) -> Play, checks: usize, first: u64| {
-        let runs: Vec<_> = (0..RUNS).map(|number| run(play(number), checks, first + number)).collect();
+    let rates = |name: &str, play: &dyn Fn(u64) -> Play, checks: usize, first: u64, timing: RewardTiming| {
+        let runs: Vec<_> =
+            (0..RUNS).map(|number| run(play(number), checks, first + number, timing)).collect();
         let of = |signal: &str| runs.iter().filter(|alarms| alarms.contains(signal)).count();
         let blind = runs.iter().filter(|alarms| alarms.iter().any(|name| *name != SIGNALS[0])).count();
         let counts: Vec<String> = SIGNALS.map(of).iter().map(ToString::to_string).collect();
         println!("| {name} | {} | {blind} |", counts.join(" | "));
     };
-    rates("honest", &honest, LONG, 1000);
-    rates("clumsy", &|_| Play::Honest { noise: 0.3 }, LONG, 1500);
-    for (number, play) in TRICKS.into_iter().enumerate() {
-        rates(&format!("{play:?}"), &|_| play, CHECKS, 2000 + 100 * number as u64);
+    for (timing, tricked) in [(RewardTiming::PerStep, CHECKS), (RewardTiming::Terminal, ENDS_CHECKS)] {
+        println!("{timing:?}");
+        rates("honest", &honest, LONG, 1000, timing);
+        rates("clumsy", &|_| Play::Honest { noise: 0.3 }, LONG, 1500, timing);
+        for (number, play) in TRICKS.into_iter().enumerate() {
+            rates(&format!("{play:?}"), &|_| play, tricked, 2000 + 100 * number as u64, timing);
+        }
     }
 }

@@ -6,16 +6,42 @@ use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
 use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
+use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Sharding, Trainer};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
 
 use super::network::trained_network;
 use crate::config::LoadedConfig;
-use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
-use crate::config::blocks::data::EpisodeSource;
+use crate::config::block::OneOrMore;
+use crate::config::blocks::actor::{self, LrSchedule, ModelSettings, ShardingStrategy};
+use crate::config::blocks::data::{Data, EpisodeSource};
 use crate::config::blocks::reward::has_small_trunk;
 use crate::config::blocks::runner::Runner;
+
+/// A path that a model would be trained on and validated on, if there is one.
+pub(crate) fn trained_and_validated_on(data: &Data) -> Option<String> {
+    let paths = |paths: &Option<OneOrMore<String>>| match paths {
+        Some(OneOrMore::One(path)) => vec![path.clone()],
+        Some(OneOrMore::More(paths)) => paths.clone(),
+        None => Vec::new(),
+    };
+    if data.data_path.is_some() || data.positive_dir.is_some() {
+        return None; // which is split by episode, and used instead
+    }
+    // Two names of one place are the same place.
+    let place = |path: &String| Path::new(path).canonicalize().unwrap_or_else(|_| path.into());
+    let train: Vec<_> = paths(&data.train_data_paths).iter().map(place).collect();
+    paths(&data.val_data_paths).into_iter().find(|path| train.contains(&place(path)))
+}
+
+/// Refuses to measure a model on what it learned from.
+pub(crate) fn refuse_shared_data(loaded: &LoadedConfig) -> Result<(), ComposeError> {
+    let Some(path) = trained_and_validated_on(&loaded.config.data) else { return Ok(()) };
+    let message =
+        format!("{path} is trained on as well: a model would be chosen by what it learned by heart");
+    let hint = "name other episodes, or set data.data_path, which is split by episode";
+    Err(loaded.problem("data.val_data_paths", message, hint))
+}
 
 /// The network of a config, with the weights that it names, or fresh ones.
 pub fn classifier(loaded: &LoadedConfig) -> Result<Trainer, ComposeError> {
@@ -123,6 +149,22 @@ pub(super) fn loop_settings(loaded: &LoadedConfig, examples: usize, purpose: &st
         clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
         shuffle: loaded.config.data.shuffle,
         seed: Seed::new(actor.seed).purpose(purpose),
+    }
+}
+
+/// What a config divides among so many ranks.
+pub fn sharding(loaded: &LoadedConfig, world: usize) -> Result<Sharding, ComposeError> {
+    let strategy = loaded.config.actor.sharding_strategy;
+    match strategy {
+        ShardingStrategy::NoShard => Ok(Sharding::Nothing),
+        ShardingStrategy::ShardGradOp => Ok(Sharding::Optimizer),
+        ShardingStrategy::FullShard | ShardingStrategy::HybridShard if world == 1 => Ok(Sharding::Nothing),
+        ShardingStrategy::FullShard | ShardingStrategy::HybridShard => {
+            let message =
+                format!("`{}` divides the weights among ranks, which is not done here", strategy.word());
+            let hint = "use shard_grad_op (the optimiser's state and gradients are divided) or no_shard";
+            Err(loaded.problem("actor.sharding_strategy", message, hint))
+        }
     }
 }
 

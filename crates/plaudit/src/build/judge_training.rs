@@ -65,6 +65,7 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
         let hint = "name the segments.jsonl that `plaudit dataset windows` wrote";
         return Err(loaded.problem("data.train_data_paths", "there is nothing to learn from", hint));
     };
+    super::refuse_shared_data(loaded)?;
     let train = read("data.train_data_paths", train)?;
     let val = data.val_data_paths.as_ref().map(|paths| read("data.val_data_paths", paths)).transpose()?;
     Ok(JudgeData { train, val })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::gpu::GpuError;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
@@ -18,13 +19,16 @@ use plaudit_reward::trend::{
     UnknownPrompt, VlmFrameJudge,
 };
 use plaudit_reward::{
-    FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward, camera_for,
+    ClipRewardModel, FrameRewardModel, History, ReloadableModel, TermSettings, VoteReward, WindowReward,
+    camera_for,
 };
 
 use super::reward::TermBuilder;
+use super::stand_in::SimulatedJudge;
 use crate::config::block::Choice;
 use crate::config::blocks::reward::{Readout, WorkerType};
-use crate::hints;
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::{self, NO_GPU};
 use crate::run;
 
 /// RLinf's builders of questions.
@@ -73,11 +77,13 @@ struct AnsweringModel {
 }
 
 /// Where a judge computes, and with which numbers: those of a GPU are 16 bits.
-pub fn judge_device(gpu: Option<usize>, bf16: bool) -> (Device, Precision) {
-    match gpu {
-        Some(number) => (Device::Cuda(number), Precision::Bf16),
-        None => (Device::Cpu, if bf16 { Precision::Bf16 } else { Precision::Fp32 }),
-    }
+///
+/// # Errors
+/// When a GPU was asked for and cannot be used.
+pub fn judge_device(choice: DeviceChoice, bf16: bool) -> Result<(Device, Precision), GpuError> {
+    let device = choice.resolve(GpuWork::VisionLanguage)?;
+    let is_half = bf16 || device != Device::Cpu;
+    Ok((device, if is_half { Precision::Bf16 } else { Precision::Fp32 }))
 }
 
 impl TermBuilder<'_> {
@@ -87,10 +93,10 @@ impl TermBuilder<'_> {
         term: TermSettings,
         history: History,
     ) -> Result<WindowReward, ComposeError> {
-        let judge = self.trend_judge(self.label_rewards(), |model| model)?;
+        let model = self.clip_model(self.label_rewards(), |model| model)?;
         Ok(WindowReward {
             term,
-            model: Box::new(judge),
+            model,
             history,
             interval_reward: self.term.model.interval_reward as f32,
             to_every_step: self.term.history_reward_assign,
@@ -112,10 +118,10 @@ impl TermBuilder<'_> {
         let cached = |model| -> Arc<dyn TrendModel> {
             Arc::new(CachedModel::new(model, rollout.saturating_mul(CACHED_ROLLOUTS)))
         };
-        let judge = self.trend_judge(TrendReward::Votes { soft: model.soft_reward }, cached)?;
+        let judge = self.clip_model(TrendReward::Votes { soft: model.soft_reward }, cached)?;
         Ok(VoteReward {
             term,
-            model: Box::new(judge),
+            model: judge,
             history,
             gamma: self.loaded.config.algorithm.gamma as f32,
             potential_votes: model.potential_votes as f32,
@@ -146,6 +152,18 @@ impl TermBuilder<'_> {
             micro_batch: self.micro_batch(),
         };
         Ok(Arc::new(ReloadableModel::fixed(Box::new(judge) as Box<dyn FrameRewardModel>)))
+    }
+
+    /// What scores windows; `wrap` may wrap the model that answers.
+    fn clip_model(
+        &self,
+        reward: TrendReward,
+        wrap: impl FnOnce(Arc<dyn TrendModel>) -> Arc<dyn TrendModel>,
+    ) -> Result<Box<dyn ClipRewardModel>, ComposeError> {
+        match self.stand_ins {
+            Some(_) => Ok(Box::new(SimulatedJudge { reward })),
+            None => Ok(Box::new(self.trend_judge(reward, wrap)?)),
+        }
     }
 
     /// A judge of windows; `wrap` may wrap its model.
@@ -286,6 +304,15 @@ impl TermBuilder<'_> {
         })
     }
 
+    /// The cameras that the judge is shown must be there.
+    pub(super) fn judge_cameras(&self) -> Result<(), ComposeError> {
+        let unspecified = match self.term.model.model_type.scores_windows() {
+            true => InputBuilderKind::Trend,
+            false => InputBuilderKind::Moment,
+        };
+        self.input(self.builder(unspecified)?).map(drop)
+    }
+
     /// The model that answers.
     fn model(&self) -> Result<AnsweringModel, ComposeError> {
         match self.loaded.config.reward.worker_type {
@@ -306,6 +333,14 @@ impl TermBuilder<'_> {
         }
     }
 
+    /// Where a judge in this process computes. The choice is free only in 16 bits, which is all that a GPU computes with.
+    fn judge_device(&self) -> Result<Device, ComposeError> {
+        match self.device_choice()? {
+            DeviceChoice::Auto if self.term.model.precision != Precision::Bf16 => Ok(Device::Cpu),
+            _ => self.device(GpuWork::VisionLanguage),
+        }
+    }
+
     fn local(&self) -> Result<LocalVlm, ComposeError> {
         let model = &self.term.model;
         let Some(folder) = &model.model_path else {
@@ -314,7 +349,7 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.model_path", message, hint));
         };
         let options = OpenOptions {
-            device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
+            device: self.judge_device()?,
             precision: model.precision,
             frames: self.frames_seen()?,
             ..OpenOptions::default()
@@ -326,9 +361,9 @@ impl TermBuilder<'_> {
                 self.problem("model.lora_path", error, hint)
             }
             OpenError::Vlm(error) if error.is_device_error() => {
-                let cpu = Some("leave it out to compute on the CPU".into());
+                let cpu = Some(NO_GPU.into());
                 let hint = hints::join([hints::about(&error), cpu]).unwrap_or_default();
-                self.problem("model.gpu", error, hint)
+                self.problem("model.device", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
         });

@@ -6,7 +6,7 @@ use crate::cli::{ConfigArgs, Verbosity};
 use crate::config;
 use crate::console;
 use crate::failure::Failure;
-use crate::lint::{Finding, Severity, lint};
+use crate::lint::{Examined, Finding, Severity, examine};
 use crate::load::RequestedConfig;
 
 /// Lint a reward config without running it
@@ -37,14 +37,15 @@ impl Command {
     pub fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let asked = RequestedConfig::from_args(&self.config)?;
         let loaded = config::load(&asked.disk, &asked.request)?;
-        let mut found = lint(&loaded);
-        found.retain(|finding| !self.allow.iter().any(|code| code == finding.code));
-        let worst = found.iter().map(|finding| finding.severity).max();
+        let mut examined = examine(&loaded);
+        examined.findings.retain(|finding| !self.allow.iter().any(|code| code == finding.code));
+        let worst = examined.findings.iter().map(|finding| finding.severity).max();
         if self.json {
-            let text = serde_json::to_string_pretty(&found).map_err(|error| Failure::runtime(error, None))?;
+            let text =
+                serde_json::to_string_pretty(&examined).map_err(|error| Failure::runtime(error, None))?;
             console::print(&format!("{text}\n"))?;
         } else {
-            console::print(&page(&found, verbosity))?;
+            console::print(&page(&examined, verbosity))?;
         }
         match worst {
             Some(Severity::Warning | Severity::Error) => Err(Failure::FoundProblems),
@@ -53,9 +54,14 @@ impl Command {
     }
 }
 
-/// The findings, and how many of each kind. With `-q`, what is worse than a note.
-fn page(found: &[Finding], verbosity: Verbosity) -> String {
+/// What each policy would earn, the findings, and how many of each kind. With `-q`, what is worse than a note.
+fn page(examined: &Examined, verbosity: Verbosity) -> String {
+    let found: &[Finding] = &examined.findings;
     let mut page = String::new();
+    if let Some(earnings) = examined.earnings.as_ref().filter(|_| !verbosity.quiet) {
+        page.push_str(&earnings.text());
+        page.push('\n');
+    }
     for finding in found.iter().filter(|finding| !verbosity.quiet || finding.severity > Severity::Note) {
         page.push_str(&finding.text());
         page.push('\n');

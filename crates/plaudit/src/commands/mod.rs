@@ -8,6 +8,7 @@ pub mod completions;
 pub mod config;
 pub mod dataset;
 pub mod demo;
+pub mod device;
 pub mod eval;
 pub mod inspect;
 pub mod report;

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use plaudit_nn::classifier::Device;
+use plaudit_reward::audit::{AlarmFrames, Guarantee};
 use plaudit_reward::open::{ClassifierCheckpoint, ModelLocation, OpenError, SettingDifference};
 
 use super::{Findings, Remark, Severity};
 use crate::build::network::{given_network, overrides, scoring_network};
 use crate::config::LoadedConfig;
-use crate::config::blocks::reward::{RewardModelSettings, RewardTerm, TermSource, WorkerType};
+use crate::config::blocks::reward::{RewardMode, RewardModelSettings, RewardTerm, TermSource, WorkerType};
 
 /// What each checkpoint says about itself against what the config says about it.
 pub(super) fn agreement(findings: &mut Findings<'_>) {
@@ -83,6 +84,9 @@ fn compare(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &P
     for difference in &differences {
         disagreement(findings, block, path, difference);
     }
+    if let Some(guarantee) = checkpoint.card.as_ref().and_then(|card| card.guarantee) {
+        other_rule(findings, block, term, &guarantee);
+    }
     // Weights that say nothing about themselves are tried on.
     if checkpoint.card.is_none()
         && differences.is_empty()
@@ -90,6 +94,46 @@ fn compare(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, path: &P
     {
         unfit(findings, block, path, error);
     }
+}
+
+/// A guarantee that is about another rule than the one that rewards. A stricter one keeps it.
+fn other_rule(findings: &mut Findings<'_>, block: &str, term: &RewardTerm, guarantee: &Guarantee) {
+    let Some(rule) = guarantee.rule else { return };
+    let place = block.trim_end_matches(".model");
+    let hold = rule.hold.get() as u64;
+    let (key, what, fix) = if term.hold_steps < hold {
+        (
+            "hold_steps",
+            format!("{}, and the checkpoint's guarantee is about {hold}", term.hold_steps),
+            format!("set it to {hold}"),
+        )
+    } else if rule.alarm == AlarmFrames::LastFrame && term.reward_mode != RewardMode::Terminal {
+        let what =
+            "the checkpoint's guarantee is about the last frame of an episode, and others are rewarded"
+                .to_string();
+        ("reward_mode", what, "set it to terminal".to_string())
+    } else if let Some(levels) = &term.hysteresis
+        && (levels.enter < guarantee.threshold || rule.leave.is_none_or(|leave| levels.leave < leave))
+    {
+        let audited = rule.leave.map_or("no hysteresis".to_string(), |leave| format!("leave: {leave}"));
+        let what = format!(
+            "the checkpoint's guarantee is about {audited}, and a threshold of {:.4}",
+            guarantee.threshold
+        );
+        ("hysteresis", what, format!("leave it out, or audit with --leave {}", levels.leave))
+    } else {
+        return;
+    };
+    let why = format!("false rewards may be more often than in {} % of episodes", 100.0 * guarantee.max_rate);
+    let fix = format!(
+        "{fix}, or audit the model again through this rule (`plaudit reward audit` with --alarm, --hold, --leave)"
+    );
+    findings.add(
+        "guarantee-of-another-rule",
+        Severity::Warning,
+        &format!("{place}.{key}"),
+        Remark { what, why, fix },
+    );
 }
 
 /// Channels, height and width of a model's input: as its checkpoint says, or else as a run takes it to be.

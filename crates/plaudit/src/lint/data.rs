@@ -73,6 +73,17 @@ pub(super) fn hidden_goal(findings: &mut Findings<'_>) {
     }
 }
 
+/// A model that is measured on what it learned from.
+pub(super) fn train_and_val(findings: &mut Findings<'_>) {
+    if let Some(path) = crate::build::trained_and_validated_on(&findings.loaded.config.data) {
+        findings.add("same-train-and-val", Severity::Error, "data.val_data_paths", Remark {
+            what: format!("{path} is in data.train_data_paths too"),
+            why: "a model is good at what it was shown: validation would choose the one that learned it by heart; plaudit refuses".into(),
+            fix: "name other episodes, or set data.data_path, which is split by episode".into(),
+        });
+    }
+}
+
 /// Rollouts that are no whole number of batches.
 pub(super) fn batches(findings: &mut Findings<'_>) {
     let config = &findings.loaded.config;

@@ -1,10 +1,7 @@
 //! Rules about what a reward encourages.
 
-use plaudit_reward::SuccessThreshold;
-
 use super::{Findings, Remark, Severity};
-use crate::config::blocks::algorithm::Bootstrap;
-use crate::config::blocks::reward::{CombineMode, RewardMode, RewardType};
+use crate::config::blocks::reward::{CombineMode, RewardMode};
 
 /// Windows that reward progress more than they penalise its undoing.
 pub(super) fn dithering(findings: &mut Findings<'_>) {
@@ -47,9 +44,11 @@ pub(super) fn ground_truth_in_reward(findings: &mut Findings<'_>) {
     let learned_alone = reward.combine_mode == CombineMode::Replace
         || (reward.combine_mode == CombineMode::Weighted && reward.env_reward_weight == 0.0);
     let bonus = reward.model.gt_success_bonus;
-    if bonus != 0.0 && learned_alone {
+    if bonus != 0.0 {
+        let else_from =
+            if learned_alone { "the model" } else { "the model and the environment's own reward" };
         findings.add("ground-truth-in-reward", Severity::Warning, "reward.model.gt_success_bonus", Remark {
-            what: format!("{bonus} comes from simulator ground truth, and everything else from the model"),
+            what: format!("{bonus} comes from simulator ground truth, and everything else from {else_from}"),
             why: "a curve that rises may then show the bonus and not the model; on a robot there is no ground truth".into(),
             fix: "set it to 0 to learn from the model alone".into(),
         });
@@ -70,33 +69,4 @@ pub(super) fn ground_truth_in_reward(findings: &mut Findings<'_>) {
             },
         );
     }
-}
-
-/// Probabilities as the reward of every step until success ends the episode.
-pub(super) fn hovering_near_success(findings: &mut Findings<'_>) {
-    let config = &findings.loaded.config;
-    let reward = &config.reward;
-    let raw_scores = match (reward.reward_type, reward.reward_threshold) {
-        (RewardType::Continuous, SuccessThreshold::Checkpoint | SuccessThreshold::NoFilter) => true,
-        (RewardType::Continuous, SuccessThreshold::At(_)) | (RewardType::Binary, _) => false,
-    };
-    let ends_at_success =
-        !config.env.train.ignore_terminations && config.algorithm.bootstrap_type == Bootstrap::Standard;
-    let scored_each_step =
-        reward.reward_mode == RewardMode::PerStep && reward.model.model_type.is_image_classifier();
-    if !findings.uses_reward_model() || !raw_scores || !ends_at_success || !scored_each_step {
-        return;
-    }
-    let (steps, gamma) = (findings.episode_steps().unwrap_or(50), config.algorithm.gamma);
-    let hovering = 0.4 * (0..steps).map(|step| gamma.powi(step as i32)).sum::<f64>();
-    if hovering <= 1.0 {
-        return;
-    }
-    findings.add("rewards-hovering", Severity::Warning, "reward.reward_mode", Remark {
-        what: "raw probabilities at every step, and success ends the episode".into(),
-        why: format!(
-            "hovering at a score of 0.4 for {steps} steps is worth {hovering:.1}, succeeding at once about 1: a policy learns to almost succeed"
-        ),
-        fix: "set a reward_threshold, or reward_mode: terminal, or env.train.ignore_terminations: true".into(),
-    });
 }

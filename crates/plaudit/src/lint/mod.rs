@@ -7,12 +7,18 @@
 mod cannot_run;
 mod checkpoint;
 mod data;
+mod earnings;
+mod environment;
 mod finding;
 mod horizon;
 mod incentives;
 mod model_usage;
+mod simulation;
 
 pub use finding::{Finding, Severity};
+pub use simulation::{Earned, Earnings};
+
+use serde::Serialize;
 
 use crate::config::{LoadedConfig, Purpose};
 
@@ -28,33 +34,58 @@ const RULES: &[Rule] = &[
     data::kept_episodes,
     data::hidden_goal,
     data::batches,
+    data::train_and_val,
     model_usage::missing,
     model_usage::threshold,
     model_usage::equality,
     model_usage::image_size,
     model_usage::windows,
+    model_usage::monitor,
+    environment::cameras,
+    environment::guards,
     incentives::dithering,
     incentives::ground_truth_in_reward,
-    incentives::hovering_near_success,
+    earnings::success_is_rewarded,
+    earnings::hovering_near_success,
+    earnings::target_range,
+    earnings::potential_without_reward,
+    earnings::windows_beyond_the_episode,
     horizon::terminal_reward,
     horizon::endless_episodes,
     checkpoint::agreement,
 ];
 
-/// Everything the rules find, worst first and otherwise in the order of the rules.
-pub fn lint(loaded: &LoadedConfig) -> Vec<Finding> {
-    let mut findings = Findings { loaded, found: Vec::new() };
+/// What the rules find, and what they go by.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Examined {
+    /// Everything that was found, worst first and otherwise in the order of the rules.
+    pub findings: Vec<Finding>,
+    /// What each kind of policy would earn, where a model rewards one.
+    pub earnings: Option<Earnings>,
+}
+
+/// Examines a config.
+pub fn examine(loaded: &LoadedConfig) -> Examined {
+    let earnings = Earnings::simulate(loaded);
+    let mut findings = Findings { loaded, earnings, found: Vec::new() };
     for rule in RULES {
         rule(&mut findings);
     }
-    let mut found = findings.found;
+    let Findings { mut found, earnings, .. } = findings;
     found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    found
+    Examined { findings: found, earnings }
+}
+
+/// Everything the rules find.
+pub fn lint(loaded: &LoadedConfig) -> Vec<Finding> {
+    examine(loaded).findings
 }
 
 /// A config under examination, and what was found so far.
 struct Findings<'a> {
     loaded: &'a LoadedConfig,
+    /// What each kind of policy would earn.
+    earnings: Option<Earnings>,
     found: Vec<Finding>,
 }
 

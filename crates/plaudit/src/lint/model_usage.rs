@@ -2,6 +2,7 @@
 
 use super::checkpoint::input_size;
 use super::{Findings, Remark, Severity};
+use crate::config::blocks::env::EnvType;
 use crate::config::blocks::reward::{RewardMode, RewardType, WorkerType};
 
 /// A reward without a model.
@@ -80,15 +81,50 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
     if !findings.uses_reward_model() || !is_here || !config.reward.model.model_type.is_image_classifier() {
         return;
     }
-    let sensor = &config.env.train.init_params.sensor_configs;
-    let rendered = (sensor.height.unwrap_or(128), sensor.width.unwrap_or(128));
+    let env = &config.env.train;
+    let (sensor, side) = (&env.init_params.sensor_configs, env.override_cfg.image_side as usize);
+    let (rendered, key) = match env.env_type {
+        EnvType::Realworld => ((side, side), "env.train.override_cfg.image_side"),
+        _ => {
+            let key = "env.train.init_params.sensor_configs";
+            ((sensor.height.unwrap_or(128), sensor.width.unwrap_or(128)), key)
+        }
+    };
     let [_, height, width] = input_size(findings.loaded, "reward.model", &config.reward.model);
     if rendered != (height, width) {
-        findings.add("image-size-differs", Severity::Warning, "reward.model.image_size", Remark {
-            what: format!("the model takes {height}x{width} and the camera renders {}x{}", rendered.0, rendered.1),
-            why: "every frame is resized, which costs time and blurs what the model learned from".into(),
-            fix: "render at the model's size (env.train.init_params.sensor_configs), or train at the camera's".into(),
-        });
+        findings.add(
+            "image-size-differs",
+            Severity::Warning,
+            "reward.model.image_size",
+            Remark {
+                what: format!(
+                    "the model takes {height}x{width} and the camera renders {}x{}",
+                    rendered.0, rendered.1
+                ),
+                why: "every frame is resized, which costs time and blurs what the model learned from".into(),
+                fix: format!("let cameras have the model's size ({key}), or train at the camera's"),
+            },
+        );
+    }
+}
+
+/// A monitor that never gets to check.
+pub(super) fn monitor(findings: &mut Findings<'_>) {
+    let config = &findings.loaded.config;
+    let (every, runner) = (config.reward.hacking_monitor.every, &config.runner);
+    let limits = [runner.max_epochs, runner.max_steps].into_iter();
+    let Some(last) = limits.filter_map(|limit| u64::try_from(limit).ok()).min() else { return };
+    if findings.uses_reward_model() && every > last {
+        findings.add(
+            "monitor-never-checks",
+            Severity::Warning,
+            "reward.hacking_monitor.every",
+            Remark {
+                what: format!("every {every} updates, and the run has {last}"),
+                why: "the hacking monitor is on and never checks anything".into(),
+                fix: format!("set it to {} or so, or to 0 to go without", (last / 10).max(1)),
+            },
+        );
     }
 }
 

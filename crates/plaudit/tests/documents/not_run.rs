@@ -21,6 +21,9 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run("README.md", ".ci/run", "it runs this test"),
     not_run("README.md", "tensorboard", "a server for a browser; crates/view checks its files"),
     not_run("README.md", "python3 -m venv", "it fetches packages"),
+    not_run("docs/data-parallel.md", "apt install", "it installs"),
+    not_run("docs/data-parallel.md", "cargo build", "it builds"),
+    not_run("docs/data-parallel.md", "mpirun", "it needs MPI; bench/cluster/ranks.sh runs it"),
     not_run("docs/from-rlinf.md", "bash examples/", "RLinf's own script"),
     not_run(
         "docs/robot.md",

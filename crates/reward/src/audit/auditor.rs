@@ -16,7 +16,7 @@ use super::latency::latency;
 use super::saliency::saliency;
 use super::stress::{RegionsOf, sample};
 use super::{
-    AlarmFrames, Audit, AuditError, AuditProgress, BackgroundImage, OnAuditProgress, Saliency,
+    Audit, AuditError, AuditProgress, AuditRule, BackgroundImage, OnAuditProgress, Saliency,
     SharedWithTraining, Stored, TimedLatency, logits, scored_episodes,
 };
 use crate::card::ModelCard;
@@ -44,8 +44,8 @@ pub struct AuditSettings {
     pub max_fpr: f64,
     /// How sure that must be.
     pub confidence: f64,
-    /// Which frames can raise an alarm.
-    pub alarm: AlarmFrames,
+    /// The rule that rewards, which false alarms are counted by.
+    pub rule: AuditRule,
     /// Audit at this threshold instead of picking one; it must keep the guarantee as well.
     pub threshold: Option<f64>,
     /// A model that detects a smaller share of the successful episodes does not pass.
@@ -61,7 +61,7 @@ impl AuditSettings {
     pub const DEFAULT: Self = Self {
         max_fpr: 0.01,
         confidence: 0.95,
-        alarm: AlarmFrames::AnyFrame,
+        rule: AuditRule::DEFAULT,
         threshold: None,
         min_detection: 0.5,
         stress_frames: 100,

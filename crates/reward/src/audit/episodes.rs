@@ -2,6 +2,8 @@
 
 use plaudit_core::Score;
 
+use super::RuleAt;
+
 /// One episode as the model and the truth saw it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredEpisode {
@@ -50,9 +52,9 @@ pub(super) struct Detection {
 
 /// How success was noticed; `None` for an episode without success.
 #[must_use]
-pub(super) fn detection(episode: &ScoredEpisode, threshold: f64) -> Option<Detection> {
+pub(super) fn detection(episode: &ScoredEpisode, rule: RuleAt) -> Option<Detection> {
     let success_at = episode.truth.iter().position(|truth| *truth)?;
-    let seen: Vec<bool> = episode.scores().iter().map(|score| *score > threshold).collect();
+    let seen = rule.seen(episode);
     let detected_at = (success_at..seen.len()).find(|&frame| seen[frame]);
     let among: Vec<bool> =
         seen.iter().zip(&episode.truth).filter(|(_, truth)| **truth).map(|(seen, _)| *seen).collect();
@@ -69,11 +71,14 @@ mod tests {
     fn delay_and_holding_are_counted_from_the_first_frame_of_success() {
         let truth = vec![false, false, true, true, true, true];
         let logits = vec![-2.0, 1.0, -1.0, 2.0, -0.5, 3.0];
-        let found =
-            detection(&ScoredEpisode { name: "a".into(), logits: logits.clone(), truth }, 0.5).unwrap();
+        let found = detection(
+            &ScoredEpisode { name: "a".into(), logits: logits.clone(), truth },
+            RuleAt::frames(0.5),
+        )
+        .unwrap();
         assert_eq!((found.success_at, found.detected_at), (2, Some(3)));
         assert_eq!((found.held, found.flips), (0.5, 3));
         let failed = ScoredEpisode { name: "b".into(), logits, truth: vec![false; 6] };
-        assert_eq!(detection(&failed, 0.5), None);
+        assert_eq!(detection(&failed, RuleAt::frames(0.5)), None);
     }
 }

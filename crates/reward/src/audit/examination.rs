@@ -8,8 +8,9 @@ use super::stress::{StressTest, sample};
 use super::timelines::timelines;
 use super::timing::{scores_over_time, timing};
 use super::{
-    Audit, AuditError, Auditor, BackgroundImage, Calibration, CurvePoint, Interval, RegionSource, Saliency,
-    ScoredEpisode, SharedWithTraining, Slice, Slices, Stored, StressResult, TimedLatency, Verdict, score_of,
+    Audit, AuditError, Auditor, BackgroundImage, Calibration, CurvePoint, Interval, RegionSource, RuleAt,
+    Saliency, ScoredEpisode, SharedWithTraining, Slice, Slices, Stored, StressResult, TimedLatency, Verdict,
+    score_of,
 };
 use crate::hacking_monitor::SuccessFeatures;
 use crate::images::Mistakes;
@@ -63,7 +64,7 @@ impl Examination<'_> {
             own: card.threshold.map(|own| at_temperature(own, card.temperature(), temperature)),
         };
         let operating = OperatingPoint::choose(&choice, &self.auditor.settings);
-        let threshold = operating.threshold;
+        let (threshold, rule) = (operating.threshold, operating.rule_at());
         let stressed = self.stress(&operating)?;
         let mut audit = Audit {
             model: self.auditor.model.clone(),
@@ -78,7 +79,7 @@ impl Examination<'_> {
             calibration: self.calibration.clone(),
             roc: self.roc.clone(),
             precision_recall: self.precision_recall.clone(),
-            timing: timing(&episodes, threshold),
+            timing: timing(&episodes, rule),
             scores_of_successes: scores_over_time(&episodes, true),
             scores_of_failures: scores_over_time(&episodes, false),
             timelines: timelines(&episodes, threshold),
@@ -86,11 +87,16 @@ impl Examination<'_> {
             suspected_labels: suspected_labels(&episodes),
             shared_with_training: self.shared_with_training.clone(),
             slices: Slices {
-                by_length: by_length(&episodes, threshold),
-                by_data: self.by_data(&episodes, threshold),
+                by_length: by_length(&episodes, rule),
+                by_data: self.by_data(&episodes, rule),
                 by_camera: stressed.without_cameras,
             },
-            background: background(&stressed.all, stressed.known_by, &self.saliency),
+            background: background(
+                &stressed.all,
+                stressed.known_by,
+                &self.saliency,
+                stressed.frames_of_each_label,
+            ),
             stress: stressed.all,
             regions_known_by: stressed.known_by,
             saliency: self.saliency.clone(),
@@ -120,12 +126,15 @@ impl Examination<'_> {
 
     fn stress(&self, operating: &OperatingPoint) -> Result<StressedAll, AuditError> {
         let Auditor { scorer, frames, settings, regions, .. } = *self.auditor;
+        let sample = sample(frames, settings.stress_frames);
+        let successes = sample.iter().filter(|number| frames.success(**number)).count();
+        let frames_of_each_label = successes.min(sample.len() - successes);
         let test = StressTest {
             scorer,
             temperature: operating.temperature,
             threshold: operating.threshold,
             frames,
-            sample: sample(frames, settings.stress_frames),
+            sample,
             background_image: &self.background_image,
             regions,
         };
@@ -134,15 +143,15 @@ impl Examination<'_> {
         let (all, known_by) = test.run(&on_progress)?;
         let without = |view: usize| Ok(test.without_view(view)?);
         let without_cameras = (0..frames.views().len()).map(without).collect::<Result<_, AuditError>>()?;
-        Ok(StressedAll { all, known_by, without_cameras })
+        Ok(StressedAll { all, known_by, without_cameras, frames_of_each_label })
     }
 
     /// Each of several datasets on its own.
-    fn by_data(&self, episodes: &[ScoredEpisode], threshold: f64) -> Vec<Slice> {
+    fn by_data(&self, episodes: &[ScoredEpisode], rule: RuleAt) -> Vec<Slice> {
         let mut rest = episodes.iter();
         let slice = |recording: &std::sync::Arc<plaudit_data::labelled::LabelledData>| {
             let these: Vec<&ScoredEpisode> = rest.by_ref().take(recording.episodes.len()).collect();
-            Slice::of(recording.path.display().to_string(), &these, threshold)
+            Slice::of(recording.path.display().to_string(), &these, rule)
         };
         self.auditor.frames.recordings().iter().map(slice).collect()
     }
@@ -153,6 +162,8 @@ struct StressedAll {
     all: Vec<StressResult>,
     known_by: RegionSource,
     without_cameras: Vec<StressResult>,
+    /// Of the label that has fewer.
+    frames_of_each_label: usize,
 }
 
 /// Everything about single frames: calibration and ranking in 64 bits, decisions as they are made.

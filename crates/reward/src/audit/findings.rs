@@ -17,6 +17,9 @@ const HELD: f64 = 0.8;
 const WORSE: f64 = 0.1;
 /// The background decides where it gives this share of the ranking, or of what matters.
 const DECIDES: f64 = 0.5;
+/// Frames of each label that a verdict on the background needs: with 50, the share of the ranking that is left has a standard
+/// error of about 0.1 (Hanley and McNeil, at an AUC of 0.75).
+const BACKGROUND_FRAMES: usize = 50;
 /// A model that ranks worse than this suspects too much for its suspicions to be worth a note.
 const TRUSTED: f64 = 0.9;
 /// Near duplicates of training frames beyond this share make the data doubtful.
@@ -42,6 +45,7 @@ pub(super) fn background(
     stress: &[StressResult],
     known_by: RegionSource,
     saliency: &[Saliency],
+    frames_of_each_label: usize,
 ) -> Background {
     let auc = |name: &str| stress.iter().find(|one| one.name == name).and_then(|one| one.auc);
     let kept = match known_by {
@@ -52,11 +56,18 @@ pub(super) fn background(
     let ranking_from_background = ranking.map(|(all, kept)| (kept - 0.5) / (all - 0.5));
     let mean = |of: fn(&Saliency) -> f64| saliency.iter().map(of).sum::<f64>() / saliency.len().max(1) as f64;
     let on_still = mean(|one| one.on_still_squares);
-    let looks_at_background = match known_by {
+    let enough_frames = frames_of_each_label >= BACKGROUND_FRAMES;
+    let looks = match known_by {
         RegionSource::Simulator => ranking_from_background.is_some_and(|share| share >= DECIDES),
         RegionSource::MedianImage => on_still >= DECIDES && on_still > mean(|one| one.still_squares),
     };
-    Background { looks_at_background, ranking_from_background, saliency_on_still_squares: on_still }
+    Background {
+        looks_at_background: looks && enough_frames,
+        frames_of_each_label,
+        enough_frames,
+        ranking_from_background,
+        saliency_on_still_squares: on_still,
+    }
 }
 
 fn ranking(verdict: &mut Verdict, audit: &Audit) {
@@ -98,15 +109,15 @@ fn guarantee(verdict: &mut Verdict, audit: &Audit, whole_episodes: bool) {
 }
 
 fn detection(verdict: &mut Verdict, audit: &Audit, min_detection: f64) {
-    let timing = &audit.timing;
-    if timing.successes == 0 {
+    let (timing, success) = (&audit.timing, audit.operating.rewarded_success);
+    if success.episodes == 0 {
         return;
     }
-    let share = timing.detected as f64 / timing.successes as f64;
+    let share = success.rewarded_episodes as f64 / success.episodes as f64;
     if share < min_detection {
         let what = format!(
             "at the threshold {:.4} it detects {} of {} successful episodes: a policy would hardly ever be rewarded",
-            audit.operating.threshold, timing.detected, timing.successes
+            audit.operating.threshold, success.rewarded_episodes, success.episodes
         );
         let hint = "allow more false alarms, or train a better model (see the worst mistakes)";
         verdict.add(Severity::Fatal, "blind", what, hint);
@@ -163,8 +174,20 @@ fn duplicates(verdict: &mut Verdict, found: &Leakage, hint: &str) {
 }
 
 fn background_reliance(verdict: &mut Verdict, audit: &Audit) {
-    let Background { looks_at_background, ranking_from_background, saliency_on_still_squares } =
-        audit.background;
+    let Background {
+        looks_at_background,
+        frames_of_each_label,
+        enough_frames,
+        ranking_from_background,
+        saliency_on_still_squares,
+    } = audit.background;
+    if !enough_frames {
+        let what = format!(
+            "whether it looks at the background is not known: that takes {BACKGROUND_FRAMES} frames of each label, and \
+             {frames_of_each_label} were tried"
+        );
+        verdict.add(Severity::Note, "background_unknown", what, "audit on more frames");
+    }
     if !looks_at_background {
         return;
     }

@@ -1,8 +1,8 @@
 //! A threshold that keeps false alarms rare, with a proof.
 //!
-//! An episode raises a false alarm when any of its frames without success scores above the threshold (or, for a reward
-//! that looks at the last frame only, when that frame does). What matters for each episode is therefore one number:
-//! the highest score it reached without success. If these numbers are exchangeable samples of one distribution, then
+//! An episode raises a false alarm when it is rewarded without success, by the rule that rewards ([`AuditRule`]). What matters
+//! for each episode is one number, its level: the threshold below which that happens. With the plainest rule it is the
+//! highest score that the episode reached without success. If these numbers are exchangeable samples of one distribution, then
 //! the j-th highest of n of them, used as the threshold, is exceeded by a new episode with a probability that is
 //! Beta(j, n + 1 - j) distributed, whatever the distribution of scores is. Hence
 //!
@@ -18,17 +18,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::ScoredEpisode;
-
-/// Which frames can raise an alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AlarmFrames {
-    /// Any frame: the reward is asked at every step.
-    AnyFrame,
-    /// The last frame: the reward is asked at the end of an episode.
-    LastFrame,
-}
+use super::{AuditRule, ScoredEpisode};
 
 /// A threshold and what is promised about it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -43,6 +33,9 @@ pub struct Guarantee {
     pub episodes: usize,
     /// How many of them raise an alarm at the threshold.
     pub alarms: usize,
+    /// The rule that it is about; not there in checkpoints of before.
+    #[serde(default)]
+    pub rule: Option<AuditRule>,
 }
 
 /// Why nothing can be promised.
@@ -74,19 +67,10 @@ pub enum GuaranteeError {
     },
 }
 
-/// The highest score without success of each episode that has such frames.
+/// The level of each episode that has one: the threshold below which it raises a false alarm.
 #[must_use]
-pub(super) fn alarms(episodes: &[ScoredEpisode], alarm: AlarmFrames) -> Vec<f64> {
-    let highest = |episode: &ScoredEpisode| {
-        let scores = episode.scores();
-        let frames: Vec<(f64, bool)> = scores.into_iter().zip(episode.truth.iter().copied()).collect();
-        let considered = match alarm {
-            AlarmFrames::AnyFrame => &frames[..],
-            AlarmFrames::LastFrame => &frames[frames.len().saturating_sub(1)..],
-        };
-        considered.iter().filter(|(_, truth)| !truth).map(|(score, _)| *score).reduce(f64::max)
-    };
-    episodes.iter().filter_map(highest).collect()
+pub(super) fn levels(episodes: &[ScoredEpisode], rule: &AuditRule) -> Vec<f64> {
+    episodes.iter().filter_map(|episode| rule.level(episode)).collect()
 }
 
 /// The lowest threshold of which it can be promised that at most `max_rate` of new episodes exceed it, given the
@@ -121,7 +105,7 @@ pub(super) fn guaranteed_threshold(
     sorted.sort_by(|a, b| b.total_cmp(a));
     let threshold = sorted[rank - 1];
     let alarms = sorted.iter().filter(|score| **score > threshold).count();
-    Ok(Guarantee { threshold, max_rate, confidence, episodes: n, alarms })
+    Ok(Guarantee { threshold, max_rate, confidence, episodes: n, alarms, rule: None })
 }
 
 /// The Clopper-Pearson upper bound of a rate of which `alarms` of `episodes` were seen, at a threshold that was fixed
@@ -164,6 +148,7 @@ fn ln_factorial(n: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::AlarmFrames;
     use super::*;
     use plaudit_core::Seed;
 
@@ -239,7 +224,9 @@ mod tests {
             episode(&[4.0], &[true]),
         ];
         let sigmoid = |x: f32| f64::from(1.0 / (1.0 + (-x).exp())); // as scores are compared
-        assert_eq!(alarms(&episodes, AlarmFrames::AnyFrame), [sigmoid(0.0), sigmoid(3.0)]);
-        assert_eq!(alarms(&episodes, AlarmFrames::LastFrame), [sigmoid(-1.0)]);
+        let rule = |alarm, grace| AuditRule { alarm, grace, ..AuditRule::DEFAULT };
+        assert_eq!(levels(&episodes, &rule(AlarmFrames::AnyFrame, 0)), [sigmoid(0.0), sigmoid(3.0)]);
+        assert_eq!(levels(&episodes, &rule(AlarmFrames::AnyFrame, 1)), [sigmoid(3.0)]);
+        assert_eq!(levels(&episodes, &rule(AlarmFrames::LastFrame, 1)), [sigmoid(-1.0)]);
     }
 }

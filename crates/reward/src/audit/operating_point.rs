@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::guarantee::{alarms, false_alarm_bound, guaranteed_threshold};
-use super::{AlarmFrames, AuditSettings, Guarantee, ScoredEpisode, percent};
+use super::guarantee::{false_alarm_bound, guaranteed_threshold, levels};
+use super::{
+    AlarmFrames, AuditRule, AuditSettings, Guarantee, RewardedSuccess, RuleAt, ScoredEpisode, percent,
+};
 use crate::metrics::best_threshold;
 
 /// The threshold, and its guarantee.
@@ -15,8 +17,9 @@ pub struct OperatingPoint {
     pub temperature: f64,
     /// The same decisions for scores at the fitted temperature.
     pub at_fitted_temperature: Option<ThresholdAt>,
-    /// Which frames can raise an alarm.
-    pub alarm: AlarmFrames,
+    /// The rule that rewards, which false alarms are counted by.
+    #[serde(flatten)]
+    pub rule: AuditRule,
     /// The share of episodes that may raise a false alarm.
     pub max_fpr: f64,
     /// How sure that must be.
@@ -29,6 +32,8 @@ pub struct OperatingPoint {
     pub refused: Option<String>,
     /// Episodes that can raise an alarm, those that do at the threshold, and the rate that this bounds.
     pub alarms: FalseAlarms,
+    /// What of success is rewarded at the threshold.
+    pub rewarded_success: RewardedSuccess,
 }
 
 /// A threshold, and the temperature of the scores it is for.
@@ -84,12 +89,12 @@ pub(super) struct ThresholdChoice<'a> {
 impl OperatingPoint {
     /// The threshold: with a guarantee if there can be one.
     pub(super) fn choose(from: &ThresholdChoice<'_>, settings: &AuditSettings) -> Self {
-        let AuditSettings { max_fpr, confidence, alarm, .. } = *settings;
-        let highest = alarms(from.episodes, alarm);
+        let AuditSettings { max_fpr, confidence, rule, .. } = *settings;
+        let levels = levels(from.episodes, &rule);
         let asked = settings.threshold.map(as_f32);
         let guaranteed = match asked {
-            Some(threshold) => guarantee_at(threshold, &highest, max_fpr, confidence),
-            None => guaranteed_threshold(&highest, max_fpr, confidence).map_err(|error| error.to_string()),
+            Some(threshold) => guarantee_at(threshold, &levels, max_fpr, confidence),
+            None => guaranteed_threshold(&levels, max_fpr, confidence).map_err(|error| error.to_string()),
         };
         let best = || best_threshold(from.scores, from.truth).unwrap_or(0.5);
         let (threshold, chosen) = match (&guaranteed, asked, from.own) {
@@ -98,6 +103,13 @@ impl OperatingPoint {
             (Err(_), None, Some(own)) => (as_f32(own), ThresholdSource::Checkpoint),
             (Err(_), None, None) => (as_f32(best()), ThresholdSource::BestF1),
         };
+        let threshold = threshold.max(as_f32(rule.lowest_threshold())); // a higher one raises fewer alarms
+        let guarantee = guaranteed.as_ref().ok().map(|guaranteed| Guarantee {
+            threshold,
+            rule: Some(rule),
+            alarms: FalseAlarms::at(threshold, &levels, confidence).raised,
+            ..*guaranteed
+        });
         Self {
             threshold,
             temperature: from.temperature,
@@ -105,14 +117,41 @@ impl OperatingPoint {
                 threshold: at_temperature(threshold, from.temperature, fitted),
                 temperature: fitted,
             }),
-            alarm,
+            rule,
             max_fpr,
             confidence,
             chosen,
-            guarantee: guaranteed.as_ref().ok().map(|guaranteed| Guarantee { threshold, ..*guaranteed }),
+            guarantee,
             refused: guaranteed.err(),
-            alarms: FalseAlarms::at(threshold, &highest, confidence),
+            alarms: FalseAlarms::at(threshold, &levels, confidence),
+            rewarded_success: RewardedSuccess::at(RuleAt { rule, threshold }, from.episodes),
         }
+    }
+
+    /// The rule at the threshold.
+    pub(super) fn rule_at(&self) -> RuleAt {
+        RuleAt { rule: self.rule, threshold: self.threshold }
+    }
+
+    /// What a false alarm is, in words.
+    #[must_use]
+    pub fn false_alarm_text(&self) -> String {
+        let AuditRule { alarm, grace, hold, leave } = self.rule;
+        let rewarded = match alarm {
+            AlarmFrames::AnyFrame => "a frame without success is rewarded",
+            AlarmFrames::LastFrame => "the last frame is rewarded and shows no success",
+        };
+        let excused = match (alarm, grace) {
+            (AlarmFrames::LastFrame, _) | (_, 0) => String::new(),
+            (AlarmFrames::AnyFrame, 1) => ", unless success comes with the next".into(),
+            (AlarmFrames::AnyFrame, grace) => format!(", unless success comes within {grace} frames"),
+        };
+        let held = match hold.get() {
+            1 => String::new(),
+            hold => format!(", after {hold} frames in a row above the threshold"),
+        };
+        let left = leave.map_or(String::new(), |leave| format!(", until a score below {leave}"));
+        format!("{rewarded}{held}{left}{excused}")
     }
 
     /// The guarantee in words.
@@ -137,23 +176,18 @@ impl OperatingPoint {
 }
 
 impl FalseAlarms {
-    fn at(threshold: f64, highest: &[f64], confidence: f64) -> Self {
-        let raised = highest.iter().filter(|score| **score > threshold).count();
-        let episodes = highest.len();
+    fn at(threshold: f64, levels: &[f64], confidence: f64) -> Self {
+        let raised = levels.iter().filter(|level| **level > threshold).count();
+        let episodes = levels.len();
         Self { episodes, raised, bound: false_alarm_bound(raised, episodes, confidence) }
     }
 }
 
 /// A threshold that was fixed beforehand needs no picking: what was seen bounds it.
-fn guarantee_at(
-    threshold: f64,
-    highest: &[f64],
-    max_rate: f64,
-    confidence: f64,
-) -> Result<Guarantee, String> {
-    let FalseAlarms { episodes, raised, bound } = FalseAlarms::at(threshold, highest, confidence);
+fn guarantee_at(threshold: f64, levels: &[f64], max_rate: f64, confidence: f64) -> Result<Guarantee, String> {
+    let FalseAlarms { episodes, raised, bound } = FalseAlarms::at(threshold, levels, confidence);
     if bound <= max_rate {
-        return Ok(Guarantee { threshold, max_rate, confidence, episodes, alarms: raised });
+        return Ok(Guarantee { threshold, max_rate, confidence, episodes, alarms: raised, rule: None });
     }
     Err(format!(
         "at threshold {threshold}, {raised} of {episodes} episodes raise a false alarm: that bounds the rate by {bound:.4} at \

@@ -89,8 +89,12 @@ pub struct Slices {
 /// Whether the background decides.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Background {
-    /// Whether it does.
+    /// Whether it does; false also where there are too few frames to say so.
     pub looks_at_background: bool,
+    /// Frames it was tried on, of the label that has fewer.
+    pub frames_of_each_label: usize,
+    /// Whether those are enough for a verdict.
+    pub enough_frames: bool,
     /// How much of its ranking a model keeps that sees the background alone: 0 none, 1 all.
     pub ranking_from_background: Option<f64>,
     /// The share of what matters to it that lies where hardly anything moves.

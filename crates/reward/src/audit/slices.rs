@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ScoredEpisode, detection};
+use super::{RuleAt, ScoredEpisode, detection};
 use crate::metrics::{Metrics, roc_auc};
 
 /// How a model does on some of the episodes.
@@ -22,24 +22,21 @@ pub struct Slice {
     pub precision: Option<f64>,
     /// Share of the successful episodes that are noticed.
     pub detected: Option<f64>,
-    /// Share of the episodes with a frame that is called a success and is none.
+    /// Share of the episodes with a false alarm.
     pub false_alarms: Option<f64>,
 }
 
 impl Slice {
-    /// Measures some episodes at a threshold.
+    /// Measures some episodes.
     #[must_use]
-    pub fn of(name: impl Into<String>, episodes: &[&ScoredEpisode], threshold: f64) -> Self {
+    pub fn of(name: impl Into<String>, episodes: &[&ScoredEpisode], rule: RuleAt) -> Self {
         let scores: Vec<f64> = episodes.iter().flat_map(|episode| episode.scores()).collect();
         let logits: Vec<f64> = episodes.iter().flat_map(|episode| episode.logits.iter().copied()).collect();
         let truth: Vec<bool> = episodes.iter().flat_map(|episode| episode.truth.iter().copied()).collect();
-        let metrics = Metrics::of(&scores, &truth, threshold);
+        let metrics = Metrics::of(&scores, &truth, rule.threshold);
         let share = |part: usize, whole: usize| (whole > 0).then(|| part as f64 / whole as f64);
-        let found: Vec<_> = episodes.iter().filter_map(|episode| detection(episode, threshold)).collect();
-        let alarmed = |episode: &&&ScoredEpisode| {
-            let scores = episode.scores();
-            scores.iter().zip(&episode.truth).any(|(score, truth)| *score > threshold && !truth)
-        };
+        let found: Vec<_> = episodes.iter().filter_map(|episode| detection(episode, rule)).collect();
+        let alarmed = |episode: &&&ScoredEpisode| rule.first_false_alarm(episode).is_some();
         Self {
             name: name.into(),
             episodes: episodes.len(),
@@ -55,7 +52,7 @@ impl Slice {
 
 /// Short, middling and long episodes: thirds by length, where lengths differ at all.
 #[must_use]
-pub(super) fn by_length(episodes: &[ScoredEpisode], threshold: f64) -> Vec<Slice> {
+pub(super) fn by_length(episodes: &[ScoredEpisode], rule: RuleAt) -> Vec<Slice> {
     let mut sorted: Vec<&ScoredEpisode> = episodes.iter().collect();
     sorted.sort_by_key(|episode| episode.truth.len());
     let lengths = |part: &[&ScoredEpisode]| {
@@ -64,7 +61,7 @@ pub(super) fn by_length(episodes: &[ScoredEpisode], threshold: f64) -> Vec<Slice
     };
     let (shortest, longest) = lengths(&sorted);
     if sorted.len() < 3 || shortest == longest {
-        return vec![Slice::of(format!("{shortest} frames"), &sorted, threshold)];
+        return vec![Slice::of(format!("{shortest} frames"), &sorted, rule)];
     }
     // Episodes of one length stay together: a third ends where the length changes.
     let mut parts: Vec<Vec<&ScoredEpisode>> = Vec::new();
@@ -78,7 +75,7 @@ pub(super) fn by_length(episodes: &[ScoredEpisode], threshold: f64) -> Vec<Slice
     let slice = |part: Vec<&ScoredEpisode>| {
         let (from, to) = lengths(&part);
         let name = if from == to { format!("{from} frames") } else { format!("{from} to {to} frames") };
-        Slice::of(name, &part, threshold)
+        Slice::of(name, &part, rule)
     };
     parts.into_iter().map(slice).collect()
 }
@@ -96,7 +93,7 @@ mod tests {
         };
         let names = |lengths: &[usize]| -> Vec<String> {
             let episodes: Vec<_> = lengths.iter().map(|length| episode(*length)).collect();
-            by_length(&episodes, 0.5).into_iter().map(|slice| slice.name).collect()
+            by_length(&episodes, RuleAt::frames(0.5)).into_iter().map(|slice| slice.name).collect()
         };
         assert_eq!(names(&[5, 5, 5, 5]), ["5 frames"]);
         assert_eq!(names(&[1, 2, 3, 4, 5, 6]), ["1 to 2 frames", "3 to 4 frames", "5 to 6 frames"]);

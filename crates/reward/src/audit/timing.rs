@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ScoredEpisode, detection, spearman};
+use super::{RuleAt, ScoredEpisode, detection, spearman};
 
 /// How one episode went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -15,7 +15,7 @@ pub struct EpisodeTiming {
     pub success_at: Option<usize>,
     /// The first frame at or after it that is called a success.
     pub detected_at: Option<usize>,
-    /// The first frame that is called a success and is none.
+    /// The first frame that raises a false alarm.
     pub first_false_alarm: Option<usize>,
     /// The share of the frames of success that are called so.
     pub held: Option<f64>,
@@ -32,7 +32,7 @@ pub struct Timing {
     pub successes: usize,
     /// Those noticed at or after success.
     pub detected: usize,
-    /// Episodes in which some frame without success is called one.
+    /// Episodes with a false alarm.
     pub with_false_alarm: usize,
     /// Frames from success to its detection: the median, among those detected.
     pub delay_median: Option<f64>,
@@ -48,10 +48,10 @@ pub struct Timing {
     pub episodes: Vec<EpisodeTiming>,
 }
 
-/// Looks at every episode at a threshold.
+/// Looks at every episode through the rule that rewards.
 #[must_use]
-pub(super) fn timing(episodes: &[ScoredEpisode], threshold: f64) -> Timing {
-    let all: Vec<EpisodeTiming> = episodes.iter().map(|episode| of_episode(episode, threshold)).collect();
+pub(super) fn timing(episodes: &[ScoredEpisode], rule: RuleAt) -> Timing {
+    let all: Vec<EpisodeTiming> = episodes.iter().map(|episode| of_episode(episode, rule)).collect();
     let successes = all.iter().filter(|episode| episode.success_at.is_some()).count();
     let delays = sorted(all.iter().filter_map(|one| Some((one.detected_at? - one.success_at?) as f64)));
     let mean =
@@ -69,10 +69,8 @@ pub(super) fn timing(episodes: &[ScoredEpisode], threshold: f64) -> Timing {
     }
 }
 
-fn of_episode(episode: &ScoredEpisode, threshold: f64) -> EpisodeTiming {
-    let found = detection(episode, threshold);
-    let scores = episode.scores();
-    let alarm = scores.iter().zip(&episode.truth).position(|(score, truth)| *score > threshold && !truth);
+fn of_episode(episode: &ScoredEpisode, rule: RuleAt) -> EpisodeTiming {
+    let found = detection(episode, rule);
     let rank_with_time = found.and_then(|found| {
         let time: Vec<f64> = (0..=found.success_at).map(|frame| frame as f64).collect();
         spearman(&time, &episode.logits[..=found.success_at])
@@ -82,7 +80,7 @@ fn of_episode(episode: &ScoredEpisode, threshold: f64) -> EpisodeTiming {
         frames: episode.truth.len(),
         success_at: found.map(|found| found.success_at),
         detected_at: found.and_then(|found| found.detected_at),
-        first_false_alarm: alarm,
+        first_false_alarm: rule.first_false_alarm(episode),
         held: found.map(|found| found.held),
         flips: found.map(|found| found.flips),
         rank_with_time,
@@ -150,7 +148,7 @@ mod tests {
             episode(&[-3.0, -3.0, -3.0], &[0, 1, 1]),                 // never seen
             episode(&[-1.0, -2.0], &[0, 0]),
         ];
-        let found = timing(&episodes, 0.5);
+        let found = timing(&episodes, RuleAt::frames(0.5));
         assert_eq!((found.successes, found.detected, found.with_false_alarm), (3, 2, 1));
         assert_eq!((found.delay_median, found.delay_p90), (Some(1.0), Some(1.0)));
         assert_eq!(found.episodes[1].first_false_alarm, Some(1));

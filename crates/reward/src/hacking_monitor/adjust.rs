@@ -55,6 +55,11 @@ impl AdjustableReward {
         changed
     }
 
+    /// Whether only the ends of episodes are rewarded.
+    pub fn rewards_ends_only(&self) -> bool {
+        self.read().timing == RewardTiming::Terminal
+    }
+
     /// The score above which it sees success, if it has one such.
     pub fn threshold(&self) -> Option<f32> {
         self.threshold_of(&self.read())

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! A policy that is rewarded by a model finds what the model rewards, which need not be the task. One signal compares with
-//! the truth, where somebody knows it: episodes the model calls solved that are not. The others need no ground truth: reward that
+//! the truth, where somebody knows it: what the model calls solved, where it does so, and is not. The others need no ground truth: reward that
 //! a few episodes collect, success that suddenly comes early, success that goes on and off, frames that are out of distribution: like none
-//! of the successes the model knows, and frames about which the model does not agree with itself.
+//! of the successes the model knows, frames about which the model does not agree with itself, and frames that are unlike those the run
+//! was first rewarded for. Where only the ends of episodes are rewarded, the first three are always the same, and left out.
 //!
 //! [`HackingMonitor`] does all of it, and answers alarms: it makes the reward stricter ([`AdjustableReward`]), or asks for
 //! the training to stop. Signals and limits are pure functions of segments and columns. A training loop calls the
@@ -38,6 +39,7 @@
 //! ```
 
 mod adjust;
+mod drift;
 mod monitor;
 mod rewarded_frames;
 mod signals;
@@ -45,10 +47,11 @@ mod success_features;
 mod tally;
 
 pub use adjust::{AdjustableReward, Adjustment};
+pub use drift::{DriftedFrames, FirstFrames};
 pub use monitor::{
     AlarmAction, AlarmResponse, HackingCheck, HackingMonitor, MonitorError, MonitorSettings, Reference,
 };
 pub use rewarded_frames::SavedFrames;
-pub use signals::{Alarm, Limits, Signal, Signals, SuccessComparison};
+pub use signals::{Alarm, CheckInput, Limits, Signal, Signals, SuccessComparison};
 pub use success_features::{OodCheck, SuccessFeatures};
 pub use tally::{EpisodeSummary, RewardedFrame, Tally};

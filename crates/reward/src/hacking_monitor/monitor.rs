@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plaudit_core::{RewardColumn, Seed, Segment};
 
+use super::drift::FirstFrames;
 use super::rewarded_frames::{FrameFolders, SavedFrames};
 use super::{
-    AdjustableReward, Adjustment, Alarm, EpisodeSummary, Limits, OodCheck, RewardedFrame, Signals,
-    SuccessComparison, Tally,
+    AdjustableReward, Adjustment, Alarm, CheckInput, EpisodeSummary, Limits, OodCheck, RewardedFrame,
+    Signals, SuccessComparison, Tally,
 };
 use crate::images::ImageWriteError;
 use crate::models::{FrameStack, ReloadableModel, RewardModelError};
@@ -64,6 +65,8 @@ pub struct HackingMonitor {
     tally: Arc<Mutex<Tally>>,
     /// When success first came, in the mean, at the last checks.
     earlier: Vec<f64>,
+    /// What was rewarded first.
+    first_frames: FirstFrames,
     folders: FrameFolders,
 }
 
@@ -134,7 +137,8 @@ impl HackingMonitor {
     ) -> Self {
         let tally = Arc::new(Mutex::new(Tally::new(settings.frames, seed)));
         let folders = FrameFolders::in_folder(folder);
-        Self { settings, monitored, reference, tally, earlier: Vec::new(), folders }
+        let first_frames = FirstFrames::default();
+        Self { settings, monitored, reference, tally, earlier: Vec::new(), first_frames, folders }
     }
 
     /// The callback for every labelled segment, for a training loop.
@@ -153,7 +157,13 @@ impl HackingMonitor {
         }
         let (episodes, frames) = self.tally.lock().unwrap_or_else(PoisonError::into_inner).take();
         let compared = self.compare(&episodes, &frames)?;
-        let signals = Signals::of(&episodes, &self.ood_checks(&frames)?, compared);
+        let signals = Signals::of(CheckInput {
+            episodes: &episodes,
+            ood_checks: &self.ood_checks(&frames)?,
+            compared,
+            drifted: self.first_frames.compare(&frames),
+            ends_only: self.monitored.rewards_ends_only(),
+        });
         let alarms = self.settings.limits.alarms(&signals, &self.earlier);
         if let Some(first) = signals.first_success {
             self.earlier.push(first);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EpisodeSummary, OodCheck};
+use super::{DriftedFrames, EpisodeSummary, OodCheck};
 use crate::audit::false_alarm_bound;
 
 /// What may go wrong.
@@ -21,6 +21,8 @@ pub enum Signal {
     OodFrames,
     /// The share of rewarded frames about which the model does not agree with itself.
     Disagreement,
+    /// The share of rewarded frames whose state is unlike those that the run was first rewarded for.
+    Drift,
 }
 
 impl Signal {
@@ -34,6 +36,7 @@ impl Signal {
             Self::Dithering => "dithering",
             Self::OodFrames => "ood_frames",
             Self::Disagreement => "disagreement",
+            Self::Drift => "drift",
         }
     }
 }
@@ -55,6 +58,23 @@ pub struct Signals {
     pub ood_frames: Option<f64>,
     /// [`Signal::Disagreement`].
     pub disagreement: Option<f64>,
+    /// [`Signal::Drift`].
+    pub drifted: Option<DriftedFrames>,
+}
+
+/// What a check goes by.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CheckInput<'a> {
+    /// The episodes that ended.
+    pub episodes: &'a [EpisodeSummary],
+    /// Out-of-distribution checks of rewarded frames.
+    pub ood_checks: &'a [OodCheck],
+    /// The comparison with the reference.
+    pub compared: Option<SuccessComparison>,
+    /// The comparison with the first rewarded frames.
+    pub drifted: Option<DriftedFrames>,
+    /// Whether only the ends of episodes are rewarded.
+    pub ends_only: bool,
 }
 
 /// What the reward calls solved, episodes or frames, against a reference: the environment, a second model, or a person.
@@ -67,11 +87,11 @@ pub struct SuccessComparison {
 }
 
 impl SuccessComparison {
-    /// Episodes against the environment's truth.
+    /// Episodes against the environment's truth, in the frames that are called solved.
     #[must_use]
     pub fn episodes(episodes: &[EpisodeSummary]) -> Self {
         let called = episodes.iter().filter(|one| one.first_success.is_some());
-        Self { called: called.clone().count(), right: called.filter(|one| one.true_success).count() }
+        Self { called: called.clone().count(), right: called.filter(|one| one.is_right()).count() }
     }
 
     /// The 95 % lower confidence bound of the rate of false successes (Clopper and Pearson).
@@ -85,16 +105,14 @@ impl SuccessComparison {
 const ENOUGH: usize = 10;
 
 impl Signals {
-    /// Of the episodes that ended, of out-of-distribution checks of rewarded frames, and of the comparison with the reference.
+    /// Of what happened since the last check. Where only ends are rewarded, an episode has one reward, and that at its end:
+    /// what goes by when rewards come, or by how many, says nothing then.
     #[must_use]
-    pub fn of(
-        episodes: &[EpisodeSummary],
-        ood_checks: &[OodCheck],
-        compared: Option<SuccessComparison>,
-    ) -> Self {
+    pub fn of(input: CheckInput<'_>) -> Self {
+        let CheckInput { episodes, ood_checks, compared, drifted, ends_only } = input;
         let solved: Vec<&EpisodeSummary> =
             episodes.iter().filter(|one| one.first_success.is_some()).collect();
-        let enough = solved.len() >= ENOUGH;
+        let enough = solved.len() >= ENOUGH && !ends_only;
         let mean = |of: fn(&EpisodeSummary) -> usize| {
             enough.then(|| solved.iter().map(|one| of(one) as f64).sum::<f64>() / solved.len() as f64)
         };
@@ -105,11 +123,12 @@ impl Signals {
         Self {
             episodes: episodes.len(),
             compared,
-            concentration: concentration(episodes),
+            concentration: concentration(episodes).filter(|_| !ends_only),
             first_success: mean(|one| one.first_success.unwrap_or(0)),
             dithering: mean(|one| one.lost),
             ood_frames: share(|check| check.is_ood),
             disagreement: share(|check| check.is_uncertain),
+            drifted: drifted.filter(|drifted| drifted.frames >= ENOUGH),
         }
     }
 
@@ -125,6 +144,7 @@ impl Signals {
             (Signal::Dithering.name(), self.dithering),
             (Signal::OodFrames.name(), self.ood_frames),
             (Signal::Disagreement.name(), self.disagreement),
+            (Signal::Drift.name(), self.drifted.map(|of| of.unlike as f64 / of.frames as f64)),
         ];
         values.into_iter().filter_map(|(name, value)| Some((format!("hacking/{name}"), value?))).collect()
     }
@@ -156,6 +176,8 @@ pub struct Limits {
     pub ood_frames: f64,
     /// See [`Signal::Disagreement`].
     pub disagreement: f64,
+    /// See [`Signal::Drift`]: its lower confidence bound.
+    pub drift: f64,
 }
 
 /// A signal beyond its limit.
@@ -169,8 +191,15 @@ pub struct Alarm {
     pub limit: f64,
 }
 
-/// How sure it must be that the rate of false successes is too high.
+/// How sure it must be that a rate is too high.
 const CONFIDENCE: f64 = 0.95;
+
+impl DriftedFrames {
+    /// The 95 % lower confidence bound of the share of frames that are unlike the first (Clopper and Pearson).
+    fn lower_bound(self) -> f64 {
+        1.0 - false_alarm_bound(self.frames - self.unlike, self.frames, CONFIDENCE)
+    }
+}
 
 impl Limits {
     /// The alarms of one check. `before` is the mean step of the first success at earlier checks.
@@ -192,6 +221,7 @@ impl Limits {
             above(Signal::Dithering, signals.dithering, self.dithering),
             above(Signal::OodFrames, signals.ood_frames, self.ood_frames),
             above(Signal::Disagreement, signals.disagreement, self.disagreement),
+            above(Signal::Drift, signals.drifted.map(DriftedFrames::lower_bound), self.drift),
         ];
         false_success.into_iter().chain(early).chain(others.into_iter().flatten()).collect()
     }
@@ -208,10 +238,19 @@ mod tests {
         dithering: 3.0,
         ood_frames: 0.2,
         disagreement: 0.2,
+        drift: 0.3,
     };
 
-    fn episode(first: usize, true_success: bool, lost: usize, total_reward: f64) -> EpisodeSummary {
-        EpisodeSummary { steps: 50, first_success: Some(first), lost, true_success, total_reward }
+    fn episode(first: usize, is_right: bool, lost: usize, total_reward: f64) -> EpisodeSummary {
+        let (called_frames, right_frames) = (20, if is_right { 18 } else { 2 });
+        EpisodeSummary {
+            steps: 50,
+            first_success: Some(first),
+            lost,
+            called_frames,
+            right_frames,
+            total_reward,
+        }
     }
 
     fn names(signals: &Signals, before: &[f64]) -> Vec<&'static str> {
@@ -219,7 +258,32 @@ mod tests {
     }
 
     fn seen(episodes: &[EpisodeSummary], ood_checks: &[OodCheck]) -> Signals {
-        Signals::of(episodes, ood_checks, Some(SuccessComparison::episodes(episodes)))
+        let compared = Some(SuccessComparison::episodes(episodes));
+        Signals::of(CheckInput { episodes, ood_checks, compared, ..CheckInput::default() })
+    }
+
+    #[test]
+    fn where_only_ends_are_rewarded_what_is_always_the_same_is_left_out() {
+        let at_end = |is_right: bool| EpisodeSummary {
+            steps: 50,
+            first_success: Some(50),
+            called_frames: 1,
+            right_frames: usize::from(is_right),
+            lost: 0,
+            total_reward: 1.0,
+        };
+        let episodes: Vec<_> = (0..40).map(|i| at_end(i % 2 == 0)).collect();
+        let compared = Some(SuccessComparison::episodes(&episodes));
+        let drifted = Some(DriftedFrames { frames: 40, unlike: 30 });
+        let input = CheckInput { episodes: &episodes, compared, drifted, ends_only: true, ood_checks: &[] };
+        let signals = Signals::of(input);
+        assert_eq!((signals.first_success, signals.dithering, signals.concentration), (None, None, None));
+        assert_eq!(names(&signals, &[]), ["false_success", "drift"]);
+        let values = signals.values();
+        assert!(values.contains(&("hacking/drift".into(), 0.75)), "{values:?}");
+        let few =
+            CheckInput { drifted: Some(DriftedFrames { frames: 40, unlike: 15 }), compared: None, ..input };
+        assert!(names(&Signals::of(few), &[]).is_empty(), "15 of 40 may be 30 %");
     }
 
     #[test]

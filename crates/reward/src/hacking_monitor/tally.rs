@@ -2,6 +2,8 @@
 
 use plaudit_core::{Obs, RewardColumn, Rng, Seed, Segment};
 
+use crate::audit::AuditRule;
+
 /// One finished episode.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct EpisodeSummary {
@@ -11,10 +13,21 @@ pub struct EpisodeSummary {
     pub first_success: Option<usize>,
     /// How often the reward changed its mind from solved to not solved.
     pub lost: usize,
-    /// Whether it ever was solved, by the environment's truth.
-    pub true_success: bool,
+    /// Frames in which the reward saw it solved: at the end alone, where only ends are rewarded.
+    pub called_frames: usize,
+    /// Those of them in which it was, by the environment's truth, or would be within a few frames.
+    pub right_frames: usize,
     /// Its total learned reward.
     pub total_reward: f64,
+}
+
+impl EpisodeSummary {
+    /// Whether the reward saw it solved where it was: in at least half of the frames in question. That it was solved at some
+    /// other time does not make a reward right.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.called_frames > 0 && 2 * self.right_frames >= self.called_frames
+    }
 }
 
 /// A frame that was rewarded.
@@ -38,10 +51,32 @@ pub struct Tally {
     rng: Rng,
 }
 
+/// Frames before success in which the reward may see it already, as in an audit: those of arriving.
+const GRACE: usize = AuditRule::DEFAULT.grace;
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Unfinished {
     summary: EpisodeSummary,
     solved_now: bool,
+    /// Of the newest frames, newest first, which the reward called solved and the truth did not.
+    doubtful: [bool; GRACE],
+}
+
+impl Unfinished {
+    /// Takes the next frame.
+    fn take(&mut self, called: bool, true_success: bool) {
+        self.summary.lost += usize::from(self.solved_now && !called);
+        self.solved_now = called;
+        self.summary.called_frames += usize::from(called);
+        self.summary.right_frames += usize::from(called && true_success);
+        if true_success {
+            self.summary.right_frames += self.doubtful.iter().filter(|doubtful| **doubtful).count();
+            self.doubtful = [false; GRACE];
+        } else {
+            self.doubtful.rotate_right(1);
+            self.doubtful[0] = called;
+        }
+    }
 }
 
 impl Tally {
@@ -63,9 +98,7 @@ impl Tally {
                 let row = &mut self.unfinished[b];
                 row.summary.steps += 1;
                 row.summary.total_reward += f64::from(column.total[at]);
-                row.summary.true_success |= true_success;
-                row.summary.lost += usize::from(row.solved_now && !now);
-                row.solved_now = now;
+                row.take(now, true_success);
                 if now {
                     row.summary.first_success.get_or_insert(row.summary.steps);
                     self.keep(segment, (t, b), true_success);
@@ -97,5 +130,37 @@ impl Tally {
     pub fn take(&mut self) -> (Vec<EpisodeSummary>, Vec<RewardedFrame>) {
         self.rewarded = 0;
         (std::mem::take(&mut self.episodes), std::mem::take(&mut self.frames))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(frames: &[(u8, u8)]) -> EpisodeSummary {
+        let mut row = Unfinished::default();
+        for (called, true_success) in frames {
+            row.take(*called == 1, *true_success == 1);
+        }
+        row.summary
+    }
+
+    #[test]
+    fn a_reward_is_right_where_it_is_given_not_somewhere_in_the_episode() {
+        // Solved and lost again; the end is rewarded.
+        assert!(!summary(&[(0, 1), (0, 1), (0, 0), (1, 0)]).is_right());
+        assert!(summary(&[(0, 0), (0, 0), (0, 1), (1, 1)]).is_right());
+        // Solved once, and rewarded for staying near it.
+        assert!(!summary(&[(1, 1), (1, 0), (1, 0), (1, 0)]).is_right());
+        assert!(!summary(&[(0, 0), (0, 1)]).is_right(), "nothing was called solved");
+    }
+
+    #[test]
+    fn arriving_is_no_mistake() {
+        let arriving = summary(&[(0, 0), (1, 0), (1, 0), (1, 0), (1, 1)]);
+        assert_eq!((arriving.called_frames, arriving.right_frames), (4, 4));
+        let long_before = summary(&[(1, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0), (1, 1)]);
+        assert_eq!((long_before.called_frames, long_before.right_frames), (8, 4));
+        assert_eq!(summary(&[(1, 0), (0, 0), (0, 0), (0, 0), (0, 1)]).right_frames, 0);
     }
 }

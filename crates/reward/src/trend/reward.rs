@@ -52,6 +52,13 @@ pub enum TrendReward {
 }
 
 impl TrendReward {
+    /// The reward for an answer that leaves no doubt.
+    #[must_use]
+    pub fn of_label(&self, label: Trend) -> f32 {
+        self.of(LabelProbabilities::certain(label)
+            .map_or(ParsedAnswer::Invalid, |probabilities| ParsedAnswer::Label(label, probabilities)))
+    }
+
     pub(crate) fn of(&self, read: ParsedAnswer) -> f32 {
         match (*self, read) {
             (Self::Hard(rewards) | Self::Soft(rewards), ParsedAnswer::Invalid) => rewards.of(Trend::Invalid),

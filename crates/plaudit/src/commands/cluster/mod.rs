@@ -22,6 +22,7 @@ use crate::cluster::drive::Driver;
 use crate::cluster::request::{CONFIG, plan_of};
 use crate::config::LoadedConfig;
 use crate::failure::Failure;
+use crate::workers::WorkerCommand;
 use crate::{load, run as runs};
 
 /// Training in several processes, on one machine or many
@@ -44,6 +45,9 @@ pub enum Command {
     /// What the other commands have done on a machine
     #[command(subcommand, hide = true)]
     Node(node::Node),
+    /// Be one process of a plan; dora starts it
+    #[command(hide = true)]
+    Worker(WorkerCommand),
 }
 
 impl Command {
@@ -58,6 +62,7 @@ impl Command {
             Self::Down(command) => command.run(verbosity),
             Self::Join(command) => command.run(verbosity),
             Self::Node(command) => command.run(),
+            Self::Worker(command) => command.run(verbosity),
         }
     }
 }
@@ -81,7 +86,7 @@ fn driver_of(run_dir: &Path) -> Result<Driver, Failure> {
 fn new_run(loaded: LoadedConfig, hosts: Option<&[String]>) -> Result<Driver, Failure> {
     // What cannot be placed gets no directory.
     plan_of(&loaded, hosts, Path::new("."))?;
-    let directory = absolute(runs::directory(&loaded)?.path())?;
+    let directory = absolute(runs::directory(&loaded, "train")?.path())?;
     let plan = plan_of(&loaded, hosts, &directory)?;
     let driver = Driver::new(plan, loaded);
     driver.write_plan()?;

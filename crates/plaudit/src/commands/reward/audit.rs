@@ -8,11 +8,13 @@ mod page;
 mod regions;
 mod text;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plaudit_reward::audit::{
-    AlarmFrames, AuditError, AuditProgress, AuditSettings, Auditor, Examination, JudgeAuditSettings, Stored,
+    AlarmFrames, AuditError, AuditProgress, AuditRule, AuditSettings, Auditor, Examination,
+    JudgeAuditSettings, Stored,
 };
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
@@ -24,7 +26,7 @@ use self::images::PageImages;
 use self::manual_settings::ManualSettings;
 use self::regions::Rerendered;
 use self::text::AuditReport;
-use super::checkpoint::{PreparationArgs, only_served, unfit};
+use super::checkpoint::{PreparationArgs, only_served, probability, unfit};
 use super::data::{FrameReader, as_failure, views};
 use super::train::tempfile_in;
 use super::windows::audit::JudgeAuditRun;
@@ -63,6 +65,8 @@ const MIN_ACCURACY: f64 = JudgeAuditSettings::DEFAULT.min_accuracy;
       windows/held_out/eval
   plaudit reward audit checkpoints/best_model held_out \\
       --max-fpr 0.05 --train-data episodes --output audit
+  plaudit reward audit checkpoints/best_model held_out \\
+      --grace 0 --hold 3
   plaudit reward audit model.safetensors store --json > audit.json || \\
       echo 'do not use it'
 
@@ -84,6 +88,15 @@ pub struct AuditCommand {
     /// Which frames can raise an alarm: `any-frame` for a reward at every step, `last-frame` for a terminal one
     #[arg(long, value_name = "WHICH", default_value = "any-frame", value_parser = flag_words::<AlarmFrames>(AlarmFrames::WORDS))]
     alarm: AlarmFrames,
+    /// Frames before success in which a reward is no false alarm: those of arriving
+    #[arg(long, value_name = "N", default_value_t = DEFAULT.rule.grace)]
+    grace: usize,
+    /// The reward waits for this many frames in a row above the threshold, as with reward.hold_steps
+    #[arg(long, value_name = "N", default_value_t = DEFAULT.rule.hold)]
+    hold: NonZeroUsize,
+    /// Success lasts until the score is below this, as with reward.hysteresis; the threshold is then where it begins
+    #[arg(long, value_name = "P", value_parser = probability)]
+    leave: Option<f64>,
     /// Audit at this threshold instead of picking one; it must keep the guarantee as well. It is compared with scores as
     /// `reward eval`, `train` and `serve` give them after this audit: at the temperature that it stores, or, where nothing
     /// is stored (--no-store, RLinf's files), at the checkpoint's own
@@ -134,7 +147,7 @@ impl AuditCommand {
         self.judge.refuse_for_classifier()?;
         refuse(&[("--min-accuracy", self.min_accuracy != MIN_ACCURACY)], "an image classifier")?;
         let OpenClassifier { file, card, has_card: has_header, scorer, .. } =
-            self.preparation.open(&self.model, verbosity)?;
+            self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
         let bar = ProgressBar::new("reward audit", verbosity);
         let frames = self.frames(&card, &bar)?;
         let folder = self.make_output()?;
@@ -170,7 +183,7 @@ impl AuditCommand {
         AuditSettings {
             max_fpr: self.max_fpr,
             confidence: self.confidence,
-            alarm: self.alarm,
+            rule: AuditRule { alarm: self.alarm, grace: self.grace, hold: self.hold, leave: self.leave },
             threshold: self.threshold,
             min_detection: self.min_detection,
             stress_frames: self.stress_frames as usize,
@@ -232,6 +245,9 @@ impl AuditCommand {
             ("--max-fpr", self.max_fpr != DEFAULT.max_fpr),
             ("--confidence", self.confidence != DEFAULT.confidence),
             ("--alarm", self.alarm != AlarmFrames::AnyFrame),
+            ("--grace", self.grace != DEFAULT.rule.grace),
+            ("--hold", self.hold != DEFAULT.rule.hold),
+            ("--leave", self.leave.is_some()),
             ("--threshold", self.threshold.is_some()),
             ("--min-detection", self.min_detection != DEFAULT.min_detection),
         ];

@@ -3,14 +3,17 @@
 use std::path::Path;
 
 use clap::Args;
-use plaudit_nn::classifier::{ClassifierError, Device};
+use plaudit_nn::classifier::ClassifierError;
+use plaudit_nn::gpu::GpuError;
 use plaudit_reward::open::{
     ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
 };
 
+use super::data::views;
 use crate::cli::Verbosity;
 use crate::config::Notice;
 use crate::console;
+use crate::device::{DeviceChoice, GPU_HELP, GpuWork};
 use crate::failure::Failure;
 use crate::hints;
 
@@ -25,6 +28,10 @@ pub(in crate::commands) struct PreparationArgs {
     /// [default: true, as RLinf has it]
     #[arg(long, value_name = "true|false")]
     normalize: Option<bool>,
+    /// The cameras that the model looks through, in order, where the checkpoint does not say it, such as
+    /// main_images,extra_view_images [default: main_images]
+    #[arg(long, value_name = "KEY,KEY", value_delimiter = ',')]
+    image_keys: Option<Vec<String>>,
 }
 
 fn side(text: &str) -> Result<usize, String> {
@@ -40,8 +47,12 @@ pub(in crate::commands) fn probability(text: &str) -> Result<f64, String> {
 
 impl PreparationArgs {
     /// The first of these flags that was given, for models that are no image classifiers.
-    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 2] {
-        [("--image-size", self.image_size.is_some()), ("--normalize", self.normalize.is_some())]
+    pub(in crate::commands) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--image-size", self.image_size.is_some()),
+            ("--normalize", self.normalize.is_some()),
+            ("--image-keys", self.image_keys.is_some()),
+        ]
     }
 
     fn given_network(&self) -> Result<GivenNetwork, Failure> {
@@ -50,17 +61,24 @@ impl PreparationArgs {
             let help = format!("{channels} {height} {width} was probably meant");
             return Err(Failure::usage(format!("--image-size: {what}"), help));
         }
-        Ok(GivenNetwork { image_size, normalize: self.normalize, ..GivenNetwork::default() })
+        let image_keys = self.image_keys.clone();
+        views(image_keys.as_deref().unwrap_or_default()).map_err(|error| {
+            let help = "name cameras, such as --image-keys main_images,extra_view_images";
+            Failure::usage(format!("--image-keys: {error}"), help.to_string())
+        })?;
+        Ok(GivenNetwork { image_size, normalize: self.normalize, image_keys, ..GivenNetwork::default() })
     }
 
     /// The image classifier in a checkpoint. What is assumed about one without a card is said once.
     pub(in crate::commands) fn open(
         &self,
         path: &Path,
+        choice: DeviceChoice,
         verbosity: Verbosity,
     ) -> Result<OpenClassifier, Failure> {
         let given = self.given_network()?;
-        let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, Device::Cpu));
+        let device = choice.resolve(GpuWork::Classifier).map_err(no_gpu)?;
+        let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, device));
         let model = opened.map_err(unopened)?;
         if let Some(assumed) = &model.assumed {
             let text = assumed.notice(&model.file, "--image-size C H W", "--normalize true|false");
@@ -90,7 +108,7 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
         }
         OpenError::Vlm(error) => {
             let help = match error.is_device_error() {
-                true => "leave --gpu out to compute on the CPU",
+                true => GPU_HELP,
                 false => "give the folder of a Qwen3-VL model, and adapters made for it",
             };
             let help = hints::join([hints::about(&error), Some(help.into())]);
@@ -98,6 +116,11 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
         }
         OpenError::Endpoint(error) => Failure::usage(error, "start it, or correct the address".to_string()),
     }
+}
+
+/// A GPU that was asked for and cannot be used.
+pub(in crate::commands) fn no_gpu(error: GpuError) -> Failure {
+    Failure::usage(error, GPU_HELP.to_string())
 }
 
 /// A server, where the model itself is needed.
@@ -108,6 +131,13 @@ pub(in crate::commands) fn only_served(address: &str) -> Failure {
 
 /// A model and a network that do not fit each other.
 pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
-    let help = "the file is of another architecture, or its card was changed".to_string();
+    let help = match error.is_device_error() {
+        true => GPU_HELP,
+        false => {
+            "the file is of another architecture, or its card was changed; of a model with several cameras and no card, \
+             name them: --image-keys main_images,extra_view_images"
+        }
+    };
+    let help = help.to_string();
     Failure::usage(format!("{}: {error}", model.display()), help)
 }

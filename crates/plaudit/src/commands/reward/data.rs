@@ -105,6 +105,7 @@ fn named(
         OneOrMore::More(paths) => paths.iter().map(PathBuf::from).collect(),
     };
     let val = data.val_data_paths.as_ref().map(paths).unwrap_or_default();
+    build::refuse_shared_data(loaded)?;
     Ok(("data.train_data_paths", in_two_files(reader, &paths(train), &val)))
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plaudit_nn::classifier::ClassifierSettings;
-use plaudit_reward::audit::{AlarmFrames, OperatingPoint};
+use plaudit_reward::audit::{AlarmFrames, AuditRule, OperatingPoint};
 use serde::Serialize;
 
 use super::super::legacy_flags::quoted;
@@ -23,18 +23,20 @@ impl ManualSettings {
     /// For a model at a path; `foreign` is the network of a file that does not describe itself.
     pub(super) fn of(model: &Path, operating: &OperatingPoint, foreign: Option<&ClassifierSettings>) -> Self {
         let threshold = written(operating);
-        let mut overrides = vec![
-            format!("reward.model.model_path={}", word(&model.display().to_string())),
-            format!("reward.reward_threshold={threshold}"),
-        ];
-        if operating.alarm == AlarmFrames::LastFrame {
-            overrides.push("reward.reward_mode=terminal".into());
-        }
+        let mut overrides = vec![format!("reward.model.model_path={}", word(&model.display().to_string()))];
+        overrides.push(match operating.rule.leave {
+            None => format!("reward.reward_threshold={threshold}"),
+            Some(leave) => format!("reward.hysteresis={{enter:{threshold},leave:{leave}}}"),
+        });
+        overrides.extend(rule_overrides(operating));
         let mut flags = format!("--threshold {threshold}");
         if let Some(network) = foreign {
             overrides.extend(keys(network).map(|(key, value)| format!("reward.model.{key}={value}")));
             let [channels, height, width] = network.image_size;
             flags += &format!(" --image-size {channels} {height} {width} --normalize {}", network.normalize);
+            if network.image_keys != ClassifierSettings::default().image_keys {
+                flags += &format!(" --image-keys {}", network.image_keys.join(","));
+            }
         }
         Self { overrides, flags }
     }
@@ -44,6 +46,14 @@ impl ManualSettings {
         let overrides: Vec<String> = self.overrides.iter().map(|word| for_shell(word)).collect();
         [("in train", overrides.join(" ")), ("eval, serve", self.flags.clone())].into_iter()
     }
+}
+
+/// What a config must say, beside the threshold, for the rule that was audited.
+fn rule_overrides(operating: &OperatingPoint) -> Vec<String> {
+    let AuditRule { alarm, hold, .. } = operating.rule;
+    let mode = (alarm == AlarmFrames::LastFrame).then(|| "reward.reward_mode=terminal".to_string());
+    let hold = (hold.get() > 1).then(|| format!("reward.hold_steps={hold}"));
+    mode.into_iter().chain(hold).collect()
 }
 
 /// What a config must say about a network, whatever its recipe says.
@@ -70,7 +80,7 @@ fn word(text: &str) -> String {
 
 /// A word that shells pass on as it is: brackets are patterns to them.
 fn for_shell(word: &str) -> String {
-    match word.contains(['[', ' ', '\'', '\\']) {
+    match word.contains(['[', '{', ' ', '\'', '\\']) {
         true => format!("'{}'", word.replace('\'', "'\\''")),
         false => word.into(),
     }

@@ -74,7 +74,8 @@ fn evidence(audit: &Audit) -> String {
     let auc = audit.auc.map_or(String::new(), |auc| {
         format!(", AUC {:.3}, 95 % interval {:.3} to {:.3}", auc.value, auc.low, auc.high)
     });
-    let detected = format!("{} of {} successes detected", audit.timing.detected, audit.timing.successes);
+    let success = audit.operating.rewarded_success;
+    let detected = format!("{} of {} successes detected", success.rewarded_episodes, success.episodes);
     format!("{} held-out episodes{auc}, {detected}", audit.episodes)
 }
 
@@ -116,7 +117,10 @@ fn tiles(audit: &Audit) -> Vec<(String, String)> {
             format!("false alarms per episode, confidence {}", percent(audit.operating.confidence)),
         ),
         (
-            format!("{} of {}", audit.timing.detected, audit.timing.successes),
+            format!(
+                "{} of {}",
+                audit.operating.rewarded_success.rewarded_episodes, audit.operating.rewarded_success.episodes
+            ),
             "successful episodes detected".into(),
         ),
         (format!("{:.3}", audit.calibration.after.ece), "calibration error".into()),
@@ -195,12 +199,13 @@ fn threshold(body: &mut Html, audit: &Audit, manual_settings: Option<&ManualSett
         operating.guarantee_text(),
         scale(operating).replace('`', "")
     ));
+    body.paragraph(&format!("A false alarm: {}.", operating.false_alarm_text()));
     if let Some(why) = &operating.refused {
         body.paragraph(&format!("No stronger guarantee is possible: {why}."));
     }
     body.paragraph(
-        "What counts for an episode is the highest score that it reaches without success. The threshold is one of these \
-         numbers, counted from the top, at a place that depends on how many episodes there are and not on the scores; \
+        "What counts for an episode is the threshold below which it raises a false alarm: with the plainest rule, the \
+         highest score that it reaches without success. The threshold is one of these numbers, counted from the top, at a place that depends on how many episodes there are and not on the scores; \
          the probability that a new episode exceeds it is then known whatever the scores look like (the order-statistic form \
          of the Clopper-Pearson bound). It holds for episodes like these, not for what a policy finds that looks for gaps: \
          that is what watching is for.",

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use plaudit_reward::audit::{
-    Audit, Interval, Latency, OperatingPoint, Severity, Stored, ThresholdAt, Timing, Verdict,
+    AlarmFrames, Audit, Interval, Latency, OperatingPoint, RewardedSuccess, Severity, Stored, ThresholdAt,
+    Verdict,
 };
 use serde::Serialize;
 
@@ -41,6 +42,7 @@ impl AuditReport {
         line("AUC", interval(audit.auc));
         line("avg. prec.", interval(audit.average_precision));
         line("threshold", format!("{}: {}", written(&audit.operating), audit.operating.guarantee_text()));
+        line("", format!("a false alarm: {}", audit.operating.false_alarm_text()));
         line("", format!("for {}", scale(&audit.operating)));
         if let (Stored::No { .. }, Some(at)) = (&audit.stored, audit.operating.at_fitted_temperature) {
             line("", unapplied(at));
@@ -54,8 +56,7 @@ impl AuditReport {
                 audit.calibration.after.ece
             ),
         );
-        let Timing { successes, detected, .. } = audit.timing;
-        line("detected", format!("{detected} of {successes} successful episodes"));
+        line("detected", detected(audit));
         for timed in &audit.latency {
             let Latency { batch, p50_ms, p99_ms, .. } = timed.latency;
             line("latency", format!("{p50_ms:.1} ms, p99 {p99_ms:.1} ms for {batch} at once"));
@@ -77,6 +78,17 @@ impl AuditReport {
         line("JSON", folder.join("audit.json").display().to_string());
         text
     }
+}
+
+/// What of success is rewarded at the threshold.
+pub(super) fn detected(audit: &Audit) -> String {
+    let OperatingPoint { rewarded_success, rule, .. } = &audit.operating;
+    let RewardedSuccess { episodes, rewarded_episodes, frames, rewarded_frames } = rewarded_success;
+    let frames = match rule.alarm {
+        AlarmFrames::AnyFrame => format!(", {rewarded_frames} of {frames} frames of success"),
+        AlarmFrames::LastFrame => String::new(), // of which an episode has one
+    };
+    format!("{rewarded_episodes} of {episodes} successful episodes{frames}")
 }
 
 /// A verdict for a terminal.

@@ -1,4 +1,4 @@
-//! A GPU: its memory, and kernels that are compiled for it.
+//! A GPU: its memory, and the kernels on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,73 +7,58 @@ use cudarc::driver::{
     CudaContext, CudaEvent, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHostSlice,
     PushKernelArg, sys,
 };
-use cudarc::nvrtc::{CompileOptions, compile_ptx_with_opts};
 
-use super::super::config::Config;
 use super::error::GpuError;
+use super::libraries::{Library, driver_has};
 use super::memory::Address;
-
-const KERNELS: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 16] = [
-    "rms_norm",
-    "layer_norm",
-    "layer_norm_merged",
-    "embed",
-    "add_rows",
-    "take_rows",
-    "repeat_rows",
-    "pixels",
-    "angles",
-    "turn_text",
-    "turn_vision",
-    "swiglu",
-    "gelu",
-    "label_logits",
-    "attend_text",
-    "attend_vision",
-];
+use super::modules::{self, KernelSource};
 
 /// An argument of a kernel.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Arg {
+pub(crate) enum Arg {
     At(Address),
     Count(u64),
     Int(i32),
     Float(f32),
     Colours([f32; 3]),
+    /// A structure of fields of eight bytes.
+    Words([u64; WORDS]),
 }
+
+/// Fields of a structure that a kernel takes.
+pub(crate) const WORDS: usize = 23;
 
 /// Blocks of a kernel, and threads of a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct LaunchShape {
-    pub(super) blocks: [usize; 3],
-    pub(super) threads: usize,
+pub(crate) struct LaunchShape {
+    pub(crate) blocks: [usize; 3],
+    pub(crate) threads: usize,
     /// Bytes that the threads of a block share, beside those its source says.
-    pub(super) shared: usize,
+    pub(crate) shared: usize,
 }
 
 impl LaunchShape {
     /// A block for each row of so many numbers, eight of which a thread takes at a time.
-    pub(super) fn rows(rows: usize, width: usize) -> Self {
+    pub(crate) fn rows(rows: usize, width: usize) -> Self {
         Self { blocks: [rows, 1, 1], threads: (width / 8).next_multiple_of(32).clamp(32, 256), shared: 0 }
     }
 
     /// A warp for each row.
-    pub(super) fn warps(rows: usize) -> Self {
+    pub(crate) fn warps(rows: usize) -> Self {
         const WARPS: usize = 4;
         Self { blocks: [rows.div_ceil(WARPS), 1, 1], threads: WARPS * 32, shared: 0 }
     }
 
     /// A thread for every eight of so many numbers.
-    pub(super) fn eights(count: usize) -> Self {
+    pub(crate) fn eights(count: usize) -> Self {
         Self { blocks: [count.div_ceil(8 * 256), 1, 1], threads: 256, shared: 0 }
     }
 }
 
 /// A GPU with the kernels on it. Everything runs in one order, that of the calls.
-pub(super) struct Gpu {
+pub(crate) struct Gpu {
     context: Arc<CudaContext>,
-    pub(super) stream: Arc<CudaStream>,
+    pub(crate) stream: Arc<CudaStream>,
     kernels: HashMap<&'static str, CudaFunction>,
     /// When each kernel ended, while profiling.
     events: Option<Vec<(&'static str, CudaEvent)>>,
@@ -81,10 +66,8 @@ pub(super) struct Gpu {
 
 impl Gpu {
     /// The GPU of a number, without kernels.
-    pub(super) fn open(index: usize) -> Result<Self, GpuError> {
-        find_libraries()?;
-        let found = CudaContext::device_count().map_err(GpuError::failed("counting GPUs"))?;
-        let found = usize::try_from(found).unwrap_or(0);
+    pub(crate) fn open(index: usize) -> Result<Self, GpuError> {
+        let found = super::survey::count()?;
         if index >= found {
             return Err(GpuError::NoSuchGpu { index, found });
         }
@@ -94,51 +77,74 @@ impl Gpu {
             let name = context.name().unwrap_or_else(|_| "This GPU".into());
             return Err(GpuError::TooOld { name, major, minor });
         }
-        let stream = context.default_stream();
+        Library::Nvrtc.load()?;
+        // SAFETY: there is one stream, and everything happens in its order; no slice is used by another.
+        unsafe { context.disable_event_tracking() };
+        let stream = context.new_stream().map_err(GpuError::failed("making a stream"))?;
         Ok(Self { context, stream, kernels: HashMap::new(), events: None })
     }
 
-    /// Compiles the kernels for a model.
-    pub(super) fn compile(&mut self, config: &Config) -> Result<(), GpuError> {
-        let (text, vision) = (&config.text, &config.vision);
+    /// Compiles kernels and adds them to those that can be run.
+    pub(crate) fn compile(&mut self, source: &KernelSource, names: &[&'static str]) -> Result<(), GpuError> {
         let capability = self.context.compute_capability();
-        let (major, minor) = capability.map_err(GpuError::failed("asking for its kind"))?;
-        let options = CompileOptions {
-            options: vec![
-                format!("--gpu-architecture=compute_{major}{minor}"),
-                format!("-DTEXT_WIDTH={}", text.width),
-                format!("-DTEXT_HALF={}", text.head_width / 2),
-                format!("-DVISION_WIDTH={}", vision.width),
-                format!("-DVISION_MERGED={}", vision.width * vision.merged()),
-                format!("-DVISION_HALF={}", vision.width / vision.heads / 2),
-            ],
-            name: Some("plaudit.cu".into()),
-            ..CompileOptions::default()
-        };
-        let compiled = compile_ptx_with_opts(KERNELS, options)
-            .map_err(|error| GpuError::Compile { problem: error.to_string() })?;
-        let module = self
-            .context
-            .load_module(compiled)
-            .map_err(|error| GpuError::Compile { problem: format!("{error:?}") })?;
-        let kernel = |name: &'static str| {
+        let capability = capability.map_err(GpuError::failed("asking for its kind"))?;
+        let module = modules::load(&self.context, capability, source)?;
+        for name in names {
             let kernel = module.load_function(name).map_err(GpuError::failed("loading a kernel"))?;
-            Ok((name, kernel))
-        };
-        self.kernels = NAMES.into_iter().map(kernel).collect::<Result<_, GpuError>>()?;
-        for (kernel, head_width) in
-            [("attend_text", text.head_width), ("attend_vision", vision.width / vision.heads)]
-        {
-            let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            let set =
-                self.kernels[kernel].set_attribute(attribute, attention_shared_bytes(head_width) as i32);
-            set.map_err(GpuError::failed("giving attention its memory"))?;
+            self.kernels.insert(name, kernel);
         }
         Ok(())
     }
 
+    /// Lets the blocks of a kernel share so many bytes, and all of them no more than so much of the memory that is also the
+    /// first cache.
+    pub(crate) fn allow_shared(
+        &self,
+        kernel: &'static str,
+        bytes: usize,
+        percent: i32,
+    ) -> Result<(), GpuError> {
+        use sys::CUfunction_attribute as Attribute;
+        for (attribute, value) in [
+            (Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as i32),
+            (Attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent),
+        ] {
+            let set = self.kernels[kernel].set_attribute(attribute, value);
+            set.map_err(GpuError::failed("giving a kernel its memory"))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that the threads of a block may share at most.
+    pub(crate) fn most_shared(&self) -> usize {
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        self.context
+            .attribute(attribute)
+            .ok()
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(48 << 10)
+    }
+
+    /// Whether it has Hopper's own instructions, and the compiler knows them.
+    pub(crate) fn is_hopper(&self) -> Result<bool, GpuError> {
+        let capability = self.context.compute_capability();
+        let capability = capability.map_err(GpuError::failed("asking for its kind"))?;
+        Ok(capability == (9, 0) && modules::knows(90)?)
+    }
+
+    /// How many multiprocessors it has.
+    pub(crate) fn multiprocessors(&self) -> usize {
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        self.context.attribute(attribute).ok().and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+    }
+
+    /// Bytes of memory that are free, and that there are.
+    pub(crate) fn memory(&self) -> Result<(usize, usize), GpuError> {
+        self.context.mem_get_info().map_err(GpuError::failed("asking for its memory"))
+    }
+
     /// Runs a kernel, after all that was asked for before.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         kernel: &'static str,
         shape: LaunchShape,
@@ -157,6 +163,7 @@ impl Gpu {
                 Arg::Int(number) => launch.arg(number),
                 Arg::Float(number) => launch.arg(number),
                 Arg::Colours(numbers) => launch.arg(numbers),
+                Arg::Words(words) => launch.arg(words),
             };
         }
         let config = LaunchConfig {
@@ -171,44 +178,50 @@ impl Gpu {
     }
 
     /// Waits for all that was asked for.
-    pub(super) fn wait(&self) -> Result<(), GpuError> {
+    pub(crate) fn wait(&self) -> Result<(), GpuError> {
         self.stream.synchronize().map_err(GpuError::failed("computing"))
     }
 
     /// Memory for so many things, with anything in it.
-    pub(super) fn alloc<T: cudarc::driver::DeviceRepr>(
+    pub(crate) fn alloc<T: cudarc::driver::DeviceRepr>(
         &self,
         count: usize,
     ) -> Result<CudaSlice<T>, GpuError> {
         let count = count.max(1);
         // SAFETY: everything that is read from it was written before, by copies or kernels.
         unsafe { self.stream.alloc(count) }.map_err(|error| match error.0 {
-            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => GpuError::Memory { bytes: count * size_of::<T>() },
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                let (free, total) = self.memory().unwrap_or_default();
+                GpuError::Memory { needed: count * size_of::<T>(), free, total }
+            }
             _ => GpuError::failed("taking memory")(error),
         })
     }
 
     /// Pinned CPU memory, which the GPU can read by itself.
-    pub(super) fn staging(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, GpuError> {
+    pub(crate) fn staging(&self, bytes: usize) -> Result<PinnedHostSlice<u8>, GpuError> {
         // SAFETY: bytes have no invalid values, and only what was written is ever copied.
         let staging = unsafe { self.context.alloc_pinned(bytes.max(1)) };
         staging.map_err(GpuError::failed("taking memory for images"))
     }
 
     /// The address of memory.
-    pub(super) fn address<T>(&self, memory: &CudaSlice<T>) -> Address {
+    pub(crate) fn address<T>(&self, memory: &CudaSlice<T>) -> Address {
         use cudarc::driver::DevicePtr;
         Address(memory.device_ptr(&self.stream).0)
     }
 
     /// Begins to record the time of each kernel.
-    pub(super) fn start_profiling(&mut self) -> Result<(), GpuError> {
+    pub(crate) fn start_profiling(&mut self) -> Result<(), GpuError> {
+        if !driver_has("cuEventElapsedTime_v2") {
+            return Err(GpuError::Unsupported { what: "timing kernels with a driver before 570" });
+        }
         self.events = Some(Vec::new());
         self.record_event("start")
     }
 
     /// Records the end of a kernel.
-    pub(super) fn record_event(&mut self, what: &'static str) -> Result<(), GpuError> {
+    pub(crate) fn record_event(&mut self, what: &'static str) -> Result<(), GpuError> {
         let Some(events) = &mut self.events else { return Ok(()) };
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let event = self.stream.record_event(flags).map_err(GpuError::failed("timing"))?;
@@ -217,7 +230,7 @@ impl Gpu {
     }
 
     /// Milliseconds and calls of each thing since profiling started, the longest first.
-    pub(super) fn stop_profiling(&mut self) -> Result<Vec<(String, f64, usize)>, GpuError> {
+    pub(crate) fn stop_profiling(&mut self) -> Result<Vec<(String, f64, usize)>, GpuError> {
         let events = self.events.take().unwrap_or_default();
         self.wait()?;
         let mut sums: HashMap<&'static str, (f64, usize)> = HashMap::new();
@@ -233,30 +246,7 @@ impl Gpu {
     }
 
     /// What the GPU is called.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.context.name().unwrap_or_default()
-    }
-}
-
-/// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.
-pub(super) fn attention_shared_bytes(head_width: usize) -> usize {
-    4 * 64 * (head_width.next_multiple_of(16) + 8) * size_of::<u16>()
-}
-
-/// The libraries are looked for before they are used, because those that bind them panic when one is not there.
-fn find_libraries() -> Result<(), GpuError> {
-    // SAFETY: only loads libraries by their names; NVIDIA's have no initialisers that could do harm.
-    let [driver, compiler, cublas] = unsafe {
-        [
-            cudarc::driver::sys::is_culib_present(),
-            cudarc::nvrtc::sys::is_culib_present(),
-            cudarc::cublaslt::sys::is_culib_present(),
-        ]
-    };
-    match (driver, compiler, cublas) {
-        (false, ..) => Err(GpuError::NoDriver),
-        (_, false, _) => Err(GpuError::NoLibrary { name: "libnvrtc" }),
-        (.., false) => Err(GpuError::NoLibrary { name: "libcublasLt" }),
-        _ => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use cudarc::driver::CudaSlice;
 
 use super::device::Gpu;
 use super::error::GpuError;
+use super::libraries::Library;
 use super::memory::Address;
 
 /// Scratch memory of matrix products; what NVIDIA advises for the largest GPUs.
@@ -19,23 +20,23 @@ const MAX_PLANS: usize = 512;
 
 /// `y = x w^T`, then an epilogue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matmul {
+pub(crate) struct Matmul {
     /// `[rows, inputs]`, row after row.
-    pub(super) x: Address,
+    pub(crate) x: Address,
     /// `[outputs, inputs]`
-    pub(super) weight: Address,
-    pub(super) epilogue: Epilogue,
+    pub(crate) weight: Address,
+    pub(crate) epilogue: Epilogue,
     /// `[rows, outputs]`, `stride` numbers from row to row.
-    pub(super) y: Address,
-    pub(super) stride: usize,
-    pub(super) rows: usize,
-    pub(super) inputs: usize,
-    pub(super) outputs: usize,
+    pub(crate) y: Address,
+    pub(crate) stride: usize,
+    pub(crate) rows: usize,
+    pub(crate) inputs: usize,
+    pub(crate) outputs: usize,
 }
 
 /// What follows a matrix product.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Epilogue {
+pub(crate) enum Epilogue {
     /// Nothing.
     Plain,
     /// It is added to what is there.
@@ -103,7 +104,7 @@ impl Drop for MatmulPlan {
 }
 
 /// cuBLASLt, and its plans for the shapes seen so far.
-pub(super) struct Cublas {
+pub(crate) struct Cublas {
     handle: sys::cublasLtHandle_t,
     workspace: CudaSlice<u8>,
     plans: HashMap<MatmulShape, MatmulPlan>,
@@ -121,13 +122,14 @@ impl Drop for Cublas {
 }
 
 impl Cublas {
-    pub(super) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+    pub(crate) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+        Library::CublasLt.load()?;
         let handle = result::create_handle().map_err(GpuError::failed("opening cuBLASLt"))?;
         Ok(Self { handle, workspace: gpu.alloc(WORKSPACE)?, plans: HashMap::new() })
     }
 
     /// Multiplies, after all that was asked for before.
-    pub(super) fn run(&mut self, gpu: &mut Gpu, what: &'static str, matmul: &Matmul) -> Result<(), GpuError> {
+    pub(crate) fn run(&mut self, gpu: &mut Gpu, what: &'static str, matmul: &Matmul) -> Result<(), GpuError> {
         let Matmul { x, weight, epilogue, y, stride, rows, inputs, outputs } = *matmul;
         if rows == 0 {
             return Ok(());
