@@ -69,6 +69,7 @@ fn params() -> ExplorerParams {
 
 fn play() -> Play {
     Play {
+        asker: 1,
         segment: 5,
         start: 77,
         steps: 3,
@@ -108,6 +109,7 @@ fn all() -> Vec<(Vec<u8>, ReadBack)> {
     let to_rollout: fn(&[u8]) -> _ = |bytes| text(ToRollout::decode(bytes));
     let from_rollout: fn(&[u8]) -> _ = |bytes| text(FromRollout::decode(bytes));
     let played = Played {
+        asker: 1,
         segment: 5,
         start: 77,
         version: 9,
@@ -156,6 +158,7 @@ fn what_is_sent_arrives() {
     }
     let before = experience();
     let played = Played {
+        asker: 1,
         segment: 5,
         start: 77,
         version: 9,

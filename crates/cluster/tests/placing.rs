@@ -115,9 +115,9 @@ fn rlinfs_own_examples_are_placed() {
             "reward-0 on 1 [0, 1] [] (0, 0)",
         ]
     );
-    // Several groups: places run on from one to the next. A rollout elsewhere is a process of its own.
+    // Several groups: places run on from one to the next.
     let site = Site::new(machines(&[0, 2, 1]), vec![group("a800", "1"), group("4090", "2")]).unwrap();
-    let plan = planned(&site, &["env@node=0:0-2", "rollout@a800+4090=0-2", "actor@4090=0"]).unwrap();
+    let plan = planned(&site, &["env@node=0:0-2", "reward@a800+4090=0-2", "actor@4090=0"]).unwrap();
     assert_eq!(
         described(&plan),
         [
@@ -125,10 +125,9 @@ fn rlinfs_own_examples_are_placed() {
             "env-0 on 0 [] [] (0, 4)",
             "env-1 on 0 [] [] (4, 8)",
             "env-2 on 0 [] [] (8, 12)",
-            "rollout-0 on 1 [0] [] (0, 0)",
-            "rollout-1 on 1 [1] [] (0, 0)",
-            "rollout-2 on 2 [0] [] (0, 0)",
-            "reward-0 on 2 [0] [] (0, 0)",
+            "reward-0 on 1 [0] [] (0, 0)",
+            "reward-1 on 1 [1] [] (0, 0)",
+            "reward-2 on 2 [0] [] (0, 0)",
         ]
     );
     // Without GPUs, places are machines; hardware can be left out of account.
@@ -209,6 +208,7 @@ fn a_placement_that_cannot_be_is_named() {
         (&["actor=0-1"], "actor", "the actor is given 2 processes"),
         (&["env=0:0-4"], "env", "12 environments cannot be shared out evenly among 5 env processes"),
         (&["reward=0,0"], "reward", "GPU 0 is given twice"),
+        (&["env@node=1", "rollout=0"], "rollout", "the rollout is placed apart from env"),
     ];
     for (asked, component, expected) in cases {
         let error = planned(&site, asked).unwrap_err();

@@ -152,7 +152,7 @@ fn check_on_gpu(
     batch: &ImageBatch<'_>,
     eval_logits: &[f64],
 ) {
-    if plaudit_nn::gpu::count().map_or(true, |count| count == 0) {
+    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
         return eprintln!("{case}: not on a GPU, which this machine has not");
     }
     for (precision, tolerance) in [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]

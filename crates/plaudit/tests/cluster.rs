@@ -94,18 +94,18 @@ fn scripts_for_schedulers_are_written() {
 
 /// What is changed in the config, and what is said of it.
 const REFUSED: &[(&str, &str, &[&str])] = &[
-    ("placement: 1}", "placement: 2}", &["two.yaml:14", "there is no GPU 2: there are 2, 0 to 1 in 4090"]),
+    ("placement: 1}", "placement: 2}", &["two.yaml:15", "there is no GPU 2: there are 2, 0 to 1 in 4090"]),
     ("node_ranks: 0}", "node_ranks: 5}", &["two.yaml:8", "there is no machine 5"]),
-    ("{node_group: franka", "{node_group: h100", &["two.yaml:15", "no group of machines is called `h100`"]),
+    ("{node_group: franka", "{node_group: h100", &["two.yaml:16", "no group of machines is called `h100`"]),
     (
         "placement: 0}\n    reward",
         "placement: \"0,0\"}\n    reward",
-        &["two.yaml:13", "GPU 0 is given twice"],
+        &["two.yaml:14", "GPU 0 is given twice"],
     ),
     (
         "env: {node_group: franka, placement: 0}",
         "env: {node_group: franka, placement: \"0:0-1\"}",
-        &["two.yaml:15", "robot 0 is given to env-0 and to env-1"],
+        &["two.yaml:16", "robot 0 is given to env-0 and to env-1"],
     ),
     (
         "{robot_ip: 172.16.0.2, node_rank: 1}",
@@ -125,11 +125,11 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
         "{LD_PRELOAD: x.so}",
         &["two.yaml:11", "dora passes this variable on to no process"],
     ),
-    ("    actor:", "    critic: 0\n    actor:", &["two.yaml:13", "there is no component `critic`"]),
+    ("    actor:", "    critic: 0\n    actor:", &["two.yaml:14", "there is no component `critic`"]),
     (
         "    env: {node_group: franka, placement: 0}",
         "    env: {node_group: node, placement: \"1:0-4\"}",
-        &["two.yaml:15", "32 environments cannot be shared out evenly among 5 env processes"],
+        &["two.yaml:16", "32 environments cannot be shared out evenly among 5 env processes"],
     ),
 ];
 

@@ -60,6 +60,7 @@ pub struct PeerCounts {
 /// A process's end of its links. Clones share it.
 #[derive(Clone)]
 pub struct Endpoint {
+    own: u64,
     shared: Arc<Shared>,
     _thread: Arc<ThreadGuard>,
 }
@@ -117,7 +118,7 @@ impl Endpoint {
         let thread = std::thread::Builder::new().name("link".into()).spawn(move || serving.serve(receiver));
         let thread = thread.map_err(|error| LinkError::Engine(error.to_string()))?;
         let guard = ThreadGuard { shared: shared.clone(), thread: Mutex::new(Some(thread)) };
-        Ok(Self { shared, _thread: Arc::new(guard) })
+        Ok(Self { own, shared, _thread: Arc::new(guard) })
     }
 
     /// Sends a message to a peer that is up. Waits while too many wait for it already.
@@ -182,6 +183,11 @@ impl Endpoint {
         }
     }
 
+    /// Which process this is: a number that no other has.
+    pub fn own_incarnation(&self) -> u64 {
+        self.own
+    }
+
     /// Which process a peer is now, if it was ever there.
     pub fn incarnation(&self, peer: &str) -> Option<u64> {
         lock(&self.shared).peers.get(peer)?.stream.peer()
@@ -225,6 +231,10 @@ impl Shared {
         let (mut state, now) = (lock(self), Instant::now());
         let Some(peer) = state.peers.get_mut(from) else { return };
         let delivered = peer.stream.receive(bytes, now);
+        if delivered.contains(&Delivered::Gone) {
+            // What a process that is gone still wanted is void; its successor asks for what it needs.
+            peer.inbox.retain(|event| !matches!(event, Event::Message(_)));
+        }
         let events = delivered.into_iter().map(|delivered| match delivered {
             Delivered::Message(message) => Event::Message(message),
             Delivered::Up(incarnation) => Event::Up { incarnation },

@@ -79,14 +79,19 @@ impl<'a> Reader<'a> {
     /// A number that indexes or counts something in memory.
     pub fn count(&mut self, most: usize) -> Result<usize, WireError> {
         let count = self.u64()?;
+        self.at_most(count, most)
+    }
+
+    fn at_most(&self, count: u64, most: usize) -> Result<usize, WireError> {
         let checked = usize::try_from(count).ok().filter(|count| *count <= most);
         checked.ok_or_else(|| self.problem(format!("{count} is more than {most}")))
     }
 
     /// How many things follow that take at least `bytes_each` bytes: never more than there is room for.
     pub fn items(&mut self, bytes_each: usize) -> Result<usize, WireError> {
+        let count = self.u64()?;
         let left = self.bytes.len() - self.at;
-        self.count(left / bytes_each.max(1))
+        self.at_most(count, left / bytes_each.max(1))
     }
 
     /// A float.

@@ -206,6 +206,9 @@ pub enum Problem {
         /// How many.
         processes: usize,
     },
+    /// A rollout that is not beside its environments.
+    #[error("the rollout is placed apart from env: actions are chosen in the processes of env")]
+    RolloutApart,
     /// Environments that cannot be shared out.
     #[error("{envs} environments cannot be shared out evenly among {processes} env processes")]
     UnevenEnvs {

@@ -76,7 +76,11 @@ pub fn plan(site: &Site, asked: &[ComponentPlaces], request: &PlanRequest) -> Re
         |placed| placed.processes.clone(),
     );
     share_out(request.envs, &envs, find(Component::Env))?;
-    let rollouts = find(Component::Rollout).map(|placed| placed.processes.clone());
+    let rollouts = find(Component::Rollout);
+    if let Some(placed) = rollouts.filter(|placed| !is_shared(&envs, &placed.processes)) {
+        return Culprit::Component(placed.written.components.clone()).err(Problem::RolloutApart);
+    }
+    let rollouts = rollouts.map(|placed| placed.processes.clone());
     let rewards = find(Component::Reward).map_or_else(
         || vec![beside(site, actor.first(), "not placed: beside the actor")],
         |placed| placed.processes.clone(),
@@ -84,9 +88,6 @@ pub fn plan(site: &Site, asked: &[ComponentPlaces], request: &PlanRequest) -> Re
     let rewards = if request.uses_reward { rewards } else { Vec::new() };
     let mut processes = processes_of(Component::Actor, &actor);
     processes.extend(env_processes(&envs, rollouts.as_deref(), request.envs));
-    if let Some(rollouts) = rollouts.filter(|rollouts| !is_shared(&envs, rollouts)) {
-        processes.extend(processes_of(Component::Rollout, &rollouts));
-    }
     processes.extend(processes_of(Component::Reward, &rewards));
     let edges = edges(&processes, request.link.window);
     for process in &mut processes {
@@ -140,21 +141,13 @@ fn env_processes(envs: &[PlacedProcess], rollouts: Option<&[PlacedProcess]>, all
     for (rank, process) in processes.iter_mut().enumerate() {
         process.envs = (rank * share, (rank + 1) * share);
     }
-    match rollouts {
-        None => {
-            for process in &mut processes {
-                process.components.push(Component::Rollout);
-            }
+    for (rank, process) in processes.iter_mut().enumerate() {
+        process.components.push(Component::Rollout);
+        if let Some(rollout) = rollouts.and_then(|rollouts| rollouts.get(rank)) {
+            process.gpus.extend(&rollout.gpus);
+            process.gpus.sort_unstable();
+            process.gpus.dedup();
         }
-        Some(rollouts) if is_shared(envs, rollouts) => {
-            for (process, rollout) in processes.iter_mut().zip(rollouts) {
-                process.components.push(Component::Rollout);
-                process.gpus.extend(&rollout.gpus);
-                process.gpus.sort_unstable();
-                process.gpus.dedup();
-            }
-        }
-        Some(_) => {}
     }
     processes
 }
@@ -200,7 +193,7 @@ fn edges(processes: &[Process], window: usize) -> Vec<Edge> {
         processes.iter().filter(|process| process.components[0] == component).collect()
     };
     let (actors, envs) = (of(Component::Actor), of(Component::Env));
-    let (rollouts, rewards) = (of(Component::Rollout), of(Component::Reward));
+    let rewards = of(Component::Reward);
     let mut edges = Vec::new();
     let mut talk = |one: &Process, other: &Process, there: Port, back: Port| {
         // Parts, acknowledgements and greetings, of a sender that resends.
@@ -212,11 +205,7 @@ fn edges(processes: &[Process], window: usize) -> Vec<Edge> {
     };
     for actor in &actors {
         envs.iter().for_each(|env| talk(actor, env, Port::Command, Port::Segment));
-        rollouts.iter().for_each(|rollout| talk(actor, rollout, Port::Weights, Port::Ready));
         rewards.iter().for_each(|reward| talk(actor, reward, Port::Frames, Port::Scores));
-    }
-    for (env, rollout) in dealt_out(&envs, &rollouts) {
-        talk(env, rollout, Port::Obs, Port::Actions);
     }
     for (env, reward) in dealt_out(&envs, &rewards) {
         talk(env, reward, Port::Frames, Port::Scores);

@@ -245,14 +245,6 @@ pub enum Port {
     Frames,
     /// Reward to env or actor: their scores.
     Scores,
-    /// Env to rollout, where that is a process of its own: observations.
-    Obs,
-    /// Rollout to env: actions.
-    Actions,
-    /// Actor to a rollout that is a process of its own: weights with their version.
-    Weights,
-    /// Rollout to actor: which version it has.
-    Ready,
 }
 
 impl Port {
@@ -263,10 +255,6 @@ impl Port {
             Self::Segment => "segments",
             Self::Frames => "frames",
             Self::Scores => "scores",
-            Self::Obs => "observations",
-            Self::Actions => "actions",
-            Self::Weights => "weights",
-            Self::Ready => "versions",
         }
     }
 }

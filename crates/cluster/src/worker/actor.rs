@@ -279,6 +279,7 @@ impl RemoteEnvironments {
         for at in done.len()..round.plan.rollouts {
             let offset = (at - done.len()) as u64 * round.plan.steps as u64;
             let play = Play {
+                asker: self.endpoint.own_incarnation(),
                 segment: round.first_segment + at as u64,
                 start: start + offset,
                 steps: round.plan.steps as u64,
@@ -347,6 +348,9 @@ impl RemoteEnvironments {
     fn count(&mut self, rank: usize, played: Played, round: &mut Round) -> Result<(), WorkerError> {
         let peer = &self.peers[rank];
         let misfit = |problem: String| WorkerError::Misfit { peer: peer.name.to_string(), problem };
+        if played.asker != self.endpoint.own_incarnation() {
+            return Ok(()); // it was played for an actor that is gone
+        }
         if self.ledger.is_counted(rank, played.segment) {
             self.ledger.duplicates += 1;
             return Ok(()); // it was asked twice, around a restart

@@ -70,6 +70,7 @@ impl AsyncEnvironments {
             let from = peer.position.is_none().then(|| state(rank));
             let start = peer.position.or(from.as_ref().map(|state| state.steps)).unwrap_or(0);
             let play = Play {
+                asker: self.endpoint.own_incarnation(),
                 segment: next + asked.len() as u64,
                 start,
                 steps: plan.steps as u64,
@@ -149,6 +150,9 @@ impl AsyncEnvironments {
 
     fn count(&mut self, rank: usize, played: Played) -> Result<Option<CollectedRollout>, WorkerError> {
         let worker = &mut self.workers[rank];
+        if played.asker != self.endpoint.own_incarnation() {
+            return Ok(None); // it was played for an actor that is gone
+        }
         if self.ledger.is_counted(rank, played.segment) {
             self.ledger.duplicates += 1;
             return Ok(None); // it was asked twice, around a restart

@@ -294,6 +294,7 @@ impl Session<'_> {
         }
         let start = self.rollout.steps() - experience.segment.steps() as u64;
         let played = Played {
+            asker: play.asker,
             segment: play.segment,
             start,
             version: play.version,

@@ -28,6 +28,8 @@ pub enum ToEnv {
 /// One segment to play.
 #[derive(Debug, Clone)]
 pub struct Play {
+    /// The process that asks. Whoever takes its place is not given what was played for it.
+    pub asker: u64,
     /// Its number. Every segment of a worker has one, and none is counted twice.
     pub segment: u64,
     /// Steps of the rollout before it.
@@ -85,6 +87,8 @@ pub struct EnvFacts {
 /// A segment that was played and labelled.
 #[derive(Debug)]
 pub struct Played {
+    /// The process that asked for it.
+    pub asker: u64,
     /// Its number.
     pub segment: u64,
     /// Steps of the rollout before it.
@@ -209,7 +213,7 @@ impl ToEnv {
         match self {
             Self::Play(play) => {
                 let mut to = Payload::new(1);
-                [play.segment, play.start, play.steps, play.version]
+                [play.asker, play.segment, play.start, play.steps, play.version]
                     .into_iter()
                     .for_each(|number| to.u64(number));
                 to.bool(play.refresh);
@@ -227,6 +231,7 @@ impl ToEnv {
         let mut from = Reader::new(bytes);
         let message = match from.u8()? {
             1 => Self::Play(Box::new(Play {
+                asker: from.u64()?,
                 segment: from.u64()?,
                 start: from.u64()?,
                 steps: from.u64()?,
@@ -258,7 +263,9 @@ impl FromEnv {
             }
             Self::Played(played) => {
                 let mut to = Payload::new(2);
-                [played.segment, played.start, played.version].into_iter().for_each(|number| to.u64(number));
+                [played.asker, played.segment, played.start, played.version]
+                    .into_iter()
+                    .for_each(|number| to.u64(number));
                 to.bool(played.began_anew);
                 to.f64(played.reward_secs);
                 to.f64(played.secs);
@@ -291,6 +298,7 @@ impl FromEnv {
                 may_break: from.bool()?,
             })),
             2 => Self::Played(Box::new(Played {
+                asker: from.u64()?,
                 segment: from.u64()?,
                 start: from.u64()?,
                 version: from.u64()?,

@@ -252,12 +252,12 @@ fn driver_version() -> Option<[i32; 2]> {
 /// The file that a library was loaded from, as the system has it.
 fn path_of(name: &str) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+    let mut paths = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
     let prefix = format!("{name}.so");
     let is_it = |path: &PathBuf| {
         path.file_name().and_then(OsStr::to_str).is_some_and(|file| file.starts_with(&prefix))
     };
-    paths.into_iter().find(is_it)
+    paths.find(is_it)
 }
 
 #[cfg(test)]

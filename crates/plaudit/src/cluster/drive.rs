@@ -22,6 +22,9 @@ pub(crate) const CONNECTING: Duration = Duration::from_secs(30);
 /// How long the end of everything on a machine may take.
 const ENDING: Duration = Duration::from_secs(60);
 
+/// A file that tells whoever watches a run that it was taken down, and is not to be brought back.
+const TAKEN_DOWN: &str = ".taken-down";
+
 /// A plan and its machines.
 pub(crate) struct Driver {
     /// The plan.
@@ -163,6 +166,8 @@ impl Driver {
             }
         });
         others.into_iter().collect::<Result<(), Failure>>()?;
+        // Daemons need a moment, and the first question should be the last.
+        std::thread::sleep(Duration::from_millis(500));
         self.wait_until_connected(CONNECTING)
     }
 
@@ -214,9 +219,15 @@ impl Driver {
                     return Err(Failure::runtime(message, help));
                 }
                 Err(error) if Instant::now() > deadline => return Err(Failure::runtime(error, None)),
-                _ => std::thread::sleep(Duration::from_millis(200)),
+                _ => std::thread::sleep(self.between_questions()),
             }
         }
+    }
+
+    /// A coordinator answers twenty questions a minute from one address; only from its own machine it answers all.
+    pub(crate) fn between_questions(&self) -> Duration {
+        let is_loopback = self.plan.head().address.is_loopback();
+        if is_loopback { Duration::from_millis(200) } else { Duration::from_secs(3) }
     }
 
     /// Machines whose daemon the coordinator does not know, or has not heard of for so long.
@@ -235,12 +246,6 @@ impl Driver {
         let head = self.plan.head();
         let local = self.plan.machines.iter().find(|machine| machine.ssh.is_none()).unwrap_or(head);
         ask_dora(&local.dora, &self.folder(), words, Duration::from_secs(seconds))
-    }
-
-    /// Whether the coordinator's machine says that it does not run. One that cannot be asked says nothing.
-    pub(crate) fn coordinator_is_gone(&self) -> bool {
-        let check = self.do_on::<Check>(self.plan.head(), "check", Vec::new());
-        check.is_ok_and(|check| check.coordinator.is_none())
     }
 
     /// What runs on every machine; a machine that cannot be reached says why.
@@ -263,6 +268,18 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Tells whoever watches this run that it is not to be brought back; or takes that back.
+    pub(crate) fn mark_taken_down(&self, is_down: bool) {
+        let path = self.folder().join(TAKEN_DOWN);
+        // Where nothing can be written, nobody watches either.
+        let _ = if is_down { std::fs::write(path, "") } else { std::fs::remove_file(path) };
+    }
+
+    /// Whether somebody took this run down.
+    pub(crate) fn was_taken_down(&self) -> bool {
+        self.folder().join(TAKEN_DOWN).exists()
     }
 
     /// Ends everything on every machine. What could not be reached is said.

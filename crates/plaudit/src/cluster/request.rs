@@ -279,6 +279,7 @@ fn hint(problem: &Problem) -> &'static str {
         Problem::SeveralActors { .. } => {
             "place the actor on one GPU; reward models are trained on several by `mpirun` or `srun`"
         }
+        Problem::RolloutApart => "give rollout the places of env, or leave it out",
         Problem::UnevenEnvs { .. } => {
             "make env.train.total_num_envs a multiple of the number of env processes"
         }

@@ -295,8 +295,8 @@ fn spread_collection(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
 /// `gpu: 0` is `device: cuda:0`.
 fn gpu_by_number(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     for path in ["reward.model.gpu", "reward.hacking_monitor.model.gpu"] {
+        let Some(Value::Int(number)) = get(tree, path).map(|node| node.value.clone()) else { continue };
         let Some(node) = take(tree, path) else { continue };
-        let Value::Int(number) = &node.value else { continue };
         let (device, written) = (path.replace(".gpu", ".device"), format!("{path}: {number}"));
         if !is_set(tree, &device) {
             put(tree, &device, beside(&node, Value::Str(format!("cuda:{number}"))));

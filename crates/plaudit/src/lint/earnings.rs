@@ -32,17 +32,18 @@ pub(super) fn success_is_rewarded(findings: &mut Findings<'_>) {
         };
         let remark = Remark { what: cause.what, why: why.into(), fix: cause.fix };
         findings.add("constant-reward", severity, &cause.key, remark);
-    } else if potential_alone(reward) {
-        // which has a rule of its own
-    } else if best < never.reward - tolerance {
-        let why = format!("{earned}: a policy learns to avoid success");
-        let remark = Remark { what: cause.what, why, fix: cause.fix };
-        findings.add("success-penalized", Severity::Error, &cause.key, remark);
-    } else if best <= never.reward + tolerance {
-        let why = format!("{earned}: nothing leads a policy to success");
-        let remark = Remark { what: cause.what, why, fix: cause.fix };
-        findings.add("success-unrewarded", Severity::Error, &cause.key, remark);
+        return;
     }
+    let (code, moral) = match best {
+        _ if potential_alone(reward) => return, // which has a rule of its own
+        best if best < never.reward - tolerance => ("success-penalized", "a policy learns to avoid success"),
+        best if best <= never.reward + tolerance => {
+            ("success-unrewarded", "nothing leads a policy to success")
+        }
+        _ => return,
+    };
+    let remark = Remark { what: cause.what, why: format!("{earned}: {moral}"), fix: cause.fix };
+    findings.add(code, Severity::Error, &cause.key, remark);
 }
 
 /// Staying near success for more than success itself, which ends the episode.

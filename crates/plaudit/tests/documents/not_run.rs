@@ -106,6 +106,7 @@ pub(crate) struct Given {
 }
 
 pub(crate) const GIVEN: &[Given] = &[
+    Given { document: "docs/cluster.md", path: "two_machines.yaml", from: "bench/cluster/two_machines.yaml" },
     Given {
         document: "README.md",
         path: "RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml",

@@ -511,7 +511,10 @@ mod tests {
                         !shape.adds || !overlap(&bytes(*residual, written, size), &to),
                         "{arch:?}: {shape:?}"
                     );
-                    assert!(shape.outputs % 64 == 0 && shape.channels % 64 == 0, "{arch:?}: {shape:?}");
+                    assert!(
+                        shape.outputs.is_multiple_of(64) && shape.channels.is_multiple_of(64),
+                        "{arch:?}: {shape:?}"
+                    );
                 }
                 assert!(plan.logits + count * 4 <= plan.bytes && plan.features < plan.bytes);
             }

@@ -26,6 +26,7 @@ pub struct Down {
 impl Down {
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let driver = driver_of(&absolute(&self.run_dir)?)?;
+        driver.mark_taken_down(true);
         let (ended, failed) = driver.down();
         let _ = std::fs::remove_file(driver.folder().join(STAYS_UP));
         if !verbosity.quiet {

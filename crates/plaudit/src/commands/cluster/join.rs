@@ -19,7 +19,7 @@ use crate::signals::{interrupted, listen_for_interrupts};
 /// itself. The run directory must be on a file system that every machine shares; the plan in it is waited for.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit cluster plan two_machines.yaml --hosts gpu1,gpu2 --write /shared/run
+  plaudit cluster plan two.yaml --hosts gpu1,gpu2 --write /shared/run
   plaudit cluster join /shared/run --rank 0     on gpu1
   plaudit cluster join /shared/run --rank 1     on gpu2
   plaudit cluster run /shared/run --joined")]

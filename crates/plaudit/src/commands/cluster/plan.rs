@@ -24,7 +24,7 @@ use crate::{console, load};
   plaudit cluster plan pickcube_ppo_resnet_reward
   plaudit cluster plan two_machines.yaml --json
   plaudit cluster plan two_machines.yaml --slurm job.sh && sbatch job.sh
-  plaudit cluster plan two_machines.yaml --launcher ray > job.py && python job.py")]
+  plaudit cluster plan two_machines.yaml --launcher ray > job.py")]
 pub struct PlanCommand {
     #[command(flatten)]
     config: ConfigArgs,

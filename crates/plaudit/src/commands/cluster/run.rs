@@ -27,7 +27,7 @@ use crate::{console, load};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit cluster run two_machines.yaml
-  plaudit cluster run two_machines.yaml runner.max_epochs=100 runner.logger.log_path=logs/two
+  plaudit cluster run two_machines.yaml runner.logger.log_path=logs/two
   plaudit cluster run logs/two            goes on where it was stopped
   plaudit cluster status logs/two         in another terminal")]
 pub struct Run {

@@ -1,10 +1,10 @@
 //! `plaudit cluster status`: how the processes of a run are doing.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use plaudit_cluster::dora;
+use plaudit_cluster::dora::{self, NodeState};
 use serde_json::json;
 
 use super::{absolute, driver_of};
@@ -35,12 +35,40 @@ pub struct Status {
     json: bool,
 }
 
+/// How often the coordinator is asked while somebody watches: it answers twenty questions a minute from one address.
+const ASK: Duration = Duration::from_secs(15);
+
+/// What the coordinator said.
+struct Answer {
+    when: Instant,
+    /// The table of daemons, or why there is none.
+    connected: Result<String, String>,
+    nodes: Vec<NodeState>,
+}
+
+impl Answer {
+    fn of(driver: &Driver) -> Self {
+        let first_line = |text: String| text.lines().take(2).collect::<Vec<_>>().join(" ");
+        let connected = driver.ask(&dora::list_machines(&driver.plan), 10);
+        let nodes = driver.ask(&dora::list_nodes(&driver.plan), 10).unwrap_or_default();
+        let connected = connected.map_err(|error| first_line(error.to_string()));
+        Self { when: Instant::now(), connected, nodes: dora::nodes(&nodes) }
+    }
+}
+
 impl Status {
     pub(super) fn run(self) -> Result<(), Failure> {
         let driver = driver_of(&absolute(&self.run_dir)?)?;
         listen_for_interrupts();
+        let mut asked = None;
         loop {
-            console::print(&self.text(&driver))?;
+            let is_old = asked.as_ref().is_none_or(|answer: &Answer| answer.when.elapsed() > ASK);
+            if is_old {
+                asked = Some(Answer::of(&driver));
+            }
+            if let Some(answer) = &asked {
+                console::print(&self.text(&driver, answer))?;
+            }
             if !self.watch || interrupted() {
                 return Ok(());
             }
@@ -48,16 +76,15 @@ impl Status {
         }
     }
 
-    fn text(&self, driver: &Driver) -> String {
+    fn text(&self, driver: &Driver, answer: &Answer) -> String {
         let plan = &driver.plan;
-        let connected = driver.ask(&dora::list_machines(plan), 10);
-        let nodes = driver.ask(&dora::list_nodes(plan), 10).unwrap_or_default();
-        let workers = workers(plan, &dora::nodes(&nodes));
+        let Answer { connected, nodes, .. } = answer;
+        let workers = workers(plan, nodes);
         let machines = connected.as_ref().map(|table| dora::connected_machines(table)).unwrap_or_default();
         if self.json {
             let machines: Vec<_> =
                 machines.iter().map(|(id, heard)| json!({"machine": id, "heard_ms": heard})).collect();
-            let coordinator = connected.map_or_else(|error| error.to_string(), |_| "running".into());
+            let coordinator = connected.as_ref().map_or_else(String::clone, |_| "running".into());
             return json!({"coordinator": coordinator, "machines": machines, "workers": workers}).to_string()
                 + "\n";
         }

@@ -16,7 +16,7 @@ use serde::Serialize;
 pub(crate) use self::tracks::Behaviour;
 use self::tracks::{TrackFrame, TrackSettings};
 use crate::build::{StandIns, simulated_reward, simulated_spec};
-use crate::config::blocks::reward::{HistoryBuffer, RewardTerm, TermSource, WorkerType};
+use crate::config::blocks::reward::{HistoryBuffer, RewardTerm, RewardType, TermSource, WorkerType};
 use crate::config::{LoadedConfig, Purpose};
 
 /// Steps of an episode whose length nobody says.
@@ -204,7 +204,6 @@ fn track_settings(loaded: &LoadedConfig, own: Option<f32>) -> TrackSettings {
 
 /// Whether every score counts as it is.
 fn unfiltered(main: &RewardTerm, own: Option<f32>) -> bool {
-    use crate::config::blocks::reward::RewardType;
     match (main.reward_threshold, main.reward_type) {
         (SuccessThreshold::NoFilter, _) => true,
         (SuccessThreshold::Checkpoint, RewardType::Continuous) => own.is_none(),
