@@ -4,7 +4,7 @@
 set -e
 root=$(cd "$(dirname "$0")/../.." && pwd)
 if [ -z "$PROGRAM" ]; then
-    (cd "$root" && cargo build --release -p plaudit-nn --features cuda-judge --example qwen3_vl_cuda)
+    (cd "$root" && cargo build --release -p plaudit-nn --example qwen3_vl_cuda)
     PROGRAM=$root/target/release/examples/qwen3_vl_cuda
 fi
 exec "${PYTHON:-python3}" "$root/bench/qwen3_vl/h200.py" --program "$PROGRAM" "$@"

@@ -32,6 +32,7 @@
 
 mod env;
 mod event;
+mod gradient_sync;
 mod json_number;
 mod obs;
 mod policy;
@@ -45,6 +46,7 @@ pub use env::{
     INVALID_FACT, Intervention, PERIOD_FACT, PRE_RECORD_FACT, SEGMENT_FACT, StatePart, Step, WRENCH_FACTS,
 };
 pub use event::{DiscardEvents, Emit, EndReason, Event, Level};
+pub use gradient_sync::{GradientSync, OneRank, SumOnto, SyncError, even_slices};
 pub use json_number::JsonNumber;
 pub use obs::{FrameShape, Frames, Obs, ObsError, ObsRow};
 pub use policy::{Decision, Policy, PolicyError};

@@ -7,13 +7,31 @@
 //! cores.
 
 /// A place in the tree of random streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Seed(u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Seed {
+    key: u64,
+    /// What the numbers of the branches count from.
+    first: u64,
+}
 
 impl Seed {
     /// The root of a tree: what a user writes as `seed: 1234`.
     pub fn new(value: u64) -> Self {
-        Self(splitmix(value))
+        Self::at(splitmix(value))
+    }
+
+    /// The two numbers that name this place, for a message to another machine.
+    pub fn to_parts(self) -> [u64; 2] {
+        [self.key, self.first]
+    }
+
+    /// The place that two numbers of [`Self::to_parts`] name.
+    pub fn from_parts([key, first]: [u64; 2]) -> Self {
+        Self { key, first }
+    }
+
+    fn at(key: u64) -> Self {
+        Self { key, first: 0 }
     }
 
     /// A named branch, for a purpose: `seed.purpose("reset")`.
@@ -23,18 +41,28 @@ impl Seed {
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        Self(splitmix(self.0 ^ splitmix(hash)))
+        Self::at(splitmix(self.key ^ splitmix(hash)))
     }
 
     /// A numbered branch: one per env, episode, worker or step.
     #[must_use]
     pub fn index(self, number: u64) -> Self {
-        Self(splitmix(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ splitmix(number ^ 0x5851_f42d_4c95_7f2d)))
+        let number = number.wrapping_add(self.first);
+        Self::at(splitmix(
+            self.key.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ splitmix(number ^ 0x5851_f42d_4c95_7f2d),
+        ))
+    }
+
+    /// The same place, whose branch 0 is its branch `row`. Whoever holds the rows from `row` of a larger batch, and numbers
+    /// them from 0, samples what the whole batch would have sampled for them.
+    #[must_use]
+    pub fn from_row(self, row: u64) -> Self {
+        Self { first: self.first.wrapping_add(row), ..self }
     }
 
     /// The generator at this place, at the start of its stream.
     pub fn rng(self) -> Rng {
-        Rng { key: [self.0 as u32, (self.0 >> 32) as u32], position: 0, block: [0; 4] }
+        Rng { key: [self.key as u32, (self.key >> 32) as u32], position: 0, block: [0; 4] }
     }
 }
 
@@ -175,6 +203,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn rows_of_a_part_sample_what_the_whole_samples(seed: u64, first in 0u64..1000, row in 0u64..1000) {
+            let seed = Seed::new(seed).index(3);
+            prop_assert_eq!(seed.from_row(first).index(row), seed.index(first + row));
+            prop_assert_eq!(seed.from_row(first).index(row).index(row), seed.index(first + row).index(row));
+        }
+
         #[test]
         fn below_stays_below(seed: u64, n in 1usize..1000) {
             prop_assert!(Seed::new(seed).rng().below(n) < n);

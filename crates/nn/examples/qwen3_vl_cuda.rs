@@ -21,9 +21,10 @@ use std::ops::Range;
 use std::time::Instant;
 
 use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::gpu::matmul_flops;
 use plaudit_nn::qwen3_vl::{
     Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Processor, PromptLayout, QwenVl, RgbImage,
-    ScoreCache, VlmError, matmul_flops, trend_question,
+    ScoreCache, VlmError, trend_question,
 };
 use serde_json::{Value, json};
 

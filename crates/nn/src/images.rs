@@ -329,7 +329,7 @@ impl Preprocess {
     }
 
     /// What each byte of each colour becomes.
-    fn table(&self) -> Vec<[f32; 256]> {
+    pub(crate) fn table(&self) -> Vec<[f32; 256]> {
         let row = |c| std::array::from_fn(|byte| self.finish(c, byte as f32 / 255.0));
         (0..self.channels).map(row).collect()
     }

@@ -8,6 +8,7 @@
 pub mod alloc;
 pub mod classifier;
 pub mod dense;
+pub mod gpu;
 pub mod images;
 pub mod kernels;
 mod ops;

@@ -117,6 +117,7 @@ fn check(case: &str) {
         let scorer = Scorer::new(&rounded, &weights, Device::Cpu).unwrap();
         close(&format!("{case}: {precision:?} logits"), &scorer.logits(&batch).unwrap(), eval_logits, 2e-2);
     }
+    check_on_gpu(case, settings, &weights, &batch, eval_logits);
     if steps.is_empty() {
         return;
     }
@@ -141,6 +142,30 @@ fn check(case: &str) {
         assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
     }
     tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
+}
+
+/// The same on a GPU, within the same tolerances, where there is one.
+fn check_on_gpu(
+    case: &str,
+    settings: &ClassifierSettings,
+    weights: &Weights,
+    batch: &ImageBatch<'_>,
+    eval_logits: &[f64],
+) {
+    if !plaudit_nn::gpu::count().is_ok_and(|count| count > 0) {
+        return eprintln!("{case}: not on a GPU, which this machine has not");
+    }
+    for (precision, tolerance) in [(Precision::Fp32, 1e-4), (Precision::Bf16, 2e-2), (Precision::Fp16, 2e-2)]
+    {
+        let settings = ClassifierSettings { precision, ..settings.clone() };
+        let scorer = Scorer::new(&settings, weights, Device::Cuda(0)).unwrap();
+        let what = format!("{case}: {precision:?} logits on the GPU");
+        close(&what, &scorer.logits(batch).unwrap(), eval_logits, tolerance);
+        for (i, expected) in eval_logits.iter().enumerate() {
+            let alone = scorer.logits(&batch.slice(i..i + 1)).unwrap();
+            close(&format!("{what}, image {i} alone"), &alone, &[*expected], tolerance);
+        }
+    }
 }
 
 /// What rounding to bf16 costs PyTorch: `torch/make_bf16.py`.

@@ -12,6 +12,7 @@ mod stand_in;
 mod trend;
 mod vision_encoder;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use plaudit_compose::ComposeError;
@@ -28,13 +29,13 @@ use crate::config::blocks::actor::ModelType;
 use crate::config::blocks::env::{EnvRewardMode, EnvSettings, EnvType, ObsMode, RewardRender};
 use crate::hints;
 
-pub use classifier::{augment, classifier, classifier_training, reading_rules};
+pub use classifier::{augment, classifier, classifier_training, reading_rules, sharding};
 pub(crate) use classifier::{refuse_shared_data, trained_and_validated_on};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
-pub use learner::{cloning, learner, train_mode, trained_policy};
+pub use learner::{cloning, explorer_networks, learner, train_mode, trained_policy};
 pub use reward::{BuiltReward, LiveModel, MonitoredReward, film_scorer, frames_needed, live_model, reward};
-pub(crate) use reward::{camera_problems, env_weight, simulated_reward};
+pub(crate) use reward::{camera_problems, env_weight, reward_from, served_frames, simulated_reward};
 pub use robot::{
     BuiltRobot, NamedCamera, RobotHooks, RobotProblem, full_action, reset_pose, robot, simulated_arm, target,
     usual_name, workspace, written_cameras,
@@ -73,8 +74,22 @@ impl EnvBlock {
 
 /// The environments a config describes, rendering the frames that are needed.
 pub fn env(loaded: &LoadedConfig, which: EnvBlock) -> Result<Box<dyn Env>, ComposeError> {
+    build_env(&Builder { loaded, which, settings: which.settings(loaded), first_row: 0 })
+}
+
+/// Some rows of the environments a config describes: each behaves as it would among all of them.
+pub fn env_rows(
+    loaded: &LoadedConfig,
+    which: EnvBlock,
+    rows: Range<usize>,
+) -> Result<Box<dyn Env>, ComposeError> {
     let settings = which.settings(loaded);
-    let builder = Builder { loaded, which, settings };
+    let some = EnvSettings { total_num_envs: Some(rows.len()), ..settings.clone() };
+    build_env(&Builder { loaded, which, settings: &some, first_row: rows.start as u64 })
+}
+
+fn build_env(builder: &Builder<'_>) -> Result<Box<dyn Env>, ComposeError> {
+    let Builder { loaded, which, settings, .. } = *builder;
     let mut env = match settings.env_type {
         EnvType::Embedded => builder.embedded()?,
         EnvType::Maniskill if builder.is_embedded() => builder.embedded()?,
@@ -107,7 +122,7 @@ pub fn film_env(loaded: &LoadedConfig) -> Result<Option<Box<dyn Env>>, ComposeEr
     let needs_no_other = frames_to_render(&unfilmed) == FramesNeeded::Nothing && !policy_uses_images(loaded);
     let is_more = settings.total_num_envs.unwrap_or(1) > shown && settings.group_size == 1;
     let few = EnvSettings { total_num_envs: Some(shown), ..settings.clone() };
-    let builder = Builder { loaded, which: EnvBlock::Eval, settings: &few };
+    let builder = Builder { loaded, which: EnvBlock::Eval, settings: &few, first_row: 0 };
     let is_ours =
         matches!(settings.env_type, EnvType::Embedded | EnvType::Maniskill) && builder.is_embedded();
     if !settings.video_cfg.save_video || !needs_no_other || !is_more || !is_ours {
@@ -147,6 +162,8 @@ struct Builder<'a> {
     loaded: &'a LoadedConfig,
     which: EnvBlock,
     settings: &'a EnvSettings,
+    /// The row that the first one is among all.
+    first_row: u64,
 }
 
 impl Builder<'_> {
@@ -225,6 +242,7 @@ impl Builder<'_> {
     fn bridge(&self, settings: plaudit_env::BridgeSettings) -> plaudit_env::BridgeSettings {
         let (env, bridge) = (self.settings, self.settings.bridge.clone());
         plaudit_env::BridgeSettings {
+            first_row: self.first_row,
             python: env.python.clone().into(),
             import: bridge.import,
             max_episode_steps: env.max_episode_steps.map(|steps| steps as usize),
@@ -248,6 +266,7 @@ impl Builder<'_> {
         };
         let id: EnvId = id.parse().map_err(|error| self.problem("init_params.id", error, supported_ids()))?;
         let mut built = plaudit_env::EnvSettings {
+            first_row: self.first_row,
             group_size: self.settings.group_size as usize,
             max_episode_steps: self.settings.max_episode_steps.map(|steps| steps as usize),
             ignore_terminations: self.settings.ignore_terminations,
@@ -424,7 +443,7 @@ pub fn policy(
         }
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
         ModelType::Scripted => {
-            let builder = Builder { loaded, which, settings: which.settings(loaded) };
+            let builder = Builder { loaded, which, settings: which.settings(loaded), first_row: 0 };
             builder.scripted(spec, model.noise)
         }
         ModelType::Mlp | ModelType::Cnn => trained_policy(loaded, spec),

@@ -5,7 +5,7 @@
 //!   config.yaml                  what was run
 //!   actor/model.safetensors      the policy, under RLinf's names
 //!   actor/learner.safetensors    networks, optimisers and counts
-//!   actor/rollout.safetensors    the state of the rollout
+//!   actor/rollout.safetensors    the state of the rollout (and rollout_1, … of several processes)
 //! ```
 
 use std::fs::{self, File};
@@ -29,8 +29,9 @@ pub struct CheckpointContents<'a> {
     pub step: u64,
     /// The learner.
     pub learner: &'a dyn Learner,
-    /// The state of the rollout, if that is known.
-    pub rollout_state: Option<RolloutState>,
+    /// The state of the rollout, if that is known; of each process, where environments are in several that play at their
+    /// own pace.
+    pub rollout_states: Vec<RolloutState>,
     /// The resolved config, as YAML.
     pub config: &'a str,
 }
@@ -62,14 +63,14 @@ fn fill(folder: &Path, contents: &CheckpointContents<'_>) -> Result<(), Failure>
         .write_safetensors(actor.join(MODEL), &[("format".to_string(), "pt".to_string())].into());
     written.map_err(|error| Failure::runtime(error, help()))?;
     contents.learner.save(&actor).map_err(|error| Failure::runtime(error, help()))?;
-    let rollout_state = contents.rollout_state.as_ref().map_or(Ok(()), |left| left.write(&actor));
-    rollout_state.map_err(|error| Failure::runtime(error, help()))
+    let written = RolloutState::write_all(&contents.rollout_states, &actor);
+    written.map_err(|error| Failure::runtime(error, help()))
 }
 
 /// What was restored from a checkpoint.
 pub enum Restored {
-    /// A learner as it was, and the state of its rollout.
-    Learner(Option<RolloutState>),
+    /// A learner as it was, and the states of its rollouts.
+    Learner(Vec<RolloutState>),
     /// Weights only: the optimiser starts fresh.
     Weights,
 }
@@ -79,8 +80,8 @@ pub fn restore(folder: &Path, learner: &mut dyn Learner) -> Result<Restored, Fai
     let actor = folder.join("actor");
     if actor.join(LEARNER).is_file() {
         learner.restore(&actor).map_err(|error| unrestored(&error))?;
-        let rollout_state = RolloutState::read(&actor).map_err(|error| unrestored(&error))?;
-        return Ok(Restored::Learner(rollout_state));
+        let rollout_states = RolloutState::read_all(&actor).map_err(|error| unrestored(&error))?;
+        return Ok(Restored::Learner(rollout_states));
     }
     let weights = Weights::read(folder).map_err(|error| unrestored(&error.into()))?;
     let loaded = learner.load(&weights);

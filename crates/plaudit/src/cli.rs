@@ -2,8 +2,10 @@
 
 use clap::{Args, Parser, Subcommand};
 
+#[cfg(unix)]
+use crate::commands::cluster;
 use crate::commands::{
-    check, collect, completions, config, dataset, demo, eval, report, reward, robot, serve, train,
+    check, collect, completions, config, dataset, demo, device, eval, report, reward, robot, serve, train,
 };
 
 /// Learned rewards for robot learning: collect episodes, train a reward, audit it, use it.
@@ -50,12 +52,18 @@ pub enum Command {
     /// Robot arms, real and simulated
     #[command(subcommand)]
     Robot(robot::Command),
+    /// Training in several processes, on one machine or many
+    #[cfg(unix)]
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Evaluate a policy by the environment's ground truth
     Eval(eval::Command),
     /// Lint a reward config without running it
     Check(check::Command),
     /// Write an HTML report about a run, or compare several
     Report(report::Command),
+    /// Show what models can compute on: the CPU, GPUs, CUDA's libraries
+    Device(device::Command),
     /// Print completions for a shell
     Completions(completions::Command),
 }

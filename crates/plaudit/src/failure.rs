@@ -4,6 +4,7 @@ use std::fmt;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use plaudit_compose::{ComposeError, ErrorKind};
+use plaudit_core::SyncError;
 use thiserror::Error;
 
 use crate::hints;
@@ -28,6 +29,15 @@ pub enum Failure {
     #[error("{message}")]
     Runtime {
         /// What failed.
+        message: String,
+        /// What to do.
+        #[help]
+        help: Option<String>,
+    },
+    /// Another rank of the same training failed, and this one ended with it: exit code 1.
+    #[error("{message}")]
+    OtherRank {
+        /// Which rank, and what it said.
         message: String,
         /// What to do.
         #[help]
@@ -71,8 +81,25 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Usage { .. } => 2,
-            Self::Runtime { .. } | Self::Stopped | Self::FoundProblems => 1,
+            Self::Runtime { .. } | Self::OtherRank { .. } | Self::Stopped | Self::FoundProblems => 1,
             Self::AuditNotPassed => 3,
+        }
+    }
+}
+
+impl From<SyncError> for Failure {
+    fn from(error: SyncError) -> Self {
+        match &error {
+            SyncError::Peer { .. } => {
+                let help =
+                    "start all ranks again; with runner.resume_dir they go on from the last checkpoint";
+                Self::OtherRank { message: error.to_string(), help: Some(help.into()) }
+            }
+            SyncError::Different { .. } => {
+                let help = "start every rank with the same program, the same words and the same data";
+                Self::usage(error, help.to_string())
+            }
+            _ => Self::runtime(error, None),
         }
     }
 }

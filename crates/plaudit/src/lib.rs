@@ -94,9 +94,12 @@ pub mod rl {
 pub mod build;
 pub mod checkpoint;
 pub mod cli;
+#[cfg(unix)]
+mod cluster;
 pub mod commands;
 pub mod config;
 pub mod console;
+pub mod device;
 pub mod episode_recorder;
 pub mod evaluation;
 pub mod failure;
@@ -108,6 +111,9 @@ pub mod load;
 pub mod other_flags;
 pub mod output;
 pub mod progress;
+mod rank_log;
+pub mod ranks;
 pub mod robot;
 pub mod run;
 pub mod signals;
+pub mod workers;

@@ -17,7 +17,8 @@ const STREAMED: &str = "stdin";
 /// The config of a run, with its notices said. One that needs other machines is refused, unless everything may run here.
 pub fn to_run(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
     let loaded = noticed(&args.config, verbosity)?;
-    refuse_elsewhere(&loaded, args.local, "`--local` runs everything on this one", verbosity)?;
+    let hint = "`plaudit cluster run` runs it on all of them; `--local` runs everything on this one";
+    refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
     Ok(loaded)
 }
 
@@ -29,6 +30,24 @@ pub fn to_teleoperate(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConf
         let hint = "`--local` runs the model on this one; `plaudit serve` runs it on another, with reward.worker_type=api \
                     reward.api.api_base=http://GPU:8000";
         refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
+    }
+    Ok(loaded)
+}
+
+/// The config of a run on the machines that it names.
+pub fn for_cluster(args: &ConfigArgs, verbosity: Verbosity) -> Result<LoadedConfig, Failure> {
+    let loaded = noticed(args, verbosity)?;
+    let groups = &loaded.config.cluster.node_groups;
+    let python = groups
+        .iter()
+        .flat_map(|group| &group.env_configs)
+        .find_map(|env| env.python_interpreter_path.as_ref());
+    if let Some(python) = python {
+        let text = format!(
+            "cluster.node_groups[].env_configs[].python_interpreter_path: {python} — processes are plaudit's own; a simulator in Python \
+             is run by env.train.python"
+        );
+        console::notices(&[Notice { text }], verbosity);
     }
     Ok(loaded)
 }
@@ -48,7 +67,7 @@ fn refuse_elsewhere(
 ) -> Result<(), Failure> {
     let Some(elsewhere) = loaded.config.cluster.elsewhere() else { return Ok(()) };
     if !is_local {
-        let message = format!("{}: plaudit runs on one machine", elsewhere.what);
+        let message = format!("{}: this command runs on one machine", elsewhere.what);
         return Err(loaded.problem(&elsewhere.key, message, hint).into());
     }
     let text =

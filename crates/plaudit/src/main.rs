@@ -29,6 +29,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
+    plaudit::device::set_places();
     MEMORY.set_cache_limit(cache_bytes(&cli.command));
     let done = match cli.command {
         Command::Demo(command) => command.run(cli.verbosity),
@@ -39,9 +40,12 @@ fn main() -> ExitCode {
         Command::Reward(command) => command.run(cli.verbosity),
         Command::Serve(command) => command.run(cli.verbosity),
         Command::Robot(command) => command.run(cli.verbosity),
+        #[cfg(unix)]
+        Command::Cluster(command) => command.run(cli.verbosity),
         Command::Eval(command) => command.run(cli.verbosity),
         Command::Check(command) => command.run(cli.verbosity),
         Command::Report(command) => command.run(),
+        Command::Device(command) => command.run(),
         Command::Completions(command) => command.run(),
     };
     match done {

@@ -38,7 +38,7 @@ const WORDS: [(&[&str], &str); 5] = [
         &["data", "data-path", "dataset", "val-data"],
         "the data is a word of its own, after the model: MODEL DATA",
     ),
-    (&["device", "cuda"], "image classifiers are scored on the CPU; vision-language models take --gpu N"),
+    (&["cuda", "use-cuda"], "the flag is --device cuda"),
     (&["reward-threshold"], "the flag is --threshold"),
     (
         &["learning-rate", "lr", "epochs", "batch-size"],
@@ -98,7 +98,7 @@ mod tests {
             ("plaudit reward sft pickcube_trend_sft --num-train-epochs 3", Some("runner.max_epochs=")),
             ("plaudit train pickcube_ppo --num-envs 64", Some("env.train.total_num_envs=")),
             ("plaudit reward eval --model x --data y", Some("MODEL")),
-            ("plaudit reward audit run data --device cuda", Some("--gpu N")),
+            ("plaudit reward audit run data --cuda", Some("--device cuda")),
             ("plaudit serve run --lr 3", Some("reward train --help")),
             ("plaudit reward train --quux 3", None),
             ("plaudit reward audit", None),

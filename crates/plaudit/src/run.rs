@@ -227,11 +227,13 @@ struct Saved<S> {
     state: S,
 }
 
-fn run_name(loaded: &LoadedConfig) -> String {
+/// What a run is called.
+pub(crate) fn run_name(loaded: &LoadedConfig) -> String {
     loaded.config.runner.logger.experiment_name.clone().unwrap_or_else(|| loaded.name.clone())
 }
 
-fn directory(loaded: &LoadedConfig, job: &str) -> Result<RunDir, Failure> {
+/// Makes the run directory, or opens the one that `runner.resume_dir` names.
+pub(crate) fn directory(loaded: &LoadedConfig, job: &str) -> Result<RunDir, Failure> {
     let config = yaml::to_yaml(&loaded.as_tree(), false);
     let failed = |error: &dyn std::fmt::Display| Failure::runtime(error, None);
     // A checkpoint starts a run of its own; a run directory goes on in place.
@@ -291,13 +293,13 @@ fn begun_at(loaded: &LoadedConfig) -> u64 {
     resume_dir(loaded).and_then(checkpoint::step_of).unwrap_or(0)
 }
 
-/// A run goes on with the config it began with; only its length and its place may change.
+/// A run goes on with the config it began with; only its length, its place and what ranks share may change.
 fn same_config(run: &RunDir, config: &str) -> Result<(), Failure> {
     let path = run.config();
     let before = std::fs::read_to_string(&path)
         .map_err(|error| Failure::runtime(format!("cannot read {}: {error}", path.display()), None))?;
     let may_change = |line: &&str| {
-        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:"]
+        !["resume_dir:", "log_path:", "rollout_epoch:", "max_epochs:", "max_steps:", "sharding_strategy:"]
             .iter()
             .any(|key| line.trim().starts_with(key))
     };

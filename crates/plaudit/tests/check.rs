@@ -446,8 +446,11 @@ fn model_with(change: impl FnOnce(ModelCard) -> ModelCard) -> (tempfile::TempDir
 fn read(yaml: &str) -> config::LoadedConfig {
     let judge = concat!(env!("CARGO_MANIFEST_DIR"), "/../nn/tests/qwen3_vl/model");
     let mut yaml = yaml.replace("tiny_judge", judge);
-    let models: [(&str, fn() -> &'static str); 3] =
-        [("best_model", best_model), ("two_cameras", two_cameras), ("audited_model", audited_model)];
+    let models = [
+        ("best_model", best_model as fn() -> &'static str),
+        ("two_cameras", two_cameras),
+        ("audited_model", audited_model),
+    ];
     for (name, path) in models {
         if yaml.contains(name) {
             yaml = yaml.replace(name, path());

@@ -117,6 +117,23 @@ fn every_command_has_help_with_an_example() {
     }
 }
 
+/// Whatever this machine has: the CPU, every library with its version or why it cannot be used, GPUs or why there are none.
+#[test]
+fn device_says_what_models_can_compute_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = plaudit(directory.path(), &["device", "--json", "--no-test"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(found["cpu"]["threads"].as_u64().unwrap() > 0 && found["cpu"]["fp32"].is_string());
+    let libraries = found["libraries"].as_array().unwrap();
+    let names: Vec<_> = libraries.iter().map(|library| library["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["libcuda", "libnvrtc", "libcublasLt"]);
+    assert!(libraries.iter().all(|library| library["problem"].is_string() != library["version"].is_string()));
+    assert!(!found["gpus"].as_array().unwrap().is_empty() || found["problem"].is_string());
+    let page = plaudit(directory.path(), &["device", "--no-test"]);
+    assert!(text(&page.stdout).starts_with("CPU") && text(&page.stdout).contains("libnvrtc"));
+}
+
 #[test]
 fn hydras_own_words_work() {
     let directory = tempfile::tempdir().unwrap();

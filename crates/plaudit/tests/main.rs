@@ -8,6 +8,8 @@ mod audit_to_train;
 mod browser;
 mod check;
 mod cloning;
+#[cfg(unix)]
+mod cluster;
 mod collecting;
 mod command_line;
 mod demo;
@@ -20,6 +22,7 @@ mod lerobot;
 mod messages;
 mod outputs;
 mod pages;
+mod ranks;
 mod recipes;
 mod reward;
 mod reward_messages;

@@ -385,8 +385,13 @@ fn a_vision_language_model_that_cannot_judge_is_refused() {
         (vec!["reward.model.model_path=null".to_string()], "its path is not set"),
         (vec![format!("reward.model.model_path={classifier}")], "config.json"),
         (vec![format!("reward.model.lora_path={classifier}")], "reward.model.lora_path"),
-        // No GPU of this number anywhere, whatever plaudit was built with.
-        (vec!["reward.model.gpu=9999".into(), "reward.model.precision=bf16".into()], "reward.model.gpu"),
+        // No GPU of this number anywhere; the older spelling means the same.
+        (
+            vec!["reward.model.device=cuda:9999".into(), "reward.model.precision=bf16".into()],
+            "reward.model.device",
+        ),
+        (vec!["+reward.model.gpu=9999".into(), "reward.model.precision=bf16".into()], "reward.model.device"),
+        (vec!["reward.model.device=gpu".into()], "give auto, cpu, cuda or cuda:N"),
         (vec!["reward.model.input_builder_params.video_keys=[]".into()], "the judge would get no images"),
         (
             vec!["reward.model.input_builder_params.video_keys=[wrist_images]".into()],

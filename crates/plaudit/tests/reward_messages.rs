@@ -145,17 +145,18 @@ fn check(here: &Path, words: &[&str], says: &[&str], does_not: &[&str]) {
     }
 }
 
-/// A build without a GPU says which build has one, and what to do without.
-#[cfg(not(feature = "cuda-judge"))]
+/// A GPU that is not there is refused, with what to do: by flags, by their older spelling, for both kinds of model.
 #[test]
-fn a_gpu_that_this_build_cannot_use_is_refused_with_advice_that_can_be_followed() {
+fn a_gpu_that_is_not_there_is_refused_with_advice_that_can_be_followed() {
     let folder = tempfile::tempdir().unwrap();
     let model = fixture("model");
-    let says = ["-p plaudit --features cuda-judge", "leave --gpu out to compute on the CPU"];
-    check(
-        folder.path(),
-        &["serve", &model, "--gpu", "0", "--port", "0"],
-        &says,
-        &["--features cuda`", "set the device", "give the folder of a Qwen3-VL"],
-    );
+    for device in [["--device", "cuda:9999"], ["--gpu", "9999"]] {
+        check(
+            folder.path(),
+            &[&["serve", &model, "--port", "0"][..], &device].concat(),
+            &["plaudit device", "--device cpu"],
+            &["set the device", "give the folder of a Qwen3-VL"],
+        );
+    }
+    check(folder.path(), &["serve", &model, "--device", "gpu"], &["cuda:N"], &[]);
 }

@@ -107,6 +107,18 @@ fn open(folder: &Path) -> QwenVl {
 }
 
 #[test]
+fn ranks_learn_what_one_learns() {
+    let place = Place::new(16, 7);
+    let one = place.learned("one", &[]);
+    let sharded = "actor.sharding_strategy=shard_grad_op";
+    let two = place.learned("two", &["--ranks", "2", sharded]);
+    assert_eq!(one["metrics"], two["metrics"]);
+    assert!(place.state("one", 6) == place.state("two", 6), "bit-exact");
+    let log = fs::read_to_string(place.0.path().join("two/ranks/rank_1.log")).unwrap();
+    assert!(log.contains("rank 1 of 2") && log.contains("ended after step 6: Finished"), "{log}");
+}
+
+#[test]
 fn it_learns_which_way_a_square_goes() {
     let place = Place::new(96, 24);
     let words = ["runner.max_steps=120", "runner.val_check_interval=30", "runner.save_interval=-1"];

@@ -1,5 +1,6 @@
 //! The commands of the bench against a simulated robot server.
 
+use std::io::BufRead;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,55 @@ fn text(bytes: &[u8]) -> String {
 fn nowhere() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// A simulated robot in a process of its own, ended with the test.
+struct Elsewhere {
+    process: std::process::Child,
+    url: String,
+}
+
+impl Elsewhere {
+    fn start(task: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+        command.args(["robot", "simulate", task, "--port", "0"]);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = std::io::BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut words = lines
+            .map_while(Result::ok)
+            .flat_map(|line| line.split_whitespace().map(String::from).collect::<Vec<_>>());
+        let url = words.find(|word| word.starts_with("http://")).expect("it says where it is");
+        Self { process, url }
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A script in the place of a person moves the robot of another process, whichever task it has.
+#[test]
+fn a_simulated_robot_elsewhere_is_collected_from() {
+    for (task, recipe) in
+        [("pick-cube", "robot_pickcube_demos"), ("peg-insertion", "robot_peginsertion_demos")]
+    {
+        let (there, folder) = (Elsewhere::start(task), tempfile::tempdir().unwrap());
+        let server = format!("env.eval.override_cfg.server_url={}", there.url);
+        let collect = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_plaudit"));
+            command.args(["collect", recipe, &server, "env.eval.data_collection.save_dir=demos"]).args(words);
+            command.current_dir(folder.path()).stdin(Stdio::null()).output().unwrap()
+        };
+        let output = collect(&["--episodes", "1"]);
+        assert_eq!(output.status.code(), Some(0), "{task}: {}", text(&output.stderr));
+        assert_eq!(std::fs::read_dir(folder.path().join("demos")).unwrap().count(), 1, "{task}");
+        let output = collect(&["--episodes", "1", "env.eval.seed=5"]);
+        let message = on_one_line(&output.stderr);
+        assert!(output.status.code() == Some(2) && message.contains("another seed"), "{task}: {message}");
+    }
 }
 
 #[test]

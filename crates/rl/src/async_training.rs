@@ -13,17 +13,21 @@
 //! still in the queue is relabelled when it arrives.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use plaudit_core::{Env, Obs, Policy, Reward, Seed};
 
+use crate::async_remote::AsyncRemoteSource;
 use crate::real_time;
 use crate::rollout_stats::RolloutStats;
 use crate::rollout_thread::RolloutThread;
-use crate::{Experience, Learner, Metrics, OnLabelled, RolloutState, TakenStep, TrainingError, TrainingPlan};
+use crate::{
+    Experience, Learner, Metrics, OnLabelled, RemoteCollector, RemoteEnvs, RolloutState, TakenStep,
+    TrainingError, TrainingPlan,
+};
 
 /// How long the learner waits for experience before it checks again whether to stop.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -44,13 +48,24 @@ pub struct AsyncPlan {
 pub struct AsyncTraining {
     plan: AsyncPlan,
     reward: Arc<dyn Reward>,
+    source: Source,
+    /// Steps of learning since the start.
+    steps: u64,
+    on_labelled: Option<OnLabelled<'static>>,
+}
+
+/// Where rollouts come from.
+enum Source {
+    Thread(ThreadSource),
+    Remote(AsyncRemoteSource),
+}
+
+/// Environments on a thread of their own.
+struct ThreadSource {
     mailbox: Arc<PolicyMailbox>,
     queue: Receiver<RolloutReport>,
     thread: Option<JoinHandle<Result<(), TrainingError>>>,
     rollout_state: Option<RolloutState>,
-    /// Steps of learning since the start.
-    steps: u64,
-    on_labelled: Option<OnLabelled<'static>>,
     /// Ends a step that waits for a robot.
     stopper: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -96,7 +111,8 @@ pub(crate) struct RolloutReport {
     /// Nothing where the rollout turned out to be worthless.
     pub(crate) experience: Option<Experience>,
     pub(crate) stats: RolloutStats,
-    pub(crate) rollout_state: RolloutState,
+    /// Where the environments are, if whoever sends it keeps no account of that.
+    pub(crate) rollout_state: Option<RolloutState>,
     /// The most versions that the policy was behind when it acted.
     pub(crate) staleness: u64,
     pub(crate) took: Duration,
@@ -136,8 +152,20 @@ impl AsyncTraining {
             // After the robot's threads were started: threads inherit.
             real_time::let_others_first();
         }
-        let (thread, rollout_state, on_labelled) = (Some(thread), None, None);
-        Self { plan, reward, mailbox, queue, thread, rollout_state, steps: 0, on_labelled, stopper }
+        let source = ThreadSource { mailbox, queue, thread: Some(thread), rollout_state: None, stopper };
+        Self { plan, reward, source: Source::Thread(source), steps: 0, on_labelled: None }
+    }
+
+    /// Learns beside environments of other processes, which have their first policy from the learner.
+    pub fn start_remote(
+        collector: Box<dyn RemoteCollector>,
+        processes: Vec<(RemoteEnvs, Option<RolloutState>)>,
+        reward: Arc<dyn Reward>,
+        plan: AsyncPlan,
+        learner: &dyn Learner,
+    ) -> Result<Self, TrainingError> {
+        let source = AsyncRemoteSource::start(collector, processes, plan, learner.explorer_params())?;
+        Ok(Self { plan, reward, source: Source::Remote(source), steps: 0, on_labelled: None })
     }
 
     /// Calls `on_labelled` for every segment from now on, once, when it arrives at the learner.
@@ -145,9 +173,13 @@ impl AsyncTraining {
         self.on_labelled = Some(on_labelled);
     }
 
-    /// Where the environments were after the last rollout that arrived, for a later [`Self::start`].
-    pub fn rollout_state(&self) -> Option<&RolloutState> {
-        self.rollout_state.as_ref()
+    /// Where the environments were after the last rollout that arrived, for a later [`Self::start`]; of other processes,
+    /// one after the other.
+    pub fn rollout_states(&self) -> Vec<RolloutState> {
+        match &self.source {
+            Source::Thread(source) => source.rollout_state.iter().cloned().collect(),
+            Source::Remote(source) => source.rollout_states(),
+        }
     }
 
     /// One step of learning, from whatever has arrived. Waits only while there is too little to learn from, and asks
@@ -177,17 +209,36 @@ impl AsyncTraining {
         };
         self.steps += 1;
         if self.steps.is_multiple_of(self.plan.weight_sync_interval.max(1)) {
-            self.mailbox.send(learner.explorer());
+            self.publish(learner, &mut arrived, &is_over)?;
         }
         Ok(Some(self.metrics(arrived, learned, began.elapsed())))
     }
 
+    /// Sends a newer policy out. Environments elsewhere that are about to be further behind than they may be are waited for.
+    fn publish(
+        &mut self,
+        learner: &mut dyn Learner,
+        arrived: &mut ArrivedRollouts,
+        is_over: &impl Fn() -> bool,
+    ) -> Result<(), TrainingError> {
+        while matches!(&self.source, Source::Remote(source) if source.must_wait()) && !is_over() {
+            self.wait(learner, arrived)?;
+        }
+        match &mut self.source {
+            Source::Thread(source) => source.mailbox.send(learner.explorer()),
+            Source::Remote(source) => source.publish(learner.explorer_params())?,
+        }
+        Ok(())
+    }
+
     /// Lets the environments finish their rollout, and takes in what is still in the queue.
-    pub fn finish(mut self, learner: &mut dyn Learner) -> Result<Option<RolloutState>, TrainingError> {
-        self.mailbox.stop.store(true, Ordering::Relaxed);
-        self.join()?;
+    pub fn finish(mut self, learner: &mut dyn Learner) -> Result<Vec<RolloutState>, TrainingError> {
+        if let Source::Thread(source) = &mut self.source {
+            source.mailbox.stop.store(true, Ordering::Relaxed);
+            source.join()?;
+        }
         self.receive(learner, &mut ArrivedRollouts::default())?;
-        Ok(self.rollout_state.take())
+        Ok(self.rollout_states())
     }
 
     /// Takes in all that has arrived.
@@ -196,13 +247,10 @@ impl AsyncTraining {
         learner: &mut dyn Learner,
         arrived: &mut ArrivedRollouts,
     ) -> Result<(), TrainingError> {
-        loop {
-            match self.queue.try_recv() {
-                Ok(report) => self.take(report, learner, arrived)?,
-                Err(TryRecvError::Empty) => return Ok(()),
-                Err(TryRecvError::Disconnected) => return self.join(),
-            }
+        while let Some(report) = self.source.next(Duration::ZERO)? {
+            self.take(report, learner, arrived)?;
         }
+        Ok(())
     }
 
     /// Waits a little for something to arrive.
@@ -211,10 +259,9 @@ impl AsyncTraining {
         learner: &mut dyn Learner,
         arrived: &mut ArrivedRollouts,
     ) -> Result<(), TrainingError> {
-        match self.queue.recv_timeout(POLL_INTERVAL) {
-            Ok(report) => self.take(report, learner, arrived),
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => self.join(),
+        match self.source.next(POLL_INTERVAL)? {
+            Some(report) => self.take(report, learner, arrived),
+            None => Ok(()),
         }
     }
 
@@ -230,22 +277,15 @@ impl AsyncTraining {
         arrived.staleness += staleness;
         arrived.max_staleness = arrived.max_staleness.max(staleness);
         arrived.acting += took;
-        self.rollout_state = Some(rollout_state);
+        if let (Source::Thread(source), Some(rollout_state)) = (&mut self.source, rollout_state) {
+            source.rollout_state = Some(rollout_state);
+        }
         let Some(experience) = experience else { return Ok(()) };
         arrived.has_other_version |= experience.reward.version != self.reward.version();
         if let Some(on_labelled) = &mut self.on_labelled {
             on_labelled(&experience.segment, &experience.reward);
         }
         Ok(learner.add_experience(experience)?)
-    }
-
-    /// Why the rollout thread stopped, if it failed.
-    fn join(&mut self) -> Result<(), TrainingError> {
-        match self.thread.take().map(JoinHandle::join) {
-            None | Some(Ok(Ok(()))) => Ok(()),
-            Some(Ok(Err(error))) => Err(error),
-            Some(Err(panic)) => std::panic::resume_unwind(panic),
-        }
     }
 
     fn metrics(&self, arrived: ArrivedRollouts, learned: Metrics, whole: Duration) -> Metrics {
@@ -268,7 +308,36 @@ impl AsyncTraining {
     }
 }
 
-impl Drop for AsyncTraining {
+impl Source {
+    /// The next rollout that arrives in time.
+    fn next(&mut self, timeout: Duration) -> Result<Option<RolloutReport>, TrainingError> {
+        match self {
+            Self::Thread(source) => source.next(timeout),
+            Self::Remote(source) => source.next(timeout),
+        }
+    }
+}
+
+impl ThreadSource {
+    fn next(&mut self, timeout: Duration) -> Result<Option<RolloutReport>, TrainingError> {
+        match self.queue.recv_timeout(timeout) {
+            Ok(report) => Ok(Some(report)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => self.join().map(|()| None),
+        }
+    }
+
+    /// Why the rollout thread stopped, if it failed.
+    fn join(&mut self) -> Result<(), TrainingError> {
+        match self.thread.take().map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+impl Drop for ThreadSource {
     fn drop(&mut self) {
         self.mailbox.stop.store(true, Ordering::Relaxed);
         self.mailbox.abandon.store(true, Ordering::Relaxed);

@@ -42,6 +42,11 @@ impl Episodes {
         Self { rows }
     }
 
+    /// One environment at the start of an episode.
+    pub(crate) fn begin_anew(&mut self, row: usize) {
+        self.rows[row] = new_episode(row);
+    }
+
     /// The unfinished episodes.
     pub fn open(&self) -> &[Episode] {
         &self.rows
@@ -50,21 +55,40 @@ impl Episodes {
     /// Takes note of a step and returns the episodes it finished.
     pub fn step(&mut self, step: &Step) -> Vec<Episode> {
         let mut finished = Vec::new();
-        for (row, episode) in self.rows.iter_mut().enumerate() {
-            episode.length += 1;
-            episode.env_return += f64::from(step.reward[row]);
-            episode.success_at_end = step.success[row];
-            episode.success_once |= step.success[row];
+        for row in 0..self.rows.len() {
             let is_persons = step.interventions.iter().any(|by| by.row == row && by.by_person);
-            episode.person_steps += u64::from(is_persons);
-            episode.success_alone |= step.success[row] && episode.person_steps == 0;
-            episode.invalid = step.ends_invalid(row);
-            episode.end = step.end[row];
-            if episode.end.is_end() {
-                finished.push(std::mem::replace(episode, new_episode(row)));
-            }
+            finished.extend(self.count(
+                row,
+                step.reward[row],
+                step.success[row],
+                is_persons,
+                step.ends_invalid(row),
+                step.end[row],
+            ));
         }
         finished
+    }
+
+    /// The same for one row. `invalid` is whether the step ends an episode that must not be kept.
+    pub(crate) fn count(
+        &mut self,
+        row: usize,
+        reward: f32,
+        success: bool,
+        is_persons: bool,
+        invalid: bool,
+        end: End,
+    ) -> Option<Episode> {
+        let episode = self.rows.get_mut(row)?;
+        episode.length += 1;
+        episode.env_return += f64::from(reward);
+        episode.success_at_end = success;
+        episode.success_once |= success;
+        episode.person_steps += u64::from(is_persons);
+        episode.success_alone |= success && episode.person_steps == 0;
+        episode.invalid = invalid && end.is_end();
+        episode.end = end;
+        end.is_end().then(|| std::mem::replace(episode, new_episode(row)))
     }
 }
 

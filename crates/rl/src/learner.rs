@@ -16,6 +16,7 @@ use plaudit_nn::{Weights, WeightsError};
 use thiserror::Error;
 
 use crate::Decisions;
+use crate::ExplorerParams;
 use crate::cloning::{Cloning, CloningCallback};
 use crate::naming::WeightsMismatch;
 use crate::replay::SavedError;
@@ -28,6 +29,9 @@ pub trait Learner: Send {
     /// The policy for rollouts: it samples, with log-probabilities where the learner needs them.
     /// A copy of the weights as they are now, which later updates do not change.
     fn explorer(&self) -> Box<dyn Policy>;
+
+    /// What the explorer is made of, for [`ExplorerNetworks`](crate::ExplorerNetworks) on another machine.
+    fn explorer_params(&self) -> ExplorerParams;
 
     /// The deterministic policy for evaluation. A copy, like the explorer.
     fn greedy(&self) -> Box<dyn Policy>;
@@ -124,6 +128,9 @@ pub enum LearnError {
         /// What came.
         got: usize,
     },
+    /// Parameters of a policy above another frozen trunk.
+    #[error("the frozen trunk of the policy is another than the learner's")]
+    OtherTrunk,
     /// Observations that do not fit the learner.
     #[error(transparent)]
     Observation(#[from] PolicyError),

@@ -35,6 +35,7 @@
 mod action_chunks;
 mod action_head;
 mod actor_critic;
+mod async_remote;
 mod async_training;
 mod categorical;
 mod checkpoint;
@@ -42,15 +43,18 @@ mod cloning;
 mod control_stats;
 mod demonstrations;
 mod episodes;
+mod explorer;
 mod gae;
 mod gaussian;
 mod interventions;
+mod join_rows;
 mod learner;
 pub mod naming;
 pub mod ppo;
 mod real_time;
 pub mod replay;
 mod rollout;
+mod rollout_progress;
 mod rollout_state;
 mod rollout_stats;
 mod rollout_thread;
@@ -67,14 +71,19 @@ pub use actor_critic::{
     ActionMode, ActorCritic, ActorCriticSettings, ActorPolicy, ForwardPass, InferenceBuffers, Inputs,
     ParamStatus,
 };
+pub use async_remote::{CollectedRollout, RemoteCollector};
 pub use async_training::{AsyncPlan, AsyncTraining, NoCallback, StepCallback};
 pub use checkpoint::Checkpoint;
 pub use cloning::{Cloning, CloningCallback};
 pub use demonstrations::{DemoConverter, DemoError};
 pub use episodes::{Episode, Episodes};
+pub use explorer::{ExplorerNetworks, ExplorerParams};
 pub use gae::{Advantages, Bootstrap, GaeInputs, GaeSettings};
+pub use join_rows::JoinError;
 pub use learner::{CountSetting, Experience, LearnError, Learner, Metrics, SettingError};
 pub use rollout::{Decisions, PlayedSegment, Rollout, RolloutError, TakenStep};
 pub use rollout_state::RolloutState;
 pub use state_scale::StateScale;
-pub use training::{OnLabelled, Training, TrainingError, TrainingPlan};
+pub use training::{
+    OnLabelled, RemoteEnvs, RemoteRollout, RemoteRollouts, Training, TrainingError, TrainingPlan,
+};

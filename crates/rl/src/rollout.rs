@@ -1,16 +1,15 @@
 //! Stepping environments with a policy, and keeping what a reward needs.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use plaudit_core::{
-    ActionHistory, End, Env, EnvError, Intervention, Obs, Policy, PolicyError, Seed, Segment, SegmentError,
-    Step, StepRow,
+    End, Env, EnvError, Intervention, Obs, Policy, PolicyError, Seed, Segment, SegmentError, Step, StepRow,
 };
 use thiserror::Error;
 
 use crate::action_chunks::{ActionChunks, ChunkStep};
-use crate::{Episode, Episodes, RolloutState};
+use crate::rollout_progress::RolloutProgress;
+use crate::{Episode, RolloutState};
 
 /// Environments that a policy acts in, cut into segments wherever the caller likes.
 ///
@@ -22,18 +21,12 @@ use crate::{Episode, Episodes, RolloutState};
 pub struct Rollout<'a> {
     env: &'a mut dyn Env,
     seed: Seed,
-    steps: u64,
+    /// Where the environments' rows begin in a larger batch.
+    first_row: u64,
     obs: Obs,
     /// What was decided and not done yet.
     action_chunks: ActionChunks,
-    /// The newest observations before `obs`, oldest first, at most as many as asked for and as the oldest episode has.
-    context: VecDeque<Arc<Obs>>,
-    context_limit: usize,
-    /// Steps each row has taken in its episode.
-    elapsed: Vec<usize>,
-    /// What it did in them.
-    past: Vec<ActionHistory>,
-    episodes: Episodes,
+    progress: RolloutProgress,
     finished: Vec<Episode>,
 }
 
@@ -41,15 +34,8 @@ impl<'a> Rollout<'a> {
     /// Resets the environments. `context` is what the reward asks for (`Reward::context`).
     pub fn start(env: &'a mut dyn Env, seed: Seed, context: usize) -> Result<Self, RolloutError> {
         let obs = env.reset(seed.purpose("reset"))?;
-        let num_envs = obs.batch();
-        let initial = RolloutState {
-            steps: 0,
-            past: vec![ActionHistory::default(); num_envs],
-            episodes: Episodes::new(num_envs).open().to_vec(),
-            context: Vec::new(),
-            solved: vec![false; num_envs],
-        };
-        Ok(Self::at(env, seed, context, initial, obs))
+        let progress = RolloutProgress::new(obs.batch(), context);
+        Ok(Self::at(env, seed, progress, obs))
     }
 
     /// Resumes a rollout of the same environments and seed; resets environments that cannot be restored
@@ -63,44 +49,42 @@ impl<'a> Rollout<'a> {
         let width = env.spec().actions.width();
         match env.fast_forward(seed.purpose("reset"), &resume_from.past)? {
             Some(obs) if has_context(&resume_from, context, width, &obs) => {
-                Ok((Self::at(env, seed, context, resume_from, obs), true))
+                let progress = RolloutProgress::at(resume_from, context, width);
+                Ok((Self::at(env, seed, progress, obs), true))
             }
             _ => {
                 let steps = resume_from.steps;
-                let fresh = Self::start(env, seed.purpose("anew").index(steps), context)?;
+                let seed = seed.purpose("anew").index(steps);
+                let obs = env.reset(seed.purpose("reset"))?;
                 // Steps are counted on: another interruption starts from another seed.
-                Ok((Self { steps, ..fresh }, false))
+                let progress = RolloutProgress::at(resume_from, context, width).anew();
+                Ok((Self::at(env, seed, progress, obs), false))
             }
         }
     }
 
-    fn at(env: &'a mut dyn Env, seed: Seed, context: usize, rollout_state: RolloutState, obs: Obs) -> Self {
-        let width = env.spec().actions.width();
-        let RolloutState { steps, past, episodes, context: before, .. } = rollout_state;
+    fn at(env: &'a mut dyn Env, seed: Seed, progress: RolloutProgress, obs: Obs) -> Self {
         Self {
             env,
             seed: seed.purpose("policy"),
-            steps,
+            first_row: 0,
             obs,
             action_chunks: ActionChunks::default(),
-            context: before.into(),
-            context_limit: context,
-            elapsed: past.iter().map(|past| past.actions.len() / width).collect(),
-            past,
-            episodes: Episodes::in_progress(episodes),
+            progress,
             finished: Vec::new(),
         }
     }
 
+    /// For environments that are the rows from `first_row` of a larger batch: the policy samples for each row what it would
+    /// sample in the whole batch.
+    #[must_use]
+    pub fn with_first_row(self, first_row: u64) -> Self {
+        Self { first_row, ..self }
+    }
+
     /// The state of the rollout, for [`Self::resume`]. The rest of an unfinished action chunk is dropped.
     pub fn rollout_state(&self) -> RolloutState {
-        RolloutState {
-            steps: self.steps,
-            past: self.past.clone(),
-            episodes: self.episodes.open().to_vec(),
-            context: self.context.iter().cloned().collect(),
-            solved: vec![false; self.past.len()],
-        }
+        self.progress.state()
     }
 
     /// Whether an episode may turn out to be worthless.
@@ -110,7 +94,7 @@ impl<'a> Rollout<'a> {
 
     /// Steps taken since the first start, over all resumed runs.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.progress.steps()
     }
 
     /// What the policy sees now.
@@ -122,17 +106,17 @@ impl<'a> Rollout<'a> {
     pub fn advance(&mut self, policy: &mut dyn Policy) -> Result<TakenStep, RolloutError> {
         let width = self.env.spec().actions.width();
         if self.action_chunks.is_due() {
-            let decision = policy.act(&self.obs, self.seed.index(self.steps))?;
+            let seed = self.seed.index(self.progress.steps()).from_row(self.first_row);
+            let decision = policy.act(&self.obs, seed)?;
             self.action_chunks.adopt(decision, self.obs.batch(), width);
         }
         let ChunkStep { mut actions, log_probs, values, starts_chunk } = self.action_chunks.next(width);
         let step = self.env.step(&actions)?;
         let intervened = apply_interventions(&mut actions, &step, width);
-        self.steps += 1;
         self.action_chunks.forget(&step.end);
-        self.finished.extend(self.episodes.step(&step));
+        self.finished.extend(self.progress.episodes.step(&step));
         let seen = std::mem::replace(&mut self.obs, step.obs.clone());
-        self.record_step(seen, &actions, &step);
+        self.progress.record(&actions, &step.end, || Arc::new(seen));
         Ok(TakenStep { actions, log_probs, values, starts_chunk, intervened, step })
     }
 
@@ -149,8 +133,9 @@ impl<'a> Rollout<'a> {
         steps: usize,
         mut on_step: impl FnMut(&TakenStep) -> Result<(), E>,
     ) -> Result<PlayedSegment, E> {
-        let context = self.context.iter().cloned().collect();
-        let mut segment = Segment::continuing(self.obs.clone(), context, self.elapsed.clone());
+        let context = self.progress.context().cloned().collect();
+        let elapsed = self.progress.elapsed().to_vec();
+        let mut segment = Segment::continuing(self.obs.clone(), context, elapsed);
         let mut decisions = Decisions::default();
         let whole_episodes = self.env.may_break() && self.obs.batch() == 1;
         let is_over = |segment: &Segment| match whole_episodes {
@@ -175,30 +160,6 @@ impl<'a> Rollout<'a> {
     /// Episodes that ended since this was last asked, in the order they ended.
     pub fn take_finished(&mut self) -> Vec<Episode> {
         std::mem::take(&mut self.finished)
-    }
-
-    fn record_step(&mut self, seen: Obs, actions: &[f32], step: &Step) {
-        let rows = actions.chunks_exact(actions.len() / step.end.len());
-        for (((elapsed, past), end), action) in
-            self.elapsed.iter_mut().zip(&mut self.past).zip(&step.end).zip(rows)
-        {
-            if end.is_end() {
-                *elapsed = 0;
-                past.episode += 1;
-                past.actions.clear();
-            } else {
-                *elapsed += 1;
-                past.actions.extend_from_slice(action);
-            }
-        }
-        if self.context_limit > 0 {
-            self.context.push_back(Arc::new(seen));
-        }
-        // Nothing needs what is older than the oldest episode.
-        let oldest = self.elapsed.iter().copied().max().unwrap_or(0);
-        while self.context.len() > self.context_limit.min(oldest) {
-            self.context.pop_front();
-        }
     }
 }
 

@@ -31,10 +31,24 @@ pub struct RolloutState {
     pub solved: Vec<bool>,
 }
 
+/// The file of the state of one process's rollout, where there are several.
+fn file_of(rank: usize) -> String {
+    if rank == 0 { FILE.into() } else { format!("rollout_{rank}.safetensors") }
+}
+
 impl RolloutState {
     /// Writes it into a checkpoint's folder.
     pub fn write(&self, folder: &Path) -> Result<(), LearnError> {
-        let mut file = Checkpoint::for_file(folder.join(FILE));
+        self.write_as(&folder.join(FILE))
+    }
+
+    /// Writes the states of several processes into a checkpoint's folder.
+    pub fn write_all(states: &[Self], folder: &Path) -> Result<(), LearnError> {
+        states.iter().enumerate().try_for_each(|(rank, state)| state.write_as(&folder.join(file_of(rank))))
+    }
+
+    fn write_as(&self, path: &Path) -> Result<(), LearnError> {
+        let mut file = Checkpoint::for_file(path.into());
         file.count("steps", self.steps);
         file.count("context", self.context.len() as u64);
         let lengths: Vec<u64> = self.past.iter().map(|past| past.actions.len() as u64).collect();
@@ -58,16 +72,25 @@ impl RolloutState {
                 tensor(&mut file, &format!("context/{at}/camera/{camera}"), &shape, &frames.pixels)?;
             }
         }
-        file.write_as(&folder.join(FILE))
+        file.write_as(path)
     }
 
     /// Reads it from a checkpoint's folder, if it is there.
     pub fn read(folder: &Path) -> Result<Option<Self>, LearnError> {
-        let path = folder.join(FILE);
+        Self::read_from(&folder.join(FILE))
+    }
+
+    /// Reads all states that are in a checkpoint's folder.
+    pub fn read_all(folder: &Path) -> Result<Vec<Self>, LearnError> {
+        let states = (0..).map(|rank| Self::read_from(&folder.join(file_of(rank))));
+        states.map_while(Result::transpose).collect()
+    }
+
+    fn read_from(path: &Path) -> Result<Option<Self>, LearnError> {
         if !path.is_file() {
             return Ok(None);
         }
-        let file = Checkpoint::read_from(&path)?;
+        let file = Checkpoint::read_from(path)?;
         let damaged = || file.problem("it does not fit together: it is damaged, or of another version");
         Self::from_file(&file)?.map(Some).ok_or_else(damaged)
     }

@@ -12,8 +12,8 @@ use plaudit_core::{Decision, Env, Obs, Policy, PolicyError, Reward, Seed};
 use crate::async_training::{AsyncPlan, POLL_INTERVAL, PolicyMailbox, RolloutReport, StepCallback};
 use crate::real_time;
 use crate::rollout_stats::RolloutStats;
-use crate::training::RewardLabeller;
-use crate::{Experience, PlayedSegment, RolloutState, TakenStep, Training, TrainingError};
+use crate::training::{LocalRollouts, RewardLabeller};
+use crate::{Experience, PlayedSegment, RolloutState, TakenStep, TrainingError};
 
 /// How long a reward that failed is left alone before it is asked again.
 const REWARD_RETRY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl RolloutThread {
     pub(crate) fn act(mut self, queue: &Sender<RolloutReport>) -> Result<(), TrainingError> {
         let (plan, reward) = (self.plan.rollouts, self.reward.as_ref());
         let _alone = self.env.may_break().then(real_time::work_alone);
-        let started = Training::start(self.env.as_mut(), reward, plan, self.seed, self.resume_from);
+        let started = LocalRollouts::start(self.env.as_mut(), reward, plan, self.seed, self.resume_from);
         let (training, mailbox) = (started?.0, self.mailbox);
         self.callback.begin(training.obs());
         let policy = LatestPolicy::new(mailbox.clone(), self.plan.staleness_threshold);
@@ -50,7 +50,7 @@ impl RolloutThread {
 
 /// Environments, and who acts in them.
 struct Acting<'a> {
-    training: Training<'a>,
+    training: LocalRollouts<'a>,
     policy: LatestPolicy,
     callback: Box<dyn StepCallback>,
     mailbox: Arc<PolicyMailbox>,
@@ -74,6 +74,7 @@ impl PlayedRollout {
     ) -> Result<RolloutReport, E> {
         let Self { played, mut stats, rollout_state, staleness, began } = self;
         let experience = played.map(|played| label(played, &mut stats)).transpose()?;
+        let rollout_state = Some(rollout_state);
         Ok(RolloutReport { experience, stats, rollout_state, staleness, took: began.elapsed() })
     }
 }
@@ -87,7 +88,7 @@ impl Acting<'_> {
                 let reward = training.label(&segment, stats)?;
                 Ok::<_, TrainingError>(Experience { segment, decisions, reward })
             })?;
-            let rollout_state = self.training.rollout_state();
+            let rollout_state = Some(self.training.rollout_state());
             if queue.send(RolloutReport { rollout_state, ..report }).is_err() {
                 break;
             }

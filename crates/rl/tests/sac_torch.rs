@@ -232,3 +232,74 @@ fn whole_updates_are_pytorchs() {
         }
     }
 }
+
+/// The average of the policy is what acts and what is saved; the policy itself learns as it would without.
+#[test]
+fn the_average_that_acts_follows_the_policy_at_the_rate_of_the_target() {
+    for name in ["sac", "images"] {
+        let fixtures = fixtures_in(if name == "images" { "images.pkl" } else { "cases.pkl" });
+        let case = fixtures.get("cases").unwrap().get(name).unwrap();
+        let plain = settings(case.get("settings").unwrap());
+        let (tau, every) = (plain.tau, plain.target_update_freq);
+        let averaging = || {
+            let settings = SacSettings { average_policy: true, ..settings(case.get("settings").unwrap()) };
+            Sac::new(settings, Vec::new(), Seed::new(1)).unwrap()
+        };
+        let mut initial = Weights::new();
+        for (key, value) in case.get("initial").unwrap().as_dict().unwrap().iter() {
+            initial.insert(key.as_str().unwrap(), value.as_array().unwrap().clone());
+        }
+        let (mut sac, mut without) = (averaging(), Sac::new(plain, Vec::new(), Seed::new(1)).unwrap());
+        sac.load(&initial).unwrap();
+        without.load(&initial).unwrap();
+        let mut expected = checkpoint(&sac).under("networks/");
+        for (at, step) in case.get("steps").unwrap().as_items().unwrap().iter().enumerate() {
+            for sac in [&mut sac, &mut without] {
+                let (transitions, update_noise) = batch(step);
+                sac.update_on(transitions, update_noise).unwrap();
+            }
+            let (saved, shown) = (checkpoint(&sac), sac.weights());
+            assert_eq!(
+                saved.under("networks/"),
+                checkpoint(&without).under("networks/"),
+                "{name}: it learns the same"
+            );
+            for (key, average) in saved.under("policy_average/").iter() {
+                let what = format!("{name} step {at} {key}");
+                let policy = saved.f32(&format!("networks/{key}")).unwrap();
+                let mut moved = expected.f32(key).unwrap();
+                if (at as u64 + 1).is_multiple_of(every) {
+                    moved
+                        .iter_mut()
+                        .zip(&policy)
+                        .for_each(|(average, new)| *average += tau * (new - *average));
+                }
+                assert_close(&what, &average.to_f32().unwrap(), &moved, 1e-6, 1e-7);
+                assert_eq!(
+                    shown.get(key),
+                    Some(average),
+                    "{what}: the average is what is saved as the policy"
+                );
+                expected.insert_f32(key, average.shape(), &moved);
+            }
+        }
+        assert_ne!(sac.weights(), without.weights(), "{name}: the average lags behind");
+
+        let folder = tempfile::tempdir().unwrap();
+        sac.save(folder.path()).unwrap();
+        let mut restored = averaging();
+        restored.restore(folder.path()).unwrap();
+        assert_eq!(sac.weights(), restored.weights());
+        let step = &case.get("steps").unwrap().as_items().unwrap()[0];
+        for sac in [&mut sac, &mut restored] {
+            let (transitions, update_noise) = batch(step);
+            sac.update_on(transitions, update_noise).unwrap();
+        }
+        assert_eq!(sac.weights(), restored.weights(), "{name}: a restored average goes on where it was");
+        without.save(folder.path()).unwrap();
+        assert!(
+            averaging().restore(folder.path()).is_err(),
+            "{name}: a checkpoint without an average is refused"
+        );
+    }
+}

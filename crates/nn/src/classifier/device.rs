@@ -13,16 +13,16 @@ pub enum Device {
     /// The CPU.
     #[default]
     Cpu,
-    /// An NVIDIA GPU, by number: for vision-language models that score, in builds with the feature `cuda-judge`.
+    /// An NVIDIA GPU, by number: for models that score.
     Cuda(usize),
 }
 
 impl Device {
-    /// Tensors are on the CPU alone; see `qwen3_vl::gpu` for the other device.
-    pub(crate) fn must_be_cpu(self) -> Result<(), ClassifierError> {
+    /// Tensors are on the CPU alone; on a GPU models score by passes of their own (`classifier/gpu`, `qwen3_vl/gpu`).
+    pub(crate) fn must_be_cpu(self, what: &'static str) -> Result<(), ClassifierError> {
         match self {
             Self::Cpu => Ok(()),
-            Self::Cuda(_) => Err(ClassifierError::NoCuda),
+            Self::Cuda(_) => Err(ClassifierError::OnlyOnCpu { what }),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a classifier.
 
+use crate::gpu::GpuError;
 use crate::images::ImageError;
 use crate::weights::WeightsError;
 
@@ -30,9 +31,23 @@ pub enum ClassifierError {
         /// What is wrong.
         what: String,
     },
-    /// Not on a GPU, or not in this build.
-    #[error("this build computes on the CPU alone")]
-    NoCuda,
+    /// Something that is only done on the CPU.
+    #[error("{what} is done on the CPU alone")]
+    OnlyOnCpu {
+        /// What was asked for.
+        what: &'static str,
+    },
+    /// The GPU is not there, or refuses.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+}
+
+impl ClassifierError {
+    /// Whether it is the device that is missing or refuses, not the model.
+    #[must_use]
+    pub fn is_device_error(&self) -> bool {
+        matches!(self, Self::Gpu(_) | Self::OnlyOnCpu { .. })
+    }
 }
 
 /// How a checkpoint and a model differ.

@@ -66,31 +66,48 @@ pub(super) fn fix_linears(network: &Network, numbers: &impl ParameterSource) -> 
     network.linears.iter().map(fix).collect()
 }
 
+/// The numbers of a convolution, with what can be multiplied into them.
+pub(super) struct FoldedNumbers {
+    /// Rows, columns, inputs, outputs.
+    pub(super) weights: Vec<f32>,
+    pub(super) shape: [usize; 4],
+    pub(super) bias: Vec<f32>,
+    /// Groups, scale and shift of a normalisation that depends on the image.
+    pub(super) group_norm: Option<(usize, Vec<f32>, Vec<f32>)>,
+}
+
+impl FoldedNumbers {
+    pub(super) fn of(layer: &ConvNorm, numbers: &impl ParameterSource) -> Self {
+        let (mut weights, shape) = (numbers.numbers(layer.weight), numbers.shape(layer.weight));
+        let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
+        let (mean, variance) = match layer.norm {
+            Norm::Batch { mean, variance, .. } => (numbers.numbers(mean), numbers.numbers(variance)),
+            Norm::Group { groups } => {
+                let group_norm = Some((groups, scale, shift));
+                return Self { weights, shape, bias: vec![0.0; shape[3]], group_norm };
+            }
+        };
+        for c in 0..scale.len() {
+            let factor = f64::from(scale[c]) / (f64::from(variance[c]) + EPSILON).sqrt();
+            shift[c] = (f64::from(shift[c]) - f64::from(mean[c]) * factor) as f32;
+            scale[c] = factor as f32;
+        }
+        for row in weights.chunks_exact_mut(scale.len()) {
+            row.iter_mut().zip(&scale).for_each(|(weight, scale)| *weight *= scale);
+        }
+        Self { weights, shape, bias: shift, group_norm: None }
+    }
+}
+
 fn fold_layer(layer: &ConvNorm, numbers: &impl ParameterSource, precision: Precision) -> Folded {
-    let mut weights = numbers.numbers(layer.weight);
-    let shape = numbers.shape(layer.weight);
-    let (mut scale, mut shift) = (numbers.numbers(layer.scale), numbers.numbers(layer.shift));
-    let fixed = |mut weights: Vec<f32>, bias: Vec<f32>| {
-        if precision == Precision::Fp16 {
-            weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
-        }
-        FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_cpu())
-    };
-    match layer.norm {
-        Norm::Batch { mean, variance, .. } => {
-            let (mean, variance) = (numbers.numbers(mean), numbers.numbers(variance));
-            for c in 0..scale.len() {
-                let factor = f64::from(scale[c]) / (f64::from(variance[c]) + EPSILON).sqrt();
-                shift[c] = (f64::from(shift[c]) - f64::from(mean[c]) * factor) as f32;
-                scale[c] = factor as f32;
-            }
-            for row in weights.chunks_exact_mut(scale.len()) {
-                row.iter_mut().zip(&scale).for_each(|(weight, scale)| *weight *= scale);
-            }
-            Folded::Batch(fixed(weights, shift))
-        }
-        Norm::Group { groups } => {
-            let conv = fixed(weights, vec![0.0; shape[3]]);
+    let FoldedNumbers { mut weights, shape, bias, group_norm } = FoldedNumbers::of(layer, numbers);
+    if precision == Precision::Fp16 {
+        weights.iter_mut().for_each(|weight| *weight = f16::from_f32(*weight).to_f32());
+    }
+    let conv = FixedConv::new(&weights, shape, &bias, layer.geometry(), precision.on_cpu());
+    match group_norm {
+        None => Folded::Batch(conv),
+        Some((groups, scale, shift)) => {
             Folded::Group { conv, groups, scale: scale.into(), shift: shift.into() }
         }
     }

@@ -5,9 +5,11 @@
 //! convolution is followed by the normalisation of its batch and remembers what its gradient needs; for scoring, the
 //! normalisation has been multiplied into the weights beforehand.
 
+mod data_parallel;
 mod device;
 mod error;
 mod fold;
+mod gpu;
 mod init;
 mod load;
 mod loss;
@@ -19,15 +21,17 @@ mod settings;
 mod trainer;
 mod trunk;
 
+pub use data_parallel::Sharding;
 pub use device::Device;
 pub use error::{ClassifierError, Mismatch};
+pub use gpu::LayerTime;
 pub(crate) use init::Init;
 pub use load::Notice;
 pub use loss::Loss;
 pub(crate) use optimizer::Optimizer;
 pub use optimizer::{AdamW, StepOutcome};
 pub(crate) use parameters::{Id, Order, Parameters, Role, Spec, Value};
-pub use scorer::{PreparedImages, Scorer};
+pub use scorer::{GpuTimes, Scorer};
 pub use settings::{Arch, ClassifierSettings, Precision};
 pub use trainer::{Accumulated, Trainer};
 pub use trunk::FrozenTrunk;

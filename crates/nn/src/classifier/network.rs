@@ -83,9 +83,9 @@ pub(super) struct Linear {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct LayerNorm {
-    scale: Id,
-    shift: Id,
+pub(super) struct LayerNorm {
+    pub(super) scale: Id,
+    pub(super) shift: Id,
 }
 
 impl LayerNorm {
@@ -96,9 +96,9 @@ impl LayerNorm {
 
 /// A residual block: convolutions one after another, and a shortcut past them.
 #[derive(Clone, Debug)]
-struct Block {
-    path: Vec<ConvNorm>,
-    shortcut: Option<ConvNorm>,
+pub(super) struct Block {
+    pub(super) path: Vec<ConvNorm>,
+    pub(super) shortcut: Option<ConvNorm>,
 }
 
 impl Block {
@@ -115,12 +115,12 @@ impl Block {
 
 /// The convolutions of a ResNet: `[n, h, w, 3]` to `[n, h / 32, w / 32, channels]`.
 #[derive(Clone, Debug)]
-struct Trunk {
-    stem: ConvNorm,
+pub(super) struct Trunk {
+    pub(super) stem: ConvNorm,
     /// The blocks of the first two stages, whose feature maps are large.
-    wide: Vec<Block>,
+    pub(super) wide: Vec<Block>,
     /// Those of the others, whose weights are.
-    deep: Vec<Block>,
+    pub(super) deep: Vec<Block>,
 }
 
 impl Trunk {
@@ -143,7 +143,7 @@ impl Trunk {
 
 /// Pooling: from a trunk's feature maps to a row of features.
 #[derive(Clone, Debug)]
-enum Pooling {
+pub(super) enum Pooling {
     /// Global average pooling.
     Mean,
     /// Spatial learned embeddings: positions weighted by what was learned for each channel, then a layer.
@@ -173,13 +173,21 @@ impl Pooling {
 
 /// From features to the logit.
 #[derive(Clone, Debug)]
-enum Head {
+pub(super) enum Head {
     Single(Linear),
     Hidden { first: Linear, dropout: f64, last: Linear },
     Normed { first: Linear, dropout: f64, norm: LayerNorm, last: Linear },
 }
 
 impl Head {
+    /// Its normalisation, if it has one.
+    pub(super) fn norm(&self) -> Option<&LayerNorm> {
+        match self {
+            Self::Normed { norm, .. } => Some(norm),
+            Self::Single(_) | Self::Hidden { .. } => None,
+        }
+    }
+
     fn forward(&self, pass: &mut impl Pass, features: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Single(layer) => pass.linear(layer, features),
@@ -200,9 +208,9 @@ impl Head {
 /// A network: one or more trunks, a pooling for each camera, a head.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    trunks: Vec<Trunk>,
-    poolings: Vec<Pooling>,
-    head: Head,
+    pub(super) trunks: Vec<Trunk>,
+    pub(super) poolings: Vec<Pooling>,
+    pub(super) head: Head,
     /// Every convolution, by its index.
     pub(super) convolutions: Vec<ConvNorm>,
     /// Every linear layer, by its index.

@@ -1,7 +1,11 @@
 //! AdamW over a network's parameters, with clipping as PyTorch does it.
 
+use std::sync::Arc;
+
+use plaudit_core::{GradientSync, SyncError};
 use serde::{Deserialize, Serialize};
 
+use super::data_parallel::{DataParallel, Sharding};
 use super::parameters::{Id, Parameters, Role, Value};
 use crate::kernels::adam::AdamStep;
 use crate::ops;
@@ -42,6 +46,8 @@ pub(crate) struct Optimizer {
     steps: u32,
     moments: Vec<Option<[Tensor<1>; 2]>>,
     pub(crate) gradients: Vec<Option<Tensor<1>>>,
+    /// The other ranks, if there are any.
+    ranks: Option<DataParallel>,
 }
 
 /// Names of the optimizer's tensors in a saved state.
@@ -52,7 +58,7 @@ const SECOND: &str = "optimizer.exp_avg_sq.";
 impl Optimizer {
     pub(crate) fn new(settings: AdamW, parameters: &Parameters) -> Self {
         let count = parameters.specs.len();
-        Self { settings, steps: 0, moments: vec![None; count], gradients: vec![None; count] }
+        Self { settings, steps: 0, moments: vec![None; count], gradients: vec![None; count], ranks: None }
     }
 
     /// Adds a gradient to those waiting.
@@ -72,6 +78,17 @@ impl Optimizer {
 
     pub(crate) fn step(&mut self, parameters: &mut Parameters, lr: f64, clip: Option<f64>) -> StepOutcome {
         let grad_norm = self.norm();
+        self.step_along(grad_norm, parameters, lr, clip)
+    }
+
+    /// A step along the waiting gradients, which are those of this length, or some of them.
+    fn step_along(
+        &mut self,
+        grad_norm: f64,
+        parameters: &mut Parameters,
+        lr: f64,
+        clip: Option<f64>,
+    ) -> StepOutcome {
         let gradients = std::mem::take(&mut self.gradients);
         self.gradients = vec![None; gradients.len()];
         if !grad_norm.is_finite() {
@@ -92,9 +109,114 @@ impl Optimizer {
         StepOutcome { grad_norm, skipped: false }
     }
 
+    /// Goes on together with other ranks.
+    pub(crate) fn join(&mut self, sync: Arc<dyn GradientSync>, sharding: Sharding, parameters: &Parameters) {
+        self.ranks = Some(DataParallel::new(sync, sharding, parameters));
+    }
+
+    /// The other ranks, if there are any.
+    pub(crate) fn ranks(&self) -> Option<&Arc<dyn GradientSync>> {
+        self.ranks.as_ref().map(|ranks| &ranks.sync)
+    }
+
+    /// Hands the waiting gradients to the ranks that sum them.
+    pub(crate) fn reduce(&mut self, parameters: &Parameters) -> Result<(), SyncError> {
+        match &mut self.ranks {
+            Some(ranks) => ranks.reduce(&mut self.gradients, parameters),
+            None => Ok(()),
+        }
+    }
+
+    /// A step along the gradients of all ranks.
+    pub(crate) fn step_over_ranks(
+        &mut self,
+        parameters: &mut Parameters,
+        lr: f64,
+        clip: Option<f64>,
+    ) -> Result<StepOutcome, SyncError> {
+        let Some(ranks) = &mut self.ranks else { return Ok(self.step(parameters, lr, clip)) };
+        match ranks.sharding {
+            Sharding::Nothing => {
+                self.gradients = ranks.all_gradients(parameters)?;
+                Ok(self.step(parameters, lr, clip))
+            }
+            Sharding::Optimizer => {
+                let (gradients, grad_norm) = ranks.own_gradients(parameters, ops::sum_of_squares)?;
+                self.gradients = gradients;
+                let outcome = self.step_along(grad_norm, parameters, lr, clip);
+                if let Some(ranks) = self.ranks.as_mut().filter(|_| !outcome.skipped) {
+                    ranks.share_parameters(parameters)?;
+                }
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Every rank gets the steps and moments of rank 0, and keeps those it needs.
+    pub(crate) fn share(&mut self, parameters: &Parameters) -> Result<(), SyncError> {
+        let Some(ranks) = &self.ranks else { return Ok(()) };
+        let sync = ranks.sync.clone();
+        let mut flags: Vec<f32> =
+            self.moments.iter().map(|moments| if moments.is_some() { 1.0 } else { 0.0 }).collect();
+        sync.broadcast(0, &mut flags)?;
+        let steps = sync.broadcast_text(0, &self.steps.to_string())?;
+        self.steps = steps.parse().unwrap_or(self.steps);
+        for (i, moments) in self.moments.iter_mut().enumerate() {
+            if flags[i] == 0.0 {
+                *moments = None;
+                continue;
+            }
+            let zeros = || Tensor::zeros([parameters.specs[i].len()]);
+            let both = moments.get_or_insert_with(|| [zeros(), zeros()]);
+            for moment in both {
+                sync.broadcast(0, moment.numbers_mut())?;
+            }
+            if !ranks.keeps_moments(i) {
+                *moments = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// [`save`](Self::save) with what all ranks have, into the state of rank 0; others have none.
+    pub(crate) fn save_over_ranks(
+        &self,
+        parameters: &Parameters,
+        state: &mut Option<Weights>,
+    ) -> Result<(), SyncError> {
+        let Some(ranks) = self.ranks.as_ref().filter(|ranks| ranks.sharding == Sharding::Optimizer) else {
+            state.iter_mut().for_each(|state| self.save(parameters, state));
+            return Ok(());
+        };
+        state.iter_mut().for_each(|state| self.save_steps(state));
+        for (i, owner) in ranks.with_owners() {
+            let spec = &parameters.specs[i];
+            let mut flag = [if self.moments[i].is_some() { 1.0 } else { 0.0 }];
+            ranks.sync.broadcast(owner, &mut flag)?;
+            if flag == [0.0] {
+                continue;
+            }
+            for (which, prefix) in [FIRST, SECOND].into_iter().enumerate() {
+                let mut numbers = match &self.moments[i] {
+                    Some(moments) => moments[which].numbers().to_vec(),
+                    None => vec![0.0; spec.len()],
+                };
+                ranks.sync.broadcast(owner, &mut numbers)?;
+                if let Some(state) = state {
+                    state.insert_f32(format!("{prefix}{}", spec.name), &spec.shape, &spec.to_torch(numbers));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn save_steps(&self, state: &mut Weights) {
+        state.insert(STEPS, Array::from_number(i64::from(self.steps)));
+    }
+
     /// Adds the optimizer's numbers to a saved state, in the order and shape of memory.
     pub(crate) fn save(&self, parameters: &Parameters, state: &mut Weights) {
-        state.insert(STEPS, Array::from_number(i64::from(self.steps)));
+        self.save_steps(state);
         for (spec, moments) in parameters.specs.iter().zip(&self.moments) {
             let Some([first, second]) = moments else { continue };
             for (prefix, moment) in [(FIRST, first), (SECOND, second)] {

@@ -1,5 +1,7 @@
 //! The numbers of a network: by name and shape as PyTorch has them, in memory as the layers want them.
 
+use plaudit_core::{GradientSync, SyncError};
+
 use super::init::Init;
 use crate::tensor::Tensor;
 use crate::weights::{Array, Weights};
@@ -166,6 +168,27 @@ impl Parameters {
         self.values[id.0] = Value::Numbers(value);
     }
 
+    /// Every rank gets the values of rank 0. Frozen ones, which may be billions and come from a file, are compared instead.
+    pub(crate) fn share(&mut self, sync: &dyn GradientSync) -> Result<(), SyncError> {
+        let counts = self.values.iter().filter_map(|value| match value {
+            Value::Count(count) => Some(count.to_string()),
+            Value::Numbers(_) => None,
+        });
+        let counts = sync.broadcast_text(0, &counts.collect::<Vec<_>>().join(" "))?;
+        let mut counts = counts.split(' ').map(str::parse);
+        let mut frozen = FROZEN_HASH;
+        for (spec, value) in self.specs.iter().zip(&mut self.values) {
+            match (spec.role, value) {
+                (_, Value::Count(count)) => *count = counts.next().and_then(Result::ok).unwrap_or(*count),
+                (Role::Trained | Role::Statistic | Role::Unused, Value::Numbers(numbers)) => {
+                    sync.broadcast(0, numbers.numbers_mut())?;
+                }
+                (_, Value::Numbers(numbers)) => frozen = hash(frozen, numbers.numbers()),
+            }
+        }
+        sync.same_text("other frozen weights", &format!("hash {frozen:016x}"))
+    }
+
     /// The parameters as PyTorch would save them.
     pub(crate) fn weights(&self) -> Weights {
         let mut weights = Weights::new();
@@ -179,6 +202,16 @@ impl Parameters {
         }
         weights
     }
+}
+
+/// What a hash begins with (FNV-1a).
+const FROZEN_HASH: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// A hash that goes on with these numbers.
+fn hash(from: u64, numbers: &[f32]) -> u64 {
+    numbers
+        .iter()
+        .fold(from, |hash, number| (hash ^ u64::from(number.to_bits())).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, ParameterSource, fix_linears, fold};
+use super::gpu::{GpuClassifier, GpuInput, LayerTime};
 use super::load;
 use super::network::{self, ConvNorm, Linear, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec};
@@ -20,9 +21,18 @@ const CHUNK: usize = 256;
 /// Pixels of the images that go through a network's wide layers at a time.
 const WIDE_CHUNK: usize = 8 * 128 * 128;
 
+/// What a pass on a GPU takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuTimes {
+    /// Milliseconds of a whole pass, each time it was run.
+    pub whole: Vec<f64>,
+    /// What its kernels take.
+    pub layers: Vec<LayerTime>,
+}
+
 /// Images ready for the network. Cloning shares them.
 #[derive(Clone, Debug)]
-pub struct PreparedImages {
+pub(super) struct PreparedImages {
     views: Vec<Tensor<4>>,
 }
 
@@ -42,6 +52,8 @@ struct Inner {
     others: Vec<Option<(Tensor<1>, Vec<usize>)>>,
     /// Linear layers, as convolutions of single pixels.
     linears: Vec<FixedConv>,
+    /// The whole network on a GPU, if it is there. The CPU has its head alone then.
+    gpu: Option<GpuClassifier>,
 }
 
 impl Scorer {
@@ -57,16 +69,19 @@ impl Scorer {
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
         let (settings, _) = settings.adapted_to(weights);
-        device.must_be_cpu()?;
         let (network, specs) = network::build(&settings);
         load::check(&settings, &specs, weights)?;
         let stored = Stored { specs: &specs, weights };
-        Ok(Self::from_numbers(settings, network, &specs, &stored))
+        let gpu = match device {
+            Device::Cpu => None,
+            Device::Cuda(index) => Some(GpuClassifier::open(index, &settings, &network, &stored)?),
+        };
+        Ok(Self::from_numbers(settings, network, &specs, &stored, gpu))
     }
 
     /// A classifier from parameters in training.
     pub(super) fn of(settings: &ClassifierSettings, network: &Network, parameters: &Parameters) -> Self {
-        Self::from_numbers(settings.clone(), network.clone(), &parameters.specs, parameters)
+        Self::from_numbers(settings.clone(), network.clone(), &parameters.specs, parameters, None)
     }
 
     fn from_numbers(
@@ -74,8 +89,12 @@ impl Scorer {
         network: Network,
         specs: &[Spec],
         numbers: &impl ParameterSource,
+        gpu: Option<GpuClassifier>,
     ) -> Self {
-        let convolutions = fold(&network, numbers, settings.precision);
+        let convolutions = match gpu {
+            None => fold(&network, numbers, settings.precision),
+            Some(_) => Vec::new(),
+        };
         let linears = fix_linears(&network, numbers);
         let in_trunk: Vec<Id> =
             network.convolutions.iter().flat_map(|layer| [layer.weight, layer.scale, layer.shift]).collect();
@@ -85,7 +104,7 @@ impl Scorer {
         };
         let others = specs.iter().enumerate().map(other).collect();
         let preprocess = settings.preprocess();
-        Self { inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, linears }) }
+        Self { inner: Arc::new(Inner { settings, preprocess, network, convolutions, others, linears, gpu }) }
     }
 
     /// The settings, with what was left open filled in.
@@ -97,31 +116,48 @@ impl Scorer {
     /// The logit of each image, or of each time step if there are several cameras. Batches may be of any size.
     ///
     /// # Errors
-    /// When the images do not fit the model; see [`ImageError`](crate::images::ImageError).
+    /// When the images do not fit the model; see [`ImageError`](crate::images::ImageError). When a GPU fails.
     pub fn logits(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
         let mut logits = Vec::with_capacity(images.len());
-        for start in (0..images.len()).step_by(CHUNK) {
-            let chunk = images.slice(start..(start + CHUNK).min(images.len()));
-            logits.extend(self.logits_of(self.prepare(&chunk)?));
+        for chunk in self.chunks(images)? {
+            match &self.inner.gpu {
+                Some(gpu) => logits.extend(gpu.logits(&GpuInput::new(&self.inner.preprocess, &chunk)?)?),
+                None => logits.extend(self.logits_on_cpu(self.prepare(&chunk)?)),
+            }
         }
         Ok(logits)
     }
 
-    /// Images brought to the network's size and numbers, all at once: half of what
-    /// [`logits`](Self::logits) does, for callers that do it while the network is busy.
-    ///
-    /// # Errors
-    /// When the images do not fit the model.
-    pub fn prepare(&self, images: &ImageBatch<'_>) -> Result<PreparedImages, ClassifierError> {
+    /// A batch in parts that go through the network at once.
+    fn chunks<'a>(&self, images: &ImageBatch<'a>) -> Result<Vec<ImageBatch<'a>>, ClassifierError> {
+        let size = match &self.inner.gpu {
+            Some(gpu) => gpu.batch_size()?,
+            None => CHUNK,
+        };
+        let cut = |start: usize| images.slice(start..(start + size).min(images.len()));
+        Ok((0..images.len()).step_by(size).map(cut).collect())
+    }
+
+    /// Images brought to the network's size and numbers, all at once.
+    pub(super) fn prepare(&self, images: &ImageBatch<'_>) -> Result<PreparedImages, ClassifierError> {
         Ok(PreparedImages { views: image_tensors(&self.inner.preprocess, images)? })
     }
 
-    /// The logits of images that this scorer, or one of the same settings, prepared.
-    #[must_use]
-    pub fn logits_of(&self, images: PreparedImages) -> Vec<f32> {
+    fn logits_on_cpu(&self, images: PreparedImages) -> Vec<f32> {
         // One image is forty short steps; see `spin_pool`.
         let _spinning = spin_pool::keep_spinning();
         self.inner.network.logits(&mut InferencePass(&self.inner), images.views).into_vec()
+    }
+
+    /// Where it computes what on a GPU: milliseconds of a whole pass over so many images there, each time it is run, and of
+    /// each kernel in it. `None` if it is on the CPU.
+    ///
+    /// # Errors
+    /// When the GPU fails.
+    pub fn gpu_times(&self, count: usize, repeats: usize) -> Result<Option<GpuTimes>, ClassifierError> {
+        let Some(gpu) = &self.inner.gpu else { return Ok(None) };
+        let (whole, layers) = gpu.times(count, repeats)?;
+        Ok(Some(GpuTimes { whole, layers }))
     }
 
     /// What the trunk makes of the first camera's images.
@@ -136,8 +172,11 @@ impl Scorer {
     /// As [`logits`](Self::logits).
     pub fn features(&self, images: &ImageBatch<'_>) -> Result<Vec<Vec<f32>>, ClassifierError> {
         let mut rows = Vec::with_capacity(images.len());
-        for start in (0..images.len()).step_by(CHUNK) {
-            let chunk = images.slice(start..(start + CHUNK).min(images.len()));
+        for chunk in self.chunks(images)? {
+            if let Some(gpu) = &self.inner.gpu {
+                rows.extend(gpu.features(&GpuInput::new(&self.inner.preprocess, &chunk)?)?);
+                continue;
+            }
             let views = self.prepare(&chunk)?.views;
             let features = self.inner.network.features(&mut InferencePass(&self.inner), views);
             let [_, width] = features.dims();

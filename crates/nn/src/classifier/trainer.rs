@@ -1,7 +1,10 @@
 //! A network that learns.
 
-use plaudit_core::Seed;
+use std::sync::Arc;
 
+use plaudit_core::{GradientSync, Seed, SyncError};
+
+use super::data_parallel::Sharding;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
@@ -37,6 +40,8 @@ pub struct Trainer {
     frozen: Option<Vec<Folded>>,
     /// The network as it answers now; made when asked for.
     scorer: Option<Scorer>,
+    /// With several ranks: the statistics of the last batch, until all ranks have those of all.
+    batch_statistics: Vec<BatchStatistics>,
 }
 
 /// What a batch gave.
@@ -68,12 +73,21 @@ impl Trainer {
         seed: u64,
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
-        device.must_be_cpu()?;
+        device.must_be_cpu("training an image classifier")?;
         let (network, specs) = network::build(settings);
         let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"));
         let optimizer = Optimizer::new(adamw, &parameters);
         let (settings, preprocess) = (settings.clone(), settings.preprocess());
-        Ok(Self { settings, preprocess, network, parameters, optimizer, frozen: None, scorer: None })
+        Ok(Self {
+            settings,
+            preprocess,
+            network,
+            parameters,
+            optimizer,
+            frozen: None,
+            scorer: None,
+            batch_statistics: Vec::new(),
+        })
     }
 
     /// The settings.
@@ -158,7 +172,10 @@ impl Trainer {
                 self.optimizer.add(Id(i), gradient);
             }
         }
-        statistics.into_iter().for_each(|statistics| self.update_running_statistics(statistics));
+        match self.optimizer.ranks() {
+            Some(_) => self.batch_statistics = statistics,
+            None => statistics.into_iter().for_each(|statistics| self.update_running_statistics(statistics)),
+        }
         self.scorer = None;
         Ok(Accumulated { loss, logits: answers })
     }
@@ -190,6 +207,69 @@ impl Trainer {
         self.scorer = None;
         let _spinning = spin_pool::keep_spinning();
         self.optimizer.step(&mut self.parameters, lr, clip)
+    }
+
+    /// Learns together with other ranks from now on, beginning with the weights and the optimizer's state of rank 0.
+    ///
+    /// A step is then one or more times [`accumulate`](Self::accumulate) and [`reduce`](Self::reduce), and
+    /// [`step_over_ranks`](Self::step_over_ranks). It is bit-exact with the step of one rank that accumulates the batches of all:
+    /// first those of the first call, in the order of ranks, then those of the second. Each batch is normalised by its own
+    /// statistics, and running statistics follow all of them in that order.
+    ///
+    /// # Errors
+    /// When another rank is gone, or was given other frozen weights.
+    pub fn join_ranks(&mut self, sync: Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+        self.clear_caches();
+        self.parameters.share(&*sync)?;
+        self.optimizer.join(sync, sharding, &self.parameters);
+        self.optimizer.share(&self.parameters)
+    }
+
+    /// After [`accumulate`](Self::accumulate) on every rank: sums what was accumulated, and updates running statistics.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn reduce(&mut self) -> Result<(), SyncError> {
+        self.optimizer.reduce(&self.parameters)?;
+        let Some(sync) = self.optimizer.ranks().cloned() else { return Ok(()) };
+        let own = std::mem::take(&mut self.batch_statistics);
+        let numbers = own.iter().flat_map(|layer| [&layer.batch_mean, &layer.batch_variance]);
+        let numbers: Vec<f32> = numbers.flat_map(|tensor| tensor.numbers().to_vec()).collect();
+        for numbers in sync.gather(&numbers)? {
+            let mut rest = &numbers[..];
+            for layer in &own {
+                let (mean, after) = rest.split_at(layer.batch_mean.dims()[0]);
+                let (variance, after) = after.split_at(mean.len());
+                rest = after;
+                let [batch_mean, batch_variance] = [mean, variance].map(|numbers| numbers.to_vec().into());
+                let (ids, count) = (layer.ids, layer.count);
+                self.update_running_statistics(BatchStatistics { ids, batch_mean, batch_variance, count });
+            }
+        }
+        Ok(())
+    }
+
+    /// [`step`](Self::step) along what all ranks accumulated.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn step_over_ranks(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
+        self.scorer = None;
+        match self.optimizer.ranks() {
+            Some(_) => self.optimizer.step_over_ranks(&mut self.parameters, lr, clip),
+            None => Ok(self.step(lr, clip)),
+        }
+    }
+
+    /// [`state`](Self::state) with what all ranks have, on rank 0; nothing on the others. All of them call it.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn state_over_ranks(&self) -> Result<Option<Weights>, SyncError> {
+        let is_first = self.optimizer.ranks().is_none_or(|sync| sync.rank() == 0);
+        let mut state = is_first.then(|| self.parameters.weights());
+        self.optimizer.save_over_ranks(&self.parameters, &mut state)?;
+        Ok(state)
     }
 
     /// The logits in evaluation mode: nothing dropped, running statistics.
@@ -283,6 +363,7 @@ fn mean_loss(
 }
 
 /// The statistics of a batch at one layer.
+#[derive(Debug)]
 struct BatchStatistics {
     /// Running mean, running variance, counter.
     ids: [Id; 3],

@@ -27,7 +27,7 @@ pub(crate) mod threads;
 
 pub use memory::{copy, unfilled};
 pub use simd::Isa;
-pub use spin_pool::with_spinning_threads;
+pub use spin_pool::{with_own_threads, with_spinning_threads};
 
 /// What the multiplications of a convolution are done in. Sums are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

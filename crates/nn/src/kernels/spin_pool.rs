@@ -35,7 +35,7 @@ pub(crate) fn keep_spinning() -> SpinGuard {
         return SpinGuard(None);
     }
     // Spin pools of several threads could take every thread of the pool and wait for each other through it.
-    if TAKEN.swap(true, Ordering::AcqRel) {
+    if taken().swap(true, Ordering::AcqRel) {
         return SpinGuard(None);
     }
     let pool = Arc::new(SpinPool::of(1 + helpers));
@@ -47,8 +47,28 @@ pub(crate) fn keep_spinning() -> SpinGuard {
     SpinGuard(Some(pool))
 }
 
-/// Whether a spin pool is running: there is one at a time, and whoever finds it taken works alone.
+/// Whether a spin pool is running on the global pool: there is one at a time, and whoever finds it taken works alone.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The same of the pool that this thread belongs to.
+fn taken() -> &'static AtomicBool {
+    OWN_TAKEN.get().unwrap_or(&TAKEN)
+}
+
+/// Runs `work` on so many threads of its own: what is parallel in it uses these alone, beside others that do the same.
+///
+/// # Errors
+/// When the system has no more threads.
+pub fn with_own_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> std::io::Result<R> {
+    // Lives as long as the threads might; there are as many of them as ranks in a process.
+    let taken: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.max(1))
+        .start_handler(move |_| OWN_TAKEN.set(Some(taken)))
+        .build()
+        .map_err(std::io::Error::other)?;
+    Ok(pool.install(work))
+}
 
 /// While it lives, the spin pool works for this thread; then its threads go back to rayon.
 pub(crate) struct SpinGuard(Option<Arc<SpinPool>>);
@@ -58,7 +78,7 @@ impl Drop for SpinGuard {
         if let Some(pool) = &self.0 {
             SPIN_POOL.set(None);
             pool.over.store(true, Ordering::Release);
-            TAKEN.store(false, Ordering::Release);
+            taken().store(false, Ordering::Release);
         }
     }
 }
@@ -161,6 +181,8 @@ pub(crate) fn parallel_for(parallelism: Parallelism, count: usize, work: impl Fn
 thread_local! {
     /// The spin pool that works for this thread.
     static SPIN_POOL: Cell<Option<*const SpinPool>> = const { Cell::new(None) };
+    /// For a thread of a pool of its own: whether a spin pool is running there.
+    static OWN_TAKEN: Cell<Option<&'static AtomicBool>> = const { Cell::new(None) };
     /// Whether this thread is at work on a part of a step.
     static IN_A_STEP: Cell<bool> = const { Cell::new(false) };
 }

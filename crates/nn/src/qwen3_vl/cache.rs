@@ -14,7 +14,6 @@ pub struct ScoreCache {
     /// The prefix that all prompts shared, and its KV cache.
     pub(super) prefix: Option<(Vec<u32>, KvCache)>,
     /// The tokens of pairs of frames in a GPU's memory.
-    #[cfg(feature = "cuda-judge")]
     pub(super) frame_cache: super::gpu::FrameCache,
 }
 
@@ -83,13 +82,11 @@ impl ScoreCache {
         Self {
             pairs: FramePairCache { capacity, ..FramePairCache::default() },
             prefix: None,
-            #[cfg(feature = "cuda-judge")]
             frame_cache: super::gpu::FrameCache::default(),
         }
     }
 
     /// How many pairs it has room for, if each takes so many bytes.
-    #[cfg(feature = "cuda-judge")]
     pub(super) fn max_pairs(&self, bytes: usize) -> usize {
         match self.pairs.capacity {
             Capacity::MaxPairs(most) => most,
@@ -100,7 +97,6 @@ impl ScoreCache {
     /// How many lookups of frame pairs hit, and how many there were.
     #[must_use]
     pub fn hits_and_lookups(&self) -> [usize; 2] {
-        #[cfg(feature = "cuda-judge")]
         if self.frame_cache.found[1] > 0 {
             return self.frame_cache.found;
         }

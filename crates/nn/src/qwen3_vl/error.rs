@@ -49,9 +49,8 @@ pub enum VlmError {
     #[error(transparent)]
     Device(#[from] ClassifierError),
     /// The GPU is not there, or refuses.
-    #[cfg(feature = "cuda-judge")]
     #[error(transparent)]
-    Gpu(#[from] super::gpu::GpuError),
+    Gpu(#[from] crate::gpu::GpuError),
     /// An adapter for other layers or another rank.
     #[error("{}: {problem}", file.display())]
     Adapter {
@@ -69,11 +68,6 @@ impl VlmError {
     /// Whether it is the device that is missing or refuses, not the model.
     #[must_use]
     pub fn is_device_error(&self) -> bool {
-        match self {
-            Self::Device(_) => true,
-            #[cfg(feature = "cuda-judge")]
-            Self::Gpu(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Device(_) | Self::Gpu(_))
     }
 }

@@ -2,11 +2,9 @@
 
 use plaudit_core::Seed;
 
-#[cfg(feature = "cuda-judge")]
 use super::cache::ScoreCache;
 use super::error::VlmError;
 use super::forward::{Architecture, Padding};
-#[cfg(feature = "cuda-judge")]
 use super::gpu::{GpuModel, Reuse};
 use super::inference::FrozenParams;
 use super::layers::AttentionMask;
@@ -55,7 +53,6 @@ impl QwenVl {
         let Inner { architecture, backend } = &*self.inner;
         match backend {
             Backend::Cpu(frozen) => architecture.generate(frozen, inputs, options),
-            #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => generate_on_gpu(gpu_model, architecture, inputs, options),
         }
     }
@@ -71,12 +68,10 @@ impl QwenVl {
 }
 
 /// Bytes that cached frame pairs may take while a GPU generates an answer.
-#[cfg(feature = "cuda-judge")]
 const FRAME_CACHE_BYTES: usize = 1 << 30;
 
 /// Tokens of answers from a GPU, which caches only the visual embeddings of a prompt: its text is computed again for each token.
 /// Answers are a few words.
-#[cfg(feature = "cuda-judge")]
 fn generate_on_gpu(
     gpu_model: &GpuModel,
     architecture: &Architecture,

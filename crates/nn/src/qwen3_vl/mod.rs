@@ -25,7 +25,7 @@
 //! # Ok::<(), plaudit_nn::qwen3_vl::VlmError>(())
 //! ```
 //!
-//! With the feature `cuda-judge`, a model that is opened on a GPU in bf16 scores there by its own forward pass (`gpu/`).
+//! A model that is opened on a GPU, in bf16, scores there by its own forward pass (`gpu/`).
 //! Everywhere else one implementation (`vision.rs`, `text.rs`) takes its parameters from a `ParamSource`: frozen for
 //! inference (`inference.rs`), or trainable (`train.rs`). The operations between linear layers are our own (`layers.rs`,
 //! `ops/tokens.rs`).
@@ -37,7 +37,6 @@ mod error;
 mod forward;
 mod from_scratch;
 mod generate;
-#[cfg(feature = "cuda-judge")]
 mod gpu;
 mod inference;
 mod layers;
@@ -62,8 +61,7 @@ pub use error::VlmError;
 pub use forward::Padding;
 pub use from_scratch::NewModelFiles;
 pub use generate::{Decoding, GenerateOptions};
-#[cfg(feature = "cuda-judge")]
-pub use gpu::{GpuError, KernelTime, matmul_flops};
+pub use gpu::KernelTime;
 pub use model::{QwenVl, Trace};
 pub use patches::{RgbImage, Visual, VisualKind};
 pub use positions::{Positions, positions};

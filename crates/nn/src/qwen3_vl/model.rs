@@ -8,8 +8,7 @@ use super::cache::ScoreCache;
 use super::config::Config;
 use super::error::VlmError;
 use super::forward::{Architecture, Padding};
-#[cfg(feature = "cuda-judge")]
-use super::gpu::{GpuError, GpuModel, KernelTime, Reuse};
+use super::gpu::{GpuModel, KernelTime, Reuse};
 use super::inference::FrozenParams;
 use super::load;
 use super::network;
@@ -17,6 +16,7 @@ use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::TokenSelection;
 use crate::classifier::{Device, Precision};
+use crate::gpu::GpuError;
 use crate::tensor::Tensor;
 
 /// A Qwen3-VL model ready to be asked. Cloning it shares the weights.
@@ -41,17 +41,14 @@ pub(super) enum Backend {
     /// On the CPU.
     Cpu(FrozenParams),
     /// On a GPU, forward pass only.
-    #[cfg(feature = "cuda-judge")]
     Gpu(Box<GpuModel>),
 }
 
 impl Inner {
     /// The parameters, for what only the CPU does.
-    #[cfg_attr(not(feature = "cuda-judge"), expect(unused_variables, reason = "only a GPU refuses"))]
     pub(super) fn frozen(&self, what: &'static str) -> Result<&FrozenParams, VlmError> {
         match &self.backend {
             Backend::Cpu(frozen) => Ok(frozen),
-            #[cfg(feature = "cuda-judge")]
             Backend::Gpu(_) => Err(GpuError::Unsupported { what }.into()),
         }
     }
@@ -97,18 +94,15 @@ impl QwenVl {
         }
         let weights = load::weights(folder)?;
         load::check(folder, &specs, &weights, config.tied)?;
-        #[cfg(feature = "cuda-judge")]
-        if let Device::Cuda(index) = device {
-            let gpu_model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
-            let architecture = Architecture { config, processor, network };
-            return Ok(Self {
-                inner: Arc::new(Inner { architecture, backend: Backend::Gpu(Box::new(gpu_model)) }),
-            });
-        }
-        device.must_be_cpu()?;
-        let frozen = FrozenParams::new(&network, &specs, &weights, adapter, precision);
+        let backend = match device {
+            Device::Cpu => Backend::Cpu(FrozenParams::new(&network, &specs, &weights, adapter, precision)),
+            Device::Cuda(index) => {
+                let model = GpuModel::open(index, precision, &config, (&network, &specs), &weights, adapter)?;
+                Backend::Gpu(Box::new(model))
+            }
+        };
         let architecture = Architecture { config, processor, network };
-        Ok(Self { inner: Arc::new(Inner { architecture, backend: Backend::Cpu(frozen) }) })
+        Ok(Self { inner: Arc::new(Inner { architecture, backend }) })
     }
 
     /// The sizes of the model.
@@ -134,7 +128,6 @@ impl QwenVl {
         let Inner { architecture, backend } = &*self.inner;
         match backend {
             Backend::Cpu(frozen) => architecture.label_logits(frozen, inputs, labels),
-            #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Nothing),
         }
     }
@@ -154,7 +147,6 @@ impl QwenVl {
         let Inner { architecture, backend } = &*self.inner;
         match backend {
             Backend::Cpu(frozen) => architecture.score(frozen, inputs, labels, cache),
-            #[cfg(feature = "cuda-judge")]
             Backend::Gpu(gpu_model) => gpu_model.score(architecture, inputs, labels, Reuse::Cached(cache)),
         }
     }
@@ -163,7 +155,6 @@ impl QwenVl {
     ///
     /// # Errors
     /// As [`label_logits`](Self::label_logits), and when the model is not on a GPU.
-    #[cfg(feature = "cuda-judge")]
     pub fn kernel_times(&self, inputs: &[Inputs], labels: &[u32]) -> Result<Vec<KernelTime>, VlmError> {
         match &self.inner.backend {
             Backend::Gpu(gpu_model) => gpu_model.times(&self.inner.architecture, inputs, labels),

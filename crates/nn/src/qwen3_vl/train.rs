@@ -1,8 +1,9 @@
 //! Training: adapters on a frozen base, or all weights.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use plaudit_core::Seed;
+use plaudit_core::{GradientSync, Seed, SyncError};
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, LoraWeights, peft_names, shapes};
@@ -16,7 +17,9 @@ use super::network::{self, Linear, Network};
 use super::param_source::ParamSource;
 use super::processor::{Inputs, Processor};
 use super::text::{self, TokenSelection};
-use crate::classifier::{AdamW, Id, Init, Optimizer, Order, Parameters, Role, Spec, StepOutcome, Value};
+use crate::classifier::{
+    AdamW, Id, Init, Optimizer, Order, Parameters, Role, Sharding, Spec, StepOutcome, Value,
+};
 use crate::tensor::{Gradients, Tensor, cross_entropy, linear};
 use crate::weights::Weights;
 
@@ -330,6 +333,36 @@ impl VlmTrainer {
         self.optimizer.step(&mut self.parameters, lr, clip)
     }
 
+    /// Learns together with other ranks from now on, beginning with the trained weights and the optimizer's state of rank 0.
+    ///
+    /// A step is then one or more times [`accumulate`](Self::accumulate) and [`reduce`](Self::reduce), and
+    /// [`step_over_ranks`](Self::step_over_ranks). It is bit-exact with the step of one rank that accumulates the batches of all:
+    /// first those of the first call, in the order of ranks, then those of the second.
+    ///
+    /// # Errors
+    /// When another rank is gone, or was given other frozen weights.
+    pub fn join_ranks(&mut self, sync: Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+        self.parameters.share(&*sync)?;
+        self.optimizer.join(sync, sharding, &self.parameters);
+        self.optimizer.share(&self.parameters)
+    }
+
+    /// After [`accumulate`](Self::accumulate) on every rank: sums what was accumulated.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn reduce(&mut self) -> Result<(), SyncError> {
+        self.optimizer.reduce(&self.parameters)
+    }
+
+    /// [`step`](Self::step) along what all ranks accumulated.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn step_over_ranks(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
+        self.optimizer.step_over_ranks(&mut self.parameters, lr, clip)
+    }
+
     /// For each prompt, the logits of these tokens as the next one, by the model as it is now.
     ///
     /// # Errors
@@ -448,13 +481,29 @@ impl VlmTrainer {
     /// state.
     #[must_use]
     pub fn state(&self) -> Weights {
+        let mut state = self.trained_weights();
+        self.optimizer.save(&self.parameters, &mut state);
+        state
+    }
+
+    /// [`state`](Self::state) with what all ranks have, on rank 0; nothing on the others. All of them call it.
+    ///
+    /// # Errors
+    /// When another rank is gone.
+    pub fn state_over_ranks(&self) -> Result<Option<Weights>, SyncError> {
+        let is_first = self.optimizer.ranks().is_none_or(|sync| sync.rank() == 0);
+        let mut state = is_first.then(|| self.trained_weights());
+        self.optimizer.save_over_ranks(&self.parameters, &mut state)?;
+        Ok(state)
+    }
+
+    fn trained_weights(&self) -> Weights {
         let mut state = Weights::new();
         for (i, spec) in self.parameters.specs.iter().enumerate() {
             if spec.role == Role::Trained {
                 state.insert_f32(&spec.name, &spec.shape, self.parameters.flat(Id(i)).numbers());
             }
         }
-        self.optimizer.save(&self.parameters, &mut state);
         state
     }
 

@@ -6,14 +6,14 @@ use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
 use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Trainer};
+use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Sharding, Trainer};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
 
 use super::network::trained_network;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
-use crate::config::blocks::actor::{self, LrSchedule, ModelSettings};
+use crate::config::blocks::actor::{self, LrSchedule, ModelSettings, ShardingStrategy};
 use crate::config::blocks::data::{Data, EpisodeSource};
 use crate::config::blocks::reward::has_small_trunk;
 use crate::config::blocks::runner::Runner;
@@ -149,6 +149,22 @@ pub(super) fn loop_settings(loaded: &LoadedConfig, examples: usize, purpose: &st
         clip: (actor.optim.clip_grad > 0.0).then_some(actor.optim.clip_grad),
         shuffle: loaded.config.data.shuffle,
         seed: Seed::new(actor.seed).purpose(purpose),
+    }
+}
+
+/// What a config divides among so many ranks.
+pub fn sharding(loaded: &LoadedConfig, world: usize) -> Result<Sharding, ComposeError> {
+    let strategy = loaded.config.actor.sharding_strategy;
+    match strategy {
+        ShardingStrategy::NoShard => Ok(Sharding::Nothing),
+        ShardingStrategy::ShardGradOp => Ok(Sharding::Optimizer),
+        ShardingStrategy::FullShard | ShardingStrategy::HybridShard if world == 1 => Ok(Sharding::Nothing),
+        ShardingStrategy::FullShard | ShardingStrategy::HybridShard => {
+            let message =
+                format!("`{}` divides the weights among ranks, which is not done here", strategy.word());
+            let hint = "use shard_grad_op (the optimiser's state and gradients are divided) or no_shard";
+            Err(loaded.problem("actor.sharding_strategy", message, hint))
+        }
     }
 }
 

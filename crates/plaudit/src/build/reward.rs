@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
+use plaudit_cluster::worker::ScoreClient;
 use plaudit_compose::ComposeError;
-use plaudit_core::{EnvReward, EnvSpec, FramesNeeded, Reward};
+use plaudit_core::{ActionSpace, EnvReward, EnvSpec, FramesNeeded, Reward};
 use plaudit_nn::classifier::Device;
 use plaudit_reward::dataset::{DatasetError, ViewKey};
 use plaudit_reward::endpoint::ServerModel;
@@ -26,27 +27,39 @@ use crate::config::blocks::reward::{
     RewardTerm, RewardType, TermSource, WorkerType,
 };
 use crate::config::{LoadedConfig, Notice};
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::NO_GPU;
+use crate::workers::{ServedFrames, WorkerModel, WorkerModels};
 
 /// The reward of training in environments like these. Whatever is wrong with the model shows here, before the first step.
 pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, ComposeError> {
+    reward_from(loaded, spec, &WorkerModels::Here)
+}
+
+/// The same, with its main model in a worker of its own.
+pub(crate) fn reward_from(
+    loaded: &LoadedConfig,
+    spec: &EnvSpec,
+    models: &WorkerModels,
+) -> Result<BuiltReward, ComposeError> {
     let settings = &loaded.config.reward;
     if !settings.use_reward_model {
         return Ok(BuiltReward { reward: Box::new(EnvReward), monitored: None, notices: Vec::new() });
     }
     let notices = RefCell::default();
     let term = |place: TermPlace<'_>, term: &RewardTerm| {
-        TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: None }.build()
+        TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: None }.build()
     };
     let main = settings.main_term();
     let monitored = match settings.hacking_monitor.is_on() {
-        true => Some(monitored(loaded, spec, &main, &notices)?),
+        true => Some(monitored(loaded, spec, &main, models, &notices)?),
         false => None,
     };
     let learned: Box<dyn Reward> = match &monitored {
         Some(monitored) => Box::new(monitored.term.clone()),
         None => term(TermPlace::Main, &main)?,
     };
-    let sum = weighted_sum(settings, learned, &term)?;
+    let sum = weighted_sum(settings, learned, term)?;
     let mut notices = notices.into_inner();
     notices.dedup();
     Ok(BuiltReward { reward: Box::new(sum), monitored, notices })
@@ -59,19 +72,20 @@ pub(crate) fn simulated_reward(
     stand_ins: StandIns<'_>,
 ) -> Result<Box<dyn Reward>, ComposeError> {
     let settings = &loaded.config.reward;
-    let notices = RefCell::default(); // nothing is opened
+    let (notices, models) = (RefCell::default(), &WorkerModels::Here); // nothing is opened
     let term = |place: TermPlace<'_>, term: &RewardTerm| {
-        TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: Some(stand_ins) }.build()
+        TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: Some(stand_ins) }
+            .build()
     };
     let learned = term(TermPlace::Main, &settings.main_term())?;
-    Ok(Box::new(weighted_sum(settings, learned, &term)?))
+    Ok(Box::new(weighted_sum(settings, learned, term)?))
 }
 
 /// The model's term, the environment's and the further ones, each with its weight.
 fn weighted_sum(
     settings: &RewardSettings,
     learned: Box<dyn Reward>,
-    term: &dyn Fn(TermPlace<'_>, &RewardTerm) -> Result<Box<dyn Reward>, ComposeError>,
+    term: impl Fn(TermPlace<'_>, &RewardTerm) -> Result<Box<dyn Reward>, ComposeError>,
 ) -> Result<WeightedSum, ComposeError> {
     let mut sum = WeightedSum::default()
         .plus(settings.reward_weight as f32, learned)
@@ -113,9 +127,11 @@ fn monitored(
     loaded: &LoadedConfig,
     spec: &EnvSpec,
     main: &RewardTerm,
+    models: &WorkerModels,
     notices: &RefCell<Vec<Notice>>,
 ) -> Result<MonitoredReward, ComposeError> {
-    let builder = TermBuilder { loaded, spec, place: TermPlace::Main, term: main, notices, stand_ins: None };
+    let place = TermPlace::Main;
+    let builder = TermBuilder { loaded, spec, place, term: main, models, notices, stand_ins: None };
     let term = Arc::new(AdjustableReward::new(builder.frames()?));
     let watch = &loaded.config.reward.hacking_monitor;
     if watch.compare_with != CompareWith::Model {
@@ -126,8 +142,8 @@ fn monitored(
         reward_threshold: SuccessThreshold::Checkpoint,
         ..main.clone()
     };
-    let builder =
-        TermBuilder { loaded, spec, place: TermPlace::Second, term: &main, notices, stand_ins: None };
+    let place = TermPlace::Second;
+    let builder = TermBuilder { loaded, spec, place, term: &main, models, notices, stand_ins: None };
     let second = builder.frame_model()?;
     if second.current().model.history_len() > 0 {
         let message = "a model with a frame history cannot score single frames";
@@ -139,9 +155,9 @@ fn monitored(
 /// Why models cannot see in environments like these what they need, if so. Models are not opened, but for their cards.
 pub(crate) fn camera_problems(loaded: &LoadedConfig, spec: &EnvSpec) -> Vec<ComposeError> {
     let settings = &loaded.config.reward;
-    let notices = RefCell::default();
+    let (notices, models) = (RefCell::default(), &WorkerModels::Here);
     let problem = |place: TermPlace<'_>, term: &RewardTerm| {
-        let builder = TermBuilder { loaded, spec, place, term, notices: &notices, stand_ins: None };
+        let builder = TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: None };
         builder.cameras_there().err()
     };
     let main = problem(TermPlace::Main, &settings.main_term());
@@ -163,8 +179,9 @@ pub fn film_scorer(
     }
     main.model.debug_save_dir = None; // that is for what is rewarded
     let notices = RefCell::default(); // which were reported when the reward was built
+    let (place, models) = (TermPlace::Main, &WorkerModels::Here);
     let builder =
-        TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices, stand_ins: None };
+        TermBuilder { loaded, spec, place, term: &main, models, notices: &notices, stand_ins: None };
     builder.frame_model().map(Some)
 }
 
@@ -190,8 +207,9 @@ pub fn live_model(
     }
     let main = settings.main_term();
     let notices = RefCell::default();
+    let (place, models) = (TermPlace::Main, &WorkerModels::Here);
     let builder =
-        TermBuilder { loaded, spec, place: TermPlace::Main, term: &main, notices: &notices, stand_ins: None };
+        TermBuilder { loaded, spec, place, term: &main, models, notices: &notices, stand_ins: None };
     if main.reward_mode == RewardMode::HistoryBuffer {
         let message = "windows are scored when they are full, and frames are to be scored as they come";
         return Err(builder.problem("reward_mode", message, "set it to per_step"));
@@ -259,6 +277,8 @@ pub(super) struct TermBuilder<'a> {
     pub(super) spec: &'a EnvSpec,
     place: TermPlace<'a>,
     pub(super) term: &'a RewardTerm,
+    /// Where the main model is.
+    models: &'a WorkerModels,
     /// What is said once everything is built.
     notices: &'a RefCell<Vec<Notice>>,
     /// What is used instead of models, where rules are simulated.
@@ -413,6 +433,13 @@ impl TermBuilder<'_> {
         if self.term.source == TermSource::State {
             return Ok(Arc::new(ReloadableModel::fixed(Box::new(StateOnlyModel))));
         }
+        match (self.place, self.models, self.term.model.model_type) {
+            (TermPlace::Main, WorkerModels::Worker(client), RewardModelType::Resnet) => {
+                return self.workers_classifier(client);
+            }
+            (TermPlace::Main, WorkerModels::Worker(_), _) => return Err(self.not_in_worker()),
+            _ => {}
+        }
         match self.term.model.model_type {
             RewardModelType::Resnet => self.image_classifier(),
             RewardModelType::Vlm => self.vlm_frame_judge(),
@@ -425,16 +452,26 @@ impl TermBuilder<'_> {
 
     /// An image classifier, in this process or on a server.
     fn image_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
-        if self.term.model.gpu.is_some() {
-            let message = "image classifiers run on the CPU";
-            return Err(self.problem("model.gpu", message, "leave it out; it is for vision-language judges"));
-        }
         match (self.place, self.loaded.config.reward.worker_type) {
             (TermPlace::Main, WorkerType::Api) => self.remote_classifier(),
             (TermPlace::Main, WorkerType::Local) | (TermPlace::Further(_) | TermPlace::Second, _) => {
                 self.local_classifier()
             }
         }
+    }
+
+    /// What the config asks for.
+    pub(super) fn device_choice(&self) -> Result<DeviceChoice, ComposeError> {
+        let choice = self.term.model.device.parse();
+        choice.map_err(|error: String| {
+            self.problem("model.device", error, "auto takes the GPU if there is one")
+        })
+    }
+
+    /// Where a model in this process computes.
+    pub(super) fn device(&self, work: GpuWork) -> Result<Device, ComposeError> {
+        let device = self.device_choice()?.resolve(work);
+        device.map_err(|error| self.problem("model.device", error, NO_GPU))
     }
 
     fn local_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
@@ -446,8 +483,9 @@ impl TermBuilder<'_> {
         let given = self.agreed_network(Path::new(path))?;
         let views = self.views(&given.image_keys.clone().unwrap_or_default())?;
         let finish = self.frame_dump();
+        let device = self.device(GpuWork::Classifier)?;
         let load = move |path: &Path| {
-            let model = ClassifierCheckpoint::read(path)?.open(&given, Device::Cpu)?;
+            let model = ClassifierCheckpoint::read(path)?.open(&given, device)?;
             finish(Box::new(model.reward_model(views.clone())))
         };
         let (first, source) =
@@ -459,10 +497,7 @@ impl TermBuilder<'_> {
     /// The same behind `plaudit serve`. Its network is the server's business; which cameras it looks through, it says.
     fn remote_classifier(&self) -> Result<Arc<ReloadableModel>, ComposeError> {
         let reward = &self.loaded.config.reward;
-        if reward.reload_model {
-            let message = "a model on a server is not reloaded: a run goes by the one that it began with";
-            return Err(self.loaded.problem("reward.reload_model", message, "set it to false"));
-        }
+        self.refuse_reloading("a server")?;
         if reward.api.on_failure == OnFailure::Skip {
             let message = "a frame without a score has no reward, so it cannot be skipped";
             return Err(self.loaded.problem("reward.api.on_failure", message, "set it to stop"));
@@ -480,6 +515,29 @@ impl TermBuilder<'_> {
                 Err(self.loaded.problem("reward.api.api_base", message, hint))
             }
         }
+    }
+
+    /// An image classifier in a reward worker of the same run. Its network is that worker's business.
+    fn workers_classifier(&self, client: &Arc<ScoreClient>) -> Result<Arc<ReloadableModel>, ComposeError> {
+        self.refuse_reloading("a reward worker")?;
+        let views = self.views(&client.facts().image_keys)?;
+        let model = self.frame_dump()(Box::new(WorkerModel::new(client.clone(), views)));
+        Ok(Arc::new(ReloadableModel::fixed(model.map_err(|error| self.unreadable(error))?)))
+    }
+
+    fn refuse_reloading(&self, place: &str) -> Result<(), ComposeError> {
+        if !self.loaded.config.reward.reload_model {
+            return Ok(());
+        }
+        let message = format!("a model on {place} is not reloaded: a run goes by the one that it began with");
+        Err(self.loaded.problem("reward.reload_model", message, "set it to false"))
+    }
+
+    /// A model that a reward worker cannot have.
+    fn not_in_worker(&self) -> ComposeError {
+        let message = "a reward worker has an image classifier, and this is a vision-language model";
+        let hint = "run it with `plaudit serve` and set reward.worker_type to api, or place no reward";
+        self.problem("model.model_type", message, hint)
     }
 
     /// Keeps what a model is shown, if the config says so.
@@ -543,6 +601,45 @@ impl TermBuilder<'_> {
         };
         image_keys.iter().map(view).collect()
     }
+}
+
+/// The main model of a config's reward, for a worker that has no environments: it looks through views by their number.
+pub(crate) fn served_frames(loaded: &LoadedConfig) -> Result<ServedFrames, ComposeError> {
+    let main = loaded.config.reward.main_term();
+    let spec = EnvSpec {
+        id: "".into(),
+        num_envs: 0,
+        state_width: 0,
+        state_parts: Vec::new(),
+        actions: ActionSpace::Discrete { n: 1 },
+        cameras: Vec::new(),
+        max_episode_steps: None,
+        control_hz: 1.0,
+    };
+    let (notices, models) = (RefCell::default(), &WorkerModels::Here);
+    let place = TermPlace::Main;
+    let builder =
+        TermBuilder { loaded, spec: &spec, place, term: &main, models, notices: &notices, stand_ins: None };
+    if !loaded.config.reward.use_reward_model || main.source == TermSource::State {
+        let message = "a reward worker is placed, and there is no reward model";
+        let hint = "set it to true, or leave reward out of cluster.component_placement";
+        return Err(loaded.problem("reward.use_reward_model", message, hint));
+    }
+    if main.model.model_type != RewardModelType::Resnet {
+        return Err(builder.not_in_worker());
+    }
+    builder.refuse_reloading("a reward worker")?;
+    let Some(path) = &main.model.model_path else {
+        let message = "a reward worker without weights: an untrained network would give random rewards";
+        let hint = "give the best_model folder of a reward model, from `plaudit reward train`";
+        return Err(builder.problem("model.model_path", message, hint));
+    };
+    let given = builder.agreed_network(Path::new(path))?;
+    let image_keys = given.image_keys.clone().unwrap_or_default();
+    let opened = ClassifierCheckpoint::read(Path::new(path)).and_then(|file| file.open(&given, Device::Cpu));
+    let model = opened.map_err(|error| builder.unreadable(error))?;
+    let model = model.reward_model(ServedFrames::views(image_keys.len()));
+    Ok(ServedFrames::new(Box::new(model), image_keys))
 }
 
 /// A model that scores frames.

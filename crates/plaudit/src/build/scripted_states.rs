@@ -35,7 +35,7 @@ fn few(loaded: &LoadedConfig, number: usize) -> EnvSettings {
 }
 
 fn embedded(loaded: &LoadedConfig, settings: &EnvSettings) -> Option<Box<dyn Env>> {
-    let builder = Builder { loaded, which: EnvBlock::Train, settings };
+    let builder = Builder { loaded, which: EnvBlock::Train, settings, first_row: 0 };
     let is_ours =
         matches!(settings.env_type, EnvType::Embedded | EnvType::Maniskill) && builder.is_embedded();
     let mut env = if is_ours { builder.embedded().ok()? } else { return None };
@@ -45,7 +45,7 @@ fn embedded(loaded: &LoadedConfig, settings: &EnvSettings) -> Option<Box<dyn Env
 
 fn play(loaded: &LoadedConfig, settings: &EnvSettings) -> Option<Vec<ScriptedState>> {
     let mut env = embedded(loaded, settings)?;
-    let builder = Builder { loaded, which: EnvBlock::Train, settings };
+    let builder = Builder { loaded, which: EnvBlock::Train, settings, first_row: 0 };
     let mut script = builder.scripted(env.spec(), 0.0).ok()?;
     let seed = Seed::new(0).purpose("lint");
     let mut obs = env.reset(seed).ok()?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plaudit_compose::ComposeError;
 use plaudit_nn::classifier::{Device, Precision};
+use plaudit_nn::gpu::GpuError;
 use plaudit_nn::qwen3_vl::{FrameSampling, PromptLayout, VlmError};
 use plaudit_reward::endpoint::{
     ChatEndpoint, EndpointCallbacks, EndpointError, EndpointSettings, ServerModel,
@@ -26,7 +27,8 @@ use super::reward::TermBuilder;
 use super::stand_in::SimulatedJudge;
 use crate::config::block::Choice;
 use crate::config::blocks::reward::{Readout, WorkerType};
-use crate::hints;
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::{self, NO_GPU};
 use crate::run;
 
 /// RLinf's builders of questions.
@@ -75,11 +77,13 @@ struct AnsweringModel {
 }
 
 /// Where a judge computes, and with which numbers: those of a GPU are 16 bits.
-pub fn judge_device(gpu: Option<usize>, bf16: bool) -> (Device, Precision) {
-    match gpu {
-        Some(number) => (Device::Cuda(number), Precision::Bf16),
-        None => (Device::Cpu, if bf16 { Precision::Bf16 } else { Precision::Fp32 }),
-    }
+///
+/// # Errors
+/// When a GPU was asked for and cannot be used.
+pub fn judge_device(choice: DeviceChoice, bf16: bool) -> Result<(Device, Precision), GpuError> {
+    let device = choice.resolve(GpuWork::VisionLanguage)?;
+    let is_half = bf16 || device != Device::Cpu;
+    Ok((device, if is_half { Precision::Bf16 } else { Precision::Fp32 }))
 }
 
 impl TermBuilder<'_> {
@@ -329,6 +333,14 @@ impl TermBuilder<'_> {
         }
     }
 
+    /// Where a judge in this process computes. The choice is free only in 16 bits, which is all that a GPU computes with.
+    fn judge_device(&self) -> Result<Device, ComposeError> {
+        match self.device_choice()? {
+            DeviceChoice::Auto if self.term.model.precision != Precision::Bf16 => Ok(Device::Cpu),
+            _ => self.device(GpuWork::VisionLanguage),
+        }
+    }
+
     fn local(&self) -> Result<LocalVlm, ComposeError> {
         let model = &self.term.model;
         let Some(folder) = &model.model_path else {
@@ -337,7 +349,7 @@ impl TermBuilder<'_> {
             return Err(self.problem("model.model_path", message, hint));
         };
         let options = OpenOptions {
-            device: model.gpu.map_or(Device::Cpu, |number| Device::Cuda(number as usize)),
+            device: self.judge_device()?,
             precision: model.precision,
             frames: self.frames_seen()?,
             ..OpenOptions::default()
@@ -349,9 +361,9 @@ impl TermBuilder<'_> {
                 self.problem("model.lora_path", error, hint)
             }
             OpenError::Vlm(error) if error.is_device_error() => {
-                let cpu = Some("leave it out to compute on the CPU".into());
+                let cpu = Some(NO_GPU.into());
                 let hint = hints::join([hints::about(&error), cpu]).unwrap_or_default();
-                self.problem("model.gpu", error, hint)
+                self.problem("model.device", error, hint)
             }
             error => self.problem("model.model_path", error, "give the folder of a Qwen3-VL model"),
         });

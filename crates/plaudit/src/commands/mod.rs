@@ -1,11 +1,14 @@
 //! What the commands do, one file each.
 
 pub mod check;
+#[cfg(unix)]
+pub mod cluster;
 pub mod collect;
 pub mod completions;
 pub mod config;
 pub mod dataset;
 pub mod demo;
+pub mod device;
 pub mod eval;
 pub mod inspect;
 pub mod report;

@@ -334,7 +334,7 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
     }
     if let Some((component, places)) = several_places(config) {
         notify(format!(
-            "cluster.component_placement.{component}: {places} — everything runs in one process on this machine"
+            "cluster.component_placement.{component}: {places} — everything runs in one process on this machine; `plaudit cluster run` starts one for each place"
         ));
     }
     if config.reward.hacking_monitor.is_on() && !config.reward.use_reward_model {

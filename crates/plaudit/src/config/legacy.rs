@@ -47,6 +47,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("reward_training.clip_grad", "actor.optim.clip_grad"),
     ("reward_training.save_interval", "runner.save_interval"),
     ("reward_training.save_dir", "runner.logger.log_path"),
+    ("actor.fsdp_config.sharding_strategy", "actor.sharding_strategy"),
     // Policies and learners.
     ("actor.model.model_name", "actor.model.model_type"),
     ("actor.model.extra_config.pretrained_ckpt_path", "actor.model.encoder_config.ckpt_path"),
@@ -268,6 +269,7 @@ fn after_renaming(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
     }
     spread_collection(tree, found);
     fixed_alpha(tree, found);
+    gpu_by_number(tree, found);
     for path in matching(tree, "env.*.init_params.control_mode") {
         if text(tree, &path) == Some("None") {
             take(tree, &path);
@@ -287,6 +289,19 @@ fn spread_collection(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
         let path = format!("{target}.data_collection");
         put(tree, &path, block.clone());
         found.push(OlderSpelling { written: "env.data_collection".into(), read_as: path });
+    }
+}
+
+/// `gpu: 0` is `device: cuda:0`.
+fn gpu_by_number(tree: &mut Node, found: &mut Vec<OlderSpelling>) {
+    for path in ["reward.model.gpu", "reward.hacking_monitor.model.gpu"] {
+        let Some(Value::Int(number)) = get(tree, path).map(|node| node.value.clone()) else { continue };
+        let Some(node) = take(tree, path) else { continue };
+        let (device, written) = (path.replace(".gpu", ".device"), format!("{path}: {number}"));
+        if !is_set(tree, &device) {
+            put(tree, &device, beside(&node, Value::Str(format!("cuda:{number}"))));
+        }
+        found.push(OlderSpelling { written, read_as: format!("{device}: cuda:{number}") });
     }
 }
 

@@ -35,7 +35,7 @@ fn inside<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stat
             TrainingError::Rollout(error) => Some(error),
             TrainingError::Reward(error) => Some(error),
             TrainingError::Learner(error) => Some(error),
-            TrainingError::Callback(error) => Some(error.as_ref()),
+            TrainingError::Remote(error) | TrainingError::Callback(error) => Some(error.as_ref()),
         };
     }
     if let Some(LearnError::Relabel(error)) = error.downcast_ref() {
@@ -66,8 +66,8 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(RewardModelError::File { .. }) = error.downcast_ref() {
         return Some("is reward.model.model_path right?".into());
     }
-    if let Some(ClassifierError::NoCuda) = error.downcast_ref() {
-        return Some(NO_CUDA.into());
+    if let Some(ClassifierError::Gpu(_)) = error.downcast_ref() {
+        return Some(NO_GPU.into());
     }
     if let Some(SettingsError::NoMujoco) = error.downcast_ref() {
         return Some(NO_MUJOCO.into());
@@ -81,9 +81,9 @@ fn about_one(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
+/// What to do about a GPU that a config asks for and that cannot be used.
+pub(crate) const NO_GPU: &str = "`plaudit device` shows what was found; `device: cpu` computes on the CPU";
 /// Which build has what this one has not.
-const NO_CUDA: &str = "for vision-language models on an NVIDIA GPU build plaudit with `cargo build --release -p plaudit \
-                       --features cuda-judge`";
 const NO_MUJOCO: &str = "build with `--features mujoco` as docs/mujoco.md says, or set engine: rapier";
 const NO_TLS: &str = "build with `--features tls`, or put a proxy in front";
 
@@ -124,7 +124,8 @@ mod tests {
         let reward = RewardError::Backend(Box::new(RewardModelError::from(server)));
         let error = TrainingError::Learner(LearnError::Relabel(reward));
         assert!(about(&error).unwrap().contains("reward.api.api_key_env"));
-        assert!(about(&VlmError::Device(ClassifierError::NoCuda)).unwrap().contains("cuda-judge"));
+        let lost = ClassifierError::Gpu(plaudit_nn::gpu::GpuError::NoDriver);
+        assert!(about(&VlmError::Device(lost)).unwrap().contains("plaudit device"));
         let setting = plaudit_core::EnvError::from(SettingsError::NoMujoco);
         assert!(about(&setting).unwrap().contains("docs/mujoco.md"));
         let outside = plaudit_robot::HoldCause::OutsideBox { at: String::new(), faces: "+x".into() };

@@ -19,8 +19,21 @@ pub(crate) fn about_reward_training(error: &TrainError) -> Option<String> {
                         actor.model.model_path";
             Some(hint.into())
         }
+        TrainError::UnevenRanks { world, global_batch, .. } => {
+            Some(about_uneven_ranks(*world, *global_batch))
+        }
         other => other.hint(),
     }
+}
+
+/// What to do about ranks that cannot share a step of so many examples evenly.
+fn about_uneven_ranks(world: u64, global_batch: usize) -> String {
+    let world = world as usize;
+    let smaller = match global_batch.is_multiple_of(world) {
+        true => format!("set actor.micro_batch_size={}, or ", global_batch / world),
+        false => String::new(),
+    };
+    format!("{smaller}make actor.global_batch_size a multiple of actor.micro_batch_size times {world}")
 }
 
 /// The key of a learner's setting, and what to do about it.

@@ -70,8 +70,9 @@ pub(super) fn learner(findings: &mut Findings<'_>) {
 /// Machines other than this one.
 pub(super) fn machines(findings: &mut Findings<'_>) {
     if let Some(place) = findings.loaded.config.cluster.elsewhere() {
-        let why = "plaudit runs on one machine, and refuses to start".into();
-        let fix = "run it with --local, which runs everything on this machine".into();
+        let why = "`plaudit train` runs on one machine, and refuses to start".into();
+        let fix =
+            "`plaudit cluster run` runs it on all of them; --local runs everything on this machine".into();
         findings.add("other-machines", Severity::Error, &place.key, Remark { what: place.what, why, fix });
     }
 }

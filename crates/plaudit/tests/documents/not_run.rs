@@ -21,6 +21,9 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     not_run("README.md", ".ci/run", "it runs this test"),
     not_run("README.md", "tensorboard", "a server for a browser; crates/view checks its files"),
     not_run("README.md", "python3 -m venv", "it fetches packages"),
+    not_run("docs/data-parallel.md", "apt install", "it installs"),
+    not_run("docs/data-parallel.md", "cargo build", "it builds"),
+    not_run("docs/data-parallel.md", "mpirun", "it needs MPI; bench/cluster/ranks.sh runs it"),
     not_run("docs/from-rlinf.md", "bash examples/", "RLinf's own script"),
     not_run(
         "docs/robot.md",
@@ -48,6 +51,15 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit collect lerobot_collect",
         "it needs an arm; lerobot.rs runs it with one that has no hardware",
     ),
+    not_run("docs/cluster.md", "cargo build", "it builds"),
+    not_run("docs/cluster.md", "pip install", "it fetches packages"),
+    not_run(
+        "docs/cluster.md",
+        "plaudit cluster run",
+        "it needs dora and two machines; bench/cluster has both",
+    ),
+    not_run("docs/cluster.md", "plaudit cluster status", "it needs such a run"),
+    not_run("docs/cluster.md", "plaudit cluster logs", "it needs such a run"),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 
@@ -94,6 +106,7 @@ pub(crate) struct Given {
 }
 
 pub(crate) const GIVEN: &[Given] = &[
+    Given { document: "docs/cluster.md", path: "two_machines.yaml", from: "bench/cluster/two_machines.yaml" },
     Given {
         document: "README.md",
         path: "RLinf/examples/embodiment/config/maniskill_ppo_mlp.yaml",

@@ -1,5 +1,6 @@
 //! Measuring a judge on labelled windows.
 
+use plaudit_core::{GradientSync, OneRank};
 use plaudit_data::windows::Windows;
 use plaudit_nn::qwen3_vl::{Inputs, VlmError, VlmTrainer};
 use rayon::prelude::*;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{InputFormat, answers};
 use crate::audit::OnScored;
 use crate::metrics::LabelConfusion;
-use crate::train::TrainError;
+use crate::train::{RankShares, TrainError};
 use crate::trend::{LabelLogits, LocalVlm};
 
 /// How well a judge does. Nothing of the answer was in the prompt.
@@ -93,11 +94,25 @@ pub fn evaluate_windows(
     input_format: &InputFormat,
     batch: usize,
 ) -> Result<TrendMetrics, TrainError> {
+    evaluate_over_ranks(&OneRank, trainer, windows, input_format, batch)
+}
+
+/// [`evaluate_windows`] with batches shared among ranks; every rank gets the metrics of all.
+pub(super) fn evaluate_over_ranks(
+    ranks: &dyn GradientSync,
+    trainer: &VlmTrainer,
+    windows: &Windows,
+    input_format: &InputFormat,
+    batch: usize,
+) -> Result<TrendMetrics, TrainError> {
+    let shares = RankShares::of(windows.len(), batch, ranks.world());
+    let numbers: Vec<usize> = shares.batches(ranks.rank()).flatten().collect();
     let labels = trainer.processor().tokenizer().first_tokens(&answers())?;
-    let numbers: Vec<usize> = (0..windows.len()).collect();
     let ask = |inputs: &[Inputs]| trainer.label_logits(inputs, &labels);
     let show = |number: usize| input_format.inputs(trainer.processor(), windows, number);
-    let logits = logits_of(&numbers, batch, &show, &ask, &|_, _| {})?;
+    let own = ranks.agree(logits_of(&numbers, batch, &show, &ask, &|_, _| {}))?;
+    let logits = shares.gather(ranks, own.concat(), 3)?;
+    let logits: Vec<[f32; 3]> = logits.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
     let truth: Vec<usize> = windows.rows().map(|row| row.answer).collect();
     Ok(TrendMetrics::of(&logits, &truth))
 }

@@ -1,14 +1,17 @@
 //! A judge that learns from labelled windows.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use plaudit_core::{GradientSync, OneRank, SyncError};
 use plaudit_data::windows::Windows;
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::StepOutcome;
+use plaudit_nn::classifier::{Sharding, StepOutcome};
 use plaudit_nn::qwen3_vl::{Example, VlmError, VlmTrainer};
 use rayon::prelude::*;
 
-use super::{InputFormat, TargetTokens, TrendMetrics, TrendMonitor, answers, evaluate_windows};
+use super::evaluate::evaluate_over_ranks;
+use super::{InputFormat, TargetTokens, TrendMetrics, TrendMonitor, answers};
 use crate::train::{
     Better, LoopSettings, MicroBatch, Progress, TrainError, TrainLoop, Trainable, ValidationResult,
 };
@@ -50,7 +53,8 @@ impl<'a> JudgeTraining<'a> {
         }
         trainer.processor().tokenizer().first_tokens(&answers())?;
         let loop_settings = settings.loop_settings.clone();
-        let model = TrainableJudge { trainer, save_model, train, val, settings };
+        let ranks = Arc::new(OneRank);
+        let model = TrainableJudge { trainer, save_model, train, val, settings, ranks };
         Ok(Self::over(model, loop_settings, train.len()))
     }
 
@@ -68,6 +72,7 @@ pub struct TrainableJudge<'a> {
     train: &'a Windows,
     val: Option<&'a Windows>,
     settings: JudgeSettings,
+    ranks: Arc<dyn GradientSync>,
 }
 
 impl TrainableJudge<'_> {
@@ -87,14 +92,24 @@ impl Trainable for TrainableJudge<'_> {
         Ok(self.trainer.accumulate(&self.examples(examples)?, scale)?)
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
-        self.trainer.step(lr, clip)
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+        self.ranks = ranks.clone();
+        self.trainer.join_ranks(ranks.clone(), sharding)
+    }
+
+    fn reduce(&mut self) -> Result<(), SyncError> {
+        self.trainer.reduce()
+    }
+
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
+        self.trainer.step_over_ranks(lr, clip)
     }
 
     fn measure(&mut self) -> Result<Option<ValidationResult<TrendMetrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
         let JudgeSettings { input_format, monitor, loop_settings, .. } = &self.settings;
-        let metrics = evaluate_windows(&self.trainer, val, input_format, loop_settings.eval_batch)?;
+        let batch = loop_settings.eval_batch;
+        let metrics = evaluate_over_ranks(&*self.ranks, &self.trainer, val, input_format, batch)?;
         let better = match monitor {
             TrendMonitor::Loss => Better::Lower,
             TrendMonitor::Accuracy => Better::Higher,
@@ -112,8 +127,8 @@ impl Trainable for TrainableJudge<'_> {
         Ok((self.save_model)(&self.trainer, folder)?)
     }
 
-    fn state(&self) -> Weights {
-        self.trainer.state()
+    fn state(&self) -> Result<Option<Weights>, SyncError> {
+        self.trainer.state_over_ranks()
     }
 
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError> {

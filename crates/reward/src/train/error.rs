@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use plaudit_core::SyncError;
 use plaudit_nn::WeightsError;
 use plaudit_nn::classifier::ClassifierError;
 use plaudit_nn::qwen3_vl::VlmError;
@@ -96,6 +97,23 @@ pub enum TrainError {
         /// The checkpoint.
         path: PathBuf,
     },
+    /// Ranks that cannot share a step evenly.
+    #[error(
+        "{world} ranks cannot share the {accumulation} micro batches of a step: {global_batch} examples, {micro_batch} at once"
+    )]
+    UnevenRanks {
+        /// How many ranks there are.
+        world: u64,
+        /// Micro batches of a step.
+        accumulation: u64,
+        /// Examples of a micro batch.
+        micro_batch: usize,
+        /// Examples of a step.
+        global_batch: usize,
+    },
+    /// The ranks of this training no longer train together.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
     /// A callback could not store the progress.
     #[error("{0}")]
     Callback(String),
@@ -114,6 +132,15 @@ impl TrainError {
             Self::Gradient { kept, lr, .. } => Some(format!("{kept}. Lower the learning rate (now {lr:e})")),
             Self::NoState { .. } => {
                 Some("resume the newest checkpoint of the run, or start a new run from its weights".into())
+            }
+            Self::Sync(SyncError::Different { .. }) => {
+                Some("start every rank with the same program, config, data and weights".into())
+            }
+            Self::Sync(_) => {
+                Some("start all ranks again; the training goes on from its last checkpoint".into())
+            }
+            Self::UnevenRanks { .. } => {
+                Some("make a step a whole number of micro batches for each rank".into())
             }
             Self::Classifier(_)
             | Self::Vlm(_)

@@ -1,7 +1,10 @@
 //! Measuring a model on labelled frames.
 
+use plaudit_core::GradientSync;
 use plaudit_nn::classifier::{ClassifierError, Scorer};
 
+use super::error::TrainError;
+use super::rank_shares::RankShares;
 use crate::dataset::{Batch, Frames};
 use crate::metrics::{Metrics, best_threshold};
 
@@ -28,6 +31,23 @@ pub fn evaluate(scorer: &Scorer, frames: &Frames, batch: usize) -> Result<Evalua
     for some in numbers.chunks(batch.max(1)) {
         logits.extend(scorer.logits(&Batch::of(frames, some).images()?)?);
     }
+    Ok(Evaluation::of(&logits, &frames.labels()))
+}
+
+/// [`evaluate`] with batches shared among ranks; every rank gets the scores of all.
+pub(super) fn evaluate_over_ranks(
+    ranks: &dyn GradientSync,
+    scorer: &Scorer,
+    frames: &Frames,
+    batch: usize,
+) -> Result<Evaluation, TrainError> {
+    let shares = RankShares::of(frames.len(), batch, ranks.world());
+    let own = shares.batches(ranks.rank()).map(|some| -> Result<Vec<f32>, TrainError> {
+        let images = Batch::of(frames, &some.collect::<Vec<_>>());
+        Ok(scorer.logits(&images.images().map_err(ClassifierError::from)?)?)
+    });
+    let own: Result<Vec<Vec<f32>>, TrainError> = own.collect();
+    let logits = shares.gather(ranks, ranks.agree(own)?.concat(), 1)?;
     Ok(Evaluation::of(&logits, &frames.labels()))
 }
 

@@ -9,6 +9,9 @@
 //!
 //! A step is decided by the settings, the frames and its number alone, so a training that was stopped and goes on from its
 //! checkpoint is bit-exact with one that was not.
+//!
+//! Several ranks can share the micro batches of each step ([`TrainLoop::join_ranks`]): the same numbers come out, on any number of
+//! ranks. All of them measure, agree when to stop, and fail together; rank 0 alone writes.
 
 mod batches;
 mod checkpoint;
@@ -17,19 +20,21 @@ mod error;
 mod evaluate;
 mod length;
 mod loop_settings;
+mod rank_shares;
 mod settings;
 mod train_loop;
 mod training;
 
 pub use batches::steps_per_epoch;
 pub use checkpoint::{Checkpoints, ResumePoint};
-pub(crate) use early_stop::Better;
-pub use early_stop::{Best, EarlyStop, Monitor, Progress};
+pub use early_stop::{Best, Better, EarlyStop, Monitor, Progress};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};
 pub use length::Length;
 pub use loop_settings::LoopSettings;
+pub(crate) use rank_shares::RankShares;
 pub use settings::{ClassWeight, Settings};
-pub(crate) use train_loop::{MicroBatch, Trainable, ValidationResult};
-pub use train_loop::{StopReason, TrainCallbacks, TrainLoop, TrainOutcome};
-pub use training::Training;
+pub use train_loop::{
+    MicroBatch, StopReason, TrainCallbacks, TrainLoop, TrainOutcome, Trainable, ValidationResult,
+};
+pub use training::{TrainableClassifier, Training};

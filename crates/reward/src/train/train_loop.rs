@@ -1,11 +1,14 @@
 //! The training loop of every reward model.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use plaudit_core::{DiscardEvents, Emit, Event, Level};
+use plaudit_core::{DiscardEvents, Emit, Event, GradientSync, Level, OneRank, SyncError};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::StepOutcome;
+use plaudit_nn::classifier::{Sharding, StepOutcome};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::batches::Batches;
 use super::checkpoint::{Checkpoints, ResumePoint};
@@ -65,8 +68,14 @@ pub trait Trainable {
     /// Adds the gradient of some examples, times `scale`, and gives their loss.
     fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError>;
 
-    /// One step of the optimiser along what was added.
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome;
+    /// Learns together with other ranks from now on, beginning with the model of rank 0.
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError>;
+
+    /// Sums what each rank added; called once after each [`accumulate`](Self::accumulate).
+    fn reduce(&mut self) -> Result<(), SyncError>;
+
+    /// One step of the optimiser along what was added, on all ranks.
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError>;
 
     /// Metrics of the last step beside its loss, as events name them.
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
@@ -84,8 +93,8 @@ pub trait Trainable {
         found: Option<&Self::Metrics>,
     ) -> Result<(), TrainError>;
 
-    /// All that going on needs.
-    fn state(&self) -> Weights;
+    /// All that going on needs, on rank 0; nothing on the others. All of them call it.
+    fn state(&self) -> Result<Option<Weights>, SyncError>;
 
     /// Goes on from such a state.
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError>;
@@ -127,6 +136,7 @@ pub struct TrainLoop<P: Trainable> {
     examples: usize,
     batches: Batches,
     progress: Progress<P::Metrics>,
+    ranks: Arc<dyn GradientSync>,
 }
 
 impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
@@ -138,7 +148,46 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
             loop_settings.shuffle,
             loop_settings.seed.purpose("order"),
         );
-        Self { model, loop_settings, examples, batches, progress: Progress::default() }
+        let (progress, ranks) = (Progress::default(), Arc::new(OneRank));
+        Self { model, loop_settings, examples, batches, progress, ranks }
+    }
+
+    /// Trains together with other ranks from now on: each takes its share of the micro batches of a step. All go on from
+    /// where rank 0 is; only there need a checkpoint have been [resumed](Self::resume).
+    ///
+    /// # Errors
+    /// When ranks cannot share a step evenly, or another rank is gone.
+    pub fn join_ranks(&mut self, ranks: Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError>
+    where
+        P::Metrics: Serialize + DeserializeOwned,
+    {
+        self.check_ranks(ranks.world())?;
+        if ranks.world() == 1 {
+            return Ok(());
+        }
+        self.model.join_ranks(&ranks, sharding)?;
+        let progress = serde_json::to_string(&self.progress).map_err(|error| callback(&error))?;
+        let progress = ranks.broadcast_text(0, &progress)?;
+        self.progress = serde_json::from_str(&progress).map_err(|error| callback(&error))?;
+        self.ranks = ranks;
+        Ok(())
+    }
+
+    /// Whether so many ranks can share a step.
+    ///
+    /// # Errors
+    /// When one would have more micro batches than another.
+    pub fn check_ranks(&self, world: usize) -> Result<(), TrainError> {
+        let (world, accumulation) = (world as u64, self.loop_settings.accumulation());
+        let LoopSettings { micro_batch, global_batch, .. } = self.loop_settings;
+        match accumulation.is_multiple_of(world) {
+            true => Ok(()),
+            false => Err(TrainError::UnevenRanks { world, accumulation, micro_batch, global_batch }),
+        }
+    }
+
+    fn is_first_rank(&self) -> bool {
+        self.ranks.rank() == 0
     }
 
     /// Goes on from a checkpoint.
@@ -175,7 +224,7 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
         let last = self.steps();
         while self.progress.step < last {
             let stale = self.progress.is_stale(self.loop_settings.early_stop);
-            if stale || callbacks.stop() {
+            if stale || self.ranks.any(callbacks.stop())? {
                 let reason = if stale { StopReason::NoImprovement } else { StopReason::Interrupted };
                 return self.end(checkpoints, callbacks, reason);
             }
@@ -203,19 +252,27 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     ) -> Result<(), TrainError> {
         let began = Instant::now();
         let (step, accumulation) = (self.progress.step, self.loop_settings.accumulation());
+        let (rank, world) = (self.ranks.rank() as u64, self.ranks.world() as u64);
         let lr = self.loop_settings.schedule.at(step);
         let (mut losses, mut examples) = (0.0, Vec::new());
-        for number in step * accumulation..(step + 1) * accumulation {
+        for first in (step * accumulation..(step + 1) * accumulation).step_by(world as usize) {
+            let number = first + rank;
             examples = self.batches.frames(number);
             let at = MicroBatch { number, epoch: self.batches.epoch(number) };
-            let loss = self.model.accumulate(at, &examples, 1.0 / accumulation as f64)?;
-            if !loss.is_finite() {
-                let (frames, kept) = (self.named(&examples), self.kept(checkpoints));
-                return Err(TrainError::Loss { step: step + 1, loss, frames, lr, kept });
-            }
-            losses += loss;
+            let loss = self.model.accumulate(at, &examples, 1.0 / accumulation as f64);
+            let finite = loss.and_then(|loss| match loss.is_finite() {
+                true => Ok(loss),
+                false => {
+                    let (frames, kept) = (self.named(&examples), self.kept(checkpoints));
+                    Err(TrainError::Loss { step: step + 1, loss, frames, lr, kept })
+                }
+            });
+            // In the order of micro batches, as one rank would add them.
+            let loss = self.ranks.agree(finite)?;
+            self.ranks.gather_f64(loss)?.into_iter().for_each(|loss| losses += loss);
+            self.model.reduce()?;
         }
-        let moved = self.model.step(lr, self.loop_settings.clip);
+        let moved = self.model.step(lr, self.loop_settings.clip)?;
         self.progress.step += 1;
         self.progress.skipped_steps = if moved.skipped { self.progress.skipped_steps + 1 } else { 0 };
         if moved.skipped {
@@ -248,7 +305,8 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
             return Ok(());
         }
         let began = Instant::now();
-        let Some(found) = self.model.measure()? else { return Ok(()) };
+        let found = self.model.measure();
+        let Some(found) = self.ranks.agree(found)? else { return Ok(()) };
         let ValidationResult { value, better, metrics, mut values } = found;
         values.push(("time/evaluate_secs".into(), began.elapsed().as_secs_f64()));
         callbacks.emit(Event::Metrics { step: self.progress.step, values });
@@ -259,7 +317,8 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     }
 
     fn save_best(&self, checkpoints: &Checkpoints, found: Option<&P::Metrics>) -> Result<(), TrainError> {
-        checkpoints.save_best(|folder| self.model.write(folder, &self.progress, found))
+        let save = || checkpoints.save_best(|folder| self.model.write(folder, &self.progress, found));
+        self.ranks.agree(if self.is_first_rank() { save() } else { Ok(()) })
     }
 
     fn save(
@@ -268,8 +327,13 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
         callbacks: &mut dyn TrainCallbacks<P::Metrics>,
     ) -> Result<(), TrainError> {
         let write = |folder: &Path| self.model.write(folder, &self.progress, None);
-        checkpoints.save(self.progress.step, &self.model.state(), write)?;
-        callbacks.saved(&self.progress).map_err(TrainError::Callback)
+        let saved = match self.model.state()? {
+            Some(state) => checkpoints
+                .save(self.progress.step, &state, write)
+                .and_then(|()| callbacks.saved(&self.progress).map_err(TrainError::Callback)),
+            None => Ok(()),
+        };
+        self.ranks.agree(saved)
     }
 
     fn end(
@@ -298,4 +362,9 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
     fn kept(&self, checkpoints: &Checkpoints) -> String {
         checkpoints.kept(self.progress.step, self.loop_settings.save_interval)
     }
+}
+
+/// How far a training is cannot be written or read.
+fn callback(error: &serde_json::Error) -> TrainError {
+    TrainError::Callback(error.to_string())
 }

@@ -1,14 +1,15 @@
 //! A classifier that learns from labelled frames.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use plaudit_core::Seed;
+use plaudit_core::{GradientSync, OneRank, Seed, SyncError};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Accumulated, ClassifierError, StepOutcome, Trainer};
+use plaudit_nn::classifier::{ClassifierError, Sharding, StepOutcome, Trainer};
 
 use super::early_stop::Progress;
 use super::error::TrainError;
-use super::evaluate::evaluate;
+use super::evaluate::evaluate_over_ranks;
 use super::settings::Settings;
 use super::train_loop::{MicroBatch, TrainLoop, Trainable, ValidationResult};
 use crate::card::ModelCard;
@@ -38,8 +39,17 @@ impl<'a> Training<'a> {
         };
         let weights = settings.class_weight.weights(train.balance());
         let loop_settings = settings.loop_settings.clone();
-        let batch_stats = BatchStats::default();
-        let model = TrainableClassifier { trainer, train, val, settings, weights, card, batch_stats };
+        let model = TrainableClassifier {
+            trainer,
+            train,
+            val,
+            settings,
+            weights,
+            card,
+            batch_stats: BatchStats::default(),
+            last_batch: Vec::new(),
+            ranks: Arc::new(OneRank),
+        };
         Ok(Self::over(model, loop_settings, train.len()))
     }
 
@@ -65,6 +75,9 @@ pub struct TrainableClassifier<'a> {
     weights: Option<[f32; 2]>,
     card: ModelCard,
     batch_stats: BatchStats,
+    /// The logits of the last micro batch, then its labels.
+    last_batch: Vec<f32>,
+    ranks: Arc<dyn GradientSync>,
 }
 
 /// What the micro batches of a step gave, beside their loss.
@@ -76,9 +89,11 @@ struct BatchStats {
 }
 
 impl BatchStats {
-    fn add(&mut self, found: &Accumulated, labels: &[f32]) {
+    /// Logits, then labels, of a micro batch.
+    fn add(&mut self, batch: &[f32]) {
+        let (logits, labels) = batch.split_at(batch.len() / 2);
         self.frames += labels.len();
-        for (logit, label) in found.logits.iter().zip(labels) {
+        for (logit, label) in logits.iter().zip(labels) {
             self.right += usize::from((*logit > 0.0) == (*label > 0.5));
             self.sum_of_probabilities += 1.0 / (1.0 + (-f64::from(*logit)).exp());
         }
@@ -107,12 +122,23 @@ impl Trainable for TrainableClassifier<'_> {
         let drop = loop_settings.seed.purpose("dropout").index(at.number);
         let found =
             self.trainer.accumulate(&images, &batch.labels, weights.as_deref(), *loss, scale, drop)?;
-        self.batch_stats.add(&found, &batch.labels);
+        self.last_batch = [found.logits, batch.labels].concat();
         Ok(found.loss)
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
-        self.trainer.step(lr, clip)
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+        self.ranks = ranks.clone();
+        self.trainer.join_ranks(ranks.clone(), sharding)
+    }
+
+    fn reduce(&mut self) -> Result<(), SyncError> {
+        self.trainer.reduce()?;
+        self.ranks.gather(&self.last_batch)?.iter().for_each(|batch| self.batch_stats.add(batch));
+        Ok(())
+    }
+
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
+        self.trainer.step_over_ranks(lr, clip)
     }
 
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
@@ -126,7 +152,8 @@ impl Trainable for TrainableClassifier<'_> {
 
     fn measure(&mut self) -> Result<Option<ValidationResult<Metrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
-        let found = evaluate(&self.trainer.scorer(), val, self.settings.loop_settings.eval_batch)?;
+        let batch = self.settings.loop_settings.eval_batch;
+        let found = evaluate_over_ranks(&*self.ranks, &self.trainer.scorer(), val, batch)?;
         let monitor = self.settings.monitor;
         let (value, better) = (monitor.value(&found), monitor.better());
         Ok(Some(ValidationResult { value, better, metrics: found.metrics, values: found.values() }))
@@ -140,8 +167,8 @@ impl Trainable for TrainableClassifier<'_> {
         Ok(card.write(&self.trainer.weights(), folder).map(drop)?)
     }
 
-    fn state(&self) -> Weights {
-        self.trainer.state()
+    fn state(&self) -> Result<Option<Weights>, SyncError> {
+        self.trainer.state_over_ranks()
     }
 
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError> {

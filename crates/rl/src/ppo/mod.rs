@@ -35,6 +35,7 @@ use plaudit_nn::dense::{Adam, AdamSettings, clip_grad_norm, with_spinning_thread
 pub use self::loss::{KlEstimate, LossSettings};
 use self::samples::{Sample, Samples};
 use self::stored_rollout::StoredRollout;
+use crate::ExplorerParams;
 use crate::actor_critic::{ActionMode, ActorCritic, ActorCriticSettings, ForwardPass, ParamStatus};
 use crate::checkpoint::Checkpoint;
 use crate::cloning::{Cloning, CloningCallback};
@@ -42,7 +43,7 @@ use crate::gae::{Bootstrap, GaeSettings};
 use crate::learner::{Experience, LearnError, Learner, Metrics, SettingError};
 use crate::naming::WeightsMismatch;
 use crate::replay::ObsBuffer;
-use crate::vision_encoder::ObsBatch;
+use crate::vision_encoder::{ObsBatch, VisionEncoder};
 
 /// What a number belongs to when several actions are decided at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +165,15 @@ impl Ppo {
 impl Learner for Ppo {
     fn explorer(&self) -> Box<dyn Policy> {
         Box::new(self.networks.policy(&self.params, ActionMode::Explore))
+    }
+
+    fn explorer_params(&self) -> ExplorerParams {
+        ExplorerParams {
+            policy: Arc::new(self.params[self.networks.actor_range()].to_vec()),
+            encoder: Arc::default(),
+            scale: None,
+            trunk: self.networks.vision_encoder().map_or(0, VisionEncoder::trunk_hash),
+        }
     }
 
     fn greedy(&self) -> Box<dyn Policy> {

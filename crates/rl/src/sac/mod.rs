@@ -51,7 +51,9 @@ use crate::replay::{Amount, NewRollout, ObsBuffer, Replay, Transitions};
 use crate::row_ops::{join, join_more, take_actions, take_encoded, zero};
 use crate::successes::successes;
 use crate::vision_encoder::{ObsBatch, VisionEncoder, VisionEncoderTape, shift};
-use crate::{ActionMode, Bootstrap, Experience, LearnError, Learner, Metrics, SettingError, StateScale};
+use crate::{
+    ActionMode, Bootstrap, Experience, ExplorerParams, LearnError, Learner, Metrics, SettingError, StateScale,
+};
 use critics::choose;
 
 /// Soft actor-critic.
@@ -622,6 +624,16 @@ impl Sac {
 impl Learner for Sac {
     fn explorer(&self) -> Box<dyn Policy> {
         self.acting(ActionMode::Explore)
+    }
+
+    fn explorer_params(&self) -> ExplorerParams {
+        let (policy, critics) = self.shown();
+        ExplorerParams {
+            policy: policy.clone(),
+            encoder: Arc::new(critics[..self.networks.encoder_len()].to_vec()),
+            scale: self.networks.scale.clone(),
+            trunk: self.networks.vision_encoder.as_ref().map_or(0, VisionEncoder::trunk_hash),
+        }
     }
 
     fn greedy(&self) -> Box<dyn Policy> {

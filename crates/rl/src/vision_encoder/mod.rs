@@ -15,7 +15,7 @@ mod encoder;
 mod shift;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use plaudit_core::{FrameShape, Frames, Obs, PolicyError, Seed};
 use plaudit_nn::Weights;
@@ -173,6 +173,8 @@ pub struct VisionEncoder {
     /// Of the same shape for each camera, each with parameters of its own.
     encoder: Encoder,
     state_proj: Mlp,
+    /// The hash of a frozen trunk, once somebody asked.
+    trunk_hash: OnceLock<u64>,
 }
 
 /// What a forward pass keeps for the backward pass.
@@ -197,6 +199,7 @@ impl VisionEncoder {
             cameras: settings.cameras.clone(),
             encoder: Encoder::new(&settings.encoder_kind, settings.outputs),
             state_proj: Mlp::new(MlpSpec { inputs: settings.states, layers: vec![layer] }),
+            trunk_hash: OnceLock::new(),
         }
     }
 
@@ -238,6 +241,10 @@ impl VisionEncoder {
 
     /// A hash of the frozen trunk; 0 without one.
     pub fn trunk_hash(&self) -> u64 {
+        *self.trunk_hash.get_or_init(|| self.hash_trunk())
+    }
+
+    fn hash_trunk(&self) -> u64 {
         let tensors = self.trunk().map_or(Weights::new(), |trunk| trunk.weights());
         let mut hash = u64::from(!tensors.is_empty());
         for (name, tensor) in tensors.iter() {

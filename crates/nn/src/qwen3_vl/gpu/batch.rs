@@ -1,7 +1,7 @@
 //! The index lists of a batch: where sequences begin, what their tokens are, and which rows are visual tokens.
 
 use super::super::processor::Inputs;
-use super::memory::{List, Lists};
+use super::lists::{List, Lists};
 
 /// Sequences one after another, without padding.
 #[derive(Debug)]

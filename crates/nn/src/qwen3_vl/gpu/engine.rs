@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use super::super::config::Config;
-use super::device::{Arg, Gpu, LaunchShape, attention_shared_bytes};
-use super::error::GpuError;
-use super::matmul::{Cublas, Epilogue, Matmul};
-use super::memory::{Address, Buffer, StagedBytes};
+use super::kernels::attention_shared_bytes;
 use super::parameters::{Linear, Parameters};
 use super::text::PrefixCache;
 use super::vision::PatchPositions;
+use crate::gpu::GpuError;
+use crate::gpu::{Address, Buffer, StagedBytes};
+use crate::gpu::{Arg, Gpu, LaunchShape};
+use crate::gpu::{Cublas, Epilogue, Matmul};
 
 /// All that a forward pass needs.
 pub(super) struct Engine {

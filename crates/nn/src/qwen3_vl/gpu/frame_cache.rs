@@ -6,10 +6,10 @@ use cudarc::driver::CudaSlice;
 use rayon::prelude::*;
 
 use super::super::patches::VisualKind;
-use super::device::Gpu;
-use super::error::GpuError;
-use super::memory::Address;
 use super::vision::FramePair;
+use crate::gpu::Address;
+use crate::gpu::Gpu;
+use crate::gpu::GpuError;
 
 /// Visual embeddings, level by level, in a ring buffer: the oldest go first.
 #[derive(Default)]

@@ -8,31 +8,26 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `device.rs` | the GPU, its kernels, and a profiler |
-//! | `memory.rs` | memory that stays from call to call |
-//! | `matmul.rs` | matrix products |
+//! | `kernels.rs` | the kernels |
 //! | `parameters.rs` | a model's parameters there |
 //! | `frame_cache.rs` | embeddings of frame pairs that are kept |
 //! | `engine.rs` | all of these together |
 //! | `vision.rs`, `text.rs` | the two halves of the network |
-//! | `batch.rs` | the index lists of a batch |
-
-#![allow(unsafe_code)] // A GPU deals in addresses; each block says why.
+//! | `batch.rs`, `lists.rs` | the index lists of a batch |
+//!
+//! The GPU itself, its memory and its matrix products are those of [`crate::gpu`].
 
 mod batch;
-mod device;
 mod engine;
-mod error;
 mod frame_cache;
-mod matmul;
-mod memory;
+mod kernels;
+mod lists;
 mod parameters;
 mod text;
 mod vision;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use super::adapter::Adapter;
 use super::cache::ScoreCache;
@@ -44,14 +39,11 @@ use super::patches::Visual;
 use super::processor::Inputs;
 use super::text::frequencies;
 use crate::classifier::{Precision, Spec};
+use crate::gpu::{Buffer, Cublas, Gpu, GpuError};
 use crate::weights::Weights;
 use batch::{Batch, Sequence};
-use device::Gpu;
 use engine::{ActivationBuffers, Engine};
-pub use error::GpuError;
 pub(super) use frame_cache::FrameCache;
-use matmul::{Cublas, Epilogue, Matmul};
-use memory::Buffer;
 use parameters::Parameters;
 use vision::FramePair;
 
@@ -97,7 +89,7 @@ impl GpuModel {
         }
         check_sizes(config)?;
         let mut gpu = Gpu::open(index)?;
-        gpu.compile(config)?;
+        kernels::compile(&mut gpu, config)?;
         let (axes, inv_freq): (Vec<i32>, Vec<f32>) =
             frequencies(&config.text).into_iter().map(|(axis, frequency)| (axis as i32, frequency)).unzip();
         let mut engine = Engine {
@@ -305,43 +297,6 @@ fn check_sizes(config: &Config) -> Result<(), GpuError> {
         }
     }
     Ok(())
-}
-
-/// How many floating-point operations a GPU does in a second, in a product of two square matrices of bf16 numbers: what
-/// a forward pass is measured by.
-///
-/// # Errors
-/// When there is no such GPU, or it has no memory for the matrices.
-pub fn matmul_flops(index: usize, side: usize, repeats: usize) -> Result<f64, GpuError> {
-    let mut gpu = Gpu::open(index)?;
-    let mut cublas = Cublas::new(&gpu)?;
-    // Random bits of numbers between 0.5 and 2 and their negatives: zeros would be quicker.
-    let bits = |seed: u64| {
-        let bit = |i: u64| {
-            let mixed = (i + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            (mixed as u16 & 0x80ff) | 0x3f00
-        };
-        (0..(side * side) as u64).map(bit).collect::<Vec<u16>>()
-    };
-    let [mut x, mut weight, mut y] = [Buffer::default(), Buffer::default(), Buffer::default()];
-    let matmul = Matmul {
-        x: x.put(&gpu, &bits(1))?,
-        weight: weight.put(&gpu, &bits(2))?,
-        epilogue: Epilogue::Plain,
-        y: y.of(&gpu, side * side)?,
-        stride: side,
-        rows: side,
-        inputs: side,
-        outputs: side,
-    };
-    let mut run = |gpu: &mut Gpu, times: usize| {
-        (0..times).try_for_each(|_| cublas.run(gpu, "matmul", &matmul)).and_then(|()| gpu.wait())
-    };
-    run(&mut gpu, repeats.div_ceil(2))?;
-    let start = Instant::now();
-    run(&mut gpu, repeats)?;
-    let operations = 2.0 * (side as f64).powi(3) * repeats as f64;
-    Ok(operations / start.elapsed().as_secs_f64())
 }
 
 #[cfg(test)]

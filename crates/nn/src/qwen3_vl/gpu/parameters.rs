@@ -9,10 +9,10 @@ use rayon::prelude::*;
 
 use super::super::adapter::Adapter;
 use super::super::network::{self, Network};
-use super::device::Gpu;
-use super::error::GpuError;
-use super::memory::Address;
 use crate::classifier::{Id, Spec};
+use crate::gpu::Address;
+use crate::gpu::Gpu;
+use crate::gpu::GpuError;
 use crate::weights::{DType, Weights};
 
 /// A linear layer, or several on the same numbers.

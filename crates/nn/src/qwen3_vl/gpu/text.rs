@@ -4,12 +4,12 @@ use cudarc::driver::CudaSlice;
 
 use super::super::config::TextConfig;
 use super::batch::{Batch, Rows};
-use super::device::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use super::error::GpuError;
-use super::matmul::{Epilogue, Matmul};
-use super::memory::Address;
 use super::parameters::Layer;
+use crate::gpu::Address;
+use crate::gpu::GpuError;
+use crate::gpu::{Arg, LaunchShape};
+use crate::gpu::{Epilogue, Matmul};
 
 /// Keys and values (KV cache) of the prefix that prompts share.
 pub(super) struct PrefixCache {

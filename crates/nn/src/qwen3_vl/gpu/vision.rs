@@ -7,13 +7,14 @@ use super::super::cache::ScoreCache;
 use super::super::config::VisionConfig;
 use super::super::patches::VisualKind;
 use super::super::vision::{angles, corners};
-use super::device::{Arg, LaunchShape};
 use super::engine::{Attention, Engine, heads_of};
-use super::error::GpuError;
 use super::frame_cache::{FrameCache, HashedPair};
-use super::matmul::Epilogue;
-use super::memory::{Address, Lists};
+use super::lists::Lists;
 use super::parameters::{Block, LayerNorm, Merger};
+use crate::gpu::Address;
+use crate::gpu::Epilogue;
+use crate::gpu::GpuError;
+use crate::gpu::{Arg, LaunchShape};
 
 const EPSILON: f32 = 1e-6;
 

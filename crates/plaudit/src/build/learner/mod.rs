@@ -13,7 +13,9 @@ use plaudit_core::{EnvSpec, LrDecay, Policy, Reward, Schedule, Seed};
 use plaudit_nn::Weights;
 use plaudit_nn::dense::AdamSettings;
 use plaudit_rl::sac::{SoftNetworks, SoftPolicy};
-use plaudit_rl::{ActionMode, ActorCritic, AsyncPlan, Cloning, LearnError, Learner, TrainingPlan};
+use plaudit_rl::{
+    ActionMode, ActorCritic, AsyncPlan, Cloning, ExplorerNetworks, LearnError, Learner, TrainingPlan,
+};
 
 use crate::commands::train::TrainMode;
 use crate::config::LoadedConfig;
@@ -148,6 +150,25 @@ pub fn trained_policy(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<Box<dyn P
                 &encoder_params,
                 ActionMode::Greedy,
             )))
+        }
+        LossType::Foreign => Err(foreign(loaded)),
+    }
+}
+
+/// The networks of a config's policy in environments like these, without their parameters: for environments that are
+/// not where the learner is.
+pub fn explorer_networks(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<ExplorerNetworks, ComposeError> {
+    supported::refuse_unsupported(loaded)?;
+    let named = named_weights(loaded);
+    // Weights may bring a frozen trunk along.
+    let weights = named.as_ref().map(|(key, path)| read_weights(loaded, key, path)).transpose()?;
+    let builder = Builder { loaded, spec, steps: None, weights: weights.as_ref() };
+    match loaded.config.algorithm.loss_type {
+        LossType::Ppo => Ok(ExplorerNetworks::ActorCritic(Arc::new(ActorCritic::new(&builder.networks()?)))),
+        LossType::Sac => {
+            let networks = SoftNetworks::new(&builder.soft_networks()?);
+            let networks = networks.ok_or_else(|| builder.needs_continuous_actions())?;
+            Ok(ExplorerNetworks::Soft(Arc::new(networks)))
         }
         LossType::Foreign => Err(foreign(loaded)),
     }

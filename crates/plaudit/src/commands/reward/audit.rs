@@ -147,7 +147,7 @@ impl AuditCommand {
         self.judge.refuse_for_classifier()?;
         refuse(&[("--min-accuracy", self.min_accuracy != MIN_ACCURACY)], "an image classifier")?;
         let OpenClassifier { file, card, has_card: has_header, scorer, .. } =
-            self.preparation.open(&self.model, verbosity)?;
+            self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
         let bar = ProgressBar::new("reward audit", verbosity);
         let frames = self.frames(&card, &bar)?;
         let folder = self.make_output()?;

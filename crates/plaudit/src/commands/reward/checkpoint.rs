@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use clap::Args;
-use plaudit_nn::classifier::{ClassifierError, Device};
+use plaudit_nn::classifier::ClassifierError;
+use plaudit_nn::gpu::GpuError;
 use plaudit_reward::open::{
     ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
 };
@@ -12,6 +13,7 @@ use super::data::views;
 use crate::cli::Verbosity;
 use crate::config::Notice;
 use crate::console;
+use crate::device::{DeviceChoice, GPU_HELP, GpuWork};
 use crate::failure::Failure;
 use crate::hints;
 
@@ -71,10 +73,12 @@ impl PreparationArgs {
     pub(in crate::commands) fn open(
         &self,
         path: &Path,
+        choice: DeviceChoice,
         verbosity: Verbosity,
     ) -> Result<OpenClassifier, Failure> {
         let given = self.given_network()?;
-        let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, Device::Cpu));
+        let device = choice.resolve(GpuWork::Classifier).map_err(no_gpu)?;
+        let opened = ClassifierCheckpoint::read(path).and_then(|found| found.open(&given, device));
         let model = opened.map_err(unopened)?;
         if let Some(assumed) = &model.assumed {
             let text = assumed.notice(&model.file, "--image-size C H W", "--normalize true|false");
@@ -104,7 +108,7 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
         }
         OpenError::Vlm(error) => {
             let help = match error.is_device_error() {
-                true => "leave --gpu out to compute on the CPU",
+                true => GPU_HELP,
                 false => "give the folder of a Qwen3-VL model, and adapters made for it",
             };
             let help = hints::join([hints::about(&error), Some(help.into())]);
@@ -112,6 +116,11 @@ pub(in crate::commands) fn unopened(error: OpenError) -> Failure {
         }
         OpenError::Endpoint(error) => Failure::usage(error, "start it, or correct the address".to_string()),
     }
+}
+
+/// A GPU that was asked for and cannot be used.
+pub(in crate::commands) fn no_gpu(error: GpuError) -> Failure {
+    Failure::usage(error, GPU_HELP.to_string())
 }
 
 /// A server, where the model itself is needed.
@@ -122,8 +131,13 @@ pub(in crate::commands) fn only_served(address: &str) -> Failure {
 
 /// A model and a network that do not fit each other.
 pub(in crate::commands) fn unfit(model: &Path, error: &ClassifierError) -> Failure {
-    let help = "the file is of another architecture, or its card was changed; of a model with several cameras and no \
-                card, name them: --image-keys main_images,extra_view_images"
-        .to_string();
+    let help = match error.is_device_error() {
+        true => GPU_HELP,
+        false => {
+            "the file is of another architecture, or its card was changed; of a model with several cameras and no card, \
+             name them: --image-keys main_images,extra_view_images"
+        }
+    };
+    let help = help.to_string();
     Failure::usage(format!("{}: {error}", model.display()), help)
 }

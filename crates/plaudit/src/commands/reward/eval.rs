@@ -90,7 +90,8 @@ impl Eval {
 
     fn measure_classifier(&self, verbosity: Verbosity) -> Result<(), Failure> {
         self.judge.refuse_for_classifier()?;
-        let OpenClassifier { card, scorer, .. } = self.preparation.open(&self.model, verbosity)?;
+        let OpenClassifier { card, scorer, .. } =
+            self.preparation.open(&self.model, self.judge.device.choice(), verbosity)?;
         let frames = self.frames(&card, verbosity)?;
         if let Some(notice) = resized(&card, &frames).filter(|_| !verbosity.quiet) {
             console::eprintln(&format!("note: {notice}"));

@@ -15,7 +15,7 @@ mod windows;
 use clap::Subcommand;
 
 pub(super) use audit::{calibration_chart, scores_chart};
-pub(super) use checkpoint::{PreparationArgs, probability, unopened};
+pub(super) use checkpoint::{PreparationArgs, no_gpu, probability, unopened};
 
 use crate::cli::Verbosity;
 use crate::failure::Failure;

@@ -1,23 +1,26 @@
 //! `plaudit reward sft`: a vision-language model learns to judge windows.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use clap::Args;
 use plaudit_core::{Emit, Event, Level};
-use plaudit_data::windows::Windows;
+use plaudit_data::windows::{WindowRow, Windows};
+use plaudit_nn::classifier::Sharding;
 use plaudit_reward::metrics::LabelConfusion;
-use plaudit_reward::sft::{JudgeTraining, TrendMetrics, answers};
+use plaudit_reward::sft::{JudgeTraining, TrainableJudge, TrendMetrics, answers};
 use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainOutcome};
 
 use super::train::failure;
-use super::training_run::{RunCallbacks, end_reason, resume_point};
+use super::training_run::{FirstRank, end_reason, refuse_other_start, resume_point, train_on_rank};
 use crate::build::{self, JudgeData};
 use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
 use crate::failure::Failure;
 use crate::load;
+use crate::ranks::{Launch, Rank, RankArgs};
 use crate::run::Run;
 
 /// Tune a vision-language model to judge whether windows of frames show progress
@@ -31,11 +34,15 @@ use crate::run::Run;
       data.data_root=windows actor.model.model_path=Qwen3-VL-4B-Instruct
   plaudit reward sft pickcube_trend_sft
   plaudit reward sft pickcube_trend_sft \\
-      runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft")]
+      runner.resume_dir=logs/20260801-12:00:00-pickcube_trend_sft
+  plaudit reward sft pickcube_trend_sft --ranks 2 actor.micro_batch_size=16
+  mpirun -n 2 plaudit reward sft pickcube_trend_sft actor.micro_batch_size=16")]
 pub struct Sft {
     /// Which config.
     #[command(flatten)]
     config: RunArgs,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -44,30 +51,89 @@ pub struct Sft {
 impl Sft {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
+        let launch = Launch::of(&self.ranks)?;
+        let verbosity = launch.verbosity(verbosity);
+        let (loaded, data) = launch.agree(self.load(verbosity))?;
+        let sharding = launch.agree(build::sharding(&loaded, launch.world()).map_err(Failure::from))?;
+        let work = |rank: &Rank| self.on_rank(rank, &loaded, &data, sharding, verbosity);
+        let Some(summary) = launch.run(work)? else { return Ok(()) };
+        console::print(&if self.json { summary.json() } else { summary.text() })
+    }
+
+    /// The config, and the windows it names.
+    fn load(&self, verbosity: Verbosity) -> Result<(LoadedConfig, JudgeData), Failure> {
         let loaded = load::to_run(&self.config, verbosity)?;
         refuse_other_work(&loaded)?;
         let data = build::judge_data(&loaded)?;
-        let settings = build::judge_training(&loaded, data.train.len())?;
-        let judge = build::judge(&loaded, &data.train.prompts())?;
-        let training =
-            JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings)
-                .map_err(failure)?;
-        let mut run = Run::start(&loaded, "reward_sft", "steps", training.steps(), verbosity)?;
-        let outcome = train(&mut run, &loaded, &data, training);
+        Ok((loaded, data))
+    }
+
+    /// Trains on one rank. The first gives what a person reads, unless it was interrupted.
+    fn on_rank(
+        &self,
+        rank: &Rank,
+        loaded: &LoadedConfig,
+        data: &JudgeData,
+        sharding: Sharding,
+        verbosity: Verbosity,
+    ) -> Result<Option<Summary>, Failure> {
+        let training = rank.agree(new_training(loaded, data))?;
+        refuse_other_start(rank, loaded, || window_lines(data))?;
+        let first = FirstSftRank { loaded, data, steps: training.steps(), verbosity };
+        let Some((run, outcome)) = train_on_rank(rank, training, sharding, &first)? else { return Ok(None) };
         let folder = Checkpoints::in_folder(&run.checkpoints_directory()).best();
         let mut command = self.config.command("reward");
         command.insert(2, "sft".into());
+        command.extend(self.ranks.command());
         let ended = outcome.map(|outcome| {
             let reason = end_reason(&outcome);
             (outcome, reason)
         });
-        let outcome = run.finish(ended, &command)?;
-        if outcome.reason == StopReason::Interrupted {
-            return Ok(());
-        }
-        let summary = Summary { outcome, folder };
-        console::print(&if self.json { summary.json() } else { summary.text() })
+        let outcome = run.finish(ended, &rank.started_by(command))?;
+        Ok((outcome.reason != StopReason::Interrupted).then_some(Summary { outcome, folder }))
     }
+}
+
+/// The first rank of a training, which has the run.
+struct FirstSftRank<'a> {
+    loaded: &'a LoadedConfig,
+    data: &'a JudgeData,
+    steps: u64,
+    verbosity: Verbosity,
+}
+
+impl<'a> FirstRank<TrainableJudge<'a>> for FirstSftRank<'a> {
+    fn start(&self) -> Result<Run, Failure> {
+        Run::start(self.loaded, "reward_sft", "steps", self.steps, self.verbosity)
+    }
+
+    fn prepare(&self, run: &mut Run, training: &mut JudgeTraining<'a>) -> Result<(), Failure> {
+        let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
+        if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
+            let resumed = resume_point(self.loaded, &checkpoints, &progress)?;
+            training.resume(progress, &resumed).map_err(failure)?;
+        }
+        announce(run, self.data, training);
+        Ok(())
+    }
+}
+
+fn new_training<'a>(loaded: &LoadedConfig, data: &'a JudgeData) -> Result<JudgeTraining<'a>, Failure> {
+    let settings = build::judge_training(loaded, data.train.len())?;
+    let judge = build::judge(loaded, &data.train.prompts())?;
+    JudgeTraining::new(judge.trainer, judge.save, &data.train, data.val.as_ref(), settings).map_err(failure)
+}
+
+/// Every window with its question and answer, whatever its folder is called on this machine.
+fn window_lines(data: &JudgeData) -> String {
+    let windows = std::iter::once(&data.train).chain(&data.val);
+    let line = |row: &WindowRow| {
+        let file = row.pickle.file_name().unwrap_or_default().to_string_lossy();
+        let mut question = DefaultHasher::new();
+        row.prompt.hash(&mut question);
+        format!("{file}: {}, question {:x}\n", answers()[row.answer], question.finish())
+    };
+    windows.flat_map(|windows| windows.rows().map(line)).collect()
 }
 
 fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
@@ -85,21 +151,6 @@ fn refuse_other_work(loaded: &LoadedConfig) -> Result<(), Failure> {
         ),
     };
     Err(loaded.problem(key, message, hint).into())
-}
-
-fn train(
-    run: &mut Run,
-    loaded: &LoadedConfig,
-    data: &JudgeData,
-    mut training: JudgeTraining<'_>,
-) -> Result<TrainOutcome<TrendMetrics>, Failure> {
-    let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
-    if let Some(progress) = run.restore::<Progress<TrendMetrics>>()? {
-        let resumed = resume_point(loaded, &checkpoints, &progress)?;
-        training.resume(progress, &resumed).map_err(failure)?;
-    }
-    announce(run, data, &training);
-    training.run(&checkpoints, &mut RunCallbacks(run)).map_err(failure)
 }
 
 /// What is trained on, and what a person should know about it.

@@ -5,15 +5,17 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use plaudit_core::{Emit, Event, Level};
 use plaudit_data::recording::Rules;
-use plaudit_reward::dataset::Frames;
+use plaudit_nn::classifier::Sharding;
+use plaudit_reward::card::ModelCard;
+use plaudit_reward::dataset::{ClassBalance, Frames, SplitManifest};
 use plaudit_reward::images::{Png, preview, save_split, save_successes};
 use plaudit_reward::open::ClassifierCheckpoint;
-use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, TrainOutcome, Training};
+use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, TrainableClassifier, Training};
 
 use super::data::{FrameReader, TrainingData, training_data};
 use super::legacy_flags::LegacyFlags;
 use super::summary::Summary;
-use super::training_run::{RunCallbacks, end_reason, resume_point};
+use super::training_run::{FirstRank, end_reason, refuse_other_start, resume_point, train_on_rank};
 use super::warm_start::WarmStart;
 use crate::build;
 use crate::cli::{RunArgs, Verbosity};
@@ -23,6 +25,7 @@ use crate::failure::Failure;
 use crate::hints;
 use crate::load;
 use crate::progress::ProgressBar;
+use crate::ranks::{Launch, Rank, RankArgs};
 use crate::run::Run;
 
 /// Train a classifier of images to tell success from failure
@@ -44,7 +47,9 @@ use crate::run::Run;
   plaudit reward train --from logs/20260801-12:00:00-reward_training \\
       --add logs/run/hacking/step_40 --data episodes
   plaudit reward train reward_training \\
-      runner.resume_dir=logs/20260801-12:00:00-reward_training")]
+      runner.resume_dir=logs/20260801-12:00:00-reward_training
+  plaudit reward train --data episodes --ranks 4 actor.micro_batch_size=8
+  mpirun -n 4 plaudit reward train --data episodes actor.micro_batch_size=8")]
 pub struct Train {
     /// Which config.
     #[command(flatten)]
@@ -53,6 +58,8 @@ pub struct Train {
     warm_start: WarmStart,
     #[command(flatten)]
     legacy_flags: LegacyFlags,
+    #[command(flatten)]
+    ranks: RankArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -61,33 +68,13 @@ pub struct Train {
 impl Train {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
-        let config = self.warm_start.config(self.legacy_flags.config(&self.config.config))?;
-        let config = RunArgs { config, ..self.config.clone() };
-        let loaded = load::to_run(&config, verbosity)?;
-        refuse_other_work(&loaded)?;
-        let bar = ProgressBar::new("reward train", verbosity);
-        let data = training_data(&loaded, &bar)?;
-        let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
-        let data = self.warm_start.with_added(data, &reader)?;
-        drop(bar);
+        let launch = Launch::of(&self.ranks)?;
+        let verbosity = launch.verbosity(verbosity);
+        let (loaded, data) = launch.agree(self.load(verbosity))?;
+        let sharding = launch.agree(build::sharding(&loaded, launch.world()).map_err(Failure::from))?;
+        let work = |rank: &Rank| self.on_rank(rank, &loaded, &data, sharding, verbosity);
+        let Some(summary) = launch.run(work)? else { return Ok(()) };
         let output = self.legacy_flags.output_checkpoint.as_deref();
-        output.map(writable).transpose()?;
-
-        let settings = build::classifier_training(&loaded, data.train.len());
-        let trainer = build::classifier(&loaded)?;
-        let training = Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)?;
-        let mut run = Run::start(&loaded, "reward_train", "steps", training.steps(), verbosity)?;
-        let outcome = self.train(&mut run, &loaded, &data, training);
-        let mut command = config.command("reward");
-        command.insert(2, "train".into());
-        let summary = match &outcome {
-            Ok(outcome) if outcome.reason != StopReason::Interrupted => {
-                Some(Summary::of(&mut run, outcome, &data)?)
-            }
-            _ => None,
-        };
-        run.finish(outcome.map(|outcome| ((), end_reason(&outcome))), &command)?;
-        let Some(summary) = summary else { return Ok(()) };
         if let Some(path) = output {
             summary.write_checkpoint(path)?;
         }
@@ -95,21 +82,50 @@ impl Train {
         console::print(&text)
     }
 
-    fn train(
+    /// The config, and the data it names.
+    fn load(&self, verbosity: Verbosity) -> Result<(LoadedConfig, TrainingData), Failure> {
+        let loaded = load::to_run(&self.run_args()?, verbosity)?;
+        refuse_other_work(&loaded)?;
+        let bar = ProgressBar::new("reward train", verbosity);
+        let data = training_data(&loaded, &bar)?;
+        let reader = FrameReader { views: data.train.views().to_vec(), rules: Rules::default(), bar: &bar };
+        let data = self.warm_start.with_added(data, &reader)?;
+        self.legacy_flags.output_checkpoint.as_deref().map(writable).transpose()?;
+        Ok((loaded, data))
+    }
+
+    fn run_args(&self) -> Result<RunArgs, Failure> {
+        let config = self.warm_start.config(self.legacy_flags.config(&self.config.config))?;
+        Ok(RunArgs { config, ..self.config.clone() })
+    }
+
+    /// Trains on one rank. The first gives what a person reads, unless it was interrupted.
+    fn on_rank(
         &self,
-        run: &mut Run,
+        rank: &Rank,
         loaded: &LoadedConfig,
         data: &TrainingData,
-        mut training: Training<'_>,
-    ) -> Result<TrainOutcome, Failure> {
-        let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
-        if let Some(progress) = run.restore::<Progress>()? {
-            resume(loaded, &checkpoints, progress, &mut training)?;
-        } else {
-            self.show(run, loaded, data)?;
-        }
-        announce(run, data, &training);
-        training.run(&checkpoints, &mut RunCallbacks(run)).map_err(failure)
+        sharding: Sharding,
+        verbosity: Verbosity,
+    ) -> Result<Option<Summary>, Failure> {
+        let training = rank.agree(new_training(loaded, data))?;
+        refuse_other_start(rank, loaded, || dataset_hashes(training.card()))?;
+        let steps = training.steps();
+        let first = FirstTrainRank { command: self, loaded, data, steps, verbosity };
+        let Some((mut run, outcome)) = train_on_rank(rank, training, sharding, &first)? else {
+            return Ok(None);
+        };
+        let summary = match &outcome {
+            Ok(outcome) if outcome.reason != StopReason::Interrupted => {
+                Some(Summary::of(&mut run, outcome, data)?)
+            }
+            _ => None,
+        };
+        let mut command = self.run_args()?.command("reward");
+        command.insert(2, "train".into());
+        command.extend(self.ranks.command());
+        run.finish(outcome.map(|outcome| ((), end_reason(&outcome))), &rank.started_by(command))?;
+        Ok(summary)
     }
 
     /// Images of the training data, where they are asked for.
@@ -139,6 +155,50 @@ impl Train {
         }
         Ok(())
     }
+}
+
+/// The first rank of a training, which has the run.
+struct FirstTrainRank<'a> {
+    command: &'a Train,
+    loaded: &'a LoadedConfig,
+    data: &'a TrainingData,
+    steps: u64,
+    verbosity: Verbosity,
+}
+
+impl<'a> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a> {
+    fn start(&self) -> Result<Run, Failure> {
+        Run::start(self.loaded, "reward_train", "steps", self.steps, self.verbosity)
+    }
+
+    fn prepare(&self, run: &mut Run, training: &mut Training<'a>) -> Result<(), Failure> {
+        let checkpoints = Checkpoints::in_folder(&run.checkpoints_directory());
+        if let Some(progress) = run.restore::<Progress>()? {
+            resume(self.loaded, &checkpoints, progress, training)?;
+        } else {
+            self.command.show(run, self.loaded, self.data)?;
+        }
+        announce(run, self.data, training);
+        Ok(())
+    }
+}
+
+fn new_training<'a>(loaded: &LoadedConfig, data: &'a TrainingData) -> Result<Training<'a>, Failure> {
+    let settings = build::classifier_training(loaded, data.train.len());
+    let trainer = build::classifier(loaded)?;
+    Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)
+}
+
+/// What a model learns from, whatever its files are called on this machine.
+fn dataset_hashes(card: &ModelCard) -> String {
+    let Some(dataset) = &card.dataset else { return String::new() };
+    let parts = [("training", Some(&dataset.train)), ("validation", dataset.val.as_ref())];
+    let parts = parts.into_iter().filter_map(|(name, part)| Some((name, part?)));
+    let line = |(name, part): (&str, &SplitManifest)| {
+        let ClassBalance { successes, failures } = part.balance;
+        format!("{name}: {successes} successes, {failures} failures, sha256 {}\n", part.sha256)
+    };
+    parts.map(line).collect()
 }
 
 /// An image for the log.
@@ -239,7 +299,9 @@ pub(super) fn failure(error: TrainError) -> Failure {
         | TrainError::NoState { .. }
         | TrainError::Windows(_)
         | TrainError::Window { .. }
+        | TrainError::UnevenRanks { .. }
         | TrainError::OneAnswer { .. } => Failure::usage(error, help),
+        TrainError::Sync(error) => error.into(),
         _ => Failure::runtime(error, help),
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct ServedClassifier {
 
 /// The model in a checkpoint.
 pub(super) fn open(path: &Path, options: &ServeOptions) -> Result<Arc<ServedClassifier>, Failure> {
-    let model = options.preparation.open(path, options.verbosity)?;
+    let model = options.preparation.open(path, options.device, options.verbosity)?;
     let fingerprint = model.fingerprint().map_err(|error| Failure::runtime(error, None))?;
     let capabilities = model.capabilities();
     let OpenClassifier { card, scorer, .. } = model;

@@ -20,7 +20,7 @@ use plaudit_serve::{
 };
 use serde_json::json;
 
-use super::super::reward::unopened;
+use super::super::reward::{no_gpu, unopened};
 use super::{ServeOptions, details};
 use crate::build::judge_device;
 use crate::failure::Failure;
@@ -44,7 +44,7 @@ pub(super) fn open(
     folder: JudgeFolder,
     options: &ServeOptions,
 ) -> Result<Arc<ServedVlm>, Failure> {
-    let (device, precision) = judge_device(options.gpu, options.bf16);
+    let (device, precision) = judge_device(options.device, options.bf16).map_err(no_gpu)?;
     let folder = JudgeFolder { lora: options.lora.clone().or(folder.lora), ..folder };
     let opened = OpenVlm::open(folder, &OpenOptions { device, precision, ..OpenOptions::default() });
     let opened = opened.map_err(unopened)?;

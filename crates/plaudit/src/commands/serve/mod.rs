@@ -19,6 +19,7 @@ use self::token::Token;
 use super::reward::{PreparationArgs, probability, unopened};
 use crate::cli::Verbosity;
 use crate::console;
+use crate::device::{DeviceArgs, DeviceChoice};
 use crate::failure::Failure;
 use crate::run::{interrupted, listen_for_interrupts};
 
@@ -78,9 +79,8 @@ pub struct Command {
     /// Vision-language model: compute with 16 bits
     #[arg(long)]
     bf16: bool,
-    /// Vision-language model: score on the NVIDIA GPU of this number, with 16 bits [default: the CPU]
-    #[arg(long, value_name = "N")]
-    gpu: Option<usize>,
+    #[command(flatten)]
+    device: DeviceArgs,
     /// Images per batch
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     max_batch: u32,
@@ -110,7 +110,7 @@ struct ServeOptions {
     lora: Option<PathBuf>,
     task: Option<String>,
     bf16: bool,
-    gpu: Option<usize>,
+    device: DeviceChoice,
 }
 
 impl ServeOptions {
@@ -163,7 +163,7 @@ impl Command {
             lora: self.lora.clone(),
             task: self.task.clone(),
             bf16: self.bf16,
-            gpu: self.gpu,
+            device: self.device.choice(),
         };
         let (model, described) = self.open(&options)?;
         let settings = ServerSettings {
@@ -214,7 +214,6 @@ impl Command {
                     ("--lora", options.lora.is_some()),
                     ("--task", options.task.is_some()),
                     ("--bf16", options.bf16),
-                    ("--gpu", options.gpu.is_some()),
                 ];
                 ServeOptions::refuse(&flags, "an image classifier")?;
                 let model = classifier::open(&path, options)?;

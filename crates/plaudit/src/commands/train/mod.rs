@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use plaudit_core::{Emit, EndReason, Env, Event, Level, Reward, RewardColumn, Seed, Segment};
+use plaudit_core::{Emit, EndReason, Env, EnvSpec, Event, Level, Reward, RewardColumn, Seed, Segment};
 use plaudit_data::episode::CollectionRun;
 use plaudit_nn::process_memory;
 use plaudit_reward::hacking_monitor::HackingMonitor;
@@ -19,11 +19,13 @@ use plaudit_rl::{Cloning, Learner, Metrics, OnLabelled, RolloutState};
 use serde::{Deserialize, Serialize};
 
 use self::constant_reward::ConstantReward;
-use self::train_mode::{ActiveTraining, RolloutSetup, StepError};
+use self::train_mode::{ActiveTraining, RemoteSetup, RolloutSetup, StepError};
 use super::eval;
 use crate::build::{self, EnvBlock};
 use crate::checkpoint::{self, CheckpointContents, Restored};
 use crate::cli::{RunArgs, Verbosity};
+use crate::config::blocks::algorithm::LossType;
+use crate::config::blocks::env::EnvType;
 use crate::config::{LoadedConfig, Purpose, yaml};
 use crate::console;
 use crate::episode_recorder::EpisodeRecorder;
@@ -32,6 +34,7 @@ use crate::failure::Failure;
 use crate::hacking_monitor;
 use crate::load;
 use crate::run::{Run, interrupted};
+use crate::workers::RemoteActor;
 
 /// How often cloning reports its progress.
 const CLONING_REPORT_INTERVAL: Duration = Duration::from_secs(10);
@@ -91,26 +94,85 @@ fn refuse_other_purposes(loaded: &LoadedConfig) -> Result<(), Failure> {
 type Numbers = serde_json::Map<String, serde_json::Value>;
 
 fn train(loaded: &LoadedConfig, command: &[String], verbosity: Verbosity) -> Result<Numbers, Failure> {
-    let last_step = last_step(loaded);
     let mode = build::train_mode(loaded)?; // first: a refusal must come before anything could move
-    let mut env = build::env(loaded, EnvBlock::Train)?;
-    let build::BuiltReward { reward, monitored, notices } = build::reward(loaded, env.spec())?;
+    let env = build::env(loaded, EnvBlock::Train)?;
+    train_in(loaded, command, verbosity, mode, TrainEnvs::Here(Some(env)))
+}
+
+/// Trains with environments in other processes.
+pub(crate) fn train_elsewhere(
+    loaded: &LoadedConfig,
+    remote: Arc<RemoteActor>,
+    verbosity: Verbosity,
+) -> Result<(), Failure> {
+    refuse_other_purposes(loaded)?;
+    if loaded.config.env.train.data_collection.enabled {
+        let message = "episodes are not recorded while environments are on other machines";
+        let hint = "set it to false; `plaudit collect` records the policy afterwards";
+        return Err(loaded.problem("env.train.data_collection.enabled", message, hint).into());
+    }
+    let mode = build::train_mode(loaded)?;
+    if matches!(mode, TrainMode::Sync(_)) && loaded.config.env.train.env_type == EnvType::Realworld {
+        let message = "a robot of another process learns asynchronously";
+        return Err(loaded.problem("runner.asynchronous", message, "set it to true").into());
+    }
+    let command = ["plaudit".into(), "cluster".into(), "run".into()];
+    train_in(loaded, &command, verbosity, mode, TrainEnvs::Elsewhere(remote)).map(drop)
+}
+
+/// Where the environments are.
+enum TrainEnvs {
+    /// In this process. They go to a thread of their own in asynchronous training.
+    Here(Option<Box<dyn Env>>),
+    /// In others.
+    Elsewhere(Arc<RemoteActor>),
+}
+
+impl TrainEnvs {
+    /// What they are like; nothing where they are in use already.
+    fn spec(&self) -> Option<&EnvSpec> {
+        match self {
+            Self::Here(env) => env.as_ref().map(|env| env.spec()),
+            Self::Elsewhere(remote) => Some(&remote.spec),
+        }
+    }
+}
+
+fn train_in(
+    loaded: &LoadedConfig,
+    command: &[String],
+    verbosity: Verbosity,
+    mode: TrainMode,
+    mut envs: TrainEnvs,
+) -> Result<Numbers, Failure> {
+    let last_step = last_step(loaded);
+    let spec = envs.spec().cloned().ok_or_else(train_mode::envs_in_use)?;
+    let built = match &envs {
+        TrainEnvs::Here(_) => build::reward(loaded, &spec)?,
+        TrainEnvs::Elsewhere(remote) => build::reward_from(loaded, &spec, &remote.models)?,
+    };
+    let build::BuiltReward { reward, monitored, notices } = built;
     console::notices(&notices, verbosity);
     let reward: Arc<dyn Reward> = reward.into();
     let policy_uses_images = build::policy_uses_images(loaded);
-    env.set_frames_needed(build::frames_needed(loaded, EnvBlock::Train, reward.as_ref(), policy_uses_images));
-    let mut learner = build::learner(loaded, env.spec(), reward.as_ref(), last_step)?;
-    let cloning = build::cloning(loaded, env.spec())?;
+    if let TrainEnvs::Here(Some(env)) = &mut envs {
+        let frames = build::frames_needed(loaded, EnvBlock::Train, reward.as_ref(), policy_uses_images);
+        env.set_frames_needed(frames);
+    }
+    let mut learner = build::learner(loaded, &spec, reward.as_ref(), last_step)?;
+    let cloning = build::cloning(loaded, &spec)?;
     let evaluates = loaded.config.runner.val_check_interval > 0;
     let eval_env = if evaluates { Some(build::env(loaded, EnvBlock::Eval)?) } else { None };
-    let from = checkpoint_to_start_from(loaded)?;
+    let from = match &envs {
+        TrainEnvs::Here(_) => checkpoint_to_start_from(loaded)?,
+        TrainEnvs::Elsewhere(remote) => remote.from.clone(),
+    };
     if let Some(folder) = &from {
         checkpoint::restore(folder, learner.as_mut())?; // what does not fit shows before anything is made
     }
     let mut run = Run::start(loaded, "train", "steps", last_step, verbosity)?;
-    let mut env = Some(env);
     let components =
-        TrainComponents { env: &mut env, reward: &reward, monitored, learner: learner.as_mut(), cloning };
+        TrainComponents { envs: &mut envs, reward: &reward, monitored, learner: learner.as_mut(), cloning };
     let outcome = Job::start(loaded, &mut run, components, mode, eval_env, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
@@ -136,7 +198,7 @@ fn checkpoint_to_start_from(loaded: &LoadedConfig) -> Result<Option<PathBuf>, Fa
 
 /// The components of a training run.
 struct TrainComponents<'a> {
-    env: &'a mut Option<Box<dyn Env>>,
+    envs: &'a mut TrainEnvs,
     reward: &'a Arc<dyn Reward>,
     /// What of the reward is monitored.
     monitored: Option<build::MonitoredReward>,
@@ -182,17 +244,19 @@ impl<'a> Job<'a> {
         eval_env: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let TrainComponents { env, reward, monitored, learner, cloning } = components;
+        let TrainComponents { envs, reward, monitored, learner, cloning } = components;
         let from = match run.restore::<State>()? {
             Some(State { checkpoint }) => Some(run.checkpoints_directory().join(checkpoint)),
             None => from,
         };
-        let (mut step, mut resume_state, mut saved) = (0, None, None);
+        let (mut step, mut resume_states, mut saved) = (0, Vec::new(), None);
         if let Some(folder) = from {
             step = checkpoint::step_of(&folder).unwrap_or(0);
-            let num_envs = env.as_ref().map(|env| env.spec().num_envs);
-            resume_state = continue_from(&folder, learner, run)?
-                .filter(|resume_state| Some(resume_state.past.len()) == num_envs);
+            resume_states = continue_from(&folder, learner, run)?;
+            let rows: usize = resume_states.iter().map(|state| state.past.len()).sum();
+            if Some(rows) != envs.spec().map(|spec| spec.num_envs) {
+                resume_states.clear();
+            }
             saved = Some((step, folder));
         } else if let Some(cloning) = cloning {
             imitate(learner, &cloning, run)?;
@@ -201,10 +265,10 @@ impl<'a> Job<'a> {
         let seed = Seed::new(loaded.config.env.train.seed).purpose("train");
         let records_episodes = loaded.config.env.train.data_collection.enabled;
         let data = run.data_directory();
-        let episode_recorder = match env.as_ref().filter(|_| records_episodes) {
-            Some(env) => {
+        let episode_recorder = match envs.spec().filter(|_| records_episodes) {
+            Some(spec) => {
                 let by = CollectionRun::Anonymous;
-                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, env.spec(), data.clone(), by)?)
+                Some(EpisodeRecorder::start(loaded, EnvBlock::Train, spec, data.clone(), by)?)
             }
             None => None,
         };
@@ -214,7 +278,13 @@ impl<'a> Job<'a> {
         let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
         let constant_reward = ConstantReward::default();
         let on_labelled = on_labelled(loaded, hacking_monitor.as_ref(), constant_reward.clone());
-        let setup = RolloutSetup { env, reward, seed, resume_state, episode_recorder, on_labelled };
+        // Whatever looks at frames later needs them: a policy on images, the monitor, a replay that is relabelled.
+        let relabels = loaded.config.algorithm.loss_type == LossType::Sac;
+        let keep_frames = build::policy_uses_images(loaded)
+            || hacking_monitor.is_some()
+            || (relabels && loaded.config.reward.use_reward_model);
+        let remote = RemoteSetup { keep_frames, step };
+        let setup = RolloutSetup { envs, reward, seed, resume_states, episode_recorder, on_labelled, remote };
         let training = Some(ActiveTraining::start(mode, setup, learner, run)?);
         let data = if records_episodes { data.join("eval") } else { data };
         let evaluator = eval_env.map(|env| evaluator(loaded, env, data, run)).transpose()?;
@@ -334,11 +404,11 @@ impl<'a> Job<'a> {
     }
 
     fn save(&mut self) -> Result<(), Failure> {
-        let rollout_state = self.training.as_ref().and_then(ActiveTraining::rollout_state);
+        let rollout_states = self.training.as_ref().map(ActiveTraining::rollout_states).unwrap_or_default();
         let contents = CheckpointContents {
             step: self.step,
             learner: self.learner,
-            rollout_state,
+            rollout_states,
             config: &self.config,
         };
         let folder = checkpoint::write(&self.run.checkpoints_directory(), &contents)?;
@@ -402,18 +472,18 @@ fn evaluator(
     Evaluator::new(loaded, env, filming, data, run)
 }
 
-/// Restores the learner from the checkpoint, and returns the state of the rollout.
+/// Restores the learner from the checkpoint, and returns the states of its rollouts.
 fn continue_from(
     folder: &Path,
     learner: &mut dyn Learner,
     run: &mut Run,
-) -> Result<Option<RolloutState>, Failure> {
+) -> Result<Vec<RolloutState>, Failure> {
     match checkpoint::restore(folder, learner)? {
-        Restored::Learner(rollout_state) => Ok(rollout_state),
+        Restored::Learner(rollout_states) => Ok(rollout_states),
         Restored::Weights => {
             let text = format!("{} holds weights only: the optimiser starts fresh", folder.display());
             notify(run, Level::Warning, &text);
-            Ok(None)
+            Ok(Vec::new())
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use plaudit_core::{Env, Level, Obs, Reward, Seed};
+use plaudit_core::{Level, Obs, Reward, Seed};
 use plaudit_rl::{
     AsyncPlan, AsyncTraining, Learner, Metrics, OnLabelled, RolloutState, StepCallback, TakenStep, Training,
     TrainingError, TrainingPlan,
 };
 
-use super::notify;
+use super::{TrainEnvs, notify};
 use crate::episode_recorder::EpisodeRecorder;
 use crate::failure::Failure;
 use crate::hints;
@@ -25,7 +25,7 @@ pub enum TrainMode {
 
 /// Why a step of learning failed.
 pub(super) enum StepError {
-    /// The reward of a rollout failed: the learner is as the step before left it.
+    /// The reward of a rollout failed, or environments elsewhere: the learner is as the step before left it.
     RewardFailed(Failure),
     /// Anything else.
     Other(Failure),
@@ -42,14 +42,25 @@ pub(super) type SharedEpisodeRecorder = Arc<Mutex<EpisodeRecorder>>;
 
 /// What a rollout needs: environments, reward, seed, callbacks.
 pub(super) struct RolloutSetup<'a> {
-    pub(super) env: &'a mut Option<Box<dyn Env>>,
+    pub(super) envs: &'a mut TrainEnvs,
     pub(super) reward: &'a Arc<dyn Reward>,
     pub(super) seed: Seed,
-    /// The rollout state of an earlier run.
-    pub(super) resume_state: Option<RolloutState>,
+    /// The rollout states of an earlier run: one, or one of each process.
+    pub(super) resume_states: Vec<RolloutState>,
     pub(super) episode_recorder: Option<EpisodeRecorder>,
     /// Callback for labelled segments.
     pub(super) on_labelled: Option<OnLabelled<'static>>,
+    /// What environments elsewhere must know.
+    pub(super) remote: RemoteSetup,
+}
+
+/// What environments elsewhere must know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RemoteSetup {
+    /// Whether anything needs the frames of a rollout.
+    pub(super) keep_frames: bool,
+    /// Steps of learning done.
+    pub(super) step: u64,
 }
 
 impl<'a> ActiveTraining<'a> {
@@ -59,9 +70,25 @@ impl<'a> ActiveTraining<'a> {
         learner: &dyn Learner,
         run: &mut Run,
     ) -> Result<Self, Failure> {
-        let RolloutSetup { env, reward, seed, resume_state, episode_recorder, on_labelled } = setup;
-        match mode {
-            TrainMode::Sync(plan) => {
+        let RolloutSetup { envs, reward, seed, resume_states, episode_recorder, on_labelled, remote } = setup;
+        let several = resume_states.len() > 1;
+        if several && !matches!((mode, &*envs), (TrainMode::Async(_), TrainEnvs::Elsewhere(_))) {
+            let text = "the saved environments were at paces of their own: they start anew";
+            notify(run, Level::Warning, text);
+        }
+        let resume_state = if several { None } else { resume_states.first().cloned() };
+        match (mode, envs) {
+            (TrainMode::Sync(plan), TrainEnvs::Elsewhere(actor)) => {
+                let next_segment = remote.step * plan.rollouts as u64;
+                let environments = actor.environments(reward, remote.keep_frames, next_segment)?;
+                let mut training =
+                    Training::start_remote(Box::new(environments), actor.envs(), plan, resume_state);
+                if let Some(on_labelled) = on_labelled {
+                    training.on_labelled(on_labelled);
+                }
+                Ok(Self::Sync { training: Box::new(training), episode_recorder: None })
+            }
+            (TrainMode::Sync(plan), TrainEnvs::Here(env)) => {
                 let Some(env) = env.as_deref_mut() else { return Err(envs_in_use()) };
                 let resumed = resume_state.is_some();
                 let started = Training::start(env, reward.as_ref(), plan, seed, resume_state);
@@ -74,12 +101,23 @@ impl<'a> ActiveTraining<'a> {
                     training.on_labelled(on_labelled);
                 }
                 let mut episode_recorder = episode_recorder.map(Box::new);
-                if let Some(episode_recorder) = &mut episode_recorder {
-                    episode_recorder.reset(training.obs());
+                if let (Some(episode_recorder), Some(obs)) = (&mut episode_recorder, training.obs()) {
+                    episode_recorder.reset(obs);
                 }
                 Ok(Self::Sync { training: Box::new(training), episode_recorder })
             }
-            TrainMode::Async(plan) => {
+            (TrainMode::Async(plan), TrainEnvs::Elsewhere(actor)) => {
+                let states = actor.states_of_processes(resume_states);
+                let collector = actor.async_environments(remote.keep_frames, &states)?;
+                let started =
+                    AsyncTraining::start_remote(Box::new(collector), states, reward.clone(), plan, learner);
+                let mut training = started.map_err(|error| Failure::caused_by(&error))?;
+                if let Some(on_labelled) = on_labelled {
+                    training.on_labelled(on_labelled);
+                }
+                Ok(Self::Async { training: Box::new(training), episode_recorder: None })
+            }
+            (TrainMode::Async(plan), TrainEnvs::Here(env)) => {
                 let Some(env) = env.take() else { return Err(envs_in_use()) };
                 let episode_recorder =
                     episode_recorder.map(|episode_recorder| Arc::new(Mutex::new(episode_recorder)));
@@ -119,7 +157,7 @@ impl<'a> ActiveTraining<'a> {
             error => {
                 let failure = Failure::runtime(format!("step {step}: {error}"), hints::about(&error));
                 match error {
-                    TrainingError::Reward(_) => StepError::RewardFailed(failure),
+                    TrainingError::Reward(_) | TrainingError::Remote(_) => StepError::RewardFailed(failure),
                     _ => StepError::Other(failure),
                 }
             }
@@ -127,10 +165,10 @@ impl<'a> ActiveTraining<'a> {
     }
 
     /// The rollout state, as far as is known: in asynchronous training, that of the last rollout that arrived.
-    pub(super) fn rollout_state(&self) -> Option<RolloutState> {
+    pub(super) fn rollout_states(&self) -> Vec<RolloutState> {
         match self {
-            Self::Sync { training, .. } => Some(training.rollout_state()),
-            Self::Async { training, .. } => training.rollout_state().cloned(),
+            Self::Sync { training, .. } => vec![training.rollout_state()],
+            Self::Async { training, .. } => training.rollout_states(),
         }
     }
 
@@ -146,7 +184,7 @@ impl<'a> ActiveTraining<'a> {
     }
 }
 
-fn envs_in_use() -> Failure {
+pub(super) fn envs_in_use() -> Failure {
     Failure::runtime("the environments are in use already", None)
 }
 

@@ -63,6 +63,20 @@ choice! {
     }
 }
 
+choice! {
+    /// What is divided among the ranks of a training, in PyTorch's words. With one rank there is nothing to divide.
+    ShardingStrategy {
+        /// Nothing: every rank has the weights and the optimiser's state.
+        NoShard = "no_shard" | "ddp",
+        /// The optimiser's state and the summed gradients (ZeRO).
+        ShardGradOp = "shard_grad_op" | "zero1" | "zero2",
+        /// Also the weights. Not done here: refused with more than one rank.
+        FullShard = "full_shard",
+        /// The weights inside a machine. Not done here: refused with more than one rank.
+        HybridShard = "hybrid_shard" | "_hybrid_shard_zero2",
+    }
+}
+
 block! {
     /// The network that is trained, and how.
     Actor as ActorWritten {
@@ -83,6 +97,8 @@ block! {
         /// Samples that go through the network at once in evaluation. Not set: as `micro_batch_size`.
         #[range(AT_LEAST_ONE)]
         eval_batch_size: Option<u64> = None,
+        /// Reward models on several ranks: what is divided among them (RLinf: `fsdp_config.sharding_strategy`).
+        sharding_strategy: ShardingStrategy = ShardingStrategy::NoShard,
         /// Seed of weights and batches.
         seed: u64 = 42,
         /// Do not wait for new weights to arrive (asynchronous training).

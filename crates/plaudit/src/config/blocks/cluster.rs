@@ -4,18 +4,75 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::config::block::{block, plain};
-use crate::config::range::AT_LEAST_ONE;
+use crate::config::range::{AT_LEAST_ONE, POSITIVE, Range};
+
+/// A port that can be bound.
+const PORT: Range = Range::Within(1.0, 65535.0);
 
 block! {
-    /// Which machine does what. On one machine none of it is needed.
+    /// Which machine does what. In one process none of it is needed; `plaudit cluster` runs on several.
     Cluster as ClusterWritten {
         /// Machines that take part.
         #[range(AT_LEAST_ONE)]
         num_nodes: u64 = 1,
+        /// The machines by rank, and how they are reached. Not set: this machine alone.
+        nodes: Vec<NodeAddress> = Vec::new(),
         /// For each component (`actor`, `env`, `rollout`, `reward`, …) the places it runs on.
         component_placement: IndexMap<String, Placement> = IndexMap::new(),
         /// Named groups of machines, with the robots attached to them.
         node_groups: Vec<NodeGroup> = Vec::new(),
+        /// How messages between processes are kept from getting lost.
+        link: Link = Link::default(),
+        /// The dora program, 1.1.0, where a machine does not name another. Not set: from PATH.
+        dora: Option<String> = None,
+        /// The port of dora's coordinator, on machine 0.
+        #[range(PORT)]
+        coordinator_port: u64 = 6013,
+        /// The port by which messages of other machines come in. Machines with one address take the next ones.
+        #[range(PORT)]
+        data_port: u64 = 5456,
+        /// The port by which processes reach the daemon of their machine. Machines with one address take the next ones.
+        #[range(PORT)]
+        daemon_port: u64 = 53291,
+    }
+}
+
+block! {
+    /// A machine, and how it is reached.
+    NodeAddress as NodeAddressWritten {
+        /// Its name or address, as the other machines reach it.
+        host: String = "127.0.0.1".into(),
+        /// Where ssh reaches it, where that is not `host`. Your own ssh is used, with its settings and keys.
+        ssh_host: Option<String> = None,
+        /// The user there. Not set: as ssh decides.
+        user: Option<String> = None,
+        /// The port of its ssh server. Not set: as ssh decides.
+        #[range(PORT)]
+        ssh_port: Option<u64> = None,
+        /// How many GPUs it has. Not set: counted on this machine; none on others, so that places there are machines.
+        gpus: Option<usize> = None,
+        /// The plaudit program there, of the same version. Not set: where this one is.
+        plaudit: Option<String> = None,
+        /// The dora program there.
+        dora: Option<String> = None,
+    }
+}
+
+block! {
+    /// How messages between processes are kept from getting lost.
+    Link as LinkWritten {
+        /// Messages that a sender leaves unacknowledged at most. Shared memory for so many is set aside.
+        #[range(Range::Within(1.0, 1024.0))]
+        window: usize = 8,
+        /// A message that is unacknowledged for so many seconds is sent again.
+        #[range(POSITIVE)]
+        resend_secs: f64 = 0.5,
+        /// A process that is silent for so many seconds is taken for dead.
+        #[range(POSITIVE)]
+        dead_secs: f64 = 5.0,
+        /// The learner saves its state and stops when a process has been dead for so many seconds.
+        #[range(POSITIVE)]
+        give_up_secs: f64 = 120.0,
     }
 }
 
@@ -31,6 +88,10 @@ pub struct RemotePlacement {
 impl Cluster {
     /// The first thing that would need another machine than this one.
     pub fn elsewhere(&self) -> Option<RemotePlacement> {
+        if self.nodes.len() > 1 {
+            let what = format!("{} machines are listed", self.nodes.len());
+            return Some(RemotePlacement { key: "cluster.nodes".into(), what });
+        }
         if self.num_nodes > 1 {
             let what = format!("{} machines are asked for", self.num_nodes);
             return Some(RemotePlacement { key: "cluster.num_nodes".into(), what });
@@ -49,17 +110,17 @@ impl Cluster {
 
     /// Why a placement in groups of machines is not on this one.
     fn group_elsewhere(&self, placement: &Placement) -> Option<String> {
-        let Placement::InGroup { node_group, placement } = placement else { return None };
-        let label = node_group.text();
+        let Placement::InGroup { placement: ranks, .. } = placement else { return None };
+        let labels = placement.groups();
         let known = |name: &str| {
             let declared = self.node_groups.iter().filter_map(|group| group.label.as_ref());
             matches!(name, "cluster" | "node") || declared.map(GroupLabel::text).any(|label| label == name)
         };
-        if let Some(name) = label.split(',').map(str::trim).find(|name| !known(name)) {
+        if let Some(name) = labels.iter().find(|name| !known(name)) {
             return Some(format!("no group of machines is called `{name}`"));
         }
-        let rank = placement.as_ref().and_then(Ranks::highest).filter(|rank| *rank > 0)?;
-        (label == "node").then(|| format!("it is placed on the machine of rank {rank}"))
+        let rank = ranks.as_ref().and_then(Ranks::highest).filter(|rank| *rank > 0)?;
+        (labels == ["node"]).then(|| format!("it is placed on the machine of rank {rank}"))
     }
 }
 
@@ -71,13 +132,54 @@ pub enum Placement {
     Rank(u64),
     /// Ranges in RLinf's notation.
     Ranges(String),
+    /// Several places.
+    List(Vec<u64>),
     /// Ranges inside a named group of machines.
     InGroup {
-        /// Label of one group, or several joined by commas.
-        node_group: GroupLabel,
+        /// Label of one group, or several: joined by commas, or a list.
+        node_group: Option<GroupLabels>,
         /// Ranks inside the group.
         placement: Option<Ranks>,
     },
+}
+
+impl Placement {
+    /// The groups that the places count in; none: all machines.
+    pub fn groups(&self) -> Vec<String> {
+        match self {
+            Self::InGroup { node_group: Some(GroupLabels::One(label)), .. } => {
+                label.text().split(',').map(|label| label.trim().to_string()).collect()
+            }
+            Self::InGroup { node_group: Some(GroupLabels::Several(labels)), .. } => {
+                labels.iter().map(GroupLabel::text).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The places, in RLinf's notation. A group alone is all of it.
+    pub fn places(&self) -> String {
+        match self {
+            Self::Rank(rank) => rank.to_string(),
+            Self::Ranges(text) => text.clone(),
+            Self::List(ranks) => listed(ranks),
+            Self::InGroup { placement, .. } => placement.as_ref().map_or_else(|| "all".into(), Ranks::text),
+        }
+    }
+}
+
+fn listed(ranks: &[u64]) -> String {
+    ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// One label, or a list of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum GroupLabels {
+    /// One, or several joined by commas.
+    One(GroupLabel),
+    /// Several.
+    Several(Vec<GroupLabel>),
 }
 
 /// A label, which people like to write as a bare number (`4090`).
@@ -91,7 +193,8 @@ pub enum GroupLabel {
 }
 
 impl GroupLabel {
-    fn text(&self) -> String {
+    /// As text.
+    pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
             Self::Number(number) => number.to_string(),
@@ -112,6 +215,15 @@ pub enum Ranks {
 }
 
 impl Ranks {
+    /// In RLinf's notation.
+    pub fn text(&self) -> String {
+        match self {
+            Self::One(rank) => rank.to_string(),
+            Self::Ranges(text) => text.clone(),
+            Self::List(ranks) => listed(ranks),
+        }
+    }
+
     /// The highest rank that is named; `all` names none.
     fn highest(&self) -> Option<u64> {
         match self {
@@ -137,6 +249,18 @@ pub enum VariableValue {
     Number(f64),
     /// As a boolean.
     Boolean(bool),
+}
+
+impl VariableValue {
+    /// As a process reads it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Integer(number) => number.to_string(),
+            Self::Number(number) => number.to_string(),
+            Self::Boolean(value) => value.to_string(),
+        }
+    }
 }
 
 plain! {

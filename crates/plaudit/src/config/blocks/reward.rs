@@ -362,6 +362,8 @@ block! {
         model_path: Option<String> = None,
         /// Precision of its arithmetic.
         precision: Precision = Precision::Fp32,
+        /// Where it computes: `auto` (a GPU if there is one, for judges only with `precision: bf16`), `cpu`, `cuda` or `cuda:N`.
+        device: String = "auto".into(),
         /// Image classifier: the trunk.
         arch: Arch = Arch::Resnet18,
         /// Image classifier: start from ImageNet weights; a trained `model_path` makes it moot.
@@ -392,9 +394,6 @@ block! {
 
         /// Judge: low-rank adapters for the model.
         lora_path: Option<String> = None,
-        /// Judge: the NVIDIA GPU it computes on, by number, with `precision: bf16`. Not set: the CPU. Needs plaudit built
-        /// with `--features cuda-judge`.
-        gpu: Option<u64> = None,
         /// Added to the reward when the environment reports success. Ground truth leaks into the reward.
         gt_success_bonus: f64 = 0.0,
         /// Judge: how frames become a prompt.

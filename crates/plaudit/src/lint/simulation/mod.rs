@@ -197,7 +197,7 @@ fn track_settings(loaded: &LoadedConfig, own: Option<f32>) -> TrackSettings {
     TrackSettings {
         steps: episode_steps(loaded).min(MAX_STEPS) as usize,
         threshold,
-        hold: main.hold_steps.max(1).min(MAX_STEPS) as usize,
+        hold: main.hold_steps.clamp(1, MAX_STEPS) as usize,
         window: window.max().unwrap_or(1).min(MAX_STEPS) as usize,
     }
 }

@@ -14,10 +14,11 @@ use plaudit_reward::open::{ModelLocation, OpenOptions, OpenVlm};
 use plaudit_reward::sft::InputFormat;
 use plaudit_reward::trend::JudgeFolder;
 
-use super::checkpoint::unopened;
+use super::checkpoint::{no_gpu, unopened};
 use super::train::failure;
 use crate::build::judge_device;
 use crate::config::block::flag_words;
+use crate::device::DeviceArgs;
 use crate::failure::Failure;
 
 /// What is said about a vision-language judge.
@@ -39,9 +40,8 @@ pub(super) struct JudgeArgs {
     /// Compute with 16 bits
     #[arg(long)]
     bf16: bool,
-    /// Compute on the NVIDIA GPU of this number, with 16 bits [default: the CPU]
-    #[arg(long, value_name = "N")]
-    gpu: Option<usize>,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
 }
 
 impl JudgeArgs {
@@ -62,7 +62,6 @@ impl JudgeArgs {
             ("--all-frames", self.all_frames),
             ("--main-view", self.main_view),
             ("--bf16", self.bf16),
-            ("--gpu", self.gpu.is_some()),
         ];
         refuse(&flags, "an image classifier")
     }
@@ -80,7 +79,7 @@ pub(super) fn refuse(flags: &[(&str, bool)], what: &str) -> Result<(), Failure> 
 fn bench(folder: JudgeFolder, asked: &JudgeArgs, data: &[PathBuf]) -> Result<JudgeBench, Failure> {
     let windows = JudgeBench::read_windows(data, asked.views()).map_err(failure)?;
     let frames = if asked.all_frames { FrameSampling::All } else { FrameSampling::Sampled };
-    let (device, precision) = judge_device(asked.gpu, asked.bf16);
+    let (device, precision) = judge_device(asked.device.choice(), asked.bf16).map_err(no_gpu)?;
     let options = OpenOptions { device, precision, frames, ..OpenOptions::default() };
     let OpenVlm { folder, model: judge, .. } = OpenVlm::open(folder, &options).map_err(unopened)?;
     let tuned = || judge.card().and_then(|card| card.prompt_layout);

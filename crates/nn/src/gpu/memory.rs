@@ -1,0 +1,162 @@
+//! Memory of a GPU that is used again from call to call.
+
+use std::ops::Range;
+
+use cudarc::driver::{CudaSlice, DeviceRepr, PinnedHostSlice, ValidAsZeroBits};
+use rayon::prelude::*;
+
+use super::device::Gpu;
+use super::error::GpuError;
+
+/// A place in the GPU's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) u64);
+
+/// Bytes of a bf16 number.
+const NUMBER: usize = 2;
+
+impl Address {
+    pub(crate) const NONE: Self = Self(0);
+
+    /// So many numbers (bf16) further.
+    pub(crate) fn plus(self, numbers: usize) -> Self {
+        Self(self.0 + (numbers * NUMBER) as u64)
+    }
+
+    /// So many whole numbers (32 bits) further.
+    pub(crate) fn plus_ints(self, ints: usize) -> Self {
+        Self(self.0 + (ints * size_of::<i32>()) as u64)
+    }
+}
+
+/// Memory that grows when more is asked for, and otherwise stays.
+#[derive(Debug)]
+pub(crate) struct Buffer<T> {
+    held: Option<CudaSlice<T>>,
+}
+
+impl<T> Default for Buffer<T> {
+    fn default() -> Self {
+        Self { held: None }
+    }
+}
+
+impl<T: DeviceRepr> Buffer<T> {
+    /// Room for at least so many. What was in it may be gone.
+    pub(crate) fn of(&mut self, gpu: &Gpu, count: usize) -> Result<Address, GpuError> {
+        match &self.held {
+            Some(held) if held.len() >= count => Ok(gpu.address(held)),
+            _ => {
+                self.held = None; // before more is taken
+                let room = gpu.alloc(count)?;
+                Ok(gpu.address(self.held.insert(room)))
+            }
+        }
+    }
+
+    /// Room for at least so many, of which whatever is new is zeros.
+    pub(crate) fn zeroed(&mut self, gpu: &Gpu, count: usize) -> Result<Address, GpuError>
+    where
+        T: ValidAsZeroBits,
+    {
+        let had = self.len();
+        let address = self.of(gpu, count)?;
+        if let Some(held) = &mut self.held
+            && held.len() > had
+        {
+            gpu.stream.memset_zeros(held).map_err(GpuError::failed("clearing memory"))?;
+        }
+        Ok(address)
+    }
+
+    /// Puts these there.
+    pub(crate) fn put(&mut self, gpu: &Gpu, things: &[T]) -> Result<Address, GpuError> {
+        let address = self.of(gpu, things.len())?;
+        if let Some(held) = &mut self.held
+            && !things.is_empty()
+        {
+            gpu.stream.memcpy_htod(things, held).map_err(GpuError::failed("copying to the GPU"))?;
+        }
+        Ok(address)
+    }
+
+    /// How many there is room for.
+    pub(crate) fn len(&self) -> usize {
+        self.held.as_ref().map_or(0, CudaSlice::len)
+    }
+
+    /// The first so many of what is there.
+    pub(crate) fn get(&self, gpu: &Gpu, count: usize) -> Result<Vec<T>, GpuError> {
+        self.get_range(gpu, 0..count)
+    }
+
+    /// Some of what is there.
+    pub(crate) fn get_range(&self, gpu: &Gpu, range: Range<usize>) -> Result<Vec<T>, GpuError> {
+        let Some(held) = &self.held else { return Ok(Vec::new()) };
+        let things = gpu.stream.clone_dtoh(&held.slice(range));
+        let things = things.map_err(GpuError::failed("copying from the GPU"))?;
+        gpu.wait()?;
+        Ok(things)
+    }
+}
+
+/// Bytes that go to the GPU from many places, by way of memory that it can fetch from.
+#[derive(Debug, Default)]
+pub(crate) struct StagedBytes {
+    staged: Option<PinnedHostSlice<u8>>,
+    buffer: Buffer<u8>,
+}
+
+impl StagedBytes {
+    /// Makes room for so many bytes; whether the address of what was there has changed.
+    pub(crate) fn reserve(&mut self, gpu: &Gpu, bytes: usize) -> Result<bool, GpuError> {
+        if self.staged.as_ref().is_none_or(|staged| staged.len() < bytes) {
+            gpu.wait()?; // what is staged may still be on its way
+            self.staged = None; // before more is taken
+            self.staged = Some(gpu.staging(bytes)?);
+        }
+        let grows = self.buffer.len() < bytes;
+        self.buffer.of(gpu, bytes)?;
+        Ok(grows)
+    }
+
+    /// Where the bytes go.
+    pub(crate) fn address(&mut self, gpu: &Gpu) -> Result<Address, GpuError> {
+        self.buffer.of(gpu, 0)
+    }
+
+    /// Puts all parts there, one after another.
+    pub(crate) fn put(&mut self, gpu: &Gpu, parts: &[&[u8]]) -> Result<Address, GpuError> {
+        let mut from = 0;
+        let at = |part: &&[u8]| {
+            let start = from;
+            from += part.len();
+            start
+        };
+        let starts: Vec<usize> = parts.iter().map(at).collect();
+        let placed: Vec<(usize, &[u8])> = starts.into_iter().zip(parts.iter().copied()).collect();
+        self.put_at(gpu, &placed)
+    }
+
+    /// Puts each part at its place; places come in ascending order, and what lies between them is arbitrary.
+    pub(crate) fn put_at(&mut self, gpu: &Gpu, parts: &[(usize, &[u8])]) -> Result<Address, GpuError> {
+        let total = parts.iter().map(|(start, part)| start + part.len()).max().unwrap_or(0);
+        gpu.wait()?; // what is staged may still be on its way
+        self.reserve(gpu, total)?;
+        let Some(staged) = &mut self.staged else { unreachable!("just made") };
+        let staged = staged.as_mut_slice().map_err(GpuError::failed("staging images"))?;
+        let (mut rest, mut at) = (&mut *staged, 0);
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (start, part) in parts {
+            let (_, from_here) = rest.split_at_mut(start - at);
+            let (piece, others) = from_here.split_at_mut(part.len());
+            pieces.extend(piece.chunks_mut(PIECE).zip(part.chunks(PIECE)));
+            (rest, at) = (others, start + part.len());
+        }
+        pieces.into_par_iter().for_each(|(piece, part)| piece.copy_from_slice(part));
+        self.buffer.put(gpu, &staged[..total])
+    }
+}
+
+/// Bytes that a thread copies at a time.
+const PIECE: usize = 256 << 10;

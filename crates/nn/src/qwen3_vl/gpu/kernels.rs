@@ -1,0 +1,51 @@
+//! The kernels of a vision-language model.
+
+use super::super::config::Config;
+use crate::gpu::{Gpu, GpuError, KernelSource};
+
+const SOURCE: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
+const NAMES: [&str; 16] = [
+    "rms_norm",
+    "layer_norm",
+    "layer_norm_merged",
+    "embed",
+    "add_rows",
+    "take_rows",
+    "repeat_rows",
+    "pixels",
+    "angles",
+    "turn_text",
+    "turn_vision",
+    "swiglu",
+    "gelu",
+    "label_logits",
+    "attend_text",
+    "attend_vision",
+];
+
+/// Compiles the kernels for a model.
+pub(super) fn compile(gpu: &mut Gpu, config: &Config) -> Result<(), GpuError> {
+    gpu.compile(&source(config), &NAMES)?;
+    let (text, vision) = (config.text.head_width, config.vision.width / config.vision.heads);
+    for (kernel, head_width) in [("attend_text", text), ("attend_vision", vision)] {
+        gpu.allow_shared(kernel, attention_shared_bytes(head_width), 100)?;
+    }
+    Ok(())
+}
+
+fn source(config: &Config) -> KernelSource {
+    let (text, vision) = (&config.text, &config.vision);
+    let defines = vec![
+        format!("TEXT_WIDTH={}", text.width),
+        format!("TEXT_HALF={}", text.head_width / 2),
+        format!("VISION_WIDTH={}", vision.width),
+        format!("VISION_MERGED={}", vision.width * vision.merged()),
+        format!("VISION_HALF={}", vision.width / vision.heads / 2),
+    ];
+    KernelSource { name: "qwen3_vl", source: SOURCE, defines }
+}
+
+/// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.
+pub(super) fn attention_shared_bytes(head_width: usize) -> usize {
+    4 * 64 * (head_width.next_multiple_of(16) + 8) * size_of::<u16>()
+}
