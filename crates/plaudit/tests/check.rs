@@ -77,7 +77,7 @@ const CASES: &[Case] = &[
     (
         &[(
             "reward_threshold: 0.5",
-            "reward_threshold: 0.5\n  terms: {near: {model: {model_path: no_such_model}}}",
+            "reward_threshold: 0.5\n  terms: {near: {reward_mode: terminal, model: {model_path: no_such_model}}}",
         )],
         &["checkpoint-unreadable"],
     ),
@@ -578,7 +578,7 @@ fn the_table_has_what_each_policy_would_earn() {
 fn a_robots_images_are_as_large_as_it_says() {
     let robot = |side: u64| {
         let env = format!(
-            "env_type: realworld, override_cfg: {{image_side: {side}}}, init_params: {{id: PickCube-v1}}"
+            "env_type: realworld, override_cfg: {{image_side: {side}}}, init_params: {{id: FrankaEnv-v1}}"
         );
         codes(&SOUND.replace("init_params: {id: PickCube-v1, obs_mode: rgb}", &env))
     };

@@ -219,7 +219,7 @@ fn run(play: Play, checks: usize, seed: u64, timing: RewardTiming) -> BTreeSet<&
         assert!(frames.len() <= KEPT);
         let compared = Some(SuccessComparison::episodes(&episodes));
         let ends_only = reward.rewards_ends_only();
-        let drifted = first_frames.compare(&frames);
+        let drifted = if ends_only { first_frames.compare(&frames) } else { None };
         let signals =
             Signals::of(CheckInput { episodes: &episodes, ood_checks: &[], compared, drifted, ends_only });
         alarms.extend(LIMITS.alarms(&signals, &before).iter().map(|alarm| alarm.signal.name()));

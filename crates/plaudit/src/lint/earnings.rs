@@ -51,7 +51,9 @@ pub(super) fn hovering_near_success(findings: &mut Findings<'_>) {
     let Some(earnings) = findings.earnings.clone() else { return };
     let config = &findings.loaded.config;
     let ends_early = earnings.ends_at_success && config.algorithm.bootstrap_type == Bootstrap::Standard;
-    if !ends_early || potential_alone(&config.reward) || has_other_finding(findings) {
+    // A judge rewards progress, and hovering makes none; where windows end decides the rest.
+    let judges_windows = config.reward.main_term().judges_windows();
+    if !ends_early || judges_windows || potential_alone(&config.reward) || has_other_finding(findings) {
         return;
     }
     // Who succeeds late has hovered before.

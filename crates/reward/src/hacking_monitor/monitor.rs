@@ -157,12 +157,15 @@ impl HackingMonitor {
         }
         let (episodes, frames) = self.tally.lock().unwrap_or_else(PoisonError::into_inner).take();
         let compared = self.compare(&episodes, &frames)?;
+        let ends_only = self.monitored.rewards_ends_only();
+        // Frames of one episode are alike: only where each is of another can they be compared with the first ones.
+        let drifted = if ends_only { self.first_frames.compare(&frames) } else { None };
         let signals = Signals::of(CheckInput {
             episodes: &episodes,
             ood_checks: &self.ood_checks(&frames)?,
             compared,
-            drifted: self.first_frames.compare(&frames),
-            ends_only: self.monitored.rewards_ends_only(),
+            drifted,
+            ends_only,
         });
         let alarms = self.settings.limits.alarms(&signals, &self.earlier);
         if let Some(first) = signals.first_success {

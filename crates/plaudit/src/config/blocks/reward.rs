@@ -327,8 +327,8 @@ block! {
         /// Alarm: on a larger share of the rewarded frames the audited model disagrees with itself.
         #[range(SHARE)]
         disagreement: f64 = 0.3,
-        /// Alarm: the 95 % lower confidence bound of the share of rewarded frames whose state is unlike those of the first checks is
-        /// above this.
+        /// Alarm, with `reward_mode: terminal`: the 95 % lower confidence bound of the share of rewarded frames whose state is unlike
+        /// those of the first checks is above this.
         #[range(SHARE)]
         drift: f64 = 0.3,
     }
