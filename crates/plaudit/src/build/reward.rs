@@ -433,12 +433,11 @@ impl TermBuilder<'_> {
         if self.term.source == TermSource::State {
             return Ok(Arc::new(ReloadableModel::fixed(Box::new(StateOnlyModel))));
         }
-        match (self.place, self.models, self.term.model.model_type) {
-            (TermPlace::Main, WorkerModels::Worker(client), RewardModelType::Resnet) => {
-                return self.workers_classifier(client);
-            }
-            (TermPlace::Main, WorkerModels::Worker(_), _) => return Err(self.not_in_worker()),
-            _ => {}
+        if let (TermPlace::Main, WorkerModels::Worker(client)) = (self.place, self.models) {
+            return match self.term.model.model_type {
+                RewardModelType::Resnet => self.workers_classifier(client),
+                RewardModelType::Vlm | RewardModelType::BufferedVlm => Err(self.not_in_worker()),
+            };
         }
         match self.term.model.model_type {
             RewardModelType::Resnet => self.image_classifier(),
