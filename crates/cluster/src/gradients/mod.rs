@@ -4,8 +4,8 @@
 //!
 //! - nobody else: [`OneRank`](plaudit_core::OneRank), which costs nothing;
 //! - [`threads`]: ranks of one process;
-//! - [`mpi`](self::mpi) (feature `mpi`): processes that `mpirun` or `srun` started, on one machine or several;
-//! - [`nccl`] (feature `nccl`): ranks that have a GPU each, with one of the above for who is who.
+//! - `mpi` (feature `mpi`): processes that `mpirun` or `srun` started, on one machine or several;
+//! - `nccl` (feature `nccl`): ranks that have a GPU each, with one of the above for who is who.
 //!
 //! Sums are taken in the order of ranks by each of them (see the trait), so what is learned does not depend on the carrier.
 
