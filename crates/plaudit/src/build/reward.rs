@@ -624,7 +624,7 @@ pub(crate) fn served_frames(loaded: &LoadedConfig) -> Result<ServedFrames, Compo
         let hint = "set it to true, or leave reward out of cluster.component_placement";
         return Err(loaded.problem("reward.use_reward_model", message, hint));
     }
-    if main.model.model_type != RewardModelType::Resnet {
+    if !main.model.model_type.is_image_classifier() {
         return Err(builder.not_in_worker());
     }
     builder.refuse_reloading("a reward worker")?;
