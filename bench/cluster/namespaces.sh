@@ -4,8 +4,9 @@
 #
 #   namespaces.sh up [N]             N machines (2): 10.77.0.1, 10.77.0.2, …; prints the folder with `ssh`, to be put first in PATH
 #   namespaces.sh exec R CMD…        runs a command on machine R (0, 1, …)
-#   namespaces.sh shape R WHAT…      what machine R sends: `rate=200mbit`, `loss=2` (percent; needs nft), `delay=50ms` (needs a kernel with
-#                                    netem); exits with 77 where that is not there. `shape R` alone ends it
+#   namespaces.sh shape R WHAT…      what machine R sends: `rate=200mbit`, `loss=2` (percent; needs nft), `delay=50ms` (by delay.py; needs
+#                                    ethtool and python3); exits with 77 where that is not there. `shape R` alone ends it
+#   namespaces.sh clock R +1h        what is started on machine R from now on has another clock (needs libfaketime; 77 without). `clock R` ends it
 #   namespaces.sh cut R | join R     takes machine R's link down, or up
 #   namespaces.sh fill R | empty R   fills machine R's disk (/mnt/plaudit, 512 MB), or makes room again
 #   namespaces.sh pids R             the processes on machine R
@@ -66,7 +67,7 @@ rank=\$(( \${host##*.} - 1 ))
 [ "\${host%.*}" = "$subnet" ] && [ -s "$state/\$rank/holder" ] || { echo "ssh: Could not resolve hostname \$host" >&2; exit 255; }
 if [ -e "$state/\$rank/cut" ]; then sleep 2; echo "ssh: connect to host \$host port 22: No route to host" >&2; exit 255; fi
 exec nsenter --target "\$(cat "$state/\$rank/holder")" --net --mount --wd="\$HOME" \\
-  env -i HOME="\$HOME" USER="\${USER:-root}" SHELL=/bin/sh PATH="${PLAUDIT_NETNS_PATH:-$PATH}" sh -c "\$*"
+  env -i FAKETIME_DONT_FAKE_MONOTONIC=1 HOME="\$HOME" USER="\${USER:-root}" SHELL=/bin/sh PATH="${PLAUDIT_NETNS_PATH:-$PATH}" sh -c "\$*"
 SHIM
   chmod +x "$state/bin/ssh"
 }
@@ -87,6 +88,7 @@ down() {
     [ -d "$folder" ] || continue
     local space
     space=$(name "$(basename "$folder")")
+    no_delay "$(basename "$folder")"
     for signal in TERM KILL; do
       for pid in $(ip netns pids "$space" 2>/dev/null); do kill -s "$signal" "$pid" 2>/dev/null || true; done
       sleep 0.2
@@ -97,16 +99,59 @@ down() {
   rm -rf "$state"
 }
 
+# Takes a machine's link out of the bridge, and puts a program there that hands packets on later.
+delay() {
+  local rank=$1 near far
+  near=$(link "$rank") far=${set_name:0:9}-d$rank
+  command -v ethtool >/dev/null && command -v python3 >/dev/null || exit 77
+  ip link set "$near" nomaster
+  ip link add "$far" type veth peer name "${far}b"
+  ip link set "${far}b" master "$bridge" up
+  ip link set "$far" up
+  # Packets as they are on a wire: not yet to be split, checksums filled in.
+  for interface in "$near" "$far" "${far}b"; do ethtool -K "$interface" tso off gso off gro off tx off >/dev/null; done
+  ip netns exec "$(name "$rank")" ethtool -K eth0 tso off gso off gro off tx off >/dev/null
+  for other in "$state"/[0-9]*; do ip netns exec "$(name "$(basename "$other")")" ethtool -K eth0 tso off gso off tx off >/dev/null; done
+  setsid python3 "$(dirname "$0")/delay.py" "$near" "$far" "${2%ms}" </dev/null >/dev/null 2>&1 &
+  echo $! >"$state/$rank/delay"
+}
+
+no_delay() {
+  local rank=$1
+  [ -s "$state/$rank/delay" ] || return 0
+  kill "$(cat "$state/$rank/delay")" 2>/dev/null || true
+  rm "$state/$rank/delay"
+  ip link delete "${set_name:0:9}-d$rank"
+  ip link set "$(link "$rank")" master "$bridge"
+}
+
+# Every program of that machine gets the library, whatever its parents leave of the environment: through a /etc of the machine's own.
+clock() {
+  local rank=$1 library
+  [ ! -e "$state/$rank/clock" ] || nsenter --target "$(holder "$rank")" --mount umount /etc
+  rm -f "$state/$rank/clock"
+  [ $# -gt 1 ] || return 0
+  library=$(find /usr/lib /usr/local/lib -name libfaketimeMT.so.1 2>/dev/null | head -1)
+  [ -n "$library" ] || exit 77
+  nsenter --target "$(holder "$rank")" --mount sh -c '
+    mkdir -p /mnt/plaudit/.etc /mnt/plaudit/.etc-work &&
+      mount -t overlay overlay -o lowerdir=/etc,upperdir=/mnt/plaudit/.etc,workdir=/mnt/plaudit/.etc-work /etc &&
+      echo "$1" >/etc/faketimerc && echo "$2" >/etc/ld.so.preload
+  ' clock "$2" "$library" || exit 77
+  touch "$state/$rank/clock"
+}
+
 shape() {
   local rank=$1 space what
   space=$(name "$rank")
   shift
   ip netns exec "$space" tc qdisc delete dev eth0 root 2>/dev/null || true
   if command -v nft >/dev/null; then ip netns exec "$space" nft delete table netdev loss 2>/dev/null || true; fi
+  no_delay "$rank"
   for what in "$@"; do
     case $what in
       rate=*) ip netns exec "$space" tc qdisc add dev eth0 root tbf rate "${what#*=}" burst 256k latency 400ms ;;
-      delay=*) ip netns exec "$space" tc qdisc add dev eth0 root netem limit 100000 delay "${what#*=}" || exit 77 ;;
+      delay=*ms) delay "$rank" "${what#*=}" ;;
       loss=*)
         ip netns exec "$space" nft -f - <<NFT || exit 77
 table netdev loss {
@@ -132,7 +177,8 @@ case $command in
   cut) touch "$state/$1/cut"; ip link set "$(link "$1")" down ;;
   join) rm -f "$state/$1/cut"; ip link set "$(link "$1")" up ;;
   shape) shape "$@" ;;
+  clock) clock "$@" ;;
   fill) enter "$1" sh -c 'cat /dev/zero >/mnt/plaudit/.filler 2>/dev/null || true' ;;
   empty) enter "$1" rm -f /mnt/plaudit/.filler ;;
-  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Data-parallel training over MPI, really run: two processes on one machine, two network namespaces over TCP, a rank that is
-# killed, ranks that were started differently; then what ranks cost. Every comparison is of whole files. Not run yet.
+# killed, ranks that were started differently; then what ranks cost. Every comparison is of whole files.
 #
 #   cargo build --release -p plaudit --features mpi
 #   cargo build --release -p plaudit-cluster --features mpi --example gradient_bench

@@ -9,12 +9,14 @@
 
 #![allow(clippy::print_stdout)] // it is a program, and this is its output
 
+#[cfg(feature = "dora")]
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plaudit_cluster::link::threads::Switchboard;
 use plaudit_cluster::link::{Endpoint, Identity, LinkReceiver, LinkSender, StreamSettings};
 use plaudit_cluster::worker::messages::ModelFacts;
-use plaudit_cluster::worker::{FrameScorer, RewardWorker, ScoreClient};
+use plaudit_cluster::worker::{FrameScorer, RewardWorker, ScoreClient, ServedModel};
 use plaudit_core::FrameShape;
 
 const FRAMES: usize = 64;
@@ -25,7 +27,7 @@ struct Mean;
 
 impl FrameScorer for Mean {
     fn facts(&self) -> ModelFacts {
-        ModelFacts { image_keys: vec!["main".into()], threshold: None }
+        ModelFacts { image_keys: vec!["main".into()], ..ModelFacts::default() }
     }
 
     fn scores(&self, pixels: &[u8], _: usize, shape: FrameShape) -> Result<(Vec<f32>, u64), String> {
@@ -52,7 +54,7 @@ fn serve(endpoint: Endpoint) {
     let worker = RewardWorker {
         endpoint,
         clients: vec!["client".into()],
-        scorer: &Mean,
+        model: ServedModel::Frames(&Mean),
         max_batch: FRAMES,
         should_stop: &|| false,
         on_batch: Box::new(|_, _| {}),

@@ -9,7 +9,7 @@ use plaudit_cluster::placement::{GroupAsWritten, Robot, Site};
 use plaudit_cluster::plan::picture;
 use plaudit_cluster::{Plan, dora};
 
-use crate::placing::{group, machines, planned};
+use crate::placing::{group, machines, planned, teleoperated};
 
 /// A robot's machine, and one with two GPUs.
 fn two_machines() -> Plan {
@@ -42,6 +42,20 @@ fn files_are_as_they_were() {
     golden("ray.py", &dora::ray(&plan, &config));
 }
 
+/// The same two machines, with actions chosen beside the learner, or by a person.
+#[test]
+fn plans_of_robots_are_as_they_were() {
+    let robots = vec![Robot { address: Some("172.16.0.2".into()), machine: 1 }];
+    let franka = GroupAsWritten { robots, ..group("franka", "1") };
+    let site = Site::new(machines(&[2, 0]), vec![group("4090", "0"), franka]).unwrap();
+    let plan = planned(&site, &["actor,rollout@4090=0", "reward@4090=1", "env@franka=0"]).unwrap();
+    let teleop = teleoperated(&site, &["env@franka=0", "reward@4090=0"]).unwrap();
+    golden("teleop.txt", &picture(&teleop));
+    golden("teleop.graph.yml", &dora::graph(&teleop));
+    golden("rollout_apart.txt", &picture(&plan));
+    golden("rollout_apart.graph.yml", &dora::graph(&plan));
+}
+
 #[test]
 fn programs_are_bound_to_the_addresses_of_the_plan_and_never_without_the_settings() {
     let plan = two_machines();
@@ -69,9 +83,9 @@ fn a_plan_is_read_by_the_version_that_wrote_it() {
     fs::write(&path, plan.to_json().unwrap()).unwrap();
     assert_eq!(Plan::read(&path, "0.1.0").unwrap(), plan);
     let error = Plan::read(&path, "0.2.0").unwrap_err().to_string();
-    assert!(error.contains("was written by plaudit 0.1.0 (format 1), and this is 0.2.0"), "{error}");
+    assert!(error.contains("was written by plaudit 0.1.0 (format 2), and this is 0.2.0"), "{error}");
     for (text, expected) in
-        [("{", "is no plan"), ("{\"format\": 1, \"plaudit\": \"0.1.0\"}", "missing field")]
+        [("{", "is no plan"), ("{\"format\": 2, \"plaudit\": \"0.1.0\"}", "missing field")]
     {
         fs::write(&path, text).unwrap();
         assert!(Plan::read(&path, "0.1.0").unwrap_err().to_string().contains(expected));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use plaudit_cluster::worker::messages::{
-    EnvFacts, FromEnv, FromReward, FromRollout, ModelFacts, Play, Played, ScoreRequest, ToEnv, ToReward,
-    ToRollout,
+    EnvFacts, FromEnv, FromReward, FromRollout, ModelFacts, Play, Played, QuestionRequest, ScoreRequest,
+    ToEnv, ToReward, ToRollout,
 };
 use plaudit_core::{
     ActionHistory, ActionSpace, Decision, End, EnvSpec, FrameShape, Frames, Obs, RewardColumn, Seed, Segment,
@@ -78,6 +78,7 @@ fn play() -> Play {
         state: Some(state()),
         refresh: true,
         keep_frames: false,
+        keep_facts: true,
     }
 }
 
@@ -114,13 +115,16 @@ fn all() -> Vec<(Vec<u8>, ReadBack)> {
         start: 77,
         version: 9,
         experience: experience(),
+        facts: vec![vec![], vec![("is_grasped".into(), vec![0.0, 1.0])]],
         began_anew: true,
         reward_secs: 0.25,
         secs: 1.5,
     };
     let score = ScoreRequest { id: 1, count: 2, views: 1, shape: FrameShape::rgb(2, 3), pixels: vec![7; 36] };
     let facts = EnvFacts { spec: spec(), first_row: 4, context: 2, may_break: false };
-    let model = ModelFacts { image_keys: vec!["main_images".into()], threshold: Some(0.5) };
+    let model =
+        ModelFacts { image_keys: vec!["main_images".into()], threshold: Some(0.5), card: Some("{}".into()) };
+    let asked = QuestionRequest { id: 1, mode: vec![1, 2], questions: vec![vec![], vec![3; 5]] };
     let decision = Decision { actions: vec![1.0], log_probs: vec![-0.5], values: vec![] };
     vec![
         (ToEnv::Play(Box::new(play())).encode().to_vec(), to_env),
@@ -131,10 +135,15 @@ fn all() -> Vec<(Vec<u8>, ReadBack)> {
         (FromEnv::Failed { segment: 3, by_reward: true, problem: "no".into() }.encode().to_vec(), from_env),
         (ToReward::Describe.encode().to_vec(), to_reward),
         (ToReward::Score(score).encode().to_vec(), to_reward),
+        (ToReward::Ask(asked).encode().to_vec(), to_reward),
         (FromReward::Described(model).encode().to_vec(), from_reward),
+        (
+            FromReward::Answered { id: 1, version: 2, answers: vec![vec![4], vec![]] }.encode().to_vec(),
+            from_reward,
+        ),
         (FromReward::Scored { id: 1, version: 2, scores: vec![0.5] }.encode().to_vec(), from_reward),
         (FromReward::NotScored { id: 1, problem: "no".into() }.encode().to_vec(), from_reward),
-        (ToRollout::Weights { version: 1, params: params() }.encode().to_vec(), to_rollout),
+        (ToRollout::Weights { version: 1, spec: spec(), params: params() }.encode().to_vec(), to_rollout),
         (
             ToRollout::Act { id: 1, version: 2, obs: obs(1.0), seed: Seed::new(1).from_row(3) }
                 .encode()
@@ -143,6 +152,8 @@ fn all() -> Vec<(Vec<u8>, ReadBack)> {
         ),
         (FromRollout::Decided { id: 1, decision }.encode().to_vec(), from_rollout),
         (FromRollout::NotDecided { id: 1, problem: "no".into() }.encode().to_vec(), from_rollout),
+        (FromRollout::Unknown { id: 1, version: 2 }.encode().to_vec(), from_rollout),
+        (FromRollout::NoPolicy { version: 2, problem: "no".into() }.encode().to_vec(), from_rollout),
     ]
 }
 
@@ -163,6 +174,7 @@ fn what_is_sent_arrives() {
         start: 77,
         version: 9,
         experience: before.clone(),
+        facts: vec![],
         began_anew: true,
         reward_secs: 0.25,
         secs: 1.5,

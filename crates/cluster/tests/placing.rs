@@ -46,10 +46,12 @@ pub(crate) fn request(site: &Site) -> PlanRequest {
         name: "pickcube".into(),
         run_dir: "/runs/one".into(),
         config: "config.yaml".into(),
+        directory: "/home/me".into(),
         coordinator_port: 6013,
         access: (0..site.machines.len()).map(access).collect(),
         envs: 12,
         uses_reward: true,
+        learns: true,
         link: LinkSettings::default(),
     }
 }
@@ -57,6 +59,12 @@ pub(crate) fn request(site: &Site) -> PlanRequest {
 pub(crate) fn planned(site: &Site, asked: &[&str]) -> Result<Plan, PlacementError> {
     let asked: Vec<ComponentPlaces> = asked.iter().map(|text| places(text)).collect();
     plan(site, &asked, &request(site))
+}
+
+/// A robot that a person moves.
+pub(crate) fn teleoperated(site: &Site, asked: &[&str]) -> Result<Plan, PlacementError> {
+    let asked: Vec<ComponentPlaces> = asked.iter().map(|text| places(text)).collect();
+    plan(site, &asked, &PlanRequest { envs: 1, learns: false, ..request(site) })
 }
 
 /// `reward-1 on 0, GPU 1`, process by process.
@@ -97,6 +105,17 @@ fn the_guides_are_placed() {
     );
     assert_eq!(plan.processes[1].why, "robot 0 of franka");
     assert!(!plan.processes[1].environment.contains_key("CUDA_VISIBLE_DEVICES"));
+    assert_eq!(plan.leader().unwrap().id, "actor-0");
+
+    // The same guide's teleoperation: nobody learns.
+    let plan = teleoperated(&site, &["env@franka=0", "reward@4090=0"]).unwrap();
+    assert_eq!(described(&plan), ["env-0 on 1 [] [0] (0, 1)", "reward-0 on 0 [0] [] (0, 0)"]);
+    assert_eq!(plan.processes[0].components, [Component::Env]);
+    assert_eq!(plan.leader().unwrap().id, "env-0");
+    let talks: Vec<&str> = plan.edges.iter().map(|edge| edge.from.as_str()).collect();
+    assert_eq!(talks, ["env-0", "reward-0"]);
+    let error = teleoperated(&site, &["env@franka=0", "actor@4090=0"]).unwrap_err().to_string();
+    assert!(error.contains("actor is placed, and there is nothing to learn"), "{error}");
 }
 
 #[test]
@@ -135,6 +154,35 @@ fn rlinfs_own_examples_are_placed() {
     let site = Site::new(machines(&[4, 4]), vec![by_machine]).unwrap();
     let plan = planned(&site, &["env@cpus=all"]).unwrap();
     assert_eq!(described(&plan)[1..3], ["env-0 on 0 [] [] (0, 6)", "env-1 on 1 [] [] (6, 12)"]);
+}
+
+#[test]
+fn rollouts_elsewhere_are_processes_of_their_own() {
+    // RLinf's robots: everything but the arm is on the machine with the GPU.
+    let franka = GroupAsWritten { robots: vec![robot("172.16.0.2", 1)], ..group("franka", "1") };
+    let site = Site::new(machines(&[1, 0]), vec![group("4090", "0"), franka]).unwrap();
+    let plan = planned(&site, &["actor,rollout,reward@4090=0", "env@franka=0"]).unwrap();
+    assert_eq!(
+        described(&plan),
+        [
+            "actor-0 on 0 [0] [] (0, 0)",
+            "env-0 on 1 [] [0] (0, 12)",
+            "rollout-0 on 0 [0] [] (0, 0)",
+            "reward-0 on 0 [0] [] (0, 0)",
+        ]
+    );
+    assert_eq!(plan.processes[1].components, [Component::Env]);
+    assert_eq!(plan.process(Component::Rollout, 0).unwrap().id, "rollout-0");
+    // Neighbours share one.
+    let site = Site::new(machines(&[2, 0]), vec![group("4090", "0"), group("sim", "1")]).unwrap();
+    let plan = planned(&site, &["env@sim=0:0-3", "rollout@4090=0-1"]).unwrap();
+    let talks: Vec<String> = plan
+        .edges
+        .iter()
+        .filter(|edge| edge.to.starts_with("rollout"))
+        .map(|edge| format!("{} {}", edge.from, edge.to))
+        .collect();
+    assert_eq!(talks, ["env-0 rollout-0", "env-1 rollout-0", "env-2 rollout-1", "env-3 rollout-1"]);
 }
 
 #[test]
@@ -208,7 +256,11 @@ fn a_placement_that_cannot_be_is_named() {
         (&["actor=0-1"], "actor", "the actor is given 2 processes"),
         (&["env=0:0-4"], "env", "12 environments cannot be shared out evenly among 5 env processes"),
         (&["reward=0,0"], "reward", "GPU 0 is given twice"),
-        (&["env@node=1", "rollout=0"], "rollout", "the rollout is placed apart from env"),
+        (
+            &["env@node=1", "rollout=0-1"],
+            "rollout",
+            "2 rollout processes would choose for 1 env processes: some would have nothing to do",
+        ),
     ];
     for (asked, component, expected) in cases {
         let error = planned(&site, asked).unwrap_err();

@@ -7,7 +7,9 @@ use std::time::Duration;
 use plaudit_cluster::link::threads::Switchboard;
 use plaudit_cluster::link::{Endpoint, Identity, StreamSettings};
 use plaudit_cluster::worker::messages::ModelFacts;
-use plaudit_cluster::worker::{FrameScorer, RewardWorker, ScoreClient, WorkerError};
+use plaudit_cluster::worker::{
+    FrameScorer, QuestionAnswerer, RewardWorker, ScoreClient, ServedModel, WorkerError,
+};
 use plaudit_core::FrameShape;
 
 /// The mean brightness of the first view, and a tenth of the second's.
@@ -21,7 +23,7 @@ fn brightness(first: &[u8], second: &[u8]) -> f32 {
 
 impl FrameScorer for Brightness {
     fn facts(&self) -> ModelFacts {
-        ModelFacts { image_keys: vec!["main".into(), "wrist".into()], threshold: Some(0.5) }
+        ModelFacts { image_keys: vec!["main".into(), "wrist".into()], threshold: Some(0.5), card: None }
     }
 
     fn scores(&self, pixels: &[u8], count: usize, shape: FrameShape) -> Result<(Vec<f32>, u64), String> {
@@ -73,7 +75,7 @@ fn ask_all(lives: &[usize]) -> (usize, usize) {
                 let worker = RewardWorker {
                     endpoint: connect(&board, "reward-0", &clients),
                     clients: clients.iter().map(|client| Arc::from(*client)).collect(),
-                    scorer: &Brightness,
+                    model: ServedModel::Frames(&Brightness),
                     max_batch: 64,
                     should_stop: &should_stop,
                     on_batch: Box::new(|asked, _| {
@@ -127,4 +129,101 @@ fn requests_of_several_workers_go_through_the_model_together() {
 fn a_killed_reward_worker_loses_no_request() {
     let (_, requests) = ask_all(&[5, 1, 9]);
     assert!(requests >= 3 * 20 * 3);
+}
+
+/// Answers with the question backwards, after its mode.
+struct Backwards;
+
+fn backwards(mode: &[u8], question: &[u8]) -> Vec<u8> {
+    mode.iter().chain(question.iter().rev()).copied().collect()
+}
+
+impl QuestionAnswerer for Backwards {
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { card: Some("{}".into()), ..ModelFacts::default() }
+    }
+
+    fn answers(&self, mode: &[u8], questions: &[&[u8]]) -> Result<(Vec<Vec<u8>>, u64), String> {
+        std::thread::sleep(Duration::from_millis(5)); // long enough for others to ask meanwhile
+        Ok((questions.iter().map(|question| backwards(mode, question)).collect(), 2))
+    }
+}
+
+#[test]
+fn questions_of_several_workers_are_answered_together_and_by_mode() {
+    let (board, batches, requests) = (Switchboard::default(), AtomicUsize::new(0), AtomicUsize::new(0));
+    let clients = ["env-0", "env-1", "actor-0"];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // It is killed once on the way.
+            for life in [4, usize::MAX] {
+                let passes = AtomicUsize::new(0);
+                let should_stop = || passes.load(Ordering::Relaxed) >= life;
+                let worker = RewardWorker {
+                    endpoint: connect(&board, "reward-0", &clients),
+                    clients: clients.iter().map(|client| Arc::from(*client)).collect(),
+                    model: ServedModel::Questions(&Backwards),
+                    max_batch: 64,
+                    should_stop: &should_stop,
+                    on_batch: Box::new(|asked, _| {
+                        passes.fetch_add(1, Ordering::Relaxed);
+                        batches.fetch_add(1, Ordering::Relaxed);
+                        requests.fetch_add(asked, Ordering::Relaxed);
+                    }),
+                };
+                match worker.run() {
+                    Ok(()) => return,
+                    Err(WorkerError::Stopped) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+        for (number, client) in clients.into_iter().enumerate() {
+            let board = &board;
+            scope.spawn(move || {
+                let endpoint = connect(board, client, &["reward-0"]);
+                let workers = vec!["reward-0".into()];
+                let asked =
+                    ScoreClient::connect(endpoint, workers, Duration::from_secs(20), &|| false).unwrap();
+                assert_eq!(asked.facts().card.as_deref(), Some("{}"));
+                for round in 0..20u8 {
+                    // More than go into one request, of two modes.
+                    let (mode, count) = ([round % 2], 1 + usize::from(round));
+                    let questions: Vec<Vec<u8>> =
+                        (0..count).map(|at| vec![number as u8, round, at as u8]).collect();
+                    let expected: Vec<Vec<u8>> =
+                        questions.iter().map(|question| backwards(&mode, question)).collect();
+                    assert_eq!(asked.answers(&mode, questions).unwrap(), (expected, 2));
+                    assert_eq!(asked.waiting_for(), None);
+                }
+                asked.finish();
+            });
+        }
+    });
+    assert!(batches.into_inner() < requests.into_inner(), "several requests went through the model at once");
+}
+
+#[test]
+fn a_model_that_is_asked_what_it_cannot_do_says_so() {
+    let board = Switchboard::default();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let worker = RewardWorker {
+                endpoint: connect(&board, "reward-0", &["env-0"]),
+                clients: vec!["env-0".into()],
+                model: ServedModel::Frames(&Brightness),
+                max_batch: 64,
+                should_stop: &|| done.load(Ordering::Relaxed),
+                on_batch: Box::new(|_, _| {}),
+            };
+            worker.run()
+        });
+        let endpoint = connect(&board, "env-0", &["reward-0"]);
+        let asked =
+            ScoreClient::connect(endpoint, vec!["reward-0".into()], Duration::from_secs(20), &|| false);
+        let error = asked.unwrap().answers(&[1], vec![vec![1]]).unwrap_err().to_string();
+        assert!(error.contains("this model scores frames, and was asked a question"), "{error}");
+        done.store(true, Ordering::Relaxed);
+    });
 }

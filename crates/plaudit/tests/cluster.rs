@@ -54,6 +54,35 @@ fn a_plan_is_a_picture_and_json() {
 }
 
 #[test]
+fn robots_are_planned_for_a_learner_and_for_a_person() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/cluster/robot_two_machines.yaml");
+    let picture = succeeds(folder.path(), &["cluster", "plan", path]);
+    for expected in [
+        "4 processes on 2 machines",
+        "│ rollout-0  CPU      chooses actions",
+        "│ env-0      robot 0  steps environment 0 ",
+        "env-0 ⇄ rollout-0   observations ⇄ actions  network",
+        "env-0 ⇄ reward-0    frames ⇄ scores         network",
+    ] {
+        assert!(picture.contains(expected), "{expected}\n{picture}");
+    }
+    let nodes = "cluster.nodes=[{host: 10.255.0.1, gpus: 1}, {host: 10.255.0.2, gpus: 0}]";
+    let picture = succeeds(folder.path(), &["cluster", "plan", "realworld_teleop", nodes]);
+    for expected in [
+        "2 processes on 2 machines",
+        "│ reward-0  GPU 0    scores frames",
+        "│ env-0     robot 0  steps environment 0 ",
+        "env-0 ⇄ reward-0  frames ⇄ scores  network",
+    ] {
+        assert!(picture.contains(expected), "{expected}\n{picture}");
+    }
+    assert!(!picture.contains("actor"), "nobody learns: {picture}");
+    let asks = refused(folder.path(), &["cluster", "arm", "nowhere"], 1);
+    assert!(asks.contains("plan.json"), "{asks}");
+}
+
+#[test]
 fn scripts_for_schedulers_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = config(folder.path(), TWO_MACHINES);

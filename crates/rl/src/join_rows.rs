@@ -88,7 +88,11 @@ fn join_context(parts: &[&Segment], back: usize) -> Result<Obs, JoinError> {
     join_obs(&parts.iter().collect::<Vec<_>>())
 }
 
-fn join_obs(parts: &[&Obs]) -> Result<Obs, JoinError> {
+/// Observations of several batches, one below the other.
+///
+/// # Errors
+/// When they do not show the same things.
+pub fn join_obs(parts: &[&Obs]) -> Result<Obs, JoinError> {
     let Some(first) = parts.first() else { return Err(JoinError::Nothing) };
     let cameras_fit = |part: &&Obs| {
         part.cameras.len() == first.cameras.len()

@@ -79,7 +79,7 @@ pub use demonstrations::{DemoConverter, DemoError};
 pub use episodes::{Episode, Episodes};
 pub use explorer::{ExplorerNetworks, ExplorerParams};
 pub use gae::{Advantages, Bootstrap, GaeInputs, GaeSettings};
-pub use join_rows::JoinError;
+pub use join_rows::{JoinError, join_obs};
 pub use learner::{CountSetting, Experience, LearnError, Learner, Metrics, SettingError};
 pub use rollout::{Decisions, PlayedSegment, Rollout, RolloutError, TakenStep};
 pub use rollout_state::RolloutState;

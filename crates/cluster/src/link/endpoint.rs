@@ -140,7 +140,12 @@ impl Endpoint {
             state = wait(&self.shared.changed, state, TICK);
         }
         state.peer(peer)?.stream.push(payload);
-        state.transmit(peer, Instant::now())
+        let sent = state.transmit(peer, Instant::now());
+        if let Err(error) = &sent {
+            // An engine that fails is one that is going down: nothing that a worker says of it may reach anybody half.
+            state.stopped = Some(error.to_string());
+        }
+        sent
     }
 
     /// What comes next from any of these peers; nothing within `timeout`.
@@ -181,6 +186,11 @@ impl Endpoint {
             }
             state = wait(&self.shared.changed, state, left.min(TICK));
         }
+    }
+
+    /// Whether the engine was stopped: whoever supervises the run ends its processes, to start them again or not.
+    pub fn is_stopped(&self) -> bool {
+        lock(&self.shared).stopped.is_some()
     }
 
     /// Which process this is: a number that no other has.

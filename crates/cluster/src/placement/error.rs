@@ -206,9 +206,22 @@ pub enum Problem {
         /// How many.
         processes: usize,
     },
-    /// A rollout that is not beside its environments.
-    #[error("the rollout is placed apart from env: actions are chosen in the processes of env")]
-    RolloutApart,
+    /// A component of learning, where a person moves a robot.
+    #[error("{component} is placed, and there is nothing to learn: a person moves the robot")]
+    NothingToLearn {
+        /// The component.
+        component: &'static str,
+    },
+    /// More rollouts than there are environments' processes to choose for.
+    #[error(
+        "{rollouts} rollout processes would choose for {envs} env processes: some would have nothing to do"
+    )]
+    IdleRollouts {
+        /// Processes of rollout.
+        rollouts: usize,
+        /// Processes of env.
+        envs: usize,
+    },
     /// Environments that cannot be shared out.
     #[error("{envs} environments cannot be shared out evenly among {processes} env processes")]
     UnevenEnvs {

@@ -17,6 +17,11 @@ pub const LEAST_POOL_BYTES: u64 = 64 << 20;
 /// Variables that say where libraries are. dora hands them on only from the environment of its daemon.
 const SEARCH_PATHS: [&str; 2] = ["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"];
 
+/// What keeps glibc from giving the memory of every message of some megabytes back to the system, and from asking for it anew, page by
+/// page, for the next one: that takes three times as long as the message. Other C libraries do not read them.
+const KEEP_MEMORY: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "33554432"), ("MALLOC_TRIM_THRESHOLD_", "1073741824")];
+
 /// How a machine is reached, and where its programs are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineAccess {
@@ -47,6 +52,8 @@ pub struct PlanRequest {
     pub run_dir: PathBuf,
     /// The name of the config in it.
     pub config: PathBuf,
+    /// The folder that the run was started in.
+    pub directory: PathBuf,
     /// The port of the coordinator.
     pub coordinator_port: u16,
     /// For each machine of the site, how it is reached.
@@ -55,6 +62,8 @@ pub struct PlanRequest {
     pub envs: usize,
     /// Whether frames are scored by a model.
     pub uses_reward: bool,
+    /// Whether somebody learns. Else a person moves a robot: there is no actor, and nothing chooses actions.
+    pub learns: bool,
     /// How messages are kept from getting lost.
     pub link: LinkSettings,
 }
@@ -63,10 +72,17 @@ pub struct PlanRequest {
 pub fn plan(site: &Site, asked: &[ComponentPlaces], request: &PlanRequest) -> Result<Plan, PlacementError> {
     let placed = resolve(site, asked)?;
     let find = |component| placed.iter().find(|placed| placed.component == component);
-    let actor = find(Component::Actor).map_or_else(
-        || vec![beside(site, None, "not placed: the first machine")],
-        |placed| placed.processes.clone(),
-    );
+    for component in [Component::Actor, Component::Rollout].into_iter().filter(|_| !request.learns) {
+        if let Some(placed) = find(component) {
+            let problem = Problem::NothingToLearn { component: component.name() };
+            return Culprit::Component(placed.written.components.clone()).err(problem);
+        }
+    }
+    let actor = match find(Component::Actor) {
+        Some(placed) => placed.processes.clone(),
+        None if request.learns => vec![beside(site, None, "not placed: the first machine")],
+        None => Vec::new(),
+    };
     if let (Some(placed), 2..) = (find(Component::Actor), actor.len()) {
         let problem = Problem::SeveralActors { processes: actor.len() };
         return Culprit::Component(placed.written.components.clone()).err(problem);
@@ -77,17 +93,24 @@ pub fn plan(site: &Site, asked: &[ComponentPlaces], request: &PlanRequest) -> Re
     );
     share_out(request.envs, &envs, find(Component::Env))?;
     let rollouts = find(Component::Rollout);
-    if let Some(placed) = rollouts.filter(|placed| !is_shared(&envs, &placed.processes)) {
-        return Culprit::Component(placed.written.components.clone()).err(Problem::RolloutApart);
+    if let Some(placed) = rollouts.filter(|placed| placed.processes.len() > envs.len()) {
+        let problem = Problem::IdleRollouts { rollouts: placed.processes.len(), envs: envs.len() };
+        return Culprit::Component(placed.written.components.clone()).err(problem);
     }
     let rollouts = rollouts.map(|placed| placed.processes.clone());
-    let rewards = find(Component::Reward).map_or_else(
-        || vec![beside(site, actor.first(), "not placed: beside the actor")],
-        |placed| placed.processes.clone(),
-    );
+    let apart = rollouts.clone().filter(|rollouts| !is_shared(&envs, rollouts));
+    let unplaced =
+        if request.learns { "not placed: beside the actor" } else { "not placed: the first machine" };
+    let rewards = find(Component::Reward)
+        .map_or_else(|| vec![beside(site, actor.first(), unplaced)], |placed| placed.processes.clone());
     let rewards = if request.uses_reward { rewards } else { Vec::new() };
     let mut processes = processes_of(Component::Actor, &actor);
-    processes.extend(env_processes(&envs, rollouts.as_deref(), request.envs));
+    let shared = match (&apart, request.learns) {
+        (None, true) => EnvRollouts::Here(rollouts.as_deref()),
+        (Some(_), _) | (_, false) => EnvRollouts::Apart,
+    };
+    processes.extend(env_processes(&envs, &shared, request.envs));
+    processes.extend(apart.iter().flat_map(|apart| processes_of(Component::Rollout, apart)));
     processes.extend(processes_of(Component::Reward, &rewards));
     let edges = edges(&processes, request.link.window);
     for process in &mut processes {
@@ -99,6 +122,7 @@ pub fn plan(site: &Site, asked: &[ComponentPlaces], request: &PlanRequest) -> Re
         name: request.name.clone(),
         run_dir: request.run_dir.clone(),
         config: request.config.clone(),
+        directory: request.directory.clone(),
         coordinator_port: request.coordinator_port,
         machines: machines(site, request),
         processes,
@@ -135,12 +159,21 @@ fn is_shared(envs: &[PlacedProcess], rollouts: &[PlacedProcess]) -> bool {
     machines(envs) == machines(rollouts)
 }
 
-fn env_processes(envs: &[PlacedProcess], rollouts: Option<&[PlacedProcess]>, all: usize) -> Vec<Process> {
+/// Who chooses the actions of environments.
+enum EnvRollouts<'a> {
+    /// Their own processes, which may also use what rollouts were given.
+    Here(Option<&'a [PlacedProcess]>),
+    /// Processes of their own, or a person.
+    Apart,
+}
+
+fn env_processes(envs: &[PlacedProcess], rollouts: &EnvRollouts<'_>, all: usize) -> Vec<Process> {
     let mut processes = processes_of(Component::Env, envs);
     let share = all / envs.len();
     for (rank, process) in processes.iter_mut().enumerate() {
         process.envs = (rank * share, (rank + 1) * share);
     }
+    let EnvRollouts::Here(rollouts) = rollouts else { return processes };
     for (rank, process) in processes.iter_mut().enumerate() {
         process.components.push(Component::Rollout);
         if let Some(rollout) = rollouts.and_then(|rollouts| rollouts.get(rank)) {
@@ -178,6 +211,9 @@ fn finish(process: &mut Process, site: &Site, edges: &[Edge], window: usize) {
     let needed = (window as u64 + 2) * LONGEST_MESSAGE * receivers;
     process.pool_bytes = needed.max(LEAST_POOL_BYTES);
     process.environment.retain(|name, _| !SEARCH_PATHS.contains(&name.as_str()));
+    for (name, value) in KEEP_MEMORY {
+        process.environment.entry(name.into()).or_insert_with(|| value.into());
+    }
     process.environment.insert("RANK".into(), process.rank.to_string());
     process.environment.insert("WORLD_SIZE".into(), process.world_size.to_string());
     if site.machines[process.machine].gpus > 0 {
@@ -193,7 +229,7 @@ fn edges(processes: &[Process], window: usize) -> Vec<Edge> {
         processes.iter().filter(|process| process.components[0] == component).collect()
     };
     let (actors, envs) = (of(Component::Actor), of(Component::Env));
-    let rewards = of(Component::Reward);
+    let (rollouts, rewards) = (of(Component::Rollout), of(Component::Reward));
     let mut edges = Vec::new();
     let mut talk = |one: &Process, other: &Process, there: Port, back: Port| {
         // Parts, acknowledgements and greetings, of a sender that resends.
@@ -206,6 +242,10 @@ fn edges(processes: &[Process], window: usize) -> Vec<Edge> {
     for actor in &actors {
         envs.iter().for_each(|env| talk(actor, env, Port::Command, Port::Segment));
         rewards.iter().for_each(|reward| talk(actor, reward, Port::Frames, Port::Scores));
+    }
+    // Neighbours share a rollout, so that it can choose for their rows together.
+    for (rank, env) in envs.iter().enumerate().filter(|_| !rollouts.is_empty()) {
+        talk(env, rollouts[rank * rollouts.len() / envs.len()], Port::Observations, Port::Actions);
     }
     for (env, reward) in dealt_out(&envs, &rewards) {
         talk(env, reward, Port::Frames, Port::Scores);

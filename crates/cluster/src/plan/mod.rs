@@ -14,7 +14,7 @@ pub use build::{LEAST_POOL_BYTES, LONGEST_MESSAGE, MachineAccess, PlanRequest, p
 pub use picture::picture;
 
 /// The format of `plan.json` that this version writes and reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Everything that a process must know of the run it belongs to. The same file on every machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,8 +28,10 @@ pub struct Plan {
     pub name: String,
     /// The run directory: absolute, and the same path on every machine.
     pub run_dir: PathBuf,
-    /// The config as it was resolved: a file's name in the run directory.
+    /// The config as it was written, composed: a file's name in the run directory.
     pub config: PathBuf,
+    /// The folder that the run was started in: relative paths of the config begin there, on every machine that has it.
+    pub directory: PathBuf,
     /// The port of the coordinator, on the first machine.
     pub coordinator_port: u16,
     /// The machines by rank.
@@ -111,7 +113,7 @@ impl Plan {
         self.folder_of(process).join("status.jsonl")
     }
 
-    /// What the learner says at its end.
+    /// What the process that leads the run says at its end.
     pub fn outcome(&self, process: &Process) -> PathBuf {
         self.folder_of(process).join("outcome.json")
     }
@@ -125,6 +127,21 @@ impl Plan {
     pub fn process(&self, component: Component, rank: usize) -> Option<&Process> {
         let serves = |process: &&Process| process.components.contains(&component) && process.rank == rank;
         self.processes.iter().find(serves)
+    }
+
+    /// The process whose word ends the run: the actor, or where nobody learns the robot's.
+    pub fn leader(&self) -> Option<&Process> {
+        self.process(Component::Actor, 0).or_else(|| self.process(Component::Env, 0))
+    }
+
+    /// Whether somebody learns. Else a person moves a robot.
+    pub fn learns(&self) -> bool {
+        self.process(Component::Actor, 0).is_some()
+    }
+
+    /// What a person who moves a robot reads, line by line.
+    pub fn teleop_log(&self, process: &Process) -> PathBuf {
+        self.folder_of(process).join("teleop.log")
     }
 
     /// The edges on which a process receives.
@@ -245,6 +262,10 @@ pub enum Port {
     Frames,
     /// Reward to env or actor: their scores.
     Scores,
+    /// Env to rollout: weights with their version, and what is seen.
+    Observations,
+    /// Rollout to env: what to do.
+    Actions,
 }
 
 impl Port {
@@ -255,6 +276,8 @@ impl Port {
             Self::Segment => "segments",
             Self::Frames => "frames",
             Self::Scores => "scores",
+            Self::Observations => "observations",
+            Self::Actions => "actions",
         }
     }
 }

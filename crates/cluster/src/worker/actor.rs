@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plaudit_core::{EnvSpec, Reward};
+use plaudit_core::{EnvSpec, Facts, Reward};
 use plaudit_rl::{
     Experience, ExplorerParams, Learner, RemoteRollout, RemoteRollouts, RolloutState, TrainingError,
     TrainingPlan,
@@ -23,6 +23,23 @@ const POLL: Duration = Duration::from_millis(100);
 /// Writes a line of the ledger down, or says why it cannot.
 pub type LedgerCallback = Box<dyn FnMut(&LedgerLine) -> Result<(), String> + Send>;
 
+/// A rollout that was counted, for whoever records episodes: each once, and those of some rows in their order.
+pub struct CountedRollout<'a> {
+    /// Whose it is: the rank of its worker, or 0 for all rows together, of workers in step.
+    pub rank: usize,
+    /// The row of all that its first one is.
+    pub first_row: usize,
+    /// What was played.
+    pub experience: &'a Experience,
+    /// What the environments know beside, step by step.
+    pub facts: &'a [Facts],
+    /// Rows of it that could not be restored and began anew.
+    pub began_anew: &'a [usize],
+}
+
+/// Records a rollout, or says why it cannot.
+pub type RolloutCallback = Box<dyn FnMut(CountedRollout<'_>) -> Result<(), String> + Send>;
+
 /// How the actor treats its environments.
 pub struct ActorSettings {
     /// Whether the learner needs frames.
@@ -35,8 +52,17 @@ pub struct ActorSettings {
     pub on_notice: Box<dyn Fn(&str) + Send>,
     /// Where lines of the ledger go.
     pub on_ledger: LedgerCallback,
+    /// Where rollouts go to be recorded.
+    pub on_rollout: Option<RolloutCallback>,
     /// Whether the user wants to stop.
     pub should_stop: Box<dyn Fn() -> bool + Send>,
+}
+
+impl ActorSettings {
+    /// Shows a rollout to whoever records them.
+    pub(super) fn record(&mut self, rollout: CountedRollout<'_>) -> Result<(), WorkerError> {
+        self.on_rollout.as_mut().map_or(Ok(()), |callback| callback(rollout)).map_err(WorkerError::Recording)
+    }
 }
 
 /// An environments' worker as the actor knows it.
@@ -216,8 +242,10 @@ impl RemoteEnvironments {
         let names = peers.iter().map(|peer| peer.name.clone()).collect();
         let ledger = Ledger::new(settings.next_segment.clone());
         let action_width = spec.actions.width();
+        // An actor that was started again counts versions on, as far as it knows, so that whoever watches sees it come further.
+        let version = settings.next_segment.first().copied().unwrap_or(0);
         let mut envs =
-            Self { endpoint, peers, names, reward, context, action_width, settings, ledger, version: 0 };
+            Self { endpoint, peers, names, reward, context, action_width, settings, ledger, version };
         envs.record(&LedgerLine::Start { next: envs.ledger.next().to_vec() })?;
         Ok(envs)
     }
@@ -288,6 +316,7 @@ impl RemoteEnvironments {
                 state: state.take(),
                 refresh: at == 0,
                 keep_frames: self.settings.keep_frames,
+                keep_facts: self.settings.on_rollout.is_some(),
             };
             let (position, version) = (play.start + play.steps, play.version);
             match self.endpoint.send(&peer.name, Arc::new(ToEnv::Play(Box::new(play)).encode())) {
@@ -377,25 +406,63 @@ impl RemoteEnvironments {
     }
 
     /// The rollouts of all rows.
-    fn join(&self, mut round: Round) -> Result<Vec<RemoteRollout>, WorkerError> {
+    fn join(&mut self, mut round: Round) -> Result<Vec<RemoteRollout>, WorkerError> {
         let mut rollouts = Vec::new();
         for at in 0..round.plan.rollouts {
             let (mut parts, mut began_anew, mut reward_secs) = (Vec::new(), Vec::new(), 0.0f64);
+            let mut facts = Vec::new();
             for (peer, played) in self.peers.iter().zip(&mut round.played) {
                 let Some(played) = played.pop_front() else { continue };
                 if played.began_anew {
                     began_anew.extend(peer.rows.clone());
                 }
                 reward_secs = reward_secs.max(played.reward_secs);
+                facts.push((played.facts, peer.rows.len()));
                 parts.push(played.experience);
             }
             let segment = round.first_segment + at as u64;
             let experience =
                 Experience::join_rows(parts).map_err(|error| WorkerError::Join { segment, error })?;
+            let facts = join_facts_of_steps(facts);
+            let (rank, first_row) = (0, 0);
+            let counted = CountedRollout {
+                rank,
+                first_row,
+                experience: &experience,
+                facts: &facts,
+                began_anew: &began_anew,
+            };
+            self.settings.record(counted)?;
             rollouts.push(RemoteRollout { experience, began_anew, reward_secs });
         }
         Ok(rollouts)
     }
+}
+
+/// Facts of several workers' rows, one after the other: step by step, by name. A worker that does not know one knows it as 0.
+fn join_facts_of_steps(mut parts: Vec<(Vec<Facts>, usize)>) -> Vec<Facts> {
+    if parts.len() == 1 {
+        return parts.pop().map(|(facts, _)| facts).unwrap_or_default();
+    }
+    let steps = parts.iter().map(|(steps, _)| steps.len()).max().unwrap_or(0);
+    let of_step = |t: usize| {
+        let mut joined: Facts = Vec::new();
+        let mut before = 0;
+        for (steps, rows) in &parts {
+            for (name, values) in steps.get(t).into_iter().flatten() {
+                let at = joined.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+                    joined.push((name.clone(), Vec::new()));
+                    joined.len() - 1
+                });
+                joined[at].1.resize(before, 0.0);
+                joined[at].1.extend_from_slice(values);
+            }
+            before += rows;
+        }
+        joined.iter_mut().for_each(|(_, values)| values.resize(before, 0.0));
+        joined
+    };
+    (0..steps).map(of_step).collect()
 }
 
 impl RemoteRollouts for RemoteEnvironments {

@@ -10,7 +10,7 @@ use plaudit_rl::{
     TrainingPlan,
 };
 
-use super::actor::{ActorSettings, EnvPeer, decode};
+use super::actor::{ActorSettings, CountedRollout, EnvPeer, decode};
 use super::env_worker::refused;
 use super::messages::{FromEnv, Play, Played, ToEnv};
 use super::{Ledger, LedgerLine, WorkerError};
@@ -79,6 +79,7 @@ impl AsyncEnvironments {
                 state: from,
                 refresh: true,
                 keep_frames: self.settings.keep_frames,
+                keep_facts: self.settings.on_rollout.is_some(),
             };
             let (segment, position) = (play.segment, start + play.steps);
             match self.endpoint.send(&peer.name, Arc::new(ToEnv::Play(Box::new(play)).encode())) {
@@ -158,6 +159,7 @@ impl AsyncEnvironments {
             return Ok(None); // it was asked twice, around a restart
         }
         let (name, rows) = (worker.peer.name.to_string(), worker.peer.rows.len());
+        let first_row = worker.peer.rows.start;
         let misfit = |problem: String| WorkerError::Misfit { peer: name.clone(), problem };
         let segment = &played.experience.segment;
         if segment.batch() != rows {
@@ -178,7 +180,15 @@ impl AsyncEnvironments {
             incarnation: worker.peer.incarnation.unwrap_or(0),
         };
         self.record(&line)?;
-        let began_anew = if played.began_anew { (0..rows).collect() } else { Vec::new() };
+        let began_anew: Vec<usize> = if played.began_anew { (0..rows).collect() } else { Vec::new() };
+        let counted = CountedRollout {
+            rank,
+            first_row,
+            experience: &played.experience,
+            facts: &played.facts,
+            began_anew: &began_anew,
+        };
+        self.settings.record(counted)?;
         let rollout =
             RemoteRollout { experience: played.experience, began_anew, reward_secs: played.reward_secs };
         let took = Duration::from_secs_f64(played.secs.max(0.0));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use plaudit_core::{
-    ActionHistory, ActionSpace, End, EnvSpec, FrameShape, Frames, Obs, RewardColumn, Segment, StatePart, Term,
+    ActionHistory, ActionSpace, End, EnvSpec, Facts, FrameShape, Frames, Obs, RewardColumn, Segment,
+    StatePart, Term,
 };
 use plaudit_rl::{Decisions, Episode, Experience, ExplorerParams, RolloutState, StateScale};
 
@@ -47,6 +48,28 @@ pub(super) fn take_obs(from: &mut Reader<'_>) -> Result<Obs, WireError> {
         true => Ok(obs),
         false => obs.with_tasks(tasks).map_err(|error| from.problem(error.to_string())),
     }
+}
+
+pub(super) fn put_facts(to: &mut Payload, steps: Vec<Facts>) {
+    to.u64(steps.len() as u64);
+    for facts in steps {
+        to.u64(facts.len() as u64);
+        for (name, values) in facts {
+            to.text(&name);
+            to.floats(values);
+        }
+    }
+}
+
+pub(super) fn take_facts(from: &mut Reader<'_>) -> Result<Vec<Facts>, WireError> {
+    let steps = from.items(8)?;
+    let mut all = Vec::with_capacity(steps);
+    for _ in 0..steps {
+        let facts = from.items(16)?;
+        let fact = |_| Ok((from.text()?.into(), from.floats()?));
+        all.push((0..facts).map(fact).collect::<Result<Facts, WireError>>()?);
+    }
+    Ok(all)
 }
 
 pub(super) fn put_experience(to: &mut Payload, experience: Experience) {

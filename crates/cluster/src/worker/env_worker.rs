@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plaudit_core::{Env, Policy, Reward, RewardError, Seed};
+use plaudit_core::{Env, Facts, Policy, Reward, RewardError, Seed};
 use plaudit_rl::{Experience, ExplorerNetworks, PlayedSegment, Rollout, RolloutError};
 
 use super::WorkerError;
@@ -262,20 +262,26 @@ impl Session<'_> {
         };
         let Speaker { endpoint, actor, .. } = &self.speaker;
         let (should_stop, for_whom) = (self.should_stop, endpoint.incarnation(actor));
-        let on_step = |_: &plaudit_rl::TakenStep| match should_stop() {
+        let mut facts = Vec::new();
+        let on_step = |taken: &plaudit_rl::TakenStep| match should_stop() {
             true => Err(Stop::Asked),
             false if endpoint.incarnation(actor) != for_whom => Err(Stop::Replaced),
-            false => Ok(()),
+            false => {
+                facts.extend(play.keep_facts.then(|| taken.step.facts.clone()));
+                Ok(())
+            }
         };
         let played = match self.rollout.play_with_callback(policy, play.steps as usize, on_step) {
             Ok(played) => played,
             Err(Stop::Asked) => return Err(WorkerError::Stopped),
             Err(Stop::Replaced) => return Ok(true), // whoever learns now asks anew
+            // A policy elsewhere is not waited for any longer.
+            Err(Stop::Rollout(RolloutError::Policy(_))) if should_stop() => return Err(WorkerError::Stopped),
             Err(Stop::Rollout(error)) => return Err(self.speaker.broken(play.segment, &error)?),
         };
         let acted = began.elapsed();
         match label(self.reward, played, play.refresh) {
-            Ok(experience) => self.send_played(play, experience, acted, began.elapsed())?,
+            Ok(experience) => self.send_played(play, experience, facts, (acted, began.elapsed()))?,
             Err(error) => self.speaker.failed(play.segment, true, &error)?,
         }
         Ok(true)
@@ -285,8 +291,8 @@ impl Session<'_> {
         &mut self,
         play: &Play,
         mut experience: Experience,
-        acted: Duration,
-        whole: Duration,
+        facts: Vec<Facts>,
+        (acted, whole): (Duration, Duration),
     ) -> Result<(), WorkerError> {
         // Windows of a reward reach back into frames: a worker that is started again needs them.
         if !play.keep_frames && self.reward.context() == 0 {
@@ -299,6 +305,7 @@ impl Session<'_> {
             start,
             version: play.version,
             experience,
+            facts,
             began_anew: std::mem::take(&mut self.began_anew),
             reward_secs: (whole - acted).as_secs_f64(),
             secs: whole.as_secs_f64(),

@@ -2,19 +2,18 @@
 //!
 //! ```text
 //! actor → env     Play, Finish            env → actor      Ready, Played, Need, Failed
-//! env → reward    Describe, Score         reward → env     Described, Scored, NotScored
-//! env → rollout   Act                     rollout → env    Decided, NotDecided
-//! actor → rollout Weights, Finish
+//! env → reward    Describe, Score, Ask    reward → env     Described, Scored, Answered, NotScored
+//! env → rollout   Weights, Act, Finish    rollout → env    Decided, Unknown, NotDecided, NoPolicy
 //! ```
 
 use plaudit_rl::{Experience, ExplorerParams, RolloutState};
 
 use super::encoding::{
-    put_experience, put_obs, put_params, put_spec, put_state, take_experience, take_obs, take_params,
-    take_spec, take_state,
+    put_experience, put_facts, put_obs, put_params, put_spec, put_state, take_experience, take_facts,
+    take_obs, take_params, take_spec, take_state,
 };
 use crate::link::{Payload, Reader, WireError};
-use plaudit_core::{Decision, EnvSpec, FrameShape, Obs, Seed};
+use plaudit_core::{Decision, EnvSpec, Facts, FrameShape, Obs, Seed};
 
 /// From the actor to an environment's worker.
 #[derive(Debug)]
@@ -46,6 +45,8 @@ pub struct Play {
     pub refresh: bool,
     /// Whether the learner needs the frames.
     pub keep_frames: bool,
+    /// Whether somebody records what the environments know beside.
+    pub keep_facts: bool,
 }
 
 /// From an environment's worker to the actor.
@@ -97,6 +98,8 @@ pub struct Played {
     pub version: u64,
     /// The segment, decisions and rewards.
     pub experience: Experience,
+    /// What the environments know beside, step by step; empty where nobody records it.
+    pub facts: Vec<Facts>,
     /// Whether the environments could not be restored and began anew.
     pub began_anew: bool,
     /// How long labelling took.
@@ -112,6 +115,8 @@ pub enum ToReward {
     Describe,
     /// Score frames.
     Score(ScoreRequest),
+    /// Answer questions.
+    Ask(QuestionRequest),
     /// There is nothing left to score.
     Finish,
 }
@@ -131,6 +136,17 @@ pub struct ScoreRequest {
     pub pixels: Vec<u8>,
 }
 
+/// Questions to a model that answers them. What is in one is the business of whoever asks and of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionRequest {
+    /// Its number.
+    pub id: u64,
+    /// How all of them are to be answered.
+    pub mode: Vec<u8>,
+    /// The questions.
+    pub questions: Vec<Vec<u8>>,
+}
+
 /// From a reward worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromReward {
@@ -145,7 +161,16 @@ pub enum FromReward {
         /// The scores.
         scores: Vec<f32>,
     },
-    /// No scores.
+    /// Answers, one for each question.
+    Answered {
+        /// The request.
+        id: u64,
+        /// Grows when the model changes.
+        version: u64,
+        /// The answers.
+        answers: Vec<Vec<u8>>,
+    },
+    /// No scores, and no answers.
     NotScored {
         /// The request.
         id: u64,
@@ -154,13 +179,15 @@ pub enum FromReward {
     },
 }
 
-/// What a model of single frames says about itself.
-#[derive(Debug, Clone, PartialEq)]
+/// What a model says about itself.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelFacts {
-    /// Its views, in order.
+    /// Its views, in order; none of a model that answers questions.
     pub image_keys: Vec<String>,
     /// The score above which it means success, if it has one.
     pub threshold: Option<f32>,
+    /// What is known of a model that answers questions, as whoever asks reads it; not set: it scores frames.
+    pub card: Option<String>,
 }
 
 /// To a worker that chooses actions.
@@ -170,6 +197,8 @@ pub enum ToRollout {
     Weights {
         /// Its version.
         version: u64,
+        /// The environments that it acts in, which decide its networks.
+        spec: EnvSpec,
         /// The policy.
         params: ExplorerParams,
     },
@@ -198,10 +227,24 @@ pub enum FromRollout {
         /// The actions.
         decision: Decision,
     },
+    /// It was not sent this policy, or its process was started again since.
+    Unknown {
+        /// The request.
+        id: u64,
+        /// The version of the policy that was asked for.
+        version: u64,
+    },
     /// Nothing was chosen.
     NotDecided {
         /// The request.
         id: u64,
+        /// Why.
+        problem: String,
+    },
+    /// The policy that was sent cannot be used.
+    NoPolicy {
+        /// Its version.
+        version: u64,
         /// Why.
         problem: String,
     },
@@ -218,6 +261,7 @@ impl ToEnv {
                     .for_each(|number| to.u64(number));
                 to.bool(play.refresh);
                 to.bool(play.keep_frames);
+                to.bool(play.keep_facts);
                 put_option(&mut to, play.params.as_ref(), put_params);
                 put_option(&mut to, play.state.as_ref(), put_state);
                 to
@@ -238,6 +282,7 @@ impl ToEnv {
                 version: from.u64()?,
                 refresh: from.bool()?,
                 keep_frames: from.bool()?,
+                keep_facts: from.bool()?,
                 params: take_option(&mut from, take_params)?,
                 state: take_option(&mut from, take_state)?,
             })),
@@ -269,6 +314,7 @@ impl FromEnv {
                 to.bool(played.began_anew);
                 to.f64(played.reward_secs);
                 to.f64(played.secs);
+                put_facts(&mut to, played.facts);
                 put_experience(&mut to, played.experience);
                 to
             }
@@ -305,6 +351,7 @@ impl FromEnv {
                 began_anew: from.bool()?,
                 reward_secs: from.f64()?,
                 secs: from.f64()?,
+                facts: take_facts(&mut from)?,
                 experience: take_experience(&mut from)?,
             })),
             3 => Self::Need { segment: from.u64()? },
@@ -334,6 +381,13 @@ impl ToReward {
                 to
             }
             Self::Finish => Payload::new(3),
+            Self::Ask(QuestionRequest { id, mode, questions }) => {
+                let mut to = Payload::new(4);
+                to.u64(id);
+                to.bytes(mode);
+                put_items(&mut to, questions);
+                to
+            }
         }
     }
 
@@ -344,6 +398,11 @@ impl ToReward {
             1 => Self::Describe,
             2 => Self::Score(take_score(&mut from)?),
             3 => Self::Finish,
+            4 => Self::Ask(QuestionRequest {
+                id: from.u64()?,
+                mode: from.bytes()?.to_vec(),
+                questions: take_items(&mut from)?,
+            }),
             other => return Err(unknown(&from, other)),
         };
         from.finish()?;
@@ -373,6 +432,14 @@ impl FromReward {
                 to.u64(facts.image_keys.len() as u64);
                 facts.image_keys.iter().for_each(|key| to.text(key));
                 put_option(&mut to, facts.threshold.as_ref(), |to, threshold| to.f32(*threshold));
+                put_option(&mut to, facts.card.as_ref(), |to, card| to.text(card));
+                to
+            }
+            Self::Answered { id, version, answers } => {
+                let mut to = Payload::new(4);
+                to.u64(id);
+                to.u64(version);
+                put_items(&mut to, answers);
                 to
             }
             Self::Scored { id, version, scores } => {
@@ -399,8 +466,10 @@ impl FromReward {
                 let keys = from.items(8)?;
                 let keys = (0..keys).map(|_| from.text().map(String::from)).collect::<Result<_, _>>()?;
                 let threshold = take_option(&mut from, |from| from.f32())?;
-                Self::Described(ModelFacts { image_keys: keys, threshold })
+                let card = take_option(&mut from, |from| from.text().map(String::from))?;
+                Self::Described(ModelFacts { image_keys: keys, threshold, card })
             }
+            4 => Self::Answered { id: from.u64()?, version: from.u64()?, answers: take_items(&mut from)? },
             2 => Self::Scored { id: from.u64()?, version: from.u64()?, scores: from.floats()? },
             3 => Self::NotScored { id: from.u64()?, problem: from.text()?.to_string() },
             other => return Err(unknown(&from, other)),
@@ -414,9 +483,10 @@ impl ToRollout {
     /// As it travels.
     pub fn encode(self) -> Payload {
         match self {
-            Self::Weights { version, params } => {
+            Self::Weights { version, spec, params } => {
                 let mut to = Payload::new(1);
                 to.u64(version);
+                put_spec(&mut to, &spec);
                 put_params(&mut to, &params);
                 to
             }
@@ -436,7 +506,11 @@ impl ToRollout {
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
         let mut from = Reader::new(bytes);
         let message = match from.u8()? {
-            1 => Self::Weights { version: from.u64()?, params: take_params(&mut from)? },
+            1 => Self::Weights {
+                version: from.u64()?,
+                spec: take_spec(&mut from)?,
+                params: take_params(&mut from)?,
+            },
             2 => {
                 let (id, version) = (from.u64()?, from.u64()?);
                 let seed = Seed::from_parts([from.u64()?, from.u64()?]);
@@ -468,6 +542,18 @@ impl FromRollout {
                 to.text(&problem);
                 to
             }
+            Self::Unknown { id, version } => {
+                let mut to = Payload::new(3);
+                to.u64(id);
+                to.u64(version);
+                to
+            }
+            Self::NoPolicy { version, problem } => {
+                let mut to = Payload::new(4);
+                to.u64(version);
+                to.text(&problem);
+                to
+            }
         }
     }
 
@@ -482,6 +568,8 @@ impl FromRollout {
                 Self::Decided { id, decision }
             }
             2 => Self::NotDecided { id: from.u64()?, problem: from.text()?.to_string() },
+            3 => Self::Unknown { id: from.u64()?, version: from.u64()? },
+            4 => Self::NoPolicy { version: from.u64()?, problem: from.text()?.to_string() },
             other => return Err(unknown(&from, other)),
         };
         from.finish()?;
@@ -491,6 +579,16 @@ impl FromRollout {
 
 fn unknown(from: &Reader<'_>, kind: u8) -> WireError {
     from.problem(format!("there is no message of kind {kind} here"))
+}
+
+fn put_items(to: &mut Payload, items: Vec<Vec<u8>>) {
+    to.u64(items.len() as u64);
+    items.into_iter().for_each(|item| to.bytes(item));
+}
+
+fn take_items(from: &mut Reader<'_>) -> Result<Vec<Vec<u8>>, WireError> {
+    let items = from.items(8)?;
+    (0..items).map(|_| from.bytes().map(<[u8]>::to_vec)).collect()
 }
 
 fn put_option<T>(to: &mut Payload, value: Option<&T>, put: impl FnOnce(&mut Payload, &T)) {

@@ -6,12 +6,19 @@
 //!   actor  ───────────────────────────────►  env  ─────────────────►  reward
 //!   learns ◄───────────────────────────────  acts ◄─────────────────  scores
 //!             Played(segment n, rewards)            Scored
+//!                                              │ ▲
+//!                                Weights, Act  ▼ │ Decided
+//!                                            rollout
 //! ```
+//!
+//! A rollout worker is there where actions are chosen on another machine than environments are stepped on; mostly both are one
+//! process ([`LocalPolicy`]).
 //!
 //! **Nothing is lost, and nothing counts twice.** All that must survive is the actor's, in its checkpoints. An environment's
 //! worker that was killed is told where its rows were ([`plaudit_rl::RolloutState`]), replays their unfinished episodes and
 //! plays the segment again that it was at: with the same number, and, since every random number is named by what it is for,
-//! with the same steps. The actor counts each segment once (its [`Ledger`]). Reward workers keep nothing at all.
+//! with the same steps. The actor counts each segment once (its [`Ledger`]). Reward workers keep nothing at all,
+//! and rollout workers nothing that they would not be sent again.
 
 mod actor;
 mod async_actor;
@@ -19,14 +26,21 @@ mod encoding;
 mod env_worker;
 mod ledger;
 pub mod messages;
+mod remote_policy;
 mod reward_worker;
+mod rollout_worker;
 mod score_client;
 
-pub use actor::{ActorSettings, EnvPeer, LedgerCallback, RemoteEnvironments, finish_envs, wait_for_envs};
+pub use actor::{
+    ActorSettings, CountedRollout, EnvPeer, LedgerCallback, RemoteEnvironments, RolloutCallback, finish_envs,
+    wait_for_envs,
+};
 pub use async_actor::AsyncEnvironments;
 pub use env_worker::{Ended, EnvWorker, LocalPolicy, PolicySource};
 pub use ledger::{Ledger, LedgerError, LedgerLine, verify};
-pub use reward_worker::{FrameScorer, RewardWorker};
+pub use remote_policy::{RemotePolicy, RemotePolicySettings};
+pub use reward_worker::{FrameScorer, QuestionAnswerer, RewardWorker, ServedModel};
+pub use rollout_worker::{NetworksOf, RolloutWorker};
 pub use score_client::ScoreClient;
 
 use thiserror::Error;
@@ -92,6 +106,9 @@ pub enum WorkerError {
     /// Whoever records what was counted failed.
     #[error("cannot record which segments were counted: {0}")]
     Ledger(String),
+    /// Whoever records episodes failed.
+    #[error("cannot record episodes: {0}")]
+    Recording(String),
     /// The user asked to stop.
     #[error("stopped")]
     Stopped,

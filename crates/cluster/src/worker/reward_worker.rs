@@ -1,13 +1,14 @@
-//! The reward's worker: scores frames for everybody, and keeps nothing. Requests of several workers that wait at the same time
-//! go through the model together.
+//! The reward's worker: scores frames for everybody, or answers questions about windows of them, and keeps nothing. Requests of
+//! several workers that wait at the same time go through the model together.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::WorkerError;
 use super::env_worker::refused;
-use super::messages::{FromReward, ModelFacts, ScoreRequest, ToReward};
+use super::messages::{FromReward, ModelFacts, QuestionRequest, ScoreRequest, ToReward};
 use crate::link::{Endpoint, Event, LinkError};
 
 /// How often a worker that waits looks whether it should stop.
@@ -28,6 +29,34 @@ pub trait FrameScorer {
     ) -> Result<(Vec<f32>, u64), String>;
 }
 
+/// A model that answers questions, such as a vision-language model that is shown windows.
+pub trait QuestionAnswerer {
+    /// What it says about itself.
+    fn facts(&self) -> ModelFacts;
+
+    /// One answer per question, all of one mode. An answer does not depend on the other questions. Also the model's version,
+    /// which grows when it changes.
+    fn answers(&self, mode: &[u8], questions: &[&[u8]]) -> Result<(Vec<Vec<u8>>, u64), String>;
+}
+
+/// What a reward worker has.
+#[derive(Clone, Copy)]
+pub enum ServedModel<'a> {
+    /// A model of single frames.
+    Frames(&'a dyn FrameScorer),
+    /// One that answers questions.
+    Questions(&'a dyn QuestionAnswerer),
+}
+
+impl ServedModel<'_> {
+    fn facts(&self) -> ModelFacts {
+        match self {
+            Self::Frames(model) => model.facts(),
+            Self::Questions(model) => model.facts(),
+        }
+    }
+}
+
 /// A model, and who asks it.
 pub struct RewardWorker<'a> {
     /// Its links.
@@ -35,18 +64,76 @@ pub struct RewardWorker<'a> {
     /// Who may ask. It ends when the last of them has said that it is done.
     pub clients: Vec<Arc<str>>,
     /// The model.
-    pub scorer: &'a dyn FrameScorer,
-    /// Frames that go through the model at once, at most.
+    pub model: ServedModel<'a>,
+    /// Frames or questions that go through the model at once, at most.
     pub max_batch: usize,
     /// Whether somebody wants it to stop.
     pub should_stop: &'a dyn Fn() -> bool,
-    /// How many requests and frames each pass through the model had.
+    /// How many requests, and frames or questions, each pass through the model had.
     pub on_batch: Box<dyn FnMut(usize, usize) + 'a>,
 }
 
 struct Waiting {
     client: Arc<str>,
-    request: ScoreRequest,
+    request: Request,
+}
+
+enum Request {
+    Score(ScoreRequest),
+    Ask(QuestionRequest),
+}
+
+impl Request {
+    fn id(&self) -> u64 {
+        match self {
+            Self::Score(request) => request.id,
+            Self::Ask(request) => request.id,
+        }
+    }
+
+    /// Frames, or questions.
+    fn count(&self) -> usize {
+        match self {
+            Self::Score(request) => request.count as usize,
+            Self::Ask(request) => request.questions.len(),
+        }
+    }
+
+    /// Whether both can go through a model at once.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Score(one), Self::Score(other)) => (one.views, one.shape) == (other.views, other.shape),
+            (Self::Ask(one), Self::Ask(other)) => one.mode == other.mode,
+            (Self::Score(_), Self::Ask(_)) | (Self::Ask(_), Self::Score(_)) => false,
+        }
+    }
+}
+
+/// What a model said: a score per frame, or an answer per question, and its version.
+enum Reply {
+    Scores(Vec<f32>, u64),
+    Answers(Vec<Vec<u8>>, u64),
+}
+
+impl Reply {
+    fn count(&self) -> usize {
+        match self {
+            Self::Scores(scores, _) => scores.len(),
+            Self::Answers(answers, _) => answers.len(),
+        }
+    }
+
+    /// What one request gets of it.
+    fn part(&self, id: u64, of: Range<usize>) -> FromReward {
+        match self {
+            Self::Scores(scores, version) => {
+                FromReward::Scored { id, version: *version, scores: scores[of].to_vec() }
+            }
+            Self::Answers(answers, version) => {
+                FromReward::Answered { id, version: *version, answers: answers[of].to_vec() }
+            }
+        }
+    }
 }
 
 impl RewardWorker<'_> {
@@ -81,8 +168,13 @@ impl RewardWorker<'_> {
             Event::Message(message) => {
                 let decoded = ToReward::decode(&message);
                 match decoded.map_err(|error| WorkerError::Message { peer: client.to_string(), error })? {
-                    ToReward::Describe => self.send(&client, FromReward::Described(self.scorer.facts()))?,
-                    ToReward::Score(request) => waiting.push_back(Waiting { client, request }),
+                    ToReward::Describe => self.send(&client, FromReward::Described(self.model.facts()))?,
+                    ToReward::Score(request) => {
+                        waiting.push_back(Waiting { client, request: Request::Score(request) });
+                    }
+                    ToReward::Ask(request) => {
+                        waiting.push_back(Waiting { client, request: Request::Ask(request) });
+                    }
                     ToReward::Finish => done[rank] = true,
                 }
             }
@@ -94,58 +186,70 @@ impl RewardWorker<'_> {
         Ok(())
     }
 
-    /// Scores the first request, and all that wait with frames of its kind as far as one batch goes.
+    /// Does the first request, and all that wait and are like it as far as one batch goes.
     fn score(&mut self, waiting: &mut VecDeque<Waiting>) -> Result<(), WorkerError> {
-        let Some(first) = waiting.front() else { return Ok(()) };
-        let kind = (first.request.views, first.request.shape);
-        let mut batch = Vec::new();
-        let mut frames = 0;
+        let Some(first) = waiting.pop_front() else { return Ok(()) };
+        let mut count = first.request.count();
+        let mut batch = vec![first];
         let mut later = VecDeque::new();
         for next in waiting.drain(..) {
-            let count = next.request.count as usize;
-            let is_kind = (next.request.views, next.request.shape) == kind;
-            if is_kind && (batch.is_empty() || frames + count <= self.max_batch) {
-                frames += count;
+            let more = next.request.count();
+            if next.request.is_like(&batch[0].request) && count + more <= self.max_batch {
+                count += more;
                 batch.push(next);
             } else {
                 later.push_back(next);
             }
         }
         *waiting = later;
-        (self.on_batch)(batch.len(), frames);
-        let joined: Vec<u8>;
-        let pixels = match &batch[..] {
-            [only] => &only.request.pixels,
-            several => {
-                joined = join_views(several, kind.0 as usize, kind.1.bytes());
-                &joined
-            }
-        };
-        let scored = self.scorer.scores(pixels, frames, kind.1).and_then(|(scores, version)| {
-            let wrong = format!("the model gave {} scores for {frames} frames", scores.len());
-            if scores.len() == frames { Ok((scores, version)) } else { Err(wrong) }
+        (self.on_batch)(batch.len(), count);
+        let reply = self.reply(&batch, count).and_then(|reply| {
+            let wrong = format!("the model gave {} answers to {count} questions", reply.count());
+            if reply.count() == count { Ok(reply) } else { Err(wrong) }
         });
-        self.answer(batch, scored)
-    }
-
-    fn answer(
-        &self,
-        batch: Vec<Waiting>,
-        scored: Result<(Vec<f32>, u64), String>,
-    ) -> Result<(), WorkerError> {
         let mut from = 0;
         for Waiting { client, request } in batch {
-            let (id, count) = (request.id, request.count as usize);
-            let answer = match &scored {
-                Ok((scores, version)) => {
-                    FromReward::Scored { id, version: *version, scores: scores[from..from + count].to_vec() }
-                }
+            let (id, of) = (request.id(), from..from + request.count());
+            from = of.end;
+            let answer = match &reply {
+                Ok(reply) => reply.part(id, of),
                 Err(problem) => FromReward::NotScored { id, problem: problem.clone() },
             };
-            from += count;
             self.send(&client, answer)?;
         }
         Ok(())
+    }
+
+    /// What the model says to requests that are alike.
+    fn reply(&self, batch: &[Waiting], count: usize) -> Result<Reply, String> {
+        match self.model {
+            ServedModel::Frames(model) => {
+                let requests: Vec<&ScoreRequest> = batch.iter().filter_map(Waiting::frames).collect();
+                let [first, ..] = requests[..] else {
+                    return Err("this model scores frames, and was asked a question".into());
+                };
+                let joined: Vec<u8>;
+                let pixels = match requests[..] {
+                    [only] => &only.pixels,
+                    _ => {
+                        joined = join_views(&requests, first.views as usize, first.shape.bytes());
+                        &joined
+                    }
+                };
+                let (scores, version) = model.scores(pixels, count, first.shape)?;
+                Ok(Reply::Scores(scores, version))
+            }
+            ServedModel::Questions(model) => {
+                let requests: Vec<&QuestionRequest> = batch.iter().filter_map(Waiting::questions).collect();
+                let [first, ..] = requests[..] else {
+                    return Err("this model answers questions, and was shown frames".into());
+                };
+                let questions: Vec<&[u8]> =
+                    requests.iter().flat_map(|request| request.questions.iter().map(Vec::as_slice)).collect();
+                let (answers, version) = model.answers(&first.mode, &questions)?;
+                Ok(Reply::Answers(answers, version))
+            }
+        }
     }
 
     fn send(&self, client: &str, answer: FromReward) -> Result<(), WorkerError> {
@@ -156,13 +260,29 @@ impl RewardWorker<'_> {
     }
 }
 
+impl Waiting {
+    fn frames(&self) -> Option<&ScoreRequest> {
+        match &self.request {
+            Request::Score(request) => Some(request),
+            Request::Ask(_) => None,
+        }
+    }
+
+    fn questions(&self) -> Option<&QuestionRequest> {
+        match &self.request {
+            Request::Ask(request) => Some(request),
+            Request::Score(_) => None,
+        }
+    }
+}
+
 /// The pixels of several requests, `[views, count, height, width, channels]` again.
-fn join_views(requests: &[Waiting], views: usize, image_bytes: usize) -> Vec<u8> {
-    let mut joined = Vec::with_capacity(requests.iter().map(|one| one.request.pixels.len()).sum());
+fn join_views(requests: &[&ScoreRequest], views: usize, image_bytes: usize) -> Vec<u8> {
+    let mut joined = Vec::with_capacity(requests.iter().map(|one| one.pixels.len()).sum());
     for view in 0..views {
         for one in requests {
-            let bytes = one.request.count as usize * image_bytes;
-            joined.extend_from_slice(&one.request.pixels[view * bytes..(view + 1) * bytes]);
+            let bytes = one.count as usize * image_bytes;
+            joined.extend_from_slice(&one.pixels[view * bytes..(view + 1) * bytes]);
         }
     }
     joined

@@ -2,6 +2,7 @@
 
 mod lossy;
 mod point;
+mod rollouts_apart;
 mod setup;
 mod side_by_side;
 
@@ -11,12 +12,16 @@ use lossy::Loss;
 use setup::{Fates, Task, Trained};
 
 fn check(task: Task, workers: &[usize], loss: Loss, fates: Fates) -> Trained {
-    let here = task.train_here();
+    let (here, learner_dies) = (task.train_here(), !fates.actor_lives.is_empty());
     let there = task.train_by_workers(workers, loss, fates);
     assert_eq!(here.weights, there.weights, "weights");
     assert_eq!(here.metrics.len(), there.metrics.len());
     for (step, (here, there)) in here.metrics.iter().zip(&there.metrics).enumerate() {
         assert_eq!(here, there, "step {step}");
+    }
+    if !learner_dies {
+        assert_eq!(here.records.len(), there.records.len(), "steps that are recorded");
+        assert!(here.records == there.records, "what is recorded");
     }
     let segments = plaudit_cluster::worker::verify(&there.ledger).unwrap();
     assert_eq!(segments, vec![task.segments(); workers.len()], "every segment once");
@@ -60,7 +65,10 @@ fn a_killed_learner_goes_on_from_its_checkpoint() {
 #[test]
 fn everything_at_once() {
     let loss = Loss { dropped: 0.05, repeated: 0.05, delayed: 0.05, seed: 3 };
-    let fates =
-        Fates { env_lives: vec![vec![50, 70], vec![90]], actor_lives: vec![Duration::from_millis(400)] };
+    let fates = Fates {
+        env_lives: vec![vec![50, 70], vec![90]],
+        actor_lives: vec![Duration::from_millis(400)],
+        ..Fates::default()
+    };
     check(Task::numbers(4).slow(), &[2, 4], loss, fates);
 }

@@ -122,7 +122,8 @@ impl Env for Points {
             }
         }
         let obs = self.obs_of(&self.rows);
-        Ok(Step { obs, reward, end, success, last, facts: vec![], interventions: vec![] })
+        let facts = vec![("place".into(), self.rows.iter().map(|point| 2.0 * point.place).collect())];
+        Ok(Step { obs, reward, end, success, last, facts, interventions: vec![] })
     }
 
     fn set_frames_needed(&mut self, _: FramesNeeded) {}

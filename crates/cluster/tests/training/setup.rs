@@ -1,5 +1,6 @@
 //! The same training in one process and by workers, with the workers' fates.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -7,10 +8,10 @@ use std::time::{Duration, Instant};
 use plaudit_cluster::link::threads::Switchboard;
 use plaudit_cluster::link::{Endpoint, Identity, StreamSettings};
 use plaudit_cluster::worker::{
-    ActorSettings, EnvWorker, LedgerLine, LocalPolicy, RemoteEnvironments, WorkerError, finish_envs,
-    wait_for_envs,
+    ActorSettings, CountedRollout, EnvWorker, LedgerLine, LocalPolicy, PolicySource, RemoteEnvironments,
+    WorkerError, finish_envs, wait_for_envs,
 };
-use plaudit_core::{Env, Reward, RewardColumn, RewardError, Seed, Segment, Term};
+use plaudit_core::{End, Env, Facts, Obs, Reward, RewardColumn, RewardError, Seed, Segment, Term};
 use plaudit_rl::ppo::{Ppo, PpoSettings};
 use plaudit_rl::{
     ActorCritic, ActorCriticSettings, ExplorerNetworks, Inputs, Learner, RemoteEnvs, RolloutState, StdKind,
@@ -19,6 +20,7 @@ use plaudit_rl::{
 
 use super::lossy::Loss;
 use super::point::Points;
+use super::rollouts_apart::{Served, remote_policy, serve_rollouts};
 
 const ENVS: usize = 6;
 
@@ -39,6 +41,10 @@ pub(crate) struct Fates {
     pub(crate) env_lives: Vec<Vec<u64>>,
     /// How long each of the actor's processes lives.
     pub(crate) actor_lives: Vec<Duration>,
+    /// Rollouts in processes of their own; none: environments choose their actions themselves.
+    pub(crate) rollouts: usize,
+    /// For each of them: after how many passes through a policy each of its processes dies; the next lives on.
+    pub(crate) rollout_lives: Vec<Vec<u64>>,
 }
 
 /// What came of a training, but for times.
@@ -47,6 +53,24 @@ pub(crate) struct Trained {
     pub(crate) metrics: Vec<Vec<(String, u64)>>,
     pub(crate) ledger: Vec<LedgerLine>,
     pub(crate) restarts: usize,
+    pub(crate) rollout_requests: usize,
+    pub(crate) rollout_batches: usize,
+    /// Every step, as whoever records episodes sees it.
+    pub(crate) records: Vec<Vec<u32>>,
+}
+
+impl Trained {
+    fn new(weights: Vec<u32>, metrics: Vec<Vec<(String, u64)>>) -> Self {
+        Self {
+            weights,
+            metrics,
+            ledger: vec![],
+            restarts: 0,
+            rollout_requests: 0,
+            rollout_batches: 0,
+            records: vec![],
+        }
+    }
 }
 
 impl Task {
@@ -86,6 +110,10 @@ impl Task {
         }
     }
 
+    fn explorers(&self) -> ExplorerNetworks {
+        ExplorerNetworks::ActorCritic(Arc::new(ActorCritic::new(&self.networks())))
+    }
+
     fn learner(&self) -> Ppo {
         Ppo::new(&self.networks(), PpoSettings { batch: 32, ..PpoSettings::default() }, Seed::new(5)).unwrap()
     }
@@ -97,12 +125,17 @@ impl Task {
     pub(crate) fn train_here(&self) -> Trained {
         let (mut env, reward, mut learner) = (self.env(0, ENVS), Smooth, self.learner());
         let (mut training, _) = Training::start(&mut env, &reward, self.plan, Self::seed(), None).unwrap();
+        let mut records = Vec::new();
         let metrics = (0..self.steps).map(|_| {
-            let callback = |_: &TakenStep| Ok::<(), TrainingError>(());
+            let callback = |taken: &TakenStep| {
+                let TakenStep { actions, step, .. } = taken;
+                records.push(record_of(actions, &step.obs, &step.reward, &step.end, &step.facts));
+                Ok::<(), TrainingError>(())
+            };
             compared(&training.step(&mut learner, callback).unwrap())
         });
         let metrics = metrics.collect();
-        Trained { weights: bits(&learner), metrics, ledger: Vec::new(), restarts: 0 }
+        Trained { records, ..Trained::new(bits(&learner), metrics) }
     }
 
     pub(crate) fn train_by_workers(&self, rows: &[usize], loss: Loss, fates: Fates) -> Trained {
@@ -120,15 +153,34 @@ impl Task {
             let identity = Identity { version: "1.2.3".into(), peers: peers.to_vec(), settings };
             Endpoint::start(&identity, sender, receiver).unwrap()
         };
-        let done = AtomicBool::new(false);
+        let (done, served) = (AtomicBool::new(false), Served::default());
+        let rollout_of = |rank: usize| match fates.rollouts {
+            0 => None,
+            rollouts => Some(format!("rollout-{}", rank * rollouts / rows.len())),
+        };
         std::thread::scope(|scope| {
+            for rollout in 0..fates.rollouts {
+                let name = format!("rollout-{rollout}");
+                let own = |rank: &usize| rollout_of(*rank).as_ref() == Some(&name);
+                let clients: Vec<Arc<str>> =
+                    (0..rows.len()).filter(own).map(|rank| names[rank].clone()).collect();
+                let lives = fates.rollout_lives.get(rollout).cloned().unwrap_or_default();
+                let (connect, served, done) = (&connect, &served, &done);
+                scope.spawn(move || {
+                    let connect = || connect(&name, &clients);
+                    serve_rollouts(&connect, &clients, &|| self.explorers(), &lives, (served, done));
+                });
+            }
             let mut first_row = 0;
             for (rank, rows) in rows.iter().enumerate() {
                 let lives = fates.env_lives.get(rank).cloned().unwrap_or_default();
                 let (name, connect, done, first) = (names[rank].clone(), &connect, &done, first_row);
+                let rollout = rollout_of(rank);
                 scope.spawn(move || {
-                    let connect = || connect(&name, &["actor-0".into()]);
-                    self.serve_envs(&connect, first, *rows, &lives, done);
+                    let peers: Vec<Arc<str>> =
+                        std::iter::once("actor-0").chain(rollout.as_deref()).map(Arc::from).collect();
+                    let connect = || connect(&name, &peers);
+                    self.serve_envs(&connect, rollout.as_deref(), first..first + *rows, &lives, done);
                 });
                 first_row += rows;
             }
@@ -136,6 +188,8 @@ impl Task {
             let mut trained = self.act(&|| connect("actor-0", &names), &names, &fates.actor_lives);
             done.store(true, Ordering::Relaxed);
             trained.restarts += env_restarts;
+            trained.rollout_requests = served.requests.load(Ordering::Relaxed);
+            trained.rollout_batches = served.batches.load(Ordering::Relaxed);
             trained
         })
     }
@@ -144,11 +198,12 @@ impl Task {
     fn serve_envs(
         &self,
         connect: &dyn Fn() -> Endpoint,
-        first_row: usize,
-        rows: usize,
+        rollout: Option<&str>,
+        rows: Range<usize>,
         lives: &[u64],
         done: &AtomicBool,
     ) {
+        let first_row = rows.start;
         for life in lives.iter().copied().map(Some).chain(std::iter::repeat(None)) {
             let left = Arc::new(AtomicU64::new(life.unwrap_or(u64::MAX)));
             let dying = left.clone();
@@ -156,20 +211,34 @@ impl Task {
                 let less = |left: u64| left.checked_sub(1);
                 let _ = dying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
             });
-            let mut env = self.env(first_row, rows).with(self.pause, on_step);
+            let mut env = self.env(first_row, rows.len()).with(self.pause, on_step);
             let should_stop = || done.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) == 0;
-            let networks = ExplorerNetworks::ActorCritic(Arc::new(ActorCritic::new(&self.networks())));
+            let endpoint = connect();
+            let mut local = LocalPolicy::new(self.explorers());
+            // A killed process does not wait for its rollout either.
+            let dying = left.clone();
+            let is_dying = move || dying.load(Ordering::Relaxed) == 0;
+            let spec = env.spec().clone();
+            let mut remote = rollout.map(|rollout| remote_policy(endpoint.clone(), rollout, spec, is_dying));
+            let policy: &mut dyn PolicySource = match &mut remote {
+                Some(remote) => remote,
+                None => &mut local,
+            };
             let worker = EnvWorker {
-                endpoint: connect(),
+                endpoint,
                 actor: "actor-0".into(),
                 env: &mut env,
                 reward: &Smooth,
-                policy: &mut LocalPolicy::new(networks),
+                policy,
                 seed: Self::seed(),
                 first_row: first_row as u64,
                 should_stop: &should_stop,
             };
-            match worker.run() {
+            let outcome = worker.run();
+            if let (Ok(_), Some(remote)) = (&outcome, &remote) {
+                remote.finish();
+            }
+            match outcome {
                 Ok(_) => return,
                 Err(WorkerError::Stopped) if done.load(Ordering::Relaxed) => return,
                 Err(WorkerError::Stopped) => {}
@@ -182,7 +251,8 @@ impl Task {
     fn act(&self, connect: &dyn Fn() -> Endpoint, names: &[Arc<str>], lives: &[Duration]) -> Trained {
         let folder = tempfile::tempdir().unwrap();
         let ledger = Arc::new(Mutex::new(Vec::new()));
-        let mut trained = Trained { weights: vec![], metrics: vec![], ledger: vec![], restarts: 0 };
+        let records = Arc::new(Mutex::new(Vec::new()));
+        let mut trained = Trained::new(vec![], vec![]);
         let mut saved: Option<u64> = None;
         let lives = lives.iter().copied().map(Some).chain(std::iter::repeat(None));
         for (number, life) in lives.enumerate() {
@@ -198,12 +268,16 @@ impl Task {
             trained.metrics.truncate(step as usize);
             let should_stop = move || life.is_some_and(|life| began.elapsed() > life);
             let found = wait_for_envs(&endpoint, names, Duration::from_secs(20), &|| false).unwrap();
-            let lines = ledger.clone();
+            let (lines, recorded) = (ledger.clone(), records.clone());
             let settings = ActorSettings {
                 keep_frames: true,
                 give_up_after: Duration::from_secs(20),
                 next_segment: vec![step * self.plan.rollouts as u64; names.len()],
                 on_notice: Box::new(|_| {}),
+                on_rollout: Some(Box::new(move |rollout| {
+                    record(rollout, &mut recorded.lock().unwrap());
+                    Ok(())
+                })),
                 on_ledger: Box::new(move |line| {
                     lines.lock().unwrap().push(line.clone());
                     Ok(())
@@ -241,12 +315,36 @@ impl Task {
                 finish_envs(&endpoint, names);
                 trained.weights = bits(&learner);
                 trained.ledger = ledger.lock().unwrap().clone();
+                trained.records = records.lock().unwrap().clone();
                 trained.restarts = number;
                 return trained;
             }
         }
         unreachable!("the last life does not end")
     }
+}
+
+/// The steps of a rollout, each as [`record_of`] writes it.
+fn record(rollout: CountedRollout<'_>, records: &mut Vec<Vec<u32>>) {
+    let segment = &rollout.experience.segment;
+    assert_eq!(rollout.facts.len(), segment.steps());
+    let batch = segment.batch();
+    for (t, facts) in rollout.facts.iter().enumerate() {
+        let cells = t * batch..(t + 1) * batch;
+        let (reward, end) = (&segment.env_reward[cells.clone()], &segment.end[cells]);
+        records.push(record_of(&segment.actions[t], &segment.obs[t + 1], reward, end, facts));
+    }
+}
+
+/// All that a step did, in bits.
+fn record_of(actions: &[f32], obs: &Obs, reward: &[f32], end: &[End], facts: &Facts) -> Vec<u32> {
+    let facts = facts.iter().flat_map(|(name, values)| {
+        assert_eq!(&**name, "place");
+        values
+    });
+    let floats = actions.iter().chain(&obs.state).chain(reward).chain(facts).map(|value| value.to_bits());
+    let pixels = obs.cameras.iter().flat_map(|(_, frames)| &frames.pixels).map(|pixel| u32::from(*pixel));
+    floats.chain(pixels).chain(end.iter().map(|end| u32::from(end.is_end()))).collect()
 }
 
 fn compared(metrics: &plaudit_rl::Metrics) -> Vec<(String, u64)> {

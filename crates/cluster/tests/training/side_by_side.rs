@@ -7,8 +7,8 @@ use std::time::Duration;
 use plaudit_cluster::link::threads::Switchboard;
 use plaudit_cluster::link::{Endpoint, Identity, StreamSettings};
 use plaudit_cluster::worker::{
-    ActorSettings, AsyncEnvironments, EnvWorker, LedgerLine, LocalPolicy, WorkerError, finish_envs, verify,
-    wait_for_envs,
+    ActorSettings, AsyncEnvironments, EnvWorker, LedgerLine, LocalPolicy, PolicySource, WorkerError,
+    finish_envs, verify, wait_for_envs,
 };
 use plaudit_core::{Env, EnvReward, Schedule, Seed};
 use plaudit_nn::dense::AdamSettings;
@@ -21,6 +21,7 @@ use plaudit_rl::{
 };
 
 use super::point::Points;
+use super::rollouts_apart::{Compared, Served, remote_policy, serve_rollouts};
 
 fn networks() -> SoftNetworkSettings {
     let actions = Points::new(0, 1, false).spec().actions.clone();
@@ -71,6 +72,10 @@ fn learner() -> Sac {
     Sac::new(settings, Vec::new(), Seed::new(1)).unwrap()
 }
 
+fn explorers() -> ExplorerNetworks {
+    ExplorerNetworks::Soft(Arc::new(SoftNetworks::new(&networks()).unwrap()))
+}
+
 const ROWS: [usize; 2] = [2, 1];
 const BOUND: u64 = 3;
 
@@ -81,8 +86,9 @@ fn connect(board: &Switchboard, name: &str, peers: &[Arc<str>]) -> Endpoint {
     Endpoint::start(&identity, sender, receiver).unwrap()
 }
 
-/// A worker that dies after so many steps, again and again, and is started again.
-fn serve(board: &Switchboard, rank: usize, life: u64, done: &AtomicBool) {
+/// A worker that dies after so many steps, again and again, and is started again. Where actions are chosen elsewhere, they are
+/// compared with what would be chosen here.
+fn serve(board: &Switchboard, rank: usize, life: u64, rollout: Option<&str>, done: &AtomicBool) {
     let first_row = ROWS[..rank].iter().sum::<usize>();
     while !done.load(Ordering::Relaxed) {
         let left = Arc::new(AtomicU64::new(life));
@@ -91,13 +97,26 @@ fn serve(board: &Switchboard, rank: usize, life: u64, done: &AtomicBool) {
             let _ = dying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         });
         let mut env = Points::new(first_row, ROWS[rank], false).with(Duration::from_millis(1), on_step);
-        let networks = ExplorerNetworks::Soft(Arc::new(SoftNetworks::new(&networks()).unwrap()));
+        let peers: Vec<Arc<str>> = std::iter::once("actor-0").chain(rollout).map(Arc::from).collect();
+        let endpoint = connect(board, &format!("env-{rank}"), &peers);
+        let mut local = LocalPolicy::new(explorers());
+        let mut compared;
+        let policy: &mut dyn PolicySource = match rollout {
+            Some(rollout) => {
+                let dying = left.clone();
+                let is_dying = move || dying.load(Ordering::Relaxed) == 0;
+                let remote = remote_policy(endpoint.clone(), rollout, env.spec().clone(), is_dying);
+                compared = Compared { local, remote, version: None };
+                &mut compared
+            }
+            None => &mut local,
+        };
         let worker = EnvWorker {
-            endpoint: connect(board, &format!("env-{rank}"), &["actor-0".into()]),
+            endpoint,
             actor: "actor-0".into(),
             env: &mut env,
             reward: &EnvReward,
-            policy: &mut LocalPolicy::new(networks),
+            policy,
             seed: Seed::new(4),
             first_row: first_row as u64,
             should_stop: &|| done.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) == 0,
@@ -139,6 +158,7 @@ fn learn(
         give_up_after: Duration::from_secs(20),
         next_segment,
         on_notice: Box::new(|_| {}),
+        on_rollout: None,
         on_ledger: Box::new(move |line| {
             lines.lock().unwrap().push(line.clone());
             Ok(())
@@ -166,13 +186,21 @@ fn learn(
     Left { states, staleness, env_steps }
 }
 
-#[test]
-fn side_by_side_every_segment_is_learned_from_once_and_none_is_too_stale() {
-    let (board, done) = (Switchboard::default(), AtomicBool::new(false));
+/// Learns, is killed, and learns on; environments' workers and, where there is one, the rollouts' die on the way.
+fn learn_twice(rollout: Option<&str>, rollout_lives: &[u64]) -> Served {
+    let (board, done, served) = (Switchboard::default(), AtomicBool::new(false), Served::default());
     let ledger = Arc::new(Mutex::new(Vec::new()));
+    let names: [Arc<str>; 2] = ["env-0".into(), "env-1".into()];
     std::thread::scope(|scope| {
-        scope.spawn(|| serve(&board, 0, 60, &done));
-        scope.spawn(|| serve(&board, 1, u64::MAX, &done));
+        scope.spawn(|| serve(&board, 0, 60, rollout, &done));
+        scope.spawn(|| serve(&board, 1, u64::MAX, rollout, &done));
+        if let Some(rollout) = rollout {
+            let (board, names, served, done) = (&board, &names, &served, &done);
+            scope.spawn(move || {
+                let connect = || connect(board, rollout, names);
+                serve_rollouts(&connect, names, &explorers, rollout_lives, (served, done));
+            });
+        }
         let mut sac = learner();
         let first = learn(&board, &mut sac, None, 60, &ledger);
         // The learner is killed, and another goes on from what it had saved.
@@ -185,8 +213,20 @@ fn side_by_side_every_segment_is_learned_from_once_and_none_is_too_stale() {
         let transitions = sac.replay().transitions() as u64;
         assert_eq!(transitions, second.env_steps, "the replay holds each step once");
         assert!(first.staleness <= BOUND as f64 && second.staleness <= BOUND as f64);
-        let endpoint = connect(&board, "actor-0", &["env-0".into(), "env-1".into()]);
-        finish_envs(&endpoint, &["env-0".into(), "env-1".into()]);
+        let endpoint = connect(&board, "actor-0", &names);
+        finish_envs(&endpoint, &names);
         done.store(true, Ordering::Relaxed);
     });
+    served
+}
+
+#[test]
+fn side_by_side_every_segment_is_learned_from_once_and_none_is_too_stale() {
+    learn_twice(None, &[]);
+}
+
+#[test]
+fn side_by_side_actions_chosen_elsewhere_are_those_chosen_here() {
+    let served = learn_twice(Some("rollout-0"), &[40, 3, 100]);
+    assert!(served.requests.into_inner() > 143, "it was killed three times");
 }

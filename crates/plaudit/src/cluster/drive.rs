@@ -179,7 +179,7 @@ impl Driver {
     }
 
     fn start_request(&self, rank: usize, token: Option<String>) -> StartRequest {
-        let config = yaml::to_yaml(&self.loaded.as_tree(), false);
+        let config = yaml::to_yaml(self.loaded.written_tree(), false);
         let mut files = BTreeMap::from([(self.plan.config.display().to_string(), config)]);
         let learner = self.plan.process(Component::Actor, 0).map(|process| process.machine);
         if learner == Some(rank) {

@@ -14,11 +14,14 @@ use plaudit_cluster::{LinkSettings, Plan, machine};
 use super::VERSION;
 use crate::config::LoadedConfig;
 use crate::config::blocks::cluster::{Cluster, NodeAddress, NodeGroup, Ranks};
+use crate::config::blocks::env::EnvType;
+use crate::config::blocks::reward::WorkerType;
 use crate::failure::Failure;
 use crate::run;
 
-/// The config in a run directory.
-pub(crate) const CONFIG: &str = "config.yaml";
+/// The config of a plan in its run directory: as it was written, so that a process tells what was asked for from what is a
+/// default. `config.yaml` beside it is the learner's, with everything in it.
+pub(crate) const CONFIG: &str = "config_as_written.yaml";
 
 /// Plans a run. `hosts` are the machines in place of those that the config lists.
 pub(crate) fn plan_of(
@@ -46,18 +49,30 @@ pub(crate) fn plan_of(
             places: placement.places(),
         })
         .collect();
+    let (learns, reward) = (learns(loaded), &loaded.config.reward);
     let request = PlanRequest {
         plaudit: VERSION.into(),
         name: dataflow_name(&run::run_name(loaded)),
         run_dir: run_dir.to_path_buf(),
         config: CONFIG.into(),
+        directory: std::env::current_dir()
+            .map_err(|error| Failure::runtime(format!("cannot tell which folder this is: {error}"), None))?,
         coordinator_port: port(cluster.coordinator_port),
         access,
-        envs: loaded.config.env.train.total_num_envs.unwrap_or(1),
-        uses_reward: loaded.config.reward.use_reward_model,
+        envs: if learns { loaded.config.env.train.total_num_envs.unwrap_or(1) } else { 1 },
+        learns,
+        // A model on a server has a process already.
+        uses_reward: reward.use_reward_model && reward.worker_type == WorkerType::Local,
         link: link(cluster),
     };
     plan(&site, &asked, &request).map_err(wrong)
+}
+
+/// Whether there is something to learn. A config with a robot to evaluate on and no environments to train in is for a person
+/// who moves that robot.
+fn learns(loaded: &LoadedConfig) -> bool {
+    let is_robot = loaded.config.env.eval.env_type == EnvType::Realworld;
+    !is_robot || loaded.is_written("env.train")
 }
 
 /// A range of the config holds every port below this.
@@ -279,7 +294,8 @@ fn hint(problem: &Problem) -> &'static str {
         Problem::SeveralActors { .. } => {
             "place the actor on one GPU; reward models are trained on several by `mpirun` or `srun`"
         }
-        Problem::RolloutApart => "give rollout the places of env, or leave it out",
+        Problem::NothingToLearn { .. } => "leave it out, or write env.train: a robot to learn with",
+        Problem::IdleRollouts { .. } => "give rollout as many processes as env has, or fewer",
         Problem::UnevenEnvs { .. } => {
             "make env.train.total_num_envs a multiple of the number of env processes"
         }

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
 use plaudit_cluster::dora::NodeState;
+use plaudit_cluster::worker::{LedgerLine, verify};
 use plaudit_cluster::{Plan, Process};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::workers::LedgerFile;
 
 /// One process.
 #[derive(Debug, Clone, Serialize)]
@@ -40,6 +43,41 @@ pub(crate) fn workers(plan: &Plan, nodes: &[NodeState]) -> Vec<WorkerStatus> {
         }
     };
     plan.processes.iter().map(status).collect()
+}
+
+/// What the learner took in, and whether it is all that was played.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Segments {
+    /// Segments that the learner has learned from, of all workers.
+    pub(crate) taken_in: u64,
+    /// How often a learner started.
+    pub(crate) starts: usize,
+    /// What is wrong: a segment that is missing, or was counted twice.
+    pub(crate) problem: Option<String>,
+}
+
+/// What the ledger of a run says; nothing where no learner has started yet.
+pub(crate) fn segments(plan: &Plan) -> Option<Segments> {
+    let lines = LedgerFile::in_run(&plan.run_dir).lines().ok()?;
+    let starts = lines.iter().filter(|line| matches!(line, LedgerLine::Start { .. })).count();
+    (starts > 0).then(|| match verify(&lines) {
+        Ok(taken_in) => Segments { taken_in: taken_in.iter().sum(), starts, problem: None },
+        Err(error) => Segments { taken_in: 0, starts, problem: Some(error.to_string()) },
+    })
+}
+
+impl Segments {
+    /// In words for people.
+    pub(crate) fn text(&self) -> String {
+        let starts = match self.starts {
+            1 => "the learner started once".to_string(),
+            starts => format!("the learner started {starts} times"),
+        };
+        match &self.problem {
+            None => format!("{} segments taken in, none lost or counted twice; {starts}\n", self.taken_in),
+            Some(problem) => format!("segments: {problem}; {starts}\n"),
+        }
+    }
 }
 
 /// The most that the last line may be away from the end.

@@ -2,12 +2,11 @@
 //! back is brought back here. That is a machine whose daemon died, which takes its processes along, and the coordinator.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use plaudit_cluster::dora::{self, NodeState};
 use plaudit_cluster::machine::MachineError;
-use plaudit_cluster::{Component, Plan};
+use plaudit_cluster::{Plan, Process};
 use serde::Deserialize;
 
 use super::drive::{CONNECTING, Driver};
@@ -29,6 +28,8 @@ const GRACE_SECS: u64 = 15;
 const MOST_RECOVERIES: u32 = 4;
 /// How long a run may take to end when its learner says that it is done.
 const ENDING: Duration = Duration::from_secs(60);
+/// The same where a person moved a robot: there is nothing to be saved.
+const ENDING_TELEOP: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,7 +115,11 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn run(mut self, view: &mut dyn RunView) -> Result<RunEnd, Failure> {
         // What an earlier run said at its end is not this one's word, nor is that it was taken down.
         self.driver.mark_taken_down(false);
-        let _ = std::fs::remove_file(self.outcome_path());
+        for process in &self.driver.plan.processes {
+            let _ = std::fs::remove_file(self.driver.plan.outcome(process));
+        }
+        // Whoever watched this run before may have been killed, and its processes go on.
+        self.stop_graph();
         self.start_graph()?;
         loop {
             if interrupted() {
@@ -142,23 +147,31 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    fn outcome_path(&self) -> PathBuf {
+    /// The run's end, when who leads it has said so and the others have had time to follow; or when a process cannot do its
+    /// part, whoever starts it.
+    fn ended(&mut self, seen: &Seen) -> Option<RunEnd> {
         let plan = &self.driver.plan;
-        plan.process(Component::Actor, 0).map(|learner| plan.outcome(learner)).unwrap_or_default()
+        let leader = plan.leader();
+        if let Some(said) = leader.and_then(|leader| self.outcome_of(leader)) {
+            let since = *self.ending_since.get_or_insert_with(Instant::now);
+            let patience = if plan.learns() { ENDING } else { ENDING_TELEOP };
+            let is_over = seen.running == Some(0) || since.elapsed() >= patience;
+            return is_over.then_some(said);
+        }
+        plan.processes.iter().find_map(|process| match self.outcome_of(process)? {
+            RunEnd::Stopped(reason) => Some(RunEnd::Stopped(format!("{}: {reason}", process.id))),
+            _ => None,
+        })
     }
 
-    /// The run's end, when the learner has said so and the others have had time to follow.
-    fn ended(&mut self, seen: &Seen) -> Option<RunEnd> {
-        let text = std::fs::read_to_string(self.outcome_path()).ok()?;
-        let since = *self.ending_since.get_or_insert_with(Instant::now);
-        if seen.running != Some(0) && since.elapsed() < ENDING {
-            return None;
-        }
-        match serde_json::from_str(&text) {
-            Ok(Outcome::Done) => Some(RunEnd::Done),
-            Ok(Outcome::Stopped { reason }) => Some(RunEnd::Stopped(reason)),
-            Err(error) => Some(RunEnd::Stopped(format!("{}: {error}", self.outcome_path().display()))),
-        }
+    fn outcome_of(&self, process: &Process) -> Option<RunEnd> {
+        let path = self.driver.plan.outcome(process);
+        let text = std::fs::read_to_string(&path).ok()?;
+        Some(match serde_json::from_str(&text) {
+            Ok(Outcome::Done) => RunEnd::Done,
+            Ok(Outcome::Stopped { reason }) => RunEnd::Stopped(reason),
+            Err(error) => RunEnd::Stopped(format!("{}: {error}", path.display())),
+        })
     }
 
     /// What the coordinator knows of the processes, asked now and then.
@@ -246,6 +259,11 @@ impl<'a> Supervisor<'a> {
             Trouble::Machines(machines) => format!("the daemon of {} is gone", machines.join(", ")),
             Trouble::Graph(processes) => format!("{processes} no longer run"),
         };
+        if !self.driver.plan.learns() {
+            // No robot moves because something failed: a person starts it again.
+            self.stop_graph();
+            return Some(RunEnd::Stopped(format!("{what}, and the arm holds")));
+        }
         if self.recoveries >= MOST_RECOVERIES {
             let reason = format!("{what}, and {MOST_RECOVERIES} restarts in a row did not help");
             return Some(RunEnd::Stopped(reason));
@@ -297,8 +315,8 @@ impl<'a> Supervisor<'a> {
 
     /// What the learner last wrote about its own steps.
     fn learned(&self) -> Option<String> {
-        let learner = self.driver.plan.process(Component::Actor, 0)?;
-        let last = status::last_line(&self.driver.plan, learner)?;
+        let leader = self.driver.plan.leader()?;
+        let last = status::last_line(&self.driver.plan, leader)?;
         Some(format!("{:?}", last.get("version")))
     }
 

@@ -8,7 +8,7 @@ mod pose;
 mod reaction;
 mod serve;
 mod server;
-mod teleop;
+pub mod teleop;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

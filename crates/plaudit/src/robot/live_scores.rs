@@ -107,16 +107,21 @@ impl LiveScorer {
 
     /// The frames of this episode that were scored since the last call, in order. An error is the end of all scores.
     pub fn take(&mut self) -> Result<Vec<ScoredFrame>, RewardModelError> {
-        let mut slot = self.shared.lock();
-        if let Some(error) = slot.failed.take() {
-            return Err(error);
-        }
-        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
-            return Err(RewardModelError::Backend("the thread that scores has ended".into()));
-        }
-        let mut scored = std::mem::take(&mut slot.scored);
+        self.check()?;
+        let mut scored = std::mem::take(&mut self.shared.lock().scored);
         scored.retain(|frame| frame.episode == self.episode);
         Ok(scored)
+    }
+
+    /// Why no more scores come, if none do.
+    pub fn check(&mut self) -> Result<(), RewardModelError> {
+        if let Some(error) = self.shared.lock().failed.take() {
+            return Err(error);
+        }
+        match self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            true => Err(RewardModelError::Backend("the thread that scores has ended".into())),
+            false => Ok(()),
+        }
     }
 
     /// Frames that were replaced by a newer one before they were scored.

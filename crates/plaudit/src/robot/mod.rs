@@ -3,6 +3,7 @@
 mod lerobot;
 mod live_scores;
 mod person;
+mod question;
 mod script;
 mod simulation;
 mod tap;
@@ -10,6 +11,7 @@ mod tap;
 pub use lerobot::LerobotArm;
 pub use live_scores::{LiveScorer, ScoredFrame};
 pub use person::{SimulatedPerson, TerminalPerson};
+pub(crate) use question::{Question, ask_in};
 pub use script::ScriptPilot;
 pub use simulation::{SceneReset, SimulatedScene, SimulatedTask, SimulationError};
 pub use tap::{KeyTap, TappedPilot};

@@ -4,9 +4,10 @@ use std::io::{BufRead, IsTerminal};
 
 use plaudit_robot::{AskPerson, Person, StopToken, TerminalPilot};
 
+use super::question;
 use crate::console;
 
-/// The person at the terminal, who types a word.
+/// The person at the terminal, who types a word; or beside the robot of a process that has no terminal.
 #[derive(Clone)]
 pub struct TerminalPerson {
     /// Which robot is asked about.
@@ -23,6 +24,9 @@ impl AskPerson for TerminalPerson {
             return None;
         }
         if !std::io::stdin().is_terminal() {
+            if let Some(answered) = question::ask(&self.address, why, &self.stop) {
+                return answered;
+            }
             console::eprintln(
                 "a person lets the arm move by typing `arm`, and standard input is no terminal",
             );

@@ -1,8 +1,7 @@
 //! The worker that learns: `plaudit train`, with its environments elsewhere.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,22 +9,23 @@ use std::time::Duration;
 use plaudit_cluster::Component;
 use plaudit_cluster::link::Endpoint;
 use plaudit_cluster::worker::{
-    ActorSettings, AsyncEnvironments, EnvPeer, LedgerLine, RemoteEnvironments, finish_envs, wait_for_envs,
+    ActorSettings, AsyncEnvironments, EnvPeer, LedgerLine, RemoteEnvironments, RolloutCallback, finish_envs,
+    wait_for_envs,
 };
 use plaudit_core::{EnvSpec, Reward};
 use plaudit_rl::{RemoteEnvs, RolloutState};
-use plaudit_view::{RunDir, write_atomically};
+use plaudit_view::RunDir;
 use serde_json::json;
 
-use super::status::{self, Status};
+use super::ledger_file::LedgerFile;
+use super::outcome::OutcomeFile;
+use super::status::Status;
 use super::{WorkerContext, WorkerModels, load};
 use crate::checkpoint;
 use crate::commands::train;
+use crate::config::blocks::collection::Collection;
 use crate::failure::Failure;
 use crate::run::{interrupted, notify_soon};
-
-/// The ledger's file in the run directory.
-const LEDGER: &str = "ledger.jsonl";
 
 /// Environments elsewhere, as the training command needs them.
 pub(crate) struct RemoteActor {
@@ -37,7 +37,7 @@ pub(crate) struct RemoteActor {
     /// Where the reward's model is.
     pub(crate) models: WorkerModels,
     give_up_after: Duration,
-    ledger: PathBuf,
+    ledger: LedgerFile,
     status: Arc<Status>,
     /// A checkpoint of another run to start from.
     pub(crate) from: Option<PathBuf>,
@@ -56,8 +56,9 @@ impl RemoteActor {
         reward: &Arc<dyn Reward>,
         keep_frames: bool,
         next_segment: u64,
+        on_rollout: Option<RolloutCallback>,
     ) -> Result<RemoteEnvironments, Failure> {
-        let settings = self.settings(keep_frames, vec![next_segment; self.peers.len()])?;
+        let settings = self.settings(keep_frames, vec![next_segment; self.peers.len()], on_rollout)?;
         let found = (&self.spec, self.context, self.peers.clone());
         RemoteEnvironments::new(self.endpoint.clone(), found, reward.clone(), settings)
             .map_err(|error| Failure::caused_by(&error))
@@ -87,30 +88,27 @@ impl RemoteActor {
         &self,
         keep_frames: bool,
         states: &[(RemoteEnvs, Option<RolloutState>)],
+        on_rollout: Option<RolloutCallback>,
     ) -> Result<AsyncEnvironments, Failure> {
-        let lines = self.ledger_lines()?;
+        let lines = self.ledger.lines();
+        let lines =
+            lines.map_err(|error| Failure::runtime(format!("cannot read the ledger: {error}"), None))?;
         let next = states.iter().enumerate().map(|(rank, (_, state))| {
             next_segment(&lines, rank, state.as_ref().map_or(0, |state| state.steps))
         });
-        let settings = self.settings(keep_frames, next.collect())?;
+        let settings = self.settings(keep_frames, next.collect(), on_rollout)?;
         AsyncEnvironments::new(self.endpoint.clone(), self.peers.clone(), settings)
             .map_err(|error| Failure::caused_by(&error))
     }
 
-    /// What earlier processes of the actor recorded; a line that was cut off by a kill is none.
-    fn ledger_lines(&self) -> Result<Vec<LedgerLine>, Failure> {
-        match std::fs::read_to_string(&self.ledger) {
-            Ok(text) => Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(Failure::runtime(format!("cannot read {LEDGER}: {error}"), None)),
-        }
-    }
-
-    fn settings(&self, keep_frames: bool, next_segment: Vec<u64>) -> Result<ActorSettings, Failure> {
-        let path = self.ledger.clone();
-        let cannot =
-            |error: std::io::Error| Failure::runtime(format!("cannot write {LEDGER}: {error}"), None);
-        let mut file = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot)?;
+    fn settings(
+        &self,
+        keep_frames: bool,
+        next_segment: Vec<u64>,
+        on_rollout: Option<RolloutCallback>,
+    ) -> Result<ActorSettings, Failure> {
+        let cannot = |error| Failure::runtime(format!("cannot write the ledger: {error}"), None);
+        let mut file = self.ledger.open().map_err(cannot)?;
         let status = self.status.clone();
         let on_ledger = move |line: &LedgerLine| {
             if let LedgerLine::Segment { version, .. } = line {
@@ -126,6 +124,7 @@ impl RemoteActor {
             next_segment,
             on_notice: Box::new(notify_soon),
             on_ledger: Box::new(on_ledger),
+            on_rollout,
             should_stop: Box::new(|| false), // the step is finished first
         })
     }
@@ -148,35 +147,15 @@ pub(super) fn work(context: WorkerContext<'_>) -> Result<(), Failure> {
     if names.is_empty() {
         return Err(Failure::usage("there is nobody to learn from: the plan has no environments", None));
     }
+    let outcome_file = OutcomeFile::keep_room(context.plan, context.process);
     let found = wait_for_envs(&context.endpoint, &names, context.give_up_after(), &interrupted);
     let (spec, reward_context, peers) = found.map_err(|error| Failure::caused_by(&error))?;
     let models = super::env::models(&context)?;
-    let run_dir = &context.plan.run_dir;
-    let resume = format!("runner.resume_dir={}", run_dir.display());
-    let started_from = context.loaded.config.runner.resume_dir.as_ref().map(PathBuf::from);
-    if RunDir::open(run_dir).is_err() {
-        // The driver made it on its own machine.
-        let made = RunDir::at(run_dir).map(drop);
-        made.map_err(|error| Failure::runtime(error, None))?;
-    }
-    let loaded = load(&run_dir.join(&context.plan.config), &[resume])?;
-    let remote = RemoteActor {
-        endpoint: context.endpoint.clone(),
-        spec,
-        context: reward_context,
-        peers,
-        models: models.clone(),
-        give_up_after: context.give_up_after(),
-        ledger: run_dir.join(LEDGER),
-        status: context.status.clone(),
-        from: started_from.filter(|path| checkpoint::step_of(path).is_some()),
-    };
-    let trained = train::train_elsewhere(&loaded, Arc::new(remote), context.verbosity);
-    let outcome = outcome(&trained);
+    let trained = learn(&context, (spec, reward_context, peers), models.clone());
+    // A link that was stopped under way is no end of the run: whoever stopped it knows what comes next.
+    let outcome = if context.endpoint.is_stopped() { None } else { outcome(&trained) };
     if let Some(outcome) = &outcome {
-        let path = status::folder(context.plan, context.process).join("outcome.json");
-        let written = write_atomically(&path, outcome.to_string().as_bytes());
-        written.map_err(|error| Failure::runtime(error, None))?;
+        outcome_file.write(outcome)?;
         finish_envs(&context.endpoint, &names);
         if let WorkerModels::Worker(client) = &models {
             client.finish();
@@ -186,6 +165,45 @@ pub(super) fn work(context: WorkerContext<'_>) -> Result<(), Failure> {
     match outcome {
         Some(_) => Ok(()),
         None => trained,
+    }
+}
+
+fn learn(
+    context: &WorkerContext<'_>,
+    (spec, reward_context, peers): (EnvSpec, usize, Vec<EnvPeer>),
+    models: WorkerModels,
+) -> Result<(), Failure> {
+    let run_dir = &context.plan.run_dir;
+    let resume = format!("runner.resume_dir={}", run_dir.display());
+    let started_from = context.loaded.config.runner.resume_dir.as_ref().map(PathBuf::from);
+    if RunDir::open(run_dir).is_err() {
+        // The driver made it on its own machine.
+        let made = RunDir::at(run_dir).map(drop);
+        made.map_err(|error| Failure::runtime(error, None))?;
+    }
+    let mut loaded = load(&run_dir.join(&context.plan.config), &[resume])?;
+    record_in(run_dir, &mut loaded.config.env.train.data_collection);
+    let remote = RemoteActor {
+        endpoint: context.endpoint.clone(),
+        spec,
+        context: reward_context,
+        peers,
+        models,
+        give_up_after: context.give_up_after(),
+        ledger: LedgerFile::in_run(run_dir),
+        status: context.status.clone(),
+        from: started_from.filter(|path| checkpoint::step_of(path).is_some()),
+    };
+    train::train_elsewhere(&loaded, Arc::new(remote), context.verbosity)
+}
+
+/// Episodes that are recorded lie in the run directory, unless their folder is named with its whole path: a process that dora
+/// starts is in no folder that anybody chose.
+fn record_in(run_dir: &Path, collection: &mut Collection) {
+    for folder in [&mut collection.save_dir, &mut collection.positive_dir, &mut collection.negative_dir] {
+        if let Some(folder) = folder.as_mut().filter(|folder| Path::new(folder).is_relative()) {
+            *folder = run_dir.join(&*folder).display().to_string();
+        }
     }
 }
 

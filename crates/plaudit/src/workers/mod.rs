@@ -1,14 +1,24 @@
-//! One process of a cluster's plan: an actor, some environments, or a reward model, and its links to the others.
+//! One process of a cluster's plan: an actor, some environments, a policy, or a reward model, and its links to the others.
 
 mod actor;
 mod connect;
 mod env;
+mod judge;
+mod ledger_file;
+mod outcome;
+mod own_robot;
 mod reward;
+mod rollout;
 mod score;
 mod status;
+mod teleop;
 
 pub(crate) use actor::RemoteActor;
-pub(crate) use score::{ServedFrames, WorkerModel, WorkerModels};
+pub use judge::ServedJudge;
+pub(crate) use judge::WorkerJudge;
+pub(crate) use ledger_file::LedgerFile;
+pub(crate) use score::WorkerModel;
+pub use score::{ServedFrames, WorkerModels};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +28,7 @@ use clap::Args;
 use plaudit_cluster::link::Endpoint;
 use plaudit_cluster::worker::WorkerError;
 use plaudit_cluster::{Component, Plan, Process};
+use serde_json::json;
 
 use crate::cli::{ConfigArgs, Verbosity};
 use crate::config::{self, LoadedConfig};
@@ -59,16 +70,27 @@ impl WorkerCommand {
             return Err(Failure::usage(message, None));
         };
         listen_for_interrupts();
-        let context = WorkerContext::start(&plan, process, verbosity)?;
+        if plan.directory.is_dir() {
+            let moved = std::env::set_current_dir(&plan.directory);
+            moved.map_err(|error| {
+                Failure::runtime(format!("cannot go to {}: {error}", plan.directory.display()), None)
+            })?;
+        }
+        let worked = WorkerContext::start(&plan, process, verbosity).and_then(|context| self.work(context));
+        if let Err(failure @ (Failure::Config(_) | Failure::Usage { .. })) = &worked {
+            // Another start would fail the same way: the run ends, and says what must be changed.
+            let outcome = json!({"outcome": "stopped", "reason": failure.to_string()});
+            outcome::OutcomeFile::keep_room(&plan, process).write(&outcome)?;
+        }
+        worked
+    }
+
+    fn work(&self, context: WorkerContext<'_>) -> Result<(), Failure> {
         match self.component {
             Component::Actor => actor::work(context),
             Component::Env => env::work(&context),
             Component::Reward => reward::work(&context),
-            Component::Rollout => {
-                let message =
-                    "a rollout in a process of its own is not supported: it lives with its environments";
-                Err(Failure::usage(message, "place rollout where env is".to_string()))
-            }
+            Component::Rollout => rollout::work(&context),
         }
     }
 }
@@ -85,7 +107,8 @@ pub(crate) struct WorkerContext<'a> {
 
 impl<'a> WorkerContext<'a> {
     fn start(plan: &'a Plan, process: &'a Process, verbosity: Verbosity) -> Result<Self, Failure> {
-        let loaded = load(&plan.run_dir.join(&plan.config), &[])?;
+        let mut loaded = load(&plan.run_dir.join(&plan.config), &[])?;
+        own_robot::adopt(&mut loaded, process);
         let endpoint = connect::endpoint(plan, process)?;
         let status = status::Status::start(plan, process, endpoint.clone())?;
         Ok(Self { plan, process, loaded, endpoint, status, verbosity })

@@ -1,6 +1,7 @@
 //! A reward model that a reward worker has, and the other side of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plaudit_cluster::worker::messages::ModelFacts;
 use plaudit_cluster::worker::{FrameScorer, ScoreClient};
@@ -12,12 +13,22 @@ const REQUEST_FRAMES: usize = 64;
 
 /// Where the reward's main model is.
 #[derive(Clone, Default)]
-pub(crate) enum WorkerModels {
+pub enum WorkerModels {
     /// In this process, or wherever the config says.
     #[default]
     Here,
     /// In a reward worker of the same run.
     Worker(Arc<ScoreClient>),
+}
+
+impl WorkerModels {
+    /// Whether the model is in a worker that has not answered for so long.
+    pub(crate) fn is_silent(&self, limit: Duration) -> bool {
+        match self {
+            Self::Here => false,
+            Self::Worker(client) => client.waiting_for().is_some_and(|waited| waited > limit),
+        }
+    }
 }
 
 /// A model of single frames in a reward worker, which looks through an environment's cameras.
@@ -83,7 +94,7 @@ impl FrameRewardModel for WorkerModel {
 }
 
 /// A model of single frames as a reward worker has it: it looks through views, whatever environment they are of.
-pub(crate) struct ServedFrames {
+pub struct ServedFrames {
     model: Box<dyn FrameRewardModel>,
     facts: ModelFacts,
 }
@@ -96,7 +107,7 @@ impl ServedFrames {
 
     /// A model that looks through [`Self::views`], which are these in its environment.
     pub(crate) fn new(model: Box<dyn FrameRewardModel>, image_keys: Vec<String>) -> Self {
-        let facts = ModelFacts { image_keys, threshold: model.threshold() };
+        let facts = ModelFacts { image_keys, threshold: model.threshold(), card: None };
         Self { model, facts }
     }
 }

@@ -1,5 +1,6 @@
 //! `plaudit cluster`: training in several processes, on one machine or many.
 
+mod arm;
 mod down;
 mod join;
 mod logs;
@@ -38,6 +39,8 @@ pub enum Command {
     Status(status::Status),
     /// Show what the processes of a run print
     Logs(logs::Logs),
+    /// Let a robot of a run move, beside it
+    Arm(arm::Arm),
     /// End everything of a run, on every machine
     Down(down::Down),
     /// Be a machine of a run: for SLURM, Kubernetes and Ray
@@ -59,6 +62,7 @@ impl Command {
             Self::Run(command) => command.run(verbosity),
             Self::Status(command) => command.run(),
             Self::Logs(command) => command.run(),
+            Self::Arm(command) => command.run(),
             Self::Down(command) => command.run(verbosity),
             Self::Join(command) => command.run(verbosity),
             Self::Node(command) => command.run(),

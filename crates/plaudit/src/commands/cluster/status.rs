@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{absolute, driver_of};
 use crate::cluster::drive::Driver;
-use crate::cluster::status::{table, workers};
+use crate::cluster::status::{segments, table, workers};
 use crate::console;
 use crate::failure::Failure;
 use crate::signals::{interrupted, listen_for_interrupts};
@@ -17,7 +17,7 @@ use crate::signals::{interrupted, listen_for_interrupts};
 /// Show how the processes of a run are doing
 ///
 /// Where each runs, how often it was started again, the version of the weights it has, messages sent, received, unanswered
-/// and sent again, and its rate.
+/// and sent again, and its rate; and whether the learner took in every segment once.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   plaudit cluster status logs/two
@@ -85,8 +85,9 @@ impl Status {
             let machines: Vec<_> =
                 machines.iter().map(|(id, heard)| json!({"machine": id, "heard_ms": heard})).collect();
             let coordinator = connected.as_ref().map_or_else(String::clone, |_| "running".into());
-            return json!({"coordinator": coordinator, "machines": machines, "workers": workers}).to_string()
-                + "\n";
+            let segments = segments(plan);
+            let all = json!({"coordinator": coordinator, "machines": machines, "workers": workers, "segments": segments});
+            return format!("{all}\n");
         }
         let head = match &connected {
             Ok(_) => {
@@ -103,6 +104,7 @@ impl Status {
             Err(error) => format!("{}: not up ({error})\n", plan.name),
         };
         let clear = if self.watch { "\x1b[H\x1b[2J" } else { "" };
-        format!("{clear}{head}{}", table(&workers))
+        let segments = segments(plan).map(|segments| segments.text()).unwrap_or_default();
+        format!("{clear}{head}{}{segments}", table(&workers))
     }
 }

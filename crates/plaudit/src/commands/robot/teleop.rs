@@ -10,8 +10,10 @@ use plaudit_core::{End, Env, EnvError, Seed, Step};
 use plaudit_reward::LiveRule;
 use plaudit_robot::{Key, RobotEnv, StopToken};
 
-use self::display::{Display, LiveState};
-use self::summary::{EpisodeEnd, EpisodeReport, TeleopSummary};
+pub use self::display::Display;
+use self::display::LiveState;
+pub use self::summary::TeleopSummary;
+use self::summary::{EpisodeEnd, EpisodeReport};
 use super::bench;
 use crate::build::{self, BuiltRobot, LiveModel, RobotHooks};
 use crate::cli::{RunArgs, Verbosity};
@@ -21,6 +23,12 @@ use crate::failure::Failure;
 use crate::load;
 use crate::robot::{KeyTap, LiveScorer};
 use crate::run::{listen_for_interrupts, pending_notices};
+use crate::workers::WorkerModels;
+
+/// A model in another process that has not answered for so long is not there.
+const MODEL_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// How often somebody who waits for it looks.
+const LOOKS_EVERY: Duration = Duration::from_millis(20);
 
 /// Move an arm by hand while the reward model scores what it sees
 ///
@@ -55,19 +63,15 @@ impl Teleop {
     /// Does it.
     pub(super) fn run(self, verbosity: Verbosity) -> Result<(), Failure> {
         let loaded = load::to_teleoperate(&self.config, verbosity)?;
-        bench::refuse_no_robot(&loaded)?;
         listen_for_interrupts();
-        let mut session = self.session(&loaded, verbosity)?;
-        let result = session.run();
-        session.display.end();
-        let Session { env, summary, .. } = session;
-        drop(env); // the arm holds before anything is said about it
-        if let Err(failure) = result {
-            if summary.steps > 0 {
-                console::eprintln("the arm holds");
-            }
-            return Err(failure);
-        }
+        let setup = TeleopSetup {
+            display: Display::new(verbosity.quiet || self.json),
+            models: WorkerModels::Here,
+            episodes: self.episodes,
+            seconds: self.seconds,
+            on_step: Box::new(|| {}),
+        };
+        let summary = teleoperate(&loaded, setup, verbosity)?;
         if self.json {
             let value = serde_json::to_string(&summary)
                 .map_err(|error| Failure::runtime(format!("cannot write JSON: {error}"), None))?;
@@ -78,43 +82,42 @@ impl Teleop {
         let is_short = self.episodes.is_some_and(|wanted| (summary.episodes.len() as u64) < wanted);
         if is_short && self.seconds.is_none() { Err(Failure::Stopped) } else { Ok(()) }
     }
+}
 
-    fn session(&self, loaded: &LoadedConfig, verbosity: Verbosity) -> Result<Session, Failure> {
-        let which = bench::robot_block(loaded);
-        let reward = &loaded.config.reward;
-        let model_decides = reward.use_reward_model && reward.standalone_realworld;
-        let (keys, display) = (KeyTap::default(), Display::new(verbosity.quiet || self.json));
-        let hooks =
-            RobotHooks { notify: display.notifier(), keys: Some(keys.clone()), ends_by_pose: !model_decides };
-        let BuiltRobot { env, stop } = build::robot(loaded, which, hooks)?;
-        let live = build::live_model(loaded, which, env.spec())?;
-        let scores = match live {
-            None => {
-                console::eprintln("note: reward.use_reward_model is false, so nothing is scored");
-                None
+/// How a robot is teleoperated, beside what its config says.
+pub struct TeleopSetup {
+    /// Where lines go.
+    pub display: Display,
+    /// Where the reward model is.
+    pub models: WorkerModels,
+    /// Episodes after which it ends.
+    pub episodes: Option<u64>,
+    /// Seconds after which it ends.
+    pub seconds: Option<f64>,
+    /// Called at each step.
+    pub on_step: Box<dyn Fn()>,
+}
+
+/// A person moves the arm until somebody has had enough. Whatever ends it, the arm holds.
+pub fn teleoperate(
+    loaded: &LoadedConfig,
+    setup: TeleopSetup,
+    verbosity: Verbosity,
+) -> Result<TeleopSummary, Failure> {
+    bench::refuse_no_robot(loaded)?;
+    let mut session = Session::start(loaded, setup, verbosity)?;
+    let result = session.run();
+    session.display.end();
+    let Session { env, summary, display, .. } = session;
+    drop(env); // the arm holds before anything is said about it
+    match result {
+        Ok(()) => Ok(summary),
+        Err(failure) => {
+            if summary.steps > 0 {
+                display.notice("the arm holds");
             }
-            Some(LiveModel { model, rule, notices }) => {
-                console::notices(&notices, verbosity);
-                let scorer = LiveScorer::start(model).map_err(|error| Failure::runtime(error, None))?;
-                Some(LiveScores { scorer, rule, model_decides })
-            }
-        };
-        let width = env.spec().actions.width();
-        let begun = Instant::now();
-        let seconds = self.seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
-        Ok(Session {
-            env,
-            stop,
-            keys,
-            scores,
-            display,
-            summary: TeleopSummary::default(),
-            seed: Seed::new(which.settings(loaded).seed).purpose("teleop"),
-            still: vec![0.0; width],
-            begun,
-            ends: seconds.map(|seconds| begun + seconds),
-            episodes: self.episodes,
-        })
+            Err(failure)
+        }
     }
 }
 
@@ -124,6 +127,8 @@ struct LiveScores {
     rule: LiveRule,
     /// Whether its word ends episodes.
     model_decides: bool,
+    /// Where it is.
+    models: WorkerModels,
 }
 
 /// Teleoperation while it runs.
@@ -140,6 +145,7 @@ struct Session {
     begun: Instant,
     ends: Option<Instant>,
     episodes: Option<u64>,
+    on_step: Box<dyn Fn()>,
 }
 
 /// What comes after an episode.
@@ -154,6 +160,66 @@ enum Next {
 }
 
 impl Session {
+    fn start(loaded: &LoadedConfig, setup: TeleopSetup, verbosity: Verbosity) -> Result<Self, Failure> {
+        let TeleopSetup { display, models, episodes, seconds, on_step } = setup;
+        let which = bench::robot_block(loaded);
+        let reward = &loaded.config.reward;
+        let model_decides = reward.use_reward_model && reward.standalone_realworld;
+        let keys = KeyTap::default();
+        let hooks =
+            RobotHooks { notify: display.notifier(), keys: Some(keys.clone()), ends_by_pose: !model_decides };
+        let BuiltRobot { env, stop } = build::robot(loaded, which, hooks)?;
+        let live = build::live_model(loaded, which, env.spec(), &models)?;
+        let scores = match live {
+            None => {
+                display.notice("note: reward.use_reward_model is false, so nothing is scored");
+                None
+            }
+            Some(LiveModel { model, rule, notices }) => {
+                console::notices(&notices, verbosity);
+                let scorer = LiveScorer::start(model).map_err(|error| Failure::runtime(error, None))?;
+                Some(LiveScores { scorer, rule, model_decides, models })
+            }
+        };
+        let width = env.spec().actions.width();
+        let begun = Instant::now();
+        let seconds = seconds.map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 1e9)));
+        Ok(Self {
+            env,
+            stop,
+            keys,
+            scores,
+            display,
+            summary: TeleopSummary::default(),
+            seed: Seed::new(which.settings(loaded).seed).purpose("teleop"),
+            still: vec![0.0; width],
+            begun,
+            ends: seconds.map(|seconds| begun + seconds),
+            episodes,
+            on_step,
+        })
+    }
+
+    /// Waits while the model is in a process that does not answer. Nobody steps meanwhile, so that the robot's watchdog holds
+    /// the arm.
+    fn wait_for_model(&mut self) -> Result<(), Failure> {
+        let Some(scores) = &mut self.scores else { return Ok(()) };
+        if !scores.models.is_silent(MODEL_ANSWERS_WITHIN) {
+            return Ok(());
+        }
+        self.display.notice("the reward model does not answer: the arm holds");
+        while scores.models.is_silent(MODEL_ANSWERS_WITHIN) {
+            if self.stop.is_raised() || self.ends.is_some_and(|ends| Instant::now() >= ends) {
+                return Ok(());
+            }
+            std::thread::sleep(LOOKS_EVERY);
+        }
+        // A model that is given up on says so here, and ends the session.
+        scores.scorer.check().map_err(|error| Failure::caused_by(&error))?;
+        self.display.notice("the reward model answers again: the arm goes on");
+        Ok(())
+    }
+
     fn run(&mut self) -> Result<(), Failure> {
         let result = self.drive();
         self.summary.seconds = self.begun.elapsed().as_secs_f64();
@@ -190,8 +256,13 @@ impl Session {
     fn episode(&mut self, number: u64) -> Result<Next, Failure> {
         let (begun, mut live, mut steps) = (Instant::now(), LiveState::new(number, self.scores.is_some()), 0);
         loop {
+            self.wait_for_model()?;
+            if self.is_over() {
+                return Ok(Next::Nothing);
+            }
             let step = self.env.step(&self.still).map_err(|error| broken(&error))?;
             steps += 1;
+            (self.on_step)();
             self.summary.count(&step);
             live.step(&step);
             let is_sure = self.score(&step, &mut live)?;
@@ -230,7 +301,7 @@ impl Session {
 
     /// Shows the newest frame to the model, and takes what it has said of those before. Whether its word ends the episode.
     fn score(&mut self, step: &Step, live: &mut LiveState) -> Result<bool, Failure> {
-        let Some(LiveScores { scorer, rule, model_decides }) = &mut self.scores else { return Ok(false) };
+        let Some(LiveScores { scorer, rule, model_decides, .. }) = &mut self.scores else { return Ok(false) };
         // What follows an end belongs to another episode.
         if !step.end[0].is_end() {
             scorer.show(step.obs.clone(), live.frame_age);

@@ -1,6 +1,8 @@
 //! What a person sees while the arm moves.
 
-use std::sync::Mutex;
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use plaudit_core::Step;
@@ -162,49 +164,72 @@ pub(super) fn fact(step: &Step, name: &str) -> f32 {
     found.and_then(|(_, values)| values.first()).copied().unwrap_or(0.0)
 }
 
+/// What lines are written to.
+#[derive(Clone)]
+enum Screen {
+    /// One line that changes.
+    Terminal,
+    /// A line every second.
+    Pipe,
+    /// A line for every step, for whoever reads them elsewhere.
+    File(Arc<File>),
+}
+
 /// Where all that is written.
-pub(super) struct Display {
+pub struct Display {
     is_quiet: bool,
-    is_terminal: bool,
+    screen: Screen,
     shown: Option<Instant>,
 }
 
 impl Display {
     pub(super) fn new(is_quiet: bool) -> Self {
-        Self { is_quiet, is_terminal: console::shows_status(), shown: None }
+        let screen = if console::shows_status() { Screen::Terminal } else { Screen::Pipe };
+        Self { is_quiet, screen, shown: None }
+    }
+
+    /// Every line goes to this file.
+    pub fn to_file(file: File) -> Self {
+        Self { is_quiet: false, screen: Screen::File(Arc::new(file)), shown: None }
     }
 
     /// Says why the arm holds, from any thread.
     pub(super) fn notifier(&self) -> Box<dyn Fn(&str) + Send> {
-        let is_terminal = self.is_terminal;
-        Box::new(move |text| say(is_terminal, text))
+        let screen = self.screen.clone();
+        Box::new(move |text| say(&screen, text))
     }
 
     /// Says in the line what takes a while.
     pub(super) fn waits(&self, what: &str) {
-        if self.is_terminal && !self.is_quiet {
-            let _one = SCREEN.lock();
-            console::status(what);
+        let _one = SCREEN.lock();
+        match &self.screen {
+            Screen::Terminal if !self.is_quiet => console::status(what),
+            Screen::File(file) => append(file, &format!("{what}\n")),
+            Screen::Terminal | Screen::Pipe => {}
         }
     }
 
-    pub(super) fn notice(&self, text: &str) {
-        say(self.is_terminal, text);
+    pub(crate) fn notice(&self, text: &str) {
+        say(&self.screen, text);
     }
 
     /// The line, or without a terminal every second a line of its own.
     pub(super) fn show(&mut self, live: &LiveState, elapsed: Duration) {
-        let every = if self.is_terminal { LINE_EVERY } else { PLAIN_EVERY };
+        let every = match &self.screen {
+            Screen::Terminal => LINE_EVERY,
+            Screen::Pipe => PLAIN_EVERY,
+            Screen::File(_) => Duration::ZERO,
+        };
         if self.is_quiet || self.shown.is_some_and(|shown| shown.elapsed() < every) {
             return;
         }
         self.shown = Some(Instant::now());
         let _one = SCREEN.lock();
-        if self.is_terminal {
-            console::status(&live.line(elapsed));
-        } else {
+        match &self.screen {
+            Screen::Terminal => console::status(&live.line(elapsed)),
             // A reader that went away must not stop the arm.
-            let _ = console::print(&live.plain());
+            Screen::Pipe => drop(console::print(&live.plain())),
+            Screen::File(file) => append(file, &live.plain()),
         }
     }
 
@@ -213,26 +238,43 @@ impl Display {
             return Ok(());
         }
         let _one = SCREEN.lock();
-        if self.is_terminal {
-            console::status("");
+        let line = format!("episode {}: {}\n", number + 1, report.sentence(hold));
+        match &self.screen {
+            Screen::Terminal => {
+                console::status("");
+                console::print(&line)
+            }
+            Screen::Pipe => console::print(&line),
+            Screen::File(file) => {
+                append(file, &line);
+                Ok(())
+            }
         }
-        console::print(&format!("episode {}: {}\n", number + 1, report.sentence(hold)))
     }
 
     /// Leaves the line.
     pub(super) fn end(&self) {
-        if self.is_terminal && !self.is_quiet {
+        if matches!(self.screen, Screen::Terminal) && !self.is_quiet {
             console::status("");
         }
     }
 }
 
-fn say(is_terminal: bool, text: &str) {
+fn say(screen: &Screen, text: &str) {
     let _one = SCREEN.lock();
-    if is_terminal {
-        console::status("");
+    match screen {
+        Screen::Terminal => {
+            console::status("");
+            console::eprintln(text);
+        }
+        Screen::Pipe => console::eprintln(text),
+        Screen::File(file) => append(file, &format!("{text}\n")),
     }
-    console::eprintln(text);
+}
+
+/// A full disk must not stop the arm.
+fn append(mut file: &File, line: &str) {
+    let _ = file.write_all(line.as_bytes());
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl EpisodeReport {
 
 /// What happened.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct TeleopSummary {
+pub struct TeleopSummary {
     pub(super) episodes: Vec<EpisodeReport>,
     pub(super) seconds: f64,
     pub(super) steps: u64,
