@@ -5,6 +5,7 @@ mod judge_training;
 mod learner;
 mod lerobot;
 pub(crate) mod network;
+mod online;
 mod reward;
 mod robot;
 mod scripted_states;
@@ -34,8 +35,11 @@ pub(crate) use classifier::{refuse_shared_data, trained_and_validated_on};
 pub use judge_training::{Judge, JudgeData, judge, judge_data, judge_training};
 pub(crate) use learner::supported::unsupported as unsupported_learner;
 pub use learner::{cloning, explorer_networks, learner, train_mode, trained_policy};
-pub use reward::{BuiltReward, LiveModel, MonitoredReward, film_scorer, frames_needed, live_model, reward};
-pub(crate) use reward::{camera_problems, env_weight, reward_from, served_frames, simulated_reward};
+pub use reward::{
+    BuiltReward, LiveModel, MonitoredReward, SECOND_MODEL, ServedReward, film_scorer, frames_needed, reward,
+    reward_from, served_reward,
+};
+pub(crate) use reward::{camera_problems, env_weight, live_model, simulated_reward};
 pub use robot::{
     BuiltRobot, NamedCamera, RobotHooks, RobotProblem, full_action, reset_pose, robot, simulated_arm, target,
     usual_name, workspace, written_cameras,
@@ -43,7 +47,7 @@ pub use robot::{
 pub(crate) use scripted_states::{SCRIPTED_EPISODES, ScriptedState, embedded_spec, scripted_states};
 pub(crate) use stand_in::{StandIns, simulated_spec};
 pub use trend::judge_device;
-pub use vision_encoder::policy_uses_images;
+pub use vision_encoder::{policy_cameras, policy_uses_images};
 
 /// One of a config's two batches of environments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

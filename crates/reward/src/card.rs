@@ -16,6 +16,7 @@ use crate::audit::Guarantee;
 use crate::dataset::{ClassBalance, Manifest};
 use crate::hacking_monitor::SuccessFeatures;
 use crate::metrics::Metrics;
+use crate::shaping::StateConditions;
 
 /// What the header calls the file.
 const FORMAT: &str = "plaudit reward model";
@@ -37,6 +38,8 @@ pub struct ModelCard {
     pub guarantee: Option<Guarantee>,
     /// What successes look like to it, as an audit found it; the hacking monitor compares with that.
     pub success_features: Option<SuccessFeatures>,
+    /// Conditions on the state that success needs beside a score above the threshold: it learned from no other states.
+    pub conditions: Option<StateConditions>,
     /// How many frames of each label it was trained on.
     pub class_balance: Option<ClassBalance>,
     /// What it was trained and validated on.
@@ -102,6 +105,7 @@ impl ModelCard {
             temperature: None,
             guarantee: None,
             success_features: None,
+            conditions: None,
             class_balance: None,
             dataset: None,
             metrics: None,
@@ -125,6 +129,7 @@ impl ModelCard {
         put(&mut header, "temperature", self.temperature.as_ref());
         put(&mut header, "guarantee", self.guarantee.as_ref());
         put(&mut header, "success_features", self.success_features.as_ref());
+        put(&mut header, "conditions", self.conditions.as_ref());
         put(&mut header, "class_balance", self.class_balance.as_ref());
         put(&mut header, "dataset", self.dataset.as_ref());
         put(&mut header, "metrics", self.metrics.as_ref());
@@ -150,6 +155,7 @@ impl ModelCard {
             temperature: temperature(header)?,
             guarantee: take(header, "guarantee")?,
             success_features: take(header, "success_features")?,
+            conditions: take(header, "conditions")?,
             class_balance: take(header, "class_balance")?,
             dataset: take(header, "dataset")?,
             metrics: take(header, "metrics")?,
@@ -225,6 +231,7 @@ mod tests {
         let card = ModelCard {
             threshold: Some(0.1 + 0.2),
             temperature: Some(1.75),
+            conditions: Some(StateConditions { guards: vec!["abs(state[0]) < 0.2".into()], state_width: 3 }),
             class_balance: Some(ClassBalance { successes: 3, failures: 4 }),
             metrics: Some(Metrics::of(&[0.2, 0.9], &[false, true], 0.5)),
             step: 70,

@@ -62,6 +62,7 @@ pub mod hacking_monitor;
 pub mod images;
 pub mod metrics;
 mod models;
+pub mod online;
 pub mod open;
 pub mod sft;
 mod shaping;
@@ -75,6 +76,6 @@ pub use models::{
 };
 pub use shaping::{
     AtTermination, Clip, ClipBuffer, ClipFrame, FrameIndex, FrameReward, Guard, GuardError, History,
-    HistoryBuffer, Latch, LiveRule, MeanScoreModel, RewardKind, RewardTiming, Rule, SuccessThreshold,
-    TermSettings, VoteReward, WeightedSum, WindowReward,
+    HistoryBuffer, Latch, LiveRule, MeanScoreModel, RewardKind, RewardTiming, Rule, StateConditions,
+    SuccessThreshold, TermSettings, VoteReward, WeightedSum, WindowReward,
 };

@@ -12,7 +12,7 @@ use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Loss, Sharding, Tr
 use plaudit_nn::kernels::with_own_threads;
 use plaudit_pyfiles::{self as pyfiles, Array, PyValue, Storages};
 use plaudit_reward::augment::Augment;
-use plaudit_reward::dataset::Frames;
+use plaudit_reward::dataset::{Frames, TimeWarp};
 use plaudit_reward::train::{
     Checkpoints, ClassWeight, EarlyStop, Length, LoopSettings, Monitor, Progress, ResumePoint, Settings,
     StopReason, TrainCallbacks, TrainError, TrainOutcome, Training,
@@ -73,6 +73,7 @@ fn settings(steps: u64, micro_batches: usize) -> Settings {
         loss: Loss::Bce,
         class_weight: ClassWeight::Balanced,
         augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
+        time_warp: TimeWarp::default(),
     }
 }
 

@@ -12,7 +12,7 @@ use plaudit_nn::classifier::{AdamW, Arch, ClassifierSettings, Device, Loss, Scor
 use plaudit_pyfiles::{self as pyfiles, Array, PyValue, Storages};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::card::ModelCard;
-use plaudit_reward::dataset::{Batch, DatasetError, Frames, Manifest, ViewKey};
+use plaudit_reward::dataset::{Batch, DatasetError, Frames, Manifest, TimeWarp, ViewKey};
 use plaudit_reward::images::{Mistakes, preview, save_split, save_successes};
 use plaudit_reward::train::{
     Checkpoints, ClassWeight, EarlyStop, Length, LoopSettings, Monitor, Progress, Settings, StopReason,
@@ -94,6 +94,7 @@ fn settings(steps: u64) -> Settings {
         loss: Loss::Bce,
         class_weight: ClassWeight::Balanced,
         augment: Augment { shift: 0.1, brightness: 0.2, ..Augment::default() },
+        time_warp: TimeWarp::default(),
     }
 }
 

@@ -218,10 +218,11 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// One image of each camera, `[n, h, w, 3]`, to a logit each.
-    pub(super) fn logits(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<1> {
+    /// One image of each camera, `[n, h, w, 3]`, to the outputs of the head, image after image: a logit each, or the bins of a
+    /// network of progress.
+    pub(super) fn outputs(&self, pass: &mut impl Pass, views: Vec<Tensor<4>>) -> Tensor<1> {
         let features = self.features(pass, views);
-        self.logits_of_features(pass, features)
+        self.outputs_of_features(pass, features)
     }
 
     /// One image of each camera to the row of numbers that the head decides by, `[n, features]`.
@@ -231,10 +232,11 @@ impl Network {
         Tensor::cat(features.collect(), 1)
     }
 
-    /// Features to a logit each.
-    pub(super) fn logits_of_features(&self, pass: &mut impl Pass, features: Tensor<2>) -> Tensor<1> {
-        let count = features.dims()[0];
-        self.head.forward(pass, features).reshape([count])
+    /// Features to the outputs of the head, row after row.
+    pub(super) fn outputs_of_features(&self, pass: &mut impl Pass, features: Tensor<2>) -> Tensor<1> {
+        let outputs = self.head.forward(pass, features);
+        let [count, width] = outputs.dims();
+        outputs.reshape([count * width])
     }
 
     /// The feature maps of the first camera, `[n, h / 32, w / 32, channels]`.
@@ -474,24 +476,24 @@ impl Builder<'_> {
 
     fn head(&mut self, at: &[String; 3]) -> Head {
         let (cameras, dropout) = (self.settings.image_keys.len(), self.settings.dropout);
-        let inputs = cameras * self.depth.features();
+        let (inputs, outputs) = (cameras * self.depth.features(), self.settings.outputs());
         match (self.settings.arch.family(), self.settings.hidden_dim) {
             (Family::SmallSpatial, _) => {
                 let hidden = self.hidden();
                 let first = self.default_linear(&at[0], cameras * hidden, hidden);
                 let norm = self.layer_norm(&at[1], hidden);
-                Head::Normed { first, dropout, norm, last: self.default_linear(&at[2], hidden, 1) }
+                Head::Normed { first, dropout, norm, last: self.default_linear(&at[2], hidden, outputs) }
             }
             (Family::Small, _) => {
                 let hidden = self.hidden();
                 let first = self.default_linear(&at[0], inputs, hidden);
-                Head::Hidden { first, dropout, last: self.default_linear(&at[2], hidden, 1) }
+                Head::Hidden { first, dropout, last: self.default_linear(&at[2], hidden, outputs) }
             }
             (Family::Torchvision, Some(hidden)) => {
                 let first = self.xavier_linear(&at[0], inputs, hidden);
-                Head::Hidden { first, dropout, last: self.xavier_linear(&at[2], hidden, 1) }
+                Head::Hidden { first, dropout, last: self.xavier_linear(&at[2], hidden, outputs) }
             }
-            (Family::Torchvision, None) => Head::Single(self.xavier_linear(&at[0], inputs, 1)),
+            (Family::Torchvision, None) => Head::Single(self.xavier_linear(&at[0], inputs, outputs)),
         }
     }
 

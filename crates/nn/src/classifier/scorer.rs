@@ -9,6 +9,7 @@ use super::gpu::{GpuClassifier, GpuInput, LayerTime};
 use super::load;
 use super::network::{self, ConvNorm, Linear, Network, Pass};
 use super::parameters::{Id, Parameters, Role, Spec};
+use super::progress::ProgressDistribution;
 use super::settings::ClassifierSettings;
 use crate::images::{ImageBatch, Preprocess};
 use crate::kernels::spin_pool;
@@ -113,7 +114,8 @@ impl Scorer {
         &self.inner.settings
     }
 
-    /// The logit of each image, or of each time step if there are several cameras. Batches may be of any size.
+    /// The logit of each image, or of each time step if there are several cameras; of a network of progress, that of the mean
+    /// progress. Batches may be of any size.
     ///
     /// # Errors
     /// When the images do not fit the model; see [`ImageError`](crate::images::ImageError). When a GPU fails.
@@ -121,11 +123,52 @@ impl Scorer {
         let mut logits = Vec::with_capacity(images.len());
         for chunk in self.chunks(images)? {
             match &self.inner.gpu {
-                Some(gpu) => logits.extend(gpu.logits(&GpuInput::new(&self.inner.preprocess, &chunk)?)?),
-                None => logits.extend(self.logits_on_cpu(self.prepare(&chunk)?)),
+                Some(gpu) if self.inner.settings.bins().is_none() => {
+                    logits.extend(gpu.logits(&GpuInput::new(&self.inner.preprocess, &chunk)?)?);
+                }
+                _ => logits.extend(self.logits_of(self.outputs(&chunk)?)),
             }
         }
         Ok(logits)
+    }
+
+    /// What a network of progress says about each image; `None` of a classifier.
+    ///
+    /// # Errors
+    /// As [`logits`](Self::logits).
+    pub fn progress(
+        &self,
+        images: &ImageBatch<'_>,
+    ) -> Result<Option<Vec<ProgressDistribution>>, ClassifierError> {
+        let Some(bins) = self.inner.settings.bins() else { return Ok(None) };
+        let mut found = Vec::with_capacity(images.len());
+        for chunk in self.chunks(images)? {
+            let outputs = self.outputs(&chunk)?;
+            found.extend(outputs.chunks_exact(bins.count()).map(|outputs| bins.distribution(outputs)));
+        }
+        Ok(Some(found))
+    }
+
+    /// The outputs of the head for some images.
+    fn outputs(&self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
+        match &self.inner.gpu {
+            // The plan of a pass on a GPU ends in one number; a wider head is a small product, which the CPU has anyway.
+            Some(gpu) => {
+                let features = gpu.features(&GpuInput::new(&self.inner.preprocess, images)?)?;
+                Ok(self.head_outputs(&features))
+            }
+            None => Ok(self.outputs_on_cpu(self.prepare(images)?)),
+        }
+    }
+
+    /// One number for each image: its logit, or that of its mean progress.
+    fn logits_of(&self, outputs: Vec<f32>) -> Vec<f32> {
+        match self.inner.settings.bins() {
+            Some(bins) => {
+                outputs.chunks_exact(bins.count()).map(|outputs| bins.logit(outputs) as f32).collect()
+            }
+            None => outputs,
+        }
     }
 
     /// A batch in parts that go through the network at once.
@@ -143,10 +186,10 @@ impl Scorer {
         Ok(PreparedImages { views: image_tensors(&self.inner.preprocess, images)? })
     }
 
-    fn logits_on_cpu(&self, images: PreparedImages) -> Vec<f32> {
+    fn outputs_on_cpu(&self, images: PreparedImages) -> Vec<f32> {
         // One image is forty short steps; see `spin_pool`.
         let _spinning = spin_pool::keep_spinning();
-        self.inner.network.logits(&mut InferencePass(&self.inner), images.views).into_vec()
+        self.inner.network.outputs(&mut InferencePass(&self.inner), images.views).into_vec()
     }
 
     /// Where it computes what on a GPU: milliseconds of a whole pass over so many images there, each time it is run, and of
@@ -188,12 +231,16 @@ impl Scorer {
     /// The logits of [features](Self::features), as they are or changed.
     #[must_use]
     pub fn head(&self, features: &[Vec<f32>]) -> Vec<f32> {
+        self.logits_of(self.head_outputs(features))
+    }
+
+    fn head_outputs(&self, features: &[Vec<f32>]) -> Vec<f32> {
         let (count, width) = (features.len(), features.first().map_or(0, Vec::len));
         if count == 0 || width == 0 {
             return Vec::new();
         }
         let features = Tensor::new(features.concat(), [count, width]);
-        self.inner.network.logits_of_features(&mut InferencePass(&self.inner), features).into_vec()
+        self.inner.network.outputs_of_features(&mut InferencePass(&self.inner), features).into_vec()
     }
 
     /// The probability of each image or time step: the sigmoid of its logit.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::ClassifierError;
+use super::progress::ProgressBins;
 use crate::images::Preprocess;
 
 /// The networks there are.
@@ -122,6 +123,9 @@ pub struct ClassifierSettings {
     pub use_pretrain: Option<bool>,
     /// Whether the trunk keeps its weights, and its normalisation the statistics it has.
     pub freeze_encoder: bool,
+    /// A network of progress: the bins of its distribution. `None`: a classifier, with one logit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_bins: Option<usize>,
 }
 
 impl Default for ClassifierSettings {
@@ -138,6 +142,7 @@ impl Default for ClassifierSettings {
             num_spatial_blocks: 8,
             use_pretrain: None,
             freeze_encoder: false,
+            progress_bins: None,
         }
     }
 }
@@ -171,7 +176,24 @@ impl ClassifierSettings {
                 "a layer of no width; leave `hidden_dim` out for a single layer".into(),
             );
         }
+        if let Some(bins) = self.progress_bins.filter(|bins| ProgressBins::new(*bins).is_none()) {
+            return wrong(
+                "progress_bins",
+                format!("{bins} bins; a distribution over progress needs 2 at least"),
+            );
+        }
         Ok(())
+    }
+
+    /// The bins of a network of progress; nothing of a classifier.
+    #[must_use]
+    pub fn bins(&self) -> Option<ProgressBins> {
+        self.progress_bins.and_then(ProgressBins::new)
+    }
+
+    /// Outputs of the head.
+    pub(super) fn outputs(&self) -> usize {
+        self.bins().map_or(1, ProgressBins::count)
     }
 
     pub(super) fn preprocess(&self) -> Preprocess {

@@ -49,8 +49,18 @@ pub struct Trainer {
 pub struct Accumulated {
     /// Mean over the batch of each image's loss times its weight.
     pub loss: f64,
-    /// The logits, in training mode: with dropout, and normalised over the batch.
+    /// The logits (of a network of progress, the outputs for all bins, image after image), in training mode: with dropout, and
+    /// normalised over the batch.
     pub logits: Vec<f32>,
+}
+
+/// The loss of a batch, and its gradient by each output of the network.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchLoss {
+    /// The loss.
+    pub loss: f64,
+    /// By each output, image after image.
+    pub gradients: Vec<f64>,
 }
 
 impl Trainer {
@@ -153,15 +163,35 @@ impl Trainer {
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
         check_labels(images.len(), labels, weights)?;
+        if self.settings.bins().is_some() {
+            let what = "labels of success for a network of progress".to_owned();
+            return Err(ClassifierError::Labels { what });
+        }
+        self.accumulate_by(images, &|logits| mean_loss(logits, labels, weights, loss), scale, seed)
+    }
+
+    /// The same with any loss of a whole batch.
+    ///
+    /// # Errors
+    /// When images do not fit the model.
+    pub fn accumulate_by(
+        &mut self,
+        images: &ImageBatch<'_>,
+        loss: &dyn Fn(&[f32]) -> BatchLoss,
+        scale: f64,
+        seed: Seed,
+    ) -> Result<Accumulated, ClassifierError> {
         let _spinning = spin_pool::keep_spinning();
         // Weights stay in 32 bits while they learn, and so do images.
         let views = image_tensors(&self.preprocess, images)?;
         self.fold_frozen_trunk();
         let mut pass =
             TrainingPass::new(&self.parameters, self.settings.precision, self.frozen.as_deref(), seed);
-        let logits = self.network.logits(&mut pass, views);
+        let logits = self.network.outputs(&mut pass, views);
         let answers = logits.numbers().to_vec();
-        let (loss, logit_gradients) = mean_loss(&answers, labels, weights, loss, scale);
+        let BatchLoss { loss, gradients } = loss(&answers);
+        let logit_gradients: Vec<f32> =
+            gradients.into_iter().map(|gradient| (scale * gradient) as f32).collect();
         if !loss.is_finite() {
             return Ok(Accumulated { loss, logits: answers });
         }
@@ -344,22 +374,16 @@ fn check_labels(count: usize, labels: &[f32], weights: Option<&[f32]>) -> Result
     }
 }
 
-/// The loss of a batch, and `scale` times its gradient by each logit.
-fn mean_loss(
-    logits: &[f32],
-    labels: &[f32],
-    weights: Option<&[f32]>,
-    loss: Loss,
-    scale: f64,
-) -> (f64, Vec<f32>) {
-    let (mut sum, mut logit_gradients) = (0.0, Vec::with_capacity(logits.len()));
+/// The mean of each logit's loss times its weight.
+fn mean_loss(logits: &[f32], labels: &[f32], weights: Option<&[f32]>, loss: Loss) -> BatchLoss {
+    let (mut sum, mut gradients) = (0.0, Vec::with_capacity(logits.len()));
     for (i, (logit, label)) in logits.iter().zip(labels).enumerate() {
         let weight = weights.map_or(1.0, |weights| f64::from(weights[i])) / logits.len() as f64;
         let (cost, gradient) = loss.of(f64::from(*logit), f64::from(*label));
         sum += weight * cost;
-        logit_gradients.push((scale * weight * gradient) as f32);
+        gradients.push(weight * gradient);
     }
-    (sum, logit_gradients)
+    BatchLoss { loss: sum, gradients }
 }
 
 /// The statistics of a batch at one layer.

@@ -8,6 +8,7 @@ use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Sharding, Trainer};
 use plaudit_reward::augment::Augment;
+use plaudit_reward::dataset::TimeWarp;
 use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
 
 use super::network::trained_network;
@@ -126,6 +127,7 @@ pub fn classifier_training(loaded: &LoadedConfig, frames: usize) -> Settings {
             (None, actor::ClassWeight::Balanced) => ClassWeight::Balanced,
         },
         augment: augment(loaded),
+        time_warp: time_warp(loaded),
     }
 }
 
@@ -205,6 +207,17 @@ pub fn augment(loaded: &LoadedConfig) -> Augment {
         hue: settings.hue,
         blur: settings.blur,
         cutout: settings.cutout,
+    }
+}
+
+/// How segments of demonstrations are played otherwise.
+fn time_warp(loaded: &LoadedConfig) -> TimeWarp {
+    let settings = &loaded.config.data.time_warp;
+    TimeWarp {
+        rewind: settings.rewind,
+        stall: settings.stall,
+        speed_up: settings.speed_up,
+        cut: settings.cut,
     }
 }
 

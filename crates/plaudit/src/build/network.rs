@@ -4,12 +4,12 @@ use plaudit_nn::classifier::ClassifierSettings;
 use plaudit_reward::open::{GivenNetwork, SettingDifference};
 
 use crate::config::LoadedConfig;
-use crate::config::blocks::actor::ModelSettings;
+use crate::config::blocks::actor::{ModelSettings, ModelType};
 use crate::config::blocks::reward::RewardModelSettings;
 
 /// What a config says about the network, in whichever block of those that have its keys.
 macro_rules! network {
-    ($model:expr, $shared_trunk:expr, $use_pretrain:expr) => {
+    ($model:expr, $shared_trunk:expr, $use_pretrain:expr, $progress_bins:expr) => {
         ClassifierSettings {
             arch: $model.arch,
             hidden_dim: ($model.hidden_dim > 0).then_some($model.hidden_dim as usize),
@@ -25,18 +25,20 @@ macro_rules! network {
             num_spatial_blocks: $model.num_spatial_blocks as usize,
             use_pretrain: $use_pretrain,
             freeze_encoder: $model.freeze_encoder,
+            progress_bins: $progress_bins,
         }
     };
 }
 
 /// The network of a reward model that scores.
 pub(crate) fn scoring_network(model: &RewardModelSettings) -> ClassifierSettings {
-    network!(model, ClassifierSettings::default().shared_trunk, model.use_pretrain)
+    network!(model, ClassifierSettings::default().shared_trunk, model.use_pretrain, None)
 }
 
 /// The network of a reward model that is trained.
 pub(crate) fn trained_network(model: &ModelSettings) -> ClassifierSettings {
-    network!(model, model.shared_trunk, None)
+    let bins = (model.model_type == ModelType::Progress).then_some(model.progress_bins as usize);
+    network!(model, model.shared_trunk, None, bins)
 }
 
 /// What a config (its block `block`) says about the network of a checkpoint: the keys that are written.

@@ -12,6 +12,7 @@ use plaudit_nn::classifier::Device;
 use plaudit_reward::dataset::{DatasetError, ViewKey};
 use plaudit_reward::endpoint::ServerModel;
 use plaudit_reward::hacking_monitor::AdjustableReward;
+use plaudit_reward::online::OnlineTraining;
 use plaudit_reward::open::{CheckpointNetwork, ClassifierCheckpoint, GivenNetwork, ModelLocation};
 use plaudit_reward::{
     CameraView, FrameDump, FrameReward, FrameRewardModel, Guard, History, Latch, LiveRule, MeanScoreModel,
@@ -21,6 +22,7 @@ use plaudit_reward::{
 
 use super::EnvBlock;
 use super::network;
+use super::online::OnlineModel;
 use super::stand_in::StandIns;
 use crate::config::blocks::reward::{
     CombineMode, CompareWith, HistoryBuffer, OnFailure, RewardMode, RewardModelType, RewardSettings,
@@ -29,7 +31,10 @@ use crate::config::blocks::reward::{
 use crate::config::{LoadedConfig, Notice};
 use crate::device::{DeviceChoice, GpuWork};
 use crate::hints::NO_GPU;
-use crate::workers::{ServedFrames, WorkerModel, WorkerModels};
+use crate::workers::{ServedFrames, ServedJudge, WorkerModel, WorkerModels};
+
+/// The folder of the second model, beside that of the reward model.
+pub const SECOND_MODEL: &str = "second_model";
 
 /// The reward of training in environments like these. Whatever is wrong with the model shows here, before the first step.
 pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, ComposeError> {
@@ -37,22 +42,29 @@ pub fn reward(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<BuiltReward, Comp
 }
 
 /// The same, with its main model in a worker of its own.
-pub(crate) fn reward_from(
+pub fn reward_from(
     loaded: &LoadedConfig,
     spec: &EnvSpec,
     models: &WorkerModels,
 ) -> Result<BuiltReward, ComposeError> {
     let settings = &loaded.config.reward;
     if !settings.use_reward_model {
-        return Ok(BuiltReward { reward: Box::new(EnvReward), monitored: None, notices: Vec::new() });
+        return Ok(BuiltReward {
+            reward: Box::new(EnvReward),
+            monitored: None,
+            online: None,
+            notices: Vec::new(),
+        });
     }
     let notices = RefCell::default();
+    let online = RefCell::default();
     let term = |place: TermPlace<'_>, term: &RewardTerm| {
-        TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: None }.build()
+        let online = Some(&online);
+        TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: None, online }.build()
     };
     let main = settings.main_term();
     let monitored = match settings.hacking_monitor.is_on() {
-        true => Some(monitored(loaded, spec, &main, models, &notices)?),
+        true => Some(monitored(loaded, spec, &main, models, &notices, &online)?),
         false => None,
     };
     let learned: Box<dyn Reward> = match &monitored {
@@ -62,7 +74,7 @@ pub(crate) fn reward_from(
     let sum = weighted_sum(settings, learned, term)?;
     let mut notices = notices.into_inner();
     notices.dedup();
-    Ok(BuiltReward { reward: Box::new(sum), monitored, notices })
+    Ok(BuiltReward { reward: Box::new(sum), monitored, online: online.into_inner(), notices })
 }
 
 /// The reward of a config with stand-ins for its models: what its rules make of scores.
@@ -74,8 +86,17 @@ pub(crate) fn simulated_reward(
     let settings = &loaded.config.reward;
     let (notices, models) = (RefCell::default(), &WorkerModels::Here); // nothing is opened
     let term = |place: TermPlace<'_>, term: &RewardTerm| {
-        TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: Some(stand_ins) }
-            .build()
+        TermBuilder {
+            loaded,
+            spec,
+            place,
+            term,
+            models,
+            notices: &notices,
+            stand_ins: Some(stand_ins),
+            online: None,
+        }
+        .build()
     };
     let learned = term(TermPlace::Main, &settings.main_term())?;
     Ok(Box::new(weighted_sum(settings, learned, term)?))
@@ -111,6 +132,8 @@ pub struct BuiltReward {
     pub reward: Box<dyn Reward>,
     /// What is monitored, if anything is.
     pub monitored: Option<MonitoredReward>,
+    /// The training of its model, where that learns while a policy does.
+    pub online: Option<OnlineTraining>,
     /// What the user should know about the models.
     pub notices: Vec<Notice>,
 }
@@ -121,6 +144,8 @@ pub struct MonitoredReward {
     pub term: Arc<AdjustableReward>,
     /// The second model to compare with, if there is one.
     pub second: Option<Arc<ReloadableModel>>,
+    /// The second model that is asked beside another reference, if there is one.
+    pub second_opinion: Option<Arc<ReloadableModel>>,
 }
 
 fn monitored(
@@ -129,27 +154,41 @@ fn monitored(
     main: &RewardTerm,
     models: &WorkerModels,
     notices: &RefCell<Vec<Notice>>,
+    online: &RefCell<Option<OnlineTraining>>,
 ) -> Result<MonitoredReward, ComposeError> {
-    let place = TermPlace::Main;
-    let builder = TermBuilder { loaded, spec, place, term: main, models, notices, stand_ins: None };
+    let (place, online) = (TermPlace::Main, Some(online));
+    let builder = TermBuilder { loaded, spec, place, term: main, models, notices, stand_ins: None, online };
     let term = Arc::new(AdjustableReward::new(builder.frames()?));
     let watch = &loaded.config.reward.hacking_monitor;
-    if watch.compare_with != CompareWith::Model {
-        return Ok(MonitoredReward { term, second: None });
+    let mut model = watch.model.clone();
+    if model.model_path.is_none() {
+        model.model_path = beside(main.model.model_path.as_deref());
+        model.device.clone_from(&main.model.device);
     }
-    let main = RewardTerm {
-        model: watch.model.clone(),
-        reward_threshold: SuccessThreshold::Checkpoint,
-        ..main.clone()
-    };
+    if model.model_path.is_none() {
+        return Ok(MonitoredReward { term, second: None, second_opinion: None });
+    }
+    let main = RewardTerm { model, reward_threshold: SuccessThreshold::Checkpoint, ..main.clone() };
     let place = TermPlace::Second;
-    let builder = TermBuilder { loaded, spec, place, term: &main, models, notices, stand_ins: None };
+    let builder = TermBuilder::new(loaded, spec, place, &main, models, notices);
     let second = builder.frame_model()?;
     if second.current().model.history_len() > 0 {
         let message = "a model with a frame history cannot score single frames";
         return Err(builder.problem("model.model_path", message, "give one whose image_keys have no @"));
     }
-    Ok(MonitoredReward { term, second: Some(second) })
+    Ok(match watch.compare_with {
+        CompareWith::Model => MonitoredReward { term, second: Some(second), second_opinion: None },
+        CompareWith::Environment | CompareWith::Person | CompareWith::None => {
+            MonitoredReward { term, second: None, second_opinion: Some(second) }
+        }
+    })
+}
+
+/// The second model that `reward train` left beside a checkpoint, if it did.
+fn beside(model: Option<&str>) -> Option<String> {
+    let file = plaudit_nn::Weights::locate(model?).ok()?;
+    let second = file.parent()?.parent()?.join(SECOND_MODEL);
+    second.join("model.safetensors").is_file().then(|| second.display().to_string())
 }
 
 /// Why models cannot see in environments like these what they need, if so. Models are not opened, but for their cards.
@@ -157,7 +196,7 @@ pub(crate) fn camera_problems(loaded: &LoadedConfig, spec: &EnvSpec) -> Vec<Comp
     let settings = &loaded.config.reward;
     let (notices, models) = (RefCell::default(), &WorkerModels::Here);
     let problem = |place: TermPlace<'_>, term: &RewardTerm| {
-        let builder = TermBuilder { loaded, spec, place, term, models, notices: &notices, stand_ins: None };
+        let builder = TermBuilder::new(loaded, spec, place, term, models, &notices);
         builder.cameras_there().err()
     };
     let main = problem(TermPlace::Main, &settings.main_term());
@@ -180,8 +219,7 @@ pub fn film_scorer(
     main.model.debug_save_dir = None; // that is for what is rewarded
     let notices = RefCell::default(); // which were reported when the reward was built
     let (place, models) = (TermPlace::Main, &WorkerModels::Here);
-    let builder =
-        TermBuilder { loaded, spec, place, term: &main, models, notices: &notices, stand_ins: None };
+    let builder = TermBuilder::new(loaded, spec, place, &main, models, &notices);
     builder.frame_model().map(Some)
 }
 
@@ -195,11 +233,12 @@ pub struct LiveModel {
     pub notices: Vec<Notice>,
 }
 
-/// The model that scores the frames of a robot like this; none without `use_reward_model`.
-pub fn live_model(
+/// The model that scores the frames of a robot like this, here or in a reward worker; none without `use_reward_model`.
+pub(crate) fn live_model(
     loaded: &LoadedConfig,
     which: EnvBlock,
     spec: &EnvSpec,
+    models: &WorkerModels,
 ) -> Result<Option<LiveModel>, ComposeError> {
     let settings = &loaded.config.reward;
     if !settings.use_reward_model {
@@ -207,9 +246,8 @@ pub fn live_model(
     }
     let main = settings.main_term();
     let notices = RefCell::default();
-    let (place, models) = (TermPlace::Main, &WorkerModels::Here);
-    let builder =
-        TermBuilder { loaded, spec, place, term: &main, models, notices: &notices, stand_ins: None };
+    let place = TermPlace::Main;
+    let builder = TermBuilder::new(loaded, spec, place, &main, models, &notices);
     if main.reward_mode == RewardMode::HistoryBuffer {
         let message = "windows are scored when they are full, and frames are to be scored as they come";
         return Err(builder.problem("reward_mode", message, "set it to per_step"));
@@ -283,6 +321,22 @@ pub(super) struct TermBuilder<'a> {
     notices: &'a RefCell<Vec<Notice>>,
     /// What is used instead of models, where rules are simulated.
     pub(super) stand_ins: Option<StandIns<'a>>,
+    /// Where the training of the main model goes, if it is to learn; a model elsewhere than in a reward does not.
+    online: Option<&'a RefCell<Option<OnlineTraining>>>,
+}
+
+impl<'a> TermBuilder<'a> {
+    /// A builder of a term whose model is a real one, and stays as it is.
+    fn new(
+        loaded: &'a LoadedConfig,
+        spec: &'a EnvSpec,
+        place: TermPlace<'a>,
+        term: &'a RewardTerm,
+        models: &'a WorkerModels,
+        notices: &'a RefCell<Vec<Notice>>,
+    ) -> Self {
+        Self { loaded, spec, place, term, models, notices, stand_ins: None, online: None }
+    }
 }
 
 impl TermBuilder<'_> {
@@ -354,9 +408,33 @@ impl TermBuilder<'_> {
         };
         let guards = match self.stand_ins {
             Some(_) => Vec::new(), // a simulated state says itself whether they hold
-            None => self.term.guards.iter().map(guard).collect::<Result<_, _>>()?,
+            None => {
+                let own: Vec<Guard> = self.term.guards.iter().map(guard).collect::<Result<_, _>>()?;
+                own.into_iter().chain(self.model_conditions()?).collect()
+            }
         };
         Ok(Rule { latch, guards, hold: at_least_one(self.term.hold_steps) })
+    }
+
+    /// What a checkpoint says must hold of the state, beside a score above its threshold.
+    fn model_conditions(&self) -> Result<Vec<Guard>, ComposeError> {
+        if self.term.source == TermSource::State || !self.term.model.model_type.is_image_classifier() {
+            return Ok(Vec::new());
+        }
+        let path = self.term.model.model_path.as_ref().map(Path::new);
+        let card = path.and_then(|path| ClassifierCheckpoint::read(path).ok()).and_then(|read| read.card);
+        let Some(conditions) = card.and_then(|card| card.conditions) else { return Ok(Vec::new()) };
+        let found = self.spec.state_width;
+        if conditions.state_width != found {
+            let message = format!(
+                "the model rewards only where {} holds in states of {} numbers, and this environment has {found}",
+                conditions.text(),
+                conditions.state_width
+            );
+            let hint = "let states be as where its episodes were collected (env.train.use_full_state), or train it without data.guards";
+            return Err(self.problem("model.model_path", message, hint));
+        }
+        conditions.parse().map_err(|error| self.problem("model.model_path", error, "train the model again"))
     }
 
     /// The windows that are scored.
@@ -433,19 +511,31 @@ impl TermBuilder<'_> {
         if self.term.source == TermSource::State {
             return Ok(Arc::new(ReloadableModel::fixed(Box::new(StateOnlyModel))));
         }
-        if let (TermPlace::Main, WorkerModels::Worker(client)) = (self.place, self.models) {
+        if let Some(client) = self.reward_worker() {
             return match self.term.model.model_type {
-                RewardModelType::Resnet => self.workers_classifier(client),
-                RewardModelType::Vlm | RewardModelType::BufferedVlm => Err(self.not_in_worker()),
+                RewardModelType::Resnet | RewardModelType::Progress => self.workers_classifier(client),
+                // Its model is the worker's.
+                RewardModelType::Vlm => self.vlm_frame_judge(),
+                RewardModelType::BufferedVlm => Err(self.only_windows()),
             };
         }
         match self.term.model.model_type {
-            RewardModelType::Resnet => self.image_classifier(),
+            RewardModelType::Resnet | RewardModelType::Progress => self.image_classifier(),
             RewardModelType::Vlm => self.vlm_frame_judge(),
-            RewardModelType::BufferedVlm => {
-                let message = "this model scores windows of frames, and single frames are to be scored";
-                Err(self.problem("model.model_type", message, "set it to vlm or resnet"))
-            }
+            RewardModelType::BufferedVlm => Err(self.only_windows()),
+        }
+    }
+
+    fn only_windows(&self) -> ComposeError {
+        let message = "this model scores windows of frames, and single frames are to be scored";
+        self.problem("model.model_type", message, "set it to vlm or resnet")
+    }
+
+    /// The reward worker that has the main model, where there is one.
+    pub(super) fn reward_worker(&self) -> Option<&Arc<ScoreClient>> {
+        match (self.place, self.models) {
+            (TermPlace::Main, WorkerModels::Worker(client)) => Some(client),
+            (TermPlace::Main | TermPlace::Further(_) | TermPlace::Second, _) => None,
         }
     }
 
@@ -483,12 +573,28 @@ impl TermBuilder<'_> {
         let views = self.views(&given.image_keys.clone().unwrap_or_default())?;
         let finish = self.frame_dump();
         let device = self.device(GpuWork::Classifier)?;
+        let caution = self.term.model.caution;
+        let online = self
+            .online
+            .filter(|_| matches!(self.place, TermPlace::Main) && self.loaded.config.reward.online.is_on());
+        let learns = online.map(|slot| (slot, given.clone(), views.clone()));
         let load = move |path: &Path| {
             let model = ClassifierCheckpoint::read(path)?.open(&given, device)?;
-            finish(Box::new(model.reward_model(views.clone())))
+            finish(Box::new(model.reward_model(views.clone()).with_caution(caution)))
         };
         let (first, source) =
             RewardModelFile::open(path, Box::new(load)).map_err(|error| self.unreadable(error))?;
+        if let Some((slot, given, views)) = learns {
+            let checkpoint =
+                ClassifierCheckpoint::read(Path::new(path)).map_err(|error| self.unreadable(error))?;
+            let (settings, version) = (checkpoint.network(&given).settings, first.version);
+            let model =
+                OnlineModel { builder: self, checkpoint: &checkpoint, settings, views, device, version };
+            let training = model.training()?;
+            let source = Box::new(training.source());
+            slot.replace(Some(training));
+            return Ok(Arc::new(ReloadableModel::with_source(first, Some(source))));
+        }
         let follows = self.loaded.config.reward.reload_model;
         Ok(Arc::new(ReloadableModel::with_source(first, follows.then(|| Box::new(source) as _))))
     }
@@ -524,7 +630,7 @@ impl TermBuilder<'_> {
         Ok(Arc::new(ReloadableModel::fixed(model.map_err(|error| self.unreadable(error))?)))
     }
 
-    fn refuse_reloading(&self, place: &str) -> Result<(), ComposeError> {
+    pub(super) fn refuse_reloading(&self, place: &str) -> Result<(), ComposeError> {
         if !self.loaded.config.reward.reload_model {
             return Ok(());
         }
@@ -532,15 +638,8 @@ impl TermBuilder<'_> {
         Err(self.loaded.problem("reward.reload_model", message, "set it to false"))
     }
 
-    /// A model that a reward worker cannot have.
-    fn not_in_worker(&self) -> ComposeError {
-        let message = "a reward worker has an image classifier, and this is a vision-language model";
-        let hint = "run it with `plaudit serve` and set reward.worker_type to api, or place no reward";
-        self.problem("model.model_type", message, hint)
-    }
-
     /// Keeps what a model is shown, if the config says so.
-    fn frame_dump(&self) -> impl Fn(BoxedModel) -> Result<BoxedModel, RewardModelError> + use<> {
+    pub(super) fn frame_dump(&self) -> impl Fn(BoxedModel) -> Result<BoxedModel, RewardModelError> + use<> {
         let (folder, threshold) = (self.term.model.debug_save_dir.clone(), self.term.reward_threshold);
         move |model| {
             let Some(folder) = &folder else { return Ok(model) };
@@ -549,7 +648,7 @@ impl TermBuilder<'_> {
         }
     }
 
-    fn unreadable(&self, error: impl ToString) -> ComposeError {
+    pub(super) fn unreadable(&self, error: impl ToString) -> ComposeError {
         self.problem("model.model_path", error, "give the folder or the file of a trained reward model")
     }
 
@@ -574,6 +673,15 @@ impl TermBuilder<'_> {
         let block = format!("{}.model", self.place.key());
         let given = network::given_network(self.loaded, &block, &self.term.model);
         let CheckpointNetwork { settings, differences, assumed } = checkpoint.network(&given);
+        let is_progress = self.term.model.model_type.is_progress();
+        if settings.bins().is_some() != is_progress {
+            let (is, word) = match is_progress {
+                true => ("an image success classifier", "resnet"),
+                false => ("a progress model", "progress"),
+            };
+            let message = format!("the model in {} is {is}", path.display());
+            return Err(self.problem("model.model_type", message, format!("set it to {word}")));
+        }
         if let Some(first) = differences.first() {
             let message =
                 format!("the model in {} was made with {}: {}", path.display(), first.key, first.is);
@@ -589,6 +697,22 @@ impl TermBuilder<'_> {
         Ok(GivenNetwork { image_keys: Some(settings.image_keys), ..given })
     }
 
+    /// An image classifier as a reward worker has it.
+    fn served_frames(&self) -> Result<ServedFrames, ComposeError> {
+        let Some(path) = &self.term.model.model_path else {
+            let message = "a reward worker without weights: an untrained network would give random rewards";
+            let hint = "give the best_model folder of a reward model, from `plaudit reward train`";
+            return Err(self.problem("model.model_path", message, hint));
+        };
+        let given = self.agreed_network(Path::new(path))?;
+        let image_keys = given.image_keys.clone().unwrap_or_default();
+        let device = self.device(GpuWork::Classifier)?;
+        let opened = ClassifierCheckpoint::read(Path::new(path)).and_then(|file| file.open(&given, device));
+        let model = opened.map_err(|error| self.unreadable(error))?;
+        let model = model.reward_model(ServedFrames::views(image_keys.len()));
+        Ok(ServedFrames::new(Box::new(model), image_keys))
+    }
+
     /// A model's views in this environment. Images of another size are resized, as RLinf does it.
     fn views(&self, image_keys: &[String]) -> Result<Vec<CameraView>, ComposeError> {
         let hint = "name cameras of the environment, or leave it out for the main view";
@@ -602,8 +726,16 @@ impl TermBuilder<'_> {
     }
 }
 
+/// What a reward worker has.
+pub enum ServedReward {
+    /// A model of single frames.
+    Frames(ServedFrames),
+    /// A vision-language model.
+    Judge(ServedJudge),
+}
+
 /// The main model of a config's reward, for a worker that has no environments: it looks through views by their number.
-pub(crate) fn served_frames(loaded: &LoadedConfig) -> Result<ServedFrames, ComposeError> {
+pub fn served_reward(loaded: &LoadedConfig) -> Result<ServedReward, ComposeError> {
     let main = loaded.config.reward.main_term();
     let spec = EnvSpec {
         id: "".into(),
@@ -617,28 +749,21 @@ pub(crate) fn served_frames(loaded: &LoadedConfig) -> Result<ServedFrames, Compo
     };
     let (notices, models) = (RefCell::default(), &WorkerModels::Here);
     let place = TermPlace::Main;
-    let builder =
-        TermBuilder { loaded, spec: &spec, place, term: &main, models, notices: &notices, stand_ins: None };
+    let builder = TermBuilder::new(loaded, &spec, place, &main, models, &notices);
     if !loaded.config.reward.use_reward_model || main.source == TermSource::State {
         let message = "a reward worker is placed, and there is no reward model";
         let hint = "set it to true, or leave reward out of cluster.component_placement";
         return Err(loaded.problem("reward.use_reward_model", message, hint));
     }
-    if !main.model.model_type.is_image_classifier() {
-        return Err(builder.not_in_worker());
-    }
     builder.refuse_reloading("a reward worker")?;
-    let Some(path) = &main.model.model_path else {
-        let message = "a reward worker without weights: an untrained network would give random rewards";
-        let hint = "give the best_model folder of a reward model, from `plaudit reward train`";
-        return Err(builder.problem("model.model_path", message, hint));
-    };
-    let given = builder.agreed_network(Path::new(path))?;
-    let image_keys = given.image_keys.clone().unwrap_or_default();
-    let opened = ClassifierCheckpoint::read(Path::new(path)).and_then(|file| file.open(&given, Device::Cpu));
-    let model = opened.map_err(|error| builder.unreadable(error))?;
-    let model = model.reward_model(ServedFrames::views(image_keys.len()));
-    Ok(ServedFrames::new(Box::new(model), image_keys))
+    match main.model.model_type {
+        RewardModelType::Resnet | RewardModelType::Progress => {
+            builder.served_frames().map(ServedReward::Frames)
+        }
+        RewardModelType::Vlm | RewardModelType::BufferedVlm => {
+            builder.served_judge().map(ServedReward::Judge)
+        }
+    }
 }
 
 /// A model that scores frames.

@@ -30,6 +30,7 @@ use crate::config::blocks::reward::{Readout, WorkerType};
 use crate::device::{DeviceChoice, GpuWork};
 use crate::hints::{self, NO_GPU};
 use crate::run;
+use crate::workers::{ServedJudge, WorkerJudge};
 
 /// RLinf's builders of questions.
 const INPUT_BUILDERS: &[(&str, InputBuilderKind)] = &[
@@ -313,8 +314,16 @@ impl TermBuilder<'_> {
         self.input(self.builder(unspecified)?).map(drop)
     }
 
-    /// The model that answers.
+    /// The model that answers: of a reward worker, where there is one, on a server, or here.
     fn model(&self) -> Result<AnsweringModel, ComposeError> {
+        if let Some(client) = self.reward_worker() {
+            self.refuse_reloading("a reward worker")?;
+            let judge = WorkerJudge::new(client.clone()).map_err(|problem| {
+                self.problem("model.model_type", problem, "give all processes of a run the same config")
+            })?;
+            let card = judge.card.clone();
+            return Ok(AnsweringModel { model: with_prompt_check(Arc::new(judge), &card), card });
+        }
         match self.loaded.config.reward.worker_type {
             WorkerType::Api => {
                 Ok(AnsweringModel { model: Arc::new(self.endpoint()?), card: JudgeCard::default() })
@@ -322,15 +331,17 @@ impl TermBuilder<'_> {
             WorkerType::Local => {
                 let model = self.local()?;
                 let card = model.card().cloned().unwrap_or_default();
-                let model: Arc<dyn TrendModel> = Arc::new(model);
-                let questions = card.questions.clone();
-                let model = match questions.is_empty() {
-                    true => model,
-                    false => Arc::new(PromptCheck::new(model, questions, Arc::new(warn_of_prompt))),
-                };
-                Ok(AnsweringModel { model, card })
+                Ok(AnsweringModel { model: with_prompt_check(Arc::new(model), &card), card })
             }
         }
+    }
+
+    /// A vision-language model as a reward worker has it.
+    pub(super) fn served_judge(&self) -> Result<ServedJudge, ComposeError> {
+        let model = self.local()?;
+        let card = model.card().cloned().unwrap_or_default();
+        let served = ServedJudge::new(Arc::new(model), &card);
+        served.map_err(|error| self.problem("model.model_path", error, "audit the judge again"))
     }
 
     /// Where a judge in this process computes. The choice is free only in 16 bits, which is all that a GPU computes with.
@@ -461,6 +472,14 @@ impl TermBuilder<'_> {
             let hint = hints::join([hints::about(&error), docs]).unwrap_or_default();
             self.loaded.problem(&format!("reward.api.{key}"), error.to_string(), hint)
         })
+    }
+}
+
+/// A model that says when it is asked what it was not tuned for.
+fn with_prompt_check(model: Arc<dyn TrendModel>, card: &JudgeCard) -> Arc<dyn TrendModel> {
+    match card.questions.is_empty() {
+        true => model,
+        false => Arc::new(PromptCheck::new(model, card.questions.clone(), Arc::new(warn_of_prompt))),
     }
 }
 

@@ -18,6 +18,15 @@ pub fn policy_uses_images(loaded: &LoadedConfig) -> bool {
     loaded.config.actor.model.model_type == ModelType::Cnn
 }
 
+/// The cameras that the policy looks through in environments like these; none where it takes states.
+pub fn policy_cameras(loaded: &LoadedConfig, spec: &EnvSpec) -> Result<Vec<Arc<str>>, ComposeError> {
+    if !policy_uses_images(loaded) {
+        return Ok(Vec::new());
+    }
+    let cameras = Builder { loaded, spec, model: &loaded.config.actor.model }.cameras()?;
+    Ok(cameras.into_iter().map(|(name, _)| name).collect())
+}
+
 /// The vision encoder for environments like these. A frozen trunk comes from `weights` of a policy that has one, or from the file
 /// that the config names.
 pub(super) fn vision_encoder(

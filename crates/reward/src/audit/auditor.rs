@@ -17,7 +17,7 @@ use super::saliency::saliency;
 use super::stress::{RegionsOf, sample};
 use super::{
     Audit, AuditError, AuditProgress, AuditRule, BackgroundImage, OnAuditProgress, Saliency,
-    SharedWithTraining, Stored, TimedLatency, logits, scored_episodes,
+    SharedWithTraining, Stored, TimedLatency, conditioned, logits, scored_episodes,
 };
 use crate::card::ModelCard;
 use crate::dataset::{Batch, Frames};
@@ -138,7 +138,9 @@ impl<'a> Auditor<'a> {
         let logits = self.logits()?;
         let seed = Seed::new(self.settings.seed).purpose("audit");
         let episodes = scored_episodes(self.frames, &logits);
-        let calibration = calibrate(&episodes, seed);
+        // What a progress model says is how far the task is, and no probability that it is done: its scores stay as they are.
+        let fits = self.card.settings.bins().is_none();
+        let calibration = calibrate(&episodes, fits, seed);
         let resampled = |done| self.report("resampling episodes", "steps", done, 4);
         resampled(0);
         let interval = |number: fn(&[f64], &[bool]) -> Option<f64>| {
@@ -176,10 +178,10 @@ impl<'a> Auditor<'a> {
     fn logits(&self) -> Result<Vec<f64>, AuditError> {
         let on_progress = |done, total| self.report("scoring", "frames", done, total);
         let found = logits(self.scorer, self.frames, BATCH, &on_progress)?;
-        if found.iter().all(|logit| logit.is_finite()) {
-            return Ok(found);
+        if !found.iter().all(|logit| logit.is_finite()) {
+            return Err(AuditError::NotFinite { model: self.model.clone(), what: "scores" });
         }
-        Err(AuditError::NotFinite { model: self.model.clone(), what: "scores" })
+        Ok(conditioned(self.frames, self.card.conditions.as_ref(), found)?)
     }
 
     fn shared_with_training(&self) -> Result<SharedWithTraining, AuditError> {

@@ -57,15 +57,15 @@ impl CalibrationMetrics {
 }
 
 /// Fits a temperature on one half of the episodes, chosen at random, and measures on the other. `logits` are the
-/// network's own.
+/// network's own. Unless it `fits`, they stay as they are.
 #[must_use]
-pub(super) fn calibrate(episodes: &[ScoredEpisode], seed: Seed) -> Calibration {
+pub(super) fn calibrate(episodes: &[ScoredEpisode], fits: bool, seed: Seed) -> Calibration {
     let [fit, rest] = halves(episodes.len(), seed);
     let of = |numbers: &[usize]| numbers.iter().map(|at| &episodes[*at]).collect::<Vec<_>>();
     let (fit, rest) = (of(&fit), of(&rest));
     let logits: Vec<f64> = fit.iter().flat_map(|episode| episode.logits.iter().copied()).collect();
     let truth: Vec<bool> = fit.iter().flat_map(|episode| episode.truth.iter().copied()).collect();
-    let temperature = fit_temperature(&logits, &truth);
+    let temperature = if fits { fit_temperature(&logits, &truth) } else { None };
     Calibration {
         temperature,
         fitted_on: fit.len(),
@@ -100,7 +100,7 @@ mod tests {
                 ScoredEpisode { name: String::new(), logits: sure, truth }
             })
             .collect();
-        let found = calibrate(&episodes, Seed::new(1));
+        let found = calibrate(&episodes, true, Seed::new(1));
         assert!((found.temperature.unwrap() - 4.0).abs() < 0.5, "{:?}", found.temperature);
         assert_eq!((found.fitted_on, found.measured_on), (100, 100));
         assert!(found.after.ece < 0.3 * found.before.ece && found.after.brier < found.before.brier);

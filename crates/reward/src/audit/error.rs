@@ -2,6 +2,7 @@
 
 use plaudit_nn::classifier::ClassifierError;
 
+use super::ConditionsError;
 use crate::dataset::DatasetError;
 use crate::train::TrainError;
 
@@ -21,6 +22,9 @@ pub enum AuditError {
     /// Windows that cannot be read or shown.
     #[error(transparent)]
     Windows(#[from] TrainError),
+    /// Conditions of the model that cannot be checked on this data.
+    #[error(transparent)]
+    Conditions(#[from] ConditionsError),
     /// Answers that are no numbers.
     #[error("{model} gives {what} that are no numbers; its weights are broken")]
     NotFinite {

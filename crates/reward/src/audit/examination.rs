@@ -1,10 +1,11 @@
 //! What a model said, and what follows from it on the scale on which others will see its scores.
 
+use super::conditioned::NEVER;
 use super::findings::{background, verdict};
 use super::labels::suspected_labels;
 use super::operating_point::{OperatingPoint, ThresholdChoice, at_temperature};
 use super::slices::by_length;
-use super::stress::{StressTest, sample};
+use super::stress::{StressTest, sample_where};
 use super::timelines::timelines;
 use super::timing::{scores_over_time, timing};
 use super::{
@@ -14,7 +15,8 @@ use super::{
 };
 use crate::hacking_monitor::SuccessFeatures;
 use crate::images::Mistakes;
-use crate::metrics::{Confusion, Metrics};
+use crate::metrics::{Confusion, Metrics, ProgressMetrics};
+use crate::train::episode_scores;
 
 /// Mistakes of each kind that are kept.
 const MISTAKES: usize = 20;
@@ -80,6 +82,7 @@ impl Examination<'_> {
             roc: self.roc.clone(),
             precision_recall: self.precision_recall.clone(),
             timing: timing(&episodes, rule),
+            progress: ProgressMetrics::of(&episode_scores(frames, &self.logits)),
             scores_of_successes: scores_over_time(&episodes, true),
             scores_of_failures: scores_over_time(&episodes, false),
             timelines: timelines(&episodes, threshold),
@@ -102,6 +105,7 @@ impl Examination<'_> {
             saliency: self.saliency.clone(),
             latency: self.latency.clone(),
             success_features: self.success_features.clone(),
+            conditions: card.conditions.clone(),
             operating,
             stored,
         };
@@ -126,7 +130,8 @@ impl Examination<'_> {
 
     fn stress(&self, operating: &OperatingPoint) -> Result<StressedAll, AuditError> {
         let Auditor { scorer, frames, settings, regions, .. } = *self.auditor;
-        let sample = sample(frames, settings.stress_frames);
+        // Where its conditions do not hold, nobody asks what the model says.
+        let sample = sample_where(frames, settings.stress_frames, |number| self.logits[number] > NEVER);
         let successes = sample.iter().filter(|number| frames.success(**number)).count();
         let frames_of_each_label = successes.min(sample.len() - successes);
         let test = StressTest {

@@ -15,8 +15,11 @@ const FRAGILE: f64 = 0.1;
 const HELD: f64 = 0.8;
 /// A part of the data on which ranking is worse by this is named.
 const WORSE: f64 = 0.1;
-/// The background decides where it gives this share of the ranking, or of what matters.
+/// The background decides where it gives this share of the score of successes, or of what matters.
 const DECIDES: f64 = 0.5;
+/// Where it gives half of the ranking, this share of the score is too much already. Less is no reward: a camera on the hand shows
+/// by its background where the hand is, so that frames keep an order when all else is painted over, at scores near 0.
+const REWARDED: f64 = 0.2;
 /// Frames of each label that a verdict on the background needs: with 50, the share of the ranking that is left has a standard
 /// error of about 0.1 (Hanley and McNeil, at an AUC of 0.75).
 const BACKGROUND_FRAMES: usize = 50;
@@ -54,11 +57,22 @@ pub(super) fn background(
     };
     let ranking = auc("undisturbed").zip(kept).filter(|(all, _)| *all > 0.6);
     let ranking_from_background = ranking.map(|(all, kept)| (kept - 0.5) / (all - 0.5));
+    let score =
+        |name: &str| stress.iter().find(|one| one.name == name).and_then(|one| one.score_of_successes);
+    let alone = match known_by {
+        RegionSource::Simulator => score("background alone"),
+        RegionSource::MedianImage => score("what stands still alone"),
+    };
+    let score_from_background =
+        score("undisturbed").zip(alone).filter(|(all, _)| *all > 0.0).map(|(all, alone)| alone / all);
     let mean = |of: fn(&Saliency) -> f64| saliency.iter().map(of).sum::<f64>() / saliency.len().max(1) as f64;
     let on_still = mean(|one| one.on_still_squares);
     let enough_frames = frames_of_each_label >= BACKGROUND_FRAMES;
     let looks = match known_by {
-        RegionSource::Simulator => ranking_from_background.is_some_and(|share| share >= DECIDES),
+        RegionSource::Simulator => score_from_background.is_some_and(|score| {
+            let ranks = ranking_from_background.is_some_and(|share| share >= DECIDES);
+            score >= DECIDES || (ranks && score >= REWARDED)
+        }),
         RegionSource::MedianImage => on_still >= DECIDES && on_still > mean(|one| one.still_squares),
     };
     Background {
@@ -66,6 +80,7 @@ pub(super) fn background(
         frames_of_each_label,
         enough_frames,
         ranking_from_background,
+        score_from_background,
         saliency_on_still_squares: on_still,
     }
 }
@@ -179,6 +194,7 @@ fn background_reliance(verdict: &mut Verdict, audit: &Audit) {
         frames_of_each_label,
         enough_frames,
         ranking_from_background,
+        score_from_background,
         saliency_on_still_squares,
     } = audit.background;
     if !enough_frames {
@@ -191,10 +207,12 @@ fn background_reliance(verdict: &mut Verdict, audit: &Audit) {
     if !looks_at_background {
         return;
     }
-    let what = match (audit.regions_known_by, ranking_from_background) {
-        (RegionSource::Simulator, Some(share)) => format!(
-            "it looks at the background: with robot, cube and goal painted over, it keeps {} of its ranking",
-            percent(share)
+    let what = match (audit.regions_known_by, score_from_background) {
+        (RegionSource::Simulator, Some(score)) => format!(
+            "it looks at the background: with robot, cube and goal painted over, successes keep {} of their score, and it keeps {} \
+             of its ranking",
+            percent(score),
+            percent(ranking_from_background.unwrap_or(0.0))
         ),
         _ => format!(
             "it looks at the background: {} of what matters to it lies where hardly anything moves",
@@ -248,5 +266,47 @@ fn slices(verdict: &mut Verdict, audit: &Audit) {
     for slice in all.filter(|slice| slice.auc.is_some_and(|auc| auc < value - WORSE)) {
         let what = format!("on {} it ranks worse (AUC {:.3})", slice.name, slice.auc.unwrap_or(0.0));
         verdict.add(Severity::Warning, "slice", what, "train on more episodes like these");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stressed(name: &str, score_of_successes: f64, auc: f64) -> StressResult {
+        StressResult {
+            name: name.into(),
+            frames: 100,
+            flips: 0.0,
+            score_of_successes: Some(score_of_successes),
+            drop_on_successes: None,
+            rise_on_failures: None,
+            auc: Some(auc),
+        }
+    }
+
+    fn found(score: f64, auc: f64, frames_of_each_label: usize) -> Background {
+        let stress = [stressed("undisturbed", 0.8, 0.98), stressed("background alone", score, auc)];
+        background(&stress, RegionSource::Simulator, &[], frames_of_each_label)
+    }
+
+    #[test]
+    fn a_model_looks_at_the_background_if_that_alone_is_rewarded() {
+        assert!(found(0.7, 0.9, 100).looks_at_background, "score and ranking are left");
+        assert!(found(0.9, 0.5, 100).looks_at_background, "an empty scene counts as success");
+        assert!(found(0.2, 0.8, 100).looks_at_background, "a quarter of the score, and half of the ranking");
+        assert!(!found(0.02, 0.8, 100).looks_at_background, "an order among scores near 0 is no reward");
+        assert!(!found(0.2, 0.6, 100).looks_at_background);
+        let Background { ranking_from_background, score_from_background, .. } = found(0.2, 0.74, 100);
+        assert!((ranking_from_background.unwrap() - 0.5).abs() < 1e-12);
+        assert!((score_from_background.unwrap() - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn fewer_than_fifty_frames_of_each_label_give_no_verdict_on_the_background() {
+        let few = found(0.7, 0.9, BACKGROUND_FRAMES - 1);
+        assert!(!few.looks_at_background && !few.enough_frames);
+        let enough = found(0.7, 0.9, BACKGROUND_FRAMES);
+        assert!(enough.looks_at_background && enough.enough_frames);
     }
 }

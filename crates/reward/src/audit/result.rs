@@ -10,7 +10,8 @@ use super::{
 use crate::card::ModelCard;
 use crate::hacking_monitor::SuccessFeatures;
 use crate::images::Mistakes;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ProgressMetrics};
+use crate::shaping::StateConditions;
 use plaudit_nn::WeightsError;
 
 /// Everything that was found. As JSON, it is what a page about the audit shows.
@@ -32,6 +33,8 @@ pub struct Audit {
     pub auc: Option<Interval>,
     /// Area under precision over recall.
     pub average_precision: Option<Interval>,
+    /// What must hold of the state beside a score above the threshold, by the model's card.
+    pub conditions: Option<StateConditions>,
     /// The threshold, and its guarantee.
     pub operating: OperatingPoint,
     /// At the threshold and the temperature.
@@ -44,6 +47,8 @@ pub struct Audit {
     pub precision_recall: Vec<CurvePoint>,
     /// When success is noticed, and whether it is held.
     pub timing: Timing,
+    /// How well scores follow the progress of episodes.
+    pub progress: ProgressMetrics,
     /// Scores over time of the episodes with success.
     pub scores_of_successes: Vec<ScoresAtFrame>,
     /// Scores over time of the others.
@@ -97,6 +102,8 @@ pub struct Background {
     pub enough_frames: bool,
     /// How much of its ranking a model keeps that sees the background alone: 0 none, 1 all.
     pub ranking_from_background: Option<f64>,
+    /// How much of the score of successes is left then: 0 nothing, 1 all, more where an empty scene looks more like success.
+    pub score_from_background: Option<f64>,
     /// The share of what matters to it that lies where hardly anything moves.
     pub saliency_on_still_squares: f64,
 }

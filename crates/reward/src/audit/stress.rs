@@ -113,6 +113,8 @@ pub struct StressResult {
     pub frames: usize,
     /// Share of them whose call changes.
     pub flips: f64,
+    /// Mean score of successes.
+    pub score_of_successes: Option<f64>,
     /// Mean loss of score on successes.
     pub drop_on_successes: Option<f64>,
     /// Mean gain of score on failures.
@@ -152,10 +154,15 @@ pub(super) struct StressTest<'a> {
 /// So many frames of each label, spread evenly.
 #[must_use]
 pub fn sample(frames: &Frames, of_each: usize) -> Vec<usize> {
+    sample_where(frames, of_each, |_| true)
+}
+
+/// The same among the frames that count.
+pub(super) fn sample_where(frames: &Frames, of_each: usize, counts: impl Fn(usize) -> bool) -> Vec<usize> {
     let labels = frames.labels();
     let mut sample = Vec::new();
     for label in [true, false] {
-        let all: Vec<usize> = (0..labels.len()).filter(|at| labels[*at] == label).collect();
+        let all: Vec<usize> = (0..labels.len()).filter(|at| labels[*at] == label && counts(*at)).collect();
         let count = all.len().min(of_each);
         sample.extend((0..count).map(|at| all[at * all.len() / count]));
     }
@@ -214,8 +221,11 @@ impl StressTest<'_> {
             let changes: Vec<f64> = of_label.map(|(_, (before, after))| after - before).collect();
             (!changes.is_empty()).then(|| changes.iter().sum::<f64>() / changes.len() as f64)
         };
+        let of_successes = || truth.iter().zip(&scores).filter(|(truth, _)| **truth).map(|(_, score)| *score);
+        let successes = of_successes().count();
         StressResult {
             name: name.into(),
+            score_of_successes: (successes > 0).then(|| of_successes().sum::<f64>() / successes as f64),
             frames: scores.len(),
             flips: flips.count() as f64 / scores.len().max(1) as f64,
             drop_on_successes: change(true).map(|change| -change),

@@ -1,10 +1,12 @@
 //! Frames put side by side, as a network takes them.
 
 use plaudit_core::{FrameShape, Seed};
+use plaudit_data::labelled::FrameImage;
 use plaudit_nn::images::{ImageBatch, ImageError, ImageLayout, Pixels, ViewPixels};
 use rayon::prelude::*;
 
 use super::frames::Frames;
+use super::time_warp::TimeWarp;
 use crate::augment::Augment;
 
 /// Some frames: for every view their images one after another, and the labels.
@@ -13,6 +15,8 @@ pub struct Batch {
     views: Vec<ViewBatch>,
     /// 1 for success, 0 for failure.
     pub labels: Vec<f32>,
+    /// Images after those that have labels.
+    unlabelled: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +58,48 @@ impl Batch {
         })
     }
 
+    /// [`augmented`](Self::augmented), with the time between the views of a frame stack warped.
+    #[must_use]
+    pub fn warped(
+        frames: &Frames,
+        numbers: &[usize],
+        augment: &Augment,
+        warp: &TimeWarp,
+        epoch: Seed,
+    ) -> Self {
+        let cameras = frames.cameras();
+        let image = |number: usize, view: usize| {
+            let steps = warp.steps(frames.views()[view].back, epoch.purpose("warp").index(number as u64));
+            frames.image_moved(number, view, steps)
+        };
+        Self::of_images(frames, numbers, &image, &|number, view, shape, image, pixels| {
+            let seed = epoch.index(number as u64).index(cameras[view] as u64);
+            augment.apply(image, shape, seed, pixels);
+        })
+    }
+
+    /// The same batch with more images at its end, augmented at random: of each example one image per view. They have no labels.
+    #[must_use]
+    pub(crate) fn plus_unlabelled(
+        mut self,
+        examples: &[&[Vec<u8>]],
+        cameras: &[usize],
+        augment: &Augment,
+        seed: Seed,
+    ) -> Self {
+        for (view, batch) in self.views.iter_mut().enumerate() {
+            let start = batch.pixels.len();
+            batch.pixels.resize(start + examples.len() * batch.shape.bytes(), 0);
+            let rows = batch.pixels[start..].par_chunks_exact_mut(batch.shape.bytes());
+            rows.zip(examples).enumerate().for_each(|(number, (pixels, example))| {
+                let seed = seed.index(number as u64).index(cameras[view] as u64);
+                augment.apply(&example[view], batch.shape, seed, pixels);
+            });
+        }
+        self.unlabelled += examples.len();
+        self
+    }
+
     /// The frames of these numbers, each image changed.
     pub(crate) fn edited(frames: &Frames, numbers: &[usize], change: &PixelEdit<'_>) -> Self {
         Self::filled(frames, numbers, &|number, view, shape, image, pixels| {
@@ -64,17 +110,27 @@ impl Batch {
 
     /// The frames of these numbers, each image made from the one in its file.
     fn filled(frames: &Frames, numbers: &[usize], fill: &PixelFill<'_>) -> Self {
+        Self::of_images(frames, numbers, &|number, view| frames.image(number, view), fill)
+    }
+
+    /// The frames of these numbers, each image made from one of their episode.
+    fn of_images<'a>(
+        frames: &'a Frames,
+        numbers: &[usize],
+        image: &(dyn Fn(usize, usize) -> &'a FrameImage + Sync),
+        fill: &PixelFill<'_>,
+    ) -> Self {
         let view_batch = |view: usize| {
             let shape = frames.shapes()[view];
             let mut pixels = vec![0; numbers.len() * shape.bytes()];
             pixels.par_chunks_exact_mut(shape.bytes()).zip(numbers).for_each(|(out, number)| {
-                fill(*number, view, shape, &frames.image(*number, view).pixels(), out);
+                fill(*number, view, shape, &image(*number, view).pixels(), out);
             });
             ViewBatch { key: frames.views()[view].to_string(), shape, pixels }
         };
         let views = (0..frames.views().len()).map(view_batch).collect();
         let label = |number: &usize| f32::from(u8::from(frames.success(*number)));
-        Self { views, labels: numbers.iter().map(label).collect() }
+        Self { views, labels: numbers.iter().map(label).collect(), unlabelled: 0 }
     }
 
     /// As a network takes them.
@@ -82,7 +138,8 @@ impl Batch {
     /// # Errors
     /// When images have no pixels.
     pub fn images(&self) -> Result<ImageBatch<'_>, ImageError> {
-        ImageBatch::new(self.views.iter().map(|view_batch| view_batch.view(self.labels.len())).collect())
+        let count = self.labels.len() + self.unlabelled;
+        ImageBatch::new(self.views.iter().map(|view_batch| view_batch.view(count)).collect())
     }
 
     /// The pixels of one image of a view.

@@ -49,6 +49,18 @@ pub enum DatasetError {
         /// What was written.
         text: String,
     },
+    /// Progress where frames have no order.
+    #[error("progress is counted in whole episodes, and {path} does not have every frame of its episodes")]
+    NoEpisodes {
+        /// The data.
+        path: String,
+    },
+    /// Progress without an episode that succeeds.
+    #[error("none of the episodes of these {frames} frames succeeds: progress is learned from success")]
+    NoSuccess {
+        /// How many frames there are.
+        frames: usize,
+    },
     /// A frame stack over data without past frames.
     #[error("`{view}` stacks past frames, but {path} does not have every frame of its episodes")]
     NoHistory {
@@ -68,7 +80,10 @@ impl DatasetError {
             Self::OneClass { .. } => "collect episodes with both, or check that labels are recorded",
             Self::Sizes { .. } => "train on one of them, or collect the other again",
             Self::View { .. } => "write a camera, or a camera some steps ago, such as main_images@-4",
-            Self::NoHistory { .. } => "train from the episodes themselves",
+            Self::NoHistory { .. } | Self::NoEpisodes { .. } => "train from the episodes themselves",
+            Self::NoSuccess { .. } => {
+                "collect demonstrations that succeed, or check that labels are recorded"
+            }
         })
     }
 }

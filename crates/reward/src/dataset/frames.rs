@@ -116,6 +116,13 @@ impl Frames {
         self
     }
 
+    /// Those of them that pass.
+    pub(super) fn filtered(mut self, passes: impl Fn(usize) -> bool) -> Self {
+        let samples = std::mem::take(&mut self.samples).into_iter().enumerate();
+        self.samples = samples.filter(|(number, _)| passes(*number)).map(|(_, sample)| sample).collect();
+        self
+    }
+
     fn refuse(&self, recording: &LabelledData) -> Result<(), DatasetError> {
         let path = || recording.path.display().to_string();
         for ((view, camera), expected) in self.views.iter().zip(&self.cameras).zip(&self.shapes) {
@@ -220,12 +227,34 @@ impl Frames {
         &frame.images[self.cameras[view]]
     }
 
+    /// The same, so many steps later in its episode than the view is (earlier where negative): at most its last, at least its first.
+    pub(super) fn image_moved(&self, at: usize, view: usize, steps: i64) -> &FrameImage {
+        let Sample { recording, pick } = self.samples[at];
+        let episode = &self.recordings[recording as usize].episodes[pick.episode as usize];
+        let frame = i64::from(pick.frame) - self.views[view].back as i64 + steps;
+        let frame = frame.clamp(0, episode.frames.len() as i64 - 1) as usize;
+        &episode.frames[frame].images[self.cameras[view]]
+    }
+
+    /// Which frame of its episode one is, and which is the first of success, if any is.
+    pub(super) fn frame_of_success(&self, at: usize) -> (usize, Option<usize>) {
+        let Sample { recording, pick } = self.samples[at];
+        let episode = &self.recordings[recording as usize].episodes[pick.episode as usize];
+        (pick.frame as usize, episode.frames.iter().position(|frame| frame.success))
+    }
+
     /// The environment's state when the image of a view was taken, if it was recorded.
     #[must_use]
     pub fn state(&self, at: usize, view: usize) -> Option<&[f32]> {
         let Sample { recording, pick } = self.samples[at];
         let frame = self.recordings[recording as usize].frame_before(pick, self.views[view].back);
         frame.state.as_deref()
+    }
+
+    /// The environment's state at a frame, if it was recorded.
+    #[must_use]
+    pub fn state_now(&self, at: usize) -> Option<&[f32]> {
+        self.frame(at).state.as_deref()
     }
 
     fn frame(&self, at: usize) -> &LabelledFrame {

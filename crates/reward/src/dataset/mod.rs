@@ -8,6 +8,8 @@ mod batch;
 mod error;
 mod frames;
 mod manifest;
+mod progress;
+mod time_warp;
 mod view;
 
 pub use batch::Batch;
@@ -15,6 +17,8 @@ pub(crate) use batch::PixelEdit;
 pub use error::DatasetError;
 pub use frames::{ClassBalance, Frames, Origin};
 pub use manifest::{Manifest, SplitManifest};
+pub use progress::ProgressLabels;
+pub use time_warp::TimeWarp;
 pub use view::ViewKey;
 
 /// Refuses a training part that teaches nothing.

@@ -4,7 +4,7 @@
 //! its nearest neighbour among those of the first checks; one that is further away than 95 in 100 of those are from each other is
 //! unlike them. Frames must be of different episodes: those of one are alike.
 
-use super::RewardedFrame;
+use super::{LookCount, RewardedFrame};
 
 /// Rewarded frames of the first checks that are remembered, before anything is compared with them.
 const FIRST_FRAMES: usize = 64;
@@ -27,22 +27,13 @@ struct Known {
     distance: f64,
 }
 
-/// How many rewarded frames are unlike the first ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DriftedFrames {
-    /// Frames that were compared.
-    pub frames: usize,
-    /// Those that are unlike.
-    pub unlike: usize,
-}
-
 impl FirstFrames {
     /// Compares frames with the first ones; the first are remembered instead.
-    pub fn compare(&mut self, frames: &[RewardedFrame]) -> Option<DriftedFrames> {
+    pub fn compare(&mut self, frames: &[RewardedFrame]) -> Option<LookCount> {
         let states = || frames.iter().map(|frame| frame.obs.row(0).state);
         if let Some(known) = &self.known {
-            let unlike = states().filter(|state| known.is_unlike(state)).count();
-            return Some(DriftedFrames { frames: frames.len(), unlike });
+            let seen = states().filter(|state| known.is_unlike(state)).count();
+            return Some(LookCount { looked_at: frames.len(), seen });
         }
         let room = FIRST_FRAMES.saturating_sub(self.states.len());
         self.states.extend(states().filter(|state| !state.is_empty()).take(room).map(<[f32]>::to_vec));
@@ -111,9 +102,9 @@ mod tests {
         assert_eq!(first.compare(&frames(&mut rng, 40, 0.0)), None);
         assert_eq!(first.compare(&frames(&mut rng, 40, 0.0)), None, "too few so far");
         let same = first.compare(&frames(&mut rng, 400, 0.0)).unwrap();
-        assert!(same.unlike < 60, "{same:?}");
+        assert!(same.seen < 60, "{same:?}");
         let moved = first.compare(&frames(&mut rng, 400, 0.8)).unwrap();
-        assert!(moved.unlike > 390, "{moved:?}");
+        assert!(moved.seen > 390, "{moved:?}");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! The hacking monitor: while a policy learns, it compares what is rewarded with ground truth and with known successes.
 //!
 //! ```text
-//! segment, column ─► Tally ─► episodes, sampled frames ─► Signals ─► Limits ─► Alarm
+//! segment, column ─► Tally ─► episodes, sampled frames ─► Signals ─► RunEvidence ─► Alarm
 //! ```
 //!
 //! A policy that is rewarded by a model finds what the model rewards, which need not be the task. One signal compares with
 //! the truth, where somebody knows it: what the model calls solved, where it does so, and is not. The others need no ground truth: reward that
 //! a few episodes collect, success that suddenly comes early, success that goes on and off, frames that are out of distribution: like none
-//! of the successes the model knows, frames about which the model does not agree with itself, and frames that are unlike those the run
+//! of the successes the model knows, frames about which the model does not agree with itself or with a second model, and frames that are unlike those the run
 //! was first rewarded for. Where only the ends of episodes are rewarded, the first three are always the same, and left out.
+//! Each signal but the first is a count, and evidence that its rate has risen is gathered over all checks ([`RateMonitor`]), so that
+//! honest runs raise alarms as rarely as stated, however often they are checked.
 //!
 //! [`HackingMonitor`] does all of it, and answers alarms: it makes the reward stricter ([`AdjustableReward`]), or asks for
 //! the training to stop. Signals and limits are pure functions of segments and columns. A training loop calls the
@@ -40,6 +42,8 @@
 
 mod adjust;
 mod drift;
+mod evidence;
+mod first_episodes;
 mod monitor;
 mod rewarded_frames;
 mod signals;
@@ -47,11 +51,13 @@ mod success_features;
 mod tally;
 
 pub use adjust::{AdjustableReward, Adjustment};
-pub use drift::{DriftedFrames, FirstFrames};
+pub use drift::FirstFrames;
+pub use evidence::{LookCount, RateMonitor, RisenRate};
+pub use first_episodes::{FirstEpisodes, UnusualEpisodes};
 pub use monitor::{
     AlarmAction, AlarmResponse, HackingCheck, HackingMonitor, MonitorError, MonitorSettings, Reference,
 };
 pub use rewarded_frames::SavedFrames;
-pub use signals::{Alarm, CheckInput, Limits, Signal, Signals, SuccessComparison};
+pub use signals::{Alarm, CheckInput, Limits, RunEvidence, Signal, Signals, SuccessComparison};
 pub use success_features::{OodCheck, SuccessFeatures};
 pub use tally::{EpisodeSummary, RewardedFrame, Tally};

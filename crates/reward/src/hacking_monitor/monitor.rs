@@ -6,16 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plaudit_core::{RewardColumn, Seed, Segment};
 
 use super::drift::FirstFrames;
+use super::first_episodes::FirstEpisodes;
 use super::rewarded_frames::{FrameFolders, SavedFrames};
 use super::{
-    AdjustableReward, Adjustment, Alarm, CheckInput, EpisodeSummary, Limits, OodCheck, RewardedFrame,
-    Signals, SuccessComparison, Tally,
+    AdjustableReward, Adjustment, Alarm, CheckInput, EpisodeSummary, Limits, LookCount, OodCheck,
+    RewardedFrame, RunEvidence, Signals, SuccessComparison, Tally,
 };
 use crate::images::ImageWriteError;
 use crate::models::{FrameStack, ReloadableModel, RewardModelError};
 
-/// Earlier checks that the time of success is compared with.
-const EARLIER_CHECKS: usize = 3;
 /// The threshold of a reward model without one.
 const DEFAULT_THRESHOLD: f32 = 0.5;
 
@@ -63,10 +62,12 @@ pub struct HackingMonitor {
     monitored: Arc<AdjustableReward>,
     reference: Reference,
     tally: Arc<Mutex<Tally>>,
-    /// When success first came, in the mean, at the last checks.
-    earlier: Vec<f64>,
+    /// A model that is asked about rewarded frames beside the reference, if there is one.
+    second: Option<Arc<ReloadableModel>>,
     /// What was rewarded first.
     first_frames: FirstFrames,
+    first_episodes: FirstEpisodes,
+    evidence: RunEvidence,
     folders: FrameFolders,
 }
 
@@ -137,8 +138,23 @@ impl HackingMonitor {
     ) -> Self {
         let tally = Arc::new(Mutex::new(Tally::new(settings.frames, seed)));
         let folders = FrameFolders::in_folder(folder);
-        let first_frames = FirstFrames::default();
-        Self { settings, monitored, reference, tally, earlier: Vec::new(), first_frames, folders }
+        Self {
+            settings,
+            monitored,
+            reference,
+            tally,
+            second: None,
+            first_frames: FirstFrames::default(),
+            first_episodes: FirstEpisodes::default(),
+            evidence: RunEvidence::new(settings.limits),
+            folders,
+        }
+    }
+
+    /// The same, with a second model that is asked about rewarded frames.
+    #[must_use]
+    pub fn with_second_opinion(self, second: Option<Arc<ReloadableModel>>) -> Self {
+        Self { second, ..self }
     }
 
     /// The callback for every labelled segment, for a training loop.
@@ -158,21 +174,16 @@ impl HackingMonitor {
         let (episodes, frames) = self.tally.lock().unwrap_or_else(PoisonError::into_inner).take();
         let compared = self.compare(&episodes, &frames)?;
         let ends_only = self.monitored.rewards_ends_only();
-        // Frames of one episode are alike: only where each is of another can they be compared with the first ones.
-        let drifted = if ends_only { self.first_frames.compare(&frames) } else { None };
         let signals = Signals::of(CheckInput {
             episodes: &episodes,
+            unusual: self.first_episodes.compare(&episodes),
             ood_checks: &self.ood_checks(&frames)?,
+            second_opinion: self.second_opinion(&frames)?,
             compared,
-            drifted,
+            drift: self.first_frames.compare(&frames),
             ends_only,
         });
-        let alarms = self.settings.limits.alarms(&signals, &self.earlier);
-        if let Some(first) = signals.first_success {
-            self.earlier.push(first);
-            let old = self.earlier.len().saturating_sub(EARLIER_CHECKS);
-            self.earlier.drain(..old);
-        }
+        let alarms = self.evidence.check(&signals);
         // A person needs frames to sort before anything can be said.
         let wants_frames = !alarms.is_empty() || matches!(self.reference, Reference::Person);
         let saved = if wants_frames { self.save_frames(step, &frames)? } else { None };
@@ -190,14 +201,16 @@ impl HackingMonitor {
             Reference::Unavailable => Ok(None),
             Reference::Environment => Ok(Some(SuccessComparison::episodes(episodes))),
             Reference::Model(second) => {
-                let current = second.current();
-                let threshold = current.model.threshold().unwrap_or(DEFAULT_THRESHOLD);
-                let scores = current.model.scores(&stacks(frames))?;
-                let right = scores.iter().filter(|score| score.get() > threshold).count();
-                Ok(Some(SuccessComparison { called: frames.len(), right }))
+                let LookCount { looked_at, seen } = contradicted(second, frames)?;
+                Ok(Some(SuccessComparison { called: looked_at, right: looked_at - seen }))
             }
             Reference::Person => Ok(self.folders.newly_sorted()),
         }
+    }
+
+    /// What a second model says about rewarded frames.
+    fn second_opinion(&self, frames: &[RewardedFrame]) -> Result<Option<LookCount>, MonitorError> {
+        Ok(self.second.as_ref().map(|second| contradicted(second, frames)).transpose()?)
     }
 
     /// How far rewarded frames are from known successes (out of distribution); nothing from a model that was not audited.
@@ -233,6 +246,15 @@ impl HackingMonitor {
         let is_sorted = matches!(self.reference, Reference::Environment);
         self.folders.save(step, frames, self.monitored.model().model.cameras(), is_sorted)
     }
+}
+
+/// The frames in which a model sees no success.
+fn contradicted(model: &ReloadableModel, frames: &[RewardedFrame]) -> Result<LookCount, RewardModelError> {
+    let current = model.current();
+    let threshold = current.model.threshold().unwrap_or(DEFAULT_THRESHOLD);
+    let scores = current.model.scores(&stacks(frames))?;
+    let seen = scores.iter().filter(|score| score.get() <= threshold).count();
+    Ok(LookCount { looked_at: frames.len(), seen })
 }
 
 fn stacks(frames: &[RewardedFrame]) -> Vec<FrameStack<'_>> {

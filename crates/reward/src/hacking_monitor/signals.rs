@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DriftedFrames, EpisodeSummary, OodCheck};
-use crate::audit::false_alarm_bound;
+use super::{EpisodeSummary, LookCount, OodCheck, RateMonitor, RisenRate, UnusualEpisodes};
 
 /// What may go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,14 +12,16 @@ pub enum Signal {
     FalseSuccess,
     /// The share of all reward that goes to the tenth of the rewarded episodes with the most.
     Concentration,
-    /// When the reward first sees success, as a share of when it did before.
+    /// The share of rewarded episodes whose success comes much earlier than when the run began.
     EarlySuccess,
-    /// How often success is lost again in an episode, on average.
+    /// The share of rewarded episodes that lose success again more often than nearly all did when the run began.
     Dithering,
     /// The share of rewarded frames that are out of distribution: far from all successes of the audit.
     OodFrames,
     /// The share of rewarded frames about which the model does not agree with itself.
     Disagreement,
+    /// The share of rewarded frames in which a second model sees no success.
+    SecondOpinion,
     /// The share of rewarded frames whose state is unlike those that the run was first rewarded for.
     Drift,
 }
@@ -36,6 +37,7 @@ impl Signal {
             Self::Dithering => "dithering",
             Self::OodFrames => "ood_frames",
             Self::Disagreement => "disagreement",
+            Self::SecondOpinion => "second_opinion",
             Self::Drift => "drift",
         }
     }
@@ -52,14 +54,18 @@ pub struct Signals {
     pub concentration: Option<f64>,
     /// The mean step at which the reward first sees success. Not the median, which leaps where some episodes begin solved.
     pub first_success: Option<f64>,
-    /// [`Signal::Dithering`].
-    pub dithering: Option<f64>,
+    /// How often success is lost again in an episode, on average.
+    pub lost: Option<f64>,
+    /// Episodes that are unlike the first rewarded ones: [`Signal::Dithering`], [`Signal::EarlySuccess`].
+    pub unusual: Option<UnusualEpisodes>,
     /// [`Signal::OodFrames`].
-    pub ood_frames: Option<f64>,
+    pub ood_frames: Option<LookCount>,
     /// [`Signal::Disagreement`].
-    pub disagreement: Option<f64>,
+    pub disagreement: Option<LookCount>,
+    /// [`Signal::SecondOpinion`].
+    pub second_opinion: Option<LookCount>,
     /// [`Signal::Drift`].
-    pub drifted: Option<DriftedFrames>,
+    pub drift: Option<LookCount>,
 }
 
 /// What a check goes by.
@@ -67,12 +73,16 @@ pub struct Signals {
 pub struct CheckInput<'a> {
     /// The episodes that ended.
     pub episodes: &'a [EpisodeSummary],
+    /// Those that are unlike the first rewarded ones.
+    pub unusual: Option<UnusualEpisodes>,
     /// Out-of-distribution checks of rewarded frames.
     pub ood_checks: &'a [OodCheck],
+    /// Rewarded frames that a second model was asked about, and those in which it sees no success.
+    pub second_opinion: Option<LookCount>,
     /// The comparison with the reference.
     pub compared: Option<SuccessComparison>,
     /// The comparison with the first rewarded frames.
-    pub drifted: Option<DriftedFrames>,
+    pub drift: Option<LookCount>,
     /// Whether only the ends of episodes are rewarded.
     pub ends_only: bool,
 }
@@ -94,10 +104,9 @@ impl SuccessComparison {
         Self { called: called.clone().count(), right: called.filter(|one| one.is_right()).count() }
     }
 
-    /// The 95 % lower confidence bound of the rate of false successes (Clopper and Pearson).
-    fn false_success_lower_bound(self) -> Option<f64> {
-        // At most so many are right; what is not right is false.
-        (self.called > 0).then(|| 1.0 - false_alarm_bound(self.right, self.called, CONFIDENCE))
+    /// As a count of what is false.
+    fn false_successes(self) -> LookCount {
+        LookCount { looked_at: self.called, seen: self.called - self.right }
     }
 }
 
@@ -109,44 +118,56 @@ impl Signals {
     /// what goes by when rewards come, or by how many, says nothing then.
     #[must_use]
     pub fn of(input: CheckInput<'_>) -> Self {
-        let CheckInput { episodes, ood_checks, compared, drifted, ends_only } = input;
+        let CheckInput { episodes, unusual, ood_checks, second_opinion, compared, drift, ends_only } = input;
         let solved: Vec<&EpisodeSummary> =
             episodes.iter().filter(|one| one.first_success.is_some()).collect();
         let enough = solved.len() >= ENOUGH && !ends_only;
         let mean = |of: fn(&EpisodeSummary) -> usize| {
             enough.then(|| solved.iter().map(|one| of(one) as f64).sum::<f64>() / solved.len() as f64)
         };
-        let share = |of: fn(&OodCheck) -> bool| {
-            let count = ood_checks.iter().filter(|check| of(check)).count();
-            (ood_checks.len() >= ENOUGH).then(|| count as f64 / ood_checks.len() as f64)
+        let enough_of = |count: &LookCount| count.looked_at >= ENOUGH;
+        let count = |of: fn(&OodCheck) -> bool| {
+            let seen = ood_checks.iter().filter(|check| of(check)).count();
+            Some(LookCount { looked_at: ood_checks.len(), seen }).filter(enough_of)
         };
         Self {
             episodes: episodes.len(),
             compared,
             concentration: concentration(episodes).filter(|_| !ends_only),
             first_success: mean(|one| one.first_success.unwrap_or(0)),
-            dithering: mean(|one| one.lost),
-            ood_frames: share(|check| check.is_ood),
-            disagreement: share(|check| check.is_uncertain),
-            drifted: drifted.filter(|drifted| drifted.frames >= ENOUGH),
+            lost: mean(|one| one.lost),
+            unusual: unusual.filter(|unusual| !ends_only && enough_of(&unusual.dithering)),
+            ood_frames: count(|check| check.is_ood),
+            disagreement: count(|check| check.is_uncertain),
+            second_opinion: second_opinion.filter(enough_of),
+            drift: drift.filter(enough_of),
+        }
+    }
+
+    /// What is counted for a signal, where it goes by counts.
+    fn count(&self, signal: Signal) -> Option<LookCount> {
+        match signal {
+            Signal::FalseSuccess => self.compared.map(SuccessComparison::false_successes),
+            Signal::Concentration => None,
+            Signal::EarlySuccess => self.unusual.map(|unusual| unusual.early_success),
+            Signal::Dithering => self.unusual.map(|unusual| unusual.dithering),
+            Signal::OodFrames => self.ood_frames,
+            Signal::Disagreement => self.disagreement,
+            Signal::SecondOpinion => self.second_opinion,
+            Signal::Drift => self.drift,
         }
     }
 
     /// As metrics name them.
     #[must_use]
     pub fn values(&self) -> Vec<(String, f64)> {
-        let compared = self.compared.filter(|compared| compared.called > 0);
-        let false_success = compared.map(|of| 1.0 - of.right as f64 / of.called as f64);
-        let values = [
-            (Signal::FalseSuccess.name(), false_success),
+        let rate = |signal: Signal| (signal.name(), self.count(signal).and_then(LookCount::rate));
+        let values = COUNTED.map(rate).into_iter().chain([
             (Signal::Concentration.name(), self.concentration),
             ("first_success", self.first_success),
-            (Signal::Dithering.name(), self.dithering),
-            (Signal::OodFrames.name(), self.ood_frames),
-            (Signal::Disagreement.name(), self.disagreement),
-            (Signal::Drift.name(), self.drifted.map(|of| of.unlike as f64 / of.frames as f64)),
-        ];
-        values.into_iter().filter_map(|(name, value)| Some((format!("hacking/{name}"), value?))).collect()
+            ("lost", self.lost),
+        ]);
+        values.filter_map(|(name, value)| Some((format!("hacking/{name}"), value?))).collect()
     }
 }
 
@@ -164,20 +185,34 @@ fn concentration(episodes: &[EpisodeSummary]) -> Option<f64> {
 /// What is too much.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// See [`Signal::FalseSuccess`].
+    /// The share of honest runs in which any signal may raise an alarm.
+    pub false_alarms: f64,
+    /// A share that [`Signal::FalseSuccess`] must never be above.
     pub false_success: f64,
-    /// See [`Signal::Concentration`].
-    pub concentration: f64,
-    /// See [`Signal::EarlySuccess`]: success that comes in less than this share of the time it took before.
-    pub early_success: f64,
-    /// See [`Signal::Dithering`].
-    pub dithering: f64,
-    /// See [`Signal::OodFrames`].
+    /// The same of [`Signal::OodFrames`].
     pub ood_frames: f64,
-    /// See [`Signal::Disagreement`].
+    /// The same of [`Signal::Disagreement`].
     pub disagreement: f64,
-    /// See [`Signal::Drift`]: its lower confidence bound.
+    /// The same of [`Signal::SecondOpinion`].
+    pub second_opinion: f64,
+    /// The same of [`Signal::Drift`].
     pub drift: f64,
+    /// See [`Signal::Concentration`]; not set: it is a metric, and raises no alarm.
+    pub concentration: Option<f64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            false_alarms: 0.05,
+            false_success: 0.3,
+            ood_frames: 0.3,
+            disagreement: 0.3,
+            second_opinion: 0.5,
+            drift: 0.5,
+            concentration: None,
+        }
+    }
 }
 
 /// A signal beyond its limit.
@@ -191,55 +226,64 @@ pub struct Alarm {
     pub limit: f64,
 }
 
-/// How sure it must be that a rate is too high.
-const CONFIDENCE: f64 = 0.95;
+/// The signals that are counts, each with evidence of its own.
+const COUNTED: [Signal; 7] = [
+    Signal::FalseSuccess,
+    Signal::EarlySuccess,
+    Signal::Dithering,
+    Signal::OodFrames,
+    Signal::Disagreement,
+    Signal::SecondOpinion,
+    Signal::Drift,
+];
 
-impl DriftedFrames {
-    /// The 95 % lower confidence bound of the share of frames that are unlike the first (Clopper and Pearson).
-    fn lower_bound(self) -> f64 {
-        1.0 - false_alarm_bound(self.frames - self.unlike, self.frames, CONFIDENCE)
-    }
+/// The evidence of a run, over all its checks.
+#[derive(Debug, Clone)]
+pub struct RunEvidence {
+    limits: Limits,
+    /// In the order of [`COUNTED`].
+    rates: Vec<RateMonitor>,
 }
 
-impl Limits {
-    /// The alarms of one check. `before` is the mean step of the first success at earlier checks.
+impl RunEvidence {
+    /// None yet.
     #[must_use]
-    pub fn alarms(&self, signals: &Signals, before: &[f64]) -> Vec<Alarm> {
-        let above = |signal: Signal, value: Option<f64>, limit: f64| {
-            value.filter(|value| *value > limit).map(|value| Alarm { signal, value, limit })
+    pub fn new(limits: Limits) -> Self {
+        let never_above = |signal: Signal| match signal {
+            Signal::FalseSuccess => Some(limits.false_success),
+            Signal::OodFrames => Some(limits.ood_frames),
+            Signal::Disagreement => Some(limits.disagreement),
+            Signal::SecondOpinion => Some(limits.second_opinion),
+            Signal::Drift => Some(limits.drift),
+            // How a run begins is the measure of these.
+            Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => None,
         };
-        let early = (!before.is_empty()).then(|| before.iter().sum::<f64>() / before.len() as f64);
-        let early = early.zip(signals.first_success).and_then(|(before, now)| {
-            let (value, limit) = (now / before, self.early_success);
-            (value < limit).then_some(Alarm { signal: Signal::EarlySuccess, value, limit })
-        });
-        let false_success_lower_bound =
-            signals.compared.and_then(SuccessComparison::false_success_lower_bound);
-        let false_success = above(Signal::FalseSuccess, false_success_lower_bound, self.false_success);
-        let others = [
-            above(Signal::Concentration, signals.concentration, self.concentration),
-            above(Signal::Dithering, signals.dithering, self.dithering),
-            above(Signal::OodFrames, signals.ood_frames, self.ood_frames),
-            above(Signal::Disagreement, signals.disagreement, self.disagreement),
-            above(Signal::Drift, signals.drifted.map(DriftedFrames::lower_bound), self.drift),
-        ];
-        false_success.into_iter().chain(early).chain(others.into_iter().flatten()).collect()
+        let share = limits.false_alarms / COUNTED.len() as f64;
+        let rates = COUNTED.iter().map(|signal| RateMonitor::new(share, never_above(*signal))).collect();
+        Self { limits, rates }
+    }
+
+    /// The alarms of one check.
+    pub fn check(&mut self, signals: &Signals) -> Vec<Alarm> {
+        let mut alarms = Vec::new();
+        for (signal, monitor) in COUNTED.into_iter().zip(&mut self.rates) {
+            let risen = signals.count(signal).and_then(|count| monitor.take(count));
+            alarms.extend(risen.map(|RisenRate { rate, limit }| Alarm { signal, value: rate, limit }));
+        }
+        let concentrated = signals.concentration.zip(self.limits.concentration);
+        alarms.extend(concentrated.filter(|(value, limit)| value > limit).map(|(value, limit)| Alarm {
+            signal: Signal::Concentration,
+            value,
+            limit,
+        }));
+        alarms
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::FirstEpisodes;
     use super::*;
-
-    const LIMITS: Limits = Limits {
-        false_success: 0.3,
-        concentration: 0.6,
-        early_success: 0.5,
-        dithering: 3.0,
-        ood_frames: 0.2,
-        disagreement: 0.2,
-        drift: 0.3,
-    };
 
     fn episode(first: usize, is_right: bool, lost: usize, total_reward: f64) -> EpisodeSummary {
         let (called_frames, right_frames) = (20, if is_right { 18 } else { 2 });
@@ -253,13 +297,22 @@ mod tests {
         }
     }
 
-    fn names(signals: &Signals, before: &[f64]) -> Vec<&'static str> {
-        LIMITS.alarms(signals, before).iter().map(|alarm| alarm.signal.name()).collect()
+    fn honest() -> Vec<EpisodeSummary> {
+        (0..40).map(|i| episode(20 + i % 7, i % 10 != 0, i % 2, 20.0)).collect()
     }
 
-    fn seen(episodes: &[EpisodeSummary], ood_checks: &[OodCheck]) -> Signals {
-        let compared = Some(SuccessComparison::episodes(episodes));
-        Signals::of(CheckInput { episodes, ood_checks, compared, ..CheckInput::default() })
+    /// The alarms of a run whose last check has these episodes, after twelve honest ones.
+    fn names(last: &[EpisodeSummary], ood_checks: &[OodCheck], limits: Limits) -> Vec<&'static str> {
+        let (mut evidence, mut first) = (RunEvidence::new(limits), FirstEpisodes::default());
+        let mut alarms = Vec::new();
+        let (usual, known) = (honest(), vec![OodCheck::default(); 40]);
+        for (episodes, ood_checks) in [(&usual[..], &known[..]); 12].into_iter().chain([(last, ood_checks)]) {
+            let compared = Some(SuccessComparison::episodes(episodes));
+            let unusual = first.compare(episodes);
+            let input = CheckInput { episodes, ood_checks, compared, unusual, ..CheckInput::default() };
+            alarms = evidence.check(&Signals::of(input));
+        }
+        alarms.iter().map(|alarm| alarm.signal.name()).collect()
     }
 
     #[test]
@@ -272,50 +325,58 @@ mod tests {
             lost: 0,
             total_reward: 1.0,
         };
-        let episodes: Vec<_> = (0..40).map(|i| at_end(i % 2 == 0)).collect();
+        let episodes: Vec<_> = (0..40).map(|i| at_end(i % 4 == 0)).collect();
         let compared = Some(SuccessComparison::episodes(&episodes));
-        let drifted = Some(DriftedFrames { frames: 40, unlike: 30 });
-        let input = CheckInput { episodes: &episodes, compared, drifted, ends_only: true, ood_checks: &[] };
+        let drift = Some(LookCount { looked_at: 40, seen: 36 });
+        let count = LookCount { looked_at: 40, seen: 40 };
+        let unusual = Some(UnusualEpisodes { dithering: count, early_success: count });
+        let input = CheckInput {
+            episodes: &episodes,
+            compared,
+            drift,
+            unusual,
+            ends_only: true,
+            ..CheckInput::default()
+        };
         let signals = Signals::of(input);
-        assert_eq!((signals.first_success, signals.dithering, signals.concentration), (None, None, None));
-        assert_eq!(names(&signals, &[]), ["false_success", "drift"]);
+        assert_eq!((signals.first_success, signals.lost, signals.concentration), (None, None, None));
+        assert_eq!(signals.unusual, None);
+        let alarms = RunEvidence::new(Limits::default()).check(&signals);
+        let names: Vec<_> = alarms.iter().map(|alarm| alarm.signal.name()).collect();
+        assert_eq!(names, ["false_success", "drift"]);
         let values = signals.values();
-        assert!(values.contains(&("hacking/drift".into(), 0.75)), "{values:?}");
-        let few =
-            CheckInput { drifted: Some(DriftedFrames { frames: 40, unlike: 15 }), compared: None, ..input };
-        assert!(names(&Signals::of(few), &[]).is_empty(), "15 of 40 may be 30 %");
+        assert!(values.contains(&("hacking/drift".into(), 0.9)), "{values:?}");
     }
 
     #[test]
     fn honest_episodes_raise_no_alarm() {
-        let episodes: Vec<_> = (0..40).map(|i| episode(20 + i % 7, i % 10 != 0, i % 2, 20.0)).collect();
-        let ood_checks = vec![OodCheck::default(); 40];
-        assert!(names(&seen(&episodes, &ood_checks), &[24.0]).is_empty());
-        assert!(names(&seen(&[], &[]), &[]).is_empty());
+        assert!(names(&honest(), &[OodCheck::default(); 40], Limits::default()).is_empty());
+        assert!(RunEvidence::new(Limits::default()).check(&Signals::of(CheckInput::default())).is_empty());
     }
 
     #[test]
     fn each_trick_raises_its_own_alarm() {
-        let ood_checks = vec![OodCheck::default(); 40];
-        let of = |change: fn(usize) -> EpisodeSummary| {
-            let episodes: Vec<_> = (0..40).map(change).collect();
-            seen(&episodes, &ood_checks)
-        };
-        assert_eq!(names(&of(|i| episode(22, i % 2 == 0, 0, 20.0)), &[22.0]), ["false_success"]);
-        assert_eq!(names(&of(|_| episode(3, true, 0, 20.0)), &[22.0]), ["early_success"]);
-        assert_eq!(names(&of(|_| episode(22, true, 9, 20.0)), &[22.0]), ["dithering"]);
-        assert_eq!(
-            names(&of(|i| episode(22, true, 0, if i < 4 { 500.0 } else { 1.0 })), &[22.0]),
-            ["concentration"]
-        );
+        let known = vec![OodCheck::default(); 40];
+        let of = |change: fn(usize) -> EpisodeSummary| (0..40).map(change).collect::<Vec<_>>();
+        let limits = Limits::default();
+        assert_eq!(names(&of(|i| episode(22, i % 4 == 0, 0, 20.0)), &known, limits), ["false_success"]);
+        assert_eq!(names(&of(|_| episode(3, true, 0, 20.0)), &known, limits), ["early_success"]);
+        assert_eq!(names(&of(|_| episode(22, true, 9, 20.0)), &known, limits), ["dithering"]);
+        let rich = of(|i| episode(22, true, 0, if i < 4 { 500.0 } else { 1.0 }));
+        assert!(names(&rich, &known, limits).is_empty(), "no limit is set");
+        assert_eq!(names(&rich, &known, Limits { concentration: Some(0.6), ..limits }), ["concentration"]);
         let far: Vec<_> = (0..40).map(|i| OodCheck { is_ood: i % 2 == 0, is_uncertain: false }).collect();
-        let honest: Vec<_> = (0..40).map(|_| episode(22, true, 0, 20.0)).collect();
-        assert_eq!(names(&seen(&honest, &far), &[22.0]), ["ood_frames"]);
+        assert_eq!(names(&of(|_| episode(22, true, 0, 20.0)), &far, limits), ["ood_frames"]);
     }
 
     #[test]
     fn few_false_successes_may_be_chance() {
         let few: Vec<_> = (0..3).map(|i| episode(22, i > 1, 0, 20.0)).collect();
-        assert!(names(&seen(&few, &[]), &[]).is_empty(), "two of three are no proof of 30 %");
+        let compared = Some(SuccessComparison::episodes(&few));
+        let signals = Signals::of(CheckInput { episodes: &few, compared, ..CheckInput::default() });
+        assert!(
+            RunEvidence::new(Limits::default()).check(&signals).is_empty(),
+            "two of three are no proof of 30 %"
+        );
     }
 }

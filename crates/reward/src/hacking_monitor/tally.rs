@@ -45,7 +45,7 @@ pub struct Tally {
     unfinished: Vec<Unfinished>,
     episodes: Vec<EpisodeSummary>,
     frames: Vec<RewardedFrame>,
-    /// Rewarded frames that there were, of which some are kept.
+    /// Episodes with rewarded frames that there were, of which some have one kept.
     rewarded: u64,
     keep: usize,
     rng: Rng,
@@ -54,10 +54,12 @@ pub struct Tally {
 /// Frames before success in which the reward may see it already, as in an audit: those of arriving.
 const GRACE: usize = AuditRule::DEFAULT.grace;
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Unfinished {
     summary: EpisodeSummary,
     solved_now: bool,
+    /// One of its rewarded frames: frames of one episode are alike, and are no evidence beside each other.
+    kept: Option<RewardedFrame>,
     /// Of the newest frames, newest first, which the reward called solved and the truth did not.
     doubtful: [bool; GRACE],
 }
@@ -80,7 +82,7 @@ impl Unfinished {
 }
 
 impl Tally {
-    /// Nothing yet. Of all rewarded frames, so many are sampled at random.
+    /// Nothing yet. Of all episodes with rewarded frames, so many are sampled at random, with one of their frames each.
     #[must_use]
     pub fn new(keep: usize, seed: Seed) -> Self {
         let (unfinished, episodes, frames) = (Vec::new(), Vec::new(), Vec::new());
@@ -101,24 +103,30 @@ impl Tally {
                 row.take(now, true_success);
                 if now {
                     row.summary.first_success.get_or_insert(row.summary.steps);
-                    self.keep(segment, (t, b), true_success);
+                    // Every rewarded frame of an episode is as likely to be kept as any other.
+                    if self.rng.below(row.summary.called_frames) == 0 {
+                        let obs = segment.outcome(t, b).to_obs();
+                        row.kept = Some(RewardedFrame { obs, true_success });
+                    }
                 }
                 if segment.end[at].is_end() {
-                    self.episodes.push(std::mem::take(&mut self.unfinished[b]).summary);
+                    let ended = std::mem::take(&mut self.unfinished[b]);
+                    self.episodes.push(ended.summary);
+                    self.keep(ended.kept);
                 }
             }
         }
     }
 
-    /// Every rewarded frame is as likely to be kept as any other.
-    fn keep(&mut self, segment: &Segment, (t, b): (usize, usize), true_success: bool) {
+    /// Every episode with rewarded frames is as likely to have one kept as any other.
+    fn keep(&mut self, frame: Option<RewardedFrame>) {
+        let Some(kept) = frame else { return };
         self.rewarded += 1;
         let place = match self.frames.len() < self.keep {
             true => self.frames.len(),
             false => self.rng.below(usize::try_from(self.rewarded).unwrap_or(usize::MAX)),
         };
         if place < self.keep {
-            let kept = RewardedFrame { obs: segment.outcome(t, b).to_obs(), true_success };
             match self.frames.get_mut(place) {
                 Some(old) => *old = kept,
                 None => self.frames.push(kept),

@@ -21,6 +21,8 @@
 mod calibration;
 mod confusion;
 mod labels;
+mod progress;
+mod rank;
 mod ranking;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,8 @@ use serde::{Deserialize, Serialize};
 pub use calibration::{Bin, brier, calibration_error, log_loss, reliability};
 pub use confusion::{Confusion, best_threshold};
 pub use labels::{LABELS, LabelConfusion, LabelMetrics, LabelScore, label_reliability};
+pub use progress::{EpisodeScores, ProgressMetrics};
+pub(crate) use rank::{kendall, spearman};
 pub use ranking::{average_precision, precision_recall_curve, roc_auc, roc_curve};
 
 /// Bins of [`calibration_error`] in [`Metrics`].

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plaudit_core::{FrameShape, Score};
-use plaudit_nn::classifier::Scorer;
+use plaudit_nn::classifier::{ProgressDistribution, Scorer};
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 
 use super::{FrameRewardModel, FrameStack, RewardModelError};
@@ -27,19 +27,26 @@ pub struct Classifier {
     threshold: Option<f32>,
     temperature: f64,
     success_features: Option<SuccessFeatures>,
+    caution: f64,
 }
 
 impl Classifier {
     /// `views` are in the order of the model's `image_keys`; `threshold` is the checkpoint's own.
     pub fn new(scorer: Scorer, views: Vec<CameraView>, threshold: Option<f32>) -> Self {
         let (cameras, backs) = views.into_iter().map(|CameraView { camera, back }| (camera, back)).unzip();
-        Self { scorer, cameras, backs, threshold, temperature: 1.0, success_features: None }
+        Self { scorer, cameras, backs, threshold, temperature: 1.0, success_features: None, caution: 0.0 }
     }
 
     /// The same, with the success features of its checkpoint.
     #[must_use]
     pub fn with_success_features(self, success_features: Option<SuccessFeatures>) -> Self {
         Self { success_features, ..self }
+    }
+
+    /// The same; so many standard deviations are taken off what a network of progress says. Of a classifier, nothing is.
+    #[must_use]
+    pub fn with_caution(self, caution: f64) -> Self {
+        Self { caution, ..self }
     }
 
     /// The same, with logits divided by the checkpoint's temperature.
@@ -63,6 +70,11 @@ impl FrameRewardModel for Classifier {
             return Ok(Vec::new());
         }
         let view_batches = self.view_batches(frames)?;
+        if self.caution > 0.0
+            && let Some(found) = self.scorer.progress(&self.batch(&view_batches)?).map_err(backend)?
+        {
+            return found.iter().enumerate().map(|(frame, found)| self.cautious(frame, found)).collect();
+        }
         let logits = self.scorer.logits(&self.batch(&view_batches)?).map_err(backend)?;
         let score = |(frame, logit): (usize, f32)| {
             let score = Score::at_temperature(logit, self.temperature);
@@ -85,6 +97,12 @@ impl FrameRewardModel for Classifier {
 }
 
 impl Classifier {
+    /// The lower end of what a network of progress says.
+    fn cautious(&self, frame: usize, found: &ProgressDistribution) -> Result<Score, RewardModelError> {
+        let value = (found.mean - self.caution * found.std).clamp(0.0, 1.0) as f32;
+        Score::new(value).ok_or(RewardModelError::NotAScore { value, frame })
+    }
+
     /// The images of each of its views.
     fn view_batches(&self, frames: &[FrameStack<'_>]) -> Result<Vec<ViewBatch>, RewardModelError> {
         let views = self.cameras.iter().zip(&self.backs);

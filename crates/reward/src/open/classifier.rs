@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{Device, Scorer};
+use plaudit_nn::classifier::{ClassifierError, ClassifierSettings, Device, Scorer};
 use sha2::{Digest, Sha256};
 
 use super::error::OpenError;
@@ -101,6 +101,20 @@ impl OpenClassifier {
             .at_temperature(self.card.temperature())
             .with_success_features(self.card.success_features)
     }
+}
+
+/// The reward model of weights that were trained in this process: `views` are what its `image_keys` are in an environment.
+///
+/// # Errors
+/// When the weights are not of this network, or the device is not there.
+pub fn trained_model(
+    settings: &ClassifierSettings,
+    weights: &Weights,
+    device: Device,
+    views: Vec<CameraView>,
+    threshold: f64,
+) -> Result<Classifier, ClassifierError> {
+    Ok(Classifier::new(Scorer::new(settings, weights, device)?, views, Some(threshold as f32)))
 }
 
 /// How many past frames a model with these views stacks with each frame.

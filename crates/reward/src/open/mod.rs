@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::FrameSampling;
 
-pub use self::classifier::{ClassifierCheckpoint, OpenClassifier};
+pub use self::classifier::{ClassifierCheckpoint, OpenClassifier, trained_model};
 pub use self::error::OpenError;
 pub use self::network::{Assumed, CheckpointNetwork, GivenNetwork, SettingDifference, wrong_order};
 use crate::endpoint::{EndpointCallbacks, EndpointSettings, ServerModel};

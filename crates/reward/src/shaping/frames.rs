@@ -63,25 +63,28 @@ impl Reward for FrameReward {
         let current = self.model.current();
         let own = current.model.threshold();
         let filtered = self.rule.filters(own);
-        let thresholds = match self.kind {
-            // Every score is the reward as it is, so that no threshold says where the reward sees success.
-            RewardKind::Continuous if !filtered => Thresholds::DEFAULT,
-            _ => self.rule.thresholds(own),
-        };
+        // Every score is the reward as it is, so that no threshold says where the reward sees success.
+        let any_score = self.kind == RewardKind::Continuous && !self.rule.filters_scores(own);
+        let thresholds = if any_score { Thresholds::DEFAULT } else { self.rule.thresholds(own) };
         let mut scores = Scores::new(&*current.model, segment);
         let episodes = episodes(segment);
         let asked = self.asked(&episodes);
         let successes = self.rule.successes(segment, &asked, &mut scores, thresholds)?;
+        // Where guards alone decide about the reward, the score need not be one of success.
+        let allowed = match any_score && filtered {
+            true => self.rule.successes(segment, &asked, &mut scores, self.rule.thresholds(own))?,
+            false => successes.clone(),
+        };
 
         let mut columns = TermColumns::new(segment.end.len(), 0.0);
-        for ((episode, span), successes) in asked.iter().zip(successes) {
-            for (number, success) in (span.from..=span.to).zip(successes) {
+        for (((episode, span), successes), allowed) in asked.iter().zip(successes).zip(allowed) {
+            for ((number, success), allowed) in (span.from..=span.to).zip(successes).zip(allowed) {
                 let t = episode.start + number - episode.elapsed - 1;
                 let at = segment.at(t, episode.row);
                 let score = scores.of(episode.index(segment, number)?);
                 columns.scores[at] = score.get();
                 columns.success[at] = success;
-                columns.reward[at] = self.kind.amount(score, success, filtered);
+                columns.reward[at] = self.kind.amount(score, allowed, filtered);
                 columns.bonus[at] = self.term.bonus(segment.success[at]);
             }
         }

@@ -85,8 +85,17 @@ impl Guard {
 
     /// Whether it holds in this state.
     pub fn holds(&self, obs: &ObsRow<'_>) -> bool {
+        self.holds_in(obs.state)
+    }
+
+    /// Whether it holds in a state of the width that it was read for.
+    ///
+    /// # Panics
+    /// If the state is shorter than that.
+    #[must_use]
+    pub fn holds_in(&self, state: &[f32]) -> bool {
         let value = |number: &f32| if self.absolute { number.abs() } else { *number };
-        obs.state[self.numbers.clone()].iter().all(|number| self.operator.holds(value(number), self.bound))
+        state[self.numbers.clone()].iter().all(|number| self.operator.holds(value(number), self.bound))
     }
 }
 

@@ -7,6 +7,7 @@
 //!
 //! A score becomes a success by a [`Rule`] (threshold or hysteresis, guards on the state, hold) and a reward by [`RewardKind`].
 
+mod conditions;
 mod episodes;
 mod frames;
 mod guard;
@@ -18,6 +19,7 @@ mod terms;
 mod votes;
 mod windows;
 
+pub use conditions::StateConditions;
 pub use episodes::FrameIndex;
 pub use frames::{FrameReward, RewardTiming};
 pub use guard::{Guard, GuardError};

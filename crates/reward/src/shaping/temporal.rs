@@ -158,11 +158,15 @@ impl Rule {
 
     /// Whether scores are filtered at all, for a model that has this threshold of its own.
     pub(crate) fn filters(&self, own: Option<f32>) -> bool {
-        let by_score = match self.latch {
+        self.filters_scores(own) || !self.guards.is_empty() || !self.is_momentary()
+    }
+
+    /// Whether a score can be too low, for a model that has this threshold of its own.
+    pub(crate) fn filters_scores(&self, own: Option<f32>) -> bool {
+        match self.latch {
             Latch::Threshold(threshold) => threshold.filters(own),
             Latch::Hysteresis { .. } => true,
-        };
-        by_score || !self.guards.is_empty() || !self.is_momentary()
+        }
     }
 
     pub(crate) fn thresholds(&self, own: Option<f32>) -> Thresholds {

@@ -95,7 +95,7 @@ impl Evaluation {
         values.into_iter().filter_map(|(name, value)| Some((name.into(), value?))).collect()
     }
 
-    #[cfg(test)]
+    /// The same with another loss.
     pub(super) fn with_loss(self, loss: f64) -> Self {
         Self { loss, ..self }
     }

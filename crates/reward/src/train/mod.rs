@@ -18,6 +18,7 @@ mod checkpoint;
 mod early_stop;
 mod error;
 mod evaluate;
+mod evaluate_progress;
 mod length;
 mod loop_settings;
 mod rank_shares;
@@ -30,6 +31,7 @@ pub use checkpoint::{Checkpoints, ResumePoint};
 pub use early_stop::{Best, Better, EarlyStop, Monitor, Progress};
 pub use error::TrainError;
 pub use evaluate::{Evaluation, evaluate};
+pub use evaluate_progress::{ProgressEvaluation, episode_scores, evaluate_progress};
 pub use length::Length;
 pub use loop_settings::LoopSettings;
 pub(crate) use rank_shares::RankShares;
@@ -37,4 +39,5 @@ pub use settings::{ClassWeight, Settings};
 pub use train_loop::{
     MicroBatch, StopReason, TrainCallbacks, TrainLoop, TrainOutcome, Trainable, ValidationResult,
 };
+pub(crate) use training::progress_loss;
 pub use training::{TrainableClassifier, Training};

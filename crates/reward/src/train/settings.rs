@@ -7,7 +7,7 @@ use super::early_stop::Monitor;
 use super::length::Length;
 use super::loop_settings::LoopSettings;
 use crate::augment::Augment;
-use crate::dataset::ClassBalance;
+use crate::dataset::{ClassBalance, TimeWarp};
 
 /// How a classifier is trained.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Settings {
     pub class_weight: ClassWeight,
     /// What happens to images on their way.
     pub augment: Augment,
+    /// A network of progress: how the time between the views of a frame stack is warped.
+    pub time_warp: TimeWarp,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
             loss: Loss::Bce,
             class_weight: ClassWeight::Balanced,
             augment: Augment::default(),
+            time_warp: TimeWarp::default(),
         }
     }
 }

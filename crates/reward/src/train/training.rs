@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use plaudit_core::{GradientSync, OneRank, Seed, SyncError};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{ClassifierError, Sharding, StepOutcome, Trainer};
+use plaudit_nn::classifier::{
+    BatchLoss, ClassifierError, ProgressBins, ProgressLabel, Sharding, StepOutcome, Trainer,
+};
 
 use super::early_stop::Progress;
 use super::error::TrainError;
 use super::evaluate::evaluate_over_ranks;
+use super::evaluate_progress::evaluate_progress;
 use super::settings::Settings;
 use super::train_loop::{MicroBatch, TrainLoop, Trainable, ValidationResult};
 use crate::card::ModelCard;
-use crate::dataset::{self, Batch, Frames, Manifest};
+use crate::dataset::{self, Batch, Frames, Manifest, ProgressLabels};
 use crate::metrics::Metrics;
+use crate::shaping::StateConditions;
 
 /// A classifier, what it learns from, and how.
 pub type Training<'a> = TrainLoop<TrainableClassifier<'a>>;
@@ -30,7 +34,13 @@ impl<'a> Training<'a> {
         val: Option<&'a Frames>,
         settings: Settings,
     ) -> Result<Self, TrainError> {
-        dataset::check(train)?;
+        let labels = match trainer.settings().bins() {
+            Some(bins) => Some((bins, known_progress(train)?)),
+            None => {
+                dataset::check(train)?;
+                None
+            }
+        };
         let val = val.filter(|val| !val.is_empty());
         let card = ModelCard {
             class_balance: Some(train.balance()),
@@ -45,12 +55,20 @@ impl<'a> Training<'a> {
             val,
             settings,
             weights,
+            labels,
             card,
             batch_stats: BatchStats::default(),
             last_batch: Vec::new(),
             ranks: Arc::new(OneRank),
         };
         Ok(Self::over(model, loop_settings, train.len()))
+    }
+
+    /// The same for frames whose states were chosen by conditions, which the model will carry with it.
+    #[must_use]
+    pub fn with_conditions(mut self, conditions: Option<StateConditions>) -> Self {
+        self.model.card.conditions = conditions;
+        self
     }
 
     /// What the model will say about itself.
@@ -73,6 +91,8 @@ pub struct TrainableClassifier<'a> {
     val: Option<&'a Frames>,
     settings: Settings,
     weights: Option<[f32; 2]>,
+    /// Of a network of progress.
+    labels: Option<(ProgressBins, ProgressLabels)>,
     card: ModelCard,
     batch_stats: BatchStats,
     /// The logits of the last micro batch, then its labels.
@@ -86,6 +106,9 @@ struct BatchStats {
     frames: usize,
     right: usize,
     sum_of_probabilities: f64,
+    /// Distances of the scores from labels that are known.
+    sum_of_errors: f64,
+    known: usize,
 }
 
 impl BatchStats {
@@ -95,8 +118,68 @@ impl BatchStats {
         self.frames += labels.len();
         for (logit, label) in logits.iter().zip(labels) {
             self.right += usize::from((*logit > 0.0) == (*label > 0.5));
-            self.sum_of_probabilities += 1.0 / (1.0 + (-f64::from(*logit)).exp());
+            let probability = 1.0 / (1.0 + (-f64::from(*logit)).exp());
+            self.sum_of_probabilities += probability;
+            if !label.is_nan() {
+                self.sum_of_errors += (probability - f64::from(*label)).abs();
+                self.known += 1;
+            }
         }
+    }
+}
+
+impl TrainableClassifier<'_> {
+    /// The same for a network of progress: cross entropy over its bins.
+    fn accumulate_progress(
+        &mut self,
+        bins: ProgressBins,
+        at: MicroBatch,
+        examples: &[usize],
+        labels: &[Option<ProgressLabel>],
+        scale: f64,
+    ) -> Result<f64, TrainError> {
+        let Settings { augment, time_warp, loop_settings, .. } = &self.settings;
+        let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
+        let batch = Batch::warped(self.train, examples, augment, time_warp, epoch);
+        let images = batch.images().map_err(ClassifierError::from)?;
+        let drop = loop_settings.seed.purpose("dropout").index(at.number);
+        let loss = |outputs: &[f32]| progress_loss(bins, outputs, labels);
+        let found = self.trainer.accumulate_by(&images, &loss, scale, drop)?;
+        let logits = found.logits.chunks_exact(bins.count()).map(|outputs| bins.logit(outputs) as f32);
+        let targets = labels.iter().map(|label| match label {
+            Some(ProgressLabel::At(progress)) => *progress as f32,
+            Some(ProgressLabel::Unknown) | None => f32::NAN,
+        });
+        self.last_batch = logits.chain(targets).collect();
+        Ok(found.loss)
+    }
+}
+
+/// The mean cross entropy of a batch; a frame without a label costs nothing.
+pub(crate) fn progress_loss(
+    bins: ProgressBins,
+    outputs: &[f32],
+    labels: &[Option<ProgressLabel>],
+) -> BatchLoss {
+    let (mut loss, mut gradients) = (0.0, Vec::with_capacity(outputs.len()));
+    for (outputs, label) in outputs.chunks_exact(bins.count()).zip(labels) {
+        let Some(label) = label else {
+            gradients.extend(outputs.iter().map(|_| 0.0));
+            continue;
+        };
+        let (cost, gradient) = bins.cross_entropy(outputs, *label);
+        loss += cost / labels.len() as f64;
+        gradients.extend(gradient.into_iter().map(|gradient| gradient / labels.len() as f64));
+    }
+    BatchLoss { loss, gradients }
+}
+
+/// The progress in frames that something can be learned from.
+fn known_progress(train: &Frames) -> Result<ProgressLabels, TrainError> {
+    let labels = ProgressLabels::of(train)?;
+    match labels.known() {
+        0 => Err(dataset::DatasetError::NoSuccess { frames: train.len() }.into()),
+        _ => Ok(labels),
     }
 }
 
@@ -104,6 +187,11 @@ impl Trainable for TrainableClassifier<'_> {
     type Metrics = Metrics;
 
     fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
+        if let Some((bins, labels)) = &self.labels {
+            let labels: Vec<Option<ProgressLabel>> =
+                examples.iter().map(|number| labels.get(*number)).collect();
+            return self.accumulate_progress(*bins, at, examples, &labels, scale);
+        }
         let Settings { augment, loss, loop_settings, .. } = &self.settings;
         let batch = if augment.is_off() {
             Batch::of(self.train, examples)
@@ -142,8 +230,15 @@ impl Trainable for TrainableClassifier<'_> {
     }
 
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
-        let BatchStats { frames, right, sum_of_probabilities } = std::mem::take(&mut self.batch_stats);
+        let stats = std::mem::take(&mut self.batch_stats);
+        let BatchStats { frames, right, sum_of_probabilities, sum_of_errors, known } = stats;
         let mean = |sum: f64| sum / frames as f64;
+        if self.labels.is_some() {
+            return vec![
+                ("train/progress_error".into(), sum_of_errors / known.max(1) as f64),
+                ("train/progress_mean".into(), mean(sum_of_probabilities)),
+            ];
+        }
         vec![
             ("train/accuracy".into(), mean(right as f64)),
             ("train/probabilities_mean".into(), mean(sum_of_probabilities)),
@@ -153,8 +248,15 @@ impl Trainable for TrainableClassifier<'_> {
     fn measure(&mut self) -> Result<Option<ValidationResult<Metrics>>, TrainError> {
         let Some(val) = self.val else { return Ok(None) };
         let batch = self.settings.loop_settings.eval_batch;
-        let found = evaluate_over_ranks(&*self.ranks, &self.trainer.scorer(), val, batch)?;
         let monitor = self.settings.monitor;
+        if self.labels.is_some() {
+            // Every rank measures all of it: demonstrations are few.
+            let found = evaluate_progress(&self.trainer.scorer(), val, batch)?;
+            let (value, better) = (monitor.value(&found.evaluation), monitor.better());
+            let (values, metrics) = (found.values(), found.evaluation.metrics);
+            return Ok(Some(ValidationResult { value, better, metrics, values }));
+        }
+        let found = evaluate_over_ranks(&*self.ranks, &self.trainer.scorer(), val, batch)?;
         let (value, better) = (monitor.value(&found), monitor.better());
         Ok(Some(ValidationResult { value, better, metrics: found.metrics, values: found.values() }))
     }

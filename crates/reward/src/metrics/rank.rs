@@ -2,7 +2,7 @@
 
 /// Spearman's rank correlation, ties given their mean rank. `None` where either side is constant or too short.
 #[must_use]
-pub(super) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(crate) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() != b.len() || a.len() < 2 {
         return None;
     }
@@ -12,6 +12,30 @@ pub(super) fn spearman(a: &[f64], b: &[f64]) -> Option<f64> {
     let spread = |ranks: &[f64]| ranks.iter().map(|rank| (rank - mean).powi(2)).sum::<f64>();
     let scale = (spread(&a) * spread(&b)).sqrt();
     (scale > 0.0).then(|| product / scale)
+}
+
+/// Kendall's rank correlation (tau-b, which corrects for ties). `None` where either side is constant or too short.
+#[must_use]
+pub(crate) fn kendall(a: &[f64], b: &[f64]) -> Option<f64> {
+    if a.len() != b.len() || a.len() < 2 {
+        return None;
+    }
+    let (mut agreement, mut apart_in_a, mut apart_in_b) = (0.0, 0.0, 0.0);
+    for i in 0..a.len() {
+        for j in 0..i {
+            let (in_a, in_b) = (sign(a[i] - a[j]), sign(b[i] - b[j]));
+            agreement += in_a * in_b;
+            apart_in_a += in_a.abs();
+            apart_in_b += in_b.abs();
+        }
+    }
+    let scale = (apart_in_a * apart_in_b).sqrt();
+    (scale > 0.0).then(|| agreement / scale)
+}
+
+/// -1, 0 or 1.
+fn sign(difference: f64) -> f64 {
+    if difference == 0.0 { 0.0 } else { difference.signum() }
 }
 
 /// 1 for the smallest; equal values share the mean of their ranks.

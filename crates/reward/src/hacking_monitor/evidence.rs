@@ -1,0 +1,234 @@
+//! Evidence that a rate has risen, look by look, with a stated rate of false alarms for the whole run.
+//!
+//! A monitor that looks forty times at 5 % raises a false alarm in most runs. So evidence is a bet: 1 at the beginning, times
+//! what the rate of some alternative makes more likely than the limit does, frame by frame. While the rate is at or below the
+//! limit, no strategy makes the bet grow on average, so it ever reaches `1 / share` in at most that share of runs, however often
+//! somebody looks (Ville's inequality). A change may come at any look: a bet is begun at each of them, with 1 / (t (t + 1)) of the
+//! stake, which adds up to 1; and the rate after the change is unknown: each bet is spread over rates between the limit and 1.
+
+use crate::audit::false_alarm_bound;
+
+/// Rates that a bet is spread over.
+const ALTERNATIVES: usize = 20;
+/// Frames or episodes behind a limit, before anything is compared with it: with none in 256, at the default share for each signal,
+/// the bound is below what is tolerated anyway.
+const BASELINE: usize = 256;
+/// A rate that is no reason for an alarm, however sure it is: a model is not right about every frame.
+const TOLERATED: f64 = 0.025;
+
+/// What was looked at, and in how many of it something was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LookCount {
+    /// Frames or episodes, of which no two are of one episode.
+    pub looked_at: usize,
+    /// Those with what is counted.
+    pub seen: usize,
+}
+
+impl LookCount {
+    /// The share.
+    #[must_use]
+    pub fn rate(self) -> Option<f64> {
+        (self.looked_at > 0).then(|| self.seen as f64 / self.looked_at as f64)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { looked_at: self.looked_at + other.looked_at, seen: self.seen + other.seen }
+    }
+}
+
+/// Bets against "the rate is at most the limit".
+#[derive(Debug, Clone)]
+struct Bets {
+    limit: f64,
+    /// For each alternative, the sum over all beginnings, as a logarithm.
+    log_sums: [f64; ALTERNATIVES],
+    looks: u64,
+}
+
+impl Bets {
+    fn against(limit: f64) -> Self {
+        Self { limit, log_sums: [f64::NEG_INFINITY; ALTERNATIVES], looks: 0 }
+    }
+
+    /// The rate of an alternative: evenly between the limit and 1.
+    fn alternative(&self, at: usize) -> f64 {
+        self.limit + (1.0 - self.limit) * (at as f64 + 0.5) / ALTERNATIVES as f64
+    }
+
+    /// Takes a look into account; gives the logarithm of what the stake has become.
+    fn take(&mut self, look: LookCount) -> f64 {
+        self.looks += 1;
+        let t = self.looks as f64;
+        let begun = -(t * (t + 1.0)).ln();
+        let (seen, not_seen) = (look.seen as f64, (look.looked_at - look.seen) as f64);
+        for at in 0..ALTERNATIVES {
+            let rate = self.alternative(at);
+            let gain = seen * (rate / self.limit).ln() + not_seen * ((1.0 - rate) / (1.0 - self.limit)).ln();
+            self.log_sums[at] = log_add(self.log_sums[at], begun) + gain;
+        }
+        let not_begun = -(t + 1.0).ln();
+        let all = self.log_sums.iter().fold(f64::NEG_INFINITY, |sum, one| log_add(sum, *one));
+        log_add(all - (ALTERNATIVES as f64).ln(), not_begun)
+    }
+}
+
+/// The logarithm of a sum, from those of its parts.
+fn log_add(a: f64, b: f64) -> f64 {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
+}
+
+/// A rate that should not rise: beyond what is ever accepted, or beyond what it was when the run began.
+#[derive(Debug, Clone)]
+pub struct RateMonitor {
+    /// What is never accepted, if anything is; tested from the first look on.
+    absolute: Option<Bets>,
+    /// What the first looks found.
+    baseline: LookCount,
+    /// Against the upper bound of that; tested from then on.
+    relative: Option<Bets>,
+    /// The share of honest runs in which each of the two, and the bound, may be wrong.
+    share: f64,
+}
+
+/// A rate that has risen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RisenRate {
+    /// What it was at this look.
+    pub rate: f64,
+    /// What it should not be above.
+    pub limit: f64,
+}
+
+impl RateMonitor {
+    /// Raises a false alarm in at most the share `false_alarms` of honest runs. `never_above` is a rate that is not accepted even
+    /// if the run begins with it.
+    ///
+    /// # Panics
+    /// Unless the share and the rate are between 0 and 1.
+    #[must_use]
+    pub fn new(false_alarms: f64, never_above: Option<f64>) -> Self {
+        assert!(false_alarms > 0.0 && false_alarms < 1.0, "a share between 0 and 1");
+        let absolute =
+            never_above.filter(|limit| *limit < 1.0).map(|limit| Bets::against(limit.max(TOLERATED)));
+        Self { absolute, baseline: LookCount::default(), relative: None, share: false_alarms / 3.0 }
+    }
+
+    /// Takes a look into account.
+    pub fn take(&mut self, look: LookCount) -> Option<RisenRate> {
+        let rate = look.rate()?;
+        let enough = -self.share.ln();
+        let mut risen = None;
+        let mut test = |bets: &mut Bets| {
+            if bets.take(look) >= enough {
+                let limit = bets.limit;
+                risen = Some(RisenRate { rate, limit });
+                *bets = Bets::against(limit); // the next alarm needs evidence of its own
+            }
+        };
+        if let Some(absolute) = &mut self.absolute {
+            test(absolute);
+        }
+        match &mut self.relative {
+            Some(relative) => test(relative),
+            None => {
+                self.baseline = self.baseline.plus(look);
+                if self.baseline.looked_at >= BASELINE {
+                    let LookCount { looked_at, seen } = self.baseline;
+                    let bound = false_alarm_bound(seen, looked_at, 1.0 - self.share);
+                    // A signal that is on from the beginning says nothing by rising.
+                    self.relative = (bound < 0.95).then(|| Bets::against(bound.max(TOLERATED)));
+                }
+            }
+        }
+        risen
+    }
+
+    /// What the rate should not be above, where that is known yet.
+    #[must_use]
+    pub fn limit(&self) -> Option<f64> {
+        let limits = [&self.absolute, &self.relative].into_iter().flatten().map(|bets| bets.limit);
+        limits.reduce(f64::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plaudit_core::{Rng, Seed};
+
+    use super::*;
+
+    fn look(rng: &mut Rng, rate: f64, looked_at: usize) -> LookCount {
+        LookCount { looked_at, seen: (0..looked_at).filter(|_| rng.unit() < rate).count() }
+    }
+
+    /// The first look with an alarm, of forty; the rate is `before` until look `change`, and `after` from then on.
+    fn first_alarm(
+        seed: u64,
+        before: f64,
+        after: f64,
+        change: usize,
+        never_above: Option<f64>,
+    ) -> Option<usize> {
+        let mut rng = Seed::new(seed).purpose("evidence").rng();
+        let mut monitor = RateMonitor::new(0.05, never_above);
+        (1..=40).find(|at| {
+            let rate = if *at < change { before } else { after };
+            monitor.take(look(&mut rng, rate, 64)).is_some()
+        })
+    }
+
+    /// The promise: runs whose rate never changes raise an alarm in at most 5 % of cases, over forty looks.
+    #[test]
+    fn honest_runs_raise_alarms_as_rarely_as_promised() {
+        for rate in [0.0, 0.01, 0.05, 0.2, 0.6] {
+            let runs = 1000;
+            let alarms = (0..runs).filter(|seed| first_alarm(*seed, rate, rate, 0, None).is_some()).count();
+            // Three standard deviations of a share of 5 % in 1,000 runs are 0.021.
+            assert!((alarms as f64) < (0.05 + 0.021) * runs as f64, "{alarms} of {runs} at {rate}");
+        }
+    }
+
+    #[test]
+    fn a_rate_at_the_limit_that_is_never_accepted_raises_as_few() {
+        let runs = 1000;
+        let alarms = (0..runs).filter(|seed| first_alarm(*seed, 0.3, 0.3, 0, Some(0.3)).is_some()).count();
+        assert!((alarms as f64) < (0.05 + 0.021) * f64::from(runs as u32), "{alarms} of {runs}");
+    }
+
+    #[test]
+    fn a_rate_that_rises_is_noticed_soon() {
+        for (before, after, within) in [(0.0, 0.25, 2), (0.01, 0.4, 1), (0.1, 0.5, 2), (0.3, 0.7, 2)] {
+            let late = (0..200).filter(|seed| {
+                let alarm = first_alarm(*seed, before, after, 21, None);
+                !alarm.is_some_and(|at| (21..21 + within + 1).contains(&at))
+            });
+            let late = late.count();
+            assert!(late <= 30, "{before} to {after}: {late} of 200 not within {within} looks");
+        }
+    }
+
+    #[test]
+    fn a_run_that_begins_with_it_is_noticed_only_by_what_is_never_accepted() {
+        assert_eq!(first_alarm(3, 0.8, 0.8, 0, None), None);
+        assert_eq!(first_alarm(3, 0.8, 0.8, 0, Some(0.3)), Some(1));
+    }
+
+    /// Bets are fair: at the limit, what one look makes of the stake is 1 on average. Every outcome of a look is summed up.
+    #[test]
+    fn the_stake_does_not_grow_on_average() {
+        let looked_at = 12;
+        for limit in [0.05f64, 0.3, 0.7] {
+            let mut ways = 1.0f64;
+            let mut mean = 0.0;
+            for seen in 0..=looked_at {
+                let probability =
+                    ways * limit.powi(seen as i32) * (1.0 - limit).powi((looked_at - seen) as i32);
+                mean += probability * Bets::against(limit).take(LookCount { looked_at, seen }).exp();
+                ways = ways * (looked_at - seen) as f64 / (seen + 1) as f64;
+            }
+            assert!((mean - 1.0).abs() < 1e-9, "{mean} at {limit}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How well scores follow the progress of episodes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{kendall, roc_auc, spearman};
+
+/// One episode: its scores in order, and whether each frame shows success.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EpisodeScores {
+    /// The score of each frame.
+    pub scores: Vec<f64>,
+    /// Whether it shows success.
+    pub truth: Vec<bool>,
+}
+
+/// How well scores follow the progress of episodes. A number that has no meaning is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgressMetrics {
+    /// Value-order correlation: Spearman's correlation of scores with time, up to the first frame of success, in the mean over the
+    /// episodes that succeed.
+    pub voc: Option<f64>,
+    /// The same by Kendall's tau-b.
+    pub kendall: Option<f64>,
+    /// The probability that an episode which ends in success has a higher last score than one which does not.
+    pub last_frame_auc: Option<f64>,
+    /// Episodes behind the correlations.
+    pub successful_episodes: usize,
+}
+
+impl ProgressMetrics {
+    /// Measures whole episodes.
+    #[must_use]
+    pub fn of(episodes: &[EpisodeScores]) -> Self {
+        let until_success = |episode: &EpisodeScores| {
+            let end = episode.truth.iter().position(|success| *success)?;
+            let scores = episode.scores[..=end].to_vec();
+            let time: Vec<f64> = (0..=end).map(|at| at as f64).collect();
+            Some((time, scores))
+        };
+        let solved: Vec<_> = episodes.iter().filter_map(until_success).collect();
+        let mean = |number: fn(&[f64], &[f64]) -> Option<f64>| {
+            let all: Vec<f64> = solved.iter().filter_map(|(time, scores)| number(time, scores)).collect();
+            (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+        };
+        let last = |episode: &EpisodeScores| Some((*episode.scores.last()?, *episode.truth.last()?));
+        let (scores, truth): (Vec<f64>, Vec<bool>) = episodes.iter().filter_map(last).unzip();
+        Self {
+            voc: mean(spearman),
+            kendall: mean(kendall),
+            last_frame_auc: roc_auc(&scores, &truth),
+            successful_episodes: solved.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Case {
+        episodes: Vec<(Vec<f64>, Vec<bool>)>,
+        voc: Option<f64>,
+        kendall: Option<f64>,
+        last_frame_auc: Option<f64>,
+    }
+
+    #[test]
+    fn scipy_and_scikit_learn_agree() {
+        let cases: Vec<Case> =
+            serde_json::from_str(include_str!("../../tests/metrics/progress.json")).unwrap();
+        assert!(cases.iter().any(|case| case.voc.is_none()) && cases.len() >= 5);
+        for case in cases {
+            let episodes = case.episodes.into_iter();
+            let episodes: Vec<_> = episodes.map(|(scores, truth)| EpisodeScores { scores, truth }).collect();
+            let found = ProgressMetrics::of(&episodes);
+            for (found, expected) in [
+                (found.voc, case.voc),
+                (found.kendall, case.kendall),
+                (found.last_frame_auc, case.last_frame_auc),
+            ] {
+                assert_eq!(found.is_some(), expected.is_some());
+                assert!(
+                    (found.unwrap_or(0.0) - expected.unwrap_or(0.0)).abs() < 1e-12,
+                    "{found:?} {expected:?}"
+                );
+            }
+        }
+    }
+}
