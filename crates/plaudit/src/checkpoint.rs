@@ -6,6 +6,7 @@
 //!   actor/model.safetensors      the policy, under RLinf's names
 //!   actor/learner.safetensors    networks, optimisers and counts
 //!   actor/rollout.safetensors    the state of the rollout (and rollout_1, … of several processes)
+//!   reward_model/                the reward model, where it learns while the policy does
 //! ```
 
 use std::fs::{self, File};
@@ -42,10 +43,17 @@ pub fn step_of(folder: &Path) -> Option<u64> {
 }
 
 /// Writes a checkpoint to a temporary folder and then moves it into place. Returns its path.
-pub fn write(checkpoints: &Path, contents: &CheckpointContents<'_>) -> Result<PathBuf, Failure> {
+///
+/// `more` writes what else belongs to it.
+pub fn write(
+    checkpoints: &Path,
+    contents: &CheckpointContents<'_>,
+    more: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<PathBuf, Failure> {
     let place = checkpoints.join(format!("{PREFIX}{}", contents.step));
     let unfinished = checkpoints.join(format!(".{PREFIX}{}.unfinished", contents.step));
     fill(&unfinished, contents)?;
+    more(&unfinished)?;
     let moved = remove(&place).and_then(|()| fs::rename(&unfinished, &place));
     moved.and_then(|()| File::open(checkpoints)?.sync_all()).map_err(|error| cannot_write(&place, &error))?;
     Ok(place)

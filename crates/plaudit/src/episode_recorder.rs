@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plaudit_cluster::worker::CountedRollout;
 use plaudit_core::{Emit, EnvSpec, Event, Level, Obs, Seed};
 use plaudit_data::episode::as_python::cameras_without_room;
 use plaudit_data::episode::{
@@ -19,11 +20,14 @@ use crate::config::block::OneOrMore;
 use crate::config::blocks::collection::{Collection, ExportFormat};
 use crate::config::yaml;
 use crate::failure::Failure;
+use crate::remote_episodes::RemoteEpisodes;
 use crate::run::Run;
 
 /// Collects episodes and writes those that are wanted to disk.
 pub struct EpisodeRecorder {
     collector: Option<Collector>,
+    /// Episodes of environments in other processes.
+    remote: RemoteEpisodes,
     /// Episodes that each environment has finished.
     finished: Vec<u64>,
     writers: Vec<EpisodeWriter>,
@@ -68,6 +72,7 @@ impl EpisodeRecorder {
         let resumes = matches!(by, CollectionRun::Resumed(_));
         Ok(Self {
             collector: None,
+            remote: RemoteEpisodes::default(),
             finished: Vec::new(),
             writers,
             settings,
@@ -80,7 +85,7 @@ impl EpisodeRecorder {
 
     /// All environments were reset.
     pub fn reset(&mut self, obs: &Obs) {
-        let keep = if self.settings.only_success { Keep::Successes } else { Keep::All };
+        let keep = self.keep();
         self.finished.resize(obs.batch(), 0);
         match &mut self.collector {
             Some(collector) => collector.restart(obs),
@@ -97,6 +102,21 @@ impl EpisodeRecorder {
             }
         }
         Ok(())
+    }
+
+    /// Other processes played a rollout, and it was counted.
+    pub(crate) fn rollout(&mut self, rollout: &CountedRollout<'_>) -> Result<(), Failure> {
+        let keep = self.keep();
+        for episode in self.remote.take(rollout, keep) {
+            if self.is_sampled(&episode) {
+                self.write(episode)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self) -> Keep {
+        if self.settings.only_success { Keep::Successes } else { Keep::All }
     }
 
     fn write(&mut self, episode: Episode) -> Result<(), Failure> {

@@ -23,6 +23,7 @@ pub fn start(loaded: &LoadedConfig, monitored: MonitoredReward, run: &Run) -> li
     let seed = Seed::new(loaded.config.env.train.seed);
     let folder = run.path().join("hacking");
     library::HackingMonitor::new(monitor_settings(settings), monitored.term, reference, folder, seed)
+        .with_second_opinion(monitored.second_opinion)
 }
 
 fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
@@ -31,13 +32,13 @@ fn monitor_settings(settings: &HackingMonitorSettings) -> MonitorSettings {
         action: settings.action,
         frames: settings.frames as usize,
         limits: Limits {
+            false_alarms: settings.false_alarms,
             false_success: settings.false_success,
-            concentration: settings.concentration,
-            early_success: settings.early_success,
-            dithering: settings.dithering,
             ood_frames: settings.ood_frames,
             disagreement: settings.disagreement,
+            second_opinion: settings.second_opinion,
             drift: settings.drift,
+            concentration: settings.concentration,
         },
     }
 }

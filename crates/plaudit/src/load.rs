@@ -19,6 +19,13 @@ pub fn to_run(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConfig, Fail
     let loaded = noticed(&args.config, verbosity)?;
     let hint = "`plaudit cluster run` runs it on all of them; `--local` runs everything on this one";
     refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
+    if let Some((component, places)) = loaded.config.cluster.several_places() {
+        let text = format!(
+            "cluster.component_placement.{component}: {places} — everything runs in one process on this machine; `plaudit cluster run` \
+             starts one for each place"
+        );
+        console::notices(&[Notice { text }], verbosity);
+    }
     Ok(loaded)
 }
 
@@ -27,8 +34,8 @@ pub fn to_teleoperate(args: &RunArgs, verbosity: Verbosity) -> Result<LoadedConf
     let loaded = noticed(&args.config, verbosity)?;
     let reward = &loaded.config.reward;
     if reward.use_reward_model && reward.worker_type == WorkerType::Local {
-        let hint = "`--local` runs the model on this one; `plaudit serve` runs it on another, with reward.worker_type=api \
-                    reward.api.api_base=http://GPU:8000";
+        let hint = "`--local` runs the model on this one; `plaudit cluster run` runs both where they are placed; `plaudit serve` runs it \
+                    on another, with reward.worker_type=api reward.api.api_base=http://GPU:8000";
         refuse_elsewhere(&loaded, args.local, hint, verbosity)?;
     }
     Ok(loaded)

@@ -1,6 +1,10 @@
 //! Ctrl-C, `kill` and a closed terminal: the first asks the work to stop, the second insists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What comes so soon after the first is the same request: `timeout` and schedulers signal a process and then its group.
+const SAME_REQUEST: Duration = Duration::from_millis(500);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -14,8 +18,10 @@ pub fn interrupted() -> bool {
 pub(crate) fn listen_for_interrupts() {
     let ignored = inherited::ignored();
     // A handler that is there already (a second run in one process) does the same.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+    let mut first: Option<Instant> = None;
+    let _ = ctrlc::set_handler(move || {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        if first.get_or_insert_with(Instant::now).elapsed() > SAME_REQUEST {
             plaudit_robot::restore_terminal();
             std::process::exit(1);
         }

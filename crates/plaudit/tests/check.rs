@@ -403,6 +403,18 @@ const TRAPS: &[Trap] = &[
             ("reward_threshold: 0.5", "reward_threshold: 0.5\n  hacking_monitor: {every: 5}"),
         ],
     ),
+    // A model that never learns.
+    (
+        &[
+            ("runner: {", "runner: {max_epochs: 20, "),
+            ("reward_threshold: 0.5", "reward_threshold: 0.5\n  online: {every: 50}"),
+        ],
+        &["online-never-learns"],
+        &[
+            ("runner: {", "runner: {max_epochs: 20, "),
+            ("reward_threshold: 0.5", "reward_threshold: 0.5\n  online: {every: 5}"),
+        ],
+    ),
 ];
 
 /// An untrained model as `reward train` leaves it, made once.

@@ -67,7 +67,7 @@ fn a_hacked_reward_is_noticed_and_the_run_pauses() {
     assert!(said.contains("the reward may be hacked: false_success is"), "{said}");
     assert!(said.contains("runner.resume_dir=run"), "{said}");
     let kept = image_count(&here.join("run/hacking/step_1/failure"));
-    assert!(kept >= 32, "{kept} frames");
+    assert_eq!(kept, 24, "one frame of each episode");
     let log = std::fs::read_to_string(here.join("run/events.jsonl")).unwrap();
     assert!(log.contains("hacking/false_success") && log.contains("hacking/alarms"));
 
@@ -95,7 +95,7 @@ fn a_second_model_contradicts_and_the_threshold_rises() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("false_success is") && said.contains("scores must be above 0.5000"), "{said}");
     assert!(said.contains("sort them into success/ and failure/"), "{said}");
-    assert!(image_count(&here.join("run/hacking/step_1/unsorted")) >= 32);
+    assert_eq!(image_count(&here.join("run/hacking/step_1/unsorted")), 24, "one frame of each episode");
 }
 
 /// A person sorts the frames of a look while the run goes on, and the next look hears of it.
@@ -140,7 +140,7 @@ fn what_cannot_be_monitored_is_refused_before_anything_runs() {
             ],
             &["the reward model itself"],
         ),
-        (&["reward.hacking_monitor.model.model_path=strict"], &["never used", "compare_with: model"]),
+        (&["reward.hacking_monitor.false_alarms=0"], &["reward.hacking_monitor.false_alarms", "above 0"]),
         (
             &["reward.hacking_monitor.compare_with=model", "reward.hacking_monitor.model.model_path=nowhere"],
             &["reward.hacking_monitor.model.model_path", "nowhere"],

@@ -10,6 +10,7 @@ mod check;
 mod cloning;
 #[cfg(unix)]
 mod cluster;
+mod cluster_workers;
 mod collecting;
 mod command_line;
 mod demo;
@@ -20,6 +21,7 @@ mod hacking;
 mod images;
 mod lerobot;
 mod messages;
+mod online;
 mod outputs;
 mod pages;
 mod ranks;

@@ -7,6 +7,9 @@ use plaudit::cli::ConfigArgs;
 use plaudit::config::{self, LoadedConfig};
 use plaudit::load::RequestedConfig;
 use plaudit_core::{Env, FramesNeeded, Reward, Seed};
+use plaudit_nn::Weights;
+use plaudit_reward::StateConditions;
+use plaudit_reward::card::ModelCard;
 use plaudit_rl::Rollout;
 
 use crate::runs::fresh_classifier;
@@ -406,4 +409,34 @@ fn a_vision_language_model_that_cannot_judge_is_refused() {
         let error = reward(folder.path(), &with_vlm_reward(&words)).map(|_| ()).unwrap_err();
         assert!(error.contains(expected), "{words:?}\n{error}");
     }
+}
+
+/// A model that was trained for some states rewards in those alone, and is refused where states mean something else.
+#[test]
+fn conditions_of_a_checkpoint_are_checked_by_the_reward() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = model(folder.path(), Some(0.0), 1);
+    let file = Path::new(&path).join("model.safetensors");
+    let mut words = with_reward_model(&path);
+    words.push("reward.reward_type=binary".into());
+    let (_, env, _) = reward(folder.path(), &words).unwrap();
+    let width = env.spec().state_width;
+    let conditioned = |guard: &str, state_width: usize| {
+        let card = ModelCard::from_header(Weights::read(&file).unwrap().metadata()).unwrap().unwrap();
+        let conditions = Some(StateConditions { guards: vec![guard.into()], state_width });
+        ModelCard { conditions, ..card }.replace_in(&file).unwrap();
+        reward(folder.path(), &words)
+    };
+    let rewards = |guard: &str| {
+        let (loaded, mut env, reward) = conditioned(guard, width).unwrap();
+        env.set_frames_needed(build::frames_needed(&loaded, EnvBlock::Train, &*reward, false));
+        play(&mut *env, &*reward).iter().flat_map(|column| column.total.clone()).sum::<f32>()
+    };
+    assert_eq!(rewards("state[0] < 1000"), 36.0, "every score is above 0");
+    assert_eq!(rewards("state[0] > 1000"), 0.0);
+    let error = conditioned("state[0] < 1000", width + 1).err().unwrap();
+    assert!(
+        error.contains(&format!("states of {} numbers, and this environment has {width}", width + 1)),
+        "{error}"
+    );
 }

@@ -174,6 +174,11 @@ fn a_resumed_training_ends_with_the_same_bits() {
 
 /// A trajectory of four frames; the last two are labelled.
 fn write_npy(path: &Path, success: bool, number: usize) {
+    write_npy_of(&["base_camera"], path, success, number);
+}
+
+/// The same through these cameras, which all see the same.
+fn write_npy_of(cameras: &[&str], path: &Path, success: bool, number: usize) {
     let mut images = Vec::new();
     for frame in 0..4 {
         let pixels = image_pixels(success && frame > 1, number * 4 + frame);
@@ -184,8 +189,9 @@ fn write_npy(path: &Path, success: bool, number: usize) {
     let labels = [0.0, 0.0, 1.0, 1.0].map(|label: f32| if success { label } else { 0.0 });
     let array = |array: Array| PyValue::Array(Arc::new(array));
     let images = array(Array::from_slice(&[4, 3, SIDE, SIDE], &images).unwrap());
+    let cameras = cameras.iter().map(|camera| (*camera, images.clone()));
     let content = PyValue::dict([
-        ("images", PyValue::dict([("base_camera", images)])),
+        ("images", PyValue::dict(cameras)),
         ("labels", array(Array::from_slice(&[4], &labels).unwrap())),
     ]);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -418,4 +424,141 @@ fn a_model_goes_on_with_a_few_more_frames() {
     refused(&add("other"), 2, &["4x4x3 in other", "sensor_configs"]);
     std::fs::write(other.join("2.png"), "no picture").unwrap();
     refused(&add("other"), 2, &["other/success/2.png", "take this image out"]);
+}
+
+/// RLinf's state dicts do not name cameras: `--image-keys` does, and scores are those of the checkpoint that names them itself.
+#[test]
+fn a_state_dict_of_two_cameras_is_measured_through_the_keys_that_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    for number in 0..4 {
+        let file = here.join(format!("episodes/positive/{number:06}.npy"));
+        write_npy_of(&["base_camera", "hand_camera"], &file, true, number);
+        let file = here.join(format!("episodes/negative/{number:06}.npy"));
+        write_npy_of(&["base_camera", "hand_camera"], &file, false, 4 + number);
+    }
+    let views = ["main_images", "extra_view_images"];
+    crate::runs::fresh_classifier(here.join("model"), &views, Some(0.5), 3);
+    let eval = |model: &str, output: &str, more: &[&str]| {
+        let words = ["reward", "eval", model, "episodes", "--output-dir", output];
+        plaudit(here, &[&words[..], more].concat())
+    };
+    done(&eval("model", "named", &[]));
+    let dict = "model/actor/model_state_dict/full_weights.pt";
+    let size = ["--image-size", "3", "32", "32", "--normalize", "true"];
+    let keys = ["--image-keys", "main_images,extra_view_images"];
+    done(&eval(dict, "given", &[&size[..], &keys[..]].concat()));
+    let scores = |output: &str| std::fs::read_to_string(here.join(output).join("scores.csv")).unwrap();
+    assert_eq!(scores("given"), scores("named"));
+    assert_eq!(scores("given").lines().count(), 1 + 8 * 4);
+    let other = eval(dict, "other", &[&size[..], &["--image-keys", "main_images,nowhere"]].concat());
+    assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+    assert!(said(&other).contains("nowhere"), "{}", said(&other));
+}
+
+/// What a model is chosen by must not be what it learned from.
+#[test]
+fn training_and_validation_on_the_same_file_is_refused() {
+    let folder = dataset();
+    let words = [
+        "reward_training",
+        "data.train_data_paths=train.pt",
+        "data.val_data_paths=train.pt",
+        "runner.max_steps=4",
+    ];
+    refused(
+        &train(folder.path(), &words),
+        2,
+        &["data.val_data_paths", "train.pt is trained on as well", "data.data_path"],
+    );
+    assert!(!folder.path().join("logs").exists(), "nothing was written");
+}
+
+/// A folder with a run of another config is not gone on with in silence, and the run in it stays as it is.
+#[test]
+fn a_log_path_that_another_config_used_is_refused() {
+    let folder = dataset();
+    let words = |seed: &'static str| {
+        ["reward_training", "data.data_path=.", "runner.max_steps=4", "runner.logger.log_path=run", seed]
+    };
+    done(&train(folder.path(), &words("actor.seed=7")));
+    let before = std::fs::read(folder.path().join("run/config.yaml")).unwrap();
+    let output = train(folder.path(), &words("actor.seed=8"));
+    assert!(!output.status.success(), "{}", said(&output));
+    refused(&output, 2, &["run"]);
+    assert_eq!(std::fs::read(folder.path().join("run/config.yaml")).unwrap(), before);
+}
+
+/// The recipe leaves a second model for the hacking monitor, which is another network that learned from the same frames.
+#[test]
+fn a_second_model_is_trained_beside_the_first() {
+    let folder = dataset();
+    let here = folder.path();
+    let words = ["reward_training", "data.data_path=.", "runner.max_steps=4", "runner.logger.log_path=run"];
+    done(&train(here, &words));
+    let (first, second) =
+        (card(&here.join("run/checkpoints/best_model")), card(&here.join("run/checkpoints/second_model")));
+    assert_eq!(first.dataset, second.dataset);
+    assert!(second.threshold.is_some());
+    let weights = |name: &str| Weights::read(here.join("run/checkpoints").join(name)).unwrap();
+    assert!(!weights("best_model").iter().eq(weights("second_model").iter()));
+    assert!(!here.join("run/checkpoints/.second_model").exists());
+    let words = [&words[..], &["runner.second_model=false", "runner.logger.log_path=alone"]].concat();
+    done(&train(here, &words));
+    assert!(!here.join("alone/checkpoints/second_model").exists());
+}
+
+/// A model that leaves a condition on the state to the robot learns from states in which it holds, says so, and is measured by it.
+#[test]
+fn a_model_for_some_states_learns_from_those_and_carries_the_condition() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let words = [
+        "-q",
+        "collect",
+        "pickcube_scripted",
+        "--episodes",
+        "6",
+        "env.eval.total_num_envs=6",
+        "env.eval.ignore_terminations=true",
+        "env.eval.init_params.sensor_configs={width: 32, height: 32}",
+        "env.eval.data_collection.save_dir=episodes",
+    ];
+    done(&plaudit(here, &words));
+    let train = |guard: &'static str, run: &'static str| {
+        let words = [
+            "--data",
+            "episodes",
+            "runner.max_steps=3",
+            "data.num_samples_per_episode=0",
+            "data.fail_success_ratio=0",
+        ];
+        train(here, &[&words[..], &[guard, run]].concat())
+    };
+    done(&train("data.guards=[]", "runner.logger.log_path=any"));
+    done(&train("data.guards=[\"abs(state[9:16])<=0.2\"]", "runner.logger.log_path=still"));
+    let (any, still) = (card(&here.join("any")), card(&here.join("still")));
+    assert_eq!(any.conditions, None);
+    let conditions = still.conditions.clone().unwrap();
+    assert_eq!(
+        (&conditions.guards[..], conditions.state_width),
+        (&["abs(state[9:16])<=0.2".to_string()][..], 42)
+    );
+    let (any, still) = (any.class_balance.unwrap(), still.class_balance.unwrap());
+    assert!(still.failures < any.failures && still.successes > 0, "{any:?} {still:?}");
+
+    done(&plaudit(here, &["reward", "eval", "still", "episodes", "--output-dir", "measured"]));
+    let scores = std::fs::read_to_string(here.join("measured/scores.csv")).unwrap();
+    let zeros = scores.lines().filter(|line| line.contains(",0.000000,")).count();
+    assert!(zeros > 0 && zeros < scores.lines().count() - 1, "{zeros} frames of a moving robot");
+
+    let moving = train("data.guards=[\"state[0]>1000\"]", "runner.logger.log_path=never");
+    refused(&moving, 2, &["data.guards", "holds in no frame"]);
+    let unknown = train("data.guards=[\"qvel<1\"]", "runner.logger.log_path=unknown");
+    refused(&unknown, 2, &["data.guards", "qvel", "42"]);
+    write_pt(&here.join("train.pt"), thirds(48));
+    write_pt(&here.join("val.pt"), thirds(18));
+    let images =
+        [&["reward", "train", "data.data_path=.", "data.guards=[\"state[0]<1\"]"], &SMALL[..]].concat();
+    refused(&plaudit(here, &images), 2, &["data.guards", "images alone"]);
 }

@@ -33,7 +33,14 @@ impl Collector {
 
     /// Starts every row anew after a reset of all environments. Unfinished episodes are dropped; numbering continues.
     pub fn restart(&mut self, reset: &Obs) {
-        for (row, episode) in self.rows.iter_mut().enumerate() {
+        let rows: Vec<usize> = (0..self.rows.len()).collect();
+        self.restart_rows(&rows, reset);
+    }
+
+    /// Starts some rows anew, where environments began another episode without ending one.
+    pub fn restart_rows(&mut self, rows: &[usize], reset: &Obs) {
+        for &row in rows {
+            let Some(episode) = self.rows.get_mut(row) else { continue };
             let number = if episode.is_empty() { episode.number } else { episode.number + 1 };
             *episode = begin(row, number, reset.row(row), reset);
         }

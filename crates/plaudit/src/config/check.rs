@@ -7,7 +7,9 @@ use super::blocks::actor::{ModelType, PolicySetup};
 use super::blocks::algorithm::LossType;
 use super::blocks::cluster::Placement;
 use super::blocks::env::{EnvSettings, EnvType};
-use super::blocks::reward::{CompareWith, Hysteresis, RewardMode, RewardSettings, RewardTerm, TermSource};
+use super::blocks::reward::{
+    CompareWith, Hysteresis, RewardMode, RewardSettings, RewardTerm, TermSource, WorkerType,
+};
 use super::blocks::runner::{LoggerBackend, TaskType};
 use super::{Config, Notice, Purpose, edit, range};
 
@@ -28,11 +30,11 @@ pub(crate) fn check(config: &mut Config, tree: &Node) -> Result<Vec<Notice>, Com
 pub(crate) fn purpose(config: &Config, tree: &Node) -> Result<Purpose, ComposeError> {
     match (config.runner.task_type, config.actor.model.model_type) {
         (TaskType::Embodied | TaskType::EmbodiedEval, _) => Ok(Purpose::Rl),
-        (TaskType::Sft, ModelType::Resnet) => Ok(Purpose::RewardTraining),
+        (TaskType::Sft, ModelType::Resnet | ModelType::Progress) => Ok(Purpose::RewardTraining),
         (TaskType::Sft, ModelType::Qwen3Vl | ModelType::Foreign) => Ok(Purpose::JudgeTuning),
         (TaskType::Sft, other) => {
             let message = format!("supervised training is for reward models, not for `{}`", other.word());
-            let hint = "set actor.model.model_type to resnet or qwen3_vl";
+            let hint = "set actor.model.model_type to resnet, progress or qwen3_vl";
             Err(Checker { tree }.problem("actor.model.model_type", message, hint))
         }
     }
@@ -162,7 +164,8 @@ impl Checker<'_> {
         for (path, term) in learned_terms(reward) {
             self.windows_in_use(&path, &term)?;
         }
-        self.hacking_monitor_in_use(reward)
+        self.hacking_monitor_in_use(reward)?;
+        self.online_in_use(reward)
     }
 
     /// What monitoring needs, where it is on.
@@ -186,16 +189,50 @@ impl Checker<'_> {
                 let hint = "give a model that was trained on other episodes, or set compare_with: none";
                 Err(self.problem(path, message, hint))
             }
-            (CompareWith::Model, second) if *second == reward.model.model_path => {
+            (_, second) if second.is_some() && *second == reward.model.model_path => {
                 let message = "this is the reward model itself: it would agree with itself".into();
                 Err(self.problem(path, message, "give a model that was trained on other episodes"))
             }
-            (CompareWith::Environment | CompareWith::Person | CompareWith::None, Some(_)) => {
-                let message = "a second model that is never used".into();
-                Err(self.problem(path, message, "set reward.hacking_monitor.compare_with: model"))
-            }
             _ => Ok(()),
         }
+    }
+
+    /// What a model that learns online needs.
+    fn online_in_use(&self, reward: &RewardSettings) -> Result<(), ComposeError> {
+        let online = &reward.online;
+        if !online.is_on() {
+            return Ok(());
+        }
+        let refuse = |key: &str, message: &str, hint: &str| Err(self.problem(key, message.into(), hint));
+        if !reward.model.model_type.is_image_classifier() {
+            let message = "a vision-language model does not learn online";
+            return refuse(
+                "reward.online.every",
+                message,
+                "set it to 0, or reward.model.model_type to resnet",
+            );
+        }
+        if reward.worker_type == WorkerType::Api {
+            let message = "a model on a server does not learn online";
+            return refuse("reward.online.every", message, "set it to 0, or reward.worker_type to local");
+        }
+        if reward.reload_model {
+            let message = "the model learns online, so that it cannot follow its file as well";
+            return refuse("reward.reload_model", message, "set it to false, or reward.online.every to 0");
+        }
+        if reward.reward_mode == RewardMode::HistoryBuffer {
+            let message = "a model of windows of frames does not learn online";
+            return refuse("reward.online.every", message, "set it to 0, or another reward_mode");
+        }
+        if online.min_frames > online.frames {
+            let message = "more frames than are kept, so that no round would begin";
+            return refuse(
+                "reward.online.min_frames",
+                message,
+                "make it no larger than reward.online.frames",
+            );
+        }
+        Ok(())
     }
 
     /// What `reward_mode: history_buffer` needs, and what it cannot be joined with.
@@ -287,18 +324,6 @@ fn learned_terms(reward: &RewardSettings) -> Vec<(String, RewardTerm)> {
     std::iter::once(("reward".to_string(), reward.main_term())).chain(further).collect()
 }
 
-/// The first component that is to run in more than one place.
-fn several_places(config: &Config) -> Option<(&String, &String)> {
-    config.cluster.component_placement.iter().find_map(|(component, placement)| match placement {
-        Placement::Ranges(text) => {
-            let one = |(first, last): (&str, &str)| first.trim() == last.trim();
-            let is_one = text.split_once('-').map_or(text.trim().parse::<u64>().is_ok(), one);
-            (!is_one).then_some((component, text))
-        }
-        _ => None,
-    })
-}
-
 fn is_placement(text: &str) -> bool {
     let is_range = |range: &str| match range.trim().split_once('-') {
         _ if matches!(range.trim(), "all" | "node") => true,
@@ -332,13 +357,11 @@ fn notices(config: &Config, tree: &Node) -> Vec<Notice> {
             overruled_control(path, env, config, tree, &mut notify);
         }
     }
-    if let Some((component, places)) = several_places(config) {
-        notify(format!(
-            "cluster.component_placement.{component}: {places} — everything runs in one process on this machine; `plaudit cluster run` starts one for each place"
-        ));
-    }
     if config.reward.hacking_monitor.is_on() && !config.reward.use_reward_model {
         notify("reward.hacking_monitor: no reward model is used, so there is nothing to monitor".into());
+    }
+    if config.reward.online.is_on() && !config.reward.use_reward_model {
+        notify("reward.online: no reward model is used, so there is nothing that could learn".into());
     }
     if config.actor.model.model_type == ModelType::Mlp && edit::is_set(tree, "actor.model.hidden_dim") {
         notify("actor.model.hidden_dim is for image reward models: the layers of an mlp_policy are as wide as actor.model.hidden_sizes says".into());

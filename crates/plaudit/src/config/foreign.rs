@@ -102,7 +102,7 @@ pub(crate) fn find_foreign(tree: &mut Node) -> ForeignParts {
 }
 
 const SIMULATORS: &[&str] = &["maniskill", "embedded", "gymnasium", "realworld"];
-const MODELS: &[&str] = &["mlp_policy", "cnn_policy", "random", "scripted", "resnet", "qwen3_vl"];
+const MODELS: &[&str] = &["mlp_policy", "cnn_policy", "random", "scripted", "resnet", "progress", "qwen3_vl"];
 const LEARNERS: &[&str] = &["actor_critic", "ppo", "embodied_ppo", "embodied_sac", "sac", "rlpd"];
 const ADVANTAGES: &[&str] = &["gae", "embodied_sac", "sac"];
 const DATASETS: &[&str] = &["vlm_trend_reward_sft", "simple_vlm_trend_reward_sft"];

@@ -171,6 +171,11 @@ impl LoadedConfig {
         check::problem(&self.written, key, message.into(), &hint.into()).with_texts(&self.texts)
     }
 
+    /// What was written, composed and in today's words, without defaults: read again, it is the same config.
+    pub fn written_tree(&self) -> &Node {
+        &self.written
+    }
+
     /// The whole configuration as a tree, with the place of each value, or `default`.
     pub fn as_tree(&self) -> Node {
         show::as_tree(&self.config, &self.written)

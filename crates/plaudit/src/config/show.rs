@@ -141,8 +141,11 @@ impl Show<'_> {
             "Policies" => matches!(model, ModelType::Mlp | ModelType::Cnn),
             "Scripted" => model == ModelType::Scripted,
             "Policies on images" => model == ModelType::Cnn,
-            "Image reward model" => model == ModelType::Resnet,
-            "Images" => matches!(model, ModelType::Cnn | ModelType::Resnet),
+            "Image reward model" => matches!(model, ModelType::Resnet | ModelType::Progress),
+            "Progress model" => {
+                model == ModelType::Progress || self.config.reward.model.model_type.is_progress()
+            }
+            "Images" => matches!(model, ModelType::Cnn | ModelType::Resnet | ModelType::Progress),
             "Vision-language judge" => model == ModelType::Qwen3Vl,
             "Judge" => judge,
             "Image classifier" => !judge,

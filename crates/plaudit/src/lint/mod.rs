@@ -41,6 +41,7 @@ const RULES: &[Rule] = &[
     model_usage::image_size,
     model_usage::windows,
     model_usage::monitor,
+    model_usage::online,
     environment::cameras,
     environment::guards,
     incentives::dithering,

@@ -110,21 +110,30 @@ pub(super) fn image_size(findings: &mut Findings<'_>) {
 
 /// A monitor that never gets to check.
 pub(super) fn monitor(findings: &mut Findings<'_>) {
-    let config = &findings.loaded.config;
-    let (every, runner) = (config.reward.hacking_monitor.every, &config.runner);
+    let every = findings.loaded.config.reward.hacking_monitor.every;
+    let why = "the hacking monitor is on and never checks anything";
+    beyond_the_run(findings, "monitor-never-checks", "reward.hacking_monitor.every", every, why);
+}
+
+/// A model that is to learn while the policy does, and never does.
+pub(super) fn online(findings: &mut Findings<'_>) {
+    let every = findings.loaded.config.reward.online.every;
+    let why = "the reward model is to learn in the run and never does";
+    beyond_the_run(findings, "online-never-learns", "reward.online.every", every, why);
+}
+
+/// Something that is done every so many updates, and not once in the run.
+fn beyond_the_run(findings: &mut Findings<'_>, code: &'static str, key: &str, every: u64, why: &str) {
+    let runner = &findings.loaded.config.runner;
     let limits = [runner.max_epochs, runner.max_steps].into_iter();
     let Some(last) = limits.filter_map(|limit| u64::try_from(limit).ok()).min() else { return };
     if findings.uses_reward_model() && every > last {
-        findings.add(
-            "monitor-never-checks",
-            Severity::Warning,
-            "reward.hacking_monitor.every",
-            Remark {
-                what: format!("every {every} updates, and the run has {last}"),
-                why: "the hacking monitor is on and never checks anything".into(),
-                fix: format!("set it to {} or so, or to 0 to go without", (last / 10).max(1)),
-            },
-        );
+        let remark = Remark {
+            what: format!("every {every} updates, and the run has {last}"),
+            why: why.into(),
+            fix: format!("set it to {} or so, or to 0 to go without", (last / 10).max(1)),
+        };
+        findings.add(code, Severity::Warning, key, remark);
     }
 }
 

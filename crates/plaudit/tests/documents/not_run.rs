@@ -58,6 +58,11 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
         "plaudit cluster run",
         "it needs dora and two machines; bench/cluster has both",
     ),
+    not_run(
+        "docs/cluster.md",
+        "sudo bench/cluster/faults.sh",
+        "it takes half an hour, as root; CI runs its short form",
+    ),
     not_run("docs/cluster.md", "plaudit cluster status", "it needs such a run"),
     not_run("docs/cluster.md", "plaudit cluster logs", "it needs such a run"),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),

@@ -26,7 +26,7 @@ use self::images::PageImages;
 use self::manual_settings::ManualSettings;
 use self::regions::Rerendered;
 use self::text::AuditReport;
-use super::checkpoint::{PreparationArgs, only_served, probability, unfit};
+use super::checkpoint::{PreparationArgs, only_served, probability, unfit, without_states};
 use super::data::{FrameReader, as_failure, views};
 use super::train::tempfile_in;
 use super::windows::audit::JudgeAuditRun;
@@ -340,6 +340,7 @@ pub(super) fn failure(error: AuditError) -> Failure {
         error @ AuditError::NotFinite { .. } => {
             Failure::runtime(error, "give an earlier checkpoint".to_string())
         }
+        AuditError::Conditions(error) => without_states(&error),
         other => Failure::usage(other, None),
     }
 }

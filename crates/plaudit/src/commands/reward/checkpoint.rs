@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use plaudit_nn::classifier::ClassifierError;
 use plaudit_nn::gpu::GpuError;
+use plaudit_reward::audit::ConditionsError;
 use plaudit_reward::open::{
     ClassifierCheckpoint, GivenNetwork, OpenClassifier, OpenError, SettingDifference, wrong_order,
 };
@@ -37,6 +38,11 @@ pub(in crate::commands) struct PreparationArgs {
 fn side(text: &str) -> Result<usize, String> {
     let meant = "give channels, height and width, such as --image-size 3 224 224";
     text.parse().ok().filter(|side| *side > 0).ok_or_else(|| meant.into())
+}
+
+/// Data that does not have the states which a model's conditions are about.
+pub(super) fn without_states(error: &ConditionsError) -> Failure {
+    Failure::usage(error, "give episodes that were recorded with the states of its training".to_string())
 }
 
 /// A score, as a flag takes it.

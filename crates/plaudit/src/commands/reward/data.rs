@@ -6,11 +6,13 @@ use std::sync::Arc;
 use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progress};
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
 use plaudit_data::recording::Rules;
+use plaudit_reward::StateConditions;
 use plaudit_reward::dataset::{DatasetError, Frames, ViewKey};
 
 use crate::build;
 use crate::config::LoadedConfig;
 use crate::config::block::OneOrMore;
+use crate::config::blocks::actor::ModelType;
 use crate::failure::Failure;
 use crate::hints::{self, AskedBy};
 use crate::progress::{ProgressBar, ProgressUpdate};
@@ -19,6 +21,10 @@ use crate::progress::{ProgressBar, ProgressUpdate};
 pub(super) struct TrainingData {
     pub(super) train: Frames,
     pub(super) val: Option<Frames>,
+    /// Unsolved episodes in what a progress model learns from, whether it uses them or not.
+    pub(super) unsolved: usize,
+    /// What holds of the state in every frame, as `data.guards` asks for it.
+    pub(super) conditions: Option<StateConditions>,
 }
 
 /// How frames are read.
@@ -65,7 +71,23 @@ pub(super) fn training_data(loaded: &LoadedConfig, bar: &ProgressBar) -> Result<
         views(keys).map_err(|error| loaded.problem("actor.model.image_keys", error.to_string(), hint))?;
     let reader = FrameReader { views, rules: build::reading_rules(loaded), bar };
     let (key, read) = named(loaded, &reader)?;
-    read.map_err(|error| problem(loaded, key, &error))
+    let read = read.and_then(|data| match loaded.config.actor.model.model_type {
+        ModelType::Progress => demonstrations(loaded, data),
+        _ => Ok(data),
+    });
+    let data = read.map_err(|error| problem(loaded, key, &error))?;
+    if data.conditions.is_none() && !loaded.config.data.guards.is_empty() {
+        let message =
+            "conditions on the state choose among the frames of episodes, and these are images alone";
+        return Err(loaded.problem("data.guards", message, "name episodes with data.data_path").into());
+    }
+    Ok(data)
+}
+
+/// What a progress model learns from: successful episodes, and unsolved ones as unlabelled play where the config says so.
+fn demonstrations(loaded: &LoadedConfig, data: TrainingData) -> Result<TrainingData, DatasetError> {
+    let (train, unsolved) = data.train.for_progress(loaded.config.data.unlabelled_play)?;
+    Ok(TrainingData { train, unsolved, ..data })
 }
 
 /// The key that names the data, and what is there.
@@ -82,7 +104,8 @@ fn named(
             &reader.options(),
             &tick,
         );
-        let split = read.map_err(DatasetError::from).and_then(|read| split(loaded, reader, Arc::new(read)));
+        let split =
+            read.map_err(DatasetError::from).and_then(|read| split(loaded, reader, Arc::new(read), None));
         return Ok(("data.positive_dir", split));
     }
     if let Some(path) = &data.data_path {
@@ -90,9 +113,13 @@ fn named(
         let parts = ["train.pt", "val.pt"].map(|name| path.join(name));
         let read = match parts.iter().all(|part| part.is_file()) {
             true => in_two_files(reader, &parts[..1], &parts[1..]),
-            false => {
-                reader.read(path).map_err(DatasetError::from).and_then(|read| split(loaded, reader, read))
-            }
+            false => match reader.read(path) {
+                Ok(mut read) => {
+                    let conditions = chosen_states(loaded, &mut read)?;
+                    split(loaded, reader, read, conditions)
+                }
+                Err(error) => Err(error.into()),
+            },
         };
         return Ok(("data.data_path", read));
     }
@@ -116,7 +143,7 @@ fn in_two_files(
 ) -> Result<TrainingData, DatasetError> {
     let train = reader.all(train)?;
     let val = if val.is_empty() { None } else { Some(reader.all(val)?) };
-    Ok(TrainingData { train, val })
+    Ok(TrainingData { train, val, unsolved: 0, conditions: None })
 }
 
 /// One recording in two parts, by episode.
@@ -124,6 +151,7 @@ fn split(
     loaded: &LoadedConfig,
     reader: &FrameReader<'_>,
     data: Arc<LabelledData>,
+    conditions: Option<StateConditions>,
 ) -> Result<TrainingData, DatasetError> {
     let settings = &loaded.config.data;
     let ratio = settings.fail_success_ratio;
@@ -134,7 +162,43 @@ fn split(
         seed: settings.seed as i64,
     })?;
     let frames = |picks| Frames::new(&reader.views, vec![(data.clone(), picks)]);
-    Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?) })
+    Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?), unsolved: 0, conditions })
+}
+
+/// Leaves out frames in whose state a condition of the config does not hold. What is left has gaps, so no frame has a history.
+fn chosen_states(
+    loaded: &LoadedConfig,
+    data: &mut Arc<LabelledData>,
+) -> Result<Option<StateConditions>, Failure> {
+    let guards = &loaded.config.data.guards;
+    if guards.is_empty() {
+        return Ok(None);
+    }
+    let problem = |message: String, hint: &str| Failure::from(loaded.problem("data.guards", message, hint));
+    let frames = || data.episodes.iter().flat_map(|episode| &episode.frames);
+    let widths: Vec<usize> = frames().map(|frame| frame.state.as_ref().map_or(0, Vec::len)).collect();
+    let state_width = widths.first().copied().unwrap_or(0);
+    if state_width == 0 || widths.iter().any(|width| *width != state_width) {
+        let message = "not every frame of this data has a state of the same size".to_string();
+        return Err(problem(message, "collect with states, or leave the conditions out"));
+    }
+    let conditions = StateConditions { guards: guards.clone(), state_width };
+    let hint = format!(
+        "write conditions on numbers of the state, of which there are {state_width}: abs(state[0]) < 0.2"
+    );
+    let parsed = conditions.parse().map_err(|error| problem(error.to_string(), &hint))?;
+    let Some(chosen) = Arc::get_mut(data) else { unreachable!("it was read a moment ago") };
+    for episode in &mut chosen.episodes {
+        let holds = |state: &Vec<f32>| parsed.iter().all(|guard| guard.holds_in(state));
+        episode.frames.retain(|frame| frame.state.as_ref().is_some_and(holds));
+    }
+    chosen.episodes.retain(|episode| !episode.frames.is_empty());
+    chosen.has_history = false;
+    if chosen.episodes.is_empty() {
+        let message = format!("{} holds in no frame", conditions.text());
+        return Err(problem(message, "look at the states with `plaudit dataset inspect`"));
+    }
+    Ok(Some(conditions))
 }
 
 /// An error of the data, at the key that it is about.

@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use plaudit_reward::audit::{logits, score_of};
+use plaudit_reward::audit::{conditioned, logits, score_of};
 use plaudit_reward::card::ModelCard;
 use plaudit_reward::dataset::Frames;
 use plaudit_reward::images::{Mistakes, ScoreCurve, curves};
-use plaudit_reward::metrics::{Confusion, Metrics};
+use plaudit_reward::metrics::{Confusion, Metrics, ProgressMetrics};
 use plaudit_reward::open::{ModelLocation, OpenClassifier};
-use plaudit_reward::train::Evaluation;
+use plaudit_reward::train::{Evaluation, episode_scores};
 
-use super::checkpoint::{PreparationArgs, only_served, probability, unfit};
+use super::checkpoint::{PreparationArgs, only_served, probability, unfit, without_states};
 use super::data::{FrameReader, as_failure, views};
 use super::summary::measured;
 use super::windows::eval::JudgeEvalRun;
@@ -103,6 +103,8 @@ impl Eval {
         let logits =
             logits(&scorer, &frames, BATCH, &on_progress).map_err(|error| unfit(&self.model, &error))?;
         drop(bar);
+        let logits =
+            conditioned(&frames, card.conditions.as_ref(), logits).map_err(|error| without_states(&error))?;
         let scores: Vec<f64> =
             logits.iter().map(|logit| score_of(*logit as f32, card.temperature())).collect();
         if scores.iter().any(|score| !score.is_finite()) {
@@ -117,18 +119,22 @@ impl Eval {
         // Decisions are those of a reward with these scores.
         let metrics =
             evaluation.metrics.with_calls(Confusion::at(&scores, &truth, f64::from(threshold as f32)));
+        let progress = in_episodes(&frames).then(|| ProgressMetrics::of(&episode_scores(&frames, &scores)));
         let folder = output_folder(self.output_dir.clone())?;
         write_results(&folder, &frames, &scores, threshold)?;
         if self.json {
             let value = serde_json::json!({
                 "model": self.model.display().to_string(),
                 "metrics": metrics,
+                "progress": progress,
                 "loss": evaluation.loss,
                 "output_dir": folder.display().to_string(),
             });
             return console::print(&format!("{value}\n"));
         }
-        console::print(&format!("{}  written to   {}\n", page(&metrics, &frames), folder.display()))
+        let progress = progress.map(|progress| progress_line(&progress)).unwrap_or_default();
+        let page = page(&metrics, &frames);
+        console::print(&format!("{page}{progress}  written to   {}\n", folder.display()))
     }
 
     fn frames(&self, card: &ModelCard, verbosity: Verbosity) -> Result<Frames, Failure> {
@@ -156,9 +162,25 @@ fn resized(card: &ModelCard, frames: &Frames) -> Option<String> {
     ))
 }
 
+/// Whether frames are in the episodes that they happened in.
+fn in_episodes(frames: &Frames) -> bool {
+    frames.recordings().iter().all(|data| data.in_episodes)
+}
+
+/// How well scores follow the progress of episodes, in a line.
+fn progress_line(progress: &ProgressMetrics) -> String {
+    let some = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.4}"));
+    format!(
+        "  value-order correlation {}, Kendall's tau {} (up to success, {} episodes); AUC of last frames {}\n",
+        some(progress.voc),
+        some(progress.kendall),
+        progress.successful_episodes,
+        some(progress.last_frame_auc)
+    )
+}
+
 fn page(metrics: &Metrics, frames: &Frames) -> String {
-    let episodes = frames.recordings().iter().filter(|data| data.in_episodes).count();
-    let from = match episodes == frames.recordings().len() {
+    let from = match in_episodes(frames) {
         true => format!("{} episodes\n", frames.by_episode().len()),
         false => "frames of unknown episodes\n".into(),
     };

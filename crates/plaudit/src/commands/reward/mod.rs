@@ -5,6 +5,7 @@ mod checkpoint;
 mod data;
 mod eval;
 mod legacy_flags;
+mod second_model;
 mod sft;
 mod summary;
 mod train;

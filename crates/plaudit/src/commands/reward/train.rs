@@ -14,6 +14,7 @@ use plaudit_reward::train::{Checkpoints, Progress, StopReason, TrainError, Train
 
 use super::data::{FrameReader, TrainingData, training_data};
 use super::legacy_flags::LegacyFlags;
+use super::second_model;
 use super::summary::Summary;
 use super::training_run::{FirstRank, end_reason, refuse_other_start, resume_point, train_on_rank};
 use super::warm_start::WarmStart;
@@ -115,10 +116,12 @@ impl Train {
         let Some((mut run, outcome)) = train_on_rank(rank, training, sharding, &first)? else {
             return Ok(None);
         };
+        let is_done = matches!(&outcome, Ok(outcome) if outcome.reason != StopReason::Interrupted);
+        if is_done && loaded.config.runner.second_model {
+            second_model::train(&mut run, loaded, data, steps)?;
+        }
         let summary = match &outcome {
-            Ok(outcome) if outcome.reason != StopReason::Interrupted => {
-                Some(Summary::of(&mut run, outcome, data)?)
-            }
+            Ok(outcome) if is_done => Some(Summary::of(&mut run, outcome, data)?),
             _ => None,
         };
         let mut command = self.run_args()?.command("reward");
@@ -178,15 +181,19 @@ impl<'a> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a> {
         } else {
             self.command.show(run, self.loaded, self.data)?;
         }
-        announce(run, self.data, training);
+        announce(run, self.data, training, self.loaded.config.data.unlabelled_play);
         Ok(())
     }
 }
 
-fn new_training<'a>(loaded: &LoadedConfig, data: &'a TrainingData) -> Result<Training<'a>, Failure> {
+pub(super) fn new_training<'a>(
+    loaded: &LoadedConfig,
+    data: &'a TrainingData,
+) -> Result<Training<'a>, Failure> {
     let settings = build::classifier_training(loaded, data.train.len());
     let trainer = build::classifier(loaded)?;
-    Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)
+    let training = Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)?;
+    Ok(training.with_conditions(data.conditions.clone()))
 }
 
 /// What a model learns from, whatever its files are called on this machine.
@@ -246,7 +253,7 @@ fn resume(
 }
 
 /// What is trained on, and what a person should know about it.
-fn announce(run: &mut Run, data: &TrainingData, training: &Training<'_>) {
+fn announce(run: &mut Run, data: &TrainingData, training: &Training<'_>, uses_play: bool) {
     let count = |frames: &Frames| {
         let balance = frames.balance();
         format!("{} frames ({} successes)", frames.len(), balance.successes)
@@ -258,6 +265,14 @@ fn announce(run: &mut Run, data: &TrainingData, training: &Training<'_>) {
     let (steps, epochs) = (training.steps(), training.epochs());
     let text = format!("{steps} steps, {epochs:.1} epochs, on {}; {measured}", count(&data.train));
     run.emit(Event::Notice { level: Level::Info, text });
+    if data.unsolved > 0 {
+        let done = match uses_play {
+            true => "are unlabelled play",
+            false => "are left out; data.unlabelled_play=true uses them as unlabelled play",
+        };
+        let text = format!("{} unsolved episodes {done}", data.unsolved);
+        run.emit(Event::Notice { level: Level::Info, text });
+    }
     if let Some(val) = val {
         let balance = val.balance();
         let missing = match (balance.successes, balance.failures) {

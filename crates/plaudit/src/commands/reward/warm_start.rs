@@ -36,6 +36,8 @@ pub(super) struct WarmStart {
 const OLD_TO_ADDED: usize = 4;
 /// One in so many added frames validates.
 const VALIDATION_EVERY: usize = 5;
+/// What `actor.model.progress_bins` is of a model that has none.
+const DEFAULT_BINS: usize = 20;
 /// Where the hacking monitor leaves frames without ground truth.
 const UNSORTED: &str = "unsorted";
 /// Frames of the old data that are enough to see whether a short training did harm.
@@ -54,6 +56,10 @@ impl WarmStart {
         let mut overrides = of_network(model, &card.settings);
         if !given.words.iter().any(is_data) {
             overrides.extend(of_data(&card));
+        }
+        if let Some(conditions) = &card.conditions {
+            let guards: Vec<String> = conditions.guards.iter().map(|guard| quoted(guard)).collect();
+            overrides.push(format!("data.guards=[{}]", guards.join(",")));
         }
         let mut words = given.words.clone();
         let place = usize::from(given.config_name.is_none());
@@ -140,9 +146,15 @@ fn misfit(error: &DatasetError) -> Failure {
 /// The same network, learning gently.
 fn of_network(model: &Path, settings: &ClassifierSettings) -> Vec<String> {
     let ClassifierSettings { arch, hidden_dim, dropout, image_size, normalize, shared_trunk, .. } = settings;
+    let (kind, bins) = match settings.progress_bins {
+        Some(bins) => ("progress", bins),
+        None => ("resnet", DEFAULT_BINS),
+    };
     let keys: Vec<String> = settings.image_keys.iter().map(|key| quoted(key)).collect();
     vec![
         format!("actor.model.model_path={}", quoted(&model.display().to_string())),
+        format!("actor.model.model_type={kind}"),
+        format!("actor.model.progress_bins={bins}"),
         format!("actor.model.arch={}", arch.name()),
         format!("actor.model.hidden_dim={}", hidden_dim.unwrap_or(0)),
         format!("actor.model.dropout={dropout}"),

@@ -15,6 +15,7 @@ use plaudit_core::{Emit, EndReason, Env, EnvSpec, Event, Level, Reward, RewardCo
 use plaudit_data::episode::CollectionRun;
 use plaudit_nn::process_memory;
 use plaudit_reward::hacking_monitor::HackingMonitor;
+use plaudit_reward::online::OnlineTraining;
 use plaudit_rl::{Cloning, Learner, Metrics, OnLabelled, RolloutState};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +34,7 @@ use crate::evaluation::{Evaluator, Filming, json_number};
 use crate::failure::Failure;
 use crate::hacking_monitor;
 use crate::load;
+use crate::online;
 use crate::run::{Run, interrupted};
 use crate::workers::RemoteActor;
 
@@ -106,15 +108,20 @@ pub(crate) fn train_elsewhere(
     verbosity: Verbosity,
 ) -> Result<(), Failure> {
     refuse_other_purposes(loaded)?;
-    if loaded.config.env.train.data_collection.enabled {
-        let message = "episodes are not recorded while environments are on other machines";
-        let hint = "set it to false; `plaudit collect` records the policy afterwards";
-        return Err(loaded.problem("env.train.data_collection.enabled", message, hint).into());
+    if loaded.config.reward.online.is_on() {
+        let message = "a reward model does not learn while environments are in other processes";
+        return Err(loaded.problem("reward.online.every", message, "set it to 0").into());
     }
     let mode = build::train_mode(loaded)?;
     if matches!(mode, TrainMode::Sync(_)) && loaded.config.env.train.env_type == EnvType::Realworld {
         let message = "a robot of another process learns asynchronously";
         return Err(loaded.problem("runner.asynchronous", message, "set it to true").into());
+    }
+    let evaluates = loaded.config.runner.val_check_interval > 0;
+    if evaluates && loaded.config.env.eval.env_type == EnvType::Realworld {
+        let message = "a robot of another process is not taken from training for an evaluation";
+        let hint = "set it to -1; env/success_alone says how the policy does";
+        return Err(loaded.problem("runner.val_check_interval", message, hint).into());
     }
     let command = ["plaudit".into(), "cluster".into(), "run".into()];
     train_in(loaded, &command, verbosity, mode, TrainEnvs::Elsewhere(remote)).map(drop)
@@ -151,7 +158,7 @@ fn train_in(
         TrainEnvs::Here(_) => build::reward(loaded, &spec)?,
         TrainEnvs::Elsewhere(remote) => build::reward_from(loaded, &spec, &remote.models)?,
     };
-    let build::BuiltReward { reward, monitored, notices } = built;
+    let build::BuiltReward { reward, monitored, online, notices } = built;
     console::notices(&notices, verbosity);
     let reward: Arc<dyn Reward> = reward.into();
     let policy_uses_images = build::policy_uses_images(loaded);
@@ -171,8 +178,14 @@ fn train_in(
         checkpoint::restore(folder, learner.as_mut())?; // what does not fit shows before anything is made
     }
     let mut run = Run::start(loaded, "train", "steps", last_step, verbosity)?;
-    let components =
-        TrainComponents { envs: &mut envs, reward: &reward, monitored, learner: learner.as_mut(), cloning };
+    let components = TrainComponents {
+        envs: &mut envs,
+        reward: &reward,
+        monitored,
+        online,
+        learner: learner.as_mut(),
+        cloning,
+    };
     let outcome = Job::start(loaded, &mut run, components, mode, eval_env, from).and_then(|job| job.work());
     run.finish(outcome, command)
 }
@@ -202,6 +215,8 @@ struct TrainComponents<'a> {
     reward: &'a Arc<dyn Reward>,
     /// What of the reward is monitored.
     monitored: Option<build::MonitoredReward>,
+    /// The training of its model, where that learns.
+    online: Option<OnlineTraining>,
     learner: &'a mut dyn Learner,
     /// Behaviour cloning before reinforcement learning.
     cloning: Option<Cloning>,
@@ -223,6 +238,7 @@ struct Job<'a> {
     learner: &'a mut dyn Learner,
     evaluator: Option<Evaluator>,
     hacking_monitor: Option<HackingMonitor>,
+    online: Option<OnlineTraining>,
     /// Counts steps of a learned reward that stays the same.
     constant_reward: ConstantReward,
     /// Steps of learning done.
@@ -244,11 +260,13 @@ impl<'a> Job<'a> {
         eval_env: Option<Box<dyn Env>>,
         from: Option<PathBuf>,
     ) -> Result<Self, Failure> {
-        let TrainComponents { envs, reward, monitored, learner, cloning } = components;
-        let from = match run.restore::<State>()? {
-            Some(State { checkpoint }) => Some(run.checkpoints_directory().join(checkpoint)),
-            None => from,
-        };
+        let TrainComponents { envs, reward, monitored, mut online, learner, cloning } = components;
+        let own = run.restore::<State>()?.map(|state| run.checkpoints_directory().join(state.checkpoint));
+        if let (Some(online), Some(folder)) = (&mut online, &own) {
+            online::restore(online, folder, run)?;
+            reward.refresh().map_err(|error| Failure::caused_by(&error))?;
+        }
+        let from = own.or(from);
         let (mut step, mut resume_states, mut saved) = (0, Vec::new(), None);
         if let Some(folder) = from {
             step = checkpoint::step_of(&folder).unwrap_or(0);
@@ -277,11 +295,15 @@ impl<'a> Job<'a> {
         }
         let hacking_monitor = monitored.map(|monitored| hacking_monitor::start(loaded, monitored, run));
         let constant_reward = ConstantReward::default();
-        let on_labelled = on_labelled(loaded, hacking_monitor.as_ref(), constant_reward.clone());
-        // Whatever looks at frames later needs them: a policy on images, the monitor, a replay that is relabelled.
+        let on_labelled =
+            on_labelled(loaded, hacking_monitor.as_ref(), online.as_ref(), constant_reward.clone());
+        // Whatever looks at frames later needs them: a policy on images, episodes that are recorded, the monitor, a replay that
+        // is relabelled.
         let relabels = loaded.config.algorithm.loss_type == LossType::Sac;
         let keep_frames = build::policy_uses_images(loaded)
+            || records_episodes
             || hacking_monitor.is_some()
+            || online.is_some()
             || (relabels && loaded.config.reward.use_reward_model);
         let remote = RemoteSetup { keep_frames, step };
         let setup = RolloutSetup { envs, reward, seed, resume_states, episode_recorder, on_labelled, remote };
@@ -298,6 +320,7 @@ impl<'a> Job<'a> {
             learner,
             evaluator,
             hacking_monitor,
+            online,
             constant_reward,
             step,
             last_step,
@@ -332,6 +355,9 @@ impl<'a> Job<'a> {
         }
         while self.last_step.is_none_or(|last| self.step < last) {
             self.learn()?;
+            if let Some(online) = &mut self.online {
+                online::after_update(online, self.step, self.run)?;
+            }
             let is_last = self.last_step.is_some_and(|last| self.step >= last);
             let pauses = self.check_for_hacking()?;
             if is_last || is_due(runner.val_check_interval, self.step) {
@@ -411,7 +437,13 @@ impl<'a> Job<'a> {
             rollout_states,
             config: &self.config,
         };
-        let folder = checkpoint::write(&self.run.checkpoints_directory(), &contents)?;
+        let (online, run, step) = (&mut self.online, &mut *self.run, self.step);
+        let checkpoints = run.checkpoints_directory();
+        let more = |folder: &Path| match online {
+            Some(online) => online::save(online, folder, step, run),
+            None => Ok(()),
+        };
+        let folder = checkpoint::write(&checkpoints, &contents, more)?;
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.run.save(self.step, &State { checkpoint: name })?;
         self.saved = Some((self.step, folder));
@@ -443,15 +475,20 @@ impl<'a> Job<'a> {
 fn on_labelled(
     loaded: &LoadedConfig,
     hacking_monitor: Option<&HackingMonitor>,
+    online: Option<&OnlineTraining>,
     constant_reward: ConstantReward,
 ) -> Option<OnLabelled<'static>> {
     let mut monitor = hacking_monitor.map(HackingMonitor::on_labelled);
+    let mut online = online.map(OnlineTraining::on_labelled);
     if !loaded.config.reward.use_reward_model {
         return None;
     }
     Some(Box::new(move |segment: &Segment, column: &RewardColumn| {
         constant_reward.take(column);
         if let Some(on_labelled) = &mut monitor {
+            on_labelled(segment, column);
+        }
+        if let Some(on_labelled) = &mut online {
             on_labelled(segment, column);
         }
     }))

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use plaudit_cluster::worker::RolloutCallback;
 use plaudit_core::{Level, Obs, Reward, Seed};
 use plaudit_rl::{
     AsyncPlan, AsyncTraining, Learner, Metrics, OnLabelled, RolloutState, StepCallback, TakenStep, Training,
@@ -34,6 +35,7 @@ pub(super) enum StepError {
 /// Running environments, and the recorder of their episodes.
 pub(super) enum ActiveTraining<'a> {
     Sync { training: Box<Training<'a>>, episode_recorder: Option<Box<EpisodeRecorder>> },
+    SyncElsewhere { training: Box<Training<'a>>, episode_recorder: Option<SharedEpisodeRecorder> },
     Async { training: Box<AsyncTraining>, episode_recorder: Option<SharedEpisodeRecorder> },
 }
 
@@ -80,13 +82,16 @@ impl<'a> ActiveTraining<'a> {
         match (mode, envs) {
             (TrainMode::Sync(plan), TrainEnvs::Elsewhere(actor)) => {
                 let next_segment = remote.step * plan.rollouts as u64;
-                let environments = actor.environments(reward, remote.keep_frames, next_segment)?;
+                let episode_recorder = episode_recorder.map(shared);
+                let on_rollout = episode_recorder.clone().map(on_rollout);
+                let environments =
+                    actor.environments(reward, remote.keep_frames, next_segment, on_rollout)?;
                 let mut training =
                     Training::start_remote(Box::new(environments), actor.envs(), plan, resume_state);
                 if let Some(on_labelled) = on_labelled {
                     training.on_labelled(on_labelled);
                 }
-                Ok(Self::Sync { training: Box::new(training), episode_recorder: None })
+                Ok(Self::SyncElsewhere { training: Box::new(training), episode_recorder })
             }
             (TrainMode::Sync(plan), TrainEnvs::Here(env)) => {
                 let Some(env) = env.as_deref_mut() else { return Err(envs_in_use()) };
@@ -108,19 +113,20 @@ impl<'a> ActiveTraining<'a> {
             }
             (TrainMode::Async(plan), TrainEnvs::Elsewhere(actor)) => {
                 let states = actor.states_of_processes(resume_states);
-                let collector = actor.async_environments(remote.keep_frames, &states)?;
+                let episode_recorder = episode_recorder.map(shared);
+                let on_rollout = episode_recorder.clone().map(on_rollout);
+                let collector = actor.async_environments(remote.keep_frames, &states, on_rollout)?;
                 let started =
                     AsyncTraining::start_remote(Box::new(collector), states, reward.clone(), plan, learner);
                 let mut training = started.map_err(|error| Failure::caused_by(&error))?;
                 if let Some(on_labelled) = on_labelled {
                     training.on_labelled(on_labelled);
                 }
-                Ok(Self::Async { training: Box::new(training), episode_recorder: None })
+                Ok(Self::Async { training: Box::new(training), episode_recorder })
             }
             (TrainMode::Async(plan), TrainEnvs::Here(env)) => {
                 let Some(env) = env.take() else { return Err(envs_in_use()) };
-                let episode_recorder =
-                    episode_recorder.map(|episode_recorder| Arc::new(Mutex::new(episode_recorder)));
+                let episode_recorder = episode_recorder.map(shared);
                 let callback = Box::new(RunCallback { episode_recorder: episode_recorder.clone() });
                 let mut training =
                     AsyncTraining::start(env, reward.clone(), plan, seed, resume_state, learner, callback);
@@ -147,6 +153,9 @@ impl<'a> ActiveTraining<'a> {
                 };
                 training.step(learner, record_step).map(Some)
             }
+            Self::SyncElsewhere { training, .. } => {
+                training.step(learner, |_: &TakenStep| Ok::<(), TrainingError>(())).map(Some)
+            }
             Self::Async { training, .. } => training.step(learner, interrupted),
         };
         learned.map_err(|error| match error {
@@ -167,7 +176,9 @@ impl<'a> ActiveTraining<'a> {
     /// The rollout state, as far as is known: in asynchronous training, that of the last rollout that arrived.
     pub(super) fn rollout_states(&self) -> Vec<RolloutState> {
         match self {
-            Self::Sync { training, .. } => vec![training.rollout_state()],
+            Self::Sync { training, .. } | Self::SyncElsewhere { training, .. } => {
+                vec![training.rollout_state()]
+            }
             Self::Async { training, .. } => training.rollout_states(),
         }
     }
@@ -176,6 +187,10 @@ impl<'a> ActiveTraining<'a> {
     pub(super) fn stop(self) -> Option<EpisodeRecorder> {
         match self {
             Self::Sync { episode_recorder, .. } => episode_recorder.map(|episode_recorder| *episode_recorder),
+            Self::SyncElsewhere { training, episode_recorder } => {
+                drop(training); // whose callback holds the other half of the recorder
+                Arc::into_inner(episode_recorder?)?.into_inner().ok()
+            }
             Self::Async { training, episode_recorder } => {
                 drop(training); // waits for the thread, which holds the other half of the recorder
                 Arc::into_inner(episode_recorder?)?.into_inner().ok()
@@ -186,6 +201,18 @@ impl<'a> ActiveTraining<'a> {
 
 pub(super) fn envs_in_use() -> Failure {
     Failure::runtime("the environments are in use already", None)
+}
+
+fn shared(episode_recorder: EpisodeRecorder) -> SharedEpisodeRecorder {
+    Arc::new(Mutex::new(episode_recorder))
+}
+
+/// Records the episodes of other processes as their rollouts are counted.
+fn on_rollout(episode_recorder: SharedEpisodeRecorder) -> RolloutCallback {
+    Box::new(move |rollout| match episode_recorder.lock() {
+        Ok(mut episode_recorder) => episode_recorder.rollout(&rollout).map_err(|failure| failure.to_string()),
+        Err(_) => Ok(()), // another thread panicked, and ends the run
+    })
 }
 
 fn record_step(episode_recorder: &mut EpisodeRecorder, taken: &TakenStep) -> Result<(), TrainingError> {

@@ -17,6 +17,8 @@ choice! {
         Scripted = "scripted",
         /// An image reward model.
         Resnet = "resnet",
+        /// An image reward model that learns from demonstrations alone how far the task is.
+        Progress = "progress",
         /// A vision-language judge.
         Qwen3Vl = "qwen3_vl",
         /// A model of RLinf's that plaudit does not have.
@@ -194,6 +196,9 @@ block! {
         /// Image reward model: blocks of the spatial pooling (`resnet10_spatial`).
         #[range(AT_LEAST_ONE)]
         num_spatial_blocks: u64 = 8,
+        /// Progress model: bins of its distribution over progress.
+        #[range(Range::Within(2.0, 1000.0))]
+        progress_bins: u64 = 20,
         /// Image reward model: pretrained trunk (`resnet10`, `resnet10_spatial`).
         pretrained_encoder_path: Option<String> = None,
         /// Image reward model: leave the trunk as it is (`resnet10`, `resnet10_spatial`).

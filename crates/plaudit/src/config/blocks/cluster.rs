@@ -108,6 +108,18 @@ impl Cluster {
         })
     }
 
+    /// The first component that is to run in more than one place, and its places.
+    pub fn several_places(&self) -> Option<(&str, &str)> {
+        self.component_placement.iter().find_map(|(component, placement)| match placement {
+            Placement::Ranges(text) => {
+                let one = |(first, last): (&str, &str)| first.trim() == last.trim();
+                let is_one = text.split_once('-').map_or(text.trim().parse::<u64>().is_ok(), one);
+                (!is_one).then_some((component.as_str(), text.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     /// Why a placement in groups of machines is not on this one.
     fn group_elsewhere(&self, placement: &Placement) -> Option<String> {
         let Placement::InGroup { placement: ranks, .. } = placement else { return None };
@@ -299,8 +311,11 @@ block! {
 block! {
     /// One robot and what hangs on it.
     RobotConfig as RobotConfigWritten {
-        /// Address of the controller.
+        /// Address of the controller; `sim` for a simulated robot. Used where `env.*.override_cfg.robot_ip` is not set.
         robot_ip: Option<String> = None,
+        /// Its robot server, as the machine that it is attached to reaches it; plaudit's own key. Used where
+        /// `env.*.override_cfg.server_url` is not set.
+        server_url: Option<String> = None,
         /// The machine it is attached to.
         node_rank: u64 = 0,
         /// Serial numbers of its cameras; not set: all that are found.

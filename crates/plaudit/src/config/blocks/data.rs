@@ -77,6 +77,24 @@ block! {
 }
 
 block! {
+    /// Segments of demonstrations that are played otherwise, for the past frames of a progress model's frame stack.
+    TimeWarpSettings as TimeWarpSettingsWritten {
+        /// Share of frames whose segment is rewound: the past is the future.
+        #[range(SHARE)]
+        rewind: f64 = 0.2,
+        /// Share whose segment is stalled: the past is the present.
+        #[range(SHARE)]
+        stall: f64 = 0.1,
+        /// Share whose segment is played two or three times as fast.
+        #[range(SHARE)]
+        speed_up: f64 = 0.1,
+        /// Share before which some frames are cut out.
+        #[range(SHARE)]
+        cut: f64 = 0.1,
+    }
+}
+
+block! {
     /// What reward models are trained on.
     Data as DataWritten {
         /// Training data: `train.pt`, a `segments.jsonl`, or a store.
@@ -100,11 +118,19 @@ block! {
         negative_dir: Option<String> = None,
         /// Augmentation of training images.
         augment: AugmentSettings = AugmentSettings::default(),
+        /// Progress model: segments that are played otherwise.
+        time_warp: TimeWarpSettings = TimeWarpSettings::default(),
+        /// Progress model: unsolved episodes are unlabelled play, of which every progress is as likely. Off: they are left out.
+        unlabelled_play: bool = false,
         /// Frames taken from each episode made into data. 0: all.
         num_samples_per_episode: u64 = 5,
         /// Failures kept per success. 0: keep all.
         #[range(NOT_NEGATIVE)]
         fail_success_ratio: f64 = 2.0,
+        /// Episodes with recorded states: conditions that success needs beside what is seen, such as `abs(state[9:16]) < 0.2` for a robot
+        /// whose joints stand still. Frames where one does not hold are not learned from; the model carries the conditions, audits
+        /// count by them, and `train` rewards only where they hold.
+        guards: Vec<String> = Vec::new(),
         /// Share of episodes kept for validation.
         #[range(SHARE)]
         val_split: f64 = 0.2,

@@ -7,6 +7,7 @@ pub mod collection;
 pub mod data;
 pub mod env;
 pub mod lerobot;
+pub mod online;
 pub mod reward;
 pub mod robot;
 pub mod runner;

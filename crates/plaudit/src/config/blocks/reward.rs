@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use plaudit_reward::SuccessThreshold;
 use serde::Serializer;
 
+use super::online::OnlineSettings;
 use crate::config::block::{FreeForm, Kind, Setting, block, choice};
 use crate::config::range::{AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE, Range, SHARE};
 
@@ -49,6 +50,8 @@ choice! {
     RewardModelType {
         /// An image success classifier.
         Resnet = "resnet",
+        /// An image network that was trained on demonstrations to say how far the task is.
+        Progress = "progress",
         /// A vision-language model on the current frame.
         Vlm = "vlm",
         /// A vision-language model on a window of frames.
@@ -214,6 +217,8 @@ block! {
         terms: IndexMap<String, RewardTerm> = IndexMap::new(),
         /// The hacking monitor: checks for reward hacking while a policy learns.
         hacking_monitor: HackingMonitorSettings = HackingMonitorSettings::default(),
+        /// The reward model learns while the policy does.
+        online: OnlineSettings = OnlineSettings::default(),
         /// On a robot: the model alone decides about success.
         standalone_realworld: bool = false,
         /// The reward model.
@@ -304,33 +309,34 @@ block! {
         action: AlarmAction = AlarmAction::Warn,
         /// Rewarded frames that are checked, and kept for labelling after an alarm.
         #[range(AT_LEAST_ONE)]
-        frames: u64 = 64,
+        frames: u64 = 256,
         /// What the reward model is compared with.
         compare_with: CompareWith = CompareWith::Environment,
-        /// The second model, with `compare_with: model`: trained on other episodes than the reward model.
+        /// The second model, which is asked about rewarded frames. Not set: the `second_model` beside the reward model's checkpoint,
+        /// where `reward train` left one. With `compare_with: model` it is the reference.
         model: RewardModelSettings = RewardModelSettings::default(),
-        /// Alarm: the 95 % lower confidence bound of the share of false successes is above this.
+        /// The share of honest runs in which any signal may raise an alarm, over all checks. A signal raises one if its rate has risen
+        /// above the upper confidence bound of the first checks, or is above one of the following rates.
+        #[range(Range::AboveTo(0.0, 0.5))]
+        false_alarms: f64 = 0.05,
+        /// Alarm, whatever the run begins with: a larger share of false successes.
         #[range(SHARE)]
         false_success: f64 = 0.3,
-        /// Alarm: the tenth of the rewarded episodes with the most reward gets more of all reward.
-        #[range(SHARE)]
-        concentration: f64 = 0.6,
-        /// Alarm: success comes in less than this share of the time it took at the last checks.
-        #[range(SHARE)]
-        early_success: f64 = 0.5,
-        /// Alarm: success is lost again more often in an episode.
-        #[range(NOT_NEGATIVE)]
-        dithering: f64 = 3.0,
-        /// Alarm: more of the rewarded frames are out of distribution: far from all successes of the audit.
+        /// The same: a larger share of the rewarded frames is out of distribution: far from all successes of the audit.
         #[range(SHARE)]
         ood_frames: f64 = 0.3,
-        /// Alarm: on a larger share of the rewarded frames the audited model disagrees with itself.
+        /// The same: on a larger share of the rewarded frames the audited model disagrees with itself.
         #[range(SHARE)]
         disagreement: f64 = 0.3,
-        /// Alarm, with `reward_mode: terminal`: the 95 % lower confidence bound of the share of rewarded frames whose state is unlike
-        /// those of the first checks is above this.
+        /// The same: in a larger share of the rewarded frames the second model sees no success.
         #[range(SHARE)]
-        drift: f64 = 0.3,
+        second_opinion: f64 = 0.5,
+        /// The same: a larger share of the rewarded frames has a state unlike those of the first checks.
+        #[range(SHARE)]
+        drift: f64 = 0.5,
+        /// Alarm: the tenth of the rewarded episodes with the most reward gets more of all reward. Not set: no alarm.
+        #[range(SHARE)]
+        concentration: Option<f64> = None,
     }
 }
 
@@ -389,6 +395,10 @@ block! {
         use_pretrain: Option<bool> = None,
         /// Older classifier: leave the trunk as it is.
         freeze_encoder: bool = true,
+        /// Progress model: so many standard deviations are taken off the mean of its distribution, so that frames it does not
+        /// know score less.
+        #[range(NOT_NEGATIVE)]
+        caution: f64 = 0.0,
         /// Image classifier: keep scored images here (or in `DEBUG_IMAGE_SAVE_DIR`), in `resnet_success/` and `resnet_fail/`.
         debug_save_dir: Option<String> = None,
 
@@ -525,11 +535,19 @@ block! {
 }
 
 impl RewardModelType {
-    /// Whether it is an image success classifier, which scores frames, and not a vision-language model, which is asked in words.
+    /// Whether it is an image classifier or a network of progress, which scores frames, and not a vision-language model, which is asked in words.
     pub fn is_image_classifier(self) -> bool {
         match self {
-            Self::Resnet => true,
+            Self::Resnet | Self::Progress => true,
             Self::Vlm | Self::BufferedVlm => false,
+        }
+    }
+
+    /// Whether it says how far the task is, not whether it is done.
+    pub fn is_progress(self) -> bool {
+        match self {
+            Self::Progress => true,
+            Self::Resnet | Self::Vlm | Self::BufferedVlm => false,
         }
     }
 
@@ -537,7 +555,7 @@ impl RewardModelType {
     pub fn scores_windows(self) -> bool {
         match self {
             Self::BufferedVlm => true,
-            Self::Resnet | Self::Vlm => false,
+            Self::Resnet | Self::Progress | Self::Vlm => false,
         }
     }
 }

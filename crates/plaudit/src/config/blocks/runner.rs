@@ -42,6 +42,9 @@ block! {
         ckpt_path: Option<String> = None,
         /// Stop when validation no longer improves.
         early_stop: EarlyStop = EarlyStop::default(),
+        /// Image reward model: train a second, smaller one from another seed afterwards, which the hacking monitor asks about rewarded
+        /// frames. It is stored as `checkpoints/second_model`.
+        second_model: bool = false,
         /// Act and learn in parallel, neither waiting for the other (SAC). Not set: as the config's name says, which ends
         /// in `_async` or does not.
         asynchronous: bool = false,

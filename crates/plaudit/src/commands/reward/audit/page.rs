@@ -1,8 +1,8 @@
 //! The page.
 
 use plaudit_reward::audit::{
-    Audit, CurvePoint, RegionSource, Severity, SharedWithTraining, Slice, Stored, StressResult, Timeline,
-    Verdict, percent,
+    Audit, Background, CurvePoint, RegionSource, Severity, SharedWithTraining, Slice, Stored, StressResult,
+    Timeline, Verdict, percent,
 };
 use plaudit_reward::images::Png;
 use plaudit_view::format;
@@ -298,6 +298,9 @@ fn time(body: &mut Html, audit: &Audit) {
             ],
             vec!["changes of mind among them".to_string(), some(timing.flips)],
             vec!["rank correlation with time up to success".to_string(), some(timing.rank_with_time)],
+            vec!["value-order correlation, mean over episodes".to_string(), some(audit.progress.voc)],
+            vec!["the same by Kendall's tau".to_string(), some(audit.progress.kendall)],
+            vec!["AUC of the last frames".to_string(), some(audit.progress.last_frame_auc)],
         ],
     );
     let chart = scores_chart(&audit.scores_of_successes, &audit.scores_of_failures);
@@ -488,8 +491,13 @@ fn stress(body: &mut Html, audit: &Audit) {
 }
 
 fn background(audit: &Audit) -> String {
-    match audit.background.ranking_from_background {
-        Some(share) => format!("The background alone gives {} of the ranking.", percent(share.max(0.0))),
+    let Background { ranking_from_background, score_from_background, .. } = audit.background;
+    match ranking_from_background.zip(score_from_background) {
+        Some((ranking, score)) => format!(
+            "The background alone gives {} of the ranking, and leaves successes {} of their score.",
+            percent(ranking.max(0.0)),
+            percent(score)
+        ),
         None => String::new(),
     }
 }

@@ -7,9 +7,21 @@ use plaudit_reward::audit::{
     AlarmFrames, Audit, Interval, Latency, OperatingPoint, RewardedSuccess, Severity, Stored, ThresholdAt,
     Verdict,
 };
+use plaudit_reward::metrics::ProgressMetrics;
 use serde::Serialize;
 
 use super::manual_settings::ManualSettings;
+
+/// How well scores follow the progress of episodes.
+fn progress(progress: &ProgressMetrics) -> String {
+    let some = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
+    format!(
+        "value-order correlation {}, Kendall's tau {} up to success; AUC of last frames {}",
+        some(progress.voc),
+        some(progress.kendall),
+        some(progress.last_frame_auc)
+    )
+}
 
 /// An audit, and how to use it where it could not be stored.
 #[derive(Debug, Serialize)]
@@ -41,8 +53,12 @@ impl AuditReport {
         );
         line("AUC", interval(audit.auc));
         line("avg. prec.", interval(audit.average_precision));
+        line("progress", progress(&audit.progress));
         line("threshold", format!("{}: {}", written(&audit.operating), audit.operating.guarantee_text()));
         line("", format!("a false alarm: {}", audit.operating.false_alarm_text()));
+        if let Some(conditions) = &audit.conditions {
+            line("", format!("rewarded only where {} holds, as the model's card says", conditions.text()));
+        }
         line("", format!("for {}", scale(&audit.operating)));
         if let (Stored::No { .. }, Some(at)) = (&audit.stored, audit.operating.at_fitted_temperature) {
             line("", unapplied(at));
