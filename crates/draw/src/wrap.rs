@@ -75,6 +75,7 @@ mod tests {
         fn nothing_is_lost(text in "[a-z_/ é]{0,60}", width in 20usize..200) {
             let font = Font::get(Weight::Regular, 12);
             let lines = wrap(&font, &text, width);
+            prop_assume!(lines.len() < MOST, "longer texts are cut");
             let letters = |text: &str| text.chars().filter(|letter| *letter != ' ').collect::<String>();
             prop_assert_eq!(letters(&lines.concat()), letters(&text));
             prop_assert!(lines.iter().all(|line| font.width(line) <= width), "{:?}", lines);
