@@ -41,6 +41,37 @@ fn noise_makes_the_expert_fail() {
     assert!(solved <= 4, "{solved} of 24");
 }
 
+/// Failures that stand still, half of them with the cube in the hand: what a model of success must have seen.
+#[test]
+fn the_expert_misses_on_purpose_and_stands_still() {
+    let mode = ControlMode::PdEeDeltaPos;
+    let play = |misses: f64| {
+        let settings = PickCubeSettings { control_mode: mode, ..PickCubeSettings::default() };
+        let mut env = tables(64, settings);
+        let mut expert = PickCubeExpert::new(mode).with_misses(misses);
+        let mut obs = env.reset(Seed::new(5)).unwrap();
+        for t in 0..49 {
+            let actions = expert.act(&obs, Seed::new(6).index(t)).unwrap().actions;
+            obs = env.step(&actions).unwrap().obs;
+        }
+        obs
+    };
+    let obs = play(1.0);
+    let states = || (0..64).map(|row| obs.row(row).state);
+    let at_rest = states().filter(|state| state[9..16].iter().all(|speed| speed.abs() <= 0.2)).count();
+    assert!(at_rest >= 58, "{at_rest} of 64 at rest");
+    let held = states().filter(|state| state[18] > 0.5).count();
+    assert!((20..44).contains(&held), "{held} of 64 hold the cube");
+    let from_goal =
+        |state: &[f32]| (0..3).map(|k| (state[29 + k] - state[26 + k]).powi(2)).sum::<f32>().sqrt();
+    let near = states().filter(|state| from_goal(state) < 0.025).count();
+    assert_eq!(near, 0, "cubes at the goal");
+    let settings = PickCubeSettings { control_mode: mode, ..PickCubeSettings::default() };
+    let (mut env, mut expert) = (tables(64, settings), PickCubeExpert::new(mode).with_misses(0.5));
+    let solved = table_tasks::solved(env.as_mut(), &mut expert, 11, 50);
+    assert!((20..45).contains(&solved), "{solved} of 64 with half of them missed");
+}
+
 #[test]
 fn the_expert_refuses_what_it_cannot_read() {
     let mut env = tables(1, PickCubeSettings { obs_mode: ObsMode::Rgb, ..PickCubeSettings::default() });

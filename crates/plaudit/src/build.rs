@@ -448,7 +448,7 @@ pub fn policy(
         ModelType::Random => Ok(Box::new(RandomPolicy::new(spec.actions.clone()))),
         ModelType::Scripted => {
             let builder = Builder { loaded, which, settings: which.settings(loaded), first_row: 0 };
-            builder.scripted(spec, model.noise)
+            builder.scripted(spec, model.noise, model.misses)
         }
         ModelType::Mlp | ModelType::Cnn => trained_policy(loaded, spec),
         other => {
@@ -461,7 +461,7 @@ pub fn policy(
 
 impl Builder<'_> {
     /// The script that solves environments like these.
-    fn scripted(&self, spec: &EnvSpec, noise: f64) -> Result<Box<dyn Policy>, ComposeError> {
+    fn scripted(&self, spec: &EnvSpec, noise: f64, misses: f64) -> Result<Box<dyn Policy>, ComposeError> {
         let mode = self.control_mode()?;
         if self.obs_mode() == plaudit_env::ObsMode::Rgb {
             let message = "the script needs the full state, not only proprioception";
@@ -469,7 +469,15 @@ impl Builder<'_> {
         }
         match spec.id.parse::<EnvId>() {
             Ok(EnvId::PickCubeV1 | EnvId::PickCube3ViewV1) => {
-                Ok(Box::new(PickCubeExpert::new(mode).with_noise(noise)))
+                Ok(Box::new(PickCubeExpert::new(mode).with_noise(noise).with_misses(misses)))
+            }
+            Ok(EnvId::PegInsertionSideV1) if misses > 0.0 => {
+                let message = "the script of PegInsertion does not miss on purpose";
+                Err(self.loaded.problem(
+                    "actor.model.misses",
+                    message,
+                    "set it to 0, or set actor.model.noise",
+                ))
             }
             Ok(EnvId::PegInsertionSideV1) => {
                 let expert = PegInsertionExpert::new(mode).map_err(|error| {

@@ -16,12 +16,13 @@ use crate::panda::{Arm, ControlMode, ObsMode, Pose};
 pub struct PickCubeExpert {
     mode: ControlMode,
     noise: f64,
+    misses: f64,
 }
 
 impl PickCubeExpert {
     /// For environments with this control mode.
     pub fn new(mode: ControlMode) -> Self {
-        Self { mode, noise: 0.0 }
+        Self { mode, noise: 0.0, misses: 0.0 }
     }
 
     /// Adds normal noise of this standard deviation to every action (1 is as large as actions get). With
@@ -30,6 +31,14 @@ impl PickCubeExpert {
     #[must_use]
     pub fn with_noise(self, noise: f64) -> Self {
         Self { noise, ..self }
+    }
+
+    /// Misses on purpose in this share of the episodes, and stands still there, as a policy does that is rewarded for it: with the
+    /// cube beside the goal, or in line with it and nearer to the camera, with an empty hand at the goal, or above the cube. Which,
+    /// the goal decides, so that an episode has one way to miss.
+    #[must_use]
+    pub fn with_misses(self, misses: f64) -> Self {
+        Self { misses, ..self }
     }
 }
 
@@ -40,11 +49,52 @@ impl Policy for PickCubeExpert {
         steer::act(task, (self.mode, self.noise), obs, seed, |state| {
             let view = View::of(state);
             let grip = if can_turn { view.grip() } else { view.tool.rotation };
-            let (target, open) = view.aim(grip);
+            let (target, open) = view.aim(grip, Miss::of(view.goal, self.misses));
             Steer { angles: view.angles, tool: view.tool, target, open, gain: QUICK }
         })
     }
 }
+
+/// A way to fail that ends at rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Miss {
+    EmptyHand { open: bool },
+    AboveCube { height: f64 },
+    CubeElsewhere { place: DVec3 },
+}
+
+impl Miss {
+    /// The way of an episode with this goal, if it is one of those that miss.
+    fn of(goal: DVec3, share: f64) -> Option<Self> {
+        if share == 0.0 {
+            return None;
+        }
+        let seed =
+            goal.to_array().iter().fold(Seed::new(0).purpose("miss"), |seed, x| seed.index(x.to_bits()));
+        let mut rng = seed.rng();
+        if rng.unit() >= share {
+            return None;
+        }
+        Some(match rng.below(4) {
+            0 => Self::EmptyHand { open: rng.unit() < 0.5 },
+            1 => Self::AboveCube { height: 0.02 + 0.1 * rng.unit() },
+            2 => {
+                let nearer = 0.12 + 0.18 * rng.unit();
+                Self::CubeElsewhere { place: goal.lerp(BASE_CAMERA, nearer) }
+            }
+            _ => {
+                let direction = DVec3::new(rng.normal(), rng.normal(), rng.normal()).normalize_or(DVec3::X);
+                let beside = goal + direction * (0.045 + 0.12 * rng.unit());
+                Self::CubeElsewhere { place: beside.with_z(beside.z.max(CUBE_AT_REST)) }
+            }
+        })
+    }
+}
+
+/// Where the camera over the table is.
+const BASE_CAMERA: DVec3 = DVec3::new(0.3, 0.0, 0.6);
+/// The height of the middle of a cube on the table.
+const CUBE_AT_REST: f64 = 0.02;
 
 /// What the state says.
 struct View {
@@ -68,10 +118,16 @@ impl View {
     }
 
     /// Where the tool should go now to hold the cube in `grip`, and whether the hand should be open.
-    fn aim(&self, grip: DQuat) -> (Pose, bool) {
+    fn aim(&self, grip: DQuat, miss: Option<Miss>) -> (Pose, bool) {
         let cube = self.cube.position;
+        let goal = match miss {
+            Some(Miss::EmptyHand { open }) => return (Pose::new(self.goal, grip), open),
+            Some(Miss::AboveCube { height }) => return (Pose::new(cube + DVec3::Z * height, grip), true),
+            Some(Miss::CubeElsewhere { place }) => place,
+            None => self.goal,
+        };
         if self.is_grasped {
-            return (Pose::new(self.goal - (cube - self.tool.position), self.tool.rotation), false);
+            return (Pose::new(goal - (cube - self.tool.position), self.tool.rotation), false);
         }
         descend(self.tool, Pose::new(cube, grip))
     }

@@ -46,7 +46,7 @@ fn embedded(loaded: &LoadedConfig, settings: &EnvSettings) -> Option<Box<dyn Env
 fn play(loaded: &LoadedConfig, settings: &EnvSettings) -> Option<Vec<ScriptedState>> {
     let mut env = embedded(loaded, settings)?;
     let builder = Builder { loaded, which: EnvBlock::Train, settings, first_row: 0 };
-    let mut script = builder.scripted(env.spec(), 0.0).ok()?;
+    let mut script = builder.scripted(env.spec(), 0.0, 0.0).ok()?;
     let seed = Seed::new(0).purpose("lint");
     let mut obs = env.reset(seed).ok()?;
     let mut states = Vec::new();

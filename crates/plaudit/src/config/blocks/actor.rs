@@ -183,6 +183,10 @@ block! {
         /// Scripted: standard deviation of noise added to every action. PickCube: about half the episodes fail at 0.25.
         #[range(NOT_NEGATIVE)]
         noise: f64 = 0.0,
+        /// Scripted, PickCube: the share of episodes in which it misses on purpose and stands still there: the cube beside the goal or in
+        /// line with it, an empty hand at the goal, a hand above the cube.
+        #[range(SHARE)]
+        misses: f64 = 0.0,
 
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,
