@@ -11,13 +11,13 @@ use plaudit_data::recording::Rules;
 use plaudit_nn::classifier::{AdamW, ClassifierSettings, Device, Precision, Trainer};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::card::ModelCard;
-use plaudit_reward::dataset::{DatasetError, Frames, SplitManifest, ViewKey};
+use plaudit_reward::dataset::{DatasetError, Frames, SplitManifest, ViewKey, keep_decidable};
 use plaudit_reward::online::{
     BuildModel, Hardening, HardeningData, ModelInUse, OnlineSettings, OnlineTraining, PolicyFrames,
     WhichFrames,
 };
 use plaudit_reward::open::{ClassifierCheckpoint, trained_model};
-use plaudit_reward::{CameraView, RewardModelError};
+use plaudit_reward::{CameraView, RewardModelError, StateConditions};
 
 use super::reward::TermBuilder;
 use crate::config::LoadedConfig;
@@ -67,7 +67,8 @@ impl OnlineModel<'_> {
             RewardMode::Terminal => WhichFrames::Ends,
             RewardMode::PerStep | RewardMode::Potential | RewardMode::HistoryBuffer => WhichFrames::Rewarded,
         };
-        let frames = PolicyFrames::new(which, self.views.clone(), shapes, settings.frames, seed);
+        let frames = PolicyFrames::new(which, self.views.clone(), shapes, settings.frames, seed)
+            .with_guards(self.builder.model_conditions()?);
         let trainer = self.trainer()?;
         let threshold = self.checkpoint.card.as_ref().and_then(untempered_threshold);
         let hint = "name other data with reward.online.data_path and reward.online.held_out_path";
@@ -194,9 +195,32 @@ impl OnlineModel<'_> {
         self.problem(key, error, "name labelled episodes with the cameras of the model")
     }
 
+    /// One recording, with the frames that such a model can learn from.
+    fn labelled(&self, path: &Path, views: &[ViewKey]) -> Result<LabelledData, DatasetError> {
+        let (cameras, rules) = (ViewKey::cameras(views), Rules::default());
+        let read = ReadOptions { cameras, rules, bad_files: BadFiles::Stop };
+        let mut data = LabelledData::read(path, &read, &|_| {})?;
+        if let Some(conditions) = self.conditions() {
+            keep_decidable(&mut data, conditions)?;
+        }
+        Ok(data)
+    }
+
+    fn conditions(&self) -> Option<&StateConditions> {
+        self.checkpoint.card.as_ref()?.conditions.as_ref()
+    }
+
     fn read(&self, key: &str, paths: &[PathBuf]) -> Result<Frames, ComposeError> {
-        let read = self.views().and_then(|views| Frames::read(&views, paths, &Rules::default(), &|_| {}));
-        read.map_err(|error| self.unreadable(key, &error))
+        let read = || -> Result<Frames, DatasetError> {
+            let views = self.views()?;
+            let all = |path: &PathBuf| {
+                let data = self.labelled(path, &views)?;
+                let all = data.all();
+                Ok((Arc::new(data), all))
+            };
+            Frames::new(&views, paths.iter().map(all).collect::<Result<_, DatasetError>>()?)
+        };
+        read().map_err(|error| self.unreadable(key, &error))
     }
 
     /// One recording in two parts, by episode.
@@ -208,9 +232,7 @@ impl OnlineModel<'_> {
     ) -> Result<(Frames, Frames), ComposeError> {
         let split = || -> Result<(Frames, Frames), DatasetError> {
             let views = self.views()?;
-            let (cameras, rules) = (ViewKey::cameras(&views), Rules::default());
-            let read = ReadOptions { cameras, rules, bad_files: BadFiles::Stop };
-            let data = Arc::new(LabelledData::read(path, &read, &|_| {})?);
+            let data = Arc::new(self.labelled(path, &views)?);
             let parts = data.split(options)?;
             let frames = |picks| Frames::new(&views, vec![(data.clone(), picks)]);
             Ok((frames(parts.train)?, frames(parts.val)?))

@@ -417,7 +417,7 @@ impl TermBuilder<'_> {
     }
 
     /// What a checkpoint says must hold of the state, beside a score above its threshold.
-    fn model_conditions(&self) -> Result<Vec<Guard>, ComposeError> {
+    pub(super) fn model_conditions(&self) -> Result<Vec<Guard>, ComposeError> {
         if self.term.source == TermSource::State || !self.term.model.model_type.is_image_classifier() {
             return Ok(Vec::new());
         }

@@ -3,6 +3,8 @@
 use plaudit_core::FrameShape;
 use plaudit_data::labelled::LabelledError;
 
+use crate::shaping::GuardError;
+
 /// Why there is nothing to train on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -10,6 +12,9 @@ pub enum DatasetError {
     /// Data that cannot be read.
     #[error(transparent)]
     Read(#[from] LabelledError),
+    /// Conditions on the state that are none.
+    #[error(transparent)]
+    Conditions(#[from] GuardError),
     /// No frames.
     #[error("the {part} split has no frames")]
     Empty {
@@ -76,6 +81,7 @@ impl DatasetError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Read(error) => return error.hint(),
+            Self::Conditions(_) => "write conditions on numbers of the state, such as abs(state[0]) < 0.2",
             Self::Empty { .. } => "collect episodes, or give another dataset",
             Self::OneClass { .. } => "collect episodes with both, or check that labels are recorded",
             Self::Sizes { .. } => "train on one of them, or collect the other again",

@@ -5,6 +5,7 @@
 //! nothing can be learned from, and [`Manifest`] records what was learned from, so that a model can say it later.
 
 mod batch;
+mod decidable;
 mod error;
 mod frames;
 mod manifest;
@@ -14,6 +15,7 @@ mod view;
 
 pub use batch::Batch;
 pub(crate) use batch::PixelEdit;
+pub use decidable::keep_decidable;
 pub use error::DatasetError;
 pub use frames::{ClassBalance, Frames, Origin};
 pub use manifest::{Manifest, SplitManifest};

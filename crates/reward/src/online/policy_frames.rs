@@ -6,7 +6,7 @@ use plaudit_core::{FrameShape, RewardColumn, Seed, Segment};
 
 use super::OnlineError;
 use crate::models::CameraView;
-use crate::shaping::FrameIndex;
+use crate::shaping::{FrameIndex, Guard};
 
 /// Which of a policy's frames a model learns from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct PolicyFrames {
     which: WhichFrames,
     views: Vec<CameraView>,
     shapes: Vec<FrameShape>,
+    /// What the model leaves to the state; frames where one does not hold are none of its concern.
+    guards: Vec<Guard>,
     keep: usize,
     /// Those of segments whose step of learning is not finished.
     pending: Vec<PolicyFrame>,
@@ -50,7 +52,14 @@ impl PolicyFrames {
         seed: Seed,
     ) -> Self {
         let (pending, kept) = (Vec::new(), VecDeque::new());
-        Self { which, views, shapes, keep, pending, kept, segments: 0, seed, problem: None }
+        let guards = Vec::new();
+        Self { which, views, shapes, guards, keep, pending, kept, segments: 0, seed, problem: None }
+    }
+
+    /// The same, of frames alone in whose state these hold.
+    #[must_use]
+    pub fn with_guards(self, guards: Vec<Guard>) -> Self {
+        Self { guards, ..self }
     }
 
     /// Takes in a segment and its rewards. What is wrong with its frames is reported by [`commit`](Self::commit).
@@ -63,8 +72,9 @@ impl PolicyFrames {
                     WhichFrames::Ends => segment.end[at].is_end(),
                     WhichFrames::Rewarded => column.success.as_ref().is_some_and(|success| success[at]),
                 };
-                if wanted {
-                    indices.push(FrameIndex::outcome(segment, t, b));
+                let index = FrameIndex::outcome(segment, t, b);
+                if wanted && self.guards.iter().all(|guard| guard.holds(&index.obs(segment))) {
+                    indices.push(index);
                 }
             }
         }

@@ -7,7 +7,7 @@ use plaudit_data::convert::{BadFile, BadFiles, ConvertError, FileProblem, Progre
 use plaudit_data::labelled::{LabelledData, LabelledError, ReadOptions, SplitOptions};
 use plaudit_data::recording::Rules;
 use plaudit_reward::StateConditions;
-use plaudit_reward::dataset::{DatasetError, Frames, ViewKey};
+use plaudit_reward::dataset::{DatasetError, Frames, ViewKey, keep_decidable};
 
 use crate::build;
 use crate::config::LoadedConfig;
@@ -165,7 +165,7 @@ fn split(
     Ok(TrainingData { train: frames(parts.train)?, val: Some(frames(parts.val)?), unsolved: 0, conditions })
 }
 
-/// Leaves out frames in whose state a condition of the config does not hold. What is left has gaps, so no frame has a history.
+/// Leaves the frames from which a model with the conditions of the config can learn.
 fn chosen_states(
     loaded: &LoadedConfig,
     data: &mut Arc<LabelledData>,
@@ -186,15 +186,9 @@ fn chosen_states(
     let hint = format!(
         "write conditions on numbers of the state, of which there are {state_width}: abs(state[0]) < 0.2"
     );
-    let parsed = conditions.parse().map_err(|error| problem(error.to_string(), &hint))?;
     let Some(chosen) = Arc::get_mut(data) else { unreachable!("it was read a moment ago") };
-    for episode in &mut chosen.episodes {
-        let holds = |state: &Vec<f32>| parsed.iter().all(|guard| guard.holds_in(state));
-        episode.frames.retain(|frame| frame.state.as_ref().is_some_and(holds));
-    }
-    chosen.episodes.retain(|episode| !episode.frames.is_empty());
-    chosen.has_history = false;
-    if chosen.episodes.is_empty() {
+    let held = keep_decidable(chosen, &conditions).map_err(|error| problem(error.to_string(), &hint))?;
+    if held == 0 {
         let message = format!("{} holds in no frame", conditions.text());
         return Err(problem(message, "look at the states with `plaudit dataset inspect`"));
     }

@@ -128,8 +128,8 @@ block! {
         #[range(NOT_NEGATIVE)]
         fail_success_ratio: f64 = 2.0,
         /// Episodes with recorded states: conditions that success needs beside what is seen, such as `abs(state[9:16]) < 0.2` for a robot
-        /// whose joints stand still. Frames where one does not hold are not learned from; the model carries the conditions, audits
-        /// count by them, and `train` rewards only where they hold.
+        /// whose joints stand still. Frames where one does not hold are not learned from, unless they are more than ten frames before
+        /// success; the model carries the conditions, audits count by them, and `train` rewards only where they hold.
         guards: Vec<String> = Vec::new(),
         /// Share of episodes kept for validation.
         #[range(SHARE)]
