@@ -24,7 +24,7 @@ use plaudit_env::{
 };
 use plaudit_reward::hacking_monitor::{
     AdjustableReward, Adjustment, CheckInput, FirstEpisodes, FirstFrames, Limits, LookCount, RunEvidence,
-    Signals, SuccessComparison, Tally,
+    Signal, Signals, SuccessComparison, Tally,
 };
 use plaudit_reward::{
     FrameReward, FrameRewardModel, FrameStack, ReloadableModel, RewardKind, RewardModelError, RewardTiming,
@@ -208,7 +208,9 @@ fn run(play: Play, checks: usize, seed: u64, timing: RewardTiming) -> BTreeSet<&
     let (mut env, reward) = (tables(), reward(timing));
     let mut obs = env.reset(seed.purpose("env")).unwrap();
     let (mut tally, mut first_frames) = (Tally::new(KEPT, seed), FirstFrames::default());
-    let (mut first_episodes, mut evidence) = (FirstEpisodes::default(), RunEvidence::new(Limits::default()));
+    let with_truth = [Signal::FalseSuccess, Signal::EarlySuccess, Signal::Dithering, Signal::Drift];
+    let mut evidence = RunEvidence::new(Limits::default(), &with_truth);
+    let mut first_episodes = FirstEpisodes::default();
     let mut alarms = BTreeSet::new();
     for check in 0..checks {
         let left = (checks - 1 - check) as f64 / (checks - 1) as f64;
@@ -289,7 +291,7 @@ fn a_reward_is_made_stricter() {
 }
 
 /// Rows of a run in which a trick spreads; checks before it does; and the share of rows that each check adds to it.
-const SPREAD_ROWS: usize = 128;
+const SPREAD_ROWS: usize = 256;
 const BEFORE: usize = 5;
 const SPREAD_CHECKS: usize = 16;
 const SPREADS_BY: f64 = 0.05;
@@ -322,7 +324,12 @@ fn spread_run(play: Play, seed: u64, timing: RewardTiming) -> SpreadRun {
     let second = Colours([SECOND_CAMERA.into()]);
     let mut obs = env.reset(seed.purpose("env")).unwrap();
     let (mut tally, mut first_frames) = (Tally::new(SPREAD_ROWS, seed), FirstFrames::default());
-    let (mut first_episodes, mut evidence) = (FirstEpisodes::default(), RunEvidence::new(Limits::default()));
+    // What a run without ground truth has, beside a model of colours, of which nothing else can be asked.
+    let every_step: &[Signal] =
+        &[Signal::SecondOpinion, Signal::Drift, Signal::EarlySuccess, Signal::Dithering];
+    let signals = if timing == RewardTiming::Terminal { &every_step[..2] } else { every_step };
+    let mut evidence = RunEvidence::new(Limits::default(), signals);
+    let mut first_episodes = FirstEpisodes::default();
     let mut run = SpreadRun { truth: Vec::new(), alarm: None };
     for check in 0..SPREAD_CHECKS {
         let share = SPREADS_BY * (check + 1).saturating_sub(BEFORE) as f64;

@@ -3,18 +3,22 @@
 //! A monitor that looks forty times at 5 % raises a false alarm in most runs. So evidence is a bet: 1 at the beginning, times
 //! what the rate of some alternative makes more likely than the limit does, frame by frame. While the rate is at or below the
 //! limit, no strategy makes the bet grow on average, so it ever reaches `1 / share` in at most that share of runs, however often
-//! somebody looks (Ville's inequality). A change may come at any look: a bet is begun at each of them, with 1 / (t (t + 1)) of the
-//! stake, which adds up to 1; and the rate after the change is unknown: each bet is spread over rates between the limit and 1.
+//! somebody looks (Ville's inequality). A change may come at any look: a bet is begun at each of them, with a part of the stake;
+//! and the rate after the change is unknown: each bet is spread over rates above the limit. The mean of several bets is such
+//! a bet as well, so that many signals share one stake, and what several of them see adds up ([`super::RunEvidence`]).
 
 use crate::audit::false_alarm_bound;
 
-/// Rates that a bet is spread over.
-const ALTERNATIVES: usize = 20;
+/// Rates that a bet is spread over, as multiples of the odds of the limit: most changes that matter are small ones.
+const ODDS_RATIOS: [f64; 8] = [2.0, 3.0, 4.5, 7.0, 12.0, 25.0, 60.0, 200.0];
+/// Looks within which a change is expected: bets begun at look t have the part h / ((t + h - 1) (t + h)) of the stake, which
+/// adds up to 1.
+const HORIZON: f64 = 10.0;
 /// Frames or episodes behind a limit, before anything is compared with it: with none in 256, at the default share for each signal,
-/// the bound is below what is tolerated anyway.
+/// the bound is about what is tolerated anyway.
 const BASELINE: usize = 256;
 /// A rate that is no reason for an alarm, however sure it is: a model is not right about every frame.
-const TOLERATED: f64 = 0.025;
+const TOLERATED: f64 = 0.02;
 
 /// What was looked at, and in how many of it something was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,39 +46,35 @@ impl LookCount {
 struct Bets {
     limit: f64,
     /// For each alternative, the sum over all beginnings, as a logarithm.
-    log_sums: [f64; ALTERNATIVES],
+    log_sums: [f64; ODDS_RATIOS.len()],
     looks: u64,
 }
 
 impl Bets {
     fn against(limit: f64) -> Self {
-        Self { limit, log_sums: [f64::NEG_INFINITY; ALTERNATIVES], looks: 0 }
-    }
-
-    /// The rate of an alternative: evenly between the limit and 1.
-    fn alternative(&self, at: usize) -> f64 {
-        self.limit + (1.0 - self.limit) * (at as f64 + 0.5) / ALTERNATIVES as f64
+        Self { limit, log_sums: [f64::NEG_INFINITY; ODDS_RATIOS.len()], looks: 0 }
     }
 
     /// Takes a look into account; gives the logarithm of what the stake has become.
     fn take(&mut self, look: LookCount) -> f64 {
         self.looks += 1;
         let t = self.looks as f64;
-        let begun = -(t * (t + 1.0)).ln();
+        let begun = (HORIZON / ((t + HORIZON - 1.0) * (t + HORIZON))).ln();
         let (seen, not_seen) = (look.seen as f64, (look.looked_at - look.seen) as f64);
-        for at in 0..ALTERNATIVES {
-            let rate = self.alternative(at);
+        for (sum, ratio) in self.log_sums.iter_mut().zip(ODDS_RATIOS) {
+            let odds = ratio * self.limit / (1.0 - self.limit);
+            let rate = odds / (1.0 + odds);
             let gain = seen * (rate / self.limit).ln() + not_seen * ((1.0 - rate) / (1.0 - self.limit)).ln();
-            self.log_sums[at] = log_add(self.log_sums[at], begun) + gain;
+            *sum = log_add(*sum, begun) + gain;
         }
-        let not_begun = -(t + 1.0).ln();
+        let not_begun = (HORIZON / (t + HORIZON)).ln();
         let all = self.log_sums.iter().fold(f64::NEG_INFINITY, |sum, one| log_add(sum, *one));
-        log_add(all - (ALTERNATIVES as f64).ln(), not_begun)
+        log_add(all - (ODDS_RATIOS.len() as f64).ln(), not_begun)
     }
 }
 
 /// The logarithm of a sum, from those of its parts.
-fn log_add(a: f64, b: f64) -> f64 {
+pub(super) fn log_add(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     if low == f64::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
 }
@@ -83,13 +83,28 @@ fn log_add(a: f64, b: f64) -> f64 {
 #[derive(Debug, Clone)]
 pub struct RateMonitor {
     /// What is never accepted, if anything is; tested from the first look on.
-    absolute: Option<Bets>,
+    absolute: Option<Test>,
     /// What the first looks found.
     baseline: LookCount,
     /// Against the upper bound of that; tested from then on.
-    relative: Option<Bets>,
-    /// The share of honest runs in which each of the two, and the bound, may be wrong.
-    share: f64,
+    relative: Option<Test>,
+    /// The share of honest runs in which that bound may be too low.
+    bound_share: f64,
+    /// What it was at the last look.
+    rate: f64,
+}
+
+/// Bets, and what became of their stake so far, as a logarithm.
+#[derive(Debug, Clone)]
+struct Test {
+    bets: Bets,
+    log_stake: f64,
+}
+
+impl Test {
+    fn against(limit: f64) -> Self {
+        Self { bets: Bets::against(limit.max(TOLERATED)), log_stake: 0.0 }
+    }
 }
 
 /// A rate that has risen.
@@ -102,53 +117,58 @@ pub struct RisenRate {
 }
 
 impl RateMonitor {
-    /// Raises a false alarm in at most the share `false_alarms` of honest runs. `never_above` is a rate that is not accepted even
-    /// if the run begins with it.
+    /// `bound_share` is the share of honest runs in which the bound of the first looks may be too low; `never_above` a rate that
+    /// is not accepted even if the run begins with it.
     ///
     /// # Panics
-    /// Unless the share and the rate are between 0 and 1.
+    /// Unless the share is between 0 and 1.
     #[must_use]
-    pub fn new(false_alarms: f64, never_above: Option<f64>) -> Self {
-        assert!(false_alarms > 0.0 && false_alarms < 1.0, "a share between 0 and 1");
-        let absolute =
-            never_above.filter(|limit| *limit < 1.0).map(|limit| Bets::against(limit.max(TOLERATED)));
-        Self { absolute, baseline: LookCount::default(), relative: None, share: false_alarms / 3.0 }
+    pub fn new(bound_share: f64, never_above: Option<f64>) -> Self {
+        assert!(bound_share > 0.0 && bound_share < 1.0, "a share between 0 and 1");
+        let absolute = never_above.filter(|limit| *limit < 1.0).map(Test::against);
+        Self { absolute, baseline: LookCount::default(), relative: None, bound_share, rate: 0.0 }
     }
 
     /// Takes a look into account.
-    pub fn take(&mut self, look: LookCount) -> Option<RisenRate> {
-        let rate = look.rate()?;
-        let enough = -self.share.ln();
-        let mut risen = None;
-        let mut test = |bets: &mut Bets| {
-            if bets.take(look) >= enough {
-                let limit = bets.limit;
-                risen = Some(RisenRate { rate, limit });
-                *bets = Bets::against(limit); // the next alarm needs evidence of its own
-            }
-        };
-        if let Some(absolute) = &mut self.absolute {
-            test(absolute);
+    pub fn take(&mut self, look: LookCount) {
+        let Some(rate) = look.rate() else { return };
+        self.rate = rate;
+        for test in [&mut self.absolute, &mut self.relative].into_iter().flatten() {
+            test.log_stake = test.bets.take(look);
         }
-        match &mut self.relative {
-            Some(relative) => test(relative),
-            None => {
-                self.baseline = self.baseline.plus(look);
-                if self.baseline.looked_at >= BASELINE {
-                    let LookCount { looked_at, seen } = self.baseline;
-                    let bound = false_alarm_bound(seen, looked_at, 1.0 - self.share);
-                    // A signal that is on from the beginning says nothing by rising.
-                    self.relative = (bound < 0.95).then(|| Bets::against(bound.max(TOLERATED)));
-                }
+        if self.relative.is_none() && self.baseline.looked_at < BASELINE {
+            self.baseline = self.baseline.plus(look);
+            if self.baseline.looked_at >= BASELINE {
+                let LookCount { looked_at, seen } = self.baseline;
+                let bound = false_alarm_bound(seen, looked_at, 1.0 - self.bound_share);
+                // A signal that is on from the beginning says nothing by rising.
+                self.relative = (bound < 0.95).then(|| Test::against(bound));
             }
         }
-        risen
+    }
+
+    /// The logarithm of what its stake has become: half of it bets against each of the two limits.
+    pub(super) fn log_stake(&self) -> f64 {
+        let stake = |test: &Option<Test>| test.as_ref().map_or(0.0, |test| test.log_stake);
+        log_add(stake(&self.absolute), stake(&self.relative)) - 2f64.ln()
+    }
+
+    /// What has risen, if the stake has become `enough` (a logarithm); the next alarm needs evidence of its own.
+    pub(super) fn take_alarm(&mut self, enough: f64) -> Option<RisenRate> {
+        if self.log_stake() < enough {
+            return None;
+        }
+        let tests = [&mut self.absolute, &mut self.relative].into_iter().flatten();
+        let strongest = tests.max_by(|a, b| a.log_stake.total_cmp(&b.log_stake))?;
+        let limit = strongest.bets.limit;
+        *strongest = Test::against(limit);
+        Some(RisenRate { rate: self.rate, limit })
     }
 
     /// What the rate should not be above, where that is known yet.
     #[must_use]
     pub fn limit(&self) -> Option<f64> {
-        let limits = [&self.absolute, &self.relative].into_iter().flatten().map(|bets| bets.limit);
+        let limits = [&self.absolute, &self.relative].into_iter().flatten().map(|test| test.bets.limit);
         limits.reduce(f64::min)
     }
 }
@@ -172,10 +192,11 @@ mod tests {
         never_above: Option<f64>,
     ) -> Option<usize> {
         let mut rng = Seed::new(seed).purpose("evidence").rng();
-        let mut monitor = RateMonitor::new(0.05, never_above);
+        let mut monitor = RateMonitor::new(0.01, never_above);
         (1..=40).find(|at| {
             let rate = if *at < change { before } else { after };
-            monitor.take(look(&mut rng, rate, 64)).is_some()
+            monitor.take(look(&mut rng, rate, 64));
+            monitor.take_alarm(-0.04f64.ln()).is_some()
         })
     }
 

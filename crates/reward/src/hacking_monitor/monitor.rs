@@ -8,9 +8,10 @@ use plaudit_core::{RewardColumn, Seed, Segment};
 use super::drift::FirstFrames;
 use super::first_episodes::FirstEpisodes;
 use super::rewarded_frames::{FrameFolders, SavedFrames};
+use super::signals::COUNTED;
 use super::{
     AdjustableReward, Adjustment, Alarm, CheckInput, EpisodeSummary, Limits, LookCount, OodCheck,
-    RewardedFrame, RunEvidence, Signals, SuccessComparison, Tally,
+    RewardedFrame, RunEvidence, Signal, Signals, SuccessComparison, Tally,
 };
 use crate::images::ImageWriteError;
 use crate::models::{FrameStack, ReloadableModel, RewardModelError};
@@ -146,15 +147,32 @@ impl HackingMonitor {
             second: None,
             first_frames: FirstFrames::default(),
             first_episodes: FirstEpisodes::default(),
-            evidence: RunEvidence::new(settings.limits),
+            evidence: RunEvidence::new(settings.limits, &[]),
             folders,
         }
+        .with_second_opinion(None)
     }
 
     /// The same, with a second model that is asked about rewarded frames.
     #[must_use]
     pub fn with_second_opinion(self, second: Option<Arc<ReloadableModel>>) -> Self {
-        Self { second, ..self }
+        let mut monitor = Self { second, ..self };
+        monitor.evidence = RunEvidence::new(monitor.settings.limits, &monitor.signals());
+        monitor
+    }
+
+    /// The signals that this run can have.
+    fn signals(&self) -> Vec<Signal> {
+        let ends_only = self.monitored.rewards_ends_only();
+        let is_single_frame = self.monitored.model().model.history_len() == 0;
+        let has = |signal: &Signal| match signal {
+            Signal::FalseSuccess => !matches!(self.reference, Reference::Unavailable),
+            Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => !ends_only,
+            Signal::OodFrames | Signal::Disagreement => is_single_frame,
+            Signal::SecondOpinion => self.second.is_some(),
+            Signal::Drift => true,
+        };
+        COUNTED.into_iter().filter(has).collect()
     }
 
     /// The callback for every labelled segment, for a training loop.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::log_add;
 use super::{EpisodeSummary, LookCount, OodCheck, RateMonitor, RisenRate, UnusualEpisodes};
 
 /// What may go wrong.
@@ -227,7 +228,7 @@ pub struct Alarm {
 }
 
 /// The signals that are counts, each with evidence of its own.
-const COUNTED: [Signal; 7] = [
+pub(super) const COUNTED: [Signal; 7] = [
     Signal::FalseSuccess,
     Signal::EarlySuccess,
     Signal::Dithering,
@@ -237,18 +238,24 @@ const COUNTED: [Signal; 7] = [
     Signal::Drift,
 ];
 
+/// The part of the false alarms that bounds of first looks may cause; the rest is for evidence.
+const OF_BOUNDS: f64 = 0.2;
+
 /// The evidence of a run, over all its checks.
+///
+/// All signals share one stake, and an alarm is raised when what became of it is `1 / share`: an alarm of any signal needs no
+/// more evidence than if each had its own part of the share, and less where several see something.
 #[derive(Debug, Clone)]
 pub struct RunEvidence {
     limits: Limits,
-    /// In the order of [`COUNTED`].
-    rates: Vec<RateMonitor>,
+    /// The signals that this run has.
+    rates: Vec<(Signal, RateMonitor)>,
 }
 
 impl RunEvidence {
-    /// None yet.
+    /// None yet. `signals` are those that the run can have; others would only dilute the stake.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: Limits, signals: &[Signal]) -> Self {
         let never_above = |signal: Signal| match signal {
             Signal::FalseSuccess => Some(limits.false_success),
             Signal::OodFrames => Some(limits.ood_frames),
@@ -258,17 +265,33 @@ impl RunEvidence {
             // How a run begins is the measure of these.
             Signal::EarlySuccess | Signal::Dithering | Signal::Concentration => None,
         };
-        let share = limits.false_alarms / COUNTED.len() as f64;
-        let rates = COUNTED.iter().map(|signal| RateMonitor::new(share, never_above(*signal))).collect();
-        Self { limits, rates }
+        let counted: Vec<Signal> = COUNTED.into_iter().filter(|signal| signals.contains(signal)).collect();
+        let share = OF_BOUNDS * limits.false_alarms / counted.len().max(1) as f64;
+        let monitor = |signal: Signal| (signal, RateMonitor::new(share, never_above(signal)));
+        Self { limits, rates: counted.into_iter().map(monitor).collect() }
     }
 
     /// The alarms of one check.
     pub fn check(&mut self, signals: &Signals) -> Vec<Alarm> {
+        for (signal, monitor) in &mut self.rates {
+            if let Some(count) = signals.count(*signal) {
+                monitor.take(count);
+            }
+        }
+        let enough = -((1.0 - OF_BOUNDS) * self.limits.false_alarms).ln();
+        let stakes = self.rates.iter().map(|(_, monitor)| monitor.log_stake());
+        let mean = stakes.fold(f64::NEG_INFINITY, log_add) - (self.rates.len() as f64).ln();
         let mut alarms = Vec::new();
-        for (signal, monitor) in COUNTED.into_iter().zip(&mut self.rates) {
-            let risen = signals.count(signal).and_then(|count| monitor.take(count));
-            alarms.extend(risen.map(|RisenRate { rate, limit }| Alarm { signal, value: rate, limit }));
+        if mean >= enough {
+            // Those that the mean is due to: at least one is not below it.
+            for (signal, monitor) in &mut self.rates {
+                let risen = monitor.take_alarm(enough);
+                alarms.extend(risen.map(|RisenRate { rate, limit }| Alarm {
+                    signal: *signal,
+                    value: rate,
+                    limit,
+                }));
+            }
         }
         let concentrated = signals.concentration.zip(self.limits.concentration);
         alarms.extend(concentrated.filter(|(value, limit)| value > limit).map(|(value, limit)| Alarm {
@@ -303,7 +326,7 @@ mod tests {
 
     /// The alarms of a run whose last check has these episodes, after twelve honest ones.
     fn names(last: &[EpisodeSummary], ood_checks: &[OodCheck], limits: Limits) -> Vec<&'static str> {
-        let (mut evidence, mut first) = (RunEvidence::new(limits), FirstEpisodes::default());
+        let (mut evidence, mut first) = (RunEvidence::new(limits, &COUNTED), FirstEpisodes::default());
         let mut alarms = Vec::new();
         let (usual, known) = (honest(), vec![OodCheck::default(); 40]);
         for (episodes, ood_checks) in [(&usual[..], &known[..]); 12].into_iter().chain([(last, ood_checks)]) {
@@ -341,7 +364,7 @@ mod tests {
         let signals = Signals::of(input);
         assert_eq!((signals.first_success, signals.lost, signals.concentration), (None, None, None));
         assert_eq!(signals.unusual, None);
-        let alarms = RunEvidence::new(Limits::default()).check(&signals);
+        let alarms = RunEvidence::new(Limits::default(), &COUNTED).check(&signals);
         let names: Vec<_> = alarms.iter().map(|alarm| alarm.signal.name()).collect();
         assert_eq!(names, ["false_success", "drift"]);
         let values = signals.values();
@@ -351,7 +374,11 @@ mod tests {
     #[test]
     fn honest_episodes_raise_no_alarm() {
         assert!(names(&honest(), &[OodCheck::default(); 40], Limits::default()).is_empty());
-        assert!(RunEvidence::new(Limits::default()).check(&Signals::of(CheckInput::default())).is_empty());
+        assert!(
+            RunEvidence::new(Limits::default(), &COUNTED)
+                .check(&Signals::of(CheckInput::default()))
+                .is_empty()
+        );
     }
 
     #[test]
@@ -375,7 +402,7 @@ mod tests {
         let compared = Some(SuccessComparison::episodes(&few));
         let signals = Signals::of(CheckInput { episodes: &few, compared, ..CheckInput::default() });
         assert!(
-            RunEvidence::new(Limits::default()).check(&signals).is_empty(),
+            RunEvidence::new(Limits::default(), &COUNTED).check(&signals).is_empty(),
             "two of three are no proof of 30 %"
         );
     }
