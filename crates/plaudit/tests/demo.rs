@@ -18,7 +18,8 @@ fn nearly_done(at: &std::path::Path) {
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         std::fs::write(path, format!("{before}{printed}\n")).unwrap();
     }
-    let done = ["demos", "play", "wild play", "held out", "dataset", "reward", "audit", "policy"];
+    let done =
+        ["demos", "play", "misses", "held out", "held-out misses", "dataset", "reward", "audit", "policy"];
     let state = serde_json::json!({ "seed": 1, "done": done });
     std::fs::write(at.join("plaudit-demo/demo.json"), state.to_string()).unwrap();
 }
@@ -32,7 +33,7 @@ fn a_demo_that_was_stopped_goes_on_with_the_stage_it_was_in() {
     let (printed, result) =
         (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout).into_owned());
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("done before").count(), 8, "{printed}");
+    assert_eq!(printed.matches("done before").count(), 9, "{printed}");
     assert!(
         printed.contains("$ plaudit report plaudit-demo/policy --output plaudit-demo/report.html"),
         "{printed}"
@@ -40,7 +41,7 @@ fn a_demo_that_was_stopped_goes_on_with_the_stage_it_was_in() {
     assert!(result.contains("62 % before") && result.contains("plaudit-demo/report.html"), "{result}");
     assert!(at.join("plaudit-demo/report.html").is_file());
     let again = plaudit(at, &["demo"]);
-    assert_eq!(String::from_utf8_lossy(&again.stderr).matches("done before").count(), 9);
+    assert_eq!(String::from_utf8_lossy(&again.stderr).matches("done before").count(), 10);
 }
 
 #[test]
@@ -72,6 +73,9 @@ fn ctrl_c_says_where_the_demo_stopped_and_how_it_goes_on() {
     assert!(Command::new("kill").args([ctrl_c(), "--", &group]).status().unwrap().success());
     let said = lines.collect::<Vec<_>>().join("\n");
     assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("stopped in stage 1 of 9: A script shows how PickCube is done"), "{said}");
+    // On a busy machine the stage may have come to its end before Ctrl-C reached it.
+    let where_it_stopped =
+        |word: &str| format!("stopped {word} stage 1 of 10: A script shows how PickCube is done");
+    assert!(["in", "after"].iter().any(|word| said.contains(&where_it_stopped(word))), "{said}");
     assert!(said.ends_with("to go on: plaudit demo --seed 7 --dir 'my demo'"), "{said}");
 }

@@ -1,5 +1,7 @@
 //! What a model says when the image is disturbed in ways that do not change the truth, and when parts are covered.
 
+use std::collections::VecDeque;
+
 use plaudit_core::{FrameShape, Seed};
 use plaudit_nn::classifier::{ClassifierError, Scorer};
 use serde::Serialize;
@@ -257,6 +259,9 @@ impl StressTest<'_> {
                 let covered = pixels.chunks_exact_mut(shape.channels).zip(shown);
                 covered.filter(|(_, region)| part.has(*region)).for_each(|(pixel, _)| cover(pixel));
             }
+            Disturbance::BackgroundAlone if self.regions.is_some() => {
+                paint_over(pixels, shape, &self.shown(number, view, shape, pixels));
+            }
             Disturbance::BackgroundAlone => {
                 let shown = self.shown(number, view, shape, pixels);
                 let behind = self.background_image.image(view).chunks_exact(shape.channels);
@@ -310,6 +315,28 @@ fn disturb_plainly(what: Disturbance, pixels: &mut [u8], shape: FrameShape, seed
     }
 }
 
+/// Paints all but the background with the background nearest to it. The median image would not do where it is known what pixels show:
+/// the hand is in the same place of every frame of a camera on it, and so in their median.
+fn paint_over(pixels: &mut [u8], shape: FrameShape, shown: &[Region]) {
+    let (width, height, channels) = (shape.width, shape.height, shape.channels);
+    let mut is_painted: Vec<bool> = shown.iter().map(|region| *region == Region::Background).collect();
+    let mut border: VecDeque<usize> = (0..is_painted.len()).filter(|at| is_painted[*at]).collect();
+    if border.is_empty() {
+        pixels.chunks_exact_mut(channels).for_each(cover);
+    }
+    while let Some(from) = border.pop_front() {
+        let (x, y) = (from % width, from / width);
+        let beside = [(x > 0, from.wrapping_sub(1)), (x + 1 < width, from + 1)];
+        let above = [(y > 0, from.wrapping_sub(width)), (y + 1 < height, from + width)];
+        for (_, to) in beside.into_iter().chain(above).filter(|(is_inside, _)| *is_inside) {
+            if !std::mem::replace(&mut is_painted[to], true) {
+                pixels.copy_within(from * channels..(from + 1) * channels, to * channels);
+                border.push_back(to);
+            }
+        }
+    }
+}
+
 /// A flat grey that a normalised network sees as nothing.
 pub(super) fn cover(pixel: &mut [u8]) {
     for (channel, byte) in pixel.iter_mut().enumerate() {
@@ -322,6 +349,25 @@ mod tests {
     use super::*;
 
     const SHAPE: FrameShape = FrameShape { height: 20, width: 20, channels: 3 };
+
+    #[test]
+    fn what_is_painted_over_takes_the_colour_of_the_nearest_background() {
+        let shape = FrameShape { height: 1, width: 6, channels: 3 };
+        let shown = [
+            Region::Object,
+            Region::Background,
+            Region::Gripper,
+            Region::Goal,
+            Region::Object,
+            Region::Background,
+        ];
+        let grey = |levels: [u8; 6]| levels.into_iter().flat_map(|level| [level; 3]).collect::<Vec<u8>>();
+        let mut pixels = grey([9, 1, 9, 9, 9, 5]);
+        paint_over(&mut pixels, shape, &shown);
+        assert_eq!(pixels, grey([1, 1, 1, 1, 5, 5]));
+        paint_over(&mut pixels, shape, &[Region::Object; 6]);
+        assert_eq!(pixels[..3], GREY, "there is no background at all");
+    }
 
     fn disturbed(what: Disturbance) -> Vec<u8> {
         let mut pixels: Vec<u8> = (0..SHAPE.bytes()).map(|at| (at * 7 % 200) as u8).collect();

@@ -65,9 +65,19 @@ impl StageBuilder<'_> {
         [own, self.cloning()].concat()
     }
 
+    /// The script misses so many times.
+    fn missing(&self, episodes: u32, env_seed: u64, into: &str, run: &str) -> Vec<String> {
+        words(&[
+            &format!("collect pickcube_misses --episodes {episodes} env.eval.total_num_envs={episodes}"),
+            &format!("env.eval.seed={env_seed}"),
+            &format!("env.eval.data_collection.save_dir={into}"),
+            &format!("runner.logger.log_path={}", self.within(run)),
+        ])
+    }
+
     /// Episodes to learn from, and episodes to be audited on.
     fn episodes(&self) -> Vec<Stage> {
-        let (seed, demos, held) = (self.seed, self.demos(), self.held_out());
+        let (seed, demos) = (self.seed, self.demos());
         vec![
             Stage {
                 name: "demos",
@@ -91,21 +101,33 @@ impl StageBuilder<'_> {
                 accepted: None,
             },
             Stage {
-                name: "wild play",
-                title: "The clone plays with much noise",
-                meaning: "More ways to fail. The more a model has seen, the less a policy can surprise it.",
-                command: [
-                    self.playing(60, seed + 1000, &self.within("episodes/wild"), "wild_play"),
-                    words(&["algorithm.cloning.std=0.3"]),
-                ]
-                .concat(),
+                name: "misses",
+                title: "The script misses on purpose, and stands still there",
+                meaning: "The cube beside the goal, an empty hand at it, and the like: what looks most like success and is none.",
+                command: self.missing(80, seed + 1000, &self.within("episodes/misses"), "collect_misses"),
                 accepted: None,
             },
             Stage {
                 name: "held out",
                 title: "The clone plays once more, for the audit",
-                meaning: "Other starts, other noise. The reward model never learns from these episodes.",
-                command: self.playing(96, seed + 2000, &held, "held_out_play"),
+                meaning: "Other starts, and the noise with which a policy will explore. The reward model never learns from these episodes.",
+                command: [
+                    self.playing(120, seed + 2000, &self.within("held_out/play"), "held_out_play"),
+                    words(&["algorithm.cloning.std=0.1"]),
+                ]
+                .concat(),
+                accepted: None,
+            },
+            Stage {
+                name: "held-out misses",
+                title: "The script misses once more, for the audit",
+                meaning: "Other starts, other ways to miss.",
+                command: self.missing(
+                    60,
+                    seed + 3000,
+                    &self.within("held_out/misses"),
+                    "collect_held_out_misses",
+                ),
                 accepted: None,
             },
         ]
@@ -130,11 +152,11 @@ impl StageBuilder<'_> {
             Stage {
                 name: "reward",
                 title: "A ResNet-18 learns what success looks like",
-                meaning: "From what two cameras see, and from nothing else. Average precision on episodes it did not learn from is \
-                      the number to watch.",
+                meaning: "From what two cameras see. Whether the arm stands still, the robot knows itself, and the model need not guess: \
+                      `data.guards`. Average precision on episodes it did not learn from is the number to watch.",
                 command: words(&[
                     &format!("reward train reward_training data.data_path={}", self.within("episodes")),
-                    "data.num_samples_per_episode=0 data.fail_success_ratio=3",
+                    "data.num_samples_per_episode=0 data.fail_success_ratio=3 data.guards=[\"abs(state[9:16])<=0.2\"]",
                     "actor.model.image_keys=[main_images,extra_view_images] actor.model.image_size=[3,64,64]",
                     &format!("actor.seed={seed} data.seed={seed}"),
                     "runner.max_steps=600 runner.val_check_interval=150 runner.save_interval=150",
