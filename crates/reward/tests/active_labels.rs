@@ -1,5 +1,7 @@
 //! Labels that are asked for: which questions come, what is kept, and when it ends.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by stopping
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
