@@ -3,7 +3,7 @@
 //! A [`Canvas`] is RGB bytes with rectangles, smooth lines, images and text on them. [`Font`] is the one font of all images:
 //! Inter, subset and inside the binary (its licence is `font/OFL.txt`), so that an image is the same on every machine. A
 //! [`ContactSheet`] lays frames out under headings, with a title and a legend; names are never cut, they go on in
-//! the next line. Nothing here reads a file or knows what is drawn.
+//! the next line. [`half_blocks`] shows an image in a terminal. Nothing here reads a file or knows what is drawn.
 //!
 //! ```
 //! use plaudit_core::FrameShape;
@@ -25,7 +25,7 @@ mod canvas;
 pub mod colour;
 mod encode;
 mod font;
-
+mod half_blocks;
 mod sheet;
 mod wrap;
 
@@ -33,5 +33,6 @@ pub use canvas::{Canvas, WrongPixels};
 pub use colour::Rgb;
 pub use encode::encode_png;
 pub use font::{Font, Weight};
+pub use half_blocks::half_blocks;
 pub use sheet::{ContactSheet, Group, SheetFrame, Tint};
 pub use wrap::wrap;

@@ -28,6 +28,12 @@ pub fn status(text: &str) {
     let _ = write!(out, "\r\x1b[2K{text}").and_then(|()| out.flush());
 }
 
+/// A text on stderr that has the terminal to itself until the next one. Only for terminals.
+pub fn screen(text: &str) {
+    let mut out = std::io::stderr().lock();
+    let _ = write!(out, "\x1b[2J\x1b[H{text}").and_then(|()| out.flush());
+}
+
 /// Whether there is a terminal to show a changing line on.
 pub fn shows_status() -> bool {
     std::io::stderr().is_terminal()

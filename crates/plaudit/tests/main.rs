@@ -27,6 +27,7 @@ mod pages;
 mod ranks;
 mod recipes;
 mod reward;
+mod reward_label;
 mod reward_messages;
 mod reward_sft;
 mod reward_training;

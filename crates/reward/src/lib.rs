@@ -49,10 +49,11 @@
 //! ([`sft`]); both are measured ([`metrics`]) and say about themselves what they were trained on ([`card`]). Before a model is
 //! used, it is **audited** on other episodes ([`audit`]): a threshold with a guaranteed rate of false alarms, a
 //! temperature that makes scores honest, and a verdict. While a policy learns by it, the [`hacking_monitor`] compares what is
-//! rewarded with what is known.
+//! rewarded with what is known. Frames of which a model is unsure are worth a person's label ([`active_labels`]).
 //!
 //! This crate prints nothing, and knows neither configs nor learners: it meets them at [`plaudit_core::Reward`].
 
+pub mod active_labels;
 pub mod audit;
 pub mod augment;
 pub mod card;

@@ -33,6 +33,18 @@ pub enum LabellingError {
         /// What is wrong with it.
         why: String,
     },
+    /// A folder with answers to other questions.
+    #[error("{} has answers to other questions; {what}: {there} there, {here} here", path.display())]
+    OtherQuestions {
+        /// Which journal.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+        /// What it is there.
+        there: String,
+        /// What was asked for.
+        here: String,
+    },
     /// Frames of another size than the journal's.
     #[error("frames have {found} bytes, but those of {} have {expected}", path.display())]
     Size {

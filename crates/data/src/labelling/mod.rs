@@ -10,8 +10,11 @@
 //! [`write_dataset`] makes `train.pt` and `val.pt`. Frames of one moment look alike, so the split is by blocks of time,
 //! and training frames too near to a validation frame are left out.
 //!
+//! Frames that were recorded before are labelled one by one, as questions; [`AnswerJournal`] keeps the answers.
+//!
 //! Times are seconds since the journal began, whoever measures them: nothing here reads a clock.
 
+mod answers;
 mod dataset;
 mod error;
 mod journal;
@@ -19,6 +22,7 @@ mod marks;
 mod reaction;
 mod session;
 
+pub use answers::{ANSWERS_FILE, Annotator, Answer, AnswerJournal, Answered, AnswersHeader, Purpose};
 pub use dataset::{DatasetOptions, DatasetReport, write_dataset};
 pub use error::LabellingError;
 pub use journal::{FRAMES_FILE, JOURNAL_FILE, Journal, JournalFrame, JournalHeader, Recovered};

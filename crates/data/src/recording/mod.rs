@@ -293,6 +293,9 @@ impl Recording {
     ///
     /// Where no frame has a label, an episode that failed has failures alone. Of any other nothing is known.
     pub(crate) fn labelled(&mut self) -> Result<Vec<LabelledEntry>, FileProblem> {
+        if self.unlabelled_frames == UnlabelledFrames::Kept {
+            return Ok(self.every_entry());
+        }
         if let Some(problem) = self.unlabelled.take() {
             return Err(problem);
         }
@@ -315,12 +318,22 @@ impl Recording {
         Ok((0..infos).filter(is_used).map(entry).collect())
     }
 
+    /// Every observation that belongs to the episode, whatever is known of its success.
+    fn every_entry(&self) -> Vec<LabelledEntry> {
+        let entry = |at: usize| LabelledEntry {
+            at,
+            entry: self.entry(at),
+            success: self.labels.get(at).copied().flatten().unwrap_or(false),
+        };
+        (0..self.observations.len()).filter(|at| !self.is_left_out(*at)).map(entry).collect()
+    }
+
     /// The same in the pieces that a split keeps together: the whole, or runs of one label where a person pressed keys.
     pub(crate) fn units(&mut self) -> Result<Vec<Vec<LabelledEntry>>, FileProblem> {
         let labelled = self.labelled()?;
-        Ok(match self.split_unit {
-            SplitUnit::Run => runs(labelled),
-            SplitUnit::Recording => vec![labelled],
+        Ok(match (self.split_unit, self.unlabelled_frames) {
+            (SplitUnit::Run, UnlabelledFrames::Failures | UnlabelledFrames::LeftOut) => runs(labelled),
+            (SplitUnit::Recording, _) | (_, UnlabelledFrames::Kept) => vec![labelled],
         })
     }
 }

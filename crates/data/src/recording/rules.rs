@@ -42,6 +42,9 @@ pub enum UnlabelledFrames {
     Failures,
     /// Nothing to learn from.
     LeftOut,
+    /// There as well, like every frame of an episode without any label: for whoever is about to label them. What counts as
+    /// their label until then means nothing.
+    Kept,
 }
 
 impl Default for Rules {

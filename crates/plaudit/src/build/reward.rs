@@ -162,7 +162,7 @@ fn monitored(
     let watch = &loaded.config.reward.hacking_monitor;
     let mut model = watch.model.clone();
     if model.model_path.is_none() {
-        model.model_path = beside(main.model.model_path.as_deref());
+        model.model_path = main.model.model_path.as_deref().and_then(second_model_beside);
         model.device.clone_from(&main.model.device);
     }
     if model.model_path.is_none() {
@@ -185,8 +185,8 @@ fn monitored(
 }
 
 /// The second model that `reward train` left beside a checkpoint, if it did.
-fn beside(model: Option<&str>) -> Option<String> {
-    let file = plaudit_nn::Weights::locate(model?).ok()?;
+pub(crate) fn second_model_beside(model: &str) -> Option<String> {
+    let file = plaudit_nn::Weights::locate(model).ok()?;
     let second = file.parent()?.parent()?.join(SECOND_MODEL);
     second.join("model.safetensors").is_file().then(|| second.display().to_string())
 }

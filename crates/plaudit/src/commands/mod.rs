@@ -11,6 +11,7 @@ pub mod demo;
 pub mod device;
 pub mod eval;
 pub mod inspect;
+mod keys;
 pub mod report;
 pub mod reward;
 pub mod robot;

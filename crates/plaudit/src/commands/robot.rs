@@ -2,7 +2,6 @@
 
 mod bench;
 mod doctor;
-mod keys;
 mod label;
 mod pose;
 mod reaction;

@@ -47,6 +47,7 @@ documents! {
     gpu: "docs/gpu.md",
     guide: "docs/guide.md" then "docs/method/rlpd.md",
     image_policies: "docs/image-policies.md",
+    labels: "docs/labels.md",
     mujoco: "docs/mujoco.md",
     reward_model: "docs/reward-model.md",
     rewards: "docs/rewards.md",

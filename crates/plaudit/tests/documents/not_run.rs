@@ -65,6 +65,16 @@ pub(crate) const NOT_RUN: &[NotRun] = &[
     ),
     not_run("docs/cluster.md", "plaudit cluster status", "it needs such a run"),
     not_run("docs/cluster.md", "plaudit cluster logs", "it needs such a run"),
+    not_run(
+        "docs/labels.md",
+        "plaudit reward label model play --output-dir labels",
+        "it asks a person; reward_label.rs runs it at a pseudo-terminal",
+    ),
+    not_run(
+        "docs/labels.md",
+        "python bench/labels/run.py",
+        "it takes a quarter of an hour; reward_label.rs runs its commands",
+    ),
     not_run("docs/mujoco.md", "", "it fetches packages, and builds with them"),
 ];
 

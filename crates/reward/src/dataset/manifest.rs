@@ -56,12 +56,22 @@ impl SplitManifest {
 }
 
 fn hash(frames: &Frames) -> String {
+    hash_with(frames, |at| vec![u8::from(frames.success(at))])
+}
+
+/// SHA-256 over the pixels of all frames in order, whatever their labels are.
+#[must_use]
+pub fn pixels_sha256(frames: &Frames) -> String {
+    hash_with(frames, |_| Vec::new())
+}
+
+fn hash_with(frames: &Frames, beside: impl Fn(usize) -> Vec<u8> + Sync) -> String {
     let one = |at: usize| -> [u8; 32] {
         let mut hash = Sha256::new();
         for view in 0..frames.views().len() {
             hash.update(frames.image(at, view).pixels());
         }
-        hash.update([u8::from(frames.success(at))]);
+        hash.update(beside(at));
         hash.finalize().into()
     };
     let all: Vec<[u8; 32]> = (0..frames.len()).into_par_iter().map(one).collect();

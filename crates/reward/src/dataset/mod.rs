@@ -18,7 +18,7 @@ pub(crate) use batch::PixelEdit;
 pub use decidable::keep_decidable;
 pub use error::DatasetError;
 pub use frames::{ClassBalance, Frames, Origin};
-pub use manifest::{Manifest, SplitManifest};
+pub use manifest::{Manifest, SplitManifest, pixels_sha256};
 pub use progress::ProgressLabels;
 pub use time_warp::TimeWarp;
 pub use view::ViewKey;

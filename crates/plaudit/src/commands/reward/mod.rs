@@ -4,6 +4,7 @@ mod audit;
 mod checkpoint;
 mod data;
 mod eval;
+mod label;
 mod legacy_flags;
 mod second_model;
 mod sft;
@@ -30,6 +31,8 @@ pub enum Command {
     Sft(sft::Sft),
     /// Measure a reward model on labelled frames or windows
     Eval(eval::Eval),
+    /// Label the frames that a model is unsure about, until it is wrong rarely enough
+    Label(Box<label::LabelCommand>),
     /// Find out whether a reward model can be trusted: a page, JSON, and an exit code
     Audit(Box<audit::AuditCommand>),
 }
@@ -41,6 +44,7 @@ impl Command {
             Self::Train(train) => train.run(verbosity),
             Self::Sft(sft) => sft.run(verbosity),
             Self::Eval(eval) => eval.run(verbosity),
+            Self::Label(label) => label.run(verbosity),
             Self::Audit(audit) => audit.run(verbosity),
         }
     }

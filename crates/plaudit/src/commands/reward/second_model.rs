@@ -9,7 +9,7 @@ use plaudit_reward::train::{Checkpoints, StopReason, TrainCallbacks};
 
 use super::data::TrainingData;
 use super::train::{failure, new_training};
-use crate::build::SECOND_MODEL;
+use crate::build::{SECOND_MODEL, second_model_beside};
 use crate::config::LoadedConfig;
 use crate::failure::Failure;
 use crate::run::{Run, interrupted};
@@ -57,7 +57,8 @@ fn settings(loaded: &LoadedConfig, steps: u64) -> LoadedConfig {
     let (actor, runner) = (&mut second.config.actor, &mut second.config.runner);
     actor.seed = actor.seed.wrapping_add(1);
     actor.model.arch = Arch::Resnet10;
-    actor.model.model_path = None;
+    // A training that goes on from a model goes on from its second model, too: a few gentle steps make none.
+    actor.model.model_path = actor.model.model_path.as_deref().and_then(second_model_beside);
     actor.model.pretrained = false;
     actor.model.pretrained_encoder_path = None;
     runner.max_steps = i64::try_from(steps).unwrap_or(i64::MAX);

@@ -117,7 +117,7 @@ impl Train {
             return Ok(None);
         };
         let is_done = matches!(&outcome, Ok(outcome) if outcome.reason != StopReason::Interrupted);
-        if is_done && loaded.config.runner.second_model {
+        if is_done && loaded.config.runner.second_model && !self.warm_start.lacks_second_model() {
             second_model::train(&mut run, loaded, data, steps)?;
         }
         let summary = match &outcome {

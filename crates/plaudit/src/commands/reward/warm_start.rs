@@ -14,6 +14,7 @@ use plaudit_reward::open::ClassifierCheckpoint;
 use super::checkpoint::unopened;
 use super::data::{FrameReader, TrainingData};
 use super::legacy_flags::quoted;
+use crate::build::second_model_beside;
 use crate::cli::ConfigArgs;
 use crate::failure::Failure;
 use crate::load::looks_like_override;
@@ -26,8 +27,8 @@ pub(super) struct WarmStart {
     /// what its card says it learned from
     #[arg(long, value_name = "MODEL")]
     from: Option<PathBuf>,
-    /// Learn from these frames as well: folders with success/ and failure/, such as the hacking monitor leaves behind. However few,
-    /// they are a fifth of what is learned from
+    /// Learn from these frames as well: folders with success/ and failure/, such as the hacking monitor and `reward label` leave behind. However
+    /// few, they are a fifth of what is learned from
     #[arg(long, value_name = "DIR")]
     add: Vec<PathBuf>,
 }
@@ -65,6 +66,12 @@ impl WarmStart {
         let place = usize::from(given.config_name.is_none());
         words.splice(place..place, overrides);
         Ok(ConfigArgs { words, ..given })
+    }
+
+    /// Whether the model that is fine-tuned has no second model beside it. A few gentle steps make none.
+    pub(super) fn lacks_second_model(&self) -> bool {
+        let beside = |model: &PathBuf| second_model_beside(&model.display().to_string());
+        self.from.as_ref().is_some_and(|model| beside(model).is_none())
     }
 
     /// The data with the added frames in both parts.

@@ -13,9 +13,9 @@ use plaudit_data::labelling::{
 use plaudit_robot::{Camera, CameraFrame, Clock, Key, RealClock, Time, first_frame};
 
 use super::bench::{Bench, BenchArgs};
-use super::keys::Keys;
 use super::{reaction, server};
 use crate::cli::Verbosity;
+use crate::commands::keys::Keys;
 use crate::console;
 use crate::failure::Failure;
 use crate::output;
@@ -270,6 +270,7 @@ fn failed(error: &LabellingError) -> Failure {
         LabellingError::Line { .. } | LabellingError::Damaged { .. } => {
             "label in another --output-dir; the lines before are sound"
         }
+        LabellingError::OtherQuestions { .. } => "label in another --output-dir",
         LabellingError::Setting { .. } => return Failure::usage(error, None),
         LabellingError::File { .. } | LabellingError::Size { .. } | LabellingError::Write(_) => {
             return Failure::runtime(error, None);

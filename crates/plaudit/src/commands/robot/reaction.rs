@@ -6,7 +6,7 @@ use plaudit_core::Seed;
 use plaudit_data::labelling::{Reaction, ReactionTest};
 use plaudit_robot::{Clock, Key, Time};
 
-use super::keys::Keys;
+use crate::commands::keys::Keys;
 
 /// How many reactions are measured, in at most so many tries.
 const REACTIONS: usize = 5;

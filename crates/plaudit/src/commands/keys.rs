@@ -5,19 +5,19 @@ use plaudit_robot::{Key, Pilot, StopToken, TerminalPilot};
 use crate::failure::Failure;
 
 /// A pilot of whom only the keys count.
-pub(super) struct Keys {
+pub(in crate::commands) struct Keys {
     pilot: Box<dyn Pilot>,
     have_ended: bool,
 }
 
 impl Keys {
     /// Those of a pilot.
-    pub(super) fn of(pilot: impl Pilot + 'static) -> Self {
+    pub(in crate::commands) fn of(pilot: impl Pilot + 'static) -> Self {
         Self { pilot: Box::new(pilot), have_ended: false }
     }
 
     /// Those of the standard input. A terminal gives them without waiting for Enter until this is dropped.
-    pub(super) fn listen() -> Result<Self, Failure> {
+    pub(in crate::commands) fn listen() -> Result<Self, Failure> {
         // Nothing moves here, so Esc has nothing to stop: it is a key like others.
         TerminalPilot::open_stdin(StopToken::new())
             .map(Self::of)
@@ -25,7 +25,7 @@ impl Keys {
     }
 
     /// Keys since the last call, in order. Never waits.
-    pub(super) fn pressed(&mut self) -> Vec<Key> {
+    pub(in crate::commands) fn pressed(&mut self) -> Vec<Key> {
         match self.pilot.poll() {
             Ok(input) => input.pressed,
             Err(_) => {
@@ -36,7 +36,7 @@ impl Keys {
     }
 
     /// Whether no more will come.
-    pub(super) fn have_ended(&self) -> bool {
+    pub(in crate::commands) fn have_ended(&self) -> bool {
         self.have_ended
     }
 }
