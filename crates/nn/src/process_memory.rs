@@ -31,9 +31,9 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn what_is_touched_is_counted() {
-        let (sum, peak) = peak_of(|| vec![1u8; 64 << 20].iter().map(|byte| u64::from(*byte)).sum::<u64>());
-        assert_eq!(sum, 64 << 20);
-        // Other tests run beside it, so only the order of magnitude is certain.
-        assert!(peak.is_none_or(|peak| peak > 32 << 20), "{peak:?}");
+        let (sum, peak) = peak_of(|| vec![1u8; 256 << 20].iter().map(|byte| u64::from(*byte)).sum::<u64>());
+        assert_eq!(sum, 256 << 20);
+        // Other tests run beside it and may give tens of megabytes back meanwhile.
+        assert!(peak.is_none_or(|peak| peak > 64 << 20), "{peak:?}");
     }
 }
