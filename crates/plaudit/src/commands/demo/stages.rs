@@ -110,7 +110,7 @@ impl StageBuilder<'_> {
             Stage {
                 name: "held out",
                 title: "The clone plays once more, for the audit",
-                meaning: "Other starts, and the noise with which a policy will explore. The reward model never learns from these episodes.",
+                meaning: "Other starts, and more noise than a policy will explore with. The reward model never learns from these episodes.",
                 command: [
                     self.playing(120, seed + 2000, &self.within("held_out/play"), "held_out_play"),
                     words(&["algorithm.cloning.std=0.1"]),
@@ -156,10 +156,10 @@ impl StageBuilder<'_> {
                       `data.guards`. Average precision on episodes it did not learn from is the number to watch.",
                 command: words(&[
                     &format!("reward train reward_training data.data_path={}", self.within("episodes")),
-                    "data.num_samples_per_episode=0 data.fail_success_ratio=3 data.guards=[\"abs(state[9:16])<=0.2\"]",
+                    "data.num_samples_per_episode=0 data.fail_success_ratio=3 data.augment.brightness=0.2 data.augment.hue=0.03 data.guards=[\"abs(state[9:16])<=0.2\"]",
                     "actor.model.image_keys=[main_images,extra_view_images] actor.model.image_size=[3,64,64]",
                     &format!("actor.seed={seed} data.seed={seed}"),
-                    "runner.max_steps=600 runner.val_check_interval=150 runner.save_interval=150",
+                    "runner.max_steps=500 runner.val_check_interval=125 runner.save_interval=125",
                     &format!("runner.logger.log_path={reward}"),
                 ]),
                 accepted: None,
@@ -187,12 +187,13 @@ impl StageBuilder<'_> {
             Stage {
                 name: "policy",
                 title: "PPO starts from the clone, rewarded by the model alone",
-                meaning: "The model scores the last frame of each episode, and its score is the reward. `eval/success_once` is the \
-                      simulator's ground truth, which is no part of the reward.",
+                meaning: "The model scores the last frame of each episode, and its score is the reward if the arm stands still. A monitor \
+                      looks for hacking, without ground truth. `eval/success_once` is ground truth, which is no part of the reward.",
                 command: [
                     words(&[
                         &format!("train pickcube_ppo_resnet_reward reward.model.model_path={model}"),
-                        &format!("actor.seed={seed} env.train.seed={seed}"),
+                        &format!("actor.seed={seed} env.train.seed={seed} algorithm.cloning.std=0.05"),
+                        "reward.hacking_monitor.every=10 reward.hacking_monitor.compare_with=none",
                         &format!("runner.logger.log_path={}", self.within(POLICY)),
                     ]),
                     self.cloning(),
