@@ -33,3 +33,56 @@ pub fn keep_decidable(data: &mut LabelledData, conditions: &StateConditions) -> 
     data.has_history = false;
     Ok(held)
 }
+
+#[cfg(test)]
+mod tests {
+    use plaudit_data::labelled::{LabelledEpisode, LabelledFrame};
+    use plaudit_data::recording::DatasetFormat;
+
+    use super::*;
+
+    /// Episodes of (speed, success) by frame.
+    fn data(episodes: &[Vec<(f32, bool)>]) -> LabelledData {
+        let frame = |(at, (speed, success)): (usize, &(f32, bool))| LabelledFrame {
+            images: Vec::new(),
+            success: *success,
+            at,
+            state: Some(vec![*speed]),
+        };
+        let episode = |frames: &Vec<(f32, bool)>| LabelledEpisode {
+            name: String::new(),
+            folder: String::new(),
+            frames: frames.iter().enumerate().map(frame).collect(),
+        };
+        LabelledData {
+            path: "episodes".into(),
+            format: DatasetFormat::Episodes,
+            cameras: Vec::new(),
+            episodes: episodes.iter().map(episode).collect(),
+            in_episodes: true,
+            has_history: true,
+            skipped: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn frames_that_only_look_like_success_are_left_out() {
+        let moves_until = |success: usize| -> Vec<(f32, bool)> {
+            (0..15).map(|at| (if at < success { 1.0 } else { 0.0 }, at >= success)).collect()
+        };
+        let never = vec![(1.0, false); 5];
+        let mut read = data(&[moves_until(13), never, vec![(0.0, false), (1.0, false)]]);
+        let conditions = StateConditions { guards: vec!["abs(state[0]) < 0.2".into()], state_width: 1 };
+        assert_eq!(keep_decidable(&mut read, &conditions).unwrap(), 3);
+        let left: Vec<Vec<usize>> = read
+            .episodes
+            .iter()
+            .map(|episode| episode.frames.iter().map(|frame| frame.at).collect())
+            .collect();
+        // Long before success at 13; at rest; and of the second episode nothing, of which nobody can say how it looks.
+        assert_eq!(left, [vec![0, 1, 2, 13, 14], vec![0]]);
+        assert!(!read.has_history);
+        let other = StateConditions { state_width: 2, ..conditions };
+        assert_eq!(keep_decidable(&mut read, &other).unwrap(), 0, "states of another layout");
+    }
+}
