@@ -110,7 +110,7 @@ impl StageBuilder<'_> {
             Stage {
                 name: "held out",
                 title: "The clone plays once more, for the audit",
-                meaning: "Other starts, and more noise than a policy will explore with. The reward model never learns from these episodes.",
+                meaning: "Other starts, and the noise with which a policy will explore. The reward model never learns from these episodes.",
                 command: [
                     self.playing(120, seed + 2000, &self.within("held_out/play"), "held_out_play"),
                     words(&["algorithm.cloning.std=0.1"]),
@@ -192,7 +192,7 @@ impl StageBuilder<'_> {
                 command: [
                     words(&[
                         &format!("train pickcube_ppo_resnet_reward reward.model.model_path={model}"),
-                        &format!("actor.seed={seed} env.train.seed={seed} algorithm.cloning.std=0.05"),
+                        &format!("actor.seed={seed} env.train.seed={seed}"),
                         "reward.hacking_monitor.every=10 reward.hacking_monitor.compare_with=none",
                         &format!("runner.logger.log_path={}", self.within(POLICY)),
                     ]),
