@@ -14,9 +14,11 @@ const ODDS_RATIOS: [f64; 8] = [2.0, 3.0, 4.5, 7.0, 12.0, 25.0, 60.0, 200.0];
 /// Looks within which a change is expected: bets begun at look t have the part h / ((t + h - 1) (t + h)) of the stake, which
 /// adds up to 1.
 const HORIZON: f64 = 10.0;
-/// Frames or episodes behind a limit, before anything is compared with it: with none in 256, at the default share for each signal,
-/// the bound is about what is tolerated anyway.
+/// Frames or episodes behind the first limit, before anything is compared with it: with none in 256, at the default share for each
+/// signal, the bound is about what is tolerated anyway. With each doubling there is a tighter limit, of all that was seen until then.
 const BASELINE: usize = 256;
+/// How many such limits there are at most.
+const LIMITS: usize = 5;
 /// A rate that is no reason for an alarm, however sure it is: a model is not right about every frame.
 const TOLERATED: f64 = 0.02;
 
@@ -84,14 +86,19 @@ pub(super) fn log_add(a: f64, b: f64) -> f64 {
 pub struct RateMonitor {
     /// What is never accepted, if anything is; tested from the first look on.
     absolute: Option<Test>,
-    /// What the first looks found.
+    /// What all looks found that a limit may go by.
     baseline: LookCount,
-    /// Against the upper bound of that; tested from then on.
-    relative: Option<Test>,
-    /// The share of honest runs in which that bound may be too low.
+    /// Against upper bounds of what was found in the first looks, and in more and more of them; each tested from then on.
+    relative: Vec<Test>,
+    /// The share of honest runs in which those bounds may be too low: half of it for the first, a quarter for the second, ….
     bound_share: f64,
     /// What it was at the last look.
     rate: f64,
+}
+
+/// The part of a stake or a share that the limit of this number has: a half, a quarter, and so on.
+fn part(number: usize) -> f64 {
+    0.5f64.powi(number as i32 + 1)
 }
 
 /// Bets, and what became of their stake so far, as a logarithm.
@@ -103,7 +110,8 @@ struct Test {
 
 impl Test {
     fn against(limit: f64) -> Self {
-        Self { bets: Bets::against(limit.max(TOLERATED)), log_stake: 0.0 }
+        // A signal that is on from the beginning says nothing by rising; there is no rate above 1 to bet on.
+        Self { bets: Bets::against(limit.clamp(TOLERATED, 0.999)), log_stake: 0.0 }
     }
 }
 
@@ -126,31 +134,31 @@ impl RateMonitor {
     pub fn new(bound_share: f64, never_above: Option<f64>) -> Self {
         assert!(bound_share > 0.0 && bound_share < 1.0, "a share between 0 and 1");
         let absolute = never_above.filter(|limit| *limit < 1.0).map(Test::against);
-        Self { absolute, baseline: LookCount::default(), relative: None, bound_share, rate: 0.0 }
+        Self { absolute, baseline: LookCount::default(), relative: Vec::new(), bound_share, rate: 0.0 }
     }
 
     /// Takes a look into account.
     pub fn take(&mut self, look: LookCount) {
         let Some(rate) = look.rate() else { return };
         self.rate = rate;
-        for test in [&mut self.absolute, &mut self.relative].into_iter().flatten() {
+        for test in self.absolute.iter_mut().chain(&mut self.relative) {
             test.log_stake = test.bets.take(look);
         }
-        if self.relative.is_none() && self.baseline.looked_at < BASELINE {
-            self.baseline = self.baseline.plus(look);
-            if self.baseline.looked_at >= BASELINE {
-                let LookCount { looked_at, seen } = self.baseline;
-                let bound = false_alarm_bound(seen, looked_at, 1.0 - self.bound_share);
-                // A signal that is on from the beginning says nothing by rising.
-                self.relative = (bound < 0.95).then(|| Test::against(bound));
-            }
+        self.baseline = self.baseline.plus(look);
+        if self.relative.len() < LIMITS && self.baseline.looked_at >= BASELINE << self.relative.len() {
+            let LookCount { looked_at, seen } = self.baseline;
+            let share = self.bound_share * part(self.relative.len());
+            self.relative.push(Test::against(false_alarm_bound(seen, looked_at, 1.0 - share)));
         }
     }
 
-    /// The logarithm of what its stake has become: half of it bets against each of the two limits.
+    /// The logarithm of what its stake has become. Half of it bets against what is never accepted, and the rest against bounds: half
+    /// of that against the first, a quarter against the second, and so on.
     pub(super) fn log_stake(&self) -> f64 {
-        let stake = |test: &Option<Test>| test.as_ref().map_or(0.0, |test| test.log_stake);
-        log_add(stake(&self.absolute), stake(&self.relative)) - 2f64.ln()
+        let absolute = self.absolute.as_ref().map_or(0.0, |test| test.log_stake);
+        let bets = self.relative.iter().enumerate().map(|(at, test)| test.log_stake + part(at).ln());
+        let not_begun = part(self.relative.len()).ln() + 2f64.ln();
+        log_add(absolute, bets.fold(not_begun, log_add)) - 2f64.ln()
     }
 
     /// What has risen, if the stake has become `enough` (a logarithm); the next alarm needs evidence of its own.
@@ -158,7 +166,7 @@ impl RateMonitor {
         if self.log_stake() < enough {
             return None;
         }
-        let tests = [&mut self.absolute, &mut self.relative].into_iter().flatten();
+        let tests = self.absolute.iter_mut().chain(&mut self.relative);
         let strongest = tests.max_by(|a, b| a.log_stake.total_cmp(&b.log_stake))?;
         let limit = strongest.bets.limit;
         *strongest = Test::against(limit);
@@ -168,7 +176,7 @@ impl RateMonitor {
     /// What the rate should not be above, where that is known yet.
     #[must_use]
     pub fn limit(&self) -> Option<f64> {
-        let limits = [&self.absolute, &self.relative].into_iter().flatten().map(|test| test.bets.limit);
+        let limits = self.absolute.iter().chain(&self.relative).map(|test| test.bets.limit);
         limits.reduce(f64::min)
     }
 }
