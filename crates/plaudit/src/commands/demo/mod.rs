@@ -26,7 +26,7 @@ use crate::run::{interrupted, listen_for_interrupts, quoted};
 /// stage prints the command that does it; a demo that was stopped goes on where it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  plaudit demo                        about five minutes on two cores
+  plaudit demo                        about four minutes on two cores
   plaudit demo --seed 7 --dir demo7   another seed, beside the first")]
 pub struct Command {
     /// Random seed of every stage
