@@ -106,7 +106,7 @@ fn check(case: &str) {
     let cases = cases();
     let Case { settings, images: number, eval_logits, gradients, statistics, steps, moved } = &cases[case];
     let mut trainer = Trainer::new(settings, ADAMW, 0).unwrap();
-    let weights = made::weights(&trainer.weights());
+    let weights = made::weights(&trainer.weights().unwrap());
     let images = images(settings, *number);
     let batch = batch(settings, &images);
 
@@ -132,16 +132,16 @@ fn check(case: &str) {
         close(&format!("{case}: logits of step {i}"), &given.logits, &step.logits, 1e-4 * slack);
         assert!((given.loss - step.loss).abs() < 1e-5 * slack, "{case}: {} {}", given.loss, step.loss);
         if i == 0 {
-            let got = trainer.gradients();
+            let got = trainer.gradients().unwrap();
             tensors_close(&format!("{case}: gradient"), &got, gradients, 1e-3);
             assert_eq!(got.len(), gradients.len(), "{case}: gradients where there are none in PyTorch");
-            tensors_close(&format!("{case}: statistic"), &trainer.weights(), statistics, 1e-5);
+            tensors_close(&format!("{case}: statistic"), &trainer.weights().unwrap(), statistics, 1e-5);
         }
-        let outcome = trainer.step(1e-3, Some(1.0));
+        let outcome = trainer.step(1e-3, Some(1.0)).unwrap();
         let off = (outcome.grad_norm / step.grad_norm - 1.0).abs();
         assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
     }
-    tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
+    tensors_close(&format!("{case}: moved"), &difference(&trainer.weights().unwrap(), &weights), moved, 5e-3);
 }
 
 /// The same on a GPU, within the same tolerances, where there is one.
@@ -190,9 +190,9 @@ fn bf16_gradients_point_the_same_way() {
         let gradients = [Precision::Fp32, Precision::Bf16].map(|precision| {
             let settings = ClassifierSettings { precision, ..settings.clone() };
             let mut trainer = Trainer::new(&settings, ADAMW, 0).unwrap();
-            trainer.load(&made::weights(&trainer.weights())).unwrap();
+            trainer.load(&made::weights(&trainer.weights().unwrap())).unwrap();
             let given = trainer.accumulate(&batch, &LABELS, None, Loss::Bce, 1.0, Seed::new(0)).unwrap();
-            (given, trainer.gradients())
+            (given, trainer.gradients().unwrap())
         });
         let [(exact, exact_gradients), (rounded, rounded_gradients)] = gradients;
         let expected: Vec<f64> = exact.logits.iter().map(|logit| f64::from(*logit)).collect();

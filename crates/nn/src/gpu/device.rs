@@ -26,7 +26,7 @@ pub(crate) enum Arg {
 }
 
 /// Fields of a structure that a kernel takes.
-pub(crate) const WORDS: usize = 23;
+pub(crate) const WORDS: usize = 37;
 
 /// Blocks of a kernel, and threads of a block.
 #[derive(Clone, Copy, Debug)]
