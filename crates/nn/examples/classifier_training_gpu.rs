@@ -20,6 +20,7 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
     AdamW, BatchLoss, ClassifierSettings, Device, Loss, Precision, ProgressBins, ProgressLabel, Trainer,
 };
+use plaudit_nn::gpu;
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
 use serde_json::{Value, json};
 
@@ -412,6 +413,9 @@ fn answer(words: &[&str]) -> Outcome<Value> {
 }
 
 fn main() {
+    // Compiled kernels are kept, since every network here is opened several times.
+    let kernel_cache = Some(std::env::temp_dir().join("plaudit-kernels"));
+    gpu::set_places(gpu::Places { library_folders: vec!["/usr/local/cuda/lib64".into()], kernel_cache });
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = answer(&words).unwrap_or_else(|error| json!({ "error": error.to_string() }));

@@ -118,6 +118,12 @@ impl Trainer {
         &self.settings
     }
 
+    /// Where it trains.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.gpu.as_ref().map_or(Device::Cpu, |(index, _)| Device::Cuda(*index))
+    }
+
     /// How many parameters are trained.
     #[must_use]
     pub fn trainable_parameters(&self) -> usize {

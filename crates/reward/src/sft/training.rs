@@ -92,17 +92,17 @@ impl Trainable for TrainableJudge<'_> {
         Ok(self.trainer.accumulate(&self.examples(examples)?, scale)?)
     }
 
-    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError> {
         self.ranks = ranks.clone();
-        self.trainer.join_ranks(ranks.clone(), sharding)
+        Ok(self.trainer.join_ranks(ranks.clone(), sharding)?)
     }
 
     fn reduce(&mut self) -> Result<(), SyncError> {
         self.trainer.reduce()
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
-        self.trainer.step_over_ranks(lr, clip)
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, TrainError> {
+        Ok(self.trainer.step_over_ranks(lr, clip)?)
     }
 
     fn measure(&mut self) -> Result<Option<ValidationResult<TrendMetrics>>, TrainError> {
@@ -127,8 +127,8 @@ impl Trainable for TrainableJudge<'_> {
         Ok((self.save_model)(&self.trainer, folder)?)
     }
 
-    fn state(&self) -> Result<Option<Weights>, SyncError> {
-        self.trainer.state_over_ranks()
+    fn state(&self) -> Result<Option<Weights>, TrainError> {
+        Ok(self.trainer.state_over_ranks()?)
     }
 
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError> {

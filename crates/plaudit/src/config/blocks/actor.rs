@@ -188,6 +188,9 @@ block! {
         #[range(SHARE)]
         misses: f64 = 0.0,
 
+        /// Image reward model: where it is trained: `auto` (a GPU if there is one; the CPU with several ranks or in fp16), `cpu`, `cuda` or
+        /// `cuda:N`.
+        device: String = "auto".into(),
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,
         /// Image reward model: start from ImageNet weights (needs `model_path`; nothing is downloaded).

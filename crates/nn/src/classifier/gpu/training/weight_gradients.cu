@@ -28,9 +28,14 @@ extern "C" __global__ void add_partials(const float* partial, int splits, int co
     if (is_stem)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int column = (place + i) % 256, y = column / 64, square = column / 16 % 4, channel = column % 16;
+            int column = (place + i) % 256, slow = column / 64, fast = column / 16 % 4, channel = column % 16;
+#if defined(NUMBER_F32)
+            int square_y = fast, square_x = slow;  // 16 channels of every tap, then the next
+#else
+            int square_y = slow, square_x = fast;
+#endif
             int dy = channel / 6, dx = channel / 3 % 2;
-            if (channel >= 12 || 2 * y + dy == 0 || 2 * square + dx == 0) x[i] = 0.0f;
+            if (channel >= 12 || 2 * square_y + dy == 0 || 2 * square_x + dx == 0) x[i] = 0.0f;
         }
     float4* to = (float4*)(gradient + place);
     *to = make_float4(to->x + x[0], to->y + x[1], to->z + x[2], to->w + x[3]);
