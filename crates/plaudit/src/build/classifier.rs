@@ -52,9 +52,10 @@ pub(crate) fn refuse_shared_data(loaded: &LoadedConfig) -> Result<(), ComposeErr
 fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
     let key = "actor.model.device";
     let model = &loaded.config.actor.model;
-    let choice: DeviceChoice = model.device.parse().map_err(|error: String| {
-        loaded.problem(key, error, "auto takes the GPU if there is one")
-    })?;
+    let choice: DeviceChoice = model
+        .device
+        .parse()
+        .map_err(|error: String| loaded.problem(key, error, "auto takes the GPU if there is one"))?;
     let has_fp16 = trained_network(model).precision == Precision::Fp16;
     match choice {
         DeviceChoice::Auto if ranks > 1 || has_fp16 => return Ok(Device::Cpu),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use plaudit_core::{GradientSync, OneRank, Seed, SyncError};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
-    Accumulated, BatchLoss, ClassifierError, Device, ProgressBins, ProgressLabel, Sharding, StepOutcome, Trainer,
+    Accumulated, BatchLoss, ClassifierError, Device, ProgressBins, ProgressLabel, Sharding, StepOutcome,
+    Trainer,
 };
 
 use super::early_stop::Progress;
@@ -150,7 +151,8 @@ impl TrainableClassifier<'_> {
     ) -> Result<(Batch, Accumulated), TrainError> {
         let Self { trainer, train, settings, labels, upcoming, ready, .. } = self;
         let (train, settings, is_progress) = (*train, &*settings, labels.is_some());
-        let make = |at: MicroBatch, examples: &[usize]| make_batch(train, settings, is_progress, at, examples);
+        let make =
+            |at: MicroBatch, examples: &[usize]| make_batch(train, settings, is_progress, at, examples);
         let fits = |ready: &ReadyBatch| ready.at == at && ready.examples == examples;
         let batch = ready.take().filter(fits).map(|ready| ready.batch);
         let batch = batch.unwrap_or_else(|| make(at, examples));

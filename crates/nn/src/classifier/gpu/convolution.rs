@@ -172,7 +172,9 @@ static TENSOR_TILES: [TileKernel; 11] = [
 ];
 
 /// Those of Hopper GPUs.
-static HOPPER_TILES: [TileKernel; 7] = [
+static HOPPER_TILES: [TileKernel; 9] = [
+    TileKernel::hopper("hopper_first_256x128_3", [256, 128], 256, 3, 72),
+    TileKernel::hopper("hopper_first_256x64_2", [256, 64], 128, 2, 72),
     TileKernel::hopper("hopper_256x128_3", [256, 128], 256, 3, 72),
     TileKernel::hopper("hopper_256x64_2", [256, 64], 128, 2, 72),
     TileKernel::hopper("hopper_256x64_3", [256, 64], 256, 3, 58),

@@ -320,6 +320,10 @@ pub(super) fn run_step(gpu: &mut Gpu, chooser: &mut TileChooser, step: &Step) ->
             chooser.run(gpu, tile, work)
         }
         Step::Kernel { kernel, shape, args } => gpu.run(kernel, *shape, args),
+        Step::Beside(steps) => {
+            gpu.run_beside(|gpu| steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))
+        }
+        Step::WaitFor(end) => gpu.wait_for(*end),
     }
 }
 
@@ -343,6 +347,7 @@ pub(super) fn describe(
             (name, Some(shape.operations() / seconds / 1e12))
         }
         Step::Kernel { kernel, .. } => ((*kernel).to_owned(), None),
+        Step::Beside(_) | Step::WaitFor(_) => (String::new(), None),
     };
     Ok(LayerTime { layer, milliseconds: seconds * 1e3, teraflops })
 }

@@ -4,7 +4,7 @@ use super::super::network::EPSILON;
 use super::super::settings::Precision;
 use super::convolution::ConvWork;
 use super::parameters::{Embeddings, LinearLayer, SQUARE_CHANNELS, SQUARE_TAPS, Scale};
-use crate::gpu::{Address, Arg, LaunchShape};
+use crate::gpu::{Address, Arg, End, LaunchShape};
 use crate::images::ImageLayout;
 
 /// How images come to the GPU.
@@ -34,7 +34,15 @@ impl PixelKind {
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Conv(ConvWork),
-    Kernel { kernel: &'static str, shape: LaunchShape, args: Vec<Arg> },
+    Kernel {
+        kernel: &'static str,
+        shape: LaunchShape,
+        args: Vec<Arg>,
+    },
+    /// These beside what follows.
+    Beside(Vec<Step>),
+    /// What follows comes after something that ran beside it.
+    WaitFor(End),
 }
 
 /// Feature maps `[n, rows, columns, channels]`.

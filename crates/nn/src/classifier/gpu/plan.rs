@@ -375,7 +375,7 @@ mod tests {
                     .iter()
                     .filter_map(|step| match step {
                         Step::Conv(work) => Some(work),
-                        Step::Kernel { .. } => None,
+                        Step::Kernel { .. } | Step::Beside(_) | Step::WaitFor(_) => None,
                     })
                     .collect();
                 assert_eq!(works.len(), convolutions, "{arch:?}");

@@ -50,17 +50,17 @@ extern "C" __global__ void gradient_norm(const float* gradient, int count, const
     found->moves = isfinite(norm);
 }
 
-// Moves parameters, forgets the gradient, and rounds what the convolutions will use.
-extern "C" __global__ void adamw(float* parameters, float* gradient, float* means, float* squares, number* rounded_parameters,
+// Moves parameters, and rounds what the convolutions will use.
+extern "C" __global__ void adamw(float* parameters, const float* gradient, float* means, float* squares, number* rounded_parameters,
                                  int count, const AdamStep* settings, const Found* found) {
     int place = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
     if (place >= count) return;
+    // All on their way at once.
+    float4 from = __ldcs((const float4*)(gradient + place)), p = *(const float4*)(parameters + place);
+    float4 m = __ldcs((const float4*)(means + place)), v = __ldcs((const float4*)(squares + place));
     AdamStep step = *settings;
-    float4 from = *(const float4*)(gradient + place), zeros = make_float4(0, 0, 0, 0);
-    *(float4*)(gradient + place) = zeros;
-    if (!found->moves) return;
-    float4 p = *(const float4*)(parameters + place), m = *(const float4*)(means + place), v = *(const float4*)(squares + place);
     float factor = found->factor;
+    if (!found->moves) return;
     auto move = [&](float& p, float g, float& m, float& v) {
         g *= factor;
         m += step.new_mean * (g - m);
@@ -69,8 +69,8 @@ extern "C" __global__ void adamw(float* parameters, float* gradient, float* mean
     };
     move(p.x, from.x, m.x, v.x), move(p.y, from.y, m.y, v.y), move(p.z, from.z, m.z, v.z), move(p.w, from.w, m.w, v.w);
     *(float4*)(parameters + place) = p;
-    *(float4*)(means + place) = m;
-    *(float4*)(squares + place) = v;
+    __stcs((float4*)(means + place), m);
+    __stcs((float4*)(squares + place), v);
 #if !defined(NUMBER_F32)
     *(uint2*)(rounded_parameters + place) = make_uint2(rounded(p.x, p.y), rounded(p.z, p.w));
 #endif
@@ -97,13 +97,24 @@ constexpr int SQUARE = 16;
 constexpr int SQUARE = 64;
 #endif
 
-// The weights that gradients of inputs are multiplied by.
+// The weights that gradients of inputs are multiplied by. Sixteen bytes are read and written at a time.
+constexpr int AT_ONCE = 16 / sizeof(number), CHUNKS = SQUARE / AT_ONCE;
+
 extern "C" __global__ void transpose_weights(const number* weights, number* transposed, const Square* squares) {
-    __shared__ number room[SQUARE][SQUARE + 2];
+    __shared__ number room[SQUARE][SQUARE + 4 / sizeof(number)];
     Square square = squares[blockIdx.x];
-    for (int i = threadIdx.x; i < SQUARE * SQUARE; i += blockDim.x)
-        room[i / SQUARE][i % SQUARE] = weights[square.from + (long long)(i / SQUARE) * square.from_stride + i % SQUARE];
+    for (int i = threadIdx.x; i < SQUARE * CHUNKS; i += blockDim.x) {
+        uint4 read = *(const uint4*)(weights + square.from + (long long)(i / CHUNKS) * square.from_stride + i % CHUNKS * AT_ONCE);
+        const number* numbers = (const number*)&read;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) room[i / CHUNKS][i % CHUNKS * AT_ONCE + k] = numbers[k];
+    }
     __syncthreads();
-    for (int i = threadIdx.x; i < SQUARE * SQUARE; i += blockDim.x)
-        transposed[square.to + (long long)(i / SQUARE) * square.to_stride + i % SQUARE] = room[i % SQUARE][i / SQUARE];
+    for (int i = threadIdx.x; i < SQUARE * CHUNKS; i += blockDim.x) {
+        uint4 write;
+        number* numbers = (number*)&write;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) numbers[k] = room[i % CHUNKS * AT_ONCE + k][i / CHUNKS];
+        *(uint4*)(transposed + square.to + (long long)(i / CHUNKS) * square.to_stride + i % CHUNKS * AT_ONCE) = write;
+    }
 }

@@ -389,7 +389,7 @@ impl GpuTrainer {
             Loss::Bce => -1.0,
             Loss::Focal { gamma } => gamma,
         };
-        let numbers = [gamma, scale];
+        let numbers = [gamma, scale, f64::from(self.goodness())];
         let weight = |i: usize| weights.map_or(1.0, |weights| weights[i]);
         let examples: Vec<[f32; 2]> =
             labels.iter().enumerate().map(|(i, label)| [*label, weight(i)]).collect();
@@ -423,13 +423,18 @@ impl GpuTrainer {
             return Ok(Accumulated { loss, logits });
         }
         let gradients: Vec<f32> = gradients.into_iter().map(|gradient| (scale * gradient) as f32).collect();
-        let is_good = [1i32];
+        let is_good = [self.goodness()];
         let parts: [(usize, &[u8]); 2] =
             [(good_at, bytemuck::cast_slice(&is_good)), (gradients_at, bytemuck::cast_slice(&gradients))];
         self.memory.host.put_at(&self.gpu, &parts)?;
         self.half_graphs(key)?[1].run()?;
         self.has_gradient = true;
         Ok(Accumulated { loss, logits })
+    }
+
+    /// What a loss is called that is a number: see `Goodness` in `training.cu`.
+    fn goodness(&self) -> i32 {
+        if self.has_gradient { 1 } else { 2 }
     }
 
     /// The loss and the logits of the last pass.
@@ -503,6 +508,9 @@ impl GpuTrainer {
         step: &AdamStep,
         clip: Option<f64>,
     ) -> Result<StepOutcome, GpuError> {
+        if !self.has_gradient {
+            return Ok(StepOutcome { grad_norm: 0.0, skipped: false }); // what is there is of an earlier step
+        }
         let Factors { new_mean, old_square, new_square, root_scale, eps, rate, keep, .. } = Factors::of(step);
         let clip = clip.map_or(f32::INFINITY, |clip| clip as f32);
         let settings = [clip, new_mean, old_square, new_square, root_scale, eps, rate, keep];
@@ -527,15 +535,22 @@ impl GpuTrainer {
         let update = self.step_kernels();
         let Self { gpu, chooser, passes, .. } = self;
         let plan = &passes[&key].plan;
-        let steps: Vec<&Step> =
-            plan.forward.iter().chain([&plan.loss]).chain(&plan.backward).chain(&update).collect();
+        let steps = plan.forward.iter().chain([&plan.loss]).chain(&plan.backward).chain(&update);
+        let steps: Vec<&Step> = steps.collect();
         let graph = gpu.record(|gpu| steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))?;
         let whole = (0..repeats).map(|_| convolution::seconds(gpu, |_| graph.run()));
         let whole = whole.map(|seconds| seconds.map(|seconds| seconds * 1e3)).collect::<Result<_, _>>()?;
         let mut layers = Vec::new();
-        for step in &steps {
-            let seconds = convolution::seconds(gpu, |gpu| run_step(gpu, chooser, step))?;
-            layers.push(describe(gpu, chooser, step, seconds)?);
+        for step in steps {
+            let alone = match step {
+                Step::Beside(steps) => steps.iter().collect(),
+                Step::WaitFor(_) => Vec::new(),
+                Step::Conv(_) | Step::Kernel { .. } => vec![step],
+            };
+            for step in alone {
+                let seconds = convolution::seconds(gpu, |gpu| run_step(gpu, chooser, step))?;
+                layers.push(describe(gpu, chooser, step, seconds)?);
+            }
         }
         Ok((whole, layers))
     }

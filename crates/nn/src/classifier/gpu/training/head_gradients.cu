@@ -15,15 +15,12 @@ extern "C" __global__ void linear_input_gradient(const float* gradient, const fl
 extern "C" __global__ void linear_weight_gradient(const float* gradient, const float* x, float* weights, float* bias, int rows,
                                                   int inputs, int outputs, const int* is_good) {
     int place = blockIdx.x * blockDim.x + threadIdx.x, output = place / (inputs + 1), input = place - output * (inputs + 1);
-    if (output >= outputs || !*is_good) return;
+    if (output >= outputs || *is_good == BAD) return;
     float sum = 0.0f;
 #pragma unroll 8
     for (int row = 0; row < rows; row++)
         sum += gradient[row * outputs + output] * (input < inputs ? x[(long long)row * inputs + input] : 1.0f);
-    if (input < inputs)
-        weights[(long long)output * inputs + input] += sum;
-    else
-        bias[output] += sum;
+    add_gradient(input < inputs ? weights + (long long)output * inputs + input : bias + output, sum, *is_good);
 }
 
 // Times what was kept, and where ReLU let something through; either may be missing.
@@ -67,13 +64,14 @@ extern "C" __global__ void layer_norm_gradient(const float* gradient, const floa
 extern "C" __global__ void layer_norm_parameters(const float2* products, float* weight_gradient, float* bias_gradient, int rows,
                                                  int width, const int* is_good) {
     int column = blockIdx.x * blockDim.x + threadIdx.x;
-    if (column >= width || !*is_good) return;
+    if (column >= width || *is_good == BAD) return;
     float2 sum = make_float2(0.0f, 0.0f);
     for (int row = 0; row < rows; row++) {
         float2 one = products[(long long)row * width + column];
         sum.x += one.x, sum.y += one.y;
     }
-    weight_gradient[column] += sum.y, bias_gradient[column] += sum.x;
+    add_gradient(weight_gradient + column, sum.y, *is_good);
+    add_gradient(bias_gradient + column, sum.x, *is_good);
 }
 
 // From the gradient of a mean over pixels to that of each pixel.
@@ -124,13 +122,13 @@ template <typename T>
 __device__ __forceinline__ void embedding_weights(const float* gradient, const T* x, float* kernel, int count, int positions,
                                                   int channels, int blocks, const int* is_good, float (*read)(T)) {
     long long place = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (place >= (long long)channels * positions * blocks || !*is_good) return;
+    if (place >= (long long)channels * positions * blocks || *is_good == BAD) return;
     int b = (int)(place % blocks), position = (int)(place / blocks % positions), channel = (int)(place / blocks / positions);
     float sum = 0.0f;
     for (int image = 0; image < count; image++)
         sum += read(x[((long long)image * positions + position) * channels + channel]) *
                gradient[((long long)image * channels + channel) * blocks + b];
-    kernel[place] += sum;
+    add_gradient(kernel + place, sum, *is_good);
 }
 
 extern "C" __global__ void spatial_embeddings_weights(const float* gradient, const number* x, float* kernel, int count,
@@ -145,7 +143,7 @@ extern "C" __global__ void pooled_embeddings_weights(const float* gradient, cons
 }
 
 // The mean of each logit's loss times its weight, and its gradient by each logit, in doubles; one block. Focal with `gamma`, which is
-// negative for plain cross entropy. `examples` has a label and a weight for each logit; `found` the loss.
+// negative for plain cross entropy; what gradients are multiplied by; and what a good loss is called. `examples` has a label and a weight for each logit; `found` the loss.
 extern "C" __global__ void logit_loss(const float* logits, const float2* examples, int count, const double* numbers, float* gradient,
                                       double* found, int* is_good) {
     __shared__ double room[256];
@@ -171,6 +169,6 @@ extern "C" __global__ void logit_loss(const float* logits, const float2* example
         sum = 0.0;
         for (int i = 0; i < 256; i++) sum += room[i];
         *found = sum;
-        *is_good = isfinite(sum);
+        *is_good = isfinite(sum) ? (int)numbers[2] : BAD;
     }
 }

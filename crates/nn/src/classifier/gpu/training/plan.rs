@@ -7,7 +7,7 @@ use super::head::HeadRecord;
 use super::layout::Layout;
 use super::trunk::TrunkRecord;
 use super::weight_tiles::WeightTiles;
-use crate::gpu::{Address, Arg, LaunchShape};
+use crate::gpu::{Address, Arg, End, LaunchShape};
 
 /// Where what stays from pass to pass lies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,9 +85,9 @@ pub(super) struct Plan {
 /// What comes from the host beside images: places in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct HostInput {
-    /// Gamma and what gradients are multiplied by, in doubles.
+    /// Gamma, what gradients are multiplied by, and what a good loss is called, in doubles.
     pub(super) numbers: usize,
-    /// Whether the loss is a number.
+    /// Whether the loss is a number; see `Goodness` in `training.cu`.
     pub(super) is_good: usize,
     /// A label and a weight for each image.
     pub(super) examples: usize,
@@ -104,7 +104,7 @@ impl HostInput {
     fn new(count: usize, outputs: usize) -> Self {
         let mut input =
             Self { numbers: 0, is_good: 0, examples: 0, logit_gradients: 0, masks: Vec::new(), bytes: 0 };
-        input.numbers = input.take(16);
+        input.numbers = input.take(24);
         input.is_good = input.take(4);
         input.examples = input.take(count * 8);
         input.logit_gradients = input.take(count * outputs * 4);
@@ -135,14 +135,17 @@ pub(super) enum Scratch {
     Weights,
     /// The gradient of a block's outputs.
     Gradient,
-    /// Gradients inside a block, in turns.
+    /// Gradients of what convolutions made, in turns: others compute those of weights from them meanwhile.
     Turns(usize),
     /// The gradient of inputs by way of the shortcut.
     Shortcut,
 }
 
+/// Gradients that there is memory for.
+pub(super) const TURNS: usize = 4;
+
 impl Scratch {
-    const COUNT: usize = 7;
+    const COUNT: usize = 5 + TURNS;
 
     fn index(self) -> usize {
         match self {
@@ -150,8 +153,8 @@ impl Scratch {
             Self::Partials => 1,
             Self::Weights => 2,
             Self::Gradient => 3,
-            Self::Turns(turn) => 4 + turn,
-            Self::Shortcut => 6,
+            Self::Shortcut => 4,
+            Self::Turns(turn) => 5 + turn,
         }
     }
 }
@@ -163,6 +166,11 @@ pub(super) struct Planner<'a> {
     /// Where scratch memory is, and how many bytes of it are needed.
     scratch: [Address; Scratch::COUNT],
     needed: [usize; Scratch::COUNT],
+    /// Whose turn it is, and what still reads each of them.
+    turn: usize,
+    readers: [Option<End>; TURNS],
+    /// Things that run beside the rest.
+    beside: usize,
 }
 
 /// Plans a pass: once to see how much scratch memory it takes, and once with that.
@@ -176,7 +184,16 @@ impl<'a> Planner<'a> {
         let mut launches = Launches::new(input.base, input.precision);
         let scratch = scratch.map(|bytes| launches.take(bytes));
         let host = HostInput::new(input.count, input.outputs);
-        Self { input, launches, host, scratch, needed: [0; Scratch::COUNT] }
+        Self {
+            input,
+            launches,
+            host,
+            scratch,
+            needed: [0; Scratch::COUNT],
+            turn: 0,
+            readers: [None; TURNS],
+            beside: 0,
+        }
     }
 
     fn run(mut self) -> (Plan, [usize; Scratch::COUNT]) {
@@ -208,6 +225,7 @@ impl<'a> Planner<'a> {
                 }
                 self.trunk_gradients(trunk);
             }
+            self.wait_for_all();
             self.running_statistics();
         }
         let backward = std::mem::take(&mut self.launches.steps);
@@ -233,6 +251,35 @@ impl<'a> Planner<'a> {
         let needed = &mut self.needed[which.index()];
         *needed = bytes.max(*needed);
         self.scratch[which.index()]
+    }
+
+    /// Memory for the gradient of what a convolution made, which nobody reads any more.
+    pub(super) fn next_turn(&mut self, map: Map) -> Map {
+        self.turn = (self.turn + 1) % TURNS;
+        if let Some(reader) = self.readers[self.turn].take() {
+            self.launches.steps.push(Step::WaitFor(reader));
+        }
+        self.scratch_map(Scratch::Turns(self.turn), map)
+    }
+
+    /// Runs these beside what follows; they read a gradient.
+    pub(super) fn run_beside(&mut self, steps: Vec<Step>, reads: Address) {
+        let end = End::of(self.beside);
+        self.beside += 1;
+        self.launches.steps.push(Step::Beside(steps));
+        for turn in 0..TURNS {
+            if self.scratch[Scratch::Turns(turn).index()] == reads {
+                self.readers[turn] = Some(end);
+            }
+        }
+    }
+
+    /// Waits for all that runs beside.
+    pub(super) fn wait_for_all(&mut self) {
+        if let Some(last) = self.beside.checked_sub(1) {
+            self.launches.steps.push(Step::WaitFor(End::of(last)));
+        }
+        self.readers = [None; TURNS];
     }
 
     /// Scratch memory for feature maps.

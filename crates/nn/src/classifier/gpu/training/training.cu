@@ -144,43 +144,60 @@ __device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, fl
     }
 }
 
+// What is added to a gradient, by what is known of the loss: nothing if it is not a number; the first of a step takes the place of
+// what was there.
+enum Goodness { BAD = 0, ADDS = 1, IS_FIRST = 2 };
+
+__device__ __forceinline__ void add_gradient(float* to, float x, int good) { *to = good == IS_FIRST ? x : *to + x; }
+
+// ReLU. What is not a number stays one.
+__device__ __forceinline__ float rectified(float x) { return x < 0.0f ? 0.0f : x; }
+
 // Adds up the rows of sums of 32 channels. Blocks of a column of the grid share the rows; the last to arrive has all of them, and
 // what it returns is true for its first warp alone.
+constexpr int SUM_WARPS = 8;
+
 __device__ __forceinline__ bool all_sums(const float2* sums, int rows, int channels, double2* partial, int* arrived, double2* all) {
-    __shared__ double2 room[8][32];
+    __shared__ double2 room[SUM_WARPS][32];
     __shared__ bool is_last;
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, channel = blockIdx.x * 32 + lane;
     int from = (int)((long long)rows * blockIdx.y / gridDim.y), to = (int)((long long)rows * (blockIdx.y + 1) / gridDim.y);
     double x = 0.0, y = 0.0;
 #pragma unroll 8
-    for (int row = from + warp; row < to; row += 8) {
+    for (int row = from + warp; row < to; row += SUM_WARPS) {
         float2 sum = sums[(long long)row * channels + channel];
         x += (double)sum.x, y += (double)sum.y;
     }
+    auto of_warps = [&]() {
+        double2 sum = make_double2(0.0, 0.0);
+#pragma unroll
+        for (int i = 0; i < SUM_WARPS; i++) sum.x += room[i][lane].x, sum.y += room[i][lane].y;
+        return sum;
+    };
     room[warp][lane] = make_double2(x, y);
     __syncthreads();
-    if (warp == 0) {
-        x = y = 0.0;
-        for (int i = 0; i < 8; i++) x += room[i][lane].x, y += room[i][lane].y;
-        if (gridDim.y > 1) {
-            partial[blockIdx.y * (long long)channels + channel] = make_double2(x, y);
+    if (gridDim.y > 1) {
+        if (warp == 0) {
+            partial[blockIdx.y * (long long)channels + channel] = of_warps();
             __threadfence();
             __syncwarp();
             if (lane == 0) is_last = atomicAdd(arrived + blockIdx.x, 1) == (int)gridDim.y - 1;
-            __syncwarp();
-            if (!is_last) return false;
-            __threadfence();
-            if (lane == 0) arrived[blockIdx.x] = 0;
-            x = y = 0.0;
-            for (int i = 0; i < (int)gridDim.y; i++) {
-                double2 part = __ldcg(partial + i * (long long)channels + channel);
-                x += part.x, y += part.y;
-            }
         }
-        *all = make_double2(x, y);
-        return true;
+        __syncthreads();
+        if (!is_last) return false;
+        __threadfence();
+        if (threadIdx.x == 0) arrived[blockIdx.x] = 0;
+        x = y = 0.0;
+#pragma unroll 8
+        for (int i = warp; i < (int)gridDim.y; i += SUM_WARPS) {
+            double2 part = __ldcg(partial + i * (long long)channels + channel);
+            x += part.x, y += part.y;
+        }
+        room[warp][lane] = make_double2(x, y);
+        __syncthreads();
     }
-    return false;
+    if (warp == 0) *all = of_warps();
+    return warp == 0;
 }
 
 // Mean, variance and factor of each channel from the sums of its numbers and of their squares.
@@ -227,60 +244,88 @@ extern "C" __global__ void gradient_statistics(const float2* sums, int rows, int
     double one_over = (double)root[channel], factor = (double)scale[channel];
     of_input[channel] = (float)(-factor * one_over * one_over * all.y / (double)count);
     constant[channel] = (float)(-factor * all.x / (double)count);
-    if (!*is_good) return;
-    weight_gradient[channel] += (float)(all.y * one_over);
-    bias_gradient[channel] += (float)all.x;
+    if (*is_good == BAD) return;
+    add_gradient(weight_gradient + channel, (float)(all.y * one_over), *is_good);
+    add_gradient(bias_gradient + channel, (float)all.x, *is_good);
 }
 
+// Threads of a block, and eights of numbers that each of them has: so far apart that they are of the same channels, whose number divides
+// the distance.
+constexpr int PASS_THREADS = 256, PASS_ROUNDS = 4, PASS_STEP = PASS_THREADS * 8;
+
 // Normalisation, residual and ReLU. The residual may itself be something to normalise.
-extern "C" __global__ void norm_act(const number* x, const float* mean, const float* scale, const float* shift,
-                                    const number* residual, const float* other_mean, const float* other_scale,
-                                    const float* other_shift, number* y, long long count, int channels, int relu) {
-    long long place = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * 8;
-    if (place >= count) return;
-    int channel = (int)(place % channels);
-    float numbers[8], means[8], scales[8], shifts[8], other[8];
-    read_8(x + place, numbers);
-    if (residual) read_8(residual + place, other);
+extern "C" __global__ void __launch_bounds__(PASS_THREADS)
+    norm_act(const number* x, const float* mean, const float* scale, const float* shift, const number* residual,
+             const float* other_mean, const float* other_scale, const float* other_shift, number* y, long long count, int channels,
+             int relu, int rounds) {
+    long long first = blockIdx.x * (long long)(PASS_STEP * rounds) + threadIdx.x * 8;
+    int channel = (int)(first % channels);
+    Eight given[PASS_ROUNDS], others[PASS_ROUNDS];
+#pragma unroll
+    for (int r = 0; r < PASS_ROUNDS; r++) {
+        long long place = first + r * PASS_STEP;
+        if (r >= rounds || place >= count) continue;
+        given[r] = load(x + place);
+        if (residual) others[r] = load(residual + place);
+    }
+    float means[8], scales[8], shifts[8], other_means[8], other_scales[8], other_shifts[8];
     read_floats(mean + channel, means);
     read_floats(scale + channel, scales);
     read_floats(shift + channel, shifts);
-#pragma unroll
-    for (int i = 0; i < 8; i++) numbers[i] = normed(numbers[i], means[i], scales[i], shifts[i]);
-    if (residual) {
-        if (other_mean) {
-            read_floats(other_mean + channel, means);
-            read_floats(other_scale + channel, scales);
-            read_floats(other_shift + channel, shifts);
-#pragma unroll
-            for (int i = 0; i < 8; i++) other[i] = normed(other[i], means[i], scales[i], shifts[i]);
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) numbers[i] += other[i];
+    if (other_mean) {
+        read_floats(other_mean + channel, other_means);
+        read_floats(other_scale + channel, other_scales);
+        read_floats(other_shift + channel, other_shifts);
     }
-    if (relu)
 #pragma unroll
-        for (int i = 0; i < 8; i++) numbers[i] = fmaxf(numbers[i], 0.0f);
-    write_8(y + place, numbers);
+    for (int r = 0; r < PASS_ROUNDS; r++) {
+        long long place = first + r * PASS_STEP;
+        if (r >= rounds || place >= count) continue;
+        float numbers[8], other[8];
+        unpack(given[r], numbers);
+        if (residual) unpack(others[r], other);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float out = normed(numbers[i], means[i], scales[i], shifts[i]);
+            if (other_mean) other[i] = normed(other[i], other_means[i], other_scales[i], other_shifts[i]);
+            if (residual) out += other[i];
+            numbers[i] = relu ? rectified(out) : out;
+        }
+        write_8(y + place, numbers);
+    }
 }
 
 // The gradient of what normalisation was given.
-extern "C" __global__ void norm_gradient(const number* gradient, const number* x, const float* mean, const float* scale,
-                                         const float* of_input, const float* constant, number* y, long long count, int channels) {
-    long long place = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * 8;
-    if (place >= count) return;
-    int channel = (int)(place % channels);
-    float from[8], numbers[8], means[8], scales[8], inputs[8], constants[8];
-    read_8(gradient + place, from);
-    read_8(x + place, numbers);
+extern "C" __global__ void __launch_bounds__(PASS_THREADS)
+    norm_gradient(const number* gradient, const number* x, const float* mean, const float* scale, const float* of_input,
+                  const float* constant, number* y, long long count, int channels, int rounds) {
+    long long first = blockIdx.x * (long long)(PASS_STEP * rounds) + threadIdx.x * 8;
+    int channel = (int)(first % channels);
+    Eight gradients[PASS_ROUNDS], given[PASS_ROUNDS];
+#pragma unroll
+    for (int r = 0; r < PASS_ROUNDS; r++) {
+        long long place = first + r * PASS_STEP;
+        if (r >= rounds || place >= count) continue;
+        gradients[r] = load(gradient + place);
+        given[r] = load(x + place);
+    }
+    float means[8], scales[8], inputs[8], constants[8];
     read_floats(mean + channel, means);
     read_floats(scale + channel, scales);
     read_floats(of_input + channel, inputs);
     read_floats(constant + channel, constants);
 #pragma unroll
-    for (int i = 0; i < 8; i++)
-        numbers[i] = fmaf(scales[i], from[i], fmaf(inputs[i], numbers[i] - means[i], constants[i]));
-    write_8(y + place, numbers);
+    for (int r = 0; r < PASS_ROUNDS; r++) {
+        long long place = first + r * PASS_STEP;
+        if (r >= rounds || place >= count) continue;
+        float from[8], numbers[8];
+        unpack(gradients[r], from);
+        unpack(given[r], numbers);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            numbers[i] = fmaf(scales[i], from[i], fmaf(inputs[i], numbers[i] - means[i], constants[i]));
+        write_8(y + place, numbers);
+    }
 }
 
 // Sums of a gradient and of its products, for 64 rows in a block; where `after` is given, of what ReLU let through, which is also
@@ -362,59 +407,76 @@ extern "C" __global__ void pool_training(const number* x, const float* mean, con
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 float z = mean ? normed(other[i], means[i], scales[i], shifts[i]) : other[i];
-                if (z > most[i] || z != z) most[i] = z, given[i] = other[i], which[i] = dy * 3 + dx;
+                if (!(z <= most[i])) most[i] = z, given[i] = other[i], which[i] = dy * 3 + dx;
             }
         }
     put_window(windows + place, which);
     if (mean) {
         write_8(chosen + place * 8, given);
 #pragma unroll
-        for (int i = 0; i < 8; i++) most[i] = fmaxf(most[i], 0.0f);
+        for (int i = 0; i < 8; i++) most[i] = rectified(most[i]);
     }
     write_8(y + place * 8, most);
 }
 
-// The gradient of what the pool was given, from that of what it chose, and on through normalisation if there is one.
+// The gradient of what the pool was given, from that of what it chose, and on through normalisation if there is one. A thread has 2x2
+// pixels of eight channels, which four windows see: rows and columns of odd numbers are in two of them.
 extern "C" __global__ void pool_gradient(const number* gradient, const u32* windows, const number* x, const float* mean,
                                          const float* scale, const float* of_input, const float* constant, number* y, int count,
                                          int height, int width, int out_height, int out_width, int channels) {
     int eights = channels / 8;
     long long place = blockIdx.x * (long long)blockDim.x + threadIdx.x;
-    if (place >= (long long)count * height * width * eights) return;
+    if (place >= (long long)count * out_height * out_width * eights) return;
     int eight = (int)(place % eights);
     long long pixel = place / eights;
-    int column = (int)(pixel % width), row = (int)(pixel / width % height);
-    long long image = pixel / ((long long)width * height);
-    float sum[8] = {};
+    int out_x = (int)(pixel % out_width), out_y = (int)(pixel / out_width % out_height);
+    long long image = pixel / ((long long)out_width * out_height);
+    long long first = ((image * height + 2 * out_y) * width + 2 * out_x) * channels + eight * 8;
+    bool is_row[2] = {true, 2 * out_y + 1 < height}, is_column[2] = {true, 2 * out_x + 1 < width};
+    Eight given[2][2], gradients[2][2];
+    u32 chosen[2][2];
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int out_y = (row + 1) / 2 - i, dy = row + 1 - 2 * out_y;
-        if (out_y < 0 || out_y >= out_height || dy > 2) continue;
+    for (int r = 0; r < 2; r++)
 #pragma unroll
-        for (int j = 0; j < 2; j++) {
-            int out_x = (column + 1) / 2 - j, dx = column + 1 - 2 * out_x;
-            if (out_x < 0 || out_x >= out_width || dx > 2) continue;
-            long long from = ((image * out_height + out_y) * out_width + out_x) * eights + eight;
-            u32 window = windows[from];
-            float other[8];
-            read_8(gradient + from * 8, other);
-#pragma unroll
-            for (int k = 0; k < 8; k++)
-                if ((int)(window >> 4 * k & 15) == dy * 3 + dx) sum[k] += other[k];
+        for (int c = 0; c < 2; c++) {
+            if (mean && is_row[r] && is_column[c]) given[r][c] = load(x + first + ((long long)r * width + c) * channels);
+            bool is_window = out_y + r < out_height && out_x + c < out_width;
+            long long from = place + ((long long)r * out_width + c) * eights;
+            chosen[r][c] = is_window ? windows[from] : ~0u;
+            if (is_window) gradients[r][c] = load(gradient + from * 8);
         }
-    }
+    float means[8], scales[8], inputs[8], constants[8];
     if (mean) {
-        float means[8], scales[8], inputs[8], constants[8], given[8];
-        read_8(x + place * 8, given);
         read_floats(mean + eight * 8, means);
         read_floats(scale + eight * 8, scales);
         read_floats(of_input + eight * 8, inputs);
         read_floats(constant + eight * 8, constants);
-#pragma unroll
-        for (int k = 0; k < 8; k++)
-            sum[k] = fmaf(scales[k], sum[k], fmaf(inputs[k], given[k] - means[k], constants[k]));
     }
-    write_8(y + place * 8, sum);
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            if (!is_row[r] || !is_column[c]) continue;
+            float sum[8] = {}, other[8];
+#pragma unroll
+            for (int a = 0; a <= r; a++)
+#pragma unroll
+                for (int b = 0; b <= c; b++) {
+                    int dy = r == 0 ? 1 : a == 0 ? 2 : 0, dx = c == 0 ? 1 : b == 0 ? 2 : 0;
+                    if (chosen[a][b] == ~0u) continue;
+                    unpack(gradients[a][b], other);
+#pragma unroll
+                    for (int k = 0; k < 8; k++)
+                        if ((int)(chosen[a][b] >> 4 * k & 15) == dy * 3 + dx) sum[k] += other[k];
+                }
+            if (mean) {
+                unpack(given[r][c], other);
+#pragma unroll
+                for (int k = 0; k < 8; k++)
+                    sum[k] = fmaf(scales[k], sum[k], fmaf(inputs[k], other[k] - means[k], constants[k]));
+            }
+            write_8(y + first + ((long long)r * width + c) * channels, sum);
+        }
 }
 
 // Group normalisation that remembers mean and factor of each group of each image.
@@ -452,7 +514,7 @@ extern "C" __global__ void group_norm_training(const number* x, const float* sca
         for (int k = 0; k < 8; k++) {
             float out = (numbers[k] - mean) * factor * scales[k] + shifts[k];
             if (residual) out += other[k];
-            numbers[k] = relu ? fmaxf(out, 0.0f) : out;
+            numbers[k] = relu ? rectified(out) : out;
         }
         write_8(y + place(i), numbers);
     }
@@ -513,8 +575,8 @@ extern "C" __global__ void __launch_bounds__(GROUP_THREADS)
 extern "C" __global__ void group_norm_parameters(const float2* sums, int images, int channels, double2* partial, int* arrived,
                                                  float* weight_gradient, float* bias_gradient, const int* is_good) {
     double2 all;
-    if (!all_sums(sums, images, channels, partial, arrived, &all) || !*is_good) return;
+    if (!all_sums(sums, images, channels, partial, arrived, &all) || *is_good == BAD) return;
     int channel = blockIdx.x * 32 + threadIdx.x;
-    weight_gradient[channel] += (float)all.y;
-    bias_gradient[channel] += (float)all.x;
+    add_gradient(weight_gradient + channel, (float)all.y, *is_good);
+    add_gradient(bias_gradient + channel, (float)all.x, *is_good);
 }

@@ -72,7 +72,7 @@ struct Before {
 /// Rows whose sums are one entry.
 const SUM_ROWS: usize = 64;
 /// Blocks that share the rows of sums, and rows that are worth a block.
-const MOST_SHARES: usize = 32;
+const MOST_SHARES: usize = 64;
 const ROWS_OF_SHARE: usize = 64;
 /// Channels of a block there.
 const CHANNELS_AT_ONCE: usize = 32;
@@ -314,8 +314,9 @@ impl Planner<'_> {
         let [mean, scale, shift] = self.norm_args(record);
         let addresses = [y.at, mean, scale, shift, residual, other[0], other[1], other[2], to.at];
         let mut args: Vec<Arg> = addresses.map(Arg::At).to_vec();
-        args.extend([Arg::Count(y.len() as u64), int(y.channels), Arg::Int(i32::from(relu))]);
-        self.launches.run("norm_act", LaunchShape::eights(y.len()), args);
+        let (rounds, shape) = self.pass(y.len());
+        args.extend([Arg::Count(y.len() as u64), int(y.channels), Arg::Int(i32::from(relu)), int(rounds)]);
+        self.launches.run("norm_act", shape, args);
         to
     }
 
@@ -372,14 +373,14 @@ impl Planner<'_> {
         before: Before,
     ) -> usize {
         let (last, earlier) = block.path.split_last().unwrap_or_else(|| unreachable!("a block has layers"));
-        let mut back = self.scratch_map(Scratch::Turns(0), last.y);
+        let mut back = self.next_turn(last.y);
         let output = Map { at: gradient, ..last.y };
         self.norm_gradient(last, output, rows, true, back.at);
         let residual = block.shortcut.as_ref().map(|shortcut| self.shortcut_gradients(shortcut, output));
         let mut layer = last;
-        for (i, previous) in earlier.iter().enumerate().rev() {
+        for previous in earlier.iter().rev() {
             self.weight_gradient(layer, back.at);
-            let to = self.scratch_map(Scratch::Turns((earlier.len() - i) % 2), previous.y);
+            let to = self.next_turn(previous.y);
             let through = Before { record: *previous, given: previous.y.at, after: Address::NONE };
             let rows = self.input_gradient(layer, back, None, to, Some(through));
             self.norm_gradient(previous, to, rows, true, to.at);
@@ -396,7 +397,7 @@ impl Planner<'_> {
             Address::NONE => self.gradient_sums(output, shortcut, false),
             _ => 0,
         };
-        let back = self.scratch_map(Scratch::Turns(1), shortcut.y);
+        let back = self.next_turn(shortcut.y);
         self.norm_gradient(shortcut, output, rows, false, back.at);
         self.weight_gradient(shortcut, back.at);
         let inputs = Map { channels: self.conv_place(&shortcut.layer).inputs, ..back };
@@ -407,6 +408,7 @@ impl Planner<'_> {
 
     fn stem_gradients(&mut self, stem: &StemRecord, gradient: Address, rows: usize) {
         let StemRecord { layer, pooled, windows, gradient: to, .. } = stem;
+        self.wait_for_all(); // what blocks have no use for any more is written to
         let y = layer.y;
         let has_groups = layer.groups != Address::NONE;
         let place = self.conv_place(&layer.layer).clone();
@@ -422,7 +424,7 @@ impl Planner<'_> {
         let mut args = addresses.map(Arg::At).to_vec();
         let sizes = [y.images, y.size[0], y.size[1], pooled.size[0], pooled.size[1], y.channels];
         args.extend(sizes.map(int));
-        self.launches.run("pool_gradient", threads(y.len() / 8), args);
+        self.launches.run("pool_gradient", threads(pooled.len() / 8), args);
         if has_groups {
             self.norm_gradient(layer, Map { at: *to, ..y }, 0, true, *to);
         }
@@ -441,8 +443,17 @@ impl Planner<'_> {
         let found = [Statistic::Mean, Statistic::Scale, Statistic::OfInput, Statistic::Constant];
         let [mean, scale, of_input, constant] = found.map(|which| self.statistic(which, place.statistics));
         let mut args = [gradient.at, y.at, mean, scale, of_input, constant, to].map(Arg::At).to_vec();
-        args.extend([Arg::Count(y.len() as u64), int(y.channels)]);
-        self.launches.run("norm_gradient", LaunchShape::eights(y.len()), args);
+        let (rounds, shape) = self.pass(y.len());
+        args.extend([Arg::Count(y.len() as u64), int(y.channels), int(rounds)]);
+        self.launches.run("norm_gradient", shape, args);
+    }
+
+    /// Eights of numbers that a thread has in a pass over so many, and the blocks of it: few have more where all are busy.
+    fn pass(&self, count: usize) -> (usize, LaunchShape) {
+        let blocks = |rounds: usize| count.div_ceil(rounds * THREADS * 8);
+        let enough = 2 * self.input.weight_tiles.multiprocessors;
+        let rounds = [4, 2].into_iter().find(|rounds| blocks(*rounds) >= enough).unwrap_or(1);
+        (rounds, LaunchShape { blocks: [blocks(rounds), 1, 1], threads: THREADS, shared: 0 })
     }
 
     fn gradient_statistics(&mut self, place: &ConvPlace, rows: usize, count: usize) {
@@ -491,7 +502,8 @@ impl Planner<'_> {
         let (to, is_good) = (self.gradient(place.weight), self.is_good());
         let addresses = [record.x, gradient, Address::NONE, Address::NONE, to, partial, is_good];
         let words = words(addresses, shape, divided.splits, &Epilogue::default());
-        self.launches.run(divided.kernel, divided.launch, vec![Arg::Words(words)]);
+        let (kernel, shape, args) = (divided.kernel, divided.launch, vec![Arg::Words(words)]);
+        let mut steps = vec![Step::Kernel { kernel, shape, args }];
         if divided.splits > 1 {
             let args = vec![
                 Arg::At(partial),
@@ -501,8 +513,9 @@ impl Planner<'_> {
                 Arg::At(is_good),
                 Arg::Int(i32::from(place.is_stem())),
             ];
-            self.launches.run("add_partials", threads(count / 4), args);
+            steps.push(Step::Kernel { kernel: "add_partials", shape: threads(count / 4), args });
         }
+        self.run_beside(steps, gradient);
     }
 
     /// The gradient of a convolution's inputs, plus `residual`; where something was normalised before them, of what ReLU let through

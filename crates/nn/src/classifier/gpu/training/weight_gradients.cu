@@ -7,9 +7,10 @@ __device__ __forceinline__ void put_pair(const Conv& c, int columns, int output,
     long long place = (long long)output * columns + column;
     if (c.splits > 1) {
         *(float2*)(c.partial + blockIdx.y * c.outputs * columns + place) = make_float2(first, second);
-    } else if (*c.arrived) {
+    } else if (*c.arrived != BAD) {
         float2* to = (float2*)((float*)c.y + place);
-        *to = make_float2(to->x + first, to->y + second);
+        float2 before = *c.arrived == IS_FIRST ? make_float2(0.0f, 0.0f) : *to;
+        *to = make_float2(before.x + first, before.y + second);
     }
 }
 
@@ -17,7 +18,7 @@ __device__ __forceinline__ void put_pair(const Conv& c, int columns, int output,
 // convolution does not have.
 extern "C" __global__ void add_partials(const float* partial, int splits, int count, float* gradient, const int* is_good, int is_stem) {
     int place = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
-    if (place >= count || !*is_good) return;
+    if (place >= count || *is_good == BAD) return;
     float4 sum = *(const float4*)(partial + place);
 #pragma unroll 4
     for (int split = 1; split < splits; split++) {
@@ -38,7 +39,8 @@ extern "C" __global__ void add_partials(const float* partial, int splits, int co
             if (channel >= 12 || 2 * square_y + dy == 0 || 2 * square_x + dx == 0) x[i] = 0.0f;
         }
     float4* to = (float4*)(gradient + place);
-    *to = make_float4(to->x + x[0], to->y + x[1], to->z + x[2], to->w + x[3]);
+    float4 before = *is_good == IS_FIRST ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : *to;
+    *to = make_float4(before.x + x[0], before.y + x[1], before.z + x[2], before.w + x[3]);
 }
 
 #if !defined(NUMBER_F32)
