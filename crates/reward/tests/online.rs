@@ -94,7 +94,7 @@ fn trained(data: &Frames) -> Trainer {
         trainer
             .accumulate(&batch.images().unwrap(), &batch.labels, None, Loss::Bce, 1.0, Seed::new(step))
             .unwrap();
-        trainer.step(1e-3, Some(1.0));
+        trainer.step(1e-3, Some(1.0)).unwrap();
     }
     trainer
 }
