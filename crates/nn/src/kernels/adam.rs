@@ -58,19 +58,19 @@ fn step_on(
 }
 
 /// The numbers of a step as the inner loop wants them, worked out in double precision.
-struct Factors {
-    grad_scale: f32,
-    new_mean: f32,
-    old_square: f32,
-    new_square: f32,
-    root_scale: f32,
-    eps: f32,
-    rate: f32,
-    keep: f32,
+pub(crate) struct Factors {
+    pub(crate) grad_scale: f32,
+    pub(crate) new_mean: f32,
+    pub(crate) old_square: f32,
+    pub(crate) new_square: f32,
+    pub(crate) root_scale: f32,
+    pub(crate) eps: f32,
+    pub(crate) rate: f32,
+    pub(crate) keep: f32,
 }
 
 impl Factors {
-    fn of(settings: &AdamStep) -> Self {
+    pub(crate) fn of(settings: &AdamStep) -> Self {
         let AdamStep { learning_rate, beta1, beta2, eps, weight_decay, step, grad_scale } = *settings;
         let step = step as f64;
         Self {

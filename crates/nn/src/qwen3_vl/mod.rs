@@ -68,4 +68,4 @@ pub use positions::{Positions, positions};
 pub use processor::{FrameSampling, Inputs, Processor};
 pub use prompt::{ContentPart, Message, PromptLayout, Role, chat, trend_question, window};
 pub use tokenizer::{SpecialTokens, Tokenizer};
-pub use train::{Example, FineTuning, LoraConfig, VlmTrainer};
+pub use train::{Example, FineTuning, LoraConfig, Recompute, VlmTrainer};

@@ -34,15 +34,19 @@ pub(super) fn compile(gpu: &mut Gpu, config: &Config) -> Result<(), GpuError> {
 }
 
 fn source(config: &Config) -> KernelSource {
+    KernelSource { name: "qwen3_vl", source: SOURCE, defines: defines(config) }
+}
+
+/// The sizes that kernels are compiled for.
+pub(super) fn defines(config: &Config) -> Vec<String> {
     let (text, vision) = (&config.text, &config.vision);
-    let defines = vec![
+    vec![
         format!("TEXT_WIDTH={}", text.width),
         format!("TEXT_HALF={}", text.head_width / 2),
         format!("VISION_WIDTH={}", vision.width),
         format!("VISION_MERGED={}", vision.width * vision.merged()),
         format!("VISION_HALF={}", vision.width / vision.heads / 2),
-    ];
-    KernelSource { name: "qwen3_vl", source: SOURCE, defines }
+    ]
 }
 
 /// Bytes that a block of an attention kernel shares: two tiles of keys and two of values, as `attention.cu` lays them out.

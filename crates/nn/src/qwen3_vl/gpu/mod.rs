@@ -1,4 +1,4 @@
-//! Scoring on an NVIDIA GPU: one forward pass in bf16.
+//! Scoring on an NVIDIA GPU: one forward pass in bf16. Training of adapters there is in `train/`.
 //!
 //! Matrix products are cuBLASLt's; everything between them is a dozen kernels of our own (`kernels.cu`, `attention.cu`), which
 //! NVRTC compiles when a model is opened. The libraries are loaded when they are first needed, so that building takes no
@@ -24,6 +24,7 @@ mod kernels;
 mod lists;
 mod parameters;
 mod text;
+mod train;
 mod vision;
 
 use std::collections::HashMap;
@@ -44,6 +45,7 @@ use crate::weights::Weights;
 use batch::{Batch, Sequence};
 use engine::{ActivationBuffers, Engine};
 pub(super) use frame_cache::FrameCache;
+pub(super) use train::{GpuTrainer, TrainerParts};
 use parameters::Parameters;
 use vision::FramePair;
 
@@ -127,7 +129,7 @@ impl GpuModel {
         let mut logits = Vec::with_capacity(inputs.len());
         let mut rest = inputs;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(prompts_per_batch(rest));
+            let (now, later) = rest.split_at(prompts_per_batch(rest, MAX_BATCH_TOKENS));
             logits.extend(engine.score(architecture, now, labels, &mut reuse)?);
             rest = later;
         }
@@ -270,12 +272,12 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     rest.iter().fold(sum, |sum, byte| word(sum, u64::from(*byte)))
 }
 
-/// How many of these prompts go through the network at once.
-fn prompts_per_batch(inputs: &[Inputs]) -> usize {
+/// How many of these prompts go through the network at once: of so many tokens, or one.
+fn prompts_per_batch(inputs: &[Inputs], most_tokens: usize) -> usize {
     let mut tokens = 0;
     let fits = |input: &&Inputs| {
         tokens += input.len();
-        tokens <= MAX_BATCH_TOKENS
+        tokens <= most_tokens
     };
     inputs.iter().take_while(fits).count().max(1)
 }

@@ -22,6 +22,15 @@ pub(super) struct Linear {
     pub(super) bias: Address,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+    /// Columns after those of the inputs, where adapters in training have a matrix of theirs; none for scoring.
+    pub(super) extra: usize,
+}
+
+impl Linear {
+    /// Numbers from row to row of the weights, and of what is multiplied with them.
+    pub(super) fn stride(&self) -> usize {
+        self.inputs + self.extra
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +79,10 @@ pub(super) struct Parameters {
     pub(super) embed: Address,
     pub(super) layers: Vec<Layer>,
     pub(super) norm: Address,
-    pub(super) head: Address,
+    /// Its weights may be the table of embeddings.
+    pub(super) head: Linear,
+    /// Numbers from row to row of the embeddings.
+    pub(super) embed_stride: usize,
     /// What the addresses point to.
     _held: Allocations,
 }
@@ -87,6 +99,8 @@ struct Loader<'a> {
     specs: &'a [Spec],
     weights: &'a Weights,
     adapter: Option<&'a Adapter>,
+    /// How many columns adapters in training have beside those of a layer's inputs.
+    extra: &'a dyn Fn(&network::Linear) -> usize,
     held: Allocations,
 }
 
@@ -99,14 +113,26 @@ impl Parameters {
         weights: &Weights,
         adapter: Option<&Adapter>,
     ) -> Result<Self, GpuError> {
-        let mut loader = Loader { gpu, specs, weights, adapter, held: Allocations::default() };
+        Self::load_with(gpu, network, specs, weights, adapter, &|_| 0)
+    }
+
+    /// The same with columns for adapters in training, which are zeros at first.
+    pub(super) fn load_with(
+        gpu: &Gpu,
+        network: &Network,
+        specs: &[Spec],
+        weights: &Weights,
+        adapter: Option<&Adapter>,
+        extra: &dyn Fn(&network::Linear) -> usize,
+    ) -> Result<Self, GpuError> {
+        let mut loader = Loader { gpu, specs, weights, adapter, extra, held: Allocations::default() };
         let (vision, text) = (&network.vision, &network.text);
-        let embed = loader.table(text.embed)?;
         let is_tied = text.head.weight == text.embed;
         let is_changed = adapter.is_some_and(|adapter| adapter.layers.contains_key(&text.head.name));
-        let head = match is_tied && !is_changed {
-            true => embed,
-            false => loader.linear(&[&text.head])?.weight,
+        let head = loader.linear(&[&text.head])?;
+        let (embed, embed_stride) = match is_tied && !is_changed {
+            true => (head.weight, head.stride()),
+            false => (loader.table(text.embed)?, text.head.inputs),
         };
         let parameters = Self {
             patch: loader.linear(&[&vision.patch])?,
@@ -119,6 +145,7 @@ impl Parameters {
                 .map(|merger| loader.merger(merger))
                 .collect::<Result<_, _>>()?,
             embed,
+            embed_stride,
             layers: text.layers.iter().map(|layer| loader.layer(layer)).collect::<Result<_, _>>()?,
             norm: loader.scale(text.norm)?,
             head,
@@ -192,8 +219,12 @@ impl Loader<'_> {
 
     /// Layers below one another.
     fn linear(&mut self, layers: &[&network::Linear]) -> Result<Linear, GpuError> {
-        let parts: Vec<Vec<u16>> =
-            layers.iter().map(|layer| self.numbers(layer.weight, Some(layer))).collect();
+        let extra: usize = layers.iter().map(|layer| (self.extra)(layer)).sum();
+        let part = |layer: &&network::Linear| {
+            let numbers = self.numbers(layer.weight, Some(layer));
+            if extra == 0 { numbers } else { with_columns(&numbers, layer.inputs, extra) }
+        };
+        let parts: Vec<Vec<u16>> = layers.iter().map(part).collect();
         let biases: Vec<Vec<u16>> =
             layers.iter().filter_map(|layer| layer.bias).map(|bias| self.numbers(bias, None)).collect();
         Ok(Linear {
@@ -201,6 +232,7 @@ impl Loader<'_> {
             bias: if biases.is_empty() { Address::NONE } else { self.keep(&biases)? },
             inputs: layers[0].inputs,
             outputs: layers.iter().map(|layer| layer.outputs).sum(),
+            extra,
         })
     }
 
@@ -234,4 +266,13 @@ impl Loader<'_> {
         self.held.numbers.push(room);
         Ok(address)
     }
+}
+
+/// Rows with so many zeros after each.
+fn with_columns(numbers: &[u16], width: usize, extra: usize) -> Vec<u16> {
+    let mut wider = vec![0; numbers.len() / width * (width + extra)];
+    wider.par_chunks_exact_mut(width + extra).zip(numbers.par_chunks_exact(width)).for_each(|(wide, row)| {
+        wide[..width].copy_from_slice(row);
+    });
+    wider
 }
