@@ -225,4 +225,5 @@ def main():
     sys.exit(f"failed: {failed}" if failed else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

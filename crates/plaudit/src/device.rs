@@ -37,12 +37,22 @@ impl FromStr for DeviceChoice {
     }
 }
 
+impl std::fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
 /// What a model needs on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuWork {
     /// Scoring with an image classifier.
     Classifier,
-    /// Scoring with a vision-language model.
+    /// Scoring with a vision-language model, or training its adapters.
     VisionLanguage,
 }
 
@@ -161,6 +171,7 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(text.parse().ok(), choice, "{text}");
+            assert_eq!(choice.map(|choice| choice.to_string().parse()), choice.map(Ok), "{text}");
         }
         assert!("gpu".parse::<DeviceChoice>().unwrap_err().contains("cuda:N"));
     }

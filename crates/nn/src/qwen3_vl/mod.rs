@@ -62,7 +62,7 @@ pub use forward::Padding;
 pub use from_scratch::NewModelFiles;
 pub use generate::{Decoding, GenerateOptions};
 pub use gpu::KernelTime;
-pub use model::{QwenVl, Trace};
+pub use model::{Quantization, QwenVl, Trace};
 pub use patches::{RgbImage, Visual, VisualKind};
 pub use positions::{Positions, positions};
 pub use processor::{FrameSampling, Inputs, Processor};

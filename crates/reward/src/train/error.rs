@@ -155,6 +155,9 @@ impl TrainError {
 
 impl From<VlmError> for TrainError {
     fn from(error: VlmError) -> Self {
-        Self::Vlm(Box::new(error))
+        match error {
+            VlmError::Sync(error) => Self::Sync(error),
+            other => Self::Vlm(Box::new(other)),
+        }
     }
 }

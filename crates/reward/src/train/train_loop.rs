@@ -69,13 +69,13 @@ pub trait Trainable {
     fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError>;
 
     /// Learns together with other ranks from now on, beginning with the model of rank 0.
-    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError>;
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError>;
 
     /// Sums what each rank added; called once after each [`accumulate`](Self::accumulate).
     fn reduce(&mut self) -> Result<(), SyncError>;
 
     /// One step of the optimiser along what was added, on all ranks.
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError>;
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, TrainError>;
 
     /// Metrics of the last step beside its loss, as events name them.
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
@@ -94,7 +94,7 @@ pub trait Trainable {
     ) -> Result<(), TrainError>;
 
     /// All that going on needs, on rank 0; nothing on the others. All of them call it.
-    fn state(&self) -> Result<Option<Weights>, SyncError>;
+    fn state(&self) -> Result<Option<Weights>, TrainError>;
 
     /// Goes on from such a state.
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError>;

@@ -214,9 +214,9 @@ impl Trainable for TrainableClassifier<'_> {
         Ok(found.loss)
     }
 
-    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+    fn join_ranks(&mut self, ranks: &Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), TrainError> {
         self.ranks = ranks.clone();
-        self.trainer.join_ranks(ranks.clone(), sharding)
+        Ok(self.trainer.join_ranks(ranks.clone(), sharding)?)
     }
 
     fn reduce(&mut self) -> Result<(), SyncError> {
@@ -225,8 +225,8 @@ impl Trainable for TrainableClassifier<'_> {
         Ok(())
     }
 
-    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
-        self.trainer.step_over_ranks(lr, clip)
+    fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, TrainError> {
+        Ok(self.trainer.step_over_ranks(lr, clip)?)
     }
 
     fn train_metrics(&mut self) -> Vec<(String, f64)> {
@@ -269,8 +269,8 @@ impl Trainable for TrainableClassifier<'_> {
         Ok(card.write(&self.trainer.weights(), folder).map(drop)?)
     }
 
-    fn state(&self) -> Result<Option<Weights>, SyncError> {
-        self.trainer.state_over_ranks()
+    fn state(&self) -> Result<Option<Weights>, TrainError> {
+        Ok(self.trainer.state_over_ranks()?)
     }
 
     fn restore(&mut self, state: &Weights) -> Result<(), TrainError> {

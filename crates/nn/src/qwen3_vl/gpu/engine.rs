@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::config::Config;
 use super::kernels::attention_shared_bytes;
-use super::parameters::{Linear, Parameters};
+use super::parameters::{Linear, PackedWeights, Parameters};
 use super::text::PrefixCache;
 use super::vision::PatchPositions;
 use crate::gpu::GpuError;
@@ -50,6 +50,8 @@ pub(super) struct ActivationBuffers {
     pub(super) last: Buffer<u16>,
     pub(super) last_queries: Buffer<u16>,
     pub(super) logits: Buffer<f32>,
+    /// Weights of eight bits as bf16, one layer's at a time.
+    pub(super) unpacked: Buffer<u16>,
 }
 
 /// Attention of some sequences.
@@ -93,9 +95,20 @@ impl Engine {
         epilogue: Epilogue,
         y: Address,
     ) -> Result<(), GpuError> {
-        let Linear { weight, inputs, outputs, .. } = layer;
+        let weight = self.weight(layer)?;
+        let Linear { inputs, outputs, .. } = layer;
         let matmul = Matmul { x, weight, epilogue, y, stride: outputs, rows, inputs, outputs };
         self.cublas.run(&mut self.gpu, what, &matmul)
+    }
+
+    /// Where the weights of a layer are in bf16, until those of another are asked for.
+    pub(super) fn weight(&mut self, layer: Linear) -> Result<Address, GpuError> {
+        let Linear { weight, inputs, outputs, packed, .. } = layer;
+        let Some(PackedWeights { numbers, scales }) = packed else { return Ok(weight) };
+        let unpacked = self.buffers.unpacked.of(&self.gpu, inputs * outputs)?;
+        let args = [Arg::At(numbers), Arg::At(scales), Arg::At(unpacked), Arg::Int(inputs as i32)];
+        self.gpu.run("unpack_weights", LaunchShape::rows(outputs, inputs), &args)?;
+        Ok(unpacked)
     }
 
     /// Rows, or of `rows` those it names, divided by their root mean square.

@@ -297,3 +297,19 @@ extern "C" __global__ void label_logits(
     sum = warp_sum(sum);
     if (lane == 0) y[(u64)blockIdx.y * count + label] = sum;
 }
+
+// Weights of eight bits to bf16: numbers times the scale of their block of 128. A block of threads per row.
+extern "C" __global__ void unpack_weights(const signed char* packed, const float* scales, bf16* weights, int width) {
+    const uint2* in = (const uint2*)(packed + (u64)blockIdx.x * width);
+    const float* row_scales = scales + (u64)blockIdx.x * ((width + 127) / 128);
+    Eight* out = (Eight*)(weights + (u64)blockIdx.x * width);
+    float numbers[8];
+    for (int i = threadIdx.x; i < width / 8; i += blockDim.x) {
+        uint2 eight = in[i];
+        float scale = row_scales[i / 16];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            numbers[j] = (float)(signed char)((j < 4 ? eight.x : eight.y) >> (j % 4 * 8) & 255u) * scale;
+        out[i] = pack(numbers);
+    }
+}

@@ -4,7 +4,7 @@ use super::super::config::Config;
 use crate::gpu::{Gpu, GpuError, KernelSource};
 
 const SOURCE: &str = concat!(include_str!("kernels.cu"), include_str!("attention.cu"));
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "rms_norm",
     "layer_norm",
     "layer_norm_merged",
@@ -21,6 +21,7 @@ const NAMES: [&str; 16] = [
     "label_logits",
     "attend_text",
     "attend_vision",
+    "unpack_weights",
 ];
 
 /// Compiles the kernels for a model.

@@ -146,7 +146,7 @@ impl Engine {
         let qkv = self.buffers.qkv.of(&self.gpu, tokens * outputs)?;
         let matmul = Matmul {
             x: normal,
-            weight: layer.qkv.weight.plus(skipped * width),
+            weight: self.weight(layer.qkv)?.plus(skipped * width),
             epilogue: Epilogue::Plain,
             y: qkv,
             stride: outputs,
@@ -272,7 +272,7 @@ impl Engine {
         let queries = self.buffers.last_queries.of(&self.gpu, count * asking)?;
         let matmul = Matmul {
             x: normal,
-            weight: layer.qkv.weight,
+            weight: self.weight(layer.qkv)?,
             epilogue: Epilogue::Plain,
             y: queries,
             stride: asking,

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plaudit_core::{GradientSync, Seed};
+use plaudit_core::{GradientSync, Seed, SyncError};
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{Adapter, LoraWeights};
@@ -267,9 +267,9 @@ impl VlmTrainer {
     ///
     /// # Errors
     /// When another rank is gone.
-    pub fn reduce(&mut self) -> Result<(), VlmError> {
+    pub fn reduce(&mut self) -> Result<(), SyncError> {
         match &mut self.backend {
-            TrainBackend::Cpu(cpu) => Ok(cpu.reduce()?),
+            TrainBackend::Cpu(cpu) => cpu.reduce(),
             TrainBackend::Gpu(_) => Ok(()),
         }
     }

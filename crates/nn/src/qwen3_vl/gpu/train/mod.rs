@@ -26,6 +26,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::super::cache::ScoreCache;
 use super::super::error::VlmError;
 use super::super::forward::Architecture;
+use super::super::model::Quantization;
 use super::super::network;
 use super::super::processor::Inputs;
 use super::super::text::frequencies;
@@ -101,7 +102,7 @@ impl GpuTrainer {
         check_memory(&gpu, frozen_bytes(network, &specs, &extra) + layout.bytes())?;
         super::kernels::compile(&mut gpu, config)?;
         kernels::compile(&mut gpu, config)?;
-        let parameters = Parameters::load_with(&gpu, network, &specs, weights, None, &extra)?;
+        let parameters = Parameters::load_with(&gpu, network, &specs, weights, None, &extra, Quantization::None)?;
         let of = |linear: &network::Linear, base| LoraLinear { base, group: layout.group(linear) };
         let layers = network.text.layers.iter().zip(&parameters.layers);
         let layers: Vec<TextLayer> = layers.map(|(layer, loaded)| text_layer(layer, loaded, &of)).collect();
