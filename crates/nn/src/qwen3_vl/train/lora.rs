@@ -60,7 +60,7 @@ pub(in super::super) struct LoraLayer {
 }
 
 /// Adds the parameters of adapters to those of the network: of each linear layer its adapter, if it gets one.
-pub(super) fn add_adapters(
+pub(in super::super) fn add_adapters(
     network: &Network,
     lora: &LoraConfig,
     specs: &mut Vec<Spec>,

@@ -31,6 +31,8 @@ use crate::weights::Weights;
 use cpu::CpuTrainer;
 pub use lora::LoraConfig;
 pub(super) use lora::LoraLayer;
+#[cfg(test)]
+pub(super) use lora::add_adapters;
 
 /// Which weights are trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

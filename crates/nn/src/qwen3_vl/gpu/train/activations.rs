@@ -363,3 +363,80 @@ impl Activations {
         Self { text, vision, keep, bytes: room.next }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes of Qwen3-VL-4B.
+    pub(in super::super) fn config() -> Config {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qwen3_vl/model/config.json");
+        let mut config = Config::read(std::path::Path::new(file)).unwrap();
+        let sizes = TextConfig { vocab: 151_936, width: 2560, layers: 36, heads: 32, ..config.text };
+        config.text = TextConfig { kv_heads: 8, head_width: 128, inner: 9728, sections: [24, 20, 20], ..sizes };
+        config.vision = VisionConfig { width: 1024, depth: 24, heads: 16, inner: 4096, ..config.vision };
+        config.vision.deepstack = vec![5, 11, 17];
+        config
+    }
+
+    const RANK: usize = 16;
+
+    fn columns() -> Columns {
+        let text = LayerColumns { qkv: 3 * RANK, o: RANK, gate_up: 2 * RANK, down: RANK };
+        Columns { text, ..Columns::default() }
+    }
+
+    fn mebibytes(windows: usize, columns: &Columns, keep: Keep) -> usize {
+        let size = BatchSize { tokens: windows * 215, targets: windows * 3, patches: windows * 256 };
+        Activations::lay_out(&config(), columns, size, keep).bytes >> 20
+    }
+
+    #[test]
+    fn activations_take_what_their_rows_take() {
+        // Of a token and layer: input and middle, queries to values, attention, gate and up, and columns of adapters, in bf16;
+        // logarithms of 32 heads.
+        let layer = 2 * (2 * 2560 + 6144 + 4096 + RANK + 2 * 9728 + 6 * RANK) + 4 * 32;
+        let expected = 32 * 215 * 36 * layer >> 20;
+        let found = mebibytes(32, &columns(), Keep::Everything);
+        assert!((expected..expected + 1024).contains(&found), "{found} MiB, of which layers take {expected}");
+        let inputs = 32 * 215 * 36 * 2560 * 2 >> 20;
+        let found = mebibytes(32, &columns(), Keep::LayerInputs);
+        assert!((inputs..inputs + 1536).contains(&found), "{found} MiB, of which inputs take {inputs}");
+    }
+
+    #[test]
+    fn recomputation_and_no_backward_pass_take_less() {
+        let columns = columns();
+        let [everything, inputs, nothing] =
+            [Keep::Everything, Keep::LayerInputs, Keep::Nothing].map(|keep| mebibytes(8, &columns, keep));
+        assert!(nothing < inputs && inputs * 4 < everything, "{nothing}, {inputs}, {everything}");
+        // 8.9 GB of weights, and a card of 16 GB.
+        assert!(inputs < 1024, "{inputs}");
+    }
+
+    #[test]
+    fn a_frozen_tower_takes_nothing() {
+        let frozen = columns();
+        let vision = LayerColumns { qkv: RANK, ..LayerColumns::default() };
+        let trained = Columns { vision, is_vision_trained: true, ..frozen };
+        assert!(mebibytes(8, &frozen, Keep::Everything) + 500 < mebibytes(8, &trained, Keep::Everything));
+    }
+
+    #[test]
+    fn places_do_not_overlap() {
+        let size = BatchSize { tokens: 11, targets: 3, patches: 16 };
+        let activations = Activations::lay_out(&config(), &columns(), size, Keep::Everything);
+        let mut places: Vec<usize> = activations
+            .text
+            .layers
+            .iter()
+            .flat_map(|layer| [layer.x, layer.qkv, layer.mixed, layer.log_sums, layer.middle, layer.inner])
+            .map(|place| place.0)
+            .collect();
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count);
+        assert!(places.iter().all(|place| place % ALIGNED == 0 && *place < activations.bytes));
+    }
+}

@@ -400,3 +400,46 @@ pub(super) fn named<'a>(
 ) -> impl Iterator<Item = (&'a Spec, Vec<f32>)> {
     unpacked.into_iter().map(|(id, numbers)| (&specs[id.0], numbers))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::super::config::Config;
+    use super::super::super::super::train::{LoraConfig, add_adapters};
+    use super::*;
+
+    fn config() -> Config {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qwen3_vl/model/config.json");
+        Config::read(std::path::Path::new(file)).unwrap()
+    }
+
+    #[test]
+    fn adapters_are_packed_with_zeros_and_unpacked_without() {
+        let (network, mut specs) = network::build(&config());
+        let lora = LoraConfig { rank: 12, ..LoraConfig::default() };
+        let lora_layers = add_adapters(&network, &lora, &mut specs).unwrap();
+        let layout = AdapterLayout::new(&network, &lora_layers);
+        let numbers = |id: Id| (0..specs[id.0].len()).map(|i| (id.0 * 1000 + i + 1) as f32).collect::<Vec<f32>>();
+        let packed = layout.pack(|id| Some(numbers(id)));
+        let unpacked = layout.unpack(&packed);
+        assert_eq!(unpacked.len(), 2 * lora_layers.iter().flatten().count());
+        assert!(unpacked.iter().all(|(id, found)| *found == numbers(*id)));
+        let trained: usize = unpacked.iter().map(|(_, found)| found.len()).sum();
+        assert_eq!(packed.iter().filter(|number| **number != 0.0).count(), trained);
+        assert_eq!(packed.len(), trained / 12 * 16, "ranks are filled up to sixteen");
+    }
+
+    #[test]
+    fn the_tower_is_left_alone_where_no_batch_had_an_image() {
+        let (network, mut specs) = network::build(&config());
+        let lora_layers = add_adapters(&network, &LoraConfig::default(), &mut specs).unwrap();
+        let layout = AdapterLayout::new(&network, &lora_layers);
+        let ones = layout.pack(|id| {
+            let is_vision = specs[id.0].name.contains(".visual.");
+            Some(vec![if is_vision { 1.0 } else { 2.0 }; specs[id.0].len()])
+        });
+        let of = |touched| layout.ranges(touched).into_iter().flat_map(|[from, to]| &ones[from..to]);
+        assert!(of(Touched::Text).all(|number| *number == 2.0));
+        assert_eq!(of(Touched::Text).count(), ones.iter().filter(|number| **number == 2.0).count());
+        assert_eq!(of(Touched::All).count(), ones.len());
+    }
+}

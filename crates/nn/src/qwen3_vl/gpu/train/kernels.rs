@@ -53,3 +53,21 @@ pub(super) fn compile(gpu: &mut Gpu, config: &Config) -> Result<(), GpuError> {
 pub(super) fn source(config: &Config) -> KernelSource {
     KernelSource { name: "qwen3_vl_train", source: SOURCE, defines: defines(config) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::compile_for_tests;
+
+    /// Needs the compiler, and no GPU.
+    #[test]
+    fn kernels_compile_for_all_gpus() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qwen3_vl/model/config.json");
+        let config = Config::read(std::path::Path::new(file)).unwrap();
+        for capability in [80, 86, 89, 90] {
+            if let Some(Err(error)) = compile_for_tests(&source(&config), capability) {
+                panic!("{capability}: {error}");
+            }
+        }
+    }
+}
