@@ -159,7 +159,9 @@ fn open(name: &str) -> Result<QwenVl, VlmError> {
 fn labels(folder: &str, file: &str) -> Outcome<Value> {
     let stored = Weights::read(file)?;
     let frames = stored.get("frames").ok_or("no frames")?;
-    let [count, views, length, height, width, 3] = frames.shape()[..] else { return Err("other axes".into()) };
+    let [count, views, length, height, width, 3] = frames.shape()[..] else {
+        return Err("other axes".into());
+    };
     let bytes = frames.elements::<u8>().ok_or("frames are no bytes")?;
     let question = stored.get("question").and_then(|text| text.elements::<u8>()).ok_or("no question")?;
     let question = String::from_utf8(question.to_vec())?;
@@ -184,7 +186,9 @@ fn labels(folder: &str, file: &str) -> Outcome<Value> {
         let mut said = Vec::new();
         for some in windows.chunks(32) {
             let logits = model.label_logits(some, &labels)?;
-            said.extend(logits.iter().map(|row| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0)));
+            said.extend(
+                logits.iter().map(|row| (0..3).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0)),
+            );
         }
         Ok::<_, VlmError>(said)
     };

@@ -32,7 +32,8 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const TASK: &str = "Pick up the red cube and place it on the green spot on the table.";
 const ANSWERS: [&str; 3] = ["positive", "negative", "unclear"];
 const TEXT: &str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
-const ALL: &str = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head,qkv,proj,linear_fc1,linear_fc2";
+const ALL: &str =
+    "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj,lm_head,qkv,proj,linear_fc1,linear_fc2";
 const LEARNING_RATE: f64 = 1e-3;
 
 /// A frame by the formula of `bench.py`.
@@ -125,7 +126,10 @@ fn check(folder: &str, targets: &str) -> Outcome<Value> {
         .iter()
         .map(|(name, tensor)| {
             let found = runs[0].1.f32(name).unwrap_or_default();
-            (relative(&found, &tensor.to_f32().unwrap_or_default()), name.replace("base_model.model.model.", ""))
+            (
+                relative(&found, &tensor.to_f32().unwrap_or_default()),
+                name.replace("base_model.model.model.", ""),
+            )
         })
         .collect();
     offs.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -150,7 +154,8 @@ fn check(folder: &str, targets: &str) -> Outcome<Value> {
     let mut five = Vec::new();
     for _ in 0..5 {
         let losses = [cpu.accumulate(&batch, 1.0)?, gpu.accumulate(&batch, 1.0)?];
-        let norms = [cpu.step(LEARNING_RATE, Some(1.0))?.grad_norm, gpu.step(LEARNING_RATE, Some(1.0))?.grad_norm];
+        let norms =
+            [cpu.step(LEARNING_RATE, Some(1.0))?.grad_norm, gpu.step(LEARNING_RATE, Some(1.0))?.grad_norm];
         five.push([losses, norms]);
     }
     results.insert("losses_and_norms".into(), json!(five));
@@ -216,7 +221,9 @@ impl Training {
                 let parameters = trainer.trainable_parameters();
                 let memory = trainer.used_gpu_memory()?;
                 self.trainer = Some(trainer);
-                Ok(json!({ "parameters": parameters, "seconds": start.elapsed().as_secs_f64(), "memory": memory }))
+                Ok(
+                    json!({ "parameters": parameters, "seconds": start.elapsed().as_secs_f64(), "memory": memory }),
+                )
             }
             ["write", folder] => {
                 let adapter = self.trainer()?.adapter()?.ok_or("no adapters")?;
@@ -257,7 +264,9 @@ impl Training {
                 }
                 let memory = trainer.used_gpu_memory()?;
                 let tokens = batch[0].inputs.len();
-                Ok(json!({ "milliseconds": milliseconds[2..], "memory": memory, "recomputes": recomputes, "tokens": tokens }))
+                Ok(
+                    json!({ "milliseconds": milliseconds[2..], "memory": memory, "recomputes": recomputes, "tokens": tokens }),
+                )
             }
             ["kernels", count] => {
                 let trainer = self.trainer()?;

@@ -8,8 +8,8 @@ use plaudit_nn::Weights;
 use plaudit_nn::classifier::{AdamW, Device, Precision};
 use plaudit_nn::qwen3_vl::{
     Adapter, ContentPart, Decoding, Example, FineTuning, FrameSampling, GenerateOptions, Inputs, LoraConfig,
-    Message, Padding, Processor, PromptLayout, Quantization, QwenVl, Recompute, RgbImage, Role, ScoreCache, Trace,
-    Visual, VlmError, VlmTrainer, chat, trend_question,
+    Message, Padding, Processor, PromptLayout, Quantization, QwenVl, Recompute, RgbImage, Role, ScoreCache,
+    Trace, Visual, VlmError, VlmTrainer, chat, trend_question,
 };
 
 /// Logits and vision features may differ by this.
@@ -570,7 +570,8 @@ fn relative(found: &[f32], expected: &[f32]) -> f32 {
 
 fn adapter_trainer() -> VlmTrainer {
     let fine_tuning = FineTuning::Lora(LoraConfig { rank: 4, alpha: 4.0, ..LoraConfig::default() });
-    let mut trainer = VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
+    let mut trainer =
+        VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
     trainer.load_adapter(&Adapter::open(folder("lora")).unwrap()).unwrap();
     trainer
 }
@@ -603,7 +604,8 @@ fn a_step_with_adapters_is_that_of_peft() {
 fn gradients_of_all_weights_are_those_of_torch() {
     let case = case("more/full_step");
     let fine_tuning = FineTuning::Full;
-    let mut trainer = VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
+    let mut trainer =
+        VlmTrainer::open(folder("model"), Device::Cpu, &fine_tuning, AdamW::default(), 0).unwrap();
     let examples = examples(trainer.processor(), false);
     let loss = trainer.accumulate(&examples, 1.0).unwrap();
     assert!((loss - f64::from(case.f32("loss").unwrap()[0])).abs() < 1e-5, "{loss}");
@@ -658,7 +660,8 @@ fn training_goes_on_from_a_saved_state() {
 
     // What was learned is what is served.
     let merged =
-        QwenVl::open_with(folder("model"), first.adapter().unwrap().as_ref(), Device::Cpu, Precision::Fp32).unwrap();
+        QwenVl::open_with(folder("model"), first.adapter().unwrap().as_ref(), Device::Cpu, Precision::Fp32)
+            .unwrap();
     let inputs: Vec<Inputs> = examples.iter().map(|example| example.inputs.clone()).collect();
     let (served, tuned) =
         (merged.label_logits(&inputs, &[1, 279]).unwrap(), first.label_logits(&inputs, &[1, 279]));

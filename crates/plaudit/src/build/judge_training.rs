@@ -76,9 +76,10 @@ pub fn judge_data(loaded: &LoadedConfig) -> Result<JudgeData, ComposeError> {
 fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
     let key = "actor.model.device";
     let model = &loaded.config.actor.model;
-    let choice: DeviceChoice = model.device.parse().map_err(|error: String| {
-        loaded.problem(key, error, "auto takes the GPU if there is one")
-    })?;
+    let choice: DeviceChoice = model
+        .device
+        .parse()
+        .map_err(|error: String| loaded.problem(key, error, "auto takes the GPU if there is one"))?;
     match choice {
         DeviceChoice::Auto if ranks > 1 || !model.is_lora => return Ok(Device::Cpu),
         DeviceChoice::Cuda(_) if ranks > 1 => {

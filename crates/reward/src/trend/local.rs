@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use plaudit_nn::classifier::{Device, Precision};
 use plaudit_nn::qwen3_vl::{
-    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor, Quantization,
-    QwenVl, Role, ScoreCache, Visual, VlmError,
+    self as qwen, Adapter, Decoding, FrameSampling, GenerateOptions, Inputs, Message, Processor,
+    Quantization, QwenVl, Role, ScoreCache, Visual, VlmError,
 };
 
 use super::cached_model;

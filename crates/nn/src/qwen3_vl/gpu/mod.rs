@@ -48,8 +48,8 @@ use crate::weights::Weights;
 use batch::{Batch, Sequence};
 use engine::{ActivationBuffers, Engine};
 pub(super) use frame_cache::FrameCache;
-pub(super) use train::{GpuTrainer, TrainerParts};
 use parameters::Parameters;
+pub(super) use train::{GpuTrainer, TrainerParts};
 use vision::FramePair;
 
 /// Tokens that go through the network at once. More are no quicker, and need memory.

@@ -248,8 +248,7 @@ impl Loader<'_> {
         let failed = || GpuError::failed("copying parameters to the GPU");
         let numbers = self.gpu.stream.clone_htod(&numbers).map_err(failed())?;
         let scales = self.gpu.stream.clone_htod(&scales).map_err(failed())?;
-        let packed =
-            PackedWeights { numbers: self.gpu.address(&numbers), scales: self.gpu.address(&scales) };
+        let packed = PackedWeights { numbers: self.gpu.address(&numbers), scales: self.gpu.address(&scales) };
         self.held.bytes.push(numbers);
         self.held.floats.push(scales);
         self.gpu.wait()?; // what was copied goes away here

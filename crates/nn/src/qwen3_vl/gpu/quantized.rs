@@ -41,7 +41,8 @@ mod tests {
     #[test]
     fn numbers_are_off_by_half_a_step_of_their_block_at_most() {
         let width = 3 * BLOCK / 2;
-        let number = |i: usize| ((i * 7919 % 1000) as f32 - 500.0) * if i % width < BLOCK { 1e-3 } else { 10.0 };
+        let number =
+            |i: usize| ((i * 7919 % 1000) as f32 - 500.0) * if i % width < BLOCK { 1e-3 } else { 10.0 };
         let numbers: Vec<f32> = (0..4 * width).map(number).collect();
         let Quantized { numbers: found, scales } = Quantized::of(&numbers, width);
         assert_eq!(scales.len(), 4 * 2);

@@ -152,7 +152,11 @@ impl CpuTrainer {
         self.optimizer.step(&mut self.parameters, lr, clip)
     }
 
-    pub(super) fn join_ranks(&mut self, sync: Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
+    pub(super) fn join_ranks(
+        &mut self,
+        sync: Arc<dyn GradientSync>,
+        sharding: Sharding,
+    ) -> Result<(), SyncError> {
         self.parameters.share(&*sync)?;
         self.optimizer.join(sync, sharding, &self.parameters);
         self.optimizer.share(&self.parameters)

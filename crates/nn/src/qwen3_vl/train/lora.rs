@@ -94,4 +94,3 @@ pub(in super::super) fn add_adapters(
     }
     Ok(lora_layers)
 }
-

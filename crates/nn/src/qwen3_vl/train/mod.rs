@@ -173,10 +173,17 @@ impl VlmTrainer {
                 let parameters = Parameters { specs: specs.clone(), values };
                 TrainBackend::Cpu(Box::new(CpuTrainer::new(parameters, lora_layers.clone(), adamw)))
             }
-            (Device::Cuda(index), InitialWeights::Pretrained(weights)) if *fine_tuning != FineTuning::Full => {
+            (Device::Cuda(index), InitialWeights::Pretrained(weights))
+                if *fine_tuning != FineTuning::Full =>
+            {
                 let (specs, lora_layers) = (specs.clone(), &lora_layers[..]);
-                let parts =
-                    TrainerParts { architecture: &architecture, weights, specs, lora_layers, settings: adamw };
+                let parts = TrainerParts {
+                    architecture: &architecture,
+                    weights,
+                    specs,
+                    lora_layers,
+                    settings: adamw,
+                };
                 TrainBackend::Gpu(Box::new(GpuTrainer::open(index, parts, sample)?))
             }
             (Device::Cuda(_), _) => {
@@ -324,7 +331,9 @@ impl VlmTrainer {
                 let ids = lora_layers.iter().flat_map(|lora_layer| [lora_layer.down, lora_layer.up]);
                 ids.map(|id| (id.0, cpu.numbers(id))).collect()
             }
-            TrainBackend::Gpu(gpu) => gpu.values()?.into_iter().map(|(id, numbers)| (id.0, numbers)).collect(),
+            TrainBackend::Gpu(gpu) => {
+                gpu.values()?.into_iter().map(|(id, numbers)| (id.0, numbers)).collect()
+            }
         };
         let mut lora = |lora_layer: &LoraLayer| {
             let ids = [lora_layer.down, lora_layer.up];

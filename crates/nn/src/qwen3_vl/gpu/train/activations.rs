@@ -90,7 +90,8 @@ pub(super) struct Columns {
 
 impl Columns {
     pub(super) fn of(parameters: &Parameters) -> Self {
-        let most = |layers: &mut dyn Iterator<Item = Linear>| layers.map(|layer| layer.extra).max().unwrap_or(0);
+        let most =
+            |layers: &mut dyn Iterator<Item = Linear>| layers.map(|layer| layer.extra).max().unwrap_or(0);
         let (layers, blocks) = (&parameters.layers, &parameters.blocks);
         let mergers = || std::iter::once(&parameters.merger).chain(&parameters.deepstack);
         let text = LayerColumns {
@@ -105,13 +106,12 @@ impl Columns {
             gate_up: most(&mut blocks.iter().map(|block| block.fc1)),
             down: most(&mut blocks.iter().map(|block| block.fc2)),
         };
-        let merger = [
-            most(&mut mergers().map(|merger| merger.fc1)),
-            most(&mut mergers().map(|merger| merger.fc2)),
-        ];
+        let merger =
+            [most(&mut mergers().map(|merger| merger.fc1)), most(&mut mergers().map(|merger| merger.fc2))];
         let patch = parameters.patch.extra;
         let LayerColumns { qkv, o, gate_up, down } = vision;
-        let is_vision_trained = [qkv, o, gate_up, down, merger[0], merger[1], patch].iter().any(|count| *count > 0);
+        let is_vision_trained =
+            [qkv, o, gate_up, down, merger[0], merger[1], patch].iter().any(|count| *count > 0);
         Self { text, vision, merger, patch, head: parameters.head.extra, is_vision_trained }
     }
 }
@@ -209,7 +209,14 @@ impl Widths {
         Self { width, q, qk, qkv, heads, stored_inner: inner, inner, turns_again: false }
     }
 
-    fn layers(&self, room: &mut Room, rows: usize, columns: LayerColumns, keep: Keep, count: usize) -> Vec<LayerActivations> {
+    fn layers(
+        &self,
+        room: &mut Room,
+        rows: usize,
+        columns: LayerColumns,
+        keep: Keep,
+        count: usize,
+    ) -> Vec<LayerActivations> {
         let rest = |room: &mut Room, x: Place| LayerActivations {
             x,
             qkv: room.numbers(rows * self.qkv),
@@ -317,7 +324,13 @@ pub(super) struct VisionActivations {
 
 impl VisionActivations {
     /// Of all patches of a batch; groups of images of one size have their share of each place.
-    pub(super) fn lay_out(room: &mut Room, config: &Config, columns: &Columns, patches: usize, keep: Keep) -> Self {
+    pub(super) fn lay_out(
+        room: &mut Room,
+        config: &Config,
+        columns: &Columns,
+        patches: usize,
+        keep: Keep,
+    ) -> Self {
         let vision = &config.vision;
         let widths = Widths::of_vision(vision);
         // Mergers read what comes out of some blocks.
@@ -359,7 +372,8 @@ impl Activations {
         let mut room = Room::default();
         let text = TextActivations::lay_out(&mut room, config, columns, size, keep);
         let has_vision = columns.is_vision_trained && size.patches > 0;
-        let vision = has_vision.then(|| VisionActivations::lay_out(&mut room, config, columns, size.patches, keep));
+        let vision =
+            has_vision.then(|| VisionActivations::lay_out(&mut room, config, columns, size.patches, keep));
         Self { text, vision, keep, bytes: room.next }
     }
 }
@@ -373,7 +387,8 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/qwen3_vl/model/config.json");
         let mut config = Config::read(std::path::Path::new(file)).unwrap();
         let sizes = TextConfig { vocab: 151_936, width: 2560, layers: 36, heads: 32, ..config.text };
-        config.text = TextConfig { kv_heads: 8, head_width: 128, inner: 9728, sections: [24, 20, 20], ..sizes };
+        config.text =
+            TextConfig { kv_heads: 8, head_width: 128, inner: 9728, sections: [24, 20, 20], ..sizes };
         config.vision = VisionConfig { width: 1024, depth: 24, heads: 16, inner: 4096, ..config.vision };
         config.vision.deepstack = vec![5, 11, 17];
         config
@@ -396,10 +411,10 @@ mod tests {
         // Of a token and layer: input and middle, queries to values, attention, gate and up, and columns of adapters, in bf16;
         // logarithms of 32 heads.
         let layer = 2 * (2 * 2560 + 6144 + 4096 + RANK + 2 * 9728 + 6 * RANK) + 4 * 32;
-        let expected = 32 * 215 * 36 * layer >> 20;
+        let expected = (32 * 215 * 36 * layer) >> 20;
         let found = mebibytes(32, &columns(), Keep::Everything);
         assert!((expected..expected + 1024).contains(&found), "{found} MiB, of which layers take {expected}");
-        let inputs = 32 * 215 * 36 * 2560 * 2 >> 20;
+        let inputs = (32 * 215 * 36 * 2560 * 2) >> 20;
         let found = mebibytes(32, &columns(), Keep::LayerInputs);
         assert!((inputs..inputs + 1536).contains(&found), "{found} MiB, of which inputs take {inputs}");
     }

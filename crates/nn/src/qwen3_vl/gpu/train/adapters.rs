@@ -136,7 +136,8 @@ impl AdapterLayout {
     pub(super) fn unpack(&self, all: &[f32]) -> Vec<(Id, Vec<f32>)> {
         let mut found = Vec::new();
         for (group, member) in self.members() {
-            let down = &all[group.down + member.first_column * member.inputs..][..member.rank * member.inputs];
+            let down =
+                &all[group.down + member.first_column * member.inputs..][..member.rank * member.inputs];
             found.push((member.down_id, down.to_vec()));
             let rows = all[member.up..].chunks_exact(member.columns).take(member.outputs);
             found.push((member.up_id, rows.flat_map(|row| row[..member.rank].iter().copied()).collect()));
@@ -267,7 +268,12 @@ impl Adapters {
     }
 
     /// Replaces the running means and the number of steps.
-    pub(super) fn put_moments(&mut self, gpu: &Gpu, steps: u32, moments: [&[f32]; 2]) -> Result<(), GpuError> {
+    pub(super) fn put_moments(
+        &mut self,
+        gpu: &Gpu,
+        steps: u32,
+        moments: [&[f32]; 2],
+    ) -> Result<(), GpuError> {
         self.steps = steps;
         copy_to(gpu, moments[0], &mut self.means)?;
         copy_to(gpu, moments[1], &mut self.squares)
@@ -299,7 +305,13 @@ impl Adapters {
                 let place = member.first_output * linear.stride() + linear.inputs + member.first_column;
                 let (to, from) = (linear.weight.plus(place), values.plus_ints(member.up));
                 let count = member.outputs * member.columns;
-                round_rows(gpu, from, to, [count, member.columns, linear.stride()], self.layout.scale(member))?;
+                round_rows(
+                    gpu,
+                    from,
+                    to,
+                    [count, member.columns, linear.stride()],
+                    self.layout.scale(member),
+                )?;
             }
         }
         Ok(())
@@ -307,7 +319,12 @@ impl Adapters {
 
     /// A step of AdamW with the accumulated gradients, clipped to norm `clip`; then they are zeros. Gradients that are not finite
     /// change nothing.
-    pub(super) fn step(&mut self, gpu: &mut Gpu, lr: f64, clip: Option<f64>) -> Result<StepOutcome, GpuError> {
+    pub(super) fn step(
+        &mut self,
+        gpu: &mut Gpu,
+        lr: f64,
+        clip: Option<f64>,
+    ) -> Result<StepOutcome, GpuError> {
         let grad_norm = self.gradient_norm(gpu)?;
         let skipped = !grad_norm.is_finite();
         if !skipped {
@@ -418,7 +435,8 @@ mod tests {
         let lora = LoraConfig { rank: 12, ..LoraConfig::default() };
         let lora_layers = add_adapters(&network, &lora, &mut specs).unwrap();
         let layout = AdapterLayout::new(&network, &lora_layers);
-        let numbers = |id: Id| (0..specs[id.0].len()).map(|i| (id.0 * 1000 + i + 1) as f32).collect::<Vec<f32>>();
+        let numbers =
+            |id: Id| (0..specs[id.0].len()).map(|i| (id.0 * 1000 + i + 1) as f32).collect::<Vec<f32>>();
         let packed = layout.pack(|id| Some(numbers(id)));
         let unpacked = layout.unpack(&packed);
         assert_eq!(unpacked.len(), 2 * lora_layers.iter().flatten().count());

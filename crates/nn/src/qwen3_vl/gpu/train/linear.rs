@@ -41,6 +41,26 @@ impl Rows {
     }
 }
 
+/// Where the result of a layer goes, and what is added to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Output {
+    epilogue: Epilogue,
+    added: Address,
+    at: Address,
+}
+
+impl Output {
+    /// The product alone, or with a bias.
+    pub(super) fn new(epilogue: Epilogue, at: Address) -> Self {
+        Self { epilogue, added: Address::NONE, at }
+    }
+
+    /// What lies at `added` as the result does is added too.
+    pub(super) fn add(epilogue: Epilogue, added: Address, at: Address) -> Self {
+        Self { epilogue, added, at }
+    }
+}
+
 /// The names of a layer's products, for the profiler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProductNames {
@@ -55,39 +75,35 @@ impl TrainEngine {
         left: Matrix,
         right: Matrix,
         size: [usize; 3],
-        epilogue: Epilogue,
-        added: Address,
-        out: Rows,
+        output: Output,
+        stride: usize,
     ) -> Result<(), GpuError> {
         let (factor, floats) = (1.0, false);
-        let Rows { at: out, stride } = out;
+        let Output { epilogue, added, at: out } = output;
         let product = Product { left, right, size, factor, epilogue, added, out, stride, floats };
         self.engine.cublas.multiply(&mut self.engine.gpu, what, &product)
     }
 
-    /// `y = x W^T` and what the epilogue says, with adapters. `x` has rows as wide as those of the weights; the columns of adapters
-    /// are filled here. What is added lies at `added` as `y` does.
+    /// `x W^T` and what the output says, with adapters. `x` has rows as wide as those of the weights; the columns of adapters are
+    /// filled here.
     pub(super) fn forward(
         &mut self,
         names: ProductNames,
         layer: &LoraLinear,
         x: Address,
         rows: usize,
-        epilogue: Epilogue,
-        added: Address,
-        y: Address,
+        output: Output,
     ) -> Result<(), GpuError> {
         let Linear { weight, inputs, outputs, extra, .. } = layer.base;
         let stride = layer.base.stride();
         let x = Rows::new(x, stride);
         if extra > 0 {
             let down = Matrix::new(self.adapters.down(&self.engine.gpu, &layer.group), inputs).transposed();
-            let (size, h) = ([rows, extra, inputs], x.columns_from(inputs));
-            self.multiply("adapters", x.matrix(), down, size, Epilogue::Plain, Address::NONE, h)?;
+            let h = Output::new(Epilogue::Plain, x.columns_from(inputs).at);
+            self.multiply("adapters", x.matrix(), down, [rows, extra, inputs], h, stride)?;
         }
         let weight = Matrix::new(weight, stride).transposed();
-        let size = [rows, outputs, stride];
-        self.multiply(names.forward, x.matrix(), weight, size, epilogue, added, Rows::new(y, outputs))
+        self.multiply(names.forward, x.matrix(), weight, [rows, outputs, stride], output, outputs)
     }
 
     /// The same without a bias, to floats whose rows are `stride` apart.
@@ -100,15 +116,15 @@ impl TrainEngine {
         out: Address,
         stride: usize,
     ) -> Result<(), GpuError> {
-        let plain = Epilogue::Plain;
-        self.forward(names, &layer.without_outputs(), x, rows, plain, Address::NONE, out)?;
+        let epilogue = Epilogue::Plain;
+        self.forward(names, &layer.without_outputs(), x, rows, Output::new(epilogue, out))?;
         let inner = layer.base.stride();
         let product = Product {
             left: Matrix::new(x, inner),
             right: Matrix::new(layer.base.weight, inner).transposed(),
             size: [rows, layer.base.outputs, inner],
             factor: 1.0,
-            epilogue: plain,
+            epilogue,
             added: Address::NONE,
             out,
             stride,
@@ -133,14 +149,14 @@ impl TrainEngine {
         let (first, count) = if is_needed { (0, stride) } else { (inputs, extra) };
         let dx = Rows::new(dx, stride);
         let weight = Matrix::new(weight.plus(first), stride);
-        let (size, out) = ([rows, count, outputs], dx.columns_from(first));
-        self.multiply(names.backward, dy.matrix(), weight, size, Epilogue::Plain, Address::NONE, out)?;
+        let out = Output::new(Epilogue::Plain, dx.columns_from(first).at);
+        self.multiply(names.backward, dy.matrix(), weight, [rows, count, outputs], out, stride)?;
         if extra == 0 || !is_needed {
             return Ok(());
         }
         let down = Matrix::new(self.adapters.down(&self.engine.gpu, &layer.group), inputs);
         let (dh, size) = (dx.columns_from(inputs).matrix(), [rows, inputs, extra]);
-        self.multiply("adapters backward", dh, down, size, Epilogue::Add, dx.at, dx)
+        self.multiply("adapters backward", dh, down, size, Output::add(Epilogue::Add, dx.at, dx.at), stride)
     }
 
     /// Adds the gradients of a layer's adapters: from its input, `h`, the gradient of `h`, and that of its output.
@@ -176,7 +192,13 @@ impl TrainEngine {
         add(dh, x, [extra, inputs, rows], 1.0, layer.group.down)?;
         for member in &layer.group.members {
             let (dy, h) = (dy.columns_from(member.first_output), h.columns_from(member.first_column));
-            add(dy, h, [member.outputs, member.columns, rows], self.adapters.layout.scale(member), member.up)?;
+            add(
+                dy,
+                h,
+                [member.outputs, member.columns, rows],
+                self.adapters.layout.scale(member),
+                member.up,
+            )?;
         }
         Ok(())
     }

@@ -102,7 +102,8 @@ impl GpuTrainer {
         check_memory(&gpu, frozen_bytes(network, &specs, &extra) + layout.bytes())?;
         super::kernels::compile(&mut gpu, config)?;
         kernels::compile(&mut gpu, config)?;
-        let parameters = Parameters::load_with(&gpu, network, &specs, weights, None, &extra, Quantization::None)?;
+        let parameters =
+            Parameters::load_with(&gpu, network, &specs, weights, None, &extra, Quantization::None)?;
         let of = |linear: &network::Linear, base| LoraLinear { base, group: layout.group(linear) };
         let layers = network.text.layers.iter().zip(&parameters.layers);
         let layers: Vec<TextLayer> = layers.map(|(layer, loaded)| text_layer(layer, loaded, &of)).collect();
@@ -176,7 +177,11 @@ impl GpuTrainer {
     }
 
     /// The loss of examples.
-    pub(in super::super) fn loss(&self, architecture: &Architecture, examples: &[Example]) -> Result<f64, VlmError> {
+    pub(in super::super) fn loss(
+        &self,
+        architecture: &Architecture,
+        examples: &[Example],
+    ) -> Result<f64, VlmError> {
         self.lock().accumulate(architecture, examples, None)
     }
 
@@ -335,7 +340,8 @@ impl TrainEngine {
         });
         let firsts: Vec<usize> = firsts.collect();
         let placed = examples.iter().zip(&firsts);
-        let placed = placed.flat_map(|(example, first)| example.targets.iter().map(move |(at, token)| (first + at, *token)));
+        let placed = placed
+            .flat_map(|(example, first)| example.targets.iter().map(move |(at, token)| (first + at, *token)));
         let placed: Vec<(usize, u32)> = placed.collect();
         let targets = Targets {
             rows: batch.lists.add(placed.iter().map(|target| target.0)),
@@ -410,7 +416,8 @@ impl TrainEngine {
         let mut embeds = embeds.into_iter();
         let sequence = |inputs: &'a Inputs| {
             let count = inputs.visuals.iter().map(|visual| visual.grid[0]).sum();
-            let rows = embeds.by_ref().take(count).flat_map(|(first, patches)| first..first + patches / merged);
+            let rows =
+                embeds.by_ref().take(count).flat_map(|(first, patches)| first..first + patches / merged);
             Sequence { inputs, from: 0, to: inputs.len(), visual_embeds: rows.collect() }
         };
         Ok((inputs.iter().map(sequence).collect(), visual))
@@ -430,7 +437,9 @@ fn batch_size(architecture: &Architecture, inputs: &[Inputs], targets: usize) ->
     BatchSize {
         tokens: inputs.iter().map(Inputs::len).sum(),
         targets,
-        patches: visuals.map(|visual| architecture.tokens_of(visual) * architecture.config.vision.merged()).sum(),
+        patches: visuals
+            .map(|visual| architecture.tokens_of(visual) * architecture.config.vision.merged())
+            .sum(),
     }
 }
 
@@ -440,7 +449,8 @@ fn refuse_repeated_targets(examples: &[Example]) -> Result<(), VlmError> {
         places.sort_unstable();
         if let Some(pair) = places.windows(2).find(|pair| pair[0] == pair[1]) {
             let place = pair[0];
-            let what = format!("example {i} has two targets after position {place}, which a GPU does not take");
+            let what =
+                format!("example {i} has two targets after position {place}, which a GPU does not take");
             return Err(VlmError::Input(what));
         }
     }
@@ -448,7 +458,11 @@ fn refuse_repeated_targets(examples: &[Example]) -> Result<(), VlmError> {
 }
 
 /// Bytes of the frozen weights: matrices in bf16 with columns for adapters; a table that is read as a head too counts once.
-fn frozen_bytes(network: &network::Network, specs: &[Spec], extra: &dyn Fn(&network::Linear) -> usize) -> usize {
+fn frozen_bytes(
+    network: &network::Network,
+    specs: &[Spec],
+    extra: &dyn Fn(&network::Linear) -> usize,
+) -> usize {
     let base = specs.iter().filter(|spec| !spec.name.contains(".lora_"));
     let columns = network.all_linears().into_iter().map(|linear| linear.outputs * extra(linear));
     // Layers of a group have each other's columns too.

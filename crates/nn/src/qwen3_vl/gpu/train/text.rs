@@ -7,7 +7,7 @@ use super::super::lists::List;
 use super::TrainEngine;
 use super::activations::{Activations, Keep, LOGIT_ROWS, LayerActivations, Place, Scratch};
 use super::attention::AttentionBackward;
-use super::linear::{LoraLinear, ProductNames, Rows};
+use super::linear::{LoraLinear, Output, ProductNames, Rows};
 use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape};
 
 const QKV: ProductNames = ProductNames { forward: "qkv matmul", backward: "qkv matmul backward" };
@@ -141,7 +141,7 @@ impl TrainEngine {
         let none = Address::NONE;
         // Attention.
         self.rms_norm(at(stored.x), layer.norm1, Rows::new(normal, layer.qkv.base.stride()), tokens, none)?;
-        self.forward(QKV, &layer.qkv, normal, tokens, Epilogue::Plain, none, at(stored.qkv))?;
+        self.forward(QKV, &layer.qkv, normal, tokens, Output::new(Epilogue::Plain, at(stored.qkv)))?;
         self.store_h(pass, &layer.qkv, normal, at(stored.h_qkv))?;
         self.turn(layer, pass, at(stored.qkv), at(scratch.turned))?;
         let (q, qk) = (heads * head_width, (heads + kv_heads) * head_width);
@@ -166,10 +166,22 @@ impl TrainEngine {
             prefix: (none, none, 0, 0),
         })?;
         let middle = at(stored.middle);
-        self.forward(OUT, &layer.o, at(stored.mixed), tokens, Epilogue::Add, at(stored.x), middle)?;
+        self.forward(
+            OUT,
+            &layer.o,
+            at(stored.mixed),
+            tokens,
+            Output::add(Epilogue::Add, at(stored.x), middle),
+        )?;
         // The feed-forward network.
         self.rms_norm(middle, layer.norm2, Rows::new(normal, layer.gate_up.base.stride()), tokens, none)?;
-        self.forward(GATE_UP, &layer.gate_up, normal, tokens, Epilogue::Plain, none, at(stored.inner))?;
+        self.forward(
+            GATE_UP,
+            &layer.gate_up,
+            normal,
+            tokens,
+            Output::new(Epilogue::Plain, at(stored.inner)),
+        )?;
         self.store_h(pass, &layer.gate_up, normal, at(stored.h_inner))?;
         let gated = at(scratch.gated);
         let stride = layer.down.base.stride();
@@ -180,7 +192,7 @@ impl TrainEngine {
             Run::First => layer.down.clone(),
             Run::Again => layer.down.without_outputs(),
         };
-        self.forward(DOWN, &down, gated, tokens, Epilogue::Add, middle, pass.output(i))?;
+        self.forward(DOWN, &down, gated, tokens, Output::add(Epilogue::Add, middle, pass.output(i)))?;
         self.store_h(pass, &layer.down, gated, at(stored.h_down))
     }
 
@@ -286,7 +298,7 @@ impl TrainEngine {
         let (last, norm) = (pass.last(), self.engine.parameters.norm);
         self.rms_norm(last, norm, Rows::new(normal, stride), count, rows.at(pass.lists))?;
         // Only the columns of the adapter; the few rows of the table are multiplied below.
-        self.forward(HEAD, &head.without_outputs(), normal, count, Epilogue::Plain, Address::NONE, normal)?;
+        self.forward(HEAD, &head.without_outputs(), normal, count, Output::new(Epilogue::Plain, normal))?;
         let engine = &mut self.engine;
         let logits = engine.buffers.logits.of(&engine.gpu, count * labels.len)?;
         let args = [
@@ -457,7 +469,8 @@ impl TrainEngine {
         let (q, qk) = (heads * head_width, (heads + kv_heads) * head_width);
         let dx = Rows::new(at(scratch.dx), width);
         let o_stride = layer.o.base.stride();
-        let (mixed, d_mixed) = (Rows::new(at(stored.mixed), o_stride), Rows::new(at(scratch.d_mixed), o_stride));
+        let (mixed, d_mixed) =
+            (Rows::new(at(stored.mixed), o_stride), Rows::new(at(scratch.d_mixed), o_stride));
         self.backward_input(OUT, &layer.o, dx, tokens, d_mixed.at, true)?;
         self.backward_adapters(&layer.o, mixed, mixed.columns_from(q), d_mixed.columns_from(q), dx, tokens)?;
         if layer.qkv.base.extra == 0 && !is_input_needed {
@@ -528,7 +541,12 @@ impl TrainEngine {
     }
 
     /// Rows of visual tokens, in the order of visual embeddings: each of these was used once.
-    fn take_visual_gradient(&mut self, pass: &TextPass<'_>, dx: Address, to: Address) -> Result<(), GpuError> {
+    fn take_visual_gradient(
+        &mut self,
+        pass: &TextPass<'_>,
+        dx: Address,
+        to: Address,
+    ) -> Result<(), GpuError> {
         let (width, rows) = (self.engine.config.text.width, pass.batch.visual_tokens);
         let args = [
             Arg::At(dx),

@@ -9,7 +9,7 @@ use super::super::vision::{EPSILON, FramePair};
 use super::TrainEngine;
 use super::activations::{Keep, Place, VisionActivations};
 use super::attention::AttentionBackward;
-use super::linear::{LoraLinear, ProductNames, Rows};
+use super::linear::{LoraLinear, Output, ProductNames, Rows};
 use crate::gpu::{Address, Arg, Epilogue, GpuError, LaunchShape};
 
 const PATCH: ProductNames = ProductNames { forward: "patch matmul", backward: "patch matmul backward" };
@@ -90,7 +90,13 @@ impl VisionPass<'_> {
         place.at(self.memory)
     }
 
-    fn block(&self, config: &VisionConfig, block: &VisionBlock, group: &PairGroup, i: usize) -> BlockAddresses {
+    fn block(
+        &self,
+        config: &VisionConfig,
+        block: &VisionBlock,
+        group: &PairGroup,
+        i: usize,
+    ) -> BlockAddresses {
         let stored = &self.activations.blocks[i];
         let rows = |place: Place, width: usize| self.at(place).plus(group.first * width);
         let width = config.width;
@@ -217,7 +223,7 @@ impl TrainEngine {
         if patch.base.extra > 0 {
             self.copy_rows(Rows::new(plain, len), Address::NONE, Rows::new(numbers, stride), count, len)?;
         }
-        self.forward(PATCH, patch, numbers, count, Epilogue::BiasAdd(patch.base.bias), x, x)
+        self.forward(PATCH, patch, numbers, count, Output::add(Epilogue::BiasAdd(patch.base.bias), x, x))
     }
 
     /// A block; `is_first` unless it is computed again for the backward pass.
@@ -234,7 +240,7 @@ impl TrainEngine {
         let (normal, gated) = (pass.at(scratch.normal), pass.at(scratch.gated));
         self.layer_norm(&block.norm1, stored.x, Rows::new(normal, block.qkv.base.stride()), count, width)?;
         let bias = Epilogue::Bias(block.qkv.base.bias);
-        self.forward(BLOCK, &block.qkv, normal, count, bias, none, stored.qkv)?;
+        self.forward(BLOCK, &block.qkv, normal, count, Output::new(bias, stored.qkv))?;
         self.copy_h(&block.qkv, normal, stored.h_qkv, count)?;
         let cos_sin = self.engine.gpu.address(&self.engine.patch_positions[&group.sides].cos_sin);
         let args = [
@@ -265,7 +271,7 @@ impl TrainEngine {
             prefix: (none, none, 0, 0),
         })?;
         let bias = Epilogue::BiasAdd(block.proj.base.bias);
-        self.forward(BLOCK, &block.proj, stored.mixed, count, bias, stored.x, stored.middle)?;
+        self.forward(BLOCK, &block.proj, stored.mixed, count, Output::add(bias, stored.x, stored.middle))?;
         self.layer_norm(
             &block.norm2,
             stored.middle,
@@ -274,12 +280,12 @@ impl TrainEngine {
             width,
         )?;
         let bias = Epilogue::Bias(block.fc1.base.bias);
-        self.forward(BLOCK, &block.fc1, normal, count, bias, none, stored.inner)?;
+        self.forward(BLOCK, &block.fc1, normal, count, Output::new(bias, stored.inner))?;
         self.copy_h(&block.fc1, normal, stored.h_inner, count)?;
         let fc2 = if is_first { block.fc2.clone() } else { block.fc2.without_outputs() };
         self.gelu("gelu_tanh", stored.inner, Rows::new(gated, block.fc2.base.stride()), count, inner)?;
         let bias = Epilogue::BiasAdd(fc2.base.bias);
-        self.forward(BLOCK, &fc2, gated, count, bias, stored.middle, stored.out)?;
+        self.forward(BLOCK, &fc2, gated, count, Output::add(bias, stored.middle, stored.out))?;
         self.copy_h(&block.fc2, gated, stored.h_down, count)
     }
 
@@ -356,14 +362,14 @@ impl TrainEngine {
         let normal = Rows::new(pass.at(pass.activations.merged), merger.fc1.base.stride());
         self.merger_norm(pass, group, merger, level, x, normal)?;
         let bias = Epilogue::Bias(merger.fc1.base.bias);
-        self.forward(MERGER, &merger.fc1, normal.at, rows, bias, none, merge.inner)?;
+        self.forward(MERGER, &merger.fc1, normal.at, rows, Output::new(bias, merge.inner))?;
         self.copy_h(&merger.fc1, normal.at, merge.h_inner, rows)?;
         let act = pass.at(pass.activations.merged_inner);
         self.gelu("gelu_erf", merge.inner, Rows::new(act, merger.fc2.base.stride()), rows, wide)?;
         let engine = &mut self.engine;
         let embeds = engine.buffers.visual_embeds.of(&engine.gpu, 0)?;
         let y = embeds.plus((level * pass.visual_rows + merge.first) * engine.config.text.width);
-        self.forward(MERGER, &merger.fc2, act, rows, Epilogue::Bias(merger.fc2.base.bias), none, y)?;
+        self.forward(MERGER, &merger.fc2, act, rows, Output::new(Epilogue::Bias(merger.fc2.base.bias), y))?;
         self.copy_h(&merger.fc2, act, merge.h_out, rows)
     }
 
@@ -412,7 +418,11 @@ impl TrainEngine {
     }
 
     /// From the gradients of visual embeddings to those of the tower's adapters.
-    pub(super) fn vision_backward(&mut self, pass: &VisionPass<'_>, d_visual: Address) -> Result<(), GpuError> {
+    pub(super) fn vision_backward(
+        &mut self,
+        pass: &VisionPass<'_>,
+        d_visual: Address,
+    ) -> Result<(), GpuError> {
         let layers = self.vision.clone();
         let config = self.engine.config.vision.clone();
         let dx = pass.at(pass.activations.scratch.dx);
@@ -454,8 +464,10 @@ impl TrainEngine {
         self.gelu("gelu_erf_backward", merge.inner, act, rows, wide)?;
         let h = Rows::new(merge.h_out, merger.fc2.base.extra);
         self.backward_adapters(&merger.fc2, act, h, act.columns_from(wide), dy, rows)?;
-        let (dy, d_normal) =
-            (Rows::new(merge.inner, wide), Rows::new(pass.at(pass.activations.merged), merger.fc1.base.stride()));
+        let (dy, d_normal) = (
+            Rows::new(merge.inner, wide),
+            Rows::new(pass.at(pass.activations.merged), merger.fc1.base.stride()),
+        );
         self.backward_input(MERGER, &merger.fc1, dy, rows, d_normal.at, true)?;
         let plain = Rows::new(pass.at(pass.activations.plain), wide);
         if merger.fc1.base.extra > 0 {
@@ -516,7 +528,11 @@ impl TrainEngine {
         let (qkv, d_qkv) = (stored.qkv, pass.at(scratch.d_qkv));
         let part = |i: usize| Rows::new(qkv.plus(i * width), 3 * width);
         self.attend_backward(&AttentionBackward {
-            kernels: ["multiply_heads_vision", "attend_vision_backward_queries", "attend_vision_backward_keys"],
+            kernels: [
+                "multiply_heads_vision",
+                "attend_vision_backward_queries",
+                "attend_vision_backward_keys",
+            ],
             q: part(0),
             k: part(1),
             v: part(2),
@@ -590,7 +606,8 @@ struct MergeAddresses {
 fn group_pairs(pairs: &[FramePair<'_>], merged: usize) -> (Vec<Vec<usize>>, Vec<usize>) {
     let (mut order, mut firsts, mut row) = (Vec::new(), vec![usize::MAX; pairs.len()], 0);
     while let Some(first) = firsts.iter().position(|row| *row == usize::MAX) {
-        let is_alike = |i: &usize| pairs[*i].kind == pairs[first].kind && pairs[*i].sides == pairs[first].sides;
+        let is_alike =
+            |i: &usize| pairs[*i].kind == pairs[first].kind && pairs[*i].sides == pairs[first].sides;
         let alike: Vec<usize> = (first..pairs.len()).filter(is_alike).collect();
         for i in &alike {
             firsts[*i] = row;
