@@ -25,7 +25,8 @@
 //! # Ok::<(), plaudit_nn::qwen3_vl::VlmError>(())
 //! ```
 //!
-//! A model that is opened on a GPU, in bf16, scores there by its own forward pass (`gpu/`).
+//! A model that is opened on a GPU, in bf16, scores there by its own forward pass (`gpu/`), and adapters are trained there by their
+//! own backward pass (`gpu/train/`).
 //! Everywhere else one implementation (`vision.rs`, `text.rs`) takes its parameters from a `ParamSource`: frozen for
 //! inference (`inference.rs`), or trainable (`train.rs`). The operations between linear layers are our own (`layers.rs`,
 //! `ops/tokens.rs`).

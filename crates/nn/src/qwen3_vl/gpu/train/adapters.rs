@@ -411,10 +411,10 @@ fn copy_from<T: cudarc::driver::DeviceRepr>(gpu: &Gpu, memory: &CudaSlice<T>) ->
 }
 
 /// Parameters of adapters, by what [`AdapterLayout::unpack`] gives.
-pub(super) fn named<'a>(
-    specs: &'a [Spec],
+pub(super) fn named(
+    specs: &[Spec],
     unpacked: Vec<(Id, Vec<f32>)>,
-) -> impl Iterator<Item = (&'a Spec, Vec<f32>)> {
+) -> impl Iterator<Item = (&Spec, Vec<f32>)> {
     unpacked.into_iter().map(|(id, numbers)| (&specs[id.0], numbers))
 }
 

@@ -358,7 +358,7 @@ impl TrainEngine {
         x: Address,
     ) -> Result<(), GpuError> {
         let merge = self.merge_addresses(pass, group, merger, level);
-        let (rows, wide, none) = (merge.rows, merge.wide, Address::NONE);
+        let (rows, wide) = (merge.rows, merge.wide);
         let normal = Rows::new(pass.at(pass.activations.merged), merger.fc1.base.stride());
         self.merger_norm(pass, group, merger, level, x, normal)?;
         let bias = Epilogue::Bias(merger.fc1.base.bias);
