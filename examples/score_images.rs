@@ -63,7 +63,7 @@ fn read_png(path: &Path) -> Result<(FrameShape, Vec<u8>), Box<dyn Error>> {
 fn small_checkpoint_and_images(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>), Box<dyn Error>> {
     let settings =
         ClassifierSettings { arch: Arch::Resnet10, image_size: [3, 32, 32], ..ClassifierSettings::default() };
-    let weights = Trainer::new(&settings, AdamW::default(), 1)?.weights();
+    let weights = Trainer::new(&settings, AdamW::default(), 1)?.weights()?;
     let checkpoint = ModelCard { threshold: Some(0.5), ..ModelCard::of(settings) }.write(&weights, folder)?;
     let images = [("dark.png", 30), ("bright.png", 220)].map(|(name, level)| (folder.join(name), level));
     for (path, level) in &images {

@@ -40,7 +40,7 @@ fn settings(arch: &str, side: &str, precision: &str) -> Outcome<ClassifierSettin
 
 /// Weights as they are after a while: normalisation that does something.
 fn weights(settings: &ClassifierSettings) -> Outcome<Weights> {
-    let fresh = Trainer::new(settings, AdamW::default(), 7)?.weights();
+    let fresh = Trainer::new(settings, AdamW::default(), 7)?.weights()?;
     let mut rng = Seed::new(11).rng();
     let mut weights = Weights::new();
     for (name, tensor) in fresh.iter() {

@@ -93,7 +93,7 @@ impl Bench {
         let (scorer, images) = self
             .scorers
             .entry(request.clone())
-            .or_insert_with(|| (request.trainer().scorer(), images(request)));
+            .or_insert_with(|| (request.trainer().scorer().expect("a scorer on the CPU"), images(request)));
         milliseconds(|| {
             scorer.logits(&batch_of(scorer.settings(), request, images)).expect("images that fit");
         })
@@ -109,7 +109,7 @@ impl Bench {
             let batch = batch_of(&settings, request, images);
             let seed = plaudit_core::Seed::new(1);
             trainer.accumulate(&batch, labels, None, Loss::Bce, 1.0, seed).expect("images that fit");
-            trainer.step(1e-4, None);
+            trainer.step(1e-4, None).expect("a step on the CPU");
         })
     }
 }

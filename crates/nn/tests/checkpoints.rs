@@ -137,9 +137,9 @@ fn a_checkpoint_of_another_network_says_which_setting_to_change() {
             assert!(error.contains(part), "{error}\nlacks: {part}");
         }
         let mut trainer = trainer(&model);
-        let before = trainer.weights();
+        let before = trainer.weights().unwrap();
         assert_eq!(trainer.load(&weights).unwrap_err().to_string(), error);
-        assert_eq!(trainer.weights(), before, "a refused checkpoint changed something");
+        assert_eq!(trainer.weights().unwrap(), before, "a refused checkpoint changed something");
     }
     let mut stranger = Weights::new();
     stranger.insert_f32("policy.weight", &[1], &[0.0]);
@@ -200,9 +200,9 @@ fn a_published_trunk_goes_into_every_trunk_and_leaves_the_head() {
         let single = if settings.arch == Arch::Resnet18 { Arch::Resnet18 } else { Arch::Resnet10 };
         let file = published(&self::settings(single), prefix, 512);
         let mut trainer = trainer(&settings);
-        let before = trainer.weights();
+        let before = trainer.weights().unwrap();
         trainer.load_pretrained(&file).unwrap();
-        let after = trainer.weights();
+        let after = trainer.weights().unwrap();
         let from_file = |name: &str| trunks.iter().find_map(|trunk| file.get(name.strip_prefix(trunk)?));
         let mut replaced = 0;
         for (name, tensor) in after.iter() {
@@ -258,7 +258,7 @@ fn pytorch_loads_what_was_written_strictly() {
     for arch in [Arch::Resnet18, Arch::Resnet34, Arch::Resnet50, Arch::Resnet10, Arch::Resnet10Spatial] {
         let settings = ClassifierSettings { use_pretrain: Some(true), ..settings(arch) };
         let mut trainer = trainer(&settings);
-        trainer.weights().write_pt(&pt).unwrap();
+        trainer.weights().unwrap().write_pt(&pt).unwrap();
         trainer
             .weights()
             .write_safetensors(

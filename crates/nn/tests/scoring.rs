@@ -10,7 +10,7 @@ const SIDE: usize = 64;
 const COUNT: usize = 37;
 
 fn logits(trainer: &mut Trainer, pixels: &[u8], range: std::ops::Range<usize>) -> Vec<u32> {
-    let scorer = trainer.scorer();
+    let scorer = trainer.scorer().unwrap();
     let view = ViewPixels {
         key: &trainer.settings().image_keys[0],
         pixels: Pixels::U8(pixels),

@@ -104,9 +104,8 @@ fn tensors_close(what: &str, got: &Weights, expected: &BTreeMap<String, Digest>,
 
 fn check(case: &str) {
     let cases = cases();
-    let Case { settings, images: number, eval_logits, gradients, statistics, steps, moved } = &cases[case];
-    let mut trainer = Trainer::new(settings, ADAMW, 0).unwrap();
-    let weights = made::weights(&trainer.weights());
+    let Case { settings, images: number, eval_logits, steps, .. } = &cases[case];
+    let weights = made::weights(&Trainer::new(settings, ADAMW, 0).unwrap().weights().unwrap());
     let images = images(settings, *number);
     let batch = batch(settings, &images);
 
@@ -121,27 +120,45 @@ fn check(case: &str) {
     if steps.is_empty() {
         return;
     }
+    for device in devices() {
+        check_training(&format!("{case} on {device:?}"), &cases[case], &weights, &batch, device);
+    }
+}
 
-    trainer.load(&weights).unwrap();
-    close(&format!("{case}: trainer's eval logits"), &trainer.predict(&batch).unwrap(), eval_logits, 1e-4);
+/// Where networks can be trained here.
+fn devices() -> Vec<Device> {
+    let has_gpu = plaudit_nn::gpu::count().is_ok_and(|count| count > 0);
+    let gpu = has_gpu.then_some(Device::Cuda(0));
+    if gpu.is_none() {
+        eprintln!("not trained on a GPU, which this machine has not");
+    }
+    [Device::Cpu].into_iter().chain(gpu).collect()
+}
+
+/// Two steps beside PyTorch's.
+fn check_training(case: &str, expected: &Case, weights: &Weights, batch: &ImageBatch<'_>, device: Device) {
+    let Case { settings, eval_logits, gradients, statistics, steps, moved, .. } = expected;
+    let mut trainer = Trainer::on(device, settings, ADAMW, 0).unwrap();
+    trainer.load(weights).unwrap();
+    close(&format!("{case}: trainer's eval logits"), &trainer.predict(batch).unwrap(), eval_logits, 1e-4);
     for (i, step) in steps.iter().enumerate() {
         // Errors of the first step come back in the second: its gradient is of weights that moved.
         let slack = if i == 0 { 1.0 } else { 10.0 };
-        let given =
-            trainer.accumulate(&batch, &LABELS, Some(&WEIGHTS), Loss::Bce, 1.0, Seed::new(0)).unwrap();
+        let given = trainer.accumulate(batch, &LABELS, Some(&WEIGHTS), Loss::Bce, 1.0, Seed::new(0)).unwrap();
         close(&format!("{case}: logits of step {i}"), &given.logits, &step.logits, 1e-4 * slack);
         assert!((given.loss - step.loss).abs() < 1e-5 * slack, "{case}: {} {}", given.loss, step.loss);
         if i == 0 {
-            let got = trainer.gradients();
+            let got = trainer.gradients().unwrap();
             tensors_close(&format!("{case}: gradient"), &got, gradients, 1e-3);
             assert_eq!(got.len(), gradients.len(), "{case}: gradients where there are none in PyTorch");
-            tensors_close(&format!("{case}: statistic"), &trainer.weights(), statistics, 1e-5);
+            tensors_close(&format!("{case}: statistic"), &trainer.weights().unwrap(), statistics, 1e-5);
         }
-        let outcome = trainer.step(1e-3, Some(1.0));
+        let outcome = trainer.step(1e-3, Some(1.0)).unwrap();
         let off = (outcome.grad_norm / step.grad_norm - 1.0).abs();
         assert!(off < 1e-3 * slack && !outcome.skipped, "{case}: gradient norm of step {i} {off:.1e} off");
     }
-    tensors_close(&format!("{case}: moved"), &difference(&trainer.weights(), &weights), moved, 5e-3);
+    let difference = difference(&trainer.weights().unwrap(), weights);
+    tensors_close(&format!("{case}: moved"), &difference, moved, 5e-3);
 }
 
 /// The same on a GPU, within the same tolerances, where there is one.
@@ -187,25 +204,30 @@ fn bf16_gradients_point_the_same_way() {
         let Case { settings, images: number, .. } = &cases[case.as_str()];
         let images = images(settings, *number);
         let batch = batch(settings, &images);
-        let gradients = [Precision::Fp32, Precision::Bf16].map(|precision| {
+        let gradients = |precision, device| {
             let settings = ClassifierSettings { precision, ..settings.clone() };
-            let mut trainer = Trainer::new(&settings, ADAMW, 0).unwrap();
-            trainer.load(&made::weights(&trainer.weights())).unwrap();
+            let mut trainer = Trainer::on(device, &settings, ADAMW, 0).unwrap();
+            trainer.load(&made::weights(&trainer.weights().unwrap())).unwrap();
             let given = trainer.accumulate(&batch, &LABELS, None, Loss::Bce, 1.0, Seed::new(0)).unwrap();
-            (given, trainer.gradients())
-        });
-        let [(exact, exact_gradients), (rounded, rounded_gradients)] = gradients;
-        let expected: Vec<f64> = exact.logits.iter().map(|logit| f64::from(*logit)).collect();
-        close(&format!("{case}: bf16 logits in training"), &rounded.logits, &expected, 2e-2);
-        let all = |weights: &Weights| {
-            weights.names().flat_map(|name| weights.f32(name).unwrap()).collect::<Vec<f32>>()
+            (given, trainer.gradients().unwrap())
         };
-        let cosine = cosine(&all(&exact_gradients), &all(&rounded_gradients));
-        eprintln!(
-            "{case}: cosine {cosine:.4}, PyTorch's {:.4}; logits off by {:.4} there",
-            theirs.cosine, theirs.logits
-        );
-        assert!(cosine > theirs.cosine - 1e-3, "{case}: cosine {cosine}, PyTorch's {}", theirs.cosine);
+        let (exact, exact_gradients) = gradients(Precision::Fp32, Device::Cpu);
+        let expected: Vec<f64> = exact.logits.iter().map(|logit| f64::from(*logit)).collect();
+        for device in devices() {
+            let (rounded, rounded_gradients) = gradients(Precision::Bf16, device);
+            // On a GPU what goes from layer to layer is rounded as well, as it is in PyTorch.
+            let allowed = if device == Device::Cpu { 2e-2 } else { theirs.logits.max(2e-2) };
+            close(&format!("{case}: bf16 logits in training"), &rounded.logits, &expected, allowed);
+            let all = |weights: &Weights| {
+                weights.names().flat_map(|name| weights.f32(name).unwrap()).collect::<Vec<f32>>()
+            };
+            let cosine = cosine(&all(&exact_gradients), &all(&rounded_gradients));
+            eprintln!(
+                "{case} on {device:?}: cosine {cosine:.4}, PyTorch's {:.4}; logits off by {:.4} there",
+                theirs.cosine, theirs.logits
+            );
+            assert!(cosine > theirs.cosine - 1e-3, "{case}: cosine {cosine}, PyTorch's {}", theirs.cosine);
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn features_and_embeddings_are_the_classifiers() {
         ..ClassifierSettings::default()
     };
     let mut trainer = Trainer::new(&settings, AdamW::default(), 7).unwrap();
-    let (weights, pixels) = (trainer.weights(), images());
+    let (weights, pixels) = (trainer.weights().unwrap(), images());
     let view = ViewPixels {
         key: "main_images",
         pixels: Pixels::U8(&pixels),
@@ -46,7 +46,7 @@ fn features_and_embeddings_are_the_classifiers() {
         width: SIDE,
         channels: 3,
     };
-    let expected = trainer.scorer().logits(&ImageBatch::of(view).unwrap()).unwrap();
+    let expected = trainer.scorer().unwrap().logits(&ImageBatch::of(view).unwrap()).unwrap();
 
     let own = weights.under("encoders.main_images.");
     let trunk = FrozenTrunk::new(&own.under("resnet_backbone."), [SIDE, SIDE]).unwrap();

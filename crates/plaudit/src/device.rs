@@ -50,7 +50,7 @@ impl std::fmt::Display for DeviceChoice {
 /// What a model needs on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GpuWork {
-    /// Scoring with an image classifier.
+    /// Scoring with an image classifier, or training it.
     Classifier,
     /// Scoring with a vision-language model, or training its adapters.
     VisionLanguage,

@@ -73,7 +73,7 @@ fn settings(arch: Arch) -> ClassifierSettings {
 
 /// A network with fresh weights that is far too sure of itself, so that a temperature matters.
 fn weights(arch: Arch) -> Weights {
-    let mut weights = Trainer::new(&settings(arch), AdamW::default(), 3).unwrap().weights();
+    let mut weights = Trainer::new(&settings(arch), AdamW::default(), 3).unwrap().weights().unwrap();
     let last =
         weights.names().filter(|name| name.ends_with("classifier.4.weight")).last().unwrap().to_string();
     let scaled: Vec<f32> = weights.f32(&last).unwrap().iter().map(|number| number * 12.0).collect();

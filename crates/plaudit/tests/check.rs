@@ -450,7 +450,7 @@ fn model_with(change: impl FnOnce(ModelCard) -> ModelCard) -> (tempfile::TempDir
         ClassifierSettings { hidden_dim: Some(256), image_size: [3, 128, 128], ..Default::default() };
     let card = change(ModelCard::of(settings));
     let trainer = Trainer::new(&card.settings, AdamW::default(), 1).unwrap();
-    card.write(&trainer.weights(), folder.path()).unwrap();
+    card.write(&trainer.weights().unwrap(), folder.path()).unwrap();
     let path = folder.path().to_str().unwrap().to_string();
     (folder, path)
 }

@@ -15,7 +15,7 @@ fn model(folder: &Path, threshold: f64) {
         image_size: [3, 32, 32],
         ..ClassifierSettings::default()
     };
-    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
+    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights().unwrap();
     std::fs::create_dir_all(folder).unwrap();
     ModelCard { threshold: Some(threshold), ..ModelCard::of(settings) }.write(&weights, folder).unwrap();
 }

@@ -33,7 +33,7 @@ fn json(text: &str) -> Value {
 fn write_trunk(to: &Path) {
     let settings = ClassifierSettings { arch: Arch::Resnet10, ..ClassifierSettings::default() };
     let trainer = Trainer::new(&settings, AdamW::default(), 3).unwrap();
-    trainer.weights().write_safetensors(to, &BTreeMap::new()).unwrap();
+    trainer.weights().unwrap().write_safetensors(to, &BTreeMap::new()).unwrap();
 }
 
 /// Two cameras, and every kind of encoder: the run goes on where it was left, and its weights are all that acting needs.

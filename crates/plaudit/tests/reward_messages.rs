@@ -23,7 +23,7 @@ fn place(here: &Path) {
         image_size: [3, 32, 32],
         ..ClassifierSettings::default()
     };
-    let weights = Trainer::new(&settings, AdamW::default(), 3).unwrap().weights();
+    let weights = Trainer::new(&settings, AdamW::default(), 3).unwrap().weights().unwrap();
     weights.write_safetensors(here.join("own.safetensors"), &ModelCard::of(settings).header()).unwrap();
     weights.write_pt(here.join("full_weights.pt")).unwrap();
     std::fs::create_dir(here.join("empty")).unwrap();

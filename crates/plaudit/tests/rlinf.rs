@@ -63,7 +63,7 @@ fn classifier(folder: &Path) -> String {
         dropout: 0.1,
         ..ClassifierSettings::default()
     };
-    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights();
+    let weights = Trainer::new(&settings, AdamW::default(), 1).unwrap().weights().unwrap();
     let place = folder.join("best_model");
     std::fs::create_dir_all(&place).unwrap();
     ModelCard::of(settings).write(&weights, &place).unwrap();

@@ -24,7 +24,7 @@ fn settings(keys: &[&str]) -> ClassifierSettings {
 }
 
 fn weights(settings: &ClassifierSettings) -> Weights {
-    Trainer::new(settings, AdamW::default(), 3).unwrap().weights()
+    Trainer::new(settings, AdamW::default(), 3).unwrap().weights().unwrap()
 }
 
 fn view(camera: &str, back: usize) -> CameraView {

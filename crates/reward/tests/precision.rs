@@ -107,7 +107,7 @@ fn trained(frames: &Frames) -> Weights {
         let rate = 1e-3 * (1.0 - step as f64 / STEPS as f64);
         assert!(!trainer.step(rate, Some(1.0)).skipped);
     }
-    trainer.weights()
+    trainer.weights().unwrap()
 }
 
 fn probabilities(weights: &Weights, precision: Precision, pixels: &[u8]) -> Vec<f64> {

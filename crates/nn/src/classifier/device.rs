@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::ClassifierError;
 use crate::images::{ImageBatch, ImageError, Preprocess};
 use crate::tensor::Tensor;
 
@@ -13,18 +12,8 @@ pub enum Device {
     /// The CPU.
     #[default]
     Cpu,
-    /// An NVIDIA GPU, by number: for models that score.
+    /// An NVIDIA GPU, by number.
     Cuda(usize),
-}
-
-impl Device {
-    /// Tensors are on the CPU alone; on a GPU models score by passes of their own (`classifier/gpu`, `qwen3_vl/gpu`).
-    pub(crate) fn must_be_cpu(self, what: &'static str) -> Result<(), ClassifierError> {
-        match self {
-            Self::Cpu => Ok(()),
-            Self::Cuda(_) => Err(ClassifierError::OnlyOnCpu { what }),
-        }
-    }
 }
 
 /// The images of each camera, `[n, h, w, c]`, as the network wants them.

@@ -1,5 +1,7 @@
 //! What can go wrong with a classifier.
 
+use plaudit_core::SyncError;
+
 use crate::gpu::GpuError;
 use crate::images::ImageError;
 use crate::weights::WeightsError;
@@ -40,6 +42,9 @@ pub enum ClassifierError {
     /// The GPU is not there, or refuses.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// The ranks of a training no longer train together.
+    #[error(transparent)]
+    Ranks(#[from] SyncError),
 }
 
 impl ClassifierError {

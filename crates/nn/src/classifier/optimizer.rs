@@ -76,6 +76,42 @@ impl Optimizer {
         squares.sum::<f64>().sqrt()
     }
 
+    /// The numbers of the next step of this rate.
+    pub(super) fn next_step(&self, learning_rate: f64) -> AdamStep {
+        let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
+        let step = u64::from(self.steps) + 1;
+        AdamStep { learning_rate, beta1, beta2, eps, weight_decay, step, grad_scale: 1.0 }
+    }
+
+    /// Counts a step that was made elsewhere.
+    pub(super) fn count_step(&mut self) {
+        self.steps += 1;
+    }
+
+    /// Whether a step was made.
+    pub(super) fn has_moved(&self) -> bool {
+        self.steps > 0
+    }
+
+    /// One of the two moments of a parameter.
+    pub(super) fn moment(&self, id: Id, which: usize) -> Option<&[f32]> {
+        self.moments[id.0].as_ref().map(|moments| &moments[which].numbers()[..])
+    }
+
+    /// The same steps with these moments, for saving.
+    pub(super) fn with_moments(&self, [first, second]: [Vec<(Id, Vec<f32>)>; 2]) -> Self {
+        let mut moments = vec![None; self.moments.len()];
+        for ((id, first), (_, second)) in first.into_iter().zip(second) {
+            moments[id.0] = Some([first.into(), second.into()]);
+        }
+        Self { settings: self.settings, steps: self.steps, moments, gradients: Vec::new(), ranks: None }
+    }
+
+    /// Leaves moments and gradients to somebody else.
+    pub(super) fn forget_moments(&mut self) {
+        self.moments.fill(None);
+    }
+
     pub(crate) fn step(&mut self, parameters: &mut Parameters, lr: f64, clip: Option<f64>) -> StepOutcome {
         let grad_norm = self.norm();
         self.step_along(grad_norm, parameters, lr, clip)
@@ -95,10 +131,8 @@ impl Optimizer {
             return StepOutcome { grad_norm, skipped: true };
         }
         let factor = clip.map_or(1.0, |clip| (clip / (grad_norm + 1e-6)).min(1.0));
-        self.steps += 1;
-        let AdamW { betas: (beta1, beta2), eps, weight_decay } = self.settings;
-        let (step, grad_scale) = (u64::from(self.steps), factor);
-        let step = AdamStep { learning_rate: lr, beta1, beta2, eps, weight_decay, step, grad_scale };
+        let step = AdamStep { grad_scale: factor, ..self.next_step(lr) };
+        self.count_step();
         for (i, gradient) in gradients.into_iter().enumerate() {
             let Some(gradient) = gradient else { continue };
             let Value::Numbers(value) = &mut parameters.values[i] else { continue };

@@ -85,6 +85,27 @@ impl Scorer {
         Self::from_numbers(settings.clone(), network.clone(), &parameters.specs, parameters, None)
     }
 
+    /// The same on a GPU, in the place of an earlier one if nobody else uses that.
+    pub(super) fn on_gpu(
+        index: usize,
+        earlier: Option<Self>,
+        settings: &ClassifierSettings,
+        network: &Network,
+        parameters: &Parameters,
+    ) -> Result<Self, ClassifierError> {
+        let earlier =
+            earlier.and_then(|scorer| Arc::try_unwrap(scorer.inner).ok()).and_then(|inner| inner.gpu);
+        let gpu = match earlier {
+            Some(gpu) => {
+                gpu.reload(parameters)?;
+                gpu
+            }
+            None => GpuClassifier::open(index, settings, network, parameters)?,
+        };
+        let (settings, network) = (settings.clone(), network.clone());
+        Ok(Self::from_numbers(settings, network, &parameters.specs, parameters, Some(gpu)))
+    }
+
     fn from_numbers(
         settings: ClassifierSettings,
         network: Network,

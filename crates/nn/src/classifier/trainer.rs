@@ -1,5 +1,6 @@
 //! A network that learns.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use plaudit_core::{GradientSync, Seed, SyncError};
@@ -8,12 +9,13 @@ use super::data_parallel::Sharding;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
+use super::gpu::{BatchMeasure, GpuInput, GpuTrainer};
 use super::load;
 use super::loss::Loss;
 use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
 use super::optimizer::{AdamW, Optimizer, StepOutcome};
 use super::parameters::{Id, Parameters, Role, Value};
-use super::scorer::Scorer;
+use super::scorer::{GpuTimes, Scorer};
 use super::settings::{ClassifierSettings, Precision};
 use crate::images::{ImageBatch, Preprocess};
 use crate::kernels::spin_pool;
@@ -22,7 +24,7 @@ use crate::tensor::Tensor;
 use crate::weights::Weights;
 
 /// How much of a batch's statistics goes into the running ones.
-const MOMENTUM: f64 = 0.1;
+pub(super) const MOMENTUM: f64 = 0.1;
 
 /// A classifier in training.
 ///
@@ -40,6 +42,11 @@ pub struct Trainer {
     frozen: Option<Vec<Folded>>,
     /// The network as it answers now; made when asked for.
     scorer: Option<Scorer>,
+    /// On a GPU: the network as it once answered, whose place the next may take.
+    stale_scorer: Option<Scorer>,
+    /// The network, its gradients and the optimizer's moments, if they are on a GPU; what is here is then as old as the last time it
+    /// was asked for.
+    gpu: Option<(usize, GpuTrainer)>,
     /// With several ranks: the statistics of the last batch, until all ranks have those of all.
     batch_statistics: Vec<BatchStatistics>,
 }
@@ -83,10 +90,13 @@ impl Trainer {
         seed: u64,
     ) -> Result<Self, ClassifierError> {
         settings.check()?;
-        device.must_be_cpu("training an image classifier")?;
         let (network, specs) = network::build(settings);
         let parameters = Parameters::fresh(specs, Seed::new(seed).purpose("weights"));
         let optimizer = Optimizer::new(adamw, &parameters);
+        let gpu = match device {
+            Device::Cpu => None,
+            Device::Cuda(index) => Some((index, GpuTrainer::open(index, settings, &network, &parameters)?)),
+        };
         let (settings, preprocess) = (settings.clone(), settings.preprocess());
         Ok(Self {
             settings,
@@ -96,6 +106,8 @@ impl Trainer {
             optimizer,
             frozen: None,
             scorer: None,
+            stale_scorer: None,
+            gpu,
             batch_statistics: Vec::new(),
         })
     }
@@ -104,6 +116,12 @@ impl Trainer {
     #[must_use]
     pub fn settings(&self) -> &ClassifierSettings {
         &self.settings
+    }
+
+    /// Where it trains.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.gpu.as_ref().map_or(Device::Cpu, |(index, _)| Device::Cuda(*index))
     }
 
     /// How many parameters are trained.
@@ -118,13 +136,13 @@ impl Trainer {
     /// When it is of another network; nothing is changed then, and the error says which setting to change.
     pub fn load(&mut self, weights: &Weights) -> Result<(), ClassifierError> {
         load::check(&self.settings, &self.parameters.specs, weights)?;
+        self.fetch()?;
         for i in 0..self.parameters.specs.len() {
             if let Some(stored) = weights.get(&self.parameters.specs[i].name) {
                 load::set(&mut self.parameters, Id(i), stored);
             }
         }
-        self.clear_caches();
-        Ok(())
+        self.weights_were_set()
     }
 
     /// Replaces the trunk's weights by those of a file trained on other images: torchvision's for ImageNet, or
@@ -133,17 +151,46 @@ impl Trainer {
     /// # Errors
     /// When its trunk is another; nothing is changed then.
     pub fn load_pretrained(&mut self, weights: &Weights) -> Result<(), ClassifierError> {
-        for (id, stored) in load::pretrained(&self.settings, &self.parameters.specs, weights)? {
+        let replaced = load::pretrained(&self.settings, &self.parameters.specs, weights)?;
+        self.fetch()?;
+        for (id, stored) in replaced {
             load::set(&mut self.parameters, id, &stored);
         }
-        self.clear_caches();
-        Ok(())
+        self.weights_were_set()
     }
 
     /// Weights were changed from outside.
-    fn clear_caches(&mut self) {
+    fn weights_were_set(&mut self) -> Result<(), ClassifierError> {
         self.frozen = None;
-        self.scorer = None;
+        self.weights_moved();
+        match &mut self.gpu {
+            Some((_, gpu)) => Ok(gpu.upload(&self.parameters)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The scorer no longer answers as the network does.
+    fn weights_moved(&mut self) {
+        let scorer = self.scorer.take();
+        if self.gpu.is_some() {
+            self.stale_scorer = scorer.or(self.stale_scorer.take());
+        }
+    }
+
+    /// Brings the parameters from the GPU, if they are there.
+    fn fetch(&mut self) -> Result<(), ClassifierError> {
+        match &self.gpu {
+            Some((_, gpu)) => Ok(gpu.download(&mut self.parameters)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The parameters as they are now.
+    fn current(&self) -> Result<Cow<'_, Parameters>, ClassifierError> {
+        let Some((_, gpu)) = &self.gpu else { return Ok(Cow::Borrowed(&self.parameters)) };
+        let mut parameters = self.parameters.clone();
+        gpu.download(&mut parameters)?;
+        Ok(Cow::Owned(parameters))
     }
 
     /// Runs a batch and adds `scale` times the gradient of its loss to those that wait for the next step.
@@ -167,7 +214,38 @@ impl Trainer {
             let what = "labels of success for a network of progress".to_owned();
             return Err(ClassifierError::Labels { what });
         }
+        if self.gpu.is_some() {
+            return self.accumulate_on_gpu(images, &BatchMeasure::Labels(labels, weights, loss), scale, seed);
+        }
         self.accumulate_by(images, &|logits| mean_loss(logits, labels, weights, loss), scale, seed)
+    }
+
+    fn accumulate_on_gpu(
+        &mut self,
+        images: &ImageBatch<'_>,
+        measure: &BatchMeasure<'_>,
+        scale: f64,
+        seed: Seed,
+    ) -> Result<Accumulated, ClassifierError> {
+        let input = GpuInput::new(&self.preprocess, images)?;
+        let Some((_, gpu)) = &mut self.gpu else { unreachable!("asked for on a GPU alone") };
+        let given = gpu.accumulate(&input, measure, scale, seed)?;
+        if given.loss.is_finite() && !self.settings.freeze_encoder {
+            self.count_batch();
+            self.weights_moved();
+        }
+        Ok(given)
+    }
+
+    /// Counts a batch whose statistics went into the running ones.
+    fn count_batch(&mut self) {
+        for layer in &self.network.convolutions {
+            if let Norm::Batch { counter, .. } = layer.norm
+                && let Value::Count(batches) = &mut self.parameters.values[counter.0]
+            {
+                *batches += 1;
+            }
+        }
     }
 
     /// The same with any loss of a whole batch.
@@ -181,6 +259,9 @@ impl Trainer {
         scale: f64,
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
+        if self.gpu.is_some() {
+            return self.accumulate_on_gpu(images, &BatchMeasure::By(loss), scale, seed);
+        }
         let _spinning = spin_pool::keep_spinning();
         // Weights stay in 32 bits while they learn, and so do images.
         let views = image_tensors(&self.preprocess, images)?;
@@ -206,7 +287,7 @@ impl Trainer {
             Some(_) => self.batch_statistics = statistics,
             None => statistics.into_iter().for_each(|statistics| self.update_running_statistics(statistics)),
         }
-        self.scorer = None;
+        self.weights_moved();
         Ok(Accumulated { loss, logits: answers })
     }
 
@@ -233,10 +314,20 @@ impl Trainer {
 
     /// Moves the weights by what was accumulated, shortened to length `clip` if it is longer, and forgets it. A
     /// gradient that is not finite moves nothing.
-    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> StepOutcome {
-        self.scorer = None;
-        let _spinning = spin_pool::keep_spinning();
-        self.optimizer.step(&mut self.parameters, lr, clip)
+    ///
+    /// # Errors
+    /// When a GPU fails.
+    pub fn step(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, ClassifierError> {
+        self.weights_moved();
+        let Some((_, gpu)) = &mut self.gpu else {
+            let _spinning = spin_pool::keep_spinning();
+            return Ok(self.optimizer.step(&mut self.parameters, lr, clip));
+        };
+        let outcome = gpu.step(&self.optimizer.next_step(lr), clip)?;
+        if !outcome.skipped {
+            self.optimizer.count_step();
+        }
+        Ok(outcome)
     }
 
     /// Learns together with other ranks from now on, beginning with the weights and the optimizer's state of rank 0.
@@ -247,12 +338,21 @@ impl Trainer {
     /// statistics, and running statistics follow all of them in that order.
     ///
     /// # Errors
-    /// When another rank is gone, or was given other frozen weights.
-    pub fn join_ranks(&mut self, sync: Arc<dyn GradientSync>, sharding: Sharding) -> Result<(), SyncError> {
-        self.clear_caches();
+    /// When another rank is gone, or was given other frozen weights, or this one is on a GPU.
+    pub fn join_ranks(
+        &mut self,
+        sync: Arc<dyn GradientSync>,
+        sharding: Sharding,
+    ) -> Result<(), ClassifierError> {
+        if self.gpu.is_some() {
+            return Err(ClassifierError::OnlyOnCpu {
+                what: "training an image classifier with several ranks",
+            });
+        }
+        self.weights_were_set()?;
         self.parameters.share(&*sync)?;
         self.optimizer.join(sync, sharding, &self.parameters);
-        self.optimizer.share(&self.parameters)
+        Ok(self.optimizer.share(&self.parameters)?)
     }
 
     /// After [`accumulate`](Self::accumulate) on every rank: sums what was accumulated, and updates running statistics.
@@ -282,20 +382,23 @@ impl Trainer {
     /// [`step`](Self::step) along what all ranks accumulated.
     ///
     /// # Errors
-    /// When another rank is gone.
-    pub fn step_over_ranks(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, SyncError> {
-        self.scorer = None;
-        match self.optimizer.ranks() {
-            Some(_) => self.optimizer.step_over_ranks(&mut self.parameters, lr, clip),
-            None => Ok(self.step(lr, clip)),
+    /// When another rank is gone, or a GPU fails.
+    pub fn step_over_ranks(&mut self, lr: f64, clip: Option<f64>) -> Result<StepOutcome, ClassifierError> {
+        if self.optimizer.ranks().is_none() {
+            return self.step(lr, clip);
         }
+        self.weights_moved();
+        Ok(self.optimizer.step_over_ranks(&mut self.parameters, lr, clip)?)
     }
 
     /// [`state`](Self::state) with what all ranks have, on rank 0; nothing on the others. All of them call it.
     ///
     /// # Errors
-    /// When another rank is gone.
-    pub fn state_over_ranks(&self) -> Result<Option<Weights>, SyncError> {
+    /// When another rank is gone, or a GPU fails.
+    pub fn state_over_ranks(&self) -> Result<Option<Weights>, ClassifierError> {
+        if self.optimizer.ranks().is_none() {
+            return self.state().map(Some);
+        }
         let is_first = self.optimizer.ranks().is_none_or(|sync| sync.rank() == 0);
         let mut state = is_first.then(|| self.parameters.weights());
         self.optimizer.save_over_ranks(&self.parameters, &mut state)?;
@@ -307,28 +410,50 @@ impl Trainer {
     /// # Errors
     /// When images do not fit the model.
     pub fn predict(&mut self, images: &ImageBatch<'_>) -> Result<Vec<f32>, ClassifierError> {
-        self.scorer().logits(images)
+        self.scorer()?.logits(images)
     }
 
-    /// The network as it answers now, for other threads. It does not follow later steps.
-    pub fn scorer(&mut self) -> Scorer {
-        let make = || Scorer::of(&self.settings, &self.network, &self.parameters);
-        self.scorer.get_or_insert_with(make).clone()
+    /// The network as it answers now, for other threads, where it is trained. It does not follow later steps.
+    ///
+    /// # Errors
+    /// When a GPU fails.
+    pub fn scorer(&mut self) -> Result<Scorer, ClassifierError> {
+        if let Some(scorer) = &self.scorer {
+            return Ok(scorer.clone());
+        }
+        self.fetch()?;
+        let (settings, network, parameters) = (&self.settings, &self.network, &self.parameters);
+        let scorer = match &self.gpu {
+            Some((index, _)) => {
+                Scorer::on_gpu(*index, self.stale_scorer.take(), settings, network, parameters)?
+            }
+            None => Scorer::of(settings, network, parameters),
+        };
+        Ok(self.scorer.insert(scorer).clone())
     }
 
     /// The weights, as PyTorch's model has them.
-    #[must_use]
-    pub fn weights(&self) -> Weights {
-        self.parameters.weights()
+    ///
+    /// # Errors
+    /// When a GPU fails.
+    pub fn weights(&self) -> Result<Weights, ClassifierError> {
+        Ok(self.current()?.weights())
     }
 
     /// The weights and the optimizer's moments and steps: all that the next step depends on, if it comes after a
     /// [`step`](Self::step).
-    #[must_use]
-    pub fn state(&self) -> Weights {
-        let mut state = self.parameters.weights();
-        self.optimizer.save(&self.parameters, &mut state);
-        state
+    ///
+    /// # Errors
+    /// When a GPU fails.
+    pub fn state(&self) -> Result<Weights, ClassifierError> {
+        let mut state = self.weights()?;
+        match &self.gpu {
+            Some((_, gpu)) if self.optimizer.has_moved() => {
+                self.optimizer.with_moments(gpu.moments()?).save(&self.parameters, &mut state);
+            }
+            _ => self.optimizer.save(&self.parameters, &mut state),
+        }
+        Ok(state)
     }
 
     /// Goes on from a saved [`state`](Self::state).
@@ -341,19 +466,47 @@ impl Trainer {
         stored.for_each(|(name, tensor)| weights.insert(name, tensor.clone()));
         self.load(&weights)?;
         self.optimizer.restore(&self.parameters, state);
+        if let Some((_, gpu)) = &mut self.gpu {
+            gpu.set_moments(|id, which| self.optimizer.moment(id, which))?;
+            self.optimizer.forget_moments();
+        }
         Ok(())
     }
 
     /// The gradients that wait for the next step, by parameter, for inspection.
-    #[must_use]
-    pub fn gradients(&self) -> Weights {
+    ///
+    /// # Errors
+    /// When a GPU fails.
+    pub fn gradients(&self) -> Result<Weights, ClassifierError> {
         let mut gradients = Weights::new();
+        if let Some((_, gpu)) = &self.gpu {
+            for (id, gradient) in gpu.gradients()? {
+                let spec = &self.parameters.specs[id.0];
+                gradients.insert_f32(&spec.name, &spec.shape, &spec.to_torch(gradient));
+            }
+            return Ok(gradients);
+        }
         for (spec, gradient) in self.parameters.specs.iter().zip(&self.optimizer.gradients) {
             if let Some(gradient) = gradient {
                 gradients.insert_f32(&spec.name, &spec.shape, &spec.to_torch(gradient.numbers().to_vec()));
             }
         }
-        gradients
+        Ok(gradients)
+    }
+
+    /// Where a step with so many images takes its time on a GPU, milliseconds of all of it each time it is run, and of each kernel in
+    /// it, and bytes of memory there. `None` on the CPU. What was learned is lost.
+    ///
+    /// # Errors
+    /// When the GPU fails.
+    pub fn gpu_times(
+        &mut self,
+        count: usize,
+        repeats: usize,
+    ) -> Result<Option<(GpuTimes, usize)>, ClassifierError> {
+        let Some((_, gpu)) = &mut self.gpu else { return Ok(None) };
+        let (whole, layers) = gpu.times(count, repeats)?;
+        Ok(Some((GpuTimes { whole, layers }, gpu.memory())))
     }
 }
 
@@ -477,10 +630,14 @@ impl Pass for TrainingPass<'_> {
             return input;
         }
         let [rows, columns] = input.dims();
-        let mut rng = self.seed.index(self.drops).rng();
+        let mask = dropout_mask(self.seed.index(self.drops), share, rows * columns);
         self.drops += 1;
-        let kept = (1.0 / (1.0 - share)) as f32;
-        let mask = (0..rows * columns).map(|_| if rng.unit() < share { 0.0 } else { kept });
-        input * Tensor::new(mask.collect::<Vec<f32>>(), [rows, columns])
+        input * Tensor::new(mask, [rows, columns])
     }
+}
+
+/// What numbers are multiplied by, of which this share is dropped.
+pub(super) fn dropout_mask(seed: Seed, share: f64, count: usize) -> Vec<f32> {
+    let (mut rng, kept) = (seed.rng(), (1.0 / (1.0 - share)) as f32);
+    (0..count).map(|_| if rng.unit() < share { 0.0 } else { kept }).collect()
 }

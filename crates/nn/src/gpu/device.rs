@@ -9,6 +9,7 @@ use cudarc::driver::{
 };
 
 use super::error::GpuError;
+use super::graph::Beside;
 use super::libraries::{Library, driver_has};
 use super::memory::Address;
 use super::modules::{self, KernelSource};
@@ -26,7 +27,7 @@ pub(crate) enum Arg {
 }
 
 /// Fields of a structure that a kernel takes.
-pub(crate) const WORDS: usize = 23;
+pub(crate) const WORDS: usize = 37;
 
 /// Blocks of a kernel, and threads of a block.
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +56,11 @@ impl LaunchShape {
     }
 }
 
-/// A GPU with the kernels on it. Everything runs in one order, that of the calls.
+/// A GPU with the kernels on it. Everything runs in one order, that of the calls, but for what is asked to run beside the rest.
 pub(crate) struct Gpu {
     context: Arc<CudaContext>,
     pub(crate) stream: Arc<CudaStream>,
+    pub(super) beside: Beside,
     kernels: HashMap<&'static str, CudaFunction>,
     /// When each kernel ended, while profiling.
     events: Option<Vec<(&'static str, CudaEvent)>>,
@@ -81,7 +83,7 @@ impl Gpu {
         // SAFETY: there is one stream, and everything happens in its order; no slice is used by another.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream().map_err(GpuError::failed("making a stream"))?;
-        Ok(Self { context, stream, kernels: HashMap::new(), events: None })
+        Ok(Self { context, stream, beside: Beside::default(), kernels: HashMap::new(), events: None })
     }
 
     /// Compiles kernels and adds them to those that can be run.

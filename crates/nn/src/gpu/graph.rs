@@ -1,6 +1,8 @@
 //! Work that is recorded once and run as a whole: one call instead of one for each kernel.
 
-use cudarc::driver::{CudaGraph, sys};
+use std::sync::Arc;
+
+use cudarc::driver::{CudaEvent, CudaGraph, CudaStream, sys};
 
 use super::device::Gpu;
 use super::error::GpuError;
@@ -24,17 +26,70 @@ impl Graph {
     }
 }
 
+/// A second order of kernels, and the ends of what was asked for in it.
+#[derive(Default)]
+pub(super) struct Beside {
+    stream: Option<Arc<CudaStream>>,
+    ends: Vec<CudaEvent>,
+    /// Beginnings, kept as long as they may be waited for.
+    begins: Vec<CudaEvent>,
+}
+
+/// The end of what runs beside the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct End(usize);
+
+impl End {
+    /// The end of the so-manieth thing that was asked to run beside the rest, from 0, since the first or since [`Gpu::record`].
+    pub(crate) fn of(number: usize) -> Self {
+        Self(number)
+    }
+}
+
 impl Gpu {
-    /// Records what `work` asks for instead of doing it. Nothing in it may take memory or wait.
+    /// Runs what `work` asks for after all before, and beside what comes after; what runs so has one order among itself.
+    pub(crate) fn run_beside(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), GpuError>,
+    ) -> Result<(), GpuError> {
+        let failed = || GpuError::failed("running kernels side by side");
+        let stream = match &self.beside.stream {
+            Some(stream) => stream.clone(),
+            None => self.stream.context().new_stream().map_err(failed())?,
+        };
+        let begin = self.stream.record_event(None).map_err(failed())?;
+        stream.wait(&begin).map_err(failed())?;
+        self.beside.begins.push(begin);
+        let main = std::mem::replace(&mut self.stream, stream.clone());
+        let done = work(self);
+        self.stream = main;
+        done?;
+        self.beside.ends.push(stream.record_event(None).map_err(failed())?);
+        self.beside.stream = Some(stream);
+        Ok(())
+    }
+
+    /// What comes after waits for something that runs beside it, and all that was asked for there before.
+    pub(crate) fn wait_for(&mut self, end: End) -> Result<(), GpuError> {
+        match self.beside.ends.get(end.0) {
+            Some(event) => self.stream.wait(event).map_err(GpuError::failed("running kernels side by side")),
+            None => Ok(()),
+        }
+    }
+
+    /// Records what `work` asks for instead of doing it. Nothing in it may take memory or wait; what runs beside the rest must have been
+    /// waited for in the end.
     pub(crate) fn record(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), GpuError>,
     ) -> Result<Graph, GpuError> {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        self.beside.ends.clear();
         self.stream.begin_capture(mode).map_err(GpuError::failed("recording a graph"))?;
         let done = work(self);
         // Ended also after an error, or nothing could run any more.
         let graph = self.stream.end_capture(sys::CUgraphInstantiate_flags(0));
+        (self.beside.ends, self.beside.begins) = (Vec::new(), Vec::new());
         done?;
         let graph = graph.map_err(GpuError::failed("recording a graph"))?;
         let empty = || GpuError::Failed { what: "recording a graph", problem: "nothing was recorded".into() };

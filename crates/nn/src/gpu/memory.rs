@@ -9,7 +9,7 @@ use super::device::Gpu;
 use super::error::GpuError;
 
 /// A place in the GPU's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address(pub(crate) u64);
 
 /// Bytes of a bf16 number.
@@ -80,6 +80,11 @@ impl<T: DeviceRepr> Buffer<T> {
         Ok(address)
     }
 
+    /// Where it is; nowhere before there is room for anything.
+    pub(crate) fn address(&self, gpu: &Gpu) -> Address {
+        self.held.as_ref().map_or(Address::NONE, |held| gpu.address(held))
+    }
+
     /// How many there is room for.
     pub(crate) fn len(&self) -> usize {
         self.held.as_ref().map_or(0, CudaSlice::len)
@@ -118,6 +123,11 @@ impl StagedBytes {
         let grows = self.buffer.len() < bytes;
         self.buffer.of(gpu, bytes)?;
         Ok(grows)
+    }
+
+    /// Bytes on the GPU.
+    pub(crate) fn bytes(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Where the bytes go.

@@ -6,7 +6,9 @@ use plaudit_compose::ComposeError;
 use plaudit_core::{LrDecay, Schedule, Seed};
 use plaudit_data::recording::{DatasetFormat, Rules};
 use plaudit_nn::Weights;
-use plaudit_nn::classifier::{AdamW, ClassifierError, ClassifierSettings, Loss, Sharding, Trainer};
+use plaudit_nn::classifier::{
+    AdamW, ClassifierError, ClassifierSettings, Device, Loss, Precision, Sharding, Trainer,
+};
 use plaudit_reward::augment::Augment;
 use plaudit_reward::dataset::TimeWarp;
 use plaudit_reward::train::{ClassWeight, EarlyStop, Length, LoopSettings, Settings, steps_per_epoch};
@@ -18,6 +20,8 @@ use crate::config::blocks::actor::{self, LrSchedule, ModelSettings, ShardingStra
 use crate::config::blocks::data::{Data, EpisodeSource};
 use crate::config::blocks::reward::has_small_trunk;
 use crate::config::blocks::runner::Runner;
+use crate::device::{DeviceChoice, GpuWork};
+use crate::hints::NO_GPU;
 
 /// A path that a model would be trained on and validated on, if there is one.
 pub(crate) fn trained_and_validated_on(data: &Data) -> Option<String> {
@@ -44,8 +48,32 @@ pub(crate) fn refuse_shared_data(loaded: &LoadedConfig) -> Result<(), ComposeErr
     Err(loaded.problem("data.val_data_paths", message, hint))
 }
 
-/// The network of a config, with the weights that it names, or fresh ones.
-pub fn classifier(loaded: &LoadedConfig) -> Result<Trainer, ComposeError> {
+/// Where a config trains its network, as one of so many ranks.
+fn device(loaded: &LoadedConfig, ranks: usize) -> Result<Device, ComposeError> {
+    let key = "actor.model.device";
+    let model = &loaded.config.actor.model;
+    let choice: DeviceChoice = model
+        .device
+        .parse()
+        .map_err(|error: String| loaded.problem(key, error, "auto takes the GPU if there is one"))?;
+    let has_fp16 = trained_network(model).precision == Precision::Fp16;
+    match choice {
+        DeviceChoice::Auto if ranks > 1 || has_fp16 => return Ok(Device::Cpu),
+        DeviceChoice::Cuda(_) if ranks > 1 => {
+            let message = format!("{ranks} ranks train on the CPU: they are not divided among GPUs");
+            return Err(loaded.problem(key, message, "train with one rank, or set it to cpu"));
+        }
+        DeviceChoice::Cuda(_) if has_fp16 => {
+            let message = "an image classifier is trained in bf16 or fp32 on a GPU, not in fp16";
+            return Err(loaded.problem(key, message, "set actor.model.precision to bf16, or this to cpu"));
+        }
+        _ => (),
+    }
+    choice.resolve(GpuWork::Classifier).map_err(|error| loaded.problem(key, error.to_string(), NO_GPU))
+}
+
+/// The network of a config, with the weights that it names, or fresh ones, for one of so many ranks.
+pub fn classifier(loaded: &LoadedConfig, ranks: usize) -> Result<Trainer, ComposeError> {
     let actor = &loaded.config.actor;
     let (model, optim) = (&actor.model, &actor.optim);
     let adamw = AdamW {
@@ -57,9 +85,11 @@ pub fn classifier(loaded: &LoadedConfig) -> Result<Trainer, ComposeError> {
         ClassifierError::Setting { key, why } => {
             loaded.problem(&format!("actor.model.{key}"), why, "change what the message names")
         }
+        ClassifierError::Gpu(error) => loaded.problem("actor.model.device", error.to_string(), NO_GPU),
         other => loaded.problem("actor.model", other.to_string(), "change what the message names"),
     };
-    let mut trainer = Trainer::new(&settings(loaded), adamw, actor.seed).map_err(wrong)?;
+    let device = device(loaded, ranks)?;
+    let mut trainer = Trainer::on(device, &settings(loaded), adamw, actor.seed).map_err(wrong)?;
     match (&model.model_path, model.pretrained) {
         (Some(path), false) => load(loaded, "actor.model.model_path", path, |weights| trainer.load(weights))?,
         (Some(path), true) => {

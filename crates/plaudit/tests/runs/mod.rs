@@ -75,7 +75,7 @@ pub(crate) fn fresh_classifier(place: PathBuf, views: &[&str], threshold: Option
         image_keys: views.iter().map(ToString::to_string).collect(),
         ..ClassifierSettings::default()
     };
-    let weights = Trainer::new(&settings, AdamW::default(), seed).unwrap().weights();
+    let weights = Trainer::new(&settings, AdamW::default(), seed).unwrap().weights().unwrap();
     std::fs::create_dir_all(&place).unwrap();
     ModelCard { threshold, ..ModelCard::of(settings) }.write(&weights, &place).unwrap();
     place

@@ -109,8 +109,8 @@ impl Hardening {
             }
             None => None,
         };
-        let first_auc = auc(&trainer.scorer(), &data.held_out)?.0;
-        let accepted = trainer.state();
+        let first_auc = auc(&trainer.scorer()?, &data.held_out)?.0;
+        let accepted = trainer.state()?;
         let threshold = threshold.unwrap_or(DEFAULT_THRESHOLD);
         Ok(Self {
             settings,
@@ -172,7 +172,7 @@ impl Hardening {
             losses.push(self.step(frames, prior, seed.index(step))?);
         }
         let loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
-        let (auc, threshold) = auc(&self.trainer.scorer(), &self.data.held_out)?;
+        let (auc, threshold) = auc(&self.trainer.scorer()?, &self.data.held_out)?;
         let lowest_auc = self.first_auc - self.settings.auc_margin;
         let outcome = match (loss.is_finite() && auc.is_finite(), auc >= lowest_auc) {
             (true, true) => RoundOutcome::Accepted { threshold },
@@ -182,7 +182,7 @@ impl Hardening {
         let called = self.called(frames, threshold)?;
         match outcome {
             RoundOutcome::Accepted { threshold } => {
-                self.accepted = self.trainer.state();
+                self.accepted = self.trainer.state()?;
                 self.threshold = threshold;
             }
             RoundOutcome::Worse | RoundOutcome::NotFinite => self.trainer.restore(&self.accepted)?,
@@ -219,13 +219,13 @@ impl Hardening {
             1.0,
             seed.purpose("dropout"),
         )?;
-        self.trainer.step(*lr, Some(CLIP));
+        self.trainer.step(*lr, Some(CLIP))?;
         Ok(found.loss)
     }
 
     /// The share of the policy's frames that the network calls solved at a threshold.
     fn called(&mut self, frames: &[PolicyFrame], threshold: f64) -> Result<f64, OnlineError> {
-        let (scorer, mut called) = (self.trainer.scorer(), 0);
+        let (scorer, mut called) = (self.trainer.scorer()?, 0);
         for some in frames.chunks(BATCH) {
             let pixels: Vec<Vec<u8>> = (0..self.data.train.views().len())
                 .map(|view| some.iter().flat_map(|frame| frame[view].iter().copied()).collect())

@@ -174,7 +174,7 @@ mod tests {
     fn weights(arch: Arch, image_size: [usize; 3]) -> Weights {
         let settings =
             ClassifierSettings { arch, image_size, hidden_dim: Some(8), ..ClassifierSettings::default() };
-        Trainer::new(&settings, AdamW::default(), 1).unwrap().weights()
+        Trainer::new(&settings, AdamW::default(), 1).unwrap().weights().unwrap()
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub enum TrainError {
     Dataset(#[from] DatasetError),
     /// The network and the images do not fit.
     #[error(transparent)]
-    Classifier(#[from] ClassifierError),
+    Classifier(ClassifierError),
     /// The model cannot be read, trained or written.
     #[error(transparent)]
     Vlm(Box<VlmError>),
@@ -149,6 +149,15 @@ impl TrainError {
             | Self::Weights(_)
             | Self::Card { .. }
             | Self::Callback(_) => None,
+        }
+    }
+}
+
+impl From<ClassifierError> for TrainError {
+    fn from(error: ClassifierError) -> Self {
+        match error {
+            ClassifierError::Ranks(error) => Self::Sync(error),
+            other => Self::Classifier(other),
         }
     }
 }

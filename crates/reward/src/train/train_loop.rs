@@ -65,6 +65,9 @@ pub trait Trainable {
     /// What a validation finds.
     type Metrics;
 
+    /// Says which examples come after those that are accumulated next, so that they can be made ready meanwhile.
+    fn upcoming(&mut self, _at: MicroBatch, _examples: Vec<usize>) {}
+
     /// Adds the gradient of some examples, times `scale`, and gives their loss.
     fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError>;
 
@@ -259,6 +262,12 @@ impl<P: Trainable<Metrics: Clone>> TrainLoop<P> {
             let number = first + rank;
             examples = self.batches.frames(number);
             let at = MicroBatch { number, epoch: self.batches.epoch(number) };
+            let next = number + world;
+            if next < self.steps() * accumulation {
+                let at = MicroBatch { number: next, epoch: self.batches.epoch(next) };
+                let examples = self.batches.frames(next);
+                self.model.upcoming(at, examples);
+            }
             let loss = self.model.accumulate(at, &examples, 1.0 / accumulation as f64);
             let finite = loss.and_then(|loss| match loss.is_finite() {
                 true => Ok(loss),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use plaudit_core::{GradientSync, OneRank, Seed, SyncError};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
-    BatchLoss, ClassifierError, ProgressBins, ProgressLabel, Sharding, StepOutcome, Trainer,
+    Accumulated, BatchLoss, ClassifierError, Device, ProgressBins, ProgressLabel, Sharding, StepOutcome,
+    Trainer,
 };
 
 use super::early_stop::Progress;
@@ -59,6 +60,8 @@ impl<'a> Training<'a> {
             card,
             batch_stats: BatchStats::default(),
             last_batch: Vec::new(),
+            upcoming: None,
+            ready: None,
             ranks: Arc::new(OneRank),
         };
         Ok(Self::over(model, loop_settings, train.len()))
@@ -97,6 +100,9 @@ pub struct TrainableClassifier<'a> {
     batch_stats: BatchStats,
     /// The logits of the last micro batch, then its labels.
     last_batch: Vec<f32>,
+    /// What comes next, and what of it is ready.
+    upcoming: Option<(MicroBatch, Vec<usize>)>,
+    ready: Option<ReadyBatch>,
     ranks: Arc<dyn GradientSync>,
 }
 
@@ -128,7 +134,42 @@ impl BatchStats {
     }
 }
 
+/// A micro batch that was made ready before its turn.
+struct ReadyBatch {
+    at: MicroBatch,
+    examples: Vec<usize>,
+    batch: Batch,
+}
+
 impl TrainableClassifier<'_> {
+    /// Makes a micro batch, unless it is there, and meanwhile the next one, if somebody else computes.
+    fn accumulate_batch(
+        &mut self,
+        at: MicroBatch,
+        examples: &[usize],
+        accumulate: impl FnOnce(&mut Trainer, &Batch, Seed) -> Result<Accumulated, ClassifierError>,
+    ) -> Result<(Batch, Accumulated), TrainError> {
+        let Self { trainer, train, settings, labels, upcoming, ready, .. } = self;
+        let (train, settings, is_progress) = (*train, &*settings, labels.is_some());
+        let make =
+            |at: MicroBatch, examples: &[usize]| make_batch(train, settings, is_progress, at, examples);
+        let fits = |ready: &ReadyBatch| ready.at == at && ready.examples == examples;
+        let batch = ready.take().filter(fits).map(|ready| ready.batch);
+        let batch = batch.unwrap_or_else(|| make(at, examples));
+        let drop = settings.loop_settings.seed.purpose("dropout").index(at.number);
+        let next = upcoming.take().filter(|_| trainer.device() != Device::Cpu);
+        let (found, next) = std::thread::scope(|scope| {
+            let next = next.map(|(at, examples)| {
+                scope.spawn(move || ReadyBatch { batch: make(at, &examples), at, examples })
+            });
+            let found = accumulate(trainer, &batch, drop);
+            // A thread that failed has made nothing: what it should have made is made in its turn.
+            (found, next.and_then(|next| next.join().ok()))
+        });
+        *ready = next;
+        Ok((batch, found?))
+    }
+
     /// The same for a network of progress: cross entropy over its bins.
     fn accumulate_progress(
         &mut self,
@@ -138,13 +179,10 @@ impl TrainableClassifier<'_> {
         labels: &[Option<ProgressLabel>],
         scale: f64,
     ) -> Result<f64, TrainError> {
-        let Settings { augment, time_warp, loop_settings, .. } = &self.settings;
-        let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
-        let batch = Batch::warped(self.train, examples, augment, time_warp, epoch);
-        let images = batch.images().map_err(ClassifierError::from)?;
-        let drop = loop_settings.seed.purpose("dropout").index(at.number);
         let loss = |outputs: &[f32]| progress_loss(bins, outputs, labels);
-        let found = self.trainer.accumulate_by(&images, &loss, scale, drop)?;
+        let (_, found) = self.accumulate_batch(at, examples, |trainer, batch, drop| {
+            trainer.accumulate_by(&batch.images()?, &loss, scale, drop)
+        })?;
         let logits = found.logits.chunks_exact(bins.count()).map(|outputs| bins.logit(outputs) as f32);
         let targets = labels.iter().map(|label| match label {
             Some(ProgressLabel::At(progress)) => *progress as f32,
@@ -152,6 +190,23 @@ impl TrainableClassifier<'_> {
         });
         self.last_batch = logits.chain(targets).collect();
         Ok(found.loss)
+    }
+}
+
+/// The images of a micro batch, as they are learned from.
+fn make_batch(
+    train: &Frames,
+    settings: &Settings,
+    is_progress: bool,
+    at: MicroBatch,
+    examples: &[usize],
+) -> Batch {
+    let Settings { augment, time_warp, loop_settings, .. } = settings;
+    let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
+    match is_progress {
+        true => Batch::warped(train, examples, augment, time_warp, epoch),
+        false if augment.is_off() => Batch::of(train, examples),
+        false => Batch::augmented(train, examples, augment, epoch),
     }
 }
 
@@ -186,30 +241,23 @@ fn known_progress(train: &Frames) -> Result<ProgressLabels, TrainError> {
 impl Trainable for TrainableClassifier<'_> {
     type Metrics = Metrics;
 
+    fn upcoming(&mut self, at: MicroBatch, examples: Vec<usize>) {
+        self.upcoming = Some((at, examples));
+    }
+
     fn accumulate(&mut self, at: MicroBatch, examples: &[usize], scale: f64) -> Result<f64, TrainError> {
         if let Some((bins, labels)) = &self.labels {
             let labels: Vec<Option<ProgressLabel>> =
                 examples.iter().map(|number| labels.get(*number)).collect();
             return self.accumulate_progress(*bins, at, examples, &labels, scale);
         }
-        let Settings { augment, loss, loop_settings, .. } = &self.settings;
-        let batch = if augment.is_off() {
-            Batch::of(self.train, examples)
-        } else {
-            Batch::augmented(
-                self.train,
-                examples,
-                augment,
-                Training::epoch_seed(loop_settings.seed, at.epoch),
-            )
-        };
-        let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
-            batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
-        });
-        let images = batch.images().map_err(ClassifierError::from)?;
-        let drop = loop_settings.seed.purpose("dropout").index(at.number);
-        let found =
-            self.trainer.accumulate(&images, &batch.labels, weights.as_deref(), *loss, scale, drop)?;
+        let (loss, class_weights) = (self.settings.loss, self.weights);
+        let (batch, found) = self.accumulate_batch(at, examples, |trainer, batch, drop| {
+            let weights: Option<Vec<f32>> = class_weights.map(|[success, failure]| {
+                batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
+            });
+            trainer.accumulate(&batch.images()?, &batch.labels, weights.as_deref(), loss, scale, drop)
+        })?;
         self.last_batch = [found.logits, batch.labels].concat();
         Ok(found.loss)
     }
@@ -251,12 +299,12 @@ impl Trainable for TrainableClassifier<'_> {
         let monitor = self.settings.monitor;
         if self.labels.is_some() {
             // Every rank measures all of it: demonstrations are few.
-            let found = evaluate_progress(&self.trainer.scorer(), val, batch)?;
+            let found = evaluate_progress(&self.trainer.scorer()?, val, batch)?;
             let (value, better) = (monitor.value(&found.evaluation), monitor.better());
             let (values, metrics) = (found.values(), found.evaluation.metrics);
             return Ok(Some(ValidationResult { value, better, metrics, values }));
         }
-        let found = evaluate_over_ranks(&*self.ranks, &self.trainer.scorer(), val, batch)?;
+        let found = evaluate_over_ranks(&*self.ranks, &self.trainer.scorer()?, val, batch)?;
         let (value, better) = (monitor.value(&found), monitor.better());
         Ok(Some(ValidationResult { value, better, metrics: found.metrics, values: found.values() }))
     }
@@ -266,7 +314,7 @@ impl Trainable for TrainableClassifier<'_> {
         let known = found.or(progress.best.as_ref().map(|best| &best.metrics));
         let threshold = known.map(|metrics| metrics.threshold);
         let card = ModelCard { step: progress.step, threshold, metrics: found.copied(), ..self.card.clone() };
-        Ok(card.write(&self.trainer.weights(), folder).map(drop)?)
+        Ok(card.write(&self.trainer.weights()?, folder).map(drop)?)
     }
 
     fn state(&self) -> Result<Option<Weights>, TrainError> {

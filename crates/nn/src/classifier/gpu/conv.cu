@@ -22,7 +22,19 @@ struct Conv {
     long long channels;  // of a tap
     long long splits;    // blocks that share a tile
     long long relu;
+    // What follows is for training (`training.cu`).
+    const number* before;  // of gradients: what the normalisation before these inputs was given, or none
+    const number* after;   // and what came of it, residual and ReLU included, where there was a residual
+    const float *mean, *scale, *shift;  // of that normalisation, for each channel
+    float2* sums;                       // for each 64 rows and each channel
+    long long first_sums;               // 64s of rows before these
+    long long out_first, out_image, out_row, out_pixel;  // where outputs go, in numbers, if not one after another
+    long long residual_kind;                             // see `Residual`
+    long long residual_pixels, residual_width;           // of an image
 };
+
+// Which outputs a residual is added to.
+enum Residual { SAME_PLACE = 1, SAME_PIXEL = 2, EVEN_PIXELS = 3 };
 
 // Where the inputs of an output pixel begin, and which of its taps lie inside the image.
 struct Pixel {
@@ -75,6 +87,12 @@ struct Columns {
         offset = at_row;
     }
 };
+
+#if defined(TRAINING)
+// Residual, and what the normalisation needs of a tile of sums in shared memory (`training.cu`).
+template <int BM, int BN, int THREADS>
+__device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, float* room);
+#endif
 
 #if !defined(NUMBER_F32)
 
@@ -139,9 +157,10 @@ __device__ __forceinline__ bool join(float* sums, const Conv& c, int tile, int t
     return true;
 }
 
+#if !defined(TRAINING)
 // Bias, residual and ReLU of a tile of sums in shared memory, written in whole rows.
 template <int BM, int BN, int THREADS>
-__device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, const float* room) {
+__device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, float* room) {
     constexpr int PITCH = BN + 4, EIGHTS = BN / 8, ROWS_AT_ONCE = THREADS / EIGHTS;
     constexpr int GROUP = BM / ROWS_AT_ONCE < 4 ? BM / ROWS_AT_ONCE : 4;
     int eight = threadIdx.x % EIGHTS, column = tile_n * BN + eight * 8;
@@ -170,6 +189,7 @@ __device__ __forceinline__ void finish(const Conv& c, int tile_m, int tile_n, co
         }
     }
 }
+#endif
 
 // A block computes BM pixels of BN channels, a warp of it WM of WN. STAGES tiles of inputs and weights are on their way.
 // Sixteen bytes of a row lie at their place XOR the row, so that no two of eight rows begin in the same bank.
@@ -323,9 +343,10 @@ TILE(256, 128, 64, 32, 2, 1)
 constexpr int DEPTH = 16, ROWS = 128, WIDTH = 64, FLOAT_THREADS = 256;
 
 extern "C" __global__ void __launch_bounds__(FLOAT_THREADS) conv_floats(const __grid_constant__ Conv c) {
-    __shared__ float a[2][DEPTH][ROWS + 4], b[2][DEPTH][WIDTH + 4];
-    const float *x = (const float*)c.x, *residual = (const float*)c.residual;
-    float* y = (float*)c.y;
+    __shared__ __align__(16) float memory[2 * DEPTH * (ROWS + 4 + WIDTH + 4)];
+    auto a = (float (*)[DEPTH][ROWS + 4])memory;
+    auto b = (float (*)[DEPTH][WIDTH + 4])(memory + 2 * DEPTH * (ROWS + 4));
+    const float* x = (const float*)c.x;
     int tiles_n = (int)c.outputs / WIDTH, tile_m = blockIdx.x / tiles_n, tile_n = blockIdx.x - tile_m * tiles_n;
     int thread = threadIdx.x, chunk = thread & 3, row = thread >> 2;
     int all_columns = (int)(c.taps_y * c.taps_x * c.channels), count = all_columns / DEPTH;
@@ -375,6 +396,20 @@ extern "C" __global__ void __launch_bounds__(FLOAT_THREADS) conv_floats(const __
         if (i + 1 < count) store((i + 1) & 1);
         __syncthreads();
     }
+#if defined(TRAINING)
+    for (int half = 0; half < 2; half++) {  // as many rows as there is room for
+        if (rows_at / 64 == half)
+#pragma unroll
+            for (int r = 0; r < 8; r++)
+                *(float4*)(memory + (rows_at % 64 + r) * (WIDTH + 4) + columns_at) =
+                    make_float4(sums[r][0], sums[r][1], sums[r][2], sums[r][3]);
+        __syncthreads();
+        finish<64, WIDTH, FLOAT_THREADS>(c, tile_m * 2 + half, tile_n, memory);
+        __syncthreads();
+    }
+#else
+    const float* residual = (const float*)c.residual;
+    float* y = (float*)c.y;
     int column = tile_n * WIDTH + columns_at;
     float4 bias = *(const float4*)(c.bias + column);
 #pragma unroll
@@ -390,4 +425,5 @@ extern "C" __global__ void __launch_bounds__(FLOAT_THREADS) conv_floats(const __
         if (c.relu) out.x = fmaxf(out.x, 0.0f), out.y = fmaxf(out.y, 0.0f), out.z = fmaxf(out.z, 0.0f), out.w = fmaxf(out.w, 0.0f);
         *(float4*)(y + place) = out;
     }
+#endif
 }

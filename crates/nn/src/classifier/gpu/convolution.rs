@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::super::settings::Precision;
-use crate::gpu::{Address, Arg, Gpu, GpuError, LaunchShape};
+use crate::gpu::{Address, Arg, Gpu, GpuError, LaunchShape, WORDS};
 
 /// A convolution, its inputs and its outputs.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,56 @@ pub(super) struct ConvWork {
     pub(super) residual: Address,
     pub(super) y: Address,
     pub(super) shape: ConvShape,
+    /// What training does with its outputs.
+    pub(super) epilogue: Epilogue,
+}
+
+/// Beside a convolution's outputs: sums for normalisation, and where outputs go. See `Conv` in `conv.cu`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Epilogue {
+    /// Of a gradient: what the normalisation before was given, and what came of it if a residual was added.
+    pub(super) before: Address,
+    pub(super) after: Address,
+    /// Of that normalisation.
+    pub(super) mean: Address,
+    pub(super) scale: Address,
+    pub(super) shift: Address,
+    pub(super) sums: Address,
+    /// Rows of sums before these.
+    pub(super) first_sums: usize,
+    /// In numbers: the first output, and from image to image, row to row, pixel to pixel. Zeros: one after another.
+    pub(super) out: [usize; 4],
+    pub(super) residual: ResidualKind,
+}
+
+/// Which outputs a residual is added to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum ResidualKind {
+    /// Each to its own, wherever that is.
+    #[default]
+    SamePlace,
+    /// Each to its own, the residual's one after another.
+    SamePixel,
+    /// Those of even rows and columns; pixels and columns of an image of residuals.
+    EvenPixels([usize; 2]),
+}
+
+impl Epilogue {
+    fn words(&self) -> [u64; 14] {
+        let (kind, [pixels, width]) = match self.residual {
+            ResidualKind::SamePlace => (1, [0; 2]),
+            ResidualKind::SamePixel => (2, [0; 2]),
+            ResidualKind::EvenPixels(size) => (3, size),
+        };
+        let Self { before, after, mean, scale, shift, sums, first_sums, out, .. } = *self;
+        let [first, image, row, pixel] = out;
+        let addresses = [before, after, mean, scale, shift, sums].map(|address| address.0);
+        let numbers = [first_sums, first, image, row, pixel, kind, pixels, width].map(|number| number as u64);
+        let mut words = [0; 14];
+        words[..6].copy_from_slice(&addresses);
+        words[6..].copy_from_slice(&numbers);
+        words
+    }
 }
 
 /// What decides how long a convolution takes.
@@ -34,11 +84,13 @@ pub(super) struct ConvShape {
     pub(super) channels: usize,
     pub(super) relu: bool,
     pub(super) adds: bool,
+    /// Whether it is a gradient of inputs, which goes on through what was before them.
+    pub(super) goes_back: bool,
 }
 
 impl ConvShape {
     /// Output pixels of all images.
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.images * self.out[0] * self.out[1]
     }
 
@@ -120,7 +172,9 @@ static TENSOR_TILES: [TileKernel; 11] = [
 ];
 
 /// Those of Hopper GPUs.
-static HOPPER_TILES: [TileKernel; 7] = [
+static HOPPER_TILES: [TileKernel; 9] = [
+    TileKernel::hopper("hopper_first_256x128_3", [256, 128], 256, 3, 72),
+    TileKernel::hopper("hopper_first_256x64_2", [256, 64], 128, 2, 72),
     TileKernel::hopper("hopper_256x128_3", [256, 128], 256, 3, 72),
     TileKernel::hopper("hopper_256x64_2", [256, 64], 128, 2, 72),
     TileKernel::hopper("hopper_256x64_3", [256, 64], 256, 3, 58),
@@ -139,6 +193,14 @@ pub(super) fn tiles(precision: Precision, is_hopper: bool) -> &'static [TileKern
         (Precision::Fp32, _) => &FLOAT_TILES,
         (Precision::Bf16 | Precision::Fp16, true) => &HOPPER_TILES,
         (Precision::Bf16 | Precision::Fp16, false) => &TENSOR_TILES,
+    }
+}
+
+/// Those for training, whose sums are over 64 rows.
+pub(super) fn training_tiles(precision: Precision, is_hopper: bool) -> &'static [TileKernel] {
+    match (precision, is_hopper) {
+        (Precision::Bf16 | Precision::Fp16, false) => &TENSOR_TILES[..TENSOR_TILES.len() - 1],
+        _ => tiles(precision, is_hopper),
     }
 }
 
@@ -218,31 +280,43 @@ impl TileChooser {
         let blocks = shape.rows().div_ceil(tile.rows) * (shape.outputs / tile.outputs);
         let launch =
             LaunchShape { blocks: [blocks, splits, 1], threads: tile.threads, shared: tile.shared() };
-        let [image, row, pixel] = shape.strides;
-        let numbers = [
-            shape.rows(),
-            shape.outputs,
-            shape.out[0] * shape.out[1],
-            shape.out[1],
-            image,
-            row,
-            pixel,
-            shape.size[0],
-            shape.size[1],
-            shape.stride,
-            shape.padding,
-            shape.taps[0],
-            shape.taps[1],
-            shape.channels,
-            splits,
-            usize::from(shape.relu),
-        ];
         let addresses = [work.x, work.weights, work.bias, work.residual, work.y, self.partial, self.arrived];
-        let mut words = [0; 23];
-        words[..7].copy_from_slice(&addresses.map(|address| address.0));
-        words[7..].copy_from_slice(&numbers.map(|number| number as u64));
+        let words = words(addresses, shape, splits, &work.epilogue);
         gpu.run(tile.kernel, launch, &[Arg::Words(words)])
     }
+}
+
+/// `Conv` in `conv.cu`.
+pub(super) fn words(
+    addresses: [Address; 7],
+    shape: &ConvShape,
+    splits: usize,
+    epilogue: &Epilogue,
+) -> [u64; WORDS] {
+    let [image, row, pixel] = shape.strides;
+    let numbers = [
+        shape.rows(),
+        shape.outputs,
+        shape.out[0] * shape.out[1],
+        shape.out[1],
+        image,
+        row,
+        pixel,
+        shape.size[0],
+        shape.size[1],
+        shape.stride,
+        shape.padding,
+        shape.taps[0],
+        shape.taps[1],
+        shape.channels,
+        splits,
+        usize::from(shape.relu),
+    ];
+    let mut words = [0; WORDS];
+    words[..7].copy_from_slice(&addresses.map(|address| address.0));
+    words[7..23].copy_from_slice(&numbers.map(|number| number as u64));
+    words[23..].copy_from_slice(&epilogue.words());
+    words
 }
 
 /// How often a kernel runs in a row, and how often that is measured.

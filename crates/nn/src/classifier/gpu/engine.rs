@@ -9,8 +9,9 @@ use super::super::network::Network;
 use super::super::settings::{ClassifierSettings, Precision};
 use super::convolution::{self, TileChooser};
 use super::kernels;
+use super::launches::{PixelKind, Step};
 use super::parameters::{GpuParameters, check_memory};
-use super::plan::{PixelKind, Plan, PlanInput, Step, plan};
+use super::plan::{Plan, PlanInput, plan};
 use crate::gpu::{Buffer, Gpu, GpuError, Graph, StagedBytes};
 use crate::images::{ImageBatch, ImageError, Pixels, Preprocess};
 
@@ -21,9 +22,9 @@ const MOST_GRAPHS: usize = 32;
 /// Numbers of an array that kernels can count.
 const MOST_NUMBERS: usize = i32::MAX as usize;
 /// Bytes that are left to others.
-const SPARE: usize = 64 << 20;
+pub(super) const SPARE: usize = 64 << 20;
 /// Tiles that blocks may share.
-const SHARED_TILES: usize = 4096;
+pub(super) const SHARED_TILES: usize = 4096;
 
 /// The kernels beside convolutions.
 const NAMES: [&str; 8] = [
@@ -51,9 +52,9 @@ impl std::fmt::Debug for GpuClassifier {
 /// Images as they go to the GPU, camera after camera.
 #[derive(Clone, Debug)]
 pub(in super::super) struct GpuInput<'a> {
-    kind: PixelKind,
-    views: Vec<Cow<'a, [u8]>>,
-    count: usize,
+    pub(super) kind: PixelKind,
+    pub(super) views: Vec<Cow<'a, [u8]>>,
+    pub(super) count: usize,
 }
 
 impl<'a> GpuInput<'a> {
@@ -111,6 +112,7 @@ pub struct LayerTime {
 
 struct Engine {
     network: Network,
+    preprocess: Preprocess,
     precision: Precision,
     size: [usize; 2],
     cameras: usize,
@@ -152,6 +154,7 @@ impl GpuClassifier {
             precision,
             size: [preprocess.height, preprocess.width],
             cameras: preprocess.keys.len(),
+            preprocess,
             graphs: HashMap::new(),
             chooser: TileChooser::new(&gpu, tiles, partial, arrived),
             parameters,
@@ -161,6 +164,13 @@ impl GpuClassifier {
             gpu,
         };
         Ok(Self { engine: Mutex::new(engine) })
+    }
+
+    /// Goes on with other weights of the same network.
+    pub(in super::super) fn reload(&self, source: &impl ParameterSource) -> Result<(), GpuError> {
+        let engine = &mut *self.lock();
+        engine.gpu.wait()?;
+        engine.parameters.reload(&engine.gpu, &engine.network, source, &engine.preprocess, engine.precision)
     }
 
     fn lock(&self) -> MutexGuard<'_, Engine> {
@@ -303,17 +313,21 @@ impl Engine {
     }
 }
 
-fn run_step(gpu: &mut Gpu, chooser: &mut TileChooser, step: &Step) -> Result<(), GpuError> {
+pub(super) fn run_step(gpu: &mut Gpu, chooser: &mut TileChooser, step: &Step) -> Result<(), GpuError> {
     match step {
         Step::Conv(work) => {
             let tile = chooser.choose(gpu, work)?;
             chooser.run(gpu, tile, work)
         }
         Step::Kernel { kernel, shape, args } => gpu.run(kernel, *shape, args),
+        Step::Beside(steps) => {
+            gpu.run_beside(|gpu| steps.iter().try_for_each(|step| run_step(gpu, chooser, step)))
+        }
+        Step::WaitFor(end) => gpu.wait_for(*end),
     }
 }
 
-fn describe(
+pub(super) fn describe(
     gpu: &mut Gpu,
     chooser: &mut TileChooser,
     step: &Step,
@@ -333,6 +347,7 @@ fn describe(
             (name, Some(shape.operations() / seconds / 1e12))
         }
         Step::Kernel { kernel, .. } => ((*kernel).to_owned(), None),
+        Step::Beside(_) | Step::WaitFor(_) => (String::new(), None),
     };
     Ok(LayerTime { layer, milliseconds: seconds * 1e3, teraflops })
 }

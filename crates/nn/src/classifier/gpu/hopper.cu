@@ -40,14 +40,27 @@ __device__ __forceinline__ void multiply_64(float (&d)[16][4], u64 a, u64 b) {
         : "l"(a), "l"(b));
 }
 
-// BM pixels of BN channels by GROUPS groups of four warps, each of which has BM / GROUPS of the pixels.
-template <int BM, int BN, int GROUPS, int STAGES>
+__device__ __forceinline__ void multiply_64(float (&d)[32][4], u64 a, u64 b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n256k16." KIND
+        " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
+        "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"
+        "%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,"
+        "%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,"
+        "%118,%119,%120,%121,%122,%123,%124,%125,%126,%127}, %128, %129, 1, 1, 1, 0, 0;"
+        : EIGHT_FOURS(0), EIGHT_FOURS(8), EIGHT_FOURS(16), EIGHT_FOURS(24)
+        : "l"(a), "l"(b));
+}
+
+// BM pixels of BN channels by GROUPS groups of four warps, each of which has BM / GROUPS of the pixels. Where channels come FIRST, they
+// are the rows of the product, and each group has BN / GROUPS of them: with few channels less is read from shared memory so.
+template <int BM, int BN, int GROUPS, int STAGES, bool FIRST = false>
 struct HopperTile {
     static constexpr int THREADS = GROUPS * 128;
     static constexpr int STEP = THREADS / 8;
     static constexpr int A_ROWS = BM / STEP, B_ROWS = BN / STEP;
     static constexpr int STAGE_BYTES = (BM + BN) * COLUMNS * 2;
-    static constexpr int MS = BM / GROUPS / 64, NS = BN / 8;
+    static constexpr int MS = (FIRST ? BN : BM) / GROUPS / 64, NS = (FIRST ? BM : BN) / 8;
     static constexpr int PITCH = BN + 4;
 
     float sums[MS][NS][4];
@@ -63,7 +76,9 @@ struct HopperTile {
 
     // Asks for the products of a stage; they are there when they were waited for.
     __device__ __forceinline__ void multiply(u32 stage, int group) {
-        u64 a = matrix_at(stage + group * (BM / GROUPS) * 128), b = matrix_at(stage + BM * 128);
+        u32 pixels = stage, channels = stage + BM * 128;
+        u64 a = FIRST ? matrix_at(channels + group * (BN / GROUPS) * 128) : matrix_at(pixels + group * (BM / GROUPS) * 128);
+        u64 b = FIRST ? matrix_at(pixels) : matrix_at(channels);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
         for (int step = 0; step < 4; step++)
@@ -129,6 +144,16 @@ struct HopperTile {
 
     __device__ __forceinline__ void put_sums(float* room) {
         int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5 & 3;
+        if (FIRST) {
+            float* first = room + 2 * (lane & 3) * PITCH + thread / 128 * (BN / GROUPS) + warp * 16 + (lane >> 2);
+#pragma unroll
+            for (int i = 0; i < MS; i++)
+#pragma unroll
+                for (int j = 0; j < NS; j++)
+#pragma unroll
+                    for (int k = 0; k < 4; k++) first[(j * 8 + k % 2) * PITCH + i * 64 + k / 2 * 8] = sums[i][j][k];
+            return;
+        }
         int first_row = thread / 128 * (BM / GROUPS) + warp * 16 + (lane >> 2), first_column = 2 * (lane & 3);
 #pragma unroll
         for (int i = 0; i < MS; i++)
@@ -171,5 +196,14 @@ HOPPER_TILE(128, 128, 1, 3, 2)
 HOPPER_TILE(128, 64, 1, 3, 3)
 HOPPER_TILE(64, 128, 1, 3, 3)
 HOPPER_TILE(64, 64, 1, 4, 3)
+
+#define CHANNELS_FIRST_TILE(BM, BN, GROUPS, STAGES, BLOCKS)                        \
+    extern "C" __global__ void __launch_bounds__(GROUPS * 128, BLOCKS)             \
+        hopper_first_##BM##x##BN##_##STAGES(const __grid_constant__ Conv c) {      \
+        HopperTile<BM, BN, GROUPS, STAGES, true>::run(c);                          \
+    }
+
+CHANNELS_FIRST_TILE(256, 64, 1, 2, 2)
+CHANNELS_FIRST_TILE(256, 128, 2, 3, 1)
 
 #endif

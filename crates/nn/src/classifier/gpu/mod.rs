@@ -1,4 +1,4 @@
-//! Image classifiers on an NVIDIA GPU: scoring, in bf16, f16 or f32.
+//! Image classifiers on an NVIDIA GPU: scoring, in bf16, f16 or f32, and training (`training/`).
 //!
 //! Feature maps are NHWC. A convolution is one kernel (`conv.cu`): an implicit matrix product on the tensor cores, with
 //! normalisation folded into its weights and bias, residual and ReLU behind it. Images of the network's size go to the GPU as
@@ -11,17 +11,21 @@
 //! | `parameters.rs` | the weights there |
 //! | `plan.rs` | the kernels of a pass, and where everything lies |
 //! | `convolution.rs` | convolutions: their tiles, and which is quickest |
+//! | `launches.rs` | what plans are written with |
 //! | `engine.rs` | a GPU with a model on it: graphs, staging, scores |
 //!
 //! The logits of an image depend on the size of its batch by rounding alone: small batches split long sums.
 
 mod convolution;
 mod engine;
+mod launches;
 mod parameters;
 mod plan;
+mod training;
 
 pub use engine::LayerTime;
 pub(super) use engine::{GpuClassifier, GpuInput};
+pub(super) use training::{BatchMeasure, GpuTrainer};
 
 use super::settings::Precision;
 use crate::gpu::KernelSource;

@@ -160,6 +160,20 @@ impl GpuParameters {
         Ok(parameters)
     }
 
+    /// Other numbers in the same places.
+    pub(super) fn reload(
+        &mut self,
+        gpu: &Gpu,
+        network: &Network,
+        source: &impl ParameterSource,
+        preprocess: &Preprocess,
+        precision: Precision,
+    ) -> Result<(), GpuError> {
+        let (_, bytes) = Self::lay_out(network, source, preprocess, precision);
+        self._memory.put(gpu, &bytes)?;
+        gpu.wait()
+    }
+
     /// All numbers as bytes, and places among these instead of addresses.
     pub(super) fn lay_out(
         network: &Network,
@@ -216,14 +230,14 @@ pub(super) fn check_memory(gpu: &Gpu, needed: usize) -> Result<(), GpuError> {
 }
 
 /// `[taps and inputs, outputs]` to `[outputs, taps and inputs]`.
-fn outputs_first(weights: &[f32], outputs: usize) -> Vec<f32> {
+pub(super) fn outputs_first(weights: &[f32], outputs: usize) -> Vec<f32> {
     let columns = weights.len() / outputs;
     let row = |output: usize| (0..columns).map(move |column| weights[column * outputs + output]);
     (0..outputs).into_par_iter().flat_map_iter(row).collect()
 }
 
 /// `[outputs, taps, inputs]` to `[outputs, blocks of inputs, taps, inputs of a block]`: some inputs of every tap, then the next.
-fn in_blocks(weights: &[f32], taps: usize, inputs: usize, block: usize) -> Vec<f32> {
+pub(super) fn in_blocks(weights: &[f32], taps: usize, inputs: usize, block: usize) -> Vec<f32> {
     let one_output = |weights: &[f32]| {
         let number = |place: usize| {
             let (tap, input) = (place / block % taps, place / block / taps * block + place % block);
@@ -236,7 +250,7 @@ fn in_blocks(weights: &[f32], taps: usize, inputs: usize, block: usize) -> Vec<f
 
 /// The first convolution, 7x7 of stride 2, as one of 4x4 over squares of 2x2 pixels: `[outputs, 4, 4, 16]`. Row `r` of the
 /// kernel is row `(r + 1) % 2` of the square `(r + 1) / 2`, and so are columns.
-fn stem_weights(weights: &[f32], [kernel, _, inputs, outputs]: [usize; 4]) -> Vec<f32> {
+pub(super) fn stem_weights(weights: &[f32], [kernel, _, inputs, outputs]: [usize; 4]) -> Vec<f32> {
     let mut arranged = vec![0.0; outputs * SQUARE_TAPS * SQUARE_TAPS * SQUARE_CHANNELS];
     for row in 0..kernel {
         for column in 0..kernel {

@@ -2,40 +2,12 @@
 
 use super::super::network::{Block, ConvNorm, EPSILON, Head, Linear, Network, Pooling, Trunk};
 use super::super::settings::Precision;
-use super::convolution::{ConvShape, ConvWork};
-use super::parameters::{GpuParameters, LinearLayer, SQUARE_CHANNELS, SQUARE_TAPS, Scale};
+use super::convolution::{ConvShape, ConvWork, Epilogue};
+use super::launches::{
+    Launches, Map, PixelKind, PlacedImages, RELU, Step, TANH, THREADS, halved, int, square_numbers, threads,
+};
+use super::parameters::{GpuParameters, LinearLayer, SQUARE_CHANNELS, SQUARE_TAPS};
 use crate::gpu::{Address, Arg, LaunchShape};
-use crate::images::ImageLayout;
-
-/// How images come to the GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum PixelKind {
-    /// Bytes, in one of two orders.
-    Bytes {
-        /// Colours, rows, columns; or else rows, columns, colours.
-        colours_first: bool,
-    },
-    /// Floats that are ready for the network: rows, columns, colours.
-    Floats,
-}
-
-impl PixelKind {
-    pub(super) fn bytes(layout: ImageLayout) -> Self {
-        Self::Bytes { colours_first: layout == ImageLayout::Chw }
-    }
-
-    /// Bytes of a number.
-    pub(super) fn size(self) -> usize {
-        if self == Self::Floats { size_of::<f32>() } else { 1 }
-    }
-}
-
-/// A kernel that is run.
-#[derive(Clone, Debug)]
-pub(super) enum Step {
-    Conv(ConvWork),
-    Kernel { kernel: &'static str, shape: LaunchShape, args: Vec<Arg> },
-}
 
 /// A pass for some images.
 #[derive(Debug)]
@@ -67,56 +39,29 @@ pub(super) struct PlanInput<'a> {
     pub(super) base: Address,
 }
 
-/// Feature maps `[n, rows, columns, channels]`.
-#[derive(Clone, Copy, Debug)]
-struct Map {
-    at: Address,
-    images: usize,
-    size: [usize; 2],
-    channels: usize,
-}
-
-impl Map {
-    fn pixels(&self) -> usize {
-        self.size[0] * self.size[1]
-    }
-
-    fn len(&self) -> usize {
-        self.images * self.pixels() * self.channels
-    }
-}
-
-/// Numbers of memory that arrays begin at whole multiples of.
-const ALIGNMENT: usize = 1024;
-/// Threads of simple kernels.
-const THREADS: usize = 256;
-/// Rows and outputs of a linear layer that a warp computes.
-const LINEAR_ROWS: usize = 8;
-const LINEAR_OUTPUTS: usize = 4;
-
 struct Planner<'a> {
     input: PlanInput<'a>,
-    steps: Vec<Step>,
-    used: usize,
+    launches: Launches,
     /// Memory that blocks take turns with.
     turns: [Address; 4],
 }
 
 /// Plans a pass.
 pub(super) fn plan(input: PlanInput<'_>) -> Plan {
-    let mut planner = Planner { input, steps: Vec::new(), used: 0, turns: [Address::NONE; 4] };
+    let launches = Launches::new(input.base, input.precision);
+    let mut planner = Planner { input, launches, turns: [Address::NONE; 4] };
     let PlanInput { network, count, cameras, .. } = input;
     let of_trunk = cameras / network.trunks.len() * count;
     planner.take_turns(of_trunk);
     let feature_width: usize = (0..cameras).map(|camera| planner.features_of(camera)).sum();
-    let features = planner.take_floats(count * feature_width);
+    let features = planner.launches.take_floats(count * feature_width);
     let stem = planner.stem_memory(of_trunk);
     let mut column = 0;
     for (trunk, network_trunk) in network.trunks.iter().enumerate() {
         let map = planner.trunk(network_trunk, stem, trunk * of_trunk, of_trunk);
         for i in 0..cameras / network.trunks.len() {
             let camera = trunk + i;
-            let offset = i * count * map.pixels() * map.channels * planner.number_bytes();
+            let offset = i * count * map.pixels() * map.channels * planner.launches.number_bytes();
             let own = Map { at: Address(map.at.0 + offset as u64), images: count, ..map };
             let to = Address(features.0 + (column * size_of::<f32>()) as u64);
             planner.pool(camera, own, to, feature_width);
@@ -124,35 +69,17 @@ pub(super) fn plan(input: PlanInput<'_>) -> Plan {
         }
     }
     let logits = planner.head(features, count);
-    let from_base = |address: Address| (address.0 - input.base.0) as usize;
+    let launches = planner.launches;
     Plan {
-        steps: planner.steps,
-        bytes: planner.used,
-        features: from_base(features),
+        bytes: launches.used,
+        features: launches.from_base(features),
         feature_width,
-        logits: from_base(logits),
+        logits: launches.from_base(logits),
+        steps: launches.steps,
     }
 }
 
 impl Planner<'_> {
-    fn number_bytes(&self) -> usize {
-        if self.input.precision == Precision::Fp32 { size_of::<f32>() } else { size_of::<u16>() }
-    }
-
-    fn take(&mut self, bytes: usize) -> Address {
-        let place = self.used.next_multiple_of(ALIGNMENT);
-        self.used = place + bytes;
-        Address(self.input.base.0 + place as u64)
-    }
-
-    fn take_floats(&mut self, count: usize) -> Address {
-        self.take(count * size_of::<f32>())
-    }
-
-    fn run(&mut self, kernel: &'static str, shape: LaunchShape, args: Vec<Arg>) {
-        self.steps.push(Step::Kernel { kernel, shape, args });
-    }
-
     /// Memory for the largest feature maps after the first pool.
     fn take_turns(&mut self, images: usize) {
         let PlanInput { network, parameters, size, .. } = self.input;
@@ -168,16 +95,14 @@ impl Planner<'_> {
                 now = now.map(|side| (side - 1) / stride + 1);
             }
         }
-        let bytes = most * images * self.number_bytes();
-        self.turns = [0; 4].map(|_| self.take(bytes));
+        self.turns = [0; 4].map(|_| self.launches.take_numbers(most * images));
     }
 
     /// Memory for images in squares, and for what the first convolution makes of them.
     fn stem_memory(&mut self, images: usize) -> [Address; 2] {
         let [height, width] = self.input.size.map(halved);
-        let squares = (height + SQUARE_TAPS - 1) * (width + SQUARE_TAPS - 1) * SQUARE_CHANNELS;
         let outputs = height * width * STEM_CHANNELS;
-        [squares, outputs].map(|numbers| self.take(numbers * images * self.number_bytes()))
+        [square_numbers(self.input.size), outputs].map(|numbers| self.launches.take_numbers(numbers * images))
     }
 
     /// The feature maps of a trunk.
@@ -197,10 +122,12 @@ impl Planner<'_> {
         first_image: usize,
         images: usize,
     ) -> Map {
-        let [height, width] = self.input.size;
-        let out = [halved(height), halved(width)];
-        let all = out.map(|side| side + SQUARE_TAPS - 1);
-        self.space_to_depth(squares, first_image, images, all);
+        let PlanInput { size, kind, parameters, images: at, .. } = self.input;
+        let one = size[0] * size[1] * 3;
+        let at = Address(at.0 + (first_image * one * kind.size()) as u64);
+        let placed = PlacedImages { at, count: images, size, kind, byte_table: parameters.byte_table };
+        let all = self.launches.space_to_depth(placed, squares);
+        let out = size.map(halved);
         let row = all[1] * SQUARE_CHANNELS;
         let shape = ConvShape {
             images,
@@ -214,29 +141,10 @@ impl Planner<'_> {
             channels: SQUARE_TAPS * SQUARE_CHANNELS,
             relu: true,
             adds: false,
+            goes_back: false,
         };
         let map = self.conv_norm(&trunk.stem, squares, shape, Address::NONE, outputs);
         self.max_pool(map)
-    }
-
-    fn space_to_depth(&mut self, to: Address, first_image: usize, images: usize, all: [usize; 2]) {
-        let PlanInput { size: [height, width], kind, parameters, .. } = self.input;
-        let one = height * width * 3;
-        let from = Address(self.input.images.0 + (first_image * one * kind.size()) as u64);
-        let strides = match kind {
-            PixelKind::Bytes { colours_first: true } => [width, 1, height * width],
-            PixelKind::Bytes { colours_first: false } | PixelKind::Floats => [3 * width, 3, 1],
-        };
-        let out = all.map(|side| side + 1 - SQUARE_TAPS);
-        let numbers = [images, height, width, out[0], out[1], one, strides[0], strides[1], strides[2]];
-        let mut args = vec![
-            Arg::At(from),
-            Arg::Int(i32::from(kind != PixelKind::Floats)),
-            Arg::At(parameters.byte_table),
-            Arg::At(to),
-        ];
-        args.extend(numbers.map(int));
-        self.run("space_to_depth", threads(images * all[0] * all[1]), args);
     }
 
     fn max_pool(&mut self, map: Map) -> Map {
@@ -244,7 +152,7 @@ impl Planner<'_> {
         let numbers =
             [map.images, map.size[0], map.size[1], pooled.size[0], pooled.size[1], map.channels].map(int);
         let args = [Arg::At(map.at), Arg::At(pooled.at)].into_iter().chain(numbers);
-        self.run("max_pool", threads(pooled.len() / 8), args.collect());
+        self.launches.run("max_pool", threads(pooled.len() / 8), args.collect());
         pooled
     }
 
@@ -290,6 +198,7 @@ impl Planner<'_> {
             channels: convolution.inputs,
             relu,
             adds: residual != Address::NONE,
+            goes_back: false,
         };
         self.conv_norm(layer, input.at, shape, residual, to)
     }
@@ -304,19 +213,27 @@ impl Planner<'_> {
         y: Address,
     ) -> Map {
         let convolution = self.input.parameters.convolutions[layer.index];
-        let (weights, bias) = (convolution.weights, convolution.bias);
+        let (weights, bias, epilogue) = (convolution.weights, convolution.bias, Epilogue::default());
         let map = Map { at: y, images: shape.images, size: shape.out, channels: shape.outputs };
         let Some((groups, norm)) = convolution.group_norm else {
-            self.steps.push(Step::Conv(ConvWork { x, weights, bias, residual, y, shape }));
+            self.launches.steps.push(Step::Conv(ConvWork { x, weights, bias, residual, y, shape, epilogue }));
             return map;
         };
         let bare = ConvShape { relu: false, adds: false, ..shape };
-        self.steps.push(Step::Conv(ConvWork { x, weights, bias, residual: Address::NONE, y, shape: bare }));
+        self.launches.steps.push(Step::Conv(ConvWork {
+            x,
+            weights,
+            bias,
+            residual: Address::NONE,
+            y,
+            shape: bare,
+            epilogue,
+        }));
         let args = [Arg::At(y), Arg::At(norm.scale), Arg::At(norm.shift), Arg::At(residual), Arg::At(y)];
         let numbers = [map.pixels(), map.channels, groups, usize::from(shape.relu)].map(int);
         let args = args.into_iter().chain(numbers).chain([Arg::Float(EPSILON as f32)]);
         let blocks = LaunchShape { blocks: [map.images * groups, 1, 1], threads: 2 * THREADS, shared: 0 };
-        self.run("group_norm", blocks, args.collect());
+        self.launches.run("group_norm", blocks, args.collect());
         map
     }
 
@@ -344,92 +261,56 @@ impl Planner<'_> {
         let (Pooling::Spatial { per_position, project, .. }, Some(embeddings)) =
             (pooling, self.input.parameters.embeddings[camera])
         else {
-            return self.average(map, to, row_stride);
+            return self.launches.average(map, to, row_stride);
         };
-        let embedded = self.take_floats(map.images * map.channels * embeddings.blocks);
-        let (kernel, from) = match per_position {
-            true => ("spatial_embeddings", map.at),
+        let embedded = self.launches.take_floats(map.images * map.channels * embeddings.blocks);
+        let from = match per_position {
+            true => map.at,
             false => {
-                let averaged = self.take_floats(map.images * map.channels);
-                self.average(map, averaged, map.channels);
-                ("pooled_embeddings", averaged)
+                let averaged = self.launches.take_floats(map.images * map.channels);
+                self.launches.average(map, averaged, map.channels);
+                averaged
             }
         };
-        let numbers = [map.images, embeddings.positions, map.channels, embeddings.blocks].map(int);
-        let args = [Arg::At(from), Arg::At(embeddings.kernel), Arg::At(embedded)].into_iter().chain(numbers);
-        self.run(kernel, threads(map.images * map.channels * embeddings.blocks), args.collect());
+        self.launches.embed(embeddings, from, map, *per_position, embedded);
         let project = self.linear(project);
-        let projected = self.linear_layer(project, embedded, map.images, false);
-        self.layer_norm(embeddings.norm, projected, to, [map.images, project.outputs, row_stride], TANH);
-    }
-
-    fn average(&mut self, map: Map, to: Address, row_stride: usize) {
-        let shape = LaunchShape {
-            blocks: [map.images, 1, 1],
-            threads: (map.channels / 8).next_multiple_of(32).min(THREADS),
-            shared: 0,
-        };
-        let numbers = [map.pixels(), map.channels, row_stride].map(int);
-        let args = [Arg::At(map.at), Arg::At(to)].into_iter().chain(numbers);
-        self.run("average", shape, args.collect());
+        let projected = self.launches.linear(project, embedded, map.images, false);
+        self.launches.layer_norm(
+            embeddings.norm,
+            projected,
+            to,
+            [map.images, project.outputs, row_stride],
+            TANH,
+        );
     }
 
     fn head(&mut self, features: Address, count: usize) -> Address {
         match &self.input.network.head {
-            Head::Single(layer) => self.linear_layer(self.linear(layer), features, count, false),
+            Head::Single(layer) => self.launches.linear(self.linear(layer), features, count, false),
             Head::Hidden { first, last, .. } => {
-                let hidden = self.linear_layer(self.linear(first), features, count, true);
-                self.linear_layer(self.linear(last), hidden, count, false)
+                let hidden = self.launches.linear(self.linear(first), features, count, true);
+                self.launches.linear(self.linear(last), hidden, count, false)
             }
             Head::Normed { first, last, .. } => {
                 let first = self.linear(first);
-                let hidden = self.linear_layer(first, features, count, false);
+                let hidden = self.launches.linear(first, features, count, false);
                 if let Some(norm) = self.input.parameters.head_norm {
-                    self.layer_norm(norm, hidden, hidden, [count, first.outputs, first.outputs], RELU);
+                    self.launches.layer_norm(
+                        norm,
+                        hidden,
+                        hidden,
+                        [count, first.outputs, first.outputs],
+                        RELU,
+                    );
                 }
-                self.linear_layer(self.linear(last), hidden, count, false)
+                self.launches.linear(self.linear(last), hidden, count, false)
             }
         }
-    }
-
-    /// `[rows, inputs]` to `[rows, outputs]`, in floats.
-    fn linear_layer(&mut self, layer: LinearLayer, x: Address, rows: usize, relu: bool) -> Address {
-        let LinearLayer { weights, bias, inputs, outputs } = layer;
-        let y = self.take_floats(rows * outputs);
-        let args = [Arg::At(x), Arg::At(weights), Arg::At(bias), Arg::At(y)];
-        let numbers = [rows, inputs, outputs, usize::from(relu)].map(int);
-        let warps = rows.div_ceil(LINEAR_ROWS) * outputs.div_ceil(LINEAR_OUTPUTS);
-        self.run("linear", threads(warps * 32), args.into_iter().chain(numbers).collect());
-        y
-    }
-
-    /// `sizes`: rows, width, and how far output rows are apart.
-    fn layer_norm(&mut self, norm: Scale, x: Address, y: Address, sizes: [usize; 3], activation: i32) {
-        let args = [Arg::At(x), Arg::At(norm.scale), Arg::At(norm.shift), Arg::At(y)];
-        let numbers = sizes.map(int).into_iter().chain([Arg::Int(activation), Arg::Float(EPSILON as f32)]);
-        self.run("layer_norm", threads(sizes[0] * 32), args.into_iter().chain(numbers).collect());
     }
 }
 
 /// Channels of the first convolution's outputs.
 const STEM_CHANNELS: usize = 64;
-/// What follows a normalisation.
-const RELU: i32 = 1;
-const TANH: i32 = 2;
-
-/// What is left of a side when every other pixel is taken.
-fn halved(side: usize) -> usize {
-    side.div_ceil(2)
-}
-
-fn threads(count: usize) -> LaunchShape {
-    LaunchShape { blocks: [count.div_ceil(THREADS), 1, 1], threads: THREADS, shared: 0 }
-}
-
-fn int(number: usize) -> Arg {
-    Arg::Int(number as i32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::super::network;
@@ -494,7 +375,7 @@ mod tests {
                     .iter()
                     .filter_map(|step| match step {
                         Step::Conv(work) => Some(work),
-                        Step::Kernel { .. } => None,
+                        Step::Kernel { .. } | Step::Beside(_) | Step::WaitFor(_) => None,
                     })
                     .collect();
                 assert_eq!(works.len(), convolutions, "{arch:?}");

@@ -38,7 +38,8 @@ pub(super) fn train(
     let unable = |error: std::io::Error| Failure::runtime(format!("{}: {error}", place.display()), None);
     cleared().map_err(unable)?;
     let checkpoints = Checkpoints::in_folder(&place);
-    let outcome = new_training(&second, data)?.run(&checkpoints, &mut UntilInterrupted).map_err(failure)?;
+    let outcome =
+        new_training(&second, data, 1)?.run(&checkpoints, &mut UntilInterrupted).map_err(failure)?;
     let is_done = outcome.reason != StopReason::Interrupted;
     if is_done {
         std::fs::write(checkpoints.best().join(MADE_FOR), steps.to_string()).map_err(unable)?;

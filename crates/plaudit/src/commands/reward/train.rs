@@ -22,6 +22,7 @@ use crate::build;
 use crate::cli::{RunArgs, Verbosity};
 use crate::config::{LoadedConfig, Purpose};
 use crate::console;
+use crate::device::DeviceChoice;
 use crate::failure::Failure;
 use crate::hints;
 use crate::load;
@@ -49,6 +50,7 @@ use crate::run::Run;
       --add logs/run/hacking/step_40 --data episodes
   plaudit reward train reward_training \\
       runner.resume_dir=logs/20260801-12:00:00-reward_training
+  plaudit reward train --data episodes --device cuda actor.model.precision=bf16
   plaudit reward train --data episodes --ranks 4 actor.micro_batch_size=8
   mpirun -n 4 plaudit reward train --data episodes actor.micro_batch_size=8")]
 pub struct Train {
@@ -61,6 +63,9 @@ pub struct Train {
     legacy_flags: LegacyFlags,
     #[command(flatten)]
     ranks: RankArgs,
+    /// Where to train: auto, cpu, cuda or cuda:N; auto takes the GPU if there is one [default: actor.model.device]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -96,7 +101,8 @@ impl Train {
     }
 
     fn run_args(&self) -> Result<RunArgs, Failure> {
-        let config = self.warm_start.config(self.legacy_flags.config(&self.config.config))?;
+        let mut config = self.warm_start.config(self.legacy_flags.config(&self.config.config))?;
+        config.words.extend(self.device.map(|device| format!("actor.model.device={device}")));
         Ok(RunArgs { config, ..self.config.clone() })
     }
 
@@ -109,7 +115,7 @@ impl Train {
         sharding: Sharding,
         verbosity: Verbosity,
     ) -> Result<Option<Summary>, Failure> {
-        let training = rank.agree(new_training(loaded, data))?;
+        let training = rank.agree(new_training(loaded, data, rank.sync.world()))?;
         refuse_other_start(rank, loaded, || dataset_hashes(training.card()))?;
         let steps = training.steps();
         let first = FirstTrainRank { command: self, loaded, data, steps, verbosity };
@@ -189,9 +195,10 @@ impl<'a> FirstRank<TrainableClassifier<'a>> for FirstTrainRank<'a> {
 pub(super) fn new_training<'a>(
     loaded: &LoadedConfig,
     data: &'a TrainingData,
+    ranks: usize,
 ) -> Result<Training<'a>, Failure> {
     let settings = build::classifier_training(loaded, data.train.len());
-    let trainer = build::classifier(loaded)?;
+    let trainer = build::classifier(loaded, ranks)?;
     let training = Training::new(trainer, &data.train, data.val.as_ref(), settings).map_err(failure)?;
     Ok(training.with_conditions(data.conditions.clone()))
 }

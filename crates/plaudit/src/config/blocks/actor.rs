@@ -188,7 +188,7 @@ block! {
         #[range(SHARE)]
         misses: f64 = 0.0,
 
-        /// Vision-language judge: where it is trained: `auto` (a GPU if there is one, for adapters of one rank), `cpu`, `cuda` or
+        /// Where it is trained: `auto` (a GPU if there is one; the CPU with several ranks, and for an image reward model in fp16), `cpu`, `cuda` or
         /// `cuda:N`.
         device: String = "auto".into(),
         /// Image reward model: the trunk.
