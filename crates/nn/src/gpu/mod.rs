@@ -28,7 +28,7 @@ mod memory;
 mod modules;
 mod survey;
 
-pub(crate) use device::{Arg, Gpu, LaunchShape};
+pub(crate) use device::{Arg, Gpu, LaunchShape, WORDS};
 pub use error::GpuError;
 pub(crate) use graph::Graph;
 pub use libraries::{FoundLibrary, Library, Places, set_places};

@@ -10,7 +10,9 @@ mod keypoints;
 mod spatial;
 
 pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
+pub(super) use convolution::ConvLayerLayout;
 pub use dropout::Dropout;
+pub(super) use keypoints::Keypoints;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};
 
 use super::spec::{Bias, Init, LayerSpec, Norm};
