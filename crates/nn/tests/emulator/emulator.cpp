@@ -34,7 +34,7 @@ static void __syncthreads() { swapcontext(&threads[current], &scheduler); }
 #include "kernels.cu"
 
 struct Words {
-    uint64_t words[23];
+    uint64_t words[WORDS];
 };
 typedef void (*Kernel)(Words);
 
@@ -56,7 +56,7 @@ extern "C" int emulate(const char* name, const uint64_t* blocks, const uint64_t*
     void* library = dlopen(own.dli_fname, RTLD_NOW | RTLD_NOLOAD);
     kernel = (Kernel)dlsym(library, name);
     if (!kernel) return 2;
-    for (int i = 0; i < 23; i++) arguments.words[i] = words[i];
+    for (int i = 0; i < WORDS; i++) arguments.words[i] = words[i];
     for (uint64_t z = 0; z < blocks[2]; z++)
         for (uint64_t y = 0; y < blocks[1]; y++)
             for (uint64_t x = 0; x < blocks[0]; x++) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use libloading::Library;
-use plaudit_nn::dense::gpu::{GpuKernels, KERNELS, KernelRunner, Launch};
+use plaudit_nn::dense::gpu::{GpuKernels, KERNELS, KernelRunner, Launch, WORDS};
 use plaudit_nn::gpu::GpuError;
 
 const EMULATOR: &str = include_str!("emulator.cpp");
@@ -15,7 +15,7 @@ const EMULATOR: &str = include_str!("emulator.cpp");
 type Emulate = unsafe extern "C" fn(*const c_char, *const u64, *const u64) -> c_int;
 
 /// Kernels that are emulated; nothing where there is no compiler.
-pub fn emulated() -> Option<GpuKernels> {
+pub(crate) fn emulated() -> Option<GpuKernels> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -37,6 +37,7 @@ fn compile(folder: &Path) -> Option<Library> {
     std::fs::write(&source, EMULATOR).unwrap();
     let mut compiler = Command::new("c++");
     compiler.args(["-std=c++17", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w"]);
+    compiler.arg(format!("-DWORDS={WORDS}"));
     let made = compiler.arg("-o").arg(&library).arg(&source).arg("-ldl").output().ok()?;
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     // SAFETY: loading runs nothing but what was just compiled.

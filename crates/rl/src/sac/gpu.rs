@@ -170,6 +170,12 @@ impl GpuNetworks {
         Ok(())
     }
 
+    /// Gives the parameters of policy and critics to the CPU.
+    pub(super) fn download_networks(&mut self, policy: &mut [f32], critics: &mut [f32]) -> Result<(), GpuError> {
+        self.kernels.read(self.policy.params, policy)?;
+        self.kernels.read(self.critics.params, critics)
+    }
+
     /// Takes a batch. `shifts` has two numbers for each image, moment by moment and camera by camera; none where they stay.
     pub(super) fn load(
         &mut self,
@@ -215,7 +221,7 @@ impl GpuNetworks {
             policy_values: self.record(|gpu| gpu.values_of_policy(key))?,
             action_gradients: self.record(|gpu| gpu.back_to_actions(key))?,
             step_policy: self.record(|gpu| gpu.back_to_policy(key))?,
-            follow: self.record(Self::follow_all)?,
+            follow: self.record(|gpu| gpu.follow_all())?,
             clone_outputs: self.record(|gpu| gpu.encode_demos(key))?,
             clone_step: self.record(|gpu| gpu.back_to_clone(key))?,
         };

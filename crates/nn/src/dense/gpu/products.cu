@@ -46,6 +46,7 @@ __device__ inline void product(Left& left, Right& right, const Out& out, int fir
     float next_a[LEFT], next_b[RIGHT];
 
     if (Left::ALONG_DEPTH) {
+#pragma unroll
         for (int j = 0; j < LEFT; j++) left.row(j, first_row + thread / DEPTH + THREADS / DEPTH * j);
     } else {
         left.row(0, first_row + thread % ROWS);
@@ -107,7 +108,9 @@ __device__ inline void product(Left& left, Right& right, const Out& out, int fir
         __syncthreads();
         stage ^= 1;
     }
+#pragma unroll
     for (int r = 0; r < 4; r++) {
+#pragma unroll
         for (int c = 0; c < 4; c++) out.put(first_row + row + r, first_column + column + c, sums[r][c]);
     }
 }

@@ -188,6 +188,9 @@ block! {
         #[range(SHARE)]
         misses: f64 = 0.0,
 
+        /// Where a policy on images is trained: `auto` (a GPU if there is one; `cluster.component_placement` says which), `cpu`, `cuda` or
+        /// `cuda:N`. Policies on states, and those above a frozen trunk, are trained on the CPU.
+        device: String = "auto".into(),
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,
         /// Image reward model: start from ImageNet weights (needs `model_path`; nothing is downloaded).

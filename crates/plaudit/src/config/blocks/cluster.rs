@@ -120,6 +120,21 @@ impl Cluster {
         })
     }
 
+    /// The first GPU of this machine that a component is placed on, if everything is on this machine and it is placed by number.
+    pub fn gpu_of(&self, component: &str) -> Option<usize> {
+        if self.elsewhere().is_some() {
+            return None;
+        }
+        let names = |key: &str| key.split(',').any(|name| name.trim() == component);
+        let (_, placement) = self.component_placement.iter().find(|(key, _)| names(key))?;
+        match placement {
+            Placement::Rank(rank) => usize::try_from(*rank).ok(),
+            Placement::List(ranks) => ranks.first().and_then(|rank| usize::try_from(*rank).ok()),
+            Placement::Ranges(text) => text.split(['-', ',', ':']).next()?.trim().parse().ok(),
+            Placement::InGroup { .. } => None,
+        }
+    }
+
     /// Why a placement in groups of machines is not on this one.
     fn group_elsewhere(&self, placement: &Placement) -> Option<String> {
         let Placement::InGroup { placement: ranks, .. } = placement else { return None };
