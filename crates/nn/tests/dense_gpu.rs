@@ -8,8 +8,8 @@ use emulator::emulated;
 use plaudit_core::{FrameShape, Rng, Seed};
 use plaudit_nn::dense::encoder::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
 use plaudit_nn::dense::gpu::{
-    ADAM_NUMBERS, AdamMemory, GpuConvEncoder, GpuKernels, GpuMlp, InputGradient, Params, Rows, WantedGradients,
-    WeightGradients, adam_numbers,
+    ADAM_NUMBERS, AdamMemory, GpuConvEncoder, GpuKernels, GpuMlp, InputGradient, Params, Rows,
+    WantedGradients, WeightGradients, adam_numbers,
 };
 use plaudit_nn::dense::{
     Activation, Adam, AdamSettings, Bias, Ensemble, EnsembleTape, HeadInputs, LayerSpec, Mlp, MlpSpec, Norm,
@@ -46,7 +46,8 @@ fn get(kernels: &mut GpuKernels, floats: plaudit_nn::dense::gpu::Floats) -> Vec<
 
 /// Three layers of all kinds: norms and tanh, ReLU, a narrow output; widths that fill no tile.
 fn mlp() -> Mlp {
-    let layer = |width, norm, activation, bias| LayerSpec { norm, activation, bias, ..LayerSpec::linear(width) };
+    let layer =
+        |width, norm, activation, bias| LayerSpec { norm, activation, bias, ..LayerSpec::linear(width) };
     let layers = vec![
         layer(45, Norm::Layer, Activation::Tanh, Bias::TorchDefault),
         layer(70, Norm::None, Activation::Relu, Bias::None),
@@ -83,7 +84,12 @@ fn an_ensemble_has_the_outputs_and_gradients_of_the_cpu() {
     close("outputs", &gpu_y, &y);
 
     let grad_output = Rows { floats: put(k, &grad_out), stride: outputs, outer: 0, inner: batch * outputs };
-    let each = Rows { floats: put(k, &vec![0.0; heads * batch * inputs]), stride: inputs, outer: 0, inner: batch * inputs };
+    let each = Rows {
+        floats: put(k, &vec![0.0; heads * batch * inputs]),
+        stride: inputs,
+        outer: 0,
+        inner: batch * inputs,
+    };
     let wanted = WantedGradients {
         weights: Some(WeightGradients { to: gradients, add: false }),
         inputs: Some(InputGradient { to: each, columns: 0..inputs, relu: None, add: false }),
@@ -171,7 +177,8 @@ fn compare_encoders(k: &mut GpuKernels, readout: ConvReadout) {
             let params = &params[camera * len..(camera + 1) * len];
             let images = &images[(moment * 2 + camera) * n * bytes..][..n * bytes];
             let column = |rows: &[f32]| -> Vec<f32> {
-                let rows = rows.chunks_exact(stride).map(|row| &row[camera * outputs..(camera + 1) * outputs]);
+                let rows =
+                    rows.chunks_exact(stride).map(|row| &row[camera * outputs..(camera + 1) * outputs]);
                 rows.flatten().copied().collect()
             };
             let ours = column(&ours[moment * n * stride..(moment + 1) * n * stride]);
@@ -183,7 +190,11 @@ fn compare_encoders(k: &mut GpuKernels, readout: ConvReadout) {
                 grads.iter_mut().for_each(|grad| *grad *= 2.0);
                 for tensor in encoder.tensors() {
                     let ours = encoder.export(&our_grads[camera * len..(camera + 1) * len], &tensor);
-                    close(&format!("{readout:?}, {:?} of {camera}", tensor.part), &ours, &encoder.export(&grads, &tensor));
+                    close(
+                        &format!("{readout:?}, {:?} of {camera}", tensor.part),
+                        &ours,
+                        &encoder.export(&grads, &tensor),
+                    );
                 }
             }
         }
@@ -203,7 +214,8 @@ fn images_are_shifted_as_asked() {
     let at = |y: usize, x: usize| [image[(y * 4 + x) * 2], image[(y * 4 + x) * 2 + 1]];
     let first = [0, 0, 1].map(|y| [2, 3, 3, 3].map(|x| at(y, x))).concat().concat();
     let second = [2, 2, 2].map(|y| [0, 1, 2, 3].map(|x| at(y, x))).concat().concat();
-    let expected: Vec<f32> = [first, second].concat().iter().map(|byte| f32::from(*byte) / 255.0 - 0.5).collect();
+    let expected: Vec<f32> =
+        [first, second].concat().iter().map(|byte| f32::from(*byte) / 255.0 - 0.5).collect();
     assert_eq!(ours, expected);
 }
 

@@ -233,7 +233,12 @@ fn check_sac(kind: &EncoderKind) {
         let (cpu, gpu, again) = (checkpoint(&cpu), checkpoint(&gpu), checkpoint(&again));
         if updates == 1 {
             println!("SAC, {readout}, on {name}");
-            for key in ["train/sac/critic_loss", "train/critic/grad_norm", "train/sac/actor_loss", "train/actor/grad_norm"] {
+            for key in [
+                "train/sac/critic_loss",
+                "train/critic/grad_norm",
+                "train/sac/actor_loss",
+                "train/actor/grad_norm",
+            ] {
                 println!("         {key:44} {:?} {:?}", metrics[0].get(key), metrics[1].get(key));
             }
             // After one step the first moments are a tenth of the gradients.
@@ -243,7 +248,10 @@ fn check_sac(kind: &EncoderKind) {
         let tolerance = 3e-5 * updates as f32;
         compare(&format!("networks after {updates} updates"), &gpu, &cpu, "networks", 20.0 * tolerance);
         compare(&format!("target after {updates} updates"), &gpu, &cpu, "target", tolerance);
-        println!("{:8} two runs of {updates} updates have the same bits", if gpu == again { "ok" } else { "DIFFER" });
+        println!(
+            "{:8} two runs of {updates} updates have the same bits",
+            if gpu == again { "ok" } else { "DIFFER" }
+        );
     }
 }
 
@@ -298,7 +306,10 @@ fn time_sac(batch: usize, is_gpu: bool) {
     }
     let took = median(if is_gpu { 5 } else { 2 }, || drop(sac.improve().unwrap()));
     let device = if is_gpu { "GPU" } else { "CPU" };
-    println!("SAC, keypoints, two cameras, batch {batch:3}, {device}: {:8.3} ms an update", took / updates as f64);
+    println!(
+        "SAC, keypoints, two cameras, batch {batch:3}, {device}: {:8.3} ms an update",
+        took / updates as f64
+    );
 }
 
 fn time_ppo(is_gpu: bool) {
@@ -312,7 +323,9 @@ fn time_ppo(is_gpu: bool) {
         drop(ppo.improve().unwrap());
     });
     let device = if is_gpu { "GPU" } else { "CPU" };
-    println!("PPO, conv, two cameras, 1600 steps, 8 updates of 800, {device}: {took:8.1} ms a step of learning");
+    println!(
+        "PPO, conv, two cameras, 1600 steps, 8 updates of 800, {device}: {took:8.1} ms a step of learning"
+    );
 }
 
 /// The encoder alone: four groups of 64 images forward, two of them back.

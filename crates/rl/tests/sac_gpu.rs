@@ -150,8 +150,7 @@ fn rlpd_on_a_gpu_learns_what_it_learns_on_the_cpu() {
     let (mut cpu, mut gpu) = (learner(), learner());
     assert_eq!(gpu.use_gpu(kernels).unwrap(), "an emulated GPU");
     // More at once than the batches of updates have.
-    let cloning =
-        Cloning { demos: vec![segment(1, 6)], steps: 4, batch: 12, lr: 1e-3, std: vec![0.1, 0.2] };
+    let cloning = Cloning { demos: vec![segment(1, 6)], steps: 4, batch: 12, lr: 1e-3, std: vec![0.1, 0.2] };
     for sac in [&mut cpu, &mut gpu] {
         let mut losses = Vec::new();
         let callback = &mut |_, loss| {

@@ -71,9 +71,11 @@ impl KernelRunner for Emulator {
         Ok(())
     }
 
-    unsafe fn read(&mut self, from: u64, into: &mut [u8]) -> Result<(), GpuError> {
-        // SAFETY: as much is there, as callers promise.
-        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, into.as_mut_ptr(), into.len()) };
+    unsafe fn read(&mut self, parts: &mut [(u64, &mut [u8])]) -> Result<(), GpuError> {
+        for (from, into) in parts {
+            // SAFETY: as much is there, as callers promise.
+            unsafe { std::ptr::copy_nonoverlapping(*from as *const u8, into.as_mut_ptr(), into.len()) };
+        }
         Ok(())
     }
 

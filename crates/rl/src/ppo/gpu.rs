@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use plaudit_nn::dense::gpu::{
-    ADAM_NUMBERS, AdamMemory, Floats, GpuKernels, GpuMlp, GraphId, InputGradient, Params, Rows, WantedGradients,
-    WeightGradients,
+    ADAM_NUMBERS, AdamMemory, Floats, GpuKernels, GpuMlp, GraphId, InputGradient, Params, Rows,
+    WantedGradients, WeightGradients,
 };
 use plaudit_nn::gpu::GpuError;
 
@@ -68,14 +68,22 @@ struct Graphs {
 }
 
 impl GpuNetworks {
-    pub(super) fn new(mut kernels: GpuKernels, networks: &ActorCritic, rows: usize) -> Result<Self, GpuError> {
+    pub(super) fn new(
+        mut kernels: GpuKernels,
+        networks: &ActorCritic,
+        rows: usize,
+    ) -> Result<Self, GpuError> {
         let Some(parts) = networks.image_parts() else {
             return Err(GpuError::Unsupported { what: "PPO on states" });
         };
         let mut floats = |len: usize| kernels.floats(len);
         let len = networks.len();
-        let adam =
-            AdamMemory { params: floats(len)?, grads: floats(len)?, means: floats(len)?, squares: floats(len)? };
+        let adam = AdamMemory {
+            params: floats(len)?,
+            grads: floats(len)?,
+            means: floats(len)?,
+            squares: floats(len)?,
+        };
         let encoder = parts.vision_encoder.len();
         let ranges = Ranges {
             encoder: 0..encoder,
@@ -135,9 +143,9 @@ impl GpuNetworks {
         self.memory.obs.load(&mut self.kernels, &[obs], &[], n)?;
         self.run(|graphs| graphs.forward)?;
         outputs.resize(n * self.memory.outputs, 0.0);
-        self.kernels.read(self.memory.actor.output().floats, outputs)?;
         values.resize(n * self.memory.values, 0.0);
-        self.kernels.read(self.memory.critic.output().floats, values)
+        let (actor, critic) = (self.memory.actor.output().floats, self.memory.critic.output().floats);
+        self.kernels.read_all(&mut [(actor, outputs), (critic, values)])
     }
 
     /// Gradients of all parameters but independent deviations, from those of the last pass' outputs and values; in place of those
@@ -273,7 +281,8 @@ impl Pass<'_> {
         let wanted = WantedGradients { weights: weights(&ranges.mix), inputs: Some(inputs) };
         let mix = params(&ranges.mix);
         memory.mix.backward(kernels, mix, memory.joined, 1, n, memory.grad_mixed, &wanted)?;
-        let [encoder, grads] = [self.adam.params, self.adam.grads].map(|all| all.part(ranges.encoder.clone()));
+        let [encoder, grads] =
+            [self.adam.params, self.adam.grads].map(|all| all.part(ranges.encoder.clone()));
         memory.encoder.backward(kernels, encoder, &memory.obs, n, memory.grad_joined, grads, add)
     }
 

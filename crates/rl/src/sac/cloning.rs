@@ -33,8 +33,7 @@ impl Sac {
         for step in 0..cloning.steps {
             let lr = demo_batches.lr(step);
             let batch = demo_batches.batch_at(step);
-            let diverged =
-                |value| LearnError::Diverged { what: "the loss of cloning", value, updates: step };
+            let diverged = |value| LearnError::Diverged { what: "the loss of cloning", value, updates: step };
             let loss = if self.gpu.is_some() {
                 let (loss, norms) = self.clone_step_on_gpu(batch, &mut adam, lr)?;
                 if !(loss.is_finite() && norms[0].is_finite()) {

@@ -17,8 +17,8 @@
 use std::ops::Range;
 
 use plaudit_nn::dense::gpu::{
-    ADAM_NUMBERS, AdamMemory, Floats, GpuKernels, GpuMlp, GraphId, InputGradient, Params, Rows, WantedGradients,
-    WeightGradients,
+    ADAM_NUMBERS, AdamMemory, Floats, GpuKernels, GpuMlp, GraphId, InputGradient, Params, Rows,
+    WantedGradients, WeightGradients,
 };
 use plaudit_nn::gpu::GpuError;
 
@@ -171,7 +171,11 @@ impl GpuNetworks {
     }
 
     /// Gives the parameters of policy and critics to the CPU.
-    pub(super) fn download_networks(&mut self, policy: &mut [f32], critics: &mut [f32]) -> Result<(), GpuError> {
+    pub(super) fn download_networks(
+        &mut self,
+        policy: &mut [f32],
+        critics: &mut [f32],
+    ) -> Result<(), GpuError> {
         self.kernels.read(self.policy.params, policy)?;
         self.kernels.read(self.critics.params, critics)
     }
@@ -229,7 +233,10 @@ impl GpuNetworks {
         Ok(())
     }
 
-    fn record(&mut self, work: impl FnOnce(&mut Pass<'_>) -> Result<(), GpuError>) -> Result<GraphId, GpuError> {
+    fn record(
+        &mut self,
+        work: impl FnOnce(&mut Pass<'_>) -> Result<(), GpuError>,
+    ) -> Result<GraphId, GpuError> {
         let Self { kernels, memory, policy, critics, target, average, .. } = self;
         let numbers = [self.policy_step, self.critic_step, self.tau, self.norm, self.encoder_norm];
         kernels.record(|kernels| {
@@ -268,9 +275,22 @@ impl GpuNetworks {
         let GraphKey { rows, first_demo, .. } = self.key();
         self.kernels.write(self.memory.next_actions, next_actions)?;
         self.run(|graphs| graphs.values)?;
-        self.read_values(self.memory.target_critics.output(), next)?;
-        self.read_values(self.memory.critics.output(), now)?;
-        self.read_policy(rows - first_demo, demo_outputs)
+        let (target, online) = (self.memory.target_critics.output(), self.memory.critics.output());
+        let Sizes { heads, action, .. } = self.memory.shape;
+        for values in [&mut *next, now] {
+            values.resize(heads * online.inner, 0.0);
+        }
+        demo_outputs.resize((rows - first_demo) * 2 * action, 0.0);
+        let outputs = self.memory.policy.output().floats;
+        self.kernels.read_all(&mut [
+            (target.floats, &mut next[..]),
+            (online.floats, &mut now[..]),
+            (outputs, &mut demo_outputs[..]),
+        ])?;
+        for values in [next, now] {
+            without_room(values, heads, online.inner, rows);
+        }
+        Ok(())
     }
 
     /// One step of critics and encoders, given the gradients of Q(s, a) and those of the policy's outputs for demonstrations.
@@ -282,7 +302,11 @@ impl GpuNetworks {
         step: &[f32; ADAM_NUMBERS],
     ) -> Result<f32, GpuError> {
         let UpdateMemory { grad_value: values, grad_output, .. } = self.memory;
-        self.kernels.write_all(&[(values, grad_value), (grad_output, demo_grads), (self.critic_step, step)])?;
+        self.kernels.write_all(&[
+            (values, grad_value),
+            (grad_output, demo_grads),
+            (self.critic_step, step),
+        ])?;
         self.run(|graphs| graphs.step_critics)?;
         self.read_number(self.norm)
     }
@@ -347,7 +371,12 @@ impl GpuNetworks {
             [(self.memory.grad_output, grad_output), (self.policy_step, step), (self.critic_step, step)];
         self.kernels.write_all(&parts)?;
         self.run(|graphs| graphs.clone_step)?;
-        Ok([self.read_number(self.norm)?, self.read_number(self.encoder_norm)?])
+        let mut norms = [0.0; 2];
+        let [policy, encoder] = &mut norms;
+        let parts =
+            [(self.norm, std::slice::from_mut(policy)), (self.encoder_norm, std::slice::from_mut(encoder))];
+        self.kernels.read_all(&mut { parts })?;
+        Ok(norms)
     }
 
     fn run(&mut self, which: impl Fn(&Graphs) -> GraphId) -> Result<(), GpuError> {
@@ -364,15 +393,12 @@ impl GpuNetworks {
         self.kernels.read(self.memory.policy.output().floats, into)
     }
 
-    /// Values of all critics without the room that is left behind each.
+    /// Values of all critics.
     fn read_values(&mut self, values: Rows, into: &mut Vec<f32>) -> Result<(), GpuError> {
         let (rows, heads) = (self.key().rows, self.memory.shape.heads);
         into.resize(heads * values.inner, 0.0);
         self.kernels.read(values.floats, into)?;
-        for head in 0..heads {
-            into.copy_within(head * values.inner..head * values.inner + rows, head * rows);
-        }
-        into.truncate(heads * rows);
+        without_room(into, heads, values.inner, rows);
         Ok(())
     }
 
@@ -381,6 +407,14 @@ impl GpuNetworks {
         self.kernels.read(from, &mut number)?;
         Ok(number[0])
     }
+}
+
+/// Takes out the room that is left behind the rows of each head.
+fn without_room(values: &mut Vec<f32>, heads: usize, room: usize, rows: usize) {
+    for head in 0..heads {
+        values.copy_within(head * room..head * room + rows, head * rows);
+    }
+    values.truncate(heads * rows);
 }
 
 fn adam_memory(kernels: &mut GpuKernels, len: usize) -> Result<AdamMemory, GpuError> {
@@ -518,7 +552,8 @@ impl Pass<'_> {
         let (memory, n) = (self.memory, key.rows);
         let Sizes { encoded, action, heads, .. } = memory.shape;
         let columns = encoded..encoded + action;
-        let inputs = InputGradient { to: memory.grad_inputs, columns: columns.clone(), relu: None, add: false };
+        let inputs =
+            InputGradient { to: memory.grad_inputs, columns: columns.clone(), relu: None, add: false };
         let wanted = WantedGradients { weights: None, inputs: Some(inputs) };
         let (params, shared) = (self.heads(self.critics.params), Rows { inner: 0, ..memory.joined });
         memory.critics.backward(self.kernels, params, shared, 1, n, self.grad_value(n), &wanted)?;

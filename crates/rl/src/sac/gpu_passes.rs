@@ -16,7 +16,8 @@ impl Sac {
     /// # Errors
     /// If they cannot: on states, above a frozen trunk, or with too little memory.
     pub fn use_gpu(&mut self, kernels: GpuKernels) -> Result<String, LearnError> {
-        let gpu = GpuNetworks::new(kernels, &self.networks, self.settings.batch_size, self.average.is_some())?;
+        let gpu =
+            GpuNetworks::new(kernels, &self.networks, self.settings.batch_size, self.average.is_some())?;
         let name = gpu.name();
         self.gpu = Some(gpu);
         Ok(name)
@@ -78,12 +79,21 @@ impl Sac {
 
     pub(super) fn step_critics_on_gpu(&mut self) -> Result<f32, LearnError> {
         let lr = self.settings.critic_optim.schedule.at(self.updates) as f32;
-        let Self { gpu: Some(gpu), networks, settings, buffers, critic_adam, .. } = self else { return Ok(0.0) };
+        let Self { gpu: Some(gpu), networks, settings, buffers, critic_adam, .. } = self else {
+            return Ok(0.0);
+        };
         zero(&mut buffers.bc_grads, 0);
-        if let Some(regularizer) = settings.bc_regularizer.as_ref().filter(|_| !buffers.policy_outputs.is_empty()) {
+        if let Some(regularizer) =
+            settings.bc_regularizer.as_ref().filter(|_| !buffers.policy_outputs.is_empty())
+        {
             let actions = &buffers.batch.actions[networks.gaussian.width() * buffers.first_demo..];
             // A deviation is held in every state, so the encoder learns nothing from it.
-            regularizer.mean_gradients(&networks.gaussian, &buffers.policy_outputs, actions, &mut buffers.bc_grads);
+            regularizer.mean_gradients(
+                &networks.gaussian,
+                &buffers.policy_outputs,
+                actions,
+                &mut buffers.bc_grads,
+            );
         }
         critic_adam.step += 1;
         let step = adam_numbers(critic_adam.settings, critic_adam.step, lr, settings.critic_optim.clip_grad);

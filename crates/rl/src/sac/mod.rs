@@ -305,7 +305,6 @@ impl Sac {
         choose(heads, count, &mut rng("heads"), &mut buffers.update_noise.heads);
     }
 
-
     fn check_widths(&self, rollout: &NewRollout) -> Result<(), LearnError> {
         let (segment, networks) = (&rollout.segment, &self.networks);
         let got = segment.obs[0].state_width();

@@ -88,7 +88,12 @@ impl GpuObs {
     /// States from a moment on.
     fn states(&self, moment: usize, n: usize) -> Rows {
         let (stride, outer) = (self.state_width, n * self.state_width);
-        Rows { floats: self.states.part(moment * outer..self.moments.max(moment) * outer), stride, outer, inner: 0 }
+        Rows {
+            floats: self.states.part(moment * outer..self.moments.max(moment) * outer),
+            stride,
+            outer,
+            inner: 0,
+        }
     }
 }
 

@@ -9,8 +9,8 @@ mod dropout;
 mod keypoints;
 mod spatial;
 
-pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
 pub(super) use convolution::ConvLayerLayout;
+pub use convolution::{ConvEncoder, ConvEncoderSpec, ConvLayer, ConvReadout, ConvTape};
 pub use dropout::Dropout;
 pub(super) use keypoints::Keypoints;
 pub use spatial::{SpatialEncoder, SpatialEncoderSpec, SpatialTape};

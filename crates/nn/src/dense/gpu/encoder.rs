@@ -200,7 +200,12 @@ impl GpuConvEncoder {
         kernels.launch("conv_weight_gradient", [chunks, tiles, groups.count()], &words)?;
         let WeightGradients { to, add } = gradients;
         let start = places.weights.start;
-        let to = Rows { floats: to.floats.part(start..to.floats.len()), stride: numbers, outer: 0, inner: to.inner };
+        let to = Rows {
+            floats: to.floats.part(start..to.floats.len()),
+            stride: numbers,
+            outer: 0,
+            inner: to.inner,
+        };
         kernels.sum_parts(&SumParts {
             groups,
             from: partial,

@@ -215,10 +215,18 @@ impl GpuKernels {
 
     /// Reads numbers, once all before is done. As many as `into` has room for.
     pub fn read(&mut self, from: Floats, into: &mut [f32]) -> Result<(), GpuError> {
-        assert!(into.len() <= from.len, "{} numbers of {}", into.len(), from.len);
-        let at = self.address(from);
+        self.read_all(&mut [(from, into)])
+    }
+
+    /// The same for several, which are waited for once.
+    pub fn read_all(&mut self, parts: &mut [(Floats, &mut [f32])]) -> Result<(), GpuError> {
+        let mut placed: Vec<(u64, &mut [u8])> = Vec::with_capacity(parts.len());
+        for (from, into) in parts {
+            assert!(into.len() <= from.len, "{} numbers of {}", into.len(), from.len);
+            placed.push((self.address(*from), bytemuck::cast_slice_mut(into)));
+        }
         // SAFETY: as much is there, as was just asserted.
-        unsafe { self.runner.read(at, bytemuck::cast_slice_mut(into)) }
+        unsafe { self.runner.read(&mut placed) }
     }
 
     /// Records what `work` asks for instead of doing it: kernels alone.
@@ -270,7 +278,11 @@ impl GpuKernels {
     /// Adds up `parts` matrices that are `step` apart, in their order, for some columns: over what is in `to`, or to it.
     pub(super) fn sum_parts(&mut self, sum: &SumParts) -> Result<(), GpuError> {
         let SumParts { groups, from, step, parts, to, rows, ref columns, add } = *sum;
-        groups.fit(Rows { floats: from.floats.part(parts.saturating_sub(1) * step..from.floats.len), ..from }, rows, columns.end);
+        groups.fit(
+            Rows { floats: from.floats.part(parts.saturating_sub(1) * step..from.floats.len), ..from },
+            rows,
+            columns.end,
+        );
         groups.fit(to, rows, columns.end);
         let mut words = self.place(from).to_vec();
         words.extend([step as u64, parts as u64]);

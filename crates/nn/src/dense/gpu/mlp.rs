@@ -80,7 +80,9 @@ impl GpuMlp {
         let mut layers = Vec::new();
         for (spec, places) in mlp.spec.layers.iter().zip(&mlp.layout.layers) {
             if places.input_norm.is_some() || places.shape.is_half() {
-                return Err(GpuError::Unsupported { what: "a network with batch norms or of half precision" });
+                return Err(GpuError::Unsupported {
+                    what: "a network with batch norms or of half precision",
+                });
             }
             let mut dense = |width: usize| {
                 kernels.floats(room * width).map(|floats| Rows::dense(floats, width, rows, inner))
@@ -150,7 +152,12 @@ impl GpuMlp {
             if let Some(weights) = &wanted.weights {
                 layer.weight_gradients(kernels, groups, weights, x, grad, rows)?;
             }
-            let own = InputGradient { to: layer.grad_input, columns: 0..layer.places.inputs, relu: None, add: false };
+            let own = InputGradient {
+                to: layer.grad_input,
+                columns: 0..layer.places.inputs,
+                relu: None,
+                add: false,
+            };
             match (before, &wanted.inputs) {
                 (Some(_), _) => layer.input_gradients(kernels, groups, params, &own, rows)?,
                 (None, Some(asked)) => layer.input_gradients(kernels, groups, params, asked, rows)?,
@@ -265,10 +272,15 @@ impl GpuLayer {
         words.extend(kernels.fitted(groups, *to, rows, columns.end));
         words.push(to.stride as u64);
         words.push(relu.map_or(0, |relu| {
-            assert!((relu.stride, relu.outer, relu.inner) == (to.stride, to.outer, to.inner), "another layout");
+            assert!(
+                (relu.stride, relu.outer, relu.inner) == (to.stride, to.outer, to.inner),
+                "another layout"
+            );
             kernels.fitted(groups, relu, rows, columns.end)[0]
         }));
-        words.extend([groups.inner, rows, *inputs, *width, columns.start, columns.end].map(|size| size as u64));
+        words.extend(
+            [groups.inner, rows, *inputs, *width, columns.start, columns.end].map(|size| size as u64),
+        );
         words.push(u64::from(*add));
         let column_tiles = columns.end.div_ceil(TILE[1]) - columns.start / TILE[1];
         let tiles = [rows.div_ceil(TILE[0]), column_tiles, groups.count()];

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // A GPU deals in addresses; each block says why.
 
-use cudarc::driver::{CudaSlice, PinnedHostSlice, result};
+use cudarc::driver::{CudaSlice, DriverError, PinnedHostSlice, result};
 use rayon::prelude::*;
 
 use crate::gpu::{Arg, Gpu, GpuError, Graph, KernelSource, LaunchShape};
@@ -38,11 +38,11 @@ pub trait KernelRunner: Send {
     /// There is room for them in memory of [`Self::alloc`].
     unsafe fn write(&mut self, parts: &[(u64, &[u8])]) -> Result<(), GpuError>;
 
-    /// Reads what is at an address, once everything before is done.
+    /// Reads what is at addresses, once everything before is done.
     ///
     /// # Safety
     /// As much is there, in memory of [`Self::alloc`].
-    unsafe fn read(&mut self, from: u64, into: &mut [u8]) -> Result<(), GpuError>;
+    unsafe fn read(&mut self, parts: &mut [(u64, &mut [u8])]) -> Result<(), GpuError>;
 
     /// Runs a kernel.
     ///
@@ -96,6 +96,8 @@ pub(super) struct CudaRunner {
     graphs: Vec<Graph>,
     /// What goes to the GPU by its own fetching.
     staging: Option<PinnedHostSlice<u8>>,
+    /// What comes back.
+    results: Option<PinnedHostSlice<u8>>,
     memory: Vec<CudaSlice<u8>>,
     gpu: Gpu,
 }
@@ -104,7 +106,12 @@ impl CudaRunner {
     pub(super) fn open(index: usize) -> Result<Self, GpuError> {
         let mut gpu = Gpu::open(index)?;
         gpu.compile(&source(), &NAMES)?;
-        Ok(Self { graphs: Vec::new(), staging: None, memory: Vec::new(), gpu })
+        Ok(Self { graphs: Vec::new(), staging: None, results: None, memory: Vec::new(), gpu })
+    }
+
+    /// Lets the calls of this thread be about this GPU: a learner may have moved to another.
+    fn bind(&self) -> Result<(), GpuError> {
+        self.gpu.stream.context().bind_to_thread().map_err(GpuError::failed("using it from a thread"))
     }
 
     /// Puts large parts into memory that the GPU fetches from, one after the other.
@@ -151,6 +158,7 @@ impl KernelRunner for CudaRunner {
     }
 
     unsafe fn write(&mut self, parts: &[(u64, &[u8])]) -> Result<(), GpuError> {
+        self.bind()?;
         let total: usize = parts.iter().map(|(_, part)| part.len()).sum();
         if total > SMALL {
             return self.stage(parts);
@@ -163,14 +171,40 @@ impl KernelRunner for CudaRunner {
         Ok(())
     }
 
-    unsafe fn read(&mut self, from: u64, into: &mut [u8]) -> Result<(), GpuError> {
-        if into.is_empty() {
+    unsafe fn read(&mut self, parts: &mut [(u64, &mut [u8])]) -> Result<(), GpuError> {
+        self.bind()?;
+        let stream = self.gpu.stream.cu_stream();
+        let failed = GpuError::failed::<DriverError>;
+        let total: usize = parts.iter().map(|(_, into)| into.len()).sum();
+        if total > SMALL {
+            for (from, into) in parts.iter_mut().filter(|(_, into)| !into.is_empty()) {
+                // SAFETY: as much is there, as the caller promises; waited for below, before it is used.
+                unsafe { result::memcpy_dtoh_async(into, *from, stream) }
+                    .map_err(failed("copying from the GPU"))?;
+            }
             return self.gpu.wait();
         }
-        // SAFETY: as much is there, as the caller promises; waited for below, before `into` is used.
-        unsafe { result::memcpy_dtoh_async(into, from, self.gpu.stream.cu_stream()) }
-            .map_err(GpuError::failed("copying from the GPU"))?;
-        self.gpu.wait()
+        // By way of pinned memory nothing is waited for between the parts.
+        if self.results.is_none() {
+            self.results = Some(self.gpu.staging(SMALL)?);
+        }
+        let Some(results) = &mut self.results else { unreachable!("just made") };
+        let results = results.as_mut_slice().map_err(GpuError::failed("staging"))?;
+        let mut rest = &mut results[..total];
+        for (from, into) in parts.iter().filter(|(_, into)| !into.is_empty()) {
+            let (here, others) = rest.split_at_mut(into.len());
+            // SAFETY: as above.
+            unsafe { result::memcpy_dtoh_async(here, *from, stream) }
+                .map_err(failed("copying from the GPU"))?;
+            rest = others;
+        }
+        self.gpu.wait()?;
+        let mut start = 0;
+        for (_, into) in parts.iter_mut() {
+            into.copy_from_slice(&results[start..start + into.len()]);
+            start += into.len();
+        }
+        Ok(())
     }
 
     unsafe fn launch(&mut self, launch: &Launch) -> Result<(), GpuError> {

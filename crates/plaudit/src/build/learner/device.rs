@@ -20,9 +20,10 @@ impl Builder<'_> {
         use_gpu: impl FnOnce(GpuKernels) -> Result<String, LearnError>,
     ) -> Result<(), ComposeError> {
         let (model, cluster) = (&self.loaded.config.actor.model, &self.loaded.config.cluster);
-        let choice: DeviceChoice = model.device.parse().map_err(|error: String| {
-            self.loaded.problem(KEY, error, "auto takes the GPU if there is one")
-        })?;
+        let choice: DeviceChoice = model
+            .device
+            .parse()
+            .map_err(|error: String| self.loaded.problem(KEY, error, "auto takes the GPU if there is one"))?;
         // Networks on states are small: the CPU is done before a GPU has begun (docs/gpu.md).
         let why_not = match (model.model_type, model.backbone) {
             (ModelType::Cnn, Backbone::Resnet) => Some("a policy above a frozen trunk is trained on the CPU"),

@@ -359,3 +359,30 @@ block! {
         env_vars: Vec<IndexMap<String, VariableValue>> = Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placement_by_number_names_a_gpu_of_this_machine() {
+        let rank = |rank| Placement::Rank(rank);
+        let text = |text: &str| Placement::Ranges(text.into());
+        let in_group = Placement::InGroup { node_group: None, placement: Some(Ranks::One(1)) };
+        for (key, placement, num_nodes, expected) in [
+            ("actor", rank(1), 1, Some(1)),
+            ("env, actor,rollout", text("2"), 1, Some(2)),
+            ("actor", text("1-3"), 1, Some(1)),
+            ("actor", text("2:0-1"), 1, Some(2)),
+            ("actor", Placement::List(vec![3, 4]), 1, Some(3)),
+            ("actor", text("all"), 1, None),
+            ("actor", in_group, 1, None),
+            ("reward", rank(1), 1, None),
+            ("actor", rank(1), 2, None),
+        ] {
+            let component_placement = IndexMap::from([(key.to_owned(), placement.clone())]);
+            let cluster = Cluster { num_nodes, component_placement, ..Cluster::default() };
+            assert_eq!(cluster.gpu_of("actor"), expected, "{key} {placement:?} {num_nodes}");
+        }
+    }
+}
