@@ -69,6 +69,14 @@ pub(crate) struct Factors {
     pub(crate) keep: f32,
 }
 
+impl AdamStep {
+    /// The numbers of the step as the inner loop takes them, in the order of [`Factors`] after the scale of gradients.
+    pub(crate) fn factors(&self) -> [f32; 7] {
+        let Factors { new_mean, old_square, new_square, root_scale, eps, rate, keep, .. } = Factors::of(self);
+        [new_mean, old_square, new_square, root_scale, eps, rate, keep]
+    }
+}
+
 impl Factors {
     pub(crate) fn of(settings: &AdamStep) -> Self {
         let AdamStep { learning_rate, beta1, beta2, eps, weight_decay, step, grad_scale } = *settings;

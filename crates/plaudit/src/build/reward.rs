@@ -552,9 +552,10 @@ impl TermBuilder<'_> {
     /// What the config asks for.
     pub(super) fn device_choice(&self) -> Result<DeviceChoice, ComposeError> {
         let choice = self.term.model.device.parse();
-        choice.map_err(|error: String| {
+        let choice: DeviceChoice = choice.map_err(|error: String| {
             self.problem("model.device", error, "auto takes the GPU if there is one")
-        })
+        })?;
+        Ok(choice.or_placed(self.loaded.config.cluster.gpu_of("reward")))
     }
 
     /// Where a model in this process computes.

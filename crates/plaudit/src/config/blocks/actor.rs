@@ -188,8 +188,8 @@ block! {
         #[range(SHARE)]
         misses: f64 = 0.0,
 
-        /// Where it is trained: `auto` (a GPU if there is one; the CPU with several ranks, and for an image reward model in fp16), `cpu`, `cuda` or
-        /// `cuda:N`.
+        /// Where it is trained: `auto` (a GPU if there is one; `cluster.component_placement` says which; the CPU for several ranks, an image reward
+        /// model in fp16, all weights of a judge, and policies on states or above a frozen trunk), `cpu`, `cuda` or `cuda:N`.
         device: String = "auto".into(),
         /// Image reward model: the trunk.
         arch: Arch = Arch::Resnet18,
