@@ -652,9 +652,9 @@ fn training_goes_on_from_a_saved_state() {
     };
     step(&mut first);
     let mut second = adapter_trainer();
-    second.restore(&first.state()).unwrap();
+    second.restore(&first.state().unwrap()).unwrap();
     assert_eq!(step(&mut first), step(&mut second));
-    assert_eq!(first.state(), second.state());
+    assert_eq!(first.state().unwrap(), second.state().unwrap());
     let learned = first.loss(&examples).unwrap();
     assert!(learned < adapter_trainer().loss(&examples).unwrap(), "{learned}");
 
