@@ -19,6 +19,7 @@ use plaudit_core::Seed;
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
     AdamW, BatchLoss, ClassifierSettings, Device, Loss, Precision, ProgressBins, ProgressLabel, Trainer,
+    TrainingImages,
 };
 use plaudit_nn::gpu;
 use plaudit_nn::images::{ImageBatch, ImageLayout, Pixels, ViewPixels};
@@ -100,6 +101,29 @@ impl Work {
         Ok(ImageBatch::new(self.settings.image_keys.iter().zip(pixels).map(view).collect())?)
     }
 
+    /// The gradients of a batch that was staged while another one ran, and was then forgotten.
+    fn accumulate_staged(&self, seed: u64) -> Outcome<Weights> {
+        let exact = ClassifierSettings { precision: Precision::Fp32, ..self.settings.clone() };
+        let weights = lively(&Trainer::on(Device::Cpu, &exact, ADAMW, 7)?.weights()?);
+        let mut trainer = self.trainer(Device::Cuda(0), Some(&weights))?;
+        let (other, pixels) = (self.pixels(9), self.pixels(seed));
+        let (labels, counts) = self.labels();
+        let other = self.batch(&other)?;
+        trainer.begin(TrainingImages::Given(&other), &labels, None, self.loss, 1.0, Seed::new(9))?;
+        trainer.stage(&self.batch(&pixels)?)?;
+        trainer.finish()?;
+        trainer.restore(&weights)?;
+        let staged = TrainingImages::Staged { count: self.count };
+        trainer.begin(staged, &labels, Some(&counts), self.loss, 0.75, Seed::new(seed))?;
+        trainer.finish()?;
+        Ok(trainer.gradients()?)
+    }
+
+    fn labels(&self) -> (Vec<f32>, Vec<f32>) {
+        let labels = (0..self.count).map(|i| (i % 2) as f32).collect();
+        (labels, (0..self.count).map(|i| 0.5 + (i % 3) as f32).collect())
+    }
+
     /// A batch's loss and logits; labels and weights by turns, or progress.
     fn accumulate(&self, trainer: &mut Trainer, seed: u64, scale: f64) -> Outcome<(f64, Vec<f32>)> {
         let pixels = self.pixels(seed);
@@ -110,8 +134,7 @@ impl Work {
                 trainer.accumulate_by(&images, &|outputs| progress_loss(bins, outputs), scale, seed)?
             }
             None => {
-                let labels: Vec<f32> = (0..self.count).map(|i| (i % 2) as f32).collect();
-                let weights: Vec<f32> = (0..self.count).map(|i| 0.5 + (i % 3) as f32).collect();
+                let (labels, weights) = self.labels();
                 trainer.accumulate(&images, &labels, Some(&weights), self.loss, scale, seed)?
             }
         };
@@ -232,7 +255,13 @@ fn check(work: &Work) -> Outcome<Value> {
     let (expected, found) = (cpu.gradients()?, gpu.gradients()?);
     let is_statistic = |name: &str| name.contains("running_");
     let statistics = distances(&only(&gpu.weights()?, is_statistic), &only(&cpu.weights()?, is_statistic));
+    // A batch that was staged, while another one computed, gives the same bits.
+    let staged = match work.settings.bins() {
+        Some(_) => true,
+        None => work.accumulate_staged(1)? == gpu.gradients()?,
+    };
     let mut answer = json!({
+        "staged": staged,
         "uploaded": uploaded,
         "loss": [loss, gpu_loss],
         "logits_off": furthest(&logits, &gpu_logits),
@@ -316,10 +345,22 @@ fn time(work: &Work, repeats: usize) -> Outcome<Value> {
         trainer.step(1e-4, Some(1.0))?;
         calls.push(start.elapsed().as_secs_f64() * 1e3);
     }
+    // The same with images that were copied there during the step before.
+    let mut staged = Vec::new();
+    trainer.stage(&images)?;
+    for i in 0..repeats + 3 {
+        let start = Instant::now();
+        let next = TrainingImages::Staged { count: work.count };
+        trainer.begin(next, &labels, None, work.loss, 1.0, Seed::new(i as u64))?;
+        trainer.stage(&images)?;
+        trainer.finish()?;
+        trainer.step(1e-4, Some(1.0))?;
+        staged.push(start.elapsed().as_secs_f64() * 1e3);
+    }
     let times = trainer.gpu_times(work.count, repeats)?;
     let (times, memory) = times.ok_or("not on a GPU")?;
     Ok(
-        json!({ "graph_ms": times.whole, "call_ms": calls[3..], "first_call_ms": calls[0], "memory_mib": memory >> 20 }),
+        json!({ "graph_ms": times.whole, "call_ms": calls[3..], "staged_ms": staged[3..], "first_call_ms": calls[0], "memory_mib": memory >> 20 }),
     )
 }
 

@@ -9,7 +9,7 @@ use super::data_parallel::Sharding;
 use super::device::{Device, image_tensors};
 use super::error::ClassifierError;
 use super::fold::{Folded, fold};
-use super::gpu::{BatchMeasure, GpuInput, GpuTrainer};
+use super::gpu::{BatchImages, BatchMeasure, GpuInput, GpuTrainer};
 use super::load;
 use super::loss::Loss;
 use super::network::{self, ConvNorm, EPSILON, Network, Norm, Pass};
@@ -42,6 +42,8 @@ pub struct Trainer {
     frozen: Option<Vec<Folded>>,
     /// The network as it answers now; made when asked for.
     scorer: Option<Scorer>,
+    /// On the CPU: what came of the batch that was begun.
+    begun: Option<Accumulated>,
     /// On a GPU: the network as it once answered, whose place the next may take.
     stale_scorer: Option<Scorer>,
     /// The network, its gradients and the optimizer's moments, if they are on a GPU; what is here is then as old as the last time it
@@ -59,6 +61,18 @@ pub struct Accumulated {
     /// The logits (of a network of progress, the outputs for all bins, image after image), in training mode: with dropout, and
     /// normalised over the batch.
     pub logits: Vec<f32>,
+}
+
+/// The images of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum TrainingImages<'a, 'p> {
+    /// These.
+    Given(&'a ImageBatch<'p>),
+    /// Those that were [staged](Trainer::stage) last.
+    Staged {
+        /// How many time steps.
+        count: usize,
+    },
 }
 
 /// The loss of a batch, and its gradient by each output of the network.
@@ -106,6 +120,7 @@ impl Trainer {
             optimizer,
             frozen: None,
             scorer: None,
+            begun: None,
             stale_scorer: None,
             gpu,
             batch_statistics: Vec::new(),
@@ -209,15 +224,73 @@ impl Trainer {
         scale: f64,
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
-        check_labels(images.len(), labels, weights)?;
+        self.begin(TrainingImages::Given(images), labels, weights, loss, scale, seed)?;
+        self.finish()
+    }
+
+    /// [`accumulate`](Self::accumulate) in two parts: a GPU computes until [`finish`](Self::finish) asks for what came of it. Meanwhile
+    /// the next images can be made, and [staged](Self::stage).
+    ///
+    /// # Errors
+    /// As [`accumulate`](Self::accumulate).
+    pub fn begin(
+        &mut self,
+        images: TrainingImages<'_, '_>,
+        labels: &[f32],
+        weights: Option<&[f32]>,
+        loss: Loss,
+        scale: f64,
+        seed: Seed,
+    ) -> Result<(), ClassifierError> {
+        let count = match images {
+            TrainingImages::Given(images) => images.len(),
+            TrainingImages::Staged { count } => count,
+        };
+        check_labels(count, labels, weights)?;
         if self.settings.bins().is_some() {
             let what = "labels of success for a network of progress".to_owned();
             return Err(ClassifierError::Labels { what });
         }
-        if self.gpu.is_some() {
-            return self.accumulate_on_gpu(images, &BatchMeasure::Labels(labels, weights, loss), scale, seed);
-        }
-        self.accumulate_by(images, &|logits| mean_loss(logits, labels, weights, loss), scale, seed)
+        let images = match (images, &self.gpu) {
+            (TrainingImages::Given(images), None) => {
+                let measure = |logits: &[f32]| mean_loss(logits, labels, weights, loss);
+                self.begun = Some(self.accumulate_by(images, &measure, scale, seed)?);
+                return Ok(());
+            }
+            (TrainingImages::Given(images), Some(_)) => {
+                BatchImages::Given(GpuInput::new(&self.preprocess, images)?)
+            }
+            (TrainingImages::Staged { .. }, _) => BatchImages::Staged,
+        };
+        let Some((_, gpu)) = &mut self.gpu else {
+            return Err(ClassifierError::Labels { what: "images were staged for a CPU".to_owned() });
+        };
+        Ok(gpu.begin(&images, &BatchMeasure::Labels(labels, weights, loss), scale, seed)?)
+    }
+
+    /// What came of the batch that was [begun](Self::begin).
+    ///
+    /// # Errors
+    /// When none was, or the GPU fails.
+    pub fn finish(&mut self) -> Result<Accumulated, ClassifierError> {
+        let Some((_, gpu)) = &mut self.gpu else {
+            let nothing = || ClassifierError::Labels { what: "no batch was begun".to_owned() };
+            return self.begun.take().ok_or_else(nothing);
+        };
+        let given = gpu.finish()?;
+        self.batch_is_done(&given);
+        Ok(given)
+    }
+
+    /// Copies images to the GPU while it computes; they are those of the next batch, which is begun with
+    /// [`TrainingImages::Staged`]. `false` on the CPU, where nothing is gained by it.
+    ///
+    /// # Errors
+    /// When images do not fit the model, or the GPU fails.
+    pub fn stage(&mut self, images: &ImageBatch<'_>) -> Result<bool, ClassifierError> {
+        let Some((_, gpu)) = &mut self.gpu else { return Ok(false) };
+        gpu.stage(&GpuInput::new(&self.preprocess, images)?)?;
+        Ok(true)
     }
 
     fn accumulate_on_gpu(
@@ -227,14 +300,20 @@ impl Trainer {
         scale: f64,
         seed: Seed,
     ) -> Result<Accumulated, ClassifierError> {
-        let input = GpuInput::new(&self.preprocess, images)?;
+        let images = BatchImages::Given(GpuInput::new(&self.preprocess, images)?);
         let Some((_, gpu)) = &mut self.gpu else { unreachable!("asked for on a GPU alone") };
-        let given = gpu.accumulate(&input, measure, scale, seed)?;
+        gpu.begin(&images, measure, scale, seed)?;
+        let given = gpu.finish()?;
+        self.batch_is_done(&given);
+        Ok(given)
+    }
+
+    /// A GPU has run a batch.
+    fn batch_is_done(&mut self, given: &Accumulated) {
         if given.loss.is_finite() && !self.settings.freeze_encoder {
             self.count_batch();
             self.weights_moved();
         }
-        Ok(given)
     }
 
     /// Counts a batch whose statistics went into the running ones.

@@ -33,11 +33,16 @@ pub(super) struct Beside {
     ends: Vec<CudaEvent>,
     /// Beginnings, kept as long as they may be waited for.
     begins: Vec<CudaEvent>,
+    /// What is copied to the GPU while it computes.
+    copies: Option<Arc<CudaStream>>,
 }
 
 /// The end of what runs beside the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct End(usize);
+
+/// A moment of the GPU's time.
+pub(crate) struct Moment(CudaEvent);
 
 impl End {
     /// The end of the so-manieth thing that was asked to run beside the rest, from 0, since the first or since [`Gpu::record`].
@@ -67,6 +72,39 @@ impl Gpu {
         self.beside.ends.push(stream.record_event(None).map_err(failed())?);
         self.beside.stream = Some(stream);
         Ok(())
+    }
+
+    /// Copies to the GPU while it computes what was asked for before. `after` is when it no longer reads what will be written; the
+    /// answer is when the copies are there.
+    pub(crate) fn copy_beside(
+        &mut self,
+        after: Option<&Moment>,
+        work: impl FnOnce(&mut Self) -> Result<(), GpuError>,
+    ) -> Result<Moment, GpuError> {
+        let failed = || GpuError::failed("copying to the GPU");
+        let stream = match &self.beside.copies {
+            Some(stream) => stream.clone(),
+            None => self.stream.context().new_stream().map_err(failed())?,
+        };
+        if let Some(after) = after {
+            stream.wait(&after.0).map_err(failed())?;
+        }
+        let main = std::mem::replace(&mut self.stream, stream.clone());
+        let done = work(self);
+        self.stream = main;
+        self.beside.copies = Some(stream.clone());
+        done?;
+        Ok(Moment(stream.record_event(None).map_err(failed())?))
+    }
+
+    /// When all that was asked for until now is done.
+    pub(crate) fn moment(&self) -> Result<Moment, GpuError> {
+        Ok(Moment(self.stream.record_event(None).map_err(GpuError::failed("computing"))?))
+    }
+
+    /// What comes after waits for a moment.
+    pub(crate) fn wait_until(&self, moment: &Moment) -> Result<(), GpuError> {
+        self.stream.wait(&moment.0).map_err(GpuError::failed("computing"))
     }
 
     /// What comes after waits for something that runs beside it, and all that was asked for there before.

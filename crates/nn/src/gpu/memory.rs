@@ -85,6 +85,13 @@ impl<T: DeviceRepr> Buffer<T> {
         self.held.as_ref().map_or(Address::NONE, |held| gpu.address(held))
     }
 
+    /// Puts the first so many of another there, on the GPU.
+    pub(crate) fn copy(&mut self, gpu: &Gpu, from: &Self, count: usize) -> Result<(), GpuError> {
+        let (Some(to), Some(from)) = (&mut self.held, &from.held) else { return Ok(()) };
+        let (mut to, from) = (to.slice_mut(..count), from.slice(..count));
+        gpu.stream.memcpy_dtod(&from, &mut to).map_err(GpuError::failed("copying on the GPU"))
+    }
+
     /// How many there is room for.
     pub(crate) fn len(&self) -> usize {
         self.held.as_ref().map_or(0, CudaSlice::len)
@@ -123,6 +130,11 @@ impl StagedBytes {
         let grows = self.buffer.len() < bytes;
         self.buffer.of(gpu, bytes)?;
         Ok(grows)
+    }
+
+    /// Puts the first so many bytes of another there, on the GPU.
+    pub(crate) fn copy(&mut self, gpu: &Gpu, from: &Self, bytes: usize) -> Result<(), GpuError> {
+        self.buffer.copy(gpu, &from.buffer, bytes)
     }
 
     /// Bytes on the GPU.

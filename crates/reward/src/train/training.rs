@@ -134,7 +134,7 @@ impl BatchStats {
     }
 }
 
-/// A micro batch that was made ready before its turn.
+/// A micro batch that was made, and copied to a GPU, before its turn.
 struct ReadyBatch {
     at: MicroBatch,
     examples: Vec<usize>,
@@ -142,32 +142,32 @@ struct ReadyBatch {
 }
 
 impl TrainableClassifier<'_> {
-    /// Makes a micro batch, unless it is there, and meanwhile the next one, if somebody else computes.
-    fn accumulate_batch(
-        &mut self,
-        at: MicroBatch,
-        examples: &[usize],
-        accumulate: impl FnOnce(&mut Trainer, &Batch, Seed) -> Result<Accumulated, ClassifierError>,
-    ) -> Result<(Batch, Accumulated), TrainError> {
-        let Self { trainer, train, settings, labels, upcoming, ready, .. } = self;
-        let (train, settings, is_progress) = (*train, &*settings, labels.is_some());
-        let make =
-            |at: MicroBatch, examples: &[usize]| make_batch(train, settings, is_progress, at, examples);
-        let fits = |ready: &ReadyBatch| ready.at == at && ready.examples == examples;
-        let batch = ready.take().filter(fits).map(|ready| ready.batch);
-        let batch = batch.unwrap_or_else(|| make(at, examples));
-        let drop = settings.loop_settings.seed.purpose("dropout").index(at.number);
-        let next = upcoming.take().filter(|_| trainer.device() != Device::Cpu);
-        let (found, next) = std::thread::scope(|scope| {
-            let next = next.map(|(at, examples)| {
-                scope.spawn(move || ReadyBatch { batch: make(at, &examples), at, examples })
-            });
-            let found = accumulate(trainer, &batch, drop);
-            // A thread that failed has made nothing: what it should have made is made in its turn.
-            (found, next.and_then(|next| next.join().ok()))
-        });
-        *ready = next;
-        Ok((batch, found?))
+    fn make_batch(&self, at: MicroBatch, examples: &[usize]) -> Batch {
+        let Settings { augment, time_warp, loop_settings, .. } = &self.settings;
+        let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
+        match self.labels {
+            Some(_) => Batch::warped(self.train, examples, augment, time_warp, epoch),
+            None if augment.is_off() => Batch::of(self.train, examples),
+            None => Batch::augmented(self.train, examples, augment, epoch),
+        }
+    }
+
+    /// What decides which numbers are dropped.
+    fn dropout_seed(&self, at: MicroBatch) -> Seed {
+        self.settings.loop_settings.seed.purpose("dropout").index(at.number)
+    }
+
+    /// Makes the next micro batch while a GPU computes, and copies it there.
+    fn make_ready(&mut self) -> Result<(), TrainError> {
+        let Some((at, examples)) = self.upcoming.take() else { return Ok(()) };
+        if self.trainer.device() == Device::Cpu {
+            return Ok(()); // which has enough to do
+        }
+        let batch = self.make_batch(at, &examples);
+        if self.trainer.stage(&batch.images().map_err(ClassifierError::from)?)? {
+            self.ready = Some(ReadyBatch { at, examples, batch });
+        }
+        Ok(())
     }
 
     /// The same for a network of progress: cross entropy over its bins.
@@ -179,10 +179,10 @@ impl TrainableClassifier<'_> {
         labels: &[Option<ProgressLabel>],
         scale: f64,
     ) -> Result<f64, TrainError> {
+        let batch = self.make_batch(at, examples);
+        let images = batch.images().map_err(ClassifierError::from)?;
         let loss = |outputs: &[f32]| progress_loss(bins, outputs, labels);
-        let (_, found) = self.accumulate_batch(at, examples, |trainer, batch, drop| {
-            trainer.accumulate_by(&batch.images()?, &loss, scale, drop)
-        })?;
+        let found = self.trainer.accumulate_by(&images, &loss, scale, self.dropout_seed(at))?;
         let logits = found.logits.chunks_exact(bins.count()).map(|outputs| bins.logit(outputs) as f32);
         let targets = labels.iter().map(|label| match label {
             Some(ProgressLabel::At(progress)) => *progress as f32,
@@ -190,23 +190,6 @@ impl TrainableClassifier<'_> {
         });
         self.last_batch = logits.chain(targets).collect();
         Ok(found.loss)
-    }
-}
-
-/// The images of a micro batch, as they are learned from.
-fn make_batch(
-    train: &Frames,
-    settings: &Settings,
-    is_progress: bool,
-    at: MicroBatch,
-    examples: &[usize],
-) -> Batch {
-    let Settings { augment, time_warp, loop_settings, .. } = settings;
-    let epoch = Training::epoch_seed(loop_settings.seed, at.epoch);
-    match is_progress {
-        true => Batch::warped(train, examples, augment, time_warp, epoch),
-        false if augment.is_off() => Batch::of(train, examples),
-        false => Batch::augmented(train, examples, augment, epoch),
     }
 }
 
@@ -251,13 +234,21 @@ impl Trainable for TrainableClassifier<'_> {
                 examples.iter().map(|number| labels.get(*number)).collect();
             return self.accumulate_progress(*bins, at, examples, &labels, scale);
         }
-        let (loss, class_weights) = (self.settings.loss, self.weights);
-        let (batch, found) = self.accumulate_batch(at, examples, |trainer, batch, drop| {
-            let weights: Option<Vec<f32>> = class_weights.map(|[success, failure]| {
-                batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
-            });
-            trainer.accumulate(&batch.images()?, &batch.labels, weights.as_deref(), loss, scale, drop)
-        })?;
+        let ready = self.ready.take().filter(|ready| ready.at == at && ready.examples == examples);
+        let is_staged = ready.is_some();
+        let batch = ready.map_or_else(|| self.make_batch(at, examples), |ready| ready.batch);
+        let weights: Option<Vec<f32>> = self.weights.map(|[success, failure]| {
+            batch.labels.iter().map(|label| if *label > 0.5 { success } else { failure }).collect()
+        });
+        let given = batch.images().map_err(ClassifierError::from)?;
+        let images = match is_staged {
+            true => TrainingImages::Staged { count: given.len() },
+            false => TrainingImages::Given(&given),
+        };
+        let (loss, drop) = (self.settings.loss, self.dropout_seed(at));
+        self.trainer.begin(images, &batch.labels, weights.as_deref(), loss, scale, drop)?;
+        self.make_ready()?;
+        let found = self.trainer.finish()?;
         self.last_batch = [found.logits, batch.labels].concat();
         Ok(found.loss)
     }

@@ -25,7 +25,7 @@ mod training;
 
 pub use engine::LayerTime;
 pub(super) use engine::{GpuClassifier, GpuInput};
-pub(super) use training::{BatchMeasure, GpuTrainer};
+pub(super) use training::{BatchImages, BatchMeasure, GpuTrainer};
 
 use super::settings::Precision;
 use crate::gpu::KernelSource;

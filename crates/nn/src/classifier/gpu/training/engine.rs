@@ -17,7 +17,7 @@ use super::super::parameters::check_memory;
 use super::layout::Layout;
 use super::plan::{Arenas, Plan, PlanInput, STATISTICS, Statistic, plan};
 use super::weight_tiles::{WeightTiles, weight_tiles};
-use crate::gpu::{Address, Arg, Buffer, Gpu, GpuError, Graph, LaunchShape, StagedBytes};
+use crate::gpu::{Address, Arg, Buffer, Gpu, GpuError, Graph, LaunchShape, Moment, StagedBytes};
 use crate::kernels::adam::{AdamStep, Factors};
 
 /// Graphs that are kept: sizes of batches.
@@ -76,6 +76,27 @@ pub(in super::super::super) enum BatchMeasure<'a> {
     By(&'a dyn Fn(&[f32]) -> BatchLoss),
 }
 
+/// The images of a batch.
+pub(in super::super::super) enum BatchImages<'a> {
+    Given(GpuInput<'a>),
+    /// Those that were staged.
+    Staged,
+}
+
+/// A batch that was begun.
+enum Begun {
+    Running(PassKey),
+    /// Its loss was made on the host.
+    Done(Accumulated),
+}
+
+/// Images that were copied while the GPU computed: which, and when they are there; and when the last ones were taken.
+#[derive(Default)]
+struct StagedImages {
+    there: Option<(PassKey, Moment)>,
+    taken: Option<Moment>,
+}
+
 /// A classifier that learns on a GPU.
 pub(in super::super::super) struct GpuTrainer {
     settings: ClassifierSettings,
@@ -85,6 +106,8 @@ pub(in super::super::super) struct GpuTrainer {
     weight_tiles: WeightTiles,
     passes: HashMap<PassKey, Pass>,
     step_graph: Option<Graph>,
+    begun: Option<Begun>,
+    staged: StagedImages,
     chooser: TileChooser,
     memory: Memory,
     /// Whether a gradient waits for the next step.
@@ -130,6 +153,7 @@ struct Memory {
     found: Buffer<u8>,
     norm_partial: Buffer<f32>,
     images: StagedBytes,
+    staged: StagedBytes,
     host: StagedBytes,
     activations: Buffer<u8>,
     arenas: Arenas,
@@ -179,6 +203,8 @@ impl GpuTrainer {
             },
             passes: HashMap::new(),
             step_graph: None,
+            begun: None,
+            staged: StagedImages::default(),
             chooser,
             memory,
             has_gradient: false,
@@ -349,30 +375,80 @@ impl GpuTrainer {
         Ok(())
     }
 
-    /// Runs a batch and adds `scale` times the gradient of its loss to those that wait.
-    pub(in super::super::super) fn accumulate(
+    /// Begins to run a batch, whose gradient times `scale` is added to those that wait; [`finish`](Self::finish) gives what came of it.
+    pub(in super::super::super) fn begin(
         &mut self,
-        input: &GpuInput<'_>,
+        images: &BatchImages<'_>,
         measure: &BatchMeasure<'_>,
         scale: f64,
         seed: Seed,
-    ) -> Result<Accumulated, GpuError> {
-        let key = PassKey { count: input.count, kind: input.kind };
+    ) -> Result<(), GpuError> {
+        let key = match images {
+            BatchImages::Given(input) => PassKey { count: input.count, kind: input.kind },
+            BatchImages::Staged => self.staged_key()?,
+        };
+        if let BatchMeasure::Labels(labels, ..) = measure
+            && labels.len() != key.count
+        {
+            return Err(GpuError::Unsupported { what: "a batch of other images than were staged" });
+        }
         self.prepare(key)?;
-        let view_bytes = self.view_bytes(key);
-        let views = input.views.iter().enumerate();
-        let views: Vec<(usize, &[u8])> = views.map(|(camera, view)| (camera * view_bytes, &**view)).collect();
-        self.memory.images.put_at(&self.gpu, &views)?;
-        match measure {
+        match images {
+            BatchImages::Given(input) => {
+                let views = placed(input, self.view_bytes(key));
+                self.memory.images.put_at(&self.gpu, &views)?;
+            }
+            BatchImages::Staged => self.take_staged(key)?,
+        }
+        self.begun = Some(match measure {
             BatchMeasure::Labels(labels, weights, loss) => {
                 self.upload_labels(key, labels, *weights, *loss, scale, seed)?;
                 self.whole_graph(key)?.run()?;
+                Begun::Running(key)
+            }
+            BatchMeasure::By(measure) => Begun::Done(self.accumulate_by(key, *measure, scale, seed)?),
+        });
+        Ok(())
+    }
+
+    /// Waits for the batch that was begun.
+    pub(in super::super::super) fn finish(&mut self) -> Result<Accumulated, GpuError> {
+        match self.begun.take() {
+            Some(Begun::Running(key)) => {
                 let (loss, logits) = self.found(key)?;
                 self.has_gradient |= loss.is_finite();
                 Ok(Accumulated { loss, logits })
             }
-            BatchMeasure::By(measure) => self.accumulate_by(key, *measure, scale, seed),
+            Some(Begun::Done(given)) => Ok(given),
+            None => Err(GpuError::Unsupported { what: "the end of a batch that was not begun" }),
         }
+    }
+
+    /// Copies images to the GPU while it computes, for the batch that is begun next.
+    pub(in super::super::super) fn stage(&mut self, input: &GpuInput<'_>) -> Result<(), GpuError> {
+        let key = PassKey { count: input.count, kind: input.kind };
+        let views = placed(input, self.view_bytes(key));
+        let Self { gpu, memory, staged, .. } = self;
+        let there =
+            gpu.copy_beside(staged.taken.as_ref(), |gpu| memory.staged.put_at(gpu, &views).map(drop))?;
+        staged.there = Some((key, there));
+        Ok(())
+    }
+
+    /// What was staged.
+    fn staged_key(&self) -> Result<PassKey, GpuError> {
+        let what = "a batch of images that were not staged before it";
+        self.staged.there.as_ref().map(|(key, _)| *key).ok_or(GpuError::Unsupported { what })
+    }
+
+    /// Brings staged images to where passes look for them.
+    fn take_staged(&mut self, key: PassKey) -> Result<(), GpuError> {
+        let Some((_, there)) = self.staged.there.take() else { return Ok(()) };
+        self.gpu.wait_until(&there)?;
+        let bytes = self.view_bytes(key) * self.settings.image_keys.len();
+        self.memory.images.copy(&self.gpu, &self.memory.staged, bytes)?;
+        self.staged.taken = Some(self.gpu.moment()?);
+        Ok(())
     }
 
     /// What the host gives a pass beside images: labels, weights, and what is dropped.
@@ -561,6 +637,11 @@ impl GpuTrainer {
     }
 }
 
+/// The images of each camera, and where they go.
+fn placed<'a>(input: &'a GpuInput<'_>, view_bytes: usize) -> Vec<(usize, &'a [u8])> {
+    input.views.iter().enumerate().map(|(camera, view)| (camera * view_bytes, &**view)).collect()
+}
+
 /// Running statistics, in the order of the layout.
 const RUNNING: [Statistic; 2] = [Statistic::RunningMean, Statistic::RunningVariance];
 
@@ -622,6 +703,7 @@ impl Memory {
             + bytes.into_iter().map(Buffer::len).sum::<usize>()
             + 4 * (self.squares_of_weights.len() + self.arrived.len())
             + self.images.bytes()
+            + self.staged.bytes()
             + self.host.bytes()
     }
 }
