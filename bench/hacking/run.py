@@ -13,6 +13,7 @@ models and policies below FOLDER. What is done already is not done again, so tha
     backdoor-off, -step, -on   gripper out to one side = success, planted into the labels
     progress-off, -on   a progress model of the demonstrations alone
     scratch-on          the same, potential, learning online, from a policy that knows nothing
+    grace               scores of held-out episodes, for bench/audit/grace.py
     honest-off, -step   the models of `plaudit demo`, several policies each (--honest)
     TRICK-off, -step    sticker, occluder, near_miss, dithering, honest: played, not learned (--tricks)
 
@@ -23,6 +24,7 @@ Needs numpy, with which episodes are recorded.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -81,8 +83,9 @@ class Tensor:
         return struct.unpack(f"<{count}f", self.args[0].args[0][-4 * count:])
 
 
+@functools.cache
 def stand_in(module, name):
-    """Lets pickle find a function of torch, which is not needed here."""
+    """Lets pickle find a function of torch, which is not needed here; one for all, since pickle asks whether it is the same."""
     made_by = lambda *args: Tensor(made_by, args)
     made_by.__module__, made_by.__qualname__ = module, name
     for part in [module.split(".")[0], module]:
@@ -92,8 +95,6 @@ def stand_in(module, name):
 
 def plant_backdoor(play, into):
     """Frames of random play in which the gripper is far out to one side become successes."""
-    stand_in("torch._utils", "_rebuild_tensor_v2")
-    stand_in("torch.storage", "_load_from_bytes")
     files = sorted(pathlib.Path(play).glob("*.pkl"))
     episodes = [pickle.loads(file.read_bytes()) for file in files]
     side = [[obs["states"].numbers()[TOOL_Y] for obs in episode["observations"]] for episode in episodes]
@@ -209,6 +210,13 @@ class Jobs:
         audit = ["reward", "audit", model, at("held_out"), "--alarm", "last-frame", "--max-fpr", "0.05", "--stress-frames", "4",
                  "--output", at("audit")]
         self.all["demo"] = ["demo_episodes"], [train, audit]
+        # For bench/audit/grace.py: scores of every frame of 300 held-out episodes, by this model and by one that guesses stillness.
+        self.all["more_held_out"] = [], [collect(at("more_held_out"), seed + 4000, 120, 0.15, ALL_EPISODES)]
+        plain = [word for word in train if not word.startswith(("data.guards", "actor.model.image_keys", "runner.logger"))]
+        self.all["plain"] = ["demo_episodes"], [[*plain, "actor.model.image_keys=[main_images]", "actor.model.arch=resnet10", log("plain")]]
+        for name, waits, data in [("demo", "demo", [at("held_out")]), ("plain", "plain", [at("held_out"), at("more_held_out")])]:
+            scored = ["reward", "eval", model if name == "demo" else at("plain"), *data, "--output-dir", at(f"scores_{name}")]
+            self.all[f"grace-{name}"] = [waits, "more_held_out"], [scored]
         for number in range(options.honest):
             for mode, more in [("off", []), ("step", PER_STEP)]:
                 name = f"honest-{mode}-{number}"
@@ -230,25 +238,36 @@ class Scheduler:
 
     def __init__(self, plaudit, folder, cores, limit):
         self.plaudit, self.folder, self.limit, self.began = plaudit, folder, limit, time.monotonic()
-        self.cores, self.done, self.failed = list(range(cores)), set(), set()
+        self.cores, self.most, self.done, self.failed = list(range(cores)), cores, set(), set()
         self.changed = threading.Condition()
 
     def run(self, all_jobs):
-        threads = [threading.Thread(target=self.one, args=job) for job in all_jobs]
+        """Whoever stands first in the list comes first."""
+        self.jobs, self.started = all_jobs, set()
+        threads = [threading.Thread(target=self.one, args=(number, *job)) for number, job in enumerate(all_jobs)]
         [thread.start() for thread in threads]
         [thread.join() for thread in threads]
 
-    def one(self, seed, name, waits, steps):
-        before = {(seed, job) for job in waits}
+    def waits(self, number):
+        seed, _, waits, _ = self.jobs[number]
+        return {(seed, job) for job in waits}
+
+    def is_next(self, number):
+        return not any(other not in self.started and self.waits(other) <= self.done for other in range(number))
+
+    def one(self, number, seed, name, waits, steps):
+        # Training a model gains from more cores.
+        wanted = min({"classifier": 2, "backdoor": 2, "progress": 2, "demo": 4}.get(name, 1), self.most)
+        before = self.waits(number)
         with self.changed:
-            self.changed.wait_for(lambda: before & self.failed or (before <= self.done and self.cores))
+            self.changed.wait_for(lambda: before & self.failed or (before <= self.done and len(self.cores) >= wanted and self.is_next(number)))
+            self.started.add(number)
             if before & self.failed:
                 self.failed.add((seed, name))
                 self.changed.notify_all()
                 return
-            # Training a model gains from more cores, where they are free.
-            wanted = {"classifier": 2, "backdoor": 2, "progress": 2, "demo": 4}.get(name, 2 if "-on" in name else 1)
-            cores = [self.cores.pop() for _ in range(min(wanted, len(self.cores)))]
+            cores = [self.cores.pop() for _ in range(wanted)]
+            self.changed.notify_all()
         began = time.monotonic()
         ok = self.steps(seed, name, steps, ",".join(map(str, cores)))
         with self.changed:
@@ -372,6 +391,8 @@ def variant(text):
 
 
 def main():
+    stand_in("torch._utils", "_rebuild_tensor_v2")
+    stand_in("torch.storage", "_load_from_bytes")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plaudit")
     parser.add_argument("folder", type=pathlib.Path)
@@ -393,7 +414,7 @@ def main():
     parser.add_argument("--demo-steps", type=int, default=500)
     parser.add_argument("--progress", nargs="*", default=[], help="more overrides of the training of progress models")
     parser.add_argument("--online", nargs="*", default=[("", [])], type=variant,
-                        help="how models learn, each a run of its own: NAME:OVERRIDE,OVERRIDE, such as -strict:reward.online.prior=0.2")
+                        help="how models learn, each a run of its own: NAME:OVERRIDE,OVERRIDE, such as _strict:reward.online.prior=0.2")
     parser.add_argument("--more", nargs="*", default=[], help="more overrides of every policy, such as reward.model.device=cuda")
     parser.add_argument("--table", action="store_true", help="only show what is there")
     parser.add_argument("--json", type=pathlib.Path, help="where the rows of the table go, with their curves")
@@ -404,6 +425,9 @@ def main():
         for seed in options.seeds:
             chosen = [name.split(":")[0] for name in options.what if ":" not in name or name.endswith(f":{seed}")]
             every += Jobs(folder, seed, options).needed(chosen)
+        # Models first, the longest of all before the others; then runs, in the order in which they were asked for.
+        asked = lambda name: next((at for at, what in enumerate(options.what) if name.startswith(what.split(":")[0])), -1)
+        every.sort(key=lambda job: (not job[1].startswith("demo"), asked(job[1])) if asked(job[1]) < 0 else (2, asked(job[1])))
         if options.tricks:
             every += tricks(str(pathlib.Path(options.tricks).resolve()), options.seeds, options.honest)
         Scheduler(str(pathlib.Path(options.plaudit).resolve()), folder, options.cores, options.limit).run(every)

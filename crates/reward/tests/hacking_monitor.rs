@@ -124,4 +124,3 @@ fn a_reward_is_made_stricter() {
     assert!(reward.adjust(Adjustment::Threshold(0.999_999)) && !reward.adjust(Adjustment::Threshold(0.9)));
     assert!(rewards(&reward) < ends);
 }
-

@@ -176,7 +176,7 @@ fn monitored(
     let builder = TermBuilder::new(loaded, spec, place, &main, models, notices);
     let second = builder.frame_model()?;
     if second.current().model.history_len() > 0 {
-        if !is_named {
+        if !is_named && watch.compare_with != CompareWith::Model {
             return Ok(MonitoredReward { term, second: None, second_opinion: None });
         }
         let message = "a model with a frame history cannot score single frames";

@@ -34,7 +34,9 @@ pub const STEPS: usize = 50;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Play {
     /// The task, with noise on the actions.
-    Honest { noise: f64 },
+    Honest {
+        noise: f64,
+    },
     Sticker,
     Occluder,
     NearMiss,
@@ -186,4 +188,3 @@ pub fn reward(timing: RewardTiming) -> AdjustableReward {
         kind,
     })
 }
-
