@@ -105,7 +105,7 @@ fn trained(frames: &Frames) -> Weights {
         let seed = Seed::new(3).index(step as u64);
         trainer.accumulate(&batch(&pixels), &labels, None, Loss::Bce, 1.0, seed).unwrap();
         let rate = 1e-3 * (1.0 - step as f64 / STEPS as f64);
-        assert!(!trainer.step(rate, Some(1.0)).skipped);
+        assert!(!trainer.step(rate, Some(1.0)).unwrap().skipped);
     }
     trainer.weights().unwrap()
 }

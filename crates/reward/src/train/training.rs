@@ -6,8 +6,8 @@ use std::sync::Arc;
 use plaudit_core::{GradientSync, OneRank, Seed, SyncError};
 use plaudit_nn::Weights;
 use plaudit_nn::classifier::{
-    Accumulated, BatchLoss, ClassifierError, Device, ProgressBins, ProgressLabel, Sharding, StepOutcome,
-    Trainer,
+    BatchLoss, ClassifierError, Device, ProgressBins, ProgressLabel, Sharding, StepOutcome, Trainer,
+    TrainingImages,
 };
 
 use super::early_stop::Progress;
