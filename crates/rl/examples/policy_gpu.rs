@@ -5,7 +5,7 @@
 //! policy_gpu time       milliseconds of an update: SAC with demonstrations, PPO, and the passes they are made of
 //! ```
 //!
-//! `bench/gpu/policy.sh` runs it beside PyTorch.
+//! `bench/gpu/README.md` has the numbers, beside those of PyTorch (`bench/gpu/policy.py`).
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // a program for the terminal, which stops where something is wrong
 

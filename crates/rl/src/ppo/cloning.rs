@@ -32,8 +32,9 @@ impl Ppo {
             let norm = match &mut self.gpu {
                 None => clip_grad_norm(&mut self.buffers.grads, clip),
                 Some(gpu) => {
-                    let log_std = &self.buffers.grads[self.networks.log_std_range()];
-                    gpu.step(log_std, [Some(adam_numbers(adam.settings, step + 1, lr, clip)), None])?
+                    let log_std = self.networks.log_std_range();
+                    let steps = [Some(adam_numbers(adam.settings, step + 1, lr, clip)), None];
+                    gpu.step(&self.buffers.grads[log_std.clone()], steps, &mut self.params[log_std])?
                 }
             };
             if !(loss.is_finite() && norm.is_finite()) {

@@ -162,13 +162,16 @@ impl GpuNetworks {
     }
 
     /// One step of the optimiser, with the gradients of independent deviations, for actor and critic by numbers of their own; the
-    /// norm of all gradients. Parts without numbers stay as they are. Where the norm is not finite, nothing has changed.
+    /// norm of all gradients. Parts without numbers stay as they are. Where the norm is not finite, nothing has changed. The
+    /// deviations come back: losses are computed with them.
     pub(super) fn step(
         &mut self,
         grad_log_std: &[f32],
         steps: [Option<[f32; ADAM_NUMBERS]>; 2],
+        log_std: &mut [f32],
     ) -> Result<f32, GpuError> {
-        self.kernels.write(self.adam.grads.part(self.ranges.log_std.clone()), grad_log_std)?;
+        let deviations = self.ranges.log_std.clone();
+        self.kernels.write(self.adam.grads.part(deviations.clone()), grad_log_std)?;
         self.kernels.gradient_norm(self.adam.grads, self.norm)?;
         let ranges = [self.ranges.whole_actor.clone(), self.ranges.critic.clone()];
         for ((numbers, floats), range) in steps.into_iter().zip(self.steps).zip(ranges) {
@@ -178,7 +181,8 @@ impl GpuNetworks {
             }
         }
         let mut norm = [0.0];
-        self.kernels.read(self.norm, &mut norm)?;
+        let deviations = self.adam.params.part(deviations);
+        self.kernels.read_all(&mut [(self.norm, &mut norm[..]), (deviations, log_std)])?;
         Ok(norm[0])
     }
 

@@ -504,7 +504,8 @@ impl Ppo {
             None => clip_grad_norm(&mut self.buffers.grads, clip),
             Some(gpu) => {
                 let numbers = |lr: f64| adam_numbers(self.adam.settings, self.adam.step + 1, lr as f32, clip);
-                gpu.step(&self.buffers.grads[log_std], [Some(numbers(lr)), Some(numbers(value_lr))])?
+                let steps = [Some(numbers(lr)), Some(numbers(value_lr))];
+                gpu.step(&self.buffers.grads[log_std.clone()], steps, &mut self.params[log_std])?
             }
         };
         if !norm.is_finite() {

@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_placement_by_number_names_a_gpu_of_this_machine() {
-        let rank = |rank| Placement::Rank(rank);
+        let rank = Placement::Rank;
         let text = |text: &str| Placement::Ranges(text.into());
         let in_group = Placement::InGroup { node_group: None, placement: Some(Ranks::One(1)) };
         for (key, placement, num_nodes, expected) in [
